@@ -1,0 +1,29 @@
+//! The one place that reads a clock.
+//!
+//! A member's clock only ever measures *lengths* (how long to sleep, how old an idle entry is); when something
+//! happened is the store's business ([`crate::store`]). Reading tokio's clock makes every timer in the crate
+//! follow `tokio::time::pause`, so that big fleets can be simulated in virtual time.
+
+use std::time::Duration;
+
+pub use tokio::time::Instant;
+
+/// Now, on this process's monotonic clock.
+#[must_use]
+#[inline]
+#[allow(clippy::disallowed_methods, reason = "this is the one place")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// Microseconds in `duration`, the unit in which stores keep time; saturates (after 584,000 years).
+#[must_use]
+pub fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The length of `micros` microseconds; negative counts as nothing.
+#[must_use]
+pub fn from_micros(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
