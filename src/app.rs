@@ -1,0 +1,1 @@
+//! Starts and stops the parts in a written order.

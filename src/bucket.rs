@@ -1,0 +1,1 @@
+//! The token bucket with its quotas: pure arithmetic on the store's clock.

@@ -1,0 +1,1 @@
+//! The cooldown state machine: when to trip, for how long, who probes.

@@ -1,0 +1,1 @@
+//! What happened: one event is one log line and its metrics.

@@ -1,0 +1,1 @@
+//! Signals, and what still runs when they come.

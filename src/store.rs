@@ -1,0 +1,1 @@
+//! Where scopes live: one trait, in memory or in Redis.
