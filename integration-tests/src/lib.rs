@@ -4,6 +4,7 @@
 //! - [`redis`]: a private `redis-server` that can be killed, stopped and brought back.
 //! - [`member`]: one running `tidegate` with a rule file of its own, its metrics and its log.
 //! - [`client`]: a keep-alive proxy client, and one that sends exact bytes.
+//! - [`load`]: many keep-alive clients at once.
 //! - [`bound`]: whether what a site saw stays within `burst + rate * t`.
 //! - [`wait`]: waiting for a condition; no test sleeps and hopes.
 //!
@@ -11,6 +12,7 @@
 
 pub mod bound;
 pub mod client;
+pub mod load;
 pub mod member;
 pub mod ports;
 pub mod redis;
