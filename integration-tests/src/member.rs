@@ -16,10 +16,12 @@ use crate::{client, ports::free_address, wait::wait_until};
 
 mod binary;
 mod rule_file;
+mod run;
 mod scrape;
 
 pub use binary::path as binary_path;
 pub use rule_file::RuleFile;
+pub use run::run;
 pub use scrape::Metrics;
 
 /// A start takes milliseconds; a machine that builds at the same time may take seconds.
