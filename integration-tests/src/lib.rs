@@ -6,6 +6,7 @@
 //! - [`client`]: a keep-alive proxy client, and one that sends exact bytes.
 //! - [`load`]: many keep-alive clients at once.
 //! - [`bound`]: whether what a site saw stays within `burst + rate * t`.
+//! - [`tools`]: real clients, pointed at a proxy by their usual variables.
 //! - [`wait`]: waiting for a condition; no test sleeps and hopes.
 //!
 //! Everything that is started ends with its handle, also when the test fails.
@@ -17,4 +18,5 @@ pub mod member;
 pub mod ports;
 pub mod redis;
 pub mod site;
+pub mod tools;
 pub mod wait;
