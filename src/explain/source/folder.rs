@@ -86,8 +86,8 @@ enum Bad {
 }
 
 fn entry(folder: &Path, line: &str, columns: &Columns, options: &Options) -> Result<Exchange, Bad> {
-    let cells: Vec<&str> = line.split('\t').collect();
-    let cell = |at: Option<usize>| at.and_then(|at| cells.get(at)).map(|cell| cell.trim());
+    let cells: Vec<String> = line.split('\t').map(unquoted).collect();
+    let cell = |at: Option<usize>| at.and_then(|at| cells.get(at)).map(String::as_str);
     let file = cell(Some(columns.file)).filter(|file| !file.is_empty());
     let file = file.ok_or_else(|| Bad::Line("it names no file".to_owned()))?;
     let body = read_file(&folder.join(file)).map_err(Bad::File)?;
@@ -103,6 +103,13 @@ fn entry(folder: &Path, line: &str, columns: &Columns, options: &Options) -> Res
     exchange.url = filled(columns.url).or(exchange.url);
     exchange.expected = filled(columns.verdict);
     Ok(exchange)
+}
+
+/// A cell without the quotes that writers of TSV put around one with quotes in it (where they are doubled).
+fn unquoted(cell: &str) -> String {
+    let cell = cell.trim();
+    let inner = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"'));
+    inner.map_or_else(|| cell.to_owned(), |inner| inner.replace("\"\"", "\""))
 }
 
 /// `name: value; name: value`. A value may have `; ` in it: what follows without a name and a colon belongs to it.
