@@ -1,7 +1,8 @@
 //! Where a request wants to go: the parsed request line, normalised once.
 //!
-//! Everything that decides by host (rules, buckets, egress) sees the same spelling: lower case, no trailing dot,
-//! IP literals in their canonical form. `Example.COM.`, `example.com` and `example.com:80` are one site.
+//! Everything that decides by host (rules, buckets, egress) sees the same spelling: lower case, no
+//! trailing dot, IP literals in their canonical form. `Example.COM.`, `example.com` and
+//! `example.com:80` are one site.
 
 use std::{
     fmt,
@@ -85,11 +86,12 @@ impl BadTarget {
 
 impl Target {
     /// Reads the target of a request to the proxy: absolute-form, or authority-form for CONNECT
-    /// (RFC 9112 sections 3.2.2 and 3.2.3). A CONNECT gets the scheme `Http`: nothing is known of what is inside.
+    /// (RFC 9112 sections 3.2.2 and 3.2.3). A CONNECT gets the scheme `Http`: nothing is known of
+    /// what is inside.
     ///
     /// # Errors
-    /// Everything else: origin-form (the proxy is no site), user information, other schemes, a port that is
-    /// none, a host that [`Host::parse`] refuses.
+    /// Everything else: origin-form (the proxy is no site), user information, other schemes, a port
+    /// that is none, a host that [`Host::parse`] refuses.
     pub fn parse(method: &Method, uri: &Uri) -> Result<Self, BadTarget> {
         if *method == Method::CONNECT {
             return Self::parse_connect(uri);
@@ -124,11 +126,13 @@ impl Target {
         Ok(Self { scheme: Scheme::Http, host: Host::parse(host)?, port, path: Arc::from("") })
     }
 
-    /// Reads the target of a request inside an intercepted CONNECT: origin-form, or absolute-form (HTTP/2 too)
-    /// that names the very site of the CONNECT. `self` is the target of the CONNECT, `scheme` what was found inside.
+    /// Reads the target of a request inside an intercepted CONNECT: origin-form, or absolute-form
+    /// (HTTP/2 too) that names the very site of the CONNECT. `self` is the target of the CONNECT,
+    /// `scheme` what was found inside.
     ///
     /// # Errors
-    /// Another host, port or scheme than the CONNECT's (answer 421), and a CONNECT inside a CONNECT.
+    /// Another host, port or scheme than the CONNECT's (answer 421), and a CONNECT inside a
+    /// CONNECT.
     pub fn inside(&self, scheme: Scheme, method: &Method, uri: &Uri) -> Result<Self, BadTarget> {
         if *method == Method::CONNECT {
             return BadTarget::new("a CONNECT inside a CONNECT is not served");
@@ -149,7 +153,8 @@ impl Target {
         Ok(Self { scheme, host: self.host.clone(), port: self.port, path: path(method, uri) })
     }
 
-    /// Whether a Host field names this target (RFC 9112 section 3.2); the port may be left out where implied.
+    /// Whether a Host field names this target (RFC 9112 section 3.2); the port may be left out
+    /// where implied.
     #[must_use]
     pub fn is_named_by(&self, field: &str) -> bool {
         let Ok((host, port)) = split_authority(field) else { return false };
@@ -160,7 +165,8 @@ impl Target {
         port == Ok(self.port) && Host::parse(host).is_ok_and(|host| host == self.host)
     }
 
-    /// `host`, or `host:port` where the scheme does not imply the port: the Host field for the site.
+    /// `host`, or `host:port` where the scheme does not imply the port: the Host field for the
+    /// site.
     #[must_use]
     pub fn authority(&self) -> String {
         if self.port == self.scheme.default_port() {
@@ -171,8 +177,9 @@ impl Target {
     }
 }
 
-/// Path and query as sent. An OPTIONS for the whole site is `*` to that site (RFC 9112 section 3.2.4); as the
-/// `http` crate reads `http://host` like `http://host/`, [`crate::proxy::wire`] spells the former `http://host?`.
+/// Path and query as sent. An OPTIONS for the whole site is `*` to that site (RFC 9112 section
+/// 3.2.4); as the `http` crate reads `http://host` like `http://host/`, [`crate::proxy::wire`]
+/// spells the former `http://host?`.
 fn path(method: &Method, uri: &Uri) -> Arc<str> {
     match uri.path_and_query().map_or("/", |path| path.as_str()) {
         "?" if *method == Method::OPTIONS => Arc::from("*"),
@@ -221,8 +228,9 @@ impl Host {
     /// Reads a host as it stands in a URI: a name, an IPv4 address, or an IPv6 address in brackets.
     ///
     /// # Errors
-    /// Anything that is not plainly one of these, and every spelling that some resolver would read as an address
-    /// though it is not in dotted-quad form (`0x7f.1`, `2130706433`, `127.1`): the guard must judge what is dialled.
+    /// Anything that is not plainly one of these, and every spelling that some resolver would read
+    /// as an address though it is not in dotted-quad form (`0x7f.1`, `2130706433`, `127.1`): the
+    /// guard must judge what is dialled.
     pub fn parse(text: &str) -> Result<Self, BadTarget> {
         if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             let ip: Ipv6Addr =
@@ -261,9 +269,9 @@ impl Host {
     }
 }
 
-/// Whether a label pretends to be in another script: decoded, `xn--name-` is `name`, so that two spellings would
-/// stand for one site (RUSTSEC-2024-0421). What follows the last hyphen encodes the other script; nothing there, no
-/// such script (RFC 3492 section 3.1).
+/// Whether a label pretends to be in another script: decoded, `xn--name-` is `name`, so that two
+/// spellings would stand for one site (RUSTSEC-2024-0421). What follows the last hyphen encodes the
+/// other script; nothing there, no such script (RFC 3492 section 3.1).
 fn is_mask(label: &str) -> bool {
     let (prefix, rest) = label.split_at_checked(4).unwrap_or(("", label));
     prefix.eq_ignore_ascii_case("xn--") && (rest.is_empty() || rest.ends_with('-'))

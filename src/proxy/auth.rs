@@ -1,8 +1,9 @@
-//! Who may use the proxy: Basic credentials on `Proxy-Authorization` (RFC 7617, RFC 9110 section 11.7), or a client
-//! network that needs none.
+//! Who may use the proxy: Basic credentials on `Proxy-Authorization` (RFC 7617, RFC 9110 section
+//! 11.7), or a client network that needs none.
 //!
-//! Judged for every request, before anything else is done for it. How long a refusal takes tells neither whether a
-//! user exists nor how much of a password was right. Credentials never show in `Debug` output or errors.
+//! Judged for every request, before anything else is done for it. How long a refusal takes tells
+//! neither whether a user exists nor how much of a password was right. Credentials never show in
+//! `Debug` output or errors.
 
 use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
 
@@ -20,10 +21,12 @@ pub const CHALLENGE: &str = r#"Basic realm="tidegate", charset="UTF-8""#;
 /// Longest `Proxy-Authorization` value that is looked at; names and passwords are far shorter.
 const MAX_FIELD: usize = 2048;
 
-/// A password as SHA-256; of equal length whatever the password is, so that comparing takes equal time.
+/// A password as SHA-256; of equal length whatever the password is, so that comparing takes equal
+/// time.
 type PasswordHash = [u8; 32];
 
-/// Why a client may not use the proxy; the text is for a person and holds nothing that the client sent.
+/// Why a client may not use the proxy; the text is for a person and holds nothing that the client
+/// sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unauthorised {
     /// No `Proxy-Authorization` field.
@@ -104,7 +107,8 @@ impl Authenticator {
     }
 }
 
-/// The hash of a password of the rule file: written plainly, or already as `sha256:<64 hex digits>`.
+/// The hash of a password of the rule file: written plainly, or already as `sha256:<64 hex
+/// digits>`.
 fn stored_hash(password: &str) -> PasswordHash {
     password
         .strip_prefix("sha256:")
@@ -124,8 +128,8 @@ fn parse_hash(hex: &str) -> Option<PasswordHash> {
     Some(hash)
 }
 
-/// User and password of `Basic <base64 of user:password>` (RFC 7617 section 2). A user name has no colon, neither
-/// part has control characters.
+/// User and password of `Basic <base64 of user:password>` (RFC 7617 section 2). A user name has no
+/// colon, neither part has control characters.
 fn basic(field: &[u8]) -> Option<(String, String)> {
     if field.len() > MAX_FIELD {
         return None;

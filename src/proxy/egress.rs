@@ -1,8 +1,9 @@
-//! The egress guard: where the proxy may connect to (the bar is RELIABILITY's "SSRF" chapter in `docs/security.md`).
+//! The egress guard: where the proxy may connect to.
 //!
-//! It judges the address that is then dialled, with no second look-up in between, so that neither a spelling nor a
-//! DNS answer that changes (rebinding) gets past it. What is not public is denied unless `egress.allow` names it;
-//! `egress.deny` beats `egress.allow`; the proxy's own listeners and its store can never be reached through it.
+//! It judges the address that is then dialled, with no second look-up in between, so that neither a
+//! spelling nor a DNS answer that changes (rebinding) gets past it. What is not public is denied
+//! unless `egress.allow` names it; `egress.deny` beats `egress.allow`; the proxy's own listeners
+//! and its store can never be reached through it.
 
 mod dial;
 mod network;
@@ -23,7 +24,8 @@ use crate::{
     target::Host,
 };
 
-/// The port of mail submission between servers; a CONNECT to it is spam, whatever `connect_ports` says.
+/// The port of mail submission between servers; a CONNECT to it is spam, whatever `connect_ports`
+/// says.
 const SMTP: u16 = 25;
 
 /// Why the guard denies a target; the text is for a person.
@@ -127,8 +129,8 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// `own` are the addresses of the proxy's listeners and of its store; an unspecified one (`0.0.0.0`) stands for
-    /// every address of this machine.
+    /// `own` are the addresses of the proxy's listeners and of its store; an unspecified one
+    /// (`0.0.0.0`) stands for every address of this machine.
     #[must_use]
     pub fn new(egress: &Egress, own: Vec<SocketAddr>) -> Self {
         let own = own.into_iter().map(|at| SocketAddr::new(at.ip().to_canonical(), at.port()));
@@ -173,8 +175,8 @@ impl Guard {
         }
     }
 
-    /// Connects to `host`: looks it up, judges every address, dials only those that pass (the first that answers
-    /// wins, RFC 8305). All of it takes `connect_timeout` at most.
+    /// Connects to `host`: looks it up, judges every address, dials only those that pass (the first
+    /// that answers wins, RFC 8305). All of it takes `connect_timeout` at most.
     ///
     /// # Errors
     /// [`DialError`] says which step failed.
@@ -227,8 +229,9 @@ impl Guard {
         }
     }
 
-    /// A listener on every address of this machine is reached by its public addresses too, which the proxy does not
-    /// know: a connection whose two ends are the same address came back to this machine.
+    /// A listener on every address of this machine is reached by its public addresses too, which
+    /// the proxy does not know: a connection whose two ends are the same address came back to this
+    /// machine.
     fn refuse_own_machine(&self, stream: &TcpStream) -> Result<(), DialError> {
         let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else {
             return Ok(());
@@ -241,7 +244,8 @@ impl Guard {
     }
 }
 
-/// Whether a connection to `ip` and `port` arrives at `own`. Connecting to the unspecified address means this machine.
+/// Whether a connection to `ip` and `port` arrives at `own`. Connecting to the unspecified address
+/// means this machine.
 fn is_own(own: SocketAddr, ip: IpAddr, port: u16) -> bool {
     let here = ip.is_loopback() || ip.is_unspecified();
     own.port() == port

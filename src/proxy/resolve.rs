@@ -1,8 +1,9 @@
 //! Names to addresses, by the system's resolver (`getaddrinfo`: hosts file, resolv.conf and all).
 //!
-//! Bounded in every direction: a look-up takes 5 s at most, only so many run at a time (each occupies a thread), one
-//! name is looked up once however many ask, and the cache has a cap. `getaddrinfo` tells no TTL, so answers are kept
-//! for seconds only: long enough for a burst of connections to one site, too short to go stale.
+//! Bounded in every direction: a look-up takes 5 s at most, only so many run at a time (each
+//! occupies a thread), one name is looked up once however many ask, and the cache has a cap.
+//! `getaddrinfo` tells no TTL, so answers are kept for seconds only: long enough for a burst of
+//! connections to one site, too short to go stale.
 
 use std::{
     collections::HashMap,
@@ -100,7 +101,8 @@ impl Resolver {
         tokio::time::timeout(TIME_LIMIT, ask).await.unwrap_or(Err(Unresolved::TimedOut))
     }
 
-    /// The permit goes with the thread, not with the future: whoever stops waiting does not free the thread.
+    /// The permit goes with the thread, not with the future: whoever stops waiting does not free
+    /// the thread.
     async fn ask(&self, name: &Arc<str>) -> Answer {
         let permit = Arc::clone(&self.lookups).acquire_owned().await;
         let (name, look) = (Arc::clone(name), self.look);
@@ -132,7 +134,8 @@ impl Resolver {
     }
 }
 
-/// Makes room: what is stale goes, and where nothing is, an arbitrary half (they come back with one look-up).
+/// Makes room: what is stale goes, and where nothing is, an arbitrary half (they come back with one
+/// look-up).
 fn shrink(slots: &mut HashMap<Arc<str>, Slot>) {
     let now = clock::now();
     let fresh = |slot: &Slot| {

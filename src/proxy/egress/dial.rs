@@ -1,4 +1,5 @@
-//! Dialling several addresses of one site: the next starts 250 ms after the last, the first to answer wins (RFC 8305).
+//! Dialling several addresses of one site: the next starts 250 ms after the last, the first to
+//! answer wins (RFC 8305).
 
 use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 
@@ -80,7 +81,8 @@ async fn race(mut waiting: VecDeque<SocketAddr>) -> Result<TcpStream, Failed> {
     }
 }
 
-/// What says more about the site: it refused; then, that it is silent; then what the local network has to say.
+/// What says more about the site: it refused; then, that it is silent; then what the local network
+/// has to say.
 fn worse(before: Option<Failed>, now: Failed) -> Failed {
     match (before, now) {
         (Some(Failed::Refused), _) | (_, Failed::Refused) => Failed::Refused,

@@ -1,4 +1,5 @@
-//! Which addresses are public, by the special-purpose registries of IANA (RFC 6890 and its successors).
+//! Which addresses are public, by the special-purpose registries of IANA (RFC 6890 and its
+//! successors).
 
 use super::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +23,8 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u8, &str); 16] = [
     (Ipv4Addr::new(168, 63, 129, 16), 32, "the host agent of a cloud (Azure)"),
 ];
 
-/// Networks of IPv6 that are not public though they lie in 2000::/3, the only part that is (RFC 4291 section 2.4).
+/// Networks of IPv6 that are not public though they lie in 2000::/3, the only part that is (RFC
+/// 4291 section 2.4).
 const NOT_PUBLIC_V6: [(Ipv6Addr, u8, &str); 6] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32, "a Teredo address (RFC 4380)"),
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "an address for protocols (RFC 2928)"),
@@ -32,10 +34,12 @@ const NOT_PUBLIC_V6: [(Ipv6Addr, u8, &str); 6] = [
     (Ipv6Addr::new(0x3ffe, 0, 0, 0, 0, 0, 0, 0), 16, "an address of the former 6bone"),
 ];
 
-/// The NAT64 prefix that every network may use (RFC 6052 section 2.1): what is dialled there reaches an IPv4 address.
+/// The NAT64 prefix that every network may use (RFC 6052 section 2.1): what is dialled there
+/// reaches an IPv4 address.
 const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
-/// The address that a connection to `ip` reaches in the end: the IPv4 address inside a mapped or NAT64 one.
+/// The address that a connection to `ip` reaches in the end: the IPv4 address inside a mapped or
+/// NAT64 one.
 pub(super) fn reached(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) if within_v6(v6, NAT64, 96) => {
