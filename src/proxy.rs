@@ -3,3 +3,4 @@
 pub mod auth;
 pub mod egress;
 pub mod resolve;
+pub mod wire;
