@@ -115,7 +115,7 @@ pub(super) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
 /// The wait that a client allows: `Prefer: wait=SECONDS` (RFC 7240 section 4.3).
 pub(super) fn patience(headers: &HeaderMap) -> Option<Duration> {
     preferences(headers)
-        .find_map(|preference| Some(wait_of(preference)?.parse::<u32>().ok()?))
+        .find_map(|preference| wait_of(preference)?.parse::<u32>().ok())
         .map(|seconds| Duration::from_secs(seconds.into()))
 }
 
