@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::doors::{Doors, Seat};
 pub(super) use self::io::ClientIo;
 use super::{Context, HYPER_HEADERS, Visitor, handle};
-use crate::settings::Settings;
+use crate::{event::Event, settings::Settings};
 
 /// Pause after an accept failed for want of descriptors or memory: without one the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
@@ -129,7 +129,8 @@ impl Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.cx.metrics.panics.inc();
+            let what = format!("the connection of {}", self.peer);
+            self.cx.events.emit(Event::Panicked { what });
         }
     }
 }

@@ -1,13 +1,20 @@
 //! What every request needs: the settings in force, the gate, the metrics, the connections to sites.
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{collections::HashSet, fmt, net::SocketAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
+use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{auth::Authenticator, egress::Guard, pool::Pool};
-use crate::{gate::Gate, metrics::Metrics, settings::Settings};
+use crate::{
+    event::{Event, Events},
+    gate::Gate,
+    metrics::Metrics,
+    rules::Rule,
+    settings::Settings,
+};
 
 /// What a reload replaces as one.
 #[derive(Debug)]
@@ -25,6 +32,10 @@ pub struct Context {
     pub gate: Arc<Gate>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// Where events go.
+    pub events: Arc<Events>,
+    /// Rules whose first tunnel has been spoken of.
+    blind: Mutex<HashSet<Arc<str>>>,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
     pub(crate) tunnels: TaskTracker,
     /// Ends what is still open when the drain deadline has passed.
@@ -46,6 +57,7 @@ impl Context {
         settings: Settings,
         gate: Arc<Gate>,
         metrics: Arc<Metrics>,
+        events: Arc<Events>,
         own: Vec<SocketAddr>,
     ) -> Arc<Self> {
         let pseudonym = format!("tidegate-{:08x}", fastrand::u32(..));
@@ -57,6 +69,8 @@ impl Context {
             own,
             gate,
             metrics,
+            events,
+            blind: Mutex::default(),
             tunnels: TaskTracker::new(),
             end: CancellationToken::new(),
             pool,
@@ -68,6 +82,19 @@ impl Context {
     /// Settings, egress guard and authenticator in force, one coherent set.
     pub(crate) fn live(&self) -> Arc<Live> {
         self.live.load_full()
+    }
+
+    /// Says once per rule that its cooldown sees nothing inside tunnels.
+    pub(super) fn tunnel_begins(&self, rule: &Rule) {
+        if rule.cooldown.is_some() && self.blind.lock().insert(Arc::clone(&rule.name)) {
+            self.events.emit(Event::Warned {
+                what: format!(
+                    "rule `{}` has a cooldown, but its tunnels (CONNECT) hide what sites answer: \
+                     only failed connections can be judged; `intercept: true` looks inside",
+                    rule.name
+                ),
+            });
+        }
     }
 
     /// Puts reloaded settings in force: for the next request, and for the next connection where they shape one.

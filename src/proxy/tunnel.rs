@@ -51,6 +51,7 @@ pub(super) async fn open(
         drop(site);
         pass.again(live).await?;
     };
+    cx.tunnel_begins(&entry.rule);
     let upgrade = hyper::upgrade::on(&mut request);
     let flights = Flights::new(Arc::clone(cx), Arc::clone(live), asking, pass);
     let end = cx.end.clone();

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     classify::Classifier,
+    event::Events,
     gate::Gate,
     metrics::Metrics,
     proxy::{Context, serve},
@@ -108,7 +109,13 @@ impl Bench {
         let addr = listener.local_addr().unwrap();
         let metrics = Metrics::new();
         let gate = Gate::new(RuleSet::new(rules), &metrics);
-        let cx = Context::new(settings, gate, Arc::clone(&metrics), vec![addr]);
+        let cx = Context::new(
+            settings,
+            gate,
+            Arc::clone(&metrics),
+            Events::new(Arc::clone(&metrics)),
+            vec![addr],
+        );
         let stop = CancellationToken::new();
         let served = tokio::spawn(serve(listener, Arc::clone(&cx), stop.clone()));
         Self { addr, cx, metrics, stop, served }
