@@ -18,6 +18,7 @@ pub mod rules;
 pub mod secret;
 pub mod settings;
 pub mod shutdown;
+pub mod status;
 pub mod store;
 pub mod target;
 pub mod verdict;

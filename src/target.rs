@@ -75,6 +75,27 @@ pub struct Target {
 #[error("{0}")]
 pub struct BadTarget(pub String);
 
+impl Target {
+    /// Reads a whole URL, as people write it; what stands behind `#` is left out.
+    ///
+    /// # Errors
+    /// Anything but `http://` or `https://` with a host.
+    pub fn of_url(url: &str) -> Result<Self, BadTarget> {
+        let bad = |why: &str| BadTarget(format!("`{}` {why}", url.escape_debug()));
+        let text = url.split('#').next().unwrap_or("");
+        let uri: http::Uri = text.parse().map_err(|_| bad("is no URL"))?;
+        let scheme = match uri.scheme_str() {
+            Some("http") => Scheme::Http,
+            Some("https") => Scheme::Https,
+            _ => return Err(bad("is no URL with http:// or https://")),
+        };
+        let host = Host::parse(uri.host().ok_or_else(|| bad("names no host"))?)?;
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let port = uri.port_u16().unwrap_or(scheme.default_port());
+        Ok(Self { scheme, host, port, path: path.into() })
+    }
+}
+
 impl Host {
     /// Reads a host as it stands in a URI: a name, an IPv4 address, or an IPv6 address in brackets.
     ///
