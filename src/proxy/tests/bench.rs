@@ -18,7 +18,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    store::{Backend, Memory},
     classify::Classifier,
     event::Events,
     gate::Gate,
@@ -29,6 +28,7 @@ use crate::{
         Auth, Bounds, Egress, EgressPattern, Inspect, Log, LogFormat, RefuseStatuses, Settings,
         StoreSettings, Timeouts,
     },
+    store::{Backend, Memory},
 };
 
 /// Longest that anything in these tests may take.
@@ -117,13 +117,7 @@ impl Bench {
             Arc::clone(&events),
             Duration::from_secs(60),
         );
-        let cx = Context::new(
-            settings,
-            gate,
-            Arc::clone(&metrics),
-            events,
-            vec![addr],
-        );
+        let cx = Context::new(settings, gate, Arc::clone(&metrics), events, vec![addr]);
         let stop = CancellationToken::new();
         let served = tokio::spawn(serve(listener, Arc::clone(&cx), stop.clone()));
         Self { addr, cx, metrics, stop, served }
