@@ -16,6 +16,14 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
+/// Milliseconds since 1970 on this machine's clock, for people to read; nothing is ever decided by it.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "this is the one place")]
+pub fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// Microseconds in `duration`, the unit in which stores keep time; saturates (after 584,000 years).
 #[must_use]
 pub fn micros(duration: Duration) -> i64 {
@@ -26,4 +34,11 @@ pub fn micros(duration: Duration) -> i64 {
 #[must_use]
 pub fn from_micros(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// The wall clock, for what the outside world dates (`Retry-After` in a response); never for measuring.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "this is the one place")]
+pub fn wall() -> std::time::SystemTime {
+    std::time::SystemTime::now()
 }

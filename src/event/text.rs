@@ -1,0 +1,44 @@
+//! Text from outside, made fit for a log line, an answer and a page: cut and free of control characters.
+
+use std::fmt::Write as _;
+
+use crate::target::{Scheme, Target};
+
+/// Longest text from outside in a log line or an event, in characters.
+const CAP: usize = 512;
+
+/// `text` on one line: control characters and direction overrides escaped, cut to 512 characters.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len().min(CAP));
+    for (count, c) in text.chars().enumerate() {
+        if count == CAP {
+            out.push('…');
+            break;
+        }
+        if c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// `target` as people see it: `host`, `:port` unless implied, and the path without its query, which may hold secrets.
+#[must_use]
+pub fn shown(target: &Target) -> String {
+    let mut out = target.host.to_string();
+    if target.port != target.scheme.default_port() && target.port != Scheme::Https.default_port() {
+        // Writing to a String does not fail.
+        _ = write!(out, ":{}", target.port);
+    }
+    match target.path.split_once('?') {
+        Some((path, _)) => {
+            out.push_str(&clean(path));
+            out.push_str("?…");
+        }
+        None => out.push_str(&clean(&target.path)),
+    }
+    out
+}

@@ -1,0 +1,111 @@
+//! An event as JSON: what `GET /api/v1/events` and its stream send.
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Event, Told,
+    text::{clean, shown},
+};
+use crate::verdict::{Evidence, Judgement, Verdict};
+
+impl Serialize for Told {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = Map::new();
+        fields.insert("id".to_owned(), json!(self.id));
+        fields.insert("at_ms".to_owned(), json!(self.at_ms));
+        fields.insert("event".to_owned(), json!(self.event.kind()));
+        if let Value::Object(own) = self.event.to_json() {
+            fields.extend(own);
+        }
+        fields.serialize(serializer)
+    }
+}
+
+impl Event {
+    /// The word that names this kind of event on the wire.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Blocked { .. } => "blocked",
+            Self::Tripped { .. } => "tripped",
+            Self::Cleared { .. } => "cleared",
+            Self::Probe { .. } => "probe",
+            Self::RateLearned { .. } => "rate_learned",
+            Self::StoreDown { .. } => "store_down",
+            Self::StoreUp => "store_up",
+            Self::Reloaded { .. } => "reloaded",
+            Self::ReloadFailed { .. } => "reload_failed",
+            Self::Warned { .. } => "warned",
+            Self::Panicked { .. } => "panicked",
+            Self::Started { .. } => "started",
+            Self::Stopping { .. } => "stopping",
+            Self::Stopped { .. } => "stopped",
+        }
+    }
+
+    /// Its fields; lengths in milliseconds.
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Blocked { rule, key, target, judgement } => {
+                let mut fields = judged(judgement);
+                fields["rule"] = json!(&**rule);
+                fields["key"] = json!(clean(key));
+                fields["url"] = json!(shown(target));
+                fields
+            }
+            Self::Tripped { rule, key, by, streak, length, member, evidence, made_by_us } => {
+                json!({
+                    "rule": &**rule, "key": clean(key),
+                    "by": by.map_or("hand", Verdict::as_str), "streak": streak,
+                    "length_ms": ms(*length), "member": clean(member), "ours": made_by_us,
+                    "evidence": evidence.as_deref().map(evidence_json),
+                })
+            }
+            Self::Cleared { rule, key, by } => {
+                json!({"rule": &**rule, "key": clean(key), "by": by.as_str()})
+            }
+            Self::Probe { rule, key, result } => {
+                json!({"rule": &**rule, "key": clean(key), "result": result.as_str()})
+            }
+            Self::RateLearned { rule, key, from, to } => {
+                json!({"rule": &**rule, "key": clean(key), "from": from, "to": to})
+            }
+            Self::StoreDown { reason, mode } => {
+                json!({"reason": clean(reason), "on_failure": mode.as_str()})
+            }
+            Self::StoreUp => json!({}),
+            Self::Reloaded { changes, needs_restart } => {
+                json!({"changes": changes, "needs_restart": needs_restart})
+            }
+            Self::ReloadFailed { problems } => json!({"problems": problems}),
+            Self::Warned { what } | Self::Panicked { what } => json!({"what": clean(what)}),
+            Self::Started { listen, admin, store, rules } => {
+                json!({"listen": listen, "admin": admin, "store": store, "rules": rules})
+            }
+            Self::Stopping { why, drain } => json!({"why": why, "drain_ms": ms(*drain)}),
+            Self::Stopped { cut_off } => json!({"cut_off": cut_off}),
+        }
+    }
+}
+
+fn judged(judgement: &Judgement) -> Value {
+    json!({
+        "verdict": judgement.verdict.as_str(),
+        "confidence": judgement.confidence.as_str(),
+        "status": judgement.status,
+        "retry_after_ms": judgement.retry_after.map(ms),
+        "evidence": judgement.evidence.as_deref().map(evidence_json),
+    })
+}
+
+fn evidence_json(evidence: &Evidence) -> Value {
+    json!({
+        "signature": &*evidence.signature, "vendor": evidence.vendor.as_deref(),
+        "place": clean(&evidence.place), "excerpt": clean(&evidence.excerpt),
+    })
+}
+
+fn ms(length: std::time::Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}

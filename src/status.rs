@@ -1,0 +1,82 @@
+//! What the gates look like at one moment: the one snapshot that the API, the status page, `tidegate status` and
+//! `tidegate top` share.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One scope as this member knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScopeStatus {
+    /// Name of the rule.
+    pub rule: String,
+    /// The scope's key (domain or host); empty where the rule is not split.
+    pub key: String,
+    /// Tokens per second as written; `None` where there is no rate.
+    pub rate_limit: Option<f64>,
+    /// Tokens per second in force: as learned, and climbing over `ramp`.
+    pub rate_current: Option<f64>,
+    /// Capacity of the bucket.
+    pub burst: u32,
+    /// Tokens in the bucket when this member last heard of it.
+    pub tokens: Option<f64>,
+    /// Requests held by this member.
+    pub held: u64,
+    /// Requests that this member has let through since its start.
+    pub sent: u64,
+    /// Blocks in a row over the whole fleet (a sum of weights).
+    pub streak: f64,
+    /// Streak that trips; `None` where the rule has no cooldown.
+    pub after: Option<f64>,
+    /// Open, cooling, ...
+    pub state: ScopeState,
+    /// What is left of the cooldown (or of the ramp), in milliseconds; 0 when open.
+    pub remaining_ms: u64,
+    /// Counts the trips and clears of the scope.
+    pub epoch: u64,
+    /// Whether the rule only watches (`mode: observe`).
+    pub observe: bool,
+    /// Answers by verdict, seen by this member since its start.
+    pub verdicts: BTreeMap<String, u64>,
+}
+
+/// What a scope does with requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScopeState {
+    /// They go as fast as the rate allows.
+    Open,
+    /// They are held until the cooldown ends.
+    Cooling,
+    /// One is on its way; the others wait for its answer.
+    Probing,
+    /// They go again, slower at first.
+    Ramping,
+}
+
+impl ScopeState {
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Cooling => "cooling",
+            Self::Probing => "probing",
+            Self::Ramping => "ramping",
+        }
+    }
+}
+
+impl ScopeStatus {
+    /// The scope's name: `rule`, or `rule/key` where the rule is split.
+    #[must_use]
+    pub fn name(&self) -> String {
+        scope_name(&self.rule, &self.key)
+    }
+}
+
+/// `rule`, or `rule/key` where the rule is split.
+#[must_use]
+pub fn scope_name(rule: &str, key: &str) -> String {
+    if key.is_empty() { rule.to_owned() } else { format!("{rule}/{key}") }
+}
