@@ -18,6 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    store::{Backend, Memory},
     classify::Classifier,
     event::Events,
     gate::Gate,
@@ -108,12 +109,19 @@ impl Bench {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let metrics = Metrics::new();
-        let gate = Gate::new(RuleSet::new(rules), &metrics);
+        let events = Events::new(Arc::clone(&metrics));
+        let gate = Gate::new(
+            RuleSet::new(rules),
+            Backend::Memory(Memory::default()),
+            Arc::clone(&metrics),
+            Arc::clone(&events),
+            Duration::from_secs(60),
+        );
         let cx = Context::new(
             settings,
             gate,
             Arc::clone(&metrics),
-            Events::new(Arc::clone(&metrics)),
+            events,
             vec![addr],
         );
         let stop = CancellationToken::new();
