@@ -55,6 +55,20 @@ pub struct Refused {
     pub entry: Arc<Entry>,
 }
 
+/// LOCAL STUB of branch `telling`: why a scope cannot be tripped or cleared.
+#[derive(Debug, thiserror::Error)]
+pub enum ScopeError {
+    /// No rule has this name, or the scope is not split that way.
+    #[error("there is no scope `{0}`")]
+    Unknown(String),
+    /// The rule has no cooldown.
+    #[error("the rule of `{0}` has no cooldown")]
+    NoCooldown(String),
+    /// The store does not answer.
+    #[error("the store is away")]
+    StoreAway,
+}
+
 /// All gates of this process.
 #[derive(Debug)]
 pub struct Gate {
@@ -82,6 +96,58 @@ impl Gate {
         let at = self.rules.load().find(target)?;
         self.entries.load().get(at).cloned()
     }
+
+    // --- LOCAL STUB of branch `telling`, until the lead's gate is there -------------------------------------------
+    /// The scopes as they are now.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<crate::status::ScopeStatus> {
+        self.entries
+            .load()
+            .iter()
+            .map(|entry| crate::status::ScopeStatus {
+                rule: entry.rule.name.to_string(),
+                key: String::new(),
+                rate_limit: entry.rule.limits.rate,
+                rate_current: entry.rule.limits.rate,
+                burst: entry.rule.limits.burst,
+                tokens: None,
+                held: 0,
+                sent: 0,
+                streak: 0.0,
+                after: entry.rule.cooldown.as_ref().map(|c| c.after),
+                state: crate::status::ScopeState::Open,
+                remaining_ms: 0,
+                epoch: 0,
+                observe: false,
+                verdicts: std::collections::BTreeMap::new(),
+            })
+            .collect()
+    }
+
+    /// Puts another rule file in force.
+    pub fn reload(&self, rules: RuleSet) {
+        self.rules.store(Arc::new(rules));
+    }
+
+    /// Trips a cooldown by hand.
+    pub async fn trip(&self, _scope: &str, _length: Duration) -> Result<(), ScopeError> {
+        Ok(())
+    }
+
+    /// Ends a cooldown by hand.
+    pub async fn clear(&self, _scope: &str) -> Result<(), ScopeError> {
+        Ok(())
+    }
+
+    /// Takes a verdict that a crawler reached itself.
+    pub async fn report_outside(
+        &self,
+        _target: &Target,
+        _judgement: &Judgement,
+    ) -> Result<(), ScopeError> {
+        Ok(())
+    }
+    // --- END OF LOCAL STUB ----------------------------------------------------------------------------------------
 
     /// Holds a request until it may go. Dropping the future leaves the queue at once and costs no token.
     ///
