@@ -1,1 +1,231 @@
 //! The token bucket with its quotas: pure arithmetic on the store's clock.
+//!
+//! A bucket hands out *tickets*: the moment at which a request may go. A ticket moves the bucket's own clock (`at`)
+//! forward to its moment, together with every limit, so that order, the joint limits and the bound
+//!
+//! > grants in any window of length t <= burst + rate * t
+//!
+//! hold by construction, however many members ask and however far ahead. `lua/lib/bucket.lua` is the same arithmetic,
+//! operation by operation, so that both stores give the same answers to the last bit.
+
+use crate::{
+    clock,
+    rules::{Limits, Quota},
+};
+
+/// How far ahead of now tickets are handed out while several requests wait, in microseconds: longer than the slowest
+/// sensible round trip to a store, so that members with slow lines keep their turn.
+pub const HORIZON: i64 = 250_000;
+
+/// Most tickets that one call takes; bounds the time that a script keeps Redis busy.
+pub const BATCH: u32 = 1_000;
+
+/// Most handed-back tickets that a bucket keeps for the next in line.
+pub const RETURNED: usize = 64;
+
+/// A fixed window in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// When it started, by its first request.
+    pub start: i64,
+    /// Tokens taken in it.
+    pub taken: u64,
+}
+
+/// One bucket. All times are microseconds of the store's clock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bucket {
+    /// The moment up to which tokens are accounted for: that of the latest ticket.
+    pub at: i64,
+    /// Tokens at `at`.
+    pub tokens: f64,
+    /// One window per quota of the rule, in its order.
+    pub windows: Vec<Window>,
+    /// Start of the climb back to the full rate after a cooldown; 0 = none.
+    pub ramp_from: i64,
+    /// The cooldown's epoch at which the bucket was last emptied.
+    pub epoch: u64,
+    /// Tickets handed back, ascending; they belong to whoever asks next.
+    pub returned: Vec<i64>,
+    /// The latest reading of the clock, to notice when it is set back.
+    pub seen: i64,
+}
+
+impl Bucket {
+    /// A full bucket.
+    #[must_use]
+    pub fn full(now: i64, limits: &Limits) -> Self {
+        Self {
+            at: now,
+            tokens: f64::from(limits.burst),
+            windows: Vec::new(),
+            ramp_from: 0,
+            epoch: 0,
+            returned: Vec::new(),
+            seen: now,
+        }
+    }
+
+    /// Takes note of the time. A clock that was set back takes every moment of the bucket with it: nothing freezes,
+    /// and nothing is granted twice.
+    pub fn observe(&mut self, now: i64, limits: &Limits) {
+        let back = self.seen - now;
+        if back > 0 {
+            self.at -= back;
+            self.ramp_from = if self.ramp_from > 0 { self.ramp_from - back } else { 0 };
+            self.windows.iter_mut().for_each(|window| window.start -= back);
+            self.returned.iter_mut().for_each(|moment| *moment -= back);
+        }
+        self.seen = now;
+        self.windows.resize(limits.quotas.len(), Window { start: i64::MIN / 2, taken: 0 });
+        self.returned.retain(|moment| *moment >= now);
+    }
+
+    /// Empties the bucket once per epoch of its cooldown: it reopened at `opened` and climbs back from there.
+    pub fn restart(&mut self, epoch: u64, opened: i64) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            if opened > 0 {
+                self.drain(opened);
+                self.ramp_from = opened;
+            }
+        }
+    }
+
+    /// Empties the bucket at `now`: nothing saved up, nothing handed out ahead.
+    pub fn drain(&mut self, now: i64) {
+        self.at = now;
+        self.tokens = 0.0;
+        self.returned.clear();
+    }
+
+    /// When the next request may go at the earliest, and not before `now`.
+    #[must_use]
+    pub fn next(&self, now: i64, limits: &Limits, ramp: i64) -> i64 {
+        if let Some(moment) = self.returned.first() {
+            return *moment;
+        }
+        let cost = f64::from(limits.cost);
+        let mut moment = self.at.max(now);
+        if let Some(rate) = limits.rate {
+            let climb = Climb { rate: rate / 1e6, from: self.ramp_from, ramp };
+            if self.tokens_at(moment, f64::from(limits.burst), climb) < cost {
+                moment = moment.max(climb.when(self.at, cost - self.tokens));
+            }
+        }
+        for (quota, window) in limits.quotas.iter().zip(&self.windows) {
+            let end = window.start + clock::micros(quota.window);
+            if moment < end && window.taken + u64::from(limits.cost) > quota.tokens {
+                moment = end;
+            }
+        }
+        moment
+    }
+
+    /// Takes the ticket for `moment`, which [`Bucket::next`] has just given.
+    pub fn take(&mut self, moment: i64, limits: &Limits, ramp: i64) {
+        if self.returned.first() == Some(&moment) {
+            self.returned.remove(0);
+            return;
+        }
+        if let Some(rate) = limits.rate {
+            let climb = Climb { rate: rate / 1e6, from: self.ramp_from, ramp };
+            let tokens = self.tokens_at(moment, f64::from(limits.burst), climb);
+            self.tokens = (tokens - f64::from(limits.cost)).max(0.0);
+        }
+        self.at = moment;
+        for (quota, window) in limits.quotas.iter().zip(&mut self.windows) {
+            if moment >= window.start + clock::micros(quota.window) {
+                *window = Window { start: moment, taken: 0 };
+            }
+            window.taken += u64::from(limits.cost);
+        }
+    }
+
+    /// Takes back tickets whose requests have left; those of the past are spent.
+    pub fn give_back(&mut self, moments: &[i64], now: i64) {
+        self.returned.extend(moments.iter().filter(|moment| **moment >= now));
+        self.returned.sort_unstable();
+        self.returned.truncate(RETURNED);
+    }
+
+    /// How long from `now` until the bucket is full and every window over: then it need not be kept.
+    #[must_use]
+    pub fn forgettable_in(&self, now: i64, limits: &Limits, ramp: i64) -> i64 {
+        let fill = limits.rate.map_or(0, |rate| ceil(f64::from(limits.burst) / rate * 1e6));
+        let window = |quota: &Quota| clock::micros(quota.window);
+        let quotas = limits.quotas.iter().map(window).max().unwrap_or(0);
+        (self.at.max(now) - now) + fill.saturating_add(ramp).max(quotas)
+    }
+
+    fn tokens_at(&self, moment: i64, burst: f64, climb: Climb) -> f64 {
+        (self.tokens + climb.accrued(self.at, moment)).min(burst)
+    }
+}
+
+/// A rate that climbs linearly from nothing to `rate` (tokens per microsecond) over `ramp`, beginning at `from`.
+#[derive(Debug, Clone, Copy)]
+struct Climb {
+    rate: f64,
+    from: i64,
+    ramp: i64,
+}
+
+impl Climb {
+    /// Tokens that flow in between two moments: the integral of the rate.
+    fn accrued(self, start: i64, end: i64) -> f64 {
+        if self.is_over(start) {
+            return exact(end - start) * self.rate;
+        }
+        self.since_start(end) - self.since_start(start)
+    }
+
+    /// The first moment at which `tokens` have flowed in since `start`.
+    fn when(self, start: i64, tokens: f64) -> i64 {
+        if self.is_over(start) {
+            return start.saturating_add(ceil(tokens / self.rate));
+        }
+        let total = self.since_start(start) + tokens;
+        let ramp = exact(self.ramp);
+        let climb = self.rate * ramp / 2.0;
+        let elapsed = if total <= climb {
+            (2.0 * ramp * total / self.rate).sqrt()
+        } else {
+            total / self.rate + ramp / 2.0
+        };
+        self.from.saturating_add(ceil(elapsed))
+    }
+
+    fn is_over(self, moment: i64) -> bool {
+        self.from == 0 || self.ramp == 0 || moment >= self.from + self.ramp
+    }
+
+    fn since_start(self, moment: i64) -> f64 {
+        let elapsed = exact(moment - self.from);
+        let ramp = exact(self.ramp);
+        if elapsed <= 0.0 {
+            0.0
+        } else if elapsed < ramp {
+            elapsed * elapsed * self.rate / (2.0 * ramp)
+        } else {
+            (elapsed - ramp / 2.0) * self.rate
+        }
+    }
+}
+
+/// Microseconds as a float: exact up to 2^53, which is the year 2255.
+#[allow(clippy::cast_precision_loss)]
+fn exact(micros: i64) -> f64 {
+    micros as f64
+}
+
+/// The next whole microsecond; saturates, so that absurdly slow rates end up far in the future.
+#[allow(clippy::cast_possible_truncation)]
+fn ceil(micros: f64) -> i64 {
+    // 2^53: the largest range in which a double (all that Lua has) still counts single microseconds.
+    micros.ceil().min(9_007_199_254_740_992.0) as i64
+}
+
+#[cfg(test)]
+#[path = "bucket/tests.rs"]
+mod tests;

@@ -1,1 +1,341 @@
 //! The cooldown state machine: when to trip, for how long, who probes.
+//!
+//! ```text
+//!             enough blocks, or one that names its wait
+//!        +----------------------------------------------+
+//!        |                                              v
+//!   +--------+   ok of the probe   +---------+      +---------+
+//!   |  open  | <------------------ | probing | <--- | cooling |
+//!   +--------+   (climbs: ramp)    +---------+ time +---------+
+//!                                    |    ^    up       ^
+//!                     probe lost:    |    |             |
+//!                     the next asks  +----+             |
+//!                                    |  block: longer   |
+//!                                    +------------------+
+//! ```
+//!
+//! Each trip and each clear by hand begins a new *epoch*. A grant carries the epoch it was made in, and an answer from
+//! an older epoch changes nothing: a late success does not end a cooldown, a late block neither starts nor stretches
+//! one. The state lives in the store; `lua/lib/cooldown.lua` is this file, operation by operation. All times are
+//! microseconds of the store's clock.
+
+use crate::{clock, rules::CooldownPolicy};
+
+/// The state of one cooldown scope.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Cooldown {
+    /// Counts trips and clears.
+    pub epoch: u64,
+    /// End of the cooldown; 0 while open.
+    pub until: i64,
+    /// The probe that is out (the moment of its grant); 0 = none.
+    pub probe: i64,
+    /// When the probe that is out counts as lost.
+    pub probe_until: i64,
+    /// When the scope last opened again; 0 = it never cooled.
+    pub opened: i64,
+    /// Weight of the blocks in a row.
+    pub streak: f64,
+    /// When the last block came.
+    pub last_block: i64,
+    /// The last verdicts, oldest first: `1` a block, `0` an ok.
+    pub recent: String,
+    /// Length of the latest cooldown.
+    pub length: i64,
+    /// Length that sufficed last time, where it had to grow; 0 = the usual one did.
+    pub sufficed: i64,
+    /// Probes that failed in a row.
+    pub failed: u32,
+    /// The latest reading of the clock, to notice when it is set back.
+    pub seen: i64,
+}
+
+/// What a member believes about a scope; it repairs a store that lost its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Known {
+    /// The latest epoch that it heard of.
+    pub epoch: u64,
+    /// What is left of the cooldown that it knows of.
+    pub remaining: i64,
+}
+
+/// What a scope says to who asks for leave to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Go.
+    Open,
+    /// Nothing goes until this moment.
+    Cooling(i64),
+    /// A probe is out; ask again at this moment at the latest.
+    Probing(i64),
+    /// The cooldown is over and nobody probes: who asks now is the probe.
+    Due,
+}
+
+/// What came back, as far as the cooldown cares.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Answer {
+    /// A sign of health.
+    Ok,
+    /// A block.
+    Block {
+        /// What it counts.
+        weight: f64,
+        /// The wait that the site asked for, in microseconds; 0 = none.
+        retry_after: i64,
+    },
+    /// Nothing that says anything (a connection error, a client that left): only a probe matters here.
+    Nothing,
+}
+
+/// A report to the scope.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Report {
+    /// The epoch of the grant.
+    pub epoch: u64,
+    /// The probe's grant, where the request was one; else 0.
+    pub probe: i64,
+    /// What came back.
+    pub answer: Answer,
+    /// Successes since the member's last report, which cost no call.
+    pub oks: u32,
+    /// A uniform draw from [0, 1): the length of the cooldown, if this report trips one.
+    pub draw: f64,
+}
+
+/// What a report changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing that others need to know.
+    None,
+    /// The report is from an older epoch.
+    Stale,
+    /// The streak grew, or was reset.
+    Streak,
+    /// The scope cools down.
+    Tripped,
+    /// The probe came back well.
+    Opened,
+    /// The probe came back with nothing: the next in line probes.
+    ProbeLost,
+}
+
+impl Cooldown {
+    /// Takes note of the time. A clock that was set back takes every moment with it.
+    pub fn observe(&mut self, now: i64) {
+        let back = self.seen - now;
+        if back > 0 && self.seen > 0 {
+            for moment in [
+                &mut self.until,
+                &mut self.probe,
+                &mut self.probe_until,
+                &mut self.opened,
+                &mut self.last_block,
+            ] {
+                *moment = if *moment > 0 { *moment - back } else { 0 };
+            }
+        }
+        self.seen = now;
+    }
+
+    /// Takes over what a member knows and the store has lost (a flush, a failover, an outage with a local trip).
+    pub fn restore(&mut self, known: Known, now: i64) {
+        if known.epoch > self.epoch {
+            *self = Self { epoch: known.epoch, seen: now, ..Self::default() };
+            if known.remaining > 0 {
+                self.until = now + known.remaining;
+                self.length = known.remaining;
+            } else {
+                self.opened = now;
+            }
+        }
+    }
+
+    /// What to say to who asks now. A cooldown without probe ends here by itself.
+    pub fn phase(&mut self, now: i64, policy: &CooldownPolicy) -> Phase {
+        if self.until == 0 {
+            return Phase::Open;
+        }
+        if now < self.until {
+            return Phase::Cooling(self.until);
+        }
+        if !policy.probe {
+            self.open(self.until);
+            return Phase::Open;
+        }
+        if self.probe > 0 && now < self.probe_until {
+            return Phase::Probing(self.probe_until);
+        }
+        Phase::Due
+    }
+
+    /// Sends out the probe, granted for `moment`; it counts as lost after `lease`.
+    pub fn lend_probe(&mut self, moment: i64, lease: i64) {
+        self.probe = moment;
+        self.probe_until = moment + lease;
+    }
+
+    /// Takes a report.
+    pub fn report(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
+        if report.epoch < self.epoch {
+            return Change::Stale;
+        }
+        self.restore(Known { epoch: report.epoch, remaining: 0 }, now);
+        if self.until > 0 {
+            return self.report_probe(now, report, policy);
+        }
+        match report.answer {
+            Answer::Nothing => Change::None,
+            Answer::Ok => {
+                self.remember(report.oks.saturating_add(1), false, policy);
+                let had = self.streak > 0.0;
+                self.streak = 0.0;
+                if had { Change::Streak } else { Change::None }
+            }
+            Answer::Block { weight, retry_after } => {
+                if now - self.last_block > clock::micros(policy.forget_after) {
+                    self.streak = 0.0;
+                }
+                // Successes that came without a call were before the streak: a member that knows of one reports.
+                self.remember(report.oks, false, policy);
+                self.remember(1, true, policy);
+                self.streak += weight;
+                self.last_block = now;
+                let named = policy.respect_retry_after && retry_after > 0;
+                if named || self.is_enough(policy) {
+                    let length = self.first_length(report.draw, retry_after, policy);
+                    self.trip(now, length);
+                    Change::Tripped
+                } else {
+                    Change::Streak
+                }
+            }
+        }
+    }
+
+    /// Starts a cooldown of `length` now.
+    pub fn trip(&mut self, now: i64, length: i64) {
+        self.epoch += 1;
+        self.until = now + length;
+        self.length = length;
+        self.probe = 0;
+        self.probe_until = 0;
+        self.streak = 0.0;
+        self.recent.clear();
+    }
+
+    /// Ends a cooldown by hand.
+    pub fn clear(&mut self, now: i64) {
+        self.epoch += 1;
+        self.sufficed = 0;
+        self.open(now);
+    }
+
+    /// How long from `now` the state must be kept.
+    #[must_use]
+    pub fn forgettable_in(&self, now: i64, policy: &CooldownPolicy) -> i64 {
+        let quiet = clock::micros(policy.forget_after).max(clock::micros(policy.max));
+        (self.until - now).max(0) + quiet.saturating_add(clock::micros(policy.ramp))
+    }
+
+    fn report_probe(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
+        if report.probe == 0 {
+            return Change::None;
+        }
+        match report.answer {
+            Answer::Ok => {
+                self.settle(policy);
+                self.open(now);
+                Change::Opened
+            }
+            Answer::Block { retry_after, .. } => {
+                let length = self.next_length(retry_after, policy);
+                self.failed += 1;
+                self.trip(now, length);
+                Change::Tripped
+            }
+            Answer::Nothing if report.probe == self.probe => {
+                self.probe = 0;
+                self.probe_until = 0;
+                Change::ProbeLost
+            }
+            Answer::Nothing => Change::None,
+        }
+    }
+
+    /// Learns from a cooldown that was long enough: where it had to grow, the next one starts at its length; where the
+    /// remembered length sufficed at once, a shorter one is tried next.
+    fn settle(&mut self, policy: &CooldownPolicy) {
+        let usual = clock::micros(policy.length.1);
+        let learned = if self.failed > 0 {
+            self.length
+        } else {
+            whole(exact(self.sufficed) / policy.grow.max(1.25))
+        };
+        self.sufficed = if learned > usual { learned } else { 0 };
+    }
+
+    fn open(&mut self, moment: i64) {
+        self.until = 0;
+        self.probe = 0;
+        self.probe_until = 0;
+        self.streak = 0.0;
+        self.failed = 0;
+        self.opened = moment;
+        self.recent.clear();
+    }
+
+    fn is_enough(&self, policy: &CooldownPolicy) -> bool {
+        // Weights are sums of decimal fractions: 0.1 + 0.2 must reach 0.3.
+        if self.streak + 1e-9 >= policy.after {
+            return true;
+        }
+        policy.ratio.is_some_and(|ratio| {
+            let blocks = self.recent.bytes().filter(|b| *b == b'1').count();
+            self.recent.len() >= ratio.of as usize
+                && blocks as f64 >= ratio.share * f64::from(ratio.of) - 1e-9
+        })
+    }
+
+    fn remember(&mut self, times: u32, block: bool, policy: &CooldownPolicy) {
+        let Some(ratio) = policy.ratio else { return };
+        let of = ratio.of as usize;
+        let times = (times as usize).min(of);
+        self.recent.extend(std::iter::repeat_n(if block { '1' } else { '0' }, times));
+        let surplus = self.recent.len().saturating_sub(of);
+        self.recent.drain(..surplus);
+    }
+
+    fn first_length(&self, draw: f64, retry_after: i64, policy: &CooldownPolicy) -> i64 {
+        let max = clock::micros(policy.max);
+        if policy.respect_retry_after && retry_after > 0 {
+            return retry_after.min(max);
+        }
+        let (low, high) = (clock::micros(policy.length.0), clock::micros(policy.length.1));
+        let drawn = low + whole(draw * exact(high - low));
+        drawn.max(self.sufficed).min(max)
+    }
+
+    fn next_length(&self, retry_after: i64, policy: &CooldownPolicy) -> i64 {
+        let max = clock::micros(policy.max);
+        if policy.respect_retry_after && retry_after > 0 {
+            return retry_after.min(max);
+        }
+        let grown = whole(exact(self.length) * policy.grow);
+        grown.max(clock::micros(policy.length.0)).min(max)
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn exact(micros: i64) -> f64 {
+    micros as f64
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn whole(micros: f64) -> i64 {
+    micros.floor().min(9_007_199_254_740_992.0) as i64
+}
+
+#[cfg(test)]
+#[path = "cooldown/tests.rs"]
+mod tests;

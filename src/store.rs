@@ -1,1 +1,286 @@
-//! Where scopes live: one trait, in memory or in Redis.
+//! Where scopes live: one trait, in memory or in Redis, with the same answers.
+//!
+//! Everything here is told in the store's own time: microseconds that only the store reads from a clock. Each answer
+//! carries the store's `now`, from which a member computes how long to wait; its own clock measures lengths only.
+
+use std::{future::Future, sync::Arc};
+
+use crate::{
+    cooldown::{Change, Known, Report},
+    rules::Rule,
+};
+
+pub mod fallback;
+pub mod memory;
+pub mod redis;
+mod scripts;
+
+pub use fallback::Shared;
+pub use memory::Memory;
+
+/// The name of what shares a bucket and a cooldown: a rule and the keys by which it is split.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ScopeName {
+    /// The rule.
+    pub rule: Arc<str>,
+    /// Splits the bucket (empty: one for the rule).
+    pub bucket: Arc<str>,
+    /// Splits the cooldown.
+    pub cooldown: Arc<str>,
+}
+
+/// A scope in its store: looked up once, used for every request.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// Its name.
+    pub name: ScopeName,
+    /// Its place in this process: the store itself, or what keeps it going while Redis is away.
+    pub(crate) here: memory::Place,
+    /// Its keys in Redis.
+    pub(crate) keys: Option<Arc<redis::Keys>>,
+}
+
+/// A wish for tickets.
+#[derive(Debug, Clone, Default)]
+pub struct Ask {
+    /// How many.
+    pub wanted: u32,
+    /// How many the member holds unused.
+    pub held: u32,
+    /// The latest acceptable ticket, in microseconds from now.
+    pub bound: i64,
+    /// How long a probe may be out, in microseconds.
+    pub lease: i64,
+    /// Empties the bucket first: the member comes back from an outage.
+    pub drain: bool,
+    /// Tickets whose requests have left.
+    pub returned: Vec<i64>,
+    /// What the member knows of the cooldown.
+    pub known: Known,
+}
+
+/// The state of a scope as an answer tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Requests go as their tickets say.
+    Open,
+    /// Nothing goes.
+    Cooling,
+    /// A probe is out.
+    Probing,
+    /// The ticket in this answer is the probe.
+    Probe,
+}
+
+/// An answer to an [`Ask`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Granted {
+    /// The store's time.
+    pub now: i64,
+    /// The scope's state.
+    pub phase: Phase,
+    /// Its epoch.
+    pub epoch: u64,
+    /// When to ask again; 0 where everything wanted was given.
+    pub come_back: i64,
+    /// Members that wait for the bucket.
+    pub members: u32,
+    /// Blocks in a row (the sum of their weights).
+    pub streak: f64,
+    /// When the requests may go, ascending.
+    pub tickets: Vec<i64>,
+}
+
+/// An answer to a [`Report`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reported {
+    /// The store's time.
+    pub now: i64,
+    /// What changed.
+    pub change: Change,
+    /// The epoch after it.
+    pub epoch: u64,
+    /// End of the cooldown; 0 = open.
+    pub until: i64,
+    /// Blocks in a row; after a trip, those that tripped it.
+    pub streak: f64,
+    /// Length of the latest cooldown.
+    pub length: i64,
+}
+
+/// What an operator does to a cooldown by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Override {
+    /// Starts one of this length (microseconds).
+    Trip(i64),
+    /// Ends it.
+    Clear,
+}
+
+/// A scope, read without changing it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Peeked {
+    /// The store's time.
+    pub now: i64,
+    /// The epoch.
+    pub epoch: u64,
+    /// End of the cooldown; 0 = open.
+    pub until: i64,
+    /// End of the probe's lease; 0 = none is out.
+    pub probe_until: i64,
+    /// Blocks in a row.
+    pub streak: f64,
+}
+
+/// News that other members push.
+#[derive(Debug, Clone, PartialEq)]
+pub enum News {
+    /// A scope changed.
+    Scope {
+        /// The rule.
+        rule: Arc<str>,
+        /// The cooldown's key.
+        key: Arc<str>,
+        /// The epoch.
+        epoch: u64,
+        /// What is left of the cooldown, in microseconds; 0 = open, or over and without a probe.
+        remaining: i64,
+        /// Whether a probe is due.
+        due: bool,
+        /// Blocks in a row.
+        streak: f64,
+        /// Who says so.
+        member: Arc<str>,
+    },
+    /// News may have been lost: read every scope again.
+    Resync,
+    /// The store went away, or came back.
+    Up(bool),
+}
+
+/// Why a store did not answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// It is away: no answer in time, no connection, or an error of its own.
+    #[error("the store is away: {0}")]
+    Away(String),
+}
+
+/// Where scopes live. Nothing here waits for a token: waiting is the gate's, on either store.
+pub trait Store: Send + Sync {
+    /// Looks a scope up.
+    fn scope(&self, name: ScopeName) -> Scope;
+
+    /// Takes tickets.
+    fn take(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        ask: &Ask,
+    ) -> impl Future<Output = Result<Granted, StoreError>> + Send;
+
+    /// Reports what came back.
+    fn report(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        report: &Report,
+    ) -> impl Future<Output = Result<Reported, StoreError>> + Send;
+
+    /// Trips or clears by hand.
+    fn set(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        what: Override,
+    ) -> impl Future<Output = Result<Reported, StoreError>> + Send;
+
+    /// Reads a scope.
+    fn peek(&self, scope: &Scope) -> impl Future<Output = Result<Peeked, StoreError>> + Send;
+
+    /// Says goodbye to the fleet.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// The store that the rule file asks for.
+#[derive(Debug)]
+pub enum Backend {
+    /// Embedded.
+    Memory(Memory),
+    /// Redis.
+    Shared(Arc<Shared>),
+}
+
+impl Backend {
+    /// News of other members; none where there are none.
+    #[must_use]
+    pub fn news(&self) -> Option<tokio::sync::broadcast::Receiver<News>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Shared(shared) => Some(shared.news()),
+        }
+    }
+
+    /// Answers that need no waiting: the embedded store's.
+    #[must_use]
+    pub fn take_now(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Option<Granted> {
+        match self {
+            Self::Memory(memory) => Some(memory.take_now(scope, rule, ask)),
+            Self::Shared(_) => None,
+        }
+    }
+}
+
+impl Store for Backend {
+    fn scope(&self, name: ScopeName) -> Scope {
+        match self {
+            Self::Memory(store) => store.scope(name),
+            Self::Shared(store) => store.scope(name),
+        }
+    }
+
+    async fn take(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Result<Granted, StoreError> {
+        match self {
+            Self::Memory(store) => store.take(scope, rule, ask).await,
+            Self::Shared(store) => store.take(scope, rule, ask).await,
+        }
+    }
+
+    async fn report(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        report: &Report,
+    ) -> Result<Reported, StoreError> {
+        match self {
+            Self::Memory(store) => store.report(scope, rule, report).await,
+            Self::Shared(store) => store.report(scope, rule, report).await,
+        }
+    }
+
+    async fn set(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        what: Override,
+    ) -> Result<Reported, StoreError> {
+        match self {
+            Self::Memory(store) => store.set(scope, rule, what).await,
+            Self::Shared(store) => store.set(scope, rule, what).await,
+        }
+    }
+
+    async fn peek(&self, scope: &Scope) -> Result<Peeked, StoreError> {
+        match self {
+            Self::Memory(store) => store.peek(scope).await,
+            Self::Shared(store) => store.peek(scope).await,
+        }
+    }
+
+    async fn close(&self) {
+        match self {
+            Self::Memory(store) => store.close().await,
+            Self::Shared(store) => store.close().await,
+        }
+    }
+}

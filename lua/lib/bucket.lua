@@ -1,0 +1,170 @@
+-- The token bucket with its quotas: src/bucket.rs, operation by operation (the same doubles, the same results).
+--
+-- Hash: at, tok (tokens at `at`), win (`start:taken,...`, one per quota), ramp (start of the climb), ep (epoch of the
+-- cooldown at which it was last emptied), ret (returned tickets, ascending), seen (latest reading of the clock).
+local HORIZON = 250000
+local BATCH = 1000
+local RETURNED = 64
+local LONG_AGO = -4611686018427387904
+
+local function read_limits(rate, burst, cost, quotas, ramp)
+  local limits = { burst = tonumber(burst), cost = tonumber(cost), quotas = {}, ramp = tonumber(ramp) }
+  if rate ~= '' then
+    limits.per_second = tonumber(rate)
+    limits.rate = limits.per_second / 1e6
+  end
+  for tokens, window in string.gmatch(quotas, '(%d+):(%d+)') do
+    limits.quotas[#limits.quotas + 1] = { tokens = tonumber(tokens), window = tonumber(window) }
+  end
+  return limits
+end
+
+local function load_bucket(key, now, limits)
+  local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ep', 'ret', 'seen')
+  local bucket = { windows = {}, returned = {} }
+  if not fields[1] then
+    bucket.at, bucket.tokens, bucket.ramp_from, bucket.epoch, bucket.seen = now, limits.burst, 0, 0, now
+  else
+    bucket.at, bucket.tokens = tonumber(fields[1]), tonumber(fields[2])
+    bucket.ramp_from, bucket.epoch = tonumber(fields[4]), tonumber(fields[5])
+    bucket.seen = tonumber(fields[7])
+    for start, taken in string.gmatch(fields[3], '(-?%d+):(%d+)') do
+      bucket.windows[#bucket.windows + 1] = { start = tonumber(start), taken = tonumber(taken) }
+    end
+    for moment in string.gmatch(fields[6], '%d+') do
+      bucket.returned[#bucket.returned + 1] = tonumber(moment)
+    end
+  end
+  return bucket
+end
+
+local function observe_bucket(bucket, now, limits)
+  local back = bucket.seen - now
+  if back > 0 then
+    bucket.at = bucket.at - back
+    if bucket.ramp_from > 0 then bucket.ramp_from = bucket.ramp_from - back end
+    for _, window in ipairs(bucket.windows) do window.start = window.start - back end
+    for i, moment in ipairs(bucket.returned) do bucket.returned[i] = moment - back end
+  end
+  bucket.seen = now
+  for i = 1, #limits.quotas do
+    bucket.windows[i] = bucket.windows[i] or { start = LONG_AGO, taken = 0 }
+  end
+  for i = #bucket.windows, #limits.quotas + 1, -1 do bucket.windows[i] = nil end
+  local left = {}
+  for _, moment in ipairs(bucket.returned) do
+    if moment >= now then left[#left + 1] = moment end
+  end
+  bucket.returned = left
+end
+
+local function drain_bucket(bucket, moment)
+  bucket.at, bucket.tokens, bucket.returned = moment, 0, {}
+end
+
+local function restart_bucket(bucket, epoch, opened)
+  if bucket.epoch ~= epoch then
+    bucket.epoch = epoch
+    if opened > 0 then
+      drain_bucket(bucket, opened)
+      bucket.ramp_from = opened
+    end
+  end
+end
+
+-- The climb back to the full rate after a cooldown: linear from nothing, over `ramp`.
+local function climb_is_over(bucket, limits, moment)
+  return bucket.ramp_from == 0 or limits.ramp == 0 or moment >= bucket.ramp_from + limits.ramp
+end
+
+local function since_start(bucket, limits, moment)
+  local elapsed = moment - bucket.ramp_from
+  if elapsed <= 0 then
+    return 0
+  elseif elapsed < limits.ramp then
+    return elapsed * elapsed * limits.rate / (2 * limits.ramp)
+  end
+  return (elapsed - limits.ramp / 2) * limits.rate
+end
+
+local function tokens_at(bucket, limits, moment)
+  local accrued
+  if climb_is_over(bucket, limits, bucket.at) then
+    accrued = (moment - bucket.at) * limits.rate
+  else
+    accrued = since_start(bucket, limits, moment) - since_start(bucket, limits, bucket.at)
+  end
+  return math.min(bucket.tokens + accrued, limits.burst)
+end
+
+local function when_accrued(bucket, limits, tokens)
+  if climb_is_over(bucket, limits, bucket.at) then
+    return bucket.at + ceil(tokens / limits.rate)
+  end
+  local total = since_start(bucket, limits, bucket.at) + tokens
+  local climb = limits.rate * limits.ramp / 2
+  local elapsed
+  if total <= climb then
+    elapsed = math.sqrt(2 * limits.ramp * total / limits.rate)
+  else
+    elapsed = total / limits.rate + limits.ramp / 2
+  end
+  return bucket.ramp_from + ceil(elapsed)
+end
+
+local function next_moment(bucket, now, limits)
+  if bucket.returned[1] then return bucket.returned[1] end
+  local moment = math.max(bucket.at, now)
+  if limits.rate and tokens_at(bucket, limits, moment) < limits.cost then
+    moment = math.max(moment, when_accrued(bucket, limits, limits.cost - bucket.tokens))
+  end
+  for i, quota in ipairs(limits.quotas) do
+    local window = bucket.windows[i]
+    local ends = window.start + quota.window
+    if moment < ends and window.taken + limits.cost > quota.tokens then moment = ends end
+  end
+  return moment
+end
+
+local function take_ticket(bucket, moment, limits)
+  if bucket.returned[1] == moment then
+    table.remove(bucket.returned, 1)
+    return
+  end
+  if limits.rate then
+    bucket.tokens = math.max(tokens_at(bucket, limits, moment) - limits.cost, 0)
+  end
+  bucket.at = moment
+  for i, quota in ipairs(limits.quotas) do
+    local window = bucket.windows[i]
+    if moment >= window.start + quota.window then
+      window.start, window.taken = moment, 0
+    end
+    window.taken = window.taken + limits.cost
+  end
+end
+
+local function give_back(bucket, moments, now)
+  local returned = bucket.returned
+  for moment in string.gmatch(moments, '%d+') do
+    moment = tonumber(moment)
+    if moment >= now then returned[#returned + 1] = moment end
+  end
+  table.sort(returned)
+  for i = #returned, RETURNED + 1, -1 do returned[i] = nil end
+end
+
+local function save_bucket(key, bucket, now, limits)
+  local windows, returned = {}, {}
+  local longest = 0
+  for i, window in ipairs(bucket.windows) do
+    windows[i] = whole(window.start) .. ':' .. whole(window.taken)
+    longest = math.max(longest, limits.quotas[i].window)
+  end
+  for i, moment in ipairs(bucket.returned) do returned[i] = whole(moment) end
+  redis.call('HSET', key, 'at', whole(bucket.at), 'tok', exact(bucket.tokens), 'win', table.concat(windows, ','),
+    'ramp', whole(bucket.ramp_from), 'ep', whole(bucket.epoch), 'ret', table.concat(returned, ','),
+    'seen', whole(bucket.seen))
+  local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
+  keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest))
+end

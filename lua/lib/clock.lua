@@ -1,0 +1,19 @@
+-- Time is the server's, in microseconds since the epoch: a double counts them exactly until the year 2255.
+local function read_clock()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- How numbers are kept: whole ones without an exponent, others with all their digits.
+local function whole(number) return string.format('%.0f', number) end
+local function exact(number) return string.format('%.17g', number) end
+
+-- Moments that lie far in the future stay below what a double counts one by one.
+local FAR = 9007199254740992
+local function ceil(number) return math.min(math.ceil(number), FAR) end
+local function floor(number) return math.min(math.floor(number), FAR) end
+
+-- A key lives until its content means nothing any more; the minute is slack for slow members.
+local function keep(key, micros)
+  redis.call('PEXPIRE', key, whole(math.min(ceil(micros / 1000) + 60000, 31536000000)))
+end

@@ -1,0 +1,172 @@
+-- The cooldown state machine: src/cooldown.rs, operation by operation (its head has the diagram).
+--
+-- Hash: ep (epoch), till (end of the cooldown, 0 = open), probe (moment of the probe's grant, 0 = none), lease (when it
+-- counts as lost), opened, streak, last (last block), recent (last verdicts, 1 = block), len (latest length), suf
+-- (length that sufficed), failed (probes in a row), seen (latest reading of the clock).
+local function read_policy(arguments, from)
+  return {
+    after = tonumber(arguments[from]),
+    share = tonumber(arguments[from + 1]),
+    of = tonumber(arguments[from + 2]),
+    shortest = tonumber(arguments[from + 3]),
+    longest = tonumber(arguments[from + 4]),
+    forget_after = tonumber(arguments[from + 5]),
+    probe = arguments[from + 6] == '1',
+    grow = tonumber(arguments[from + 7]),
+    max = tonumber(arguments[from + 8]),
+    respect = arguments[from + 9] == '1',
+    ramp = tonumber(arguments[from + 10]),
+  }
+end
+
+local COOLDOWN_FIELDS = { 'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'len', 'suf', 'failed', 'seen' }
+
+local function fresh_cooldown()
+  local scope = { recent = '' }
+  for _, field in ipairs(COOLDOWN_FIELDS) do scope[field] = 0 end
+  return scope
+end
+
+local function load_cooldown(key)
+  local values = redis.call('HMGET', key, 'recent', unpack(COOLDOWN_FIELDS))
+  if not values[2] then return fresh_cooldown() end
+  local scope = { recent = values[1] }
+  for i, field in ipairs(COOLDOWN_FIELDS) do scope[field] = tonumber(values[i + 1]) end
+  return scope
+end
+
+local function save_cooldown(key, scope, now, policy)
+  local pairs_ = { 'recent', scope.recent }
+  for _, field in ipairs(COOLDOWN_FIELDS) do
+    pairs_[#pairs_ + 1] = field
+    pairs_[#pairs_ + 1] = field == 'streak' and exact(scope.streak) or whole(scope[field])
+  end
+  redis.call('HSET', key, unpack(pairs_))
+  keep(key, math.max(scope.till - now, 0) + math.max(policy.forget_after, policy.max) + policy.ramp)
+end
+
+local function observe_cooldown(scope, now)
+  local back = scope.seen - now
+  if back > 0 and scope.seen > 0 then
+    for _, field in ipairs({ 'till', 'probe', 'lease', 'opened', 'last' }) do
+      if scope[field] > 0 then scope[field] = scope[field] - back end
+    end
+  end
+  scope.seen = now
+end
+
+-- True where a member knew more than the store.
+local function restore_cooldown(scope, epoch, remaining, now)
+  if epoch <= scope.ep then return false end
+  for field, value in pairs(fresh_cooldown()) do scope[field] = value end
+  scope.ep, scope.seen = epoch, now
+  if remaining > 0 then
+    scope.till, scope.len = now + remaining, remaining
+  else
+    scope.opened = now
+  end
+  return true
+end
+
+local function open_cooldown(scope, moment)
+  scope.till, scope.probe, scope.lease, scope.streak, scope.failed = 0, 0, 0, 0, 0
+  scope.opened, scope.recent = moment, ''
+end
+
+local function trip_cooldown(scope, now, length)
+  scope.ep, scope.till, scope.len = scope.ep + 1, now + length, length
+  scope.probe, scope.lease, scope.streak, scope.recent = 0, 0, 0, ''
+end
+
+local function clear_cooldown(scope, now)
+  scope.ep, scope.suf = scope.ep + 1, 0
+  open_cooldown(scope, now)
+end
+
+-- 'open', 'cooling', 'probing' (each with the moment to ask again) or 'due': who asks now is the probe.
+local function phase_of(scope, now, policy)
+  if scope.till == 0 then return 'open', 0 end
+  if now < scope.till then return 'cooling', scope.till end
+  if not policy.probe then
+    open_cooldown(scope, scope.till)
+    return 'open', 0
+  end
+  if scope.probe > 0 and now < scope.lease then return 'probing', scope.lease end
+  return 'due', 0
+end
+
+local function remember(scope, times, mark, policy)
+  if policy.of == 0 then return end
+  scope.recent = string.sub(scope.recent .. string.rep(mark, math.min(times, policy.of)), -policy.of)
+end
+
+local function is_enough(scope, policy)
+  if scope.streak + 1e-9 >= policy.after then return true end
+  if policy.of == 0 or #scope.recent < policy.of then return false end
+  local _, blocks = string.gsub(scope.recent, '1', '')
+  return blocks >= policy.share * policy.of - 1e-9
+end
+
+local function first_length(scope, draw, retry_after, policy)
+  if policy.respect and retry_after > 0 then return math.min(retry_after, policy.max) end
+  local drawn = policy.shortest + floor(draw * (policy.longest - policy.shortest))
+  return math.min(math.max(drawn, scope.suf), policy.max)
+end
+
+local function next_length(scope, retry_after, policy)
+  if policy.respect and retry_after > 0 then return math.min(retry_after, policy.max) end
+  return math.min(math.max(floor(scope.len * policy.grow), policy.shortest), policy.max)
+end
+
+local function settle(scope, policy)
+  local learned = scope.failed > 0 and scope.len or floor(scope.suf / math.max(policy.grow, 1.25))
+  scope.suf = learned > policy.longest and learned or 0
+end
+
+local function report_probe(scope, now, report, policy)
+  if report.probe == 0 then return 'none' end
+  if report.answer == 'ok' then
+    settle(scope, policy)
+    open_cooldown(scope, now)
+    return 'opened'
+  elseif report.answer == 'block' then
+    local length = next_length(scope, report.retry_after, policy)
+    scope.failed = scope.failed + 1
+    trip_cooldown(scope, now, length)
+    return 'tripped'
+  elseif report.probe == scope.probe then
+    scope.probe, scope.lease = 0, 0
+    return 'probe_lost'
+  end
+  return 'none'
+end
+
+local function report_cooldown(scope, now, report, policy)
+  if report.epoch < scope.ep then return 'stale' end
+  restore_cooldown(scope, report.epoch, 0, now)
+  if scope.till > 0 then return report_probe(scope, now, report, policy) end
+  if report.answer == 'ok' then
+    remember(scope, report.oks + 1, '0', policy)
+    local had = scope.streak > 0
+    scope.streak = 0
+    return had and 'streak' or 'none'
+  elseif report.answer == 'block' then
+    if now - scope.last > policy.forget_after then scope.streak = 0 end
+    remember(scope, report.oks, '0', policy)
+    remember(scope, 1, '1', policy)
+    scope.streak, scope.last = scope.streak + report.weight, now
+    if (policy.respect and report.retry_after > 0) or is_enough(scope, policy) then
+      trip_cooldown(scope, now, first_length(scope, report.draw, report.retry_after, policy))
+      return 'tripped'
+    end
+    return 'streak'
+  end
+  return 'none'
+end
+
+-- Tells every member: rule, key, epoch, phase, what is left of it (microseconds), streak, who says so.
+local function publish(channel, name, member, scope, now, phase)
+  local left = phase == 'cooling' and scope.till - now or 0
+  redis.call('PUBLISH', channel,
+    table.concat({ name, whole(scope.ep), phase, whole(left), exact(scope.streak), member }, '\31'))
+end

@@ -1,0 +1,75 @@
+-- Takes tickets: the moments at which requests of one scope may go. Never waits; says when to come back.
+--
+-- KEYS  1 bucket  2 cooldown  3 members that wait for the bucket
+-- ARGV  1 tickets wanted  2 tickets held unused  3 latest acceptable wait (us)  4 lease of a probe (us)  5 member
+--       6 `1` empties the bucket first (back from an outage)  7 tickets handed back (`us,us`)
+--       8 epoch and 9 remaining cooldown (us) as the member knows them
+--       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
+--       (`tokens:us,...`)  15 `1` if the rule cools down  16... its policy (lib/cooldown.lua)
+-- Reply now, phase (open cooling probing probe), epoch, come back (us, 0 = fully served), members waiting, streak,
+--       then the tickets (us)
+-- Holds grants <= burst + rate * t in every window and every quota; all of them move together or not at all.
+local now = read_clock()
+local cools = ARGV[15] == '1'
+local policy = read_policy(ARGV, 16)
+local limits = read_limits(ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[10] == '1' and policy.ramp or 0)
+local wanted, held, bound = math.min(tonumber(ARGV[1]), BATCH), tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local phase, come_back, scope = 'open', 0, fresh_cooldown()
+if cools then
+  scope = load_cooldown(KEYS[2])
+  observe_cooldown(scope, now)
+  local restored = restore_cooldown(scope, tonumber(ARGV[8]), tonumber(ARGV[9]), now)
+  local was = scope.till
+  phase, come_back = phase_of(scope, now, policy)
+  if restored or scope.till ~= was then save_cooldown(KEYS[2], scope, now, policy) end
+end
+
+-- How many members wait for this bucket, this one included; asked only where somebody has to wait.
+local function waiting(until_)
+  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', whole(now))
+  redis.call('ZADD', KEYS[3], whole(until_ + 1000000), ARGV[5])
+  redis.call('PEXPIRE', KEYS[3], whole(ceil((until_ - now) / 1000) + 5000))
+  return redis.call('ZCARD', KEYS[3])
+end
+
+local tickets, members = {}, 1
+local limited = limits.rate or #limits.quotas > 0
+if phase == 'open' or phase == 'due' then
+  if phase == 'due' then wanted = math.min(wanted, 1) end
+  local bucket
+  if limited then
+    bucket = load_bucket(KEYS[1], now, limits)
+    observe_bucket(bucket, now, limits)
+    if ARGV[10] == '1' then restart_bucket(bucket, scope.ep, scope.opened) end
+    if ARGV[6] == '1' then drain_bucket(bucket, now) end
+    give_back(bucket, ARGV[7], now)
+  end
+  local ahead, share = 0, nil
+  while #tickets < wanted do
+    local moment = limited and next_moment(bucket, now, limits) or now
+    if moment > now then
+      come_back = moment
+      if moment - now > bound then break end
+      if not share then
+        members = waiting(math.min(moment, now + bound))
+        share = limits.rate and math.max(1, ceil(limits.per_second * (HORIZON / 1e6) / limits.cost / members)) or 1
+      end
+      if held + ahead >= share then break end
+      ahead = ahead + 1
+    end
+    if limited then take_ticket(bucket, moment, limits) end
+    tickets[#tickets + 1] = moment
+  end
+  if #tickets >= wanted then come_back = 0 end
+  if limited then save_bucket(KEYS[1], bucket, now, limits) end
+  if phase == 'due' then
+    phase = 'probing'
+    if tickets[1] then
+      phase, scope.probe, scope.lease = 'probe', tickets[1], tickets[1] + tonumber(ARGV[4])
+      come_back = scope.lease
+      save_cooldown(KEYS[2], scope, now, policy)
+    end
+  end
+end
+return { now, phase, scope.ep, come_back, members, exact(scope.streak), unpack(tickets) }

@@ -1,0 +1,332 @@
+//! The shared store: Redis while it answers, the member's own share while it does not.
+//!
+//! - A call that fails is answered here at once, as the rule file says (`local`, `open`, `closed`); from then on
+//!   nobody waits for Redis until a heartbeat has got through again.
+//! - `local` keeps each scope at its share of the limits: 1 / members, so that the fleet as a whole stays within the
+//!   rule. The share starts empty, and so does the bucket to which a member returns: no burst on either side.
+//! - A cooldown in force stays in force: what a member knows of it goes with each call, and repairs the store
+//!   that comes back without it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use fred::types::Value;
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
+    redis::{BadUrl, Failure, Keys, Redis},
+    scripts::{self, Scripts},
+};
+use crate::{
+    clock,
+    cooldown::Report,
+    metrics::Metrics,
+    rules::{Limits, Rule},
+    settings::{OnFailure, RedisSettings},
+};
+
+/// How often a member says that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How long a member counts without a word: three heartbeats.
+const LIFE: Duration = Duration::from_secs(3);
+/// How often a store that is away is tried; members add up to half of it, so as not to come back in step.
+const KNOCK: Duration = Duration::from_millis(250);
+
+/// The store of a fleet.
+#[derive(Debug)]
+pub struct Shared {
+    redis: Redis,
+    scripts: Scripts,
+    here: Memory,
+    member: Arc<str>,
+    settings: RedisSettings,
+    up: AtomicBool,
+    members: AtomicU32,
+    why: Mutex<String>,
+    news: broadcast::Sender<News>,
+    metrics: Arc<Metrics>,
+    stopped: CancellationToken,
+}
+
+impl Shared {
+    /// Prepares the store and starts connecting. Redis may be away: decisions are taken as `on_failure` says until it
+    /// comes.
+    ///
+    /// # Errors
+    /// A URL that is none.
+    pub fn start(settings: RedisSettings, metrics: Arc<Metrics>) -> Result<Arc<Self>, BadUrl> {
+        let store = Arc::new(Self {
+            redis: Redis::new(&settings)?,
+            scripts: Scripts::new(),
+            here: Memory::default(),
+            member: format!("{:016x}", fastrand::u64(..)).into(),
+            settings,
+            up: AtomicBool::new(false),
+            members: AtomicU32::new(1),
+            why: Mutex::new("it has not answered yet".to_owned()),
+            news: broadcast::channel(1_024).0,
+            metrics,
+            stopped: CancellationToken::new(),
+        });
+        let (listener, beater) = (Arc::clone(&store), Arc::clone(&store));
+        tokio::spawn(async move {
+            let channel = listener.channel();
+            let news = listener.news.clone();
+            tokio::select! {
+                () = listener.redis.listen(channel, news) => {}
+                () = listener.stopped.cancelled() => {}
+            }
+        });
+        tokio::spawn(async move { beater.beat().await });
+        Ok(store)
+    }
+
+    /// The news of the fleet.
+    #[must_use]
+    pub fn news(&self) -> broadcast::Receiver<News> {
+        self.news.subscribe()
+    }
+
+    /// This member's name in the store.
+    #[must_use]
+    pub fn member(&self) -> &Arc<str> {
+        &self.member
+    }
+
+    /// Whether Redis answers.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.up.load(Ordering::Acquire)
+    }
+
+    /// Why it does not, in words.
+    #[must_use]
+    pub fn why_down(&self) -> String {
+        self.why.lock().clone()
+    }
+
+    /// Running members, as last heard.
+    #[must_use]
+    pub fn members(&self) -> u32 {
+        self.members.load(Ordering::Relaxed)
+    }
+
+    fn channel(&self) -> String {
+        format!("{}:news", self.settings.prefix)
+    }
+
+    /// Says every second that this member lives; while the store is away, knocks more often.
+    async fn beat(&self) {
+        while !self.stopped.is_cancelled() {
+            let result = self.hello(LIFE).await;
+            let pause = match result {
+                Ok(members) => {
+                    self.members.store(members.max(1), Ordering::Relaxed);
+                    self.metrics.members.set(i64::from(members));
+                    self.turn(true, None);
+                    HEARTBEAT
+                }
+                Err(failure) => {
+                    self.turn(false, Some(&failure));
+                    KNOCK + KNOCK.mul_f64(fastrand::f64() / 2.0)
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.stopped.cancelled() => {}
+            }
+        }
+    }
+
+    async fn hello(&self, life: Duration) -> Result<u32, Failure> {
+        let keys = vec![format!("{}:members", self.settings.prefix)];
+        let arguments = vec![self.member.to_string(), clock::micros(life).to_string()];
+        let reply = self.redis.run(&self.scripts.members, keys, arguments).await?;
+        Ok(reply.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1))
+    }
+
+    /// Notes that the store came or went, and says so where that is news.
+    fn turn(&self, up: bool, failure: Option<&Failure>) {
+        if let Some(failure) = failure {
+            self.why.lock().clone_from(&failure.text);
+        }
+        self.metrics.store_up.set(i64::from(up));
+        if self.up.swap(up, Ordering::AcqRel) != up {
+            self.news.send(News::Up(up)).ok();
+            if up {
+                self.news.send(News::Resync).ok();
+            }
+        }
+    }
+
+    /// Runs a script if the store is up; counts and notes a failure.
+    async fn call(
+        &self,
+        script: &scripts::Script,
+        keys: Vec<String>,
+        arguments: Vec<String>,
+    ) -> Option<Value> {
+        if !self.is_up() {
+            return None;
+        }
+        let start = clock::now();
+        let result = self.redis.run(script, keys, arguments).await;
+        self.metrics.store_seconds(script.name).observe(start.elapsed().as_secs_f64());
+        match result {
+            Ok(value) => Some(value),
+            Err(failure) => {
+                self.failed(&failure);
+                None
+            }
+        }
+    }
+
+    fn failed(&self, failure: &Failure) {
+        self.metrics.store_errors(failure.kind).inc();
+        if failure.answered {
+            tracing::warn!(kind = failure.kind, "the store refused a call: {}", failure.text);
+        } else {
+            self.turn(false, Some(failure));
+        }
+    }
+
+    fn share(&self) -> f64 {
+        self.settings.local_share.unwrap_or_else(|| 1.0 / f64::from(self.members()))
+    }
+
+    /// Decides without the store.
+    fn alone(&self, scope: &Scope, keys: &Keys, rule: &Rule, ask: &Ask) -> Option<Granted> {
+        let mode = self.settings.on_failure;
+        self.metrics.store_fallback(mode.as_str()).inc();
+        let limits = match mode {
+            OnFailure::Closed => return None,
+            OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..rule.limits.clone() },
+            OnFailure::Local => scaled(&rule.limits, self.share()),
+        };
+        let rule = Rule { limits, ..rule.clone() };
+        let first = !keys.strayed.swap(true, Ordering::AcqRel);
+        let ask = Ask { drain: first, held: 0, returned: Vec::new(), ..ask.clone() };
+        Some(self.here.take_now(scope, &rule, &ask))
+    }
+}
+
+/// A share of the limits, at least one request's worth.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+fn scaled(limits: &Limits, share: f64) -> Limits {
+    let part = |whole: f64| (whole * share).floor();
+    Limits {
+        rate: limits.rate.map(|rate| rate * share),
+        burst: (part(f64::from(limits.burst)) as u32).max(limits.cost),
+        quotas: limits
+            .quotas
+            .iter()
+            .map(|quota| crate::rules::Quota {
+                tokens: (part(quota.tokens as f64) as u64).max(u64::from(limits.cost)),
+                window: quota.window,
+            })
+            .collect(),
+        cost: limits.cost,
+    }
+}
+
+impl Store for Shared {
+    fn scope(&self, name: ScopeName) -> Scope {
+        let keys = Some(Arc::new(Keys::new(&self.settings.prefix, &name)));
+        Scope { here: self.here.place(&name), keys, name }
+    }
+
+    async fn take(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Result<Granted, StoreError> {
+        let Some(keys) = &scope.keys else { return Ok(self.here.take_now(scope, rule, ask)) };
+        let strayed = keys.strayed.load(Ordering::Acquire);
+        let with_drain;
+        let sent = if strayed {
+            with_drain = Ask { drain: true, ..ask.clone() };
+            &with_drain
+        } else {
+            ask
+        };
+        let arguments = keys.arguments(rule).take(sent, &self.member);
+        let reply = self.call(&self.scripts.take, keys.take.clone(), arguments).await;
+        match reply.map(scripts::granted) {
+            Some(Ok(granted)) => {
+                if strayed {
+                    keys.strayed.store(false, Ordering::Release);
+                }
+                return Ok(granted);
+            }
+            Some(Err(bad)) => self.failed(&bad.into()),
+            None => {}
+        }
+        self.alone(scope, keys, rule, ask).ok_or_else(|| StoreError::Away(self.why_down()))
+    }
+
+    async fn report(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        report: &Report,
+    ) -> Result<Reported, StoreError> {
+        if let Some(keys) = &scope.keys {
+            let channel = self.channel();
+            let news = [&*self.member, &*channel, &*keys.news];
+            let arguments = keys.arguments(rule).report(report, news);
+            let reply = self.call(&self.scripts.report, keys.cooldown(), arguments).await;
+            match reply.map(scripts::reported) {
+                Some(Ok(reported)) => return Ok(reported),
+                Some(Err(bad)) => self.failed(&bad.into()),
+                None => {}
+            }
+        }
+        Ok(self.here.report_now(scope, rule, report))
+    }
+
+    async fn set(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        what: Override,
+    ) -> Result<Reported, StoreError> {
+        let (Some(keys), Some(_)) = (&scope.keys, &rule.cooldown) else {
+            return self.here.set(scope, rule, what).await;
+        };
+        let channel = self.channel();
+        let (word, length) = match what {
+            Override::Trip(length) => ("trip", length),
+            Override::Clear => ("clear", 0),
+        };
+        let news = [&*self.member, &*channel, &*keys.news];
+        let arguments = keys.arguments(rule).set(word, length, news);
+        let reply = self.call(&self.scripts.set, keys.cooldown(), arguments).await;
+        match reply.map(scripts::set) {
+            Some(Ok(reported)) => Ok(reported),
+            Some(Err(bad)) => Err(StoreError::Away(bad.to_string())),
+            None => Err(StoreError::Away(self.why_down())),
+        }
+    }
+
+    async fn peek(&self, scope: &Scope) -> Result<Peeked, StoreError> {
+        let Some(keys) = &scope.keys else { return self.here.peek(scope).await };
+        let both = vec![keys.take[0].clone(), keys.take[1].clone()];
+        match self.call(&self.scripts.peek, both, Vec::new()).await.map(scripts::peeked) {
+            Some(Ok(peeked)) => Ok(peeked),
+            Some(Err(bad)) => Err(StoreError::Away(bad.to_string())),
+            None => Err(StoreError::Away(self.why_down())),
+        }
+    }
+
+    async fn close(&self) {
+        self.stopped.cancel();
+        if self.is_up() {
+            self.hello(Duration::ZERO).await.ok();
+        }
+        self.redis.quit().await;
+    }
+}

@@ -1,0 +1,281 @@
+//! The embedded store: every scope in this process.
+//!
+//! The same decisions as the scripts in `lua/`, taken by the same arithmetic ([`crate::bucket`],
+//! [`crate::cooldown`]); one test suite drives both. A call is two short locks and no allocation but the ticket list.
+
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, Store, StoreError};
+use crate::{
+    bucket::{BATCH, Bucket, HORIZON},
+    clock::{self, Instant},
+    cooldown::{self, Change, Cooldown, Report},
+    rules::{CooldownPolicy, Limits, Rule},
+};
+
+/// The store's time starts here, far enough from 0 that moments in the past stay positive.
+const EPOCH: i64 = 1_000_000_000_000_000;
+
+/// Idle scopes beyond this many are looked for when a new one comes.
+const SWEEP_FROM: usize = 1_024;
+
+/// A bucket and the moment from which it need not be kept.
+#[derive(Debug, Default)]
+pub(crate) struct Kept<T> {
+    pub(crate) state: Option<T>,
+    forget_at: i64,
+}
+
+/// Where one scope is in memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    bucket: Arc<Mutex<Kept<Bucket>>>,
+    cooldown: Arc<Mutex<Kept<Cooldown>>>,
+    own: bool,
+}
+
+type Shelf<T> = HashMap<(Arc<str>, Arc<str>), Arc<Mutex<Kept<T>>>>;
+
+/// The embedded store.
+#[derive(Debug)]
+pub struct Memory {
+    start: Instant,
+    buckets: Mutex<Shelf<Bucket>>,
+    cooldowns: Mutex<Shelf<Cooldown>>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { start: clock::now(), buckets: Mutex::default(), cooldowns: Mutex::default() }
+    }
+}
+
+impl Memory {
+    /// The store's time, in microseconds.
+    #[must_use]
+    pub fn now(&self) -> i64 {
+        EPOCH + clock::micros(clock::now() - self.start)
+    }
+
+    /// Takes tickets, at once.
+    #[must_use]
+    pub fn take_now(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Granted {
+        take(&scope.here, rule, ask, self.now())
+    }
+
+    /// Takes a report, at once.
+    #[must_use]
+    pub fn report_now(&self, scope: &Scope, rule: &Rule, report: &Report) -> Reported {
+        let Some(policy) = &rule.cooldown else { return unchanged(self.now()) };
+        tell(&scope.here, policy, report, self.now())
+    }
+
+    pub(crate) fn place(&self, name: &ScopeName) -> Place {
+        let now = self.now();
+        let bucket = (Arc::clone(&name.rule), Arc::clone(&name.bucket));
+        let cooldown = (Arc::clone(&name.rule), Arc::clone(&name.cooldown));
+        Place {
+            bucket: shelve(&mut self.buckets.lock(), bucket, now),
+            cooldown: shelve(&mut self.cooldowns.lock(), cooldown, now),
+            own: name.bucket == name.cooldown,
+        }
+    }
+}
+
+/// Finds or makes a place; where the shelf has grown, clears away what nobody uses and what means nothing any more.
+fn shelve<T>(shelf: &mut Shelf<T>, key: (Arc<str>, Arc<str>), now: i64) -> Arc<Mutex<Kept<T>>> {
+    if shelf.len() >= SWEEP_FROM && shelf.len().is_power_of_two() {
+        shelf.retain(|_, kept| Arc::strong_count(kept) > 1 || kept.lock().forget_at > now);
+    }
+    let new = || Arc::new(Mutex::new(Kept { state: None, forget_at: now }));
+    Arc::clone(shelf.entry(key).or_insert_with(new))
+}
+
+impl Store for Memory {
+    fn scope(&self, name: ScopeName) -> Scope {
+        Scope { here: self.place(&name), keys: None, name }
+    }
+
+    async fn take(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Result<Granted, StoreError> {
+        Ok(self.take_now(scope, rule, ask))
+    }
+
+    async fn report(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        report: &Report,
+    ) -> Result<Reported, StoreError> {
+        Ok(self.report_now(scope, rule, report))
+    }
+
+    async fn set(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        what: Override,
+    ) -> Result<Reported, StoreError> {
+        let Some(policy) = &rule.cooldown else { return Ok(unchanged(self.now())) };
+        let now = self.now();
+        let mut kept = scope.here.cooldown.lock();
+        let state = kept.state.get_or_insert_default();
+        state.observe(now);
+        match what {
+            Override::Trip(length) => state.trip(now, length),
+            Override::Clear => state.clear(now),
+        }
+        let reported = describe(state, now, Change::None, 0.0);
+        kept.forget_at = now + forgettable(&kept, now, policy);
+        Ok(reported)
+    }
+
+    async fn peek(&self, scope: &Scope) -> Result<Peeked, StoreError> {
+        let now = self.now();
+        let kept = scope.here.cooldown.lock();
+        Ok(kept.state.as_ref().map_or(Peeked { now, ..Peeked::default() }, |state| Peeked {
+            now,
+            epoch: state.epoch,
+            until: state.until,
+            probe_until: if state.probe > 0 { state.probe_until } else { 0 },
+            streak: state.streak,
+        }))
+    }
+
+    async fn close(&self) {}
+}
+
+/// What `lua/take.lua` does.
+fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
+    let Some(policy) = &rule.cooldown else {
+        let (tickets, come_back) = tickets(place, rule, ask, now, 0, None);
+        return open(now, 0, 0.0, tickets, come_back);
+    };
+    let mut kept = place.cooldown.lock();
+    let state = kept.state.get_or_insert_default();
+    state.observe(now);
+    state.restore(ask.known, now);
+    let phase = state.phase(now, policy);
+    let (epoch, streak) = (state.epoch, state.streak);
+    let wait =
+        |phase, come_back| Granted { phase, ..open(now, epoch, streak, Vec::new(), come_back) };
+    let granted = match phase {
+        cooldown::Phase::Cooling(until) => wait(Phase::Cooling, until),
+        cooldown::Phase::Probing(until) => wait(Phase::Probing, until),
+        cooldown::Phase::Open => {
+            let restart = place.own.then_some((epoch, state.opened));
+            let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
+            let (tickets, come_back) = tickets(place, rule, ask, now, ramp, restart);
+            open(now, epoch, streak, tickets, come_back)
+        }
+        cooldown::Phase::Due => {
+            let restart = place.own.then_some((epoch, state.opened));
+            let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
+            let one = Ask { wanted: ask.wanted.min(1), ..ask.clone() };
+            let (tickets, come_back) = tickets(place, rule, &one, now, ramp, restart);
+            match tickets.first() {
+                None => wait(Phase::Probing, come_back),
+                Some(moment) => {
+                    state.lend_probe(*moment, ask.lease);
+                    let phase = Phase::Probe;
+                    Granted { phase, ..open(now, epoch, streak, tickets, state.probe_until) }
+                }
+            }
+        }
+    };
+    kept.forget_at = now + forgettable(&kept, now, policy);
+    granted
+}
+
+fn open(now: i64, epoch: u64, streak: f64, tickets: Vec<i64>, come_back: i64) -> Granted {
+    Granted { now, phase: Phase::Open, epoch, come_back, members: 1, streak, tickets }
+}
+
+/// The tickets themselves, and when to come back for more (0: all there).
+fn tickets(
+    place: &Place,
+    rule: &Rule,
+    ask: &Ask,
+    now: i64,
+    ramp: i64,
+    restart: Option<(u64, i64)>,
+) -> (Vec<i64>, i64) {
+    let limits = &rule.limits;
+    let wanted = ask.wanted.min(BATCH) as usize;
+    if limits.is_unlimited() {
+        return (vec![now; wanted], 0);
+    }
+    let mut kept = place.bucket.lock();
+    let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, limits));
+    bucket.observe(now, limits);
+    if let Some((epoch, opened)) = restart {
+        bucket.restart(epoch, opened);
+    }
+    if ask.drain {
+        bucket.drain(now);
+    }
+    bucket.give_back(&ask.returned, now);
+    let (mut granted, mut ahead, mut come_back) = (Vec::new(), 0, 0);
+    while granted.len() < wanted {
+        let moment = bucket.next(now, limits, ramp);
+        if moment > now {
+            come_back = moment;
+            if moment - now > ask.bound || ask.held + ahead >= share(limits) {
+                break;
+            }
+            ahead += 1;
+        }
+        bucket.take(moment, limits, ramp);
+        granted.push(moment);
+    }
+    if granted.len() >= wanted {
+        come_back = 0;
+    }
+    let forget = bucket.forgettable_in(now, limits, ramp);
+    kept.forget_at = now.saturating_add(forget);
+    (granted, come_back)
+}
+
+/// Tickets that one member may hold ahead while nobody else waits: what flows in within the horizon.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+fn share(limits: &Limits) -> u32 {
+    limits.rate.map_or(1, |rate| {
+        (rate * (HORIZON as f64 / 1e6) / f64::from(limits.cost)).ceil().clamp(1.0, 1e9) as u32
+    })
+}
+
+/// What `lua/report.lua` does.
+fn tell(place: &Place, policy: &CooldownPolicy, report: &Report, now: i64) -> Reported {
+    let mut kept = place.cooldown.lock();
+    let state = kept.state.get_or_insert_default();
+    state.observe(now);
+    let before = state.streak;
+    let change = state.report(now, report, policy);
+    let weight = match report.answer {
+        cooldown::Answer::Block { weight, .. } => weight,
+        cooldown::Answer::Ok | cooldown::Answer::Nothing => 0.0,
+    };
+    let reported = describe(state, now, change, before + weight);
+    kept.forget_at = now + forgettable(&kept, now, policy);
+    reported
+}
+
+fn describe(state: &Cooldown, now: i64, change: Change, tripped_by: f64) -> Reported {
+    Reported {
+        now,
+        change,
+        epoch: state.epoch,
+        until: state.until,
+        streak: if change == Change::Tripped { tripped_by } else { state.streak },
+        length: state.length,
+    }
+}
+
+fn unchanged(now: i64) -> Reported {
+    Reported { now, change: Change::None, epoch: 0, until: 0, streak: 0.0, length: 0 }
+}
+
+fn forgettable(kept: &Kept<Cooldown>, now: i64, policy: &CooldownPolicy) -> i64 {
+    kept.state.as_ref().map_or(0, |state| state.forgettable_in(now, policy))
+}

@@ -1,0 +1,255 @@
+//! The client to Redis or Valkey: connection, scripts, push.
+//!
+//! fred's defaults wait without end, queue without bound and send a script again after a broken connection, which
+//! could take a token twice; all of that is set here, once. A call either answers within `timeout` or fails.
+
+use std::{sync::Arc, time::Duration};
+
+use fred::{
+    clients::SubscriberClient,
+    prelude::{
+        Builder, Client, ClientLike, Config, Error as RedisError, ErrorKind, EventInterface,
+        LuaInterface, PubsubInterface, ReconnectPolicy,
+    },
+    types::{
+        Value,
+        config::{Options, UnresponsiveConfig},
+    },
+};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::{
+    News, ScopeName,
+    scripts::{self, BadReply, RuleArguments, Script},
+};
+use crate::{rules::Rule, settings::RedisSettings};
+
+/// Calls waiting for Redis at once; more is a store that does not keep up, and fails.
+const QUEUE: usize = 10_000;
+/// News waiting to be read; beyond it every scope is read again instead.
+const NEWS: usize = 4_096;
+
+/// The keys of one scope, and its arguments that only change with the rule.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    pub(super) take: Vec<String>,
+    pub(super) own: bool,
+    /// The scope's name in the news.
+    pub(super) news: String,
+    arguments: parking_lot::Mutex<Option<(Arc<RuleIdentity>, Arc<RuleArguments>)>>,
+    /// Whether decisions were taken without the store since it last answered.
+    pub(super) strayed: std::sync::atomic::AtomicBool,
+}
+
+/// A rule's limits and policy, to notice that a reload changed them.
+#[derive(Debug, PartialEq)]
+struct RuleIdentity {
+    limits: crate::rules::Limits,
+    cooldown: Option<crate::rules::CooldownPolicy>,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str, name: &ScopeName) -> Self {
+        let ScopeName { rule, bucket, cooldown } = name;
+        let key = |kind: char, part: &str| format!("{prefix}:{{{rule}}}:{kind}:{part}");
+        Self {
+            take: vec![key('b', bucket), key('c', cooldown), key('w', bucket)],
+            own: bucket == cooldown,
+            news: format!("{rule}\x1f{cooldown}"),
+            arguments: parking_lot::Mutex::new(None),
+            strayed: false.into(),
+        }
+    }
+
+    pub(super) fn cooldown(&self) -> Vec<String> {
+        vec![self.take[1].clone()]
+    }
+
+    pub(super) fn arguments(&self, rule: &Rule) -> Arc<RuleArguments> {
+        let mut cached = self.arguments.lock();
+        if let Some((identity, arguments)) = &*cached
+            && identity.limits == rule.limits
+            && identity.cooldown == rule.cooldown
+        {
+            return Arc::clone(arguments);
+        }
+        let identity =
+            RuleIdentity { limits: rule.limits.clone(), cooldown: rule.cooldown.clone() };
+        let arguments = Arc::new(RuleArguments::new(rule, self.own));
+        *cached = Some((Arc::new(identity), Arc::clone(&arguments)));
+        arguments
+    }
+}
+
+/// A failed call: what kind it was (a label value) and what to tell a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub(super) struct Failure {
+    /// From a closed set: `timeout`, `connection`, `auth`, `readonly`, `loading`, `oom`, ...
+    pub(super) kind: &'static str,
+    /// The server's or the client's words; never holds a password.
+    pub(super) text: String,
+    /// True where the server is there and answered, but not as it should.
+    pub(super) answered: bool,
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        let text = error.details().to_owned();
+        let first = text.split([' ', ':']).next().unwrap_or_default();
+        let answered = match first {
+            "OOM" => Some("oom"),
+            "READONLY" => Some("readonly"),
+            "LOADING" => Some("loading"),
+            "MISCONF" => Some("misconf"),
+            "BUSY" => Some("busy"),
+            "NOPERM" => Some("noperm"),
+            "WRONGTYPE" => Some("wrongtype"),
+            "CLUSTERDOWN" => Some("clusterdown"),
+            "ERR" if text.contains("WRONGTYPE") => Some("wrongtype"),
+            "ERR" => Some("script"),
+            _ => None,
+        };
+        let kind = answered.unwrap_or(match error.kind() {
+            ErrorKind::Timeout => "timeout",
+            ErrorKind::Auth => "auth",
+            ErrorKind::Backpressure => "queue_full",
+            ErrorKind::Protocol | ErrorKind::Parse => "protocol",
+            _ => "connection",
+        });
+        Self { kind, text, answered: answered.is_some() }
+    }
+}
+
+impl From<BadReply> for Failure {
+    fn from(error: BadReply) -> Self {
+        Self { kind: "reply", text: error.to_string(), answered: true }
+    }
+}
+
+/// The client.
+#[derive(Debug)]
+pub(super) struct Redis {
+    client: fred::clients::WithOptions<Client>,
+    plain: Client,
+    subscriber: SubscriberClient,
+    timeout: Duration,
+}
+
+/// Everything that a wrong URL can say.
+#[derive(Debug, thiserror::Error)]
+#[error("the store's URL is no Redis URL: {0}")]
+pub struct BadUrl(String);
+
+impl Redis {
+    /// Prepares the client; [`Redis::connect`] starts it.
+    ///
+    /// # Errors
+    /// A URL that is none.
+    pub(super) fn new(settings: &RedisSettings) -> Result<Self, BadUrl> {
+        let url = settings.url.expose();
+        let mut config = Config::from_url(url).map_err(|e| BadUrl(e.details().to_owned()))?;
+        // Away at the start is away like later: the proxy runs, and joins the store when it comes.
+        config.fail_fast = false;
+        let timeout = settings.timeout;
+        let mut builder = Builder::from_config(config);
+        builder
+            .with_performance_config(|performance| {
+                // fred's own bound is the safety net behind the one around each call.
+                performance.default_command_timeout = timeout.saturating_mul(2);
+                performance.broadcast_channel_capacity = NEWS;
+            })
+            .with_connection_config(|connection| {
+                connection.connection_timeout = Duration::from_millis(500).max(timeout);
+                connection.internal_command_timeout = Duration::from_secs(1).max(timeout);
+                // One attempt: a script sent twice may take a token twice.
+                connection.max_command_attempts = 1;
+                connection.max_command_buffer_len = QUEUE;
+                connection.reconnect_on_auth_error = true;
+                connection.unresponsive = UnresponsiveConfig {
+                    max_timeout: Some(Duration::from_secs(1).max(timeout.saturating_mul(2))),
+                    interval: Duration::from_millis(250),
+                };
+                connection.tcp.nodelay = Some(true);
+            })
+            // For ever, 50 ms to 1 s apart with jitter: members do not come back in step.
+            .set_policy(ReconnectPolicy::new_exponential(0, 50, 1_000, 2));
+        let plain = builder.build().map_err(|e| BadUrl(e.details().to_owned()))?;
+        let subscriber =
+            builder.build_subscriber_client().map_err(|e| BadUrl(e.details().to_owned()))?;
+        let options = Options {
+            max_attempts: Some(1),
+            fail_fast: true,
+            timeout: Some(timeout.saturating_mul(2)),
+            ..Options::default()
+        };
+        Ok(Self { client: plain.with_options(&options), plain, subscriber, timeout })
+    }
+
+    /// Starts connecting, in the background.
+    pub(super) fn connect(&self) {
+        drop(self.plain.connect());
+        drop(self.subscriber.connect());
+    }
+
+    /// Runs a script: by digest, and where the server has forgotten it, by text (which loads it again).
+    pub(super) async fn run(
+        &self,
+        script: &Script,
+        keys: Vec<String>,
+        arguments: Vec<String>,
+    ) -> Result<Value, Failure> {
+        let call = async {
+            let digest = script.digest.clone();
+            match self.client.evalsha(digest, keys.clone(), arguments.clone()).await {
+                Err(error) if error.details().starts_with("NOSCRIPT") => {
+                    self.client.eval(script.text, keys, arguments).await
+                }
+                other => other,
+            }
+        };
+        match tokio::time::timeout(self.timeout, call).await {
+            Ok(result) => result.map_err(Failure::from),
+            Err(_) => Err(Failure {
+                kind: "timeout",
+                text: format!("no answer to `{}` within {:?}", script.name, self.timeout),
+                answered: false,
+            }),
+        }
+    }
+
+    /// Listens to `channel` for ever; ends only with the client. After each (re)connection and each gap the listener
+    /// hears [`News::Resync`], since push alone is at most once.
+    pub(super) async fn listen(&self, channel: String, news: broadcast::Sender<News>) {
+        let mut messages = self.subscriber.message_rx();
+        let mut connections = self.subscriber.reconnect_rx();
+        self.connect();
+        loop {
+            tokio::select! {
+                message = messages.recv() => match message {
+                    Ok(message) => {
+                        if let Some(item) = message.value.as_str().and_then(|t| scripts::news(&t)) {
+                            news.send(item).ok();
+                        }
+                    }
+                    Err(RecvError::Lagged(_)) => { news.send(News::Resync).ok(); }
+                    Err(RecvError::Closed) => return,
+                },
+                connection = connections.recv() => match connection {
+                    Ok(_) | Err(RecvError::Lagged(_)) => {
+                        // Subscribing again is fred's business where it remembers the channel; ours where it does not.
+                        self.subscriber.subscribe(channel.clone()).await.ok();
+                        news.send(News::Resync).ok();
+                    }
+                    Err(RecvError::Closed) => return,
+                },
+            }
+        }
+    }
+
+    pub(super) async fn quit(&self) {
+        // Goodbyes are a courtesy: a dead connection is not worth a message.
+        self.plain.quit().await.ok();
+        self.subscriber.quit().await.ok();
+    }
+}

@@ -1,0 +1,273 @@
+//! The scripts of `lua/`, typed: their text, their arguments, their replies.
+
+use std::sync::Arc;
+
+use fred::types::Value;
+
+use super::{Ask, Granted, Peeked, Phase, Reported};
+use crate::{
+    clock,
+    cooldown::{Answer, Change, Report},
+    rules::{CooldownPolicy, Limits, Rule},
+};
+
+/// A script and the digest by which EVALSHA names it.
+#[derive(Debug)]
+pub(super) struct Script {
+    /// For messages and metrics.
+    pub(super) name: &'static str,
+    /// The whole text.
+    pub(super) text: &'static str,
+    /// SHA-1 of the text, in hex.
+    pub(super) digest: String,
+}
+
+/// All scripts.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) take: Script,
+    pub(super) report: Script,
+    pub(super) set: Script,
+    pub(super) peek: Script,
+    pub(super) members: Script,
+}
+
+macro_rules! script {
+    ($name:literal, $($file:literal),+) => {{
+        let text = concat!($(include_str!(concat!("../../lua/", $file)), "\n"),+);
+        Script { name: $name, text, digest: fred::util::sha1_hash(text) }
+    }};
+}
+
+impl Scripts {
+    pub(super) fn new() -> Self {
+        Self {
+            take: script!(
+                "take",
+                "lib/clock.lua",
+                "lib/bucket.lua",
+                "lib/cooldown.lua",
+                "take.lua"
+            ),
+            report: script!("report", "lib/clock.lua", "lib/cooldown.lua", "report.lua"),
+            set: script!("set", "lib/clock.lua", "lib/cooldown.lua", "override.lua"),
+            peek: script!("peek", "lib/clock.lua", "lib/cooldown.lua", "peek.lua"),
+            members: script!("members", "lib/clock.lua", "members.lua"),
+        }
+    }
+}
+
+/// Why a reply cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the script `{script}` answered something else than it should")]
+pub(super) struct BadReply {
+    script: &'static str,
+}
+
+/// The part of the arguments that only depends on the rule; made once per rule and scope.
+#[derive(Debug, Clone)]
+pub(super) struct RuleArguments {
+    limits: [String; 4],
+    policy: [String; 11],
+    cools: bool,
+    own: bool,
+}
+
+impl RuleArguments {
+    pub(super) fn new(rule: &Rule, own: bool) -> Self {
+        Self {
+            limits: limits(&rule.limits),
+            policy: rule.cooldown.as_ref().map_or_else(|| [(); 11].map(|()| flag(false)), policy),
+            cools: rule.cooldown.is_some(),
+            own,
+        }
+    }
+
+    pub(super) fn take(&self, ask: &Ask, member: &str) -> Vec<String> {
+        let returned: Vec<String> = ask.returned.iter().map(i64::to_string).collect();
+        let mut arguments = vec![
+            ask.wanted.to_string(),
+            ask.held.to_string(),
+            ask.bound.to_string(),
+            ask.lease.to_string(),
+            member.to_owned(),
+            flag(ask.drain),
+            returned.join(","),
+            ask.known.epoch.to_string(),
+            ask.known.remaining.to_string(),
+            flag(self.own),
+        ];
+        arguments.extend(self.limits.iter().cloned());
+        arguments.push(flag(self.cools));
+        arguments.extend(self.policy.iter().cloned());
+        arguments
+    }
+
+    pub(super) fn report(&self, report: &Report, news: [&str; 3]) -> Vec<String> {
+        let (word, weight, retry_after) = match report.answer {
+            Answer::Ok => ("ok", 0.0, 0),
+            Answer::Block { weight, retry_after } => ("block", weight, retry_after),
+            Answer::Nothing => ("nothing", 0.0, 0),
+        };
+        let mut arguments = vec![
+            report.epoch.to_string(),
+            report.probe.to_string(),
+            word.to_owned(),
+            weight.to_string(),
+            retry_after.to_string(),
+            report.oks.to_string(),
+            report.draw.to_string(),
+        ];
+        arguments.extend(news.map(str::to_owned));
+        arguments.extend(self.policy.iter().cloned());
+        arguments
+    }
+
+    pub(super) fn set(&self, word: &str, length: i64, news: [&str; 3]) -> Vec<String> {
+        let mut arguments = vec![word.to_owned(), length.to_string()];
+        arguments.extend(news.map(str::to_owned));
+        arguments.extend(self.policy.iter().cloned());
+        arguments
+    }
+}
+
+fn flag(on: bool) -> String {
+    if on { "1".to_owned() } else { "0".to_owned() }
+}
+
+fn limits(limits: &Limits) -> [String; 4] {
+    let quotas: Vec<String> = limits
+        .quotas
+        .iter()
+        .map(|quota| format!("{}:{}", quota.tokens, clock::micros(quota.window)))
+        .collect();
+    [
+        limits.rate.map_or_else(String::new, |rate| rate.to_string()),
+        limits.burst.to_string(),
+        limits.cost.to_string(),
+        quotas.join(","),
+    ]
+}
+
+fn policy(policy: &CooldownPolicy) -> [String; 11] {
+    [
+        policy.after.to_string(),
+        policy.ratio.map_or(0.0, |ratio| ratio.share).to_string(),
+        policy.ratio.map_or(0, |ratio| ratio.of).to_string(),
+        clock::micros(policy.length.0).to_string(),
+        clock::micros(policy.length.1).to_string(),
+        clock::micros(policy.forget_after).to_string(),
+        flag(policy.probe),
+        policy.grow.to_string(),
+        clock::micros(policy.max).to_string(),
+        flag(policy.respect_retry_after),
+        clock::micros(policy.ramp).to_string(),
+    ]
+}
+
+/// Reads the fields of a reply one after the other.
+struct Fields {
+    script: &'static str,
+    values: std::vec::IntoIter<Value>,
+}
+
+impl Fields {
+    fn of(script: &'static str, reply: Value) -> Self {
+        Self { script, values: reply.into_array().into_iter() }
+    }
+
+    fn next(&mut self) -> Result<Value, BadReply> {
+        self.values.next().ok_or(BadReply { script: self.script })
+    }
+
+    fn whole(&mut self) -> Result<i64, BadReply> {
+        self.next()?.as_i64().ok_or(BadReply { script: self.script })
+    }
+
+    fn epoch(&mut self) -> Result<u64, BadReply> {
+        u64::try_from(self.whole()?).map_err(|_| BadReply { script: self.script })
+    }
+
+    fn float(&mut self) -> Result<f64, BadReply> {
+        self.next()?.as_f64().ok_or(BadReply { script: self.script })
+    }
+
+    fn word<T: Copy>(&mut self, words: &[(&str, T)]) -> Result<T, BadReply> {
+        let value = self.next()?;
+        let found = words.iter().find(|(word, _)| value.as_str().is_some_and(|v| v == *word));
+        found.map(|(_, meaning)| *meaning).ok_or(BadReply { script: self.script })
+    }
+
+    fn rest(self) -> Result<Vec<i64>, BadReply> {
+        let script = self.script;
+        self.values.map(|value| value.as_i64().ok_or(BadReply { script })).collect()
+    }
+}
+
+pub(super) fn granted(reply: Value) -> Result<Granted, BadReply> {
+    let mut fields = Fields::of("take", reply);
+    Ok(Granted {
+        now: fields.whole()?,
+        phase: fields.word(&[
+            ("open", Phase::Open),
+            ("cooling", Phase::Cooling),
+            ("probing", Phase::Probing),
+            ("probe", Phase::Probe),
+        ])?,
+        epoch: fields.epoch()?,
+        come_back: fields.whole()?,
+        members: u32::try_from(fields.whole()?).unwrap_or(u32::MAX),
+        streak: fields.float()?,
+        tickets: fields.rest()?,
+    })
+}
+
+pub(super) fn reported(reply: Value) -> Result<Reported, BadReply> {
+    let mut fields = Fields::of("report", reply);
+    Ok(Reported {
+        now: fields.whole()?,
+        change: fields.word(&[
+            ("none", Change::None),
+            ("stale", Change::Stale),
+            ("streak", Change::Streak),
+            ("tripped", Change::Tripped),
+            ("opened", Change::Opened),
+            ("probe_lost", Change::ProbeLost),
+        ])?,
+        epoch: fields.epoch()?,
+        until: fields.whole()?,
+        streak: fields.float()?,
+        length: fields.whole()?,
+    })
+}
+
+pub(super) fn set(reply: Value) -> Result<Reported, BadReply> {
+    let mut fields = Fields::of("set", reply);
+    let (now, epoch, until) = (fields.whole()?, fields.epoch()?, fields.whole()?);
+    let length = if until > 0 { until - now } else { 0 };
+    Ok(Reported { now, change: Change::None, epoch, until, streak: 0.0, length })
+}
+
+pub(super) fn peeked(reply: Value) -> Result<Peeked, BadReply> {
+    let mut fields = Fields::of("peek", reply);
+    Ok(Peeked {
+        now: fields.whole()?,
+        epoch: fields.epoch()?,
+        until: fields.whole()?,
+        probe_until: fields.whole()?,
+        streak: fields.float()?,
+    })
+}
+
+/// News as `lib/cooldown.lua` publishes them: rule, key, epoch, phase, remaining, streak, member.
+pub(super) fn news(text: &str) -> Option<super::News> {
+    let mut parts = text.split('\x1f');
+    let mut next = || parts.next();
+    let (rule, key) = (Arc::from(next()?), Arc::from(next()?));
+    let epoch = next()?.parse().ok()?;
+    let due = next()? == "due";
+    let remaining = next()?.parse().ok()?;
+    let streak = next()?.parse().ok()?;
+    let member = Arc::from(next()?);
+    Some(super::News::Scope { rule, key, epoch, remaining, due, streak, member })
+}
