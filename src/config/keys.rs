@@ -125,6 +125,16 @@ impl Kind {
         }
     }
 
+    /// Every word that may stand here.
+    pub(super) fn all_words(&self) -> Vec<&'static str> {
+        match self {
+            Self::Word(words) => words.to_vec(),
+            Self::Either(kinds) => kinds.iter().flat_map(Self::all_words).collect(),
+            Self::List(inner) | Self::OneOrMany(inner) => inner.all_words(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether what stands here must never be shown.
     pub(super) fn is_secret(&self) -> bool {
         match self {

@@ -51,6 +51,8 @@ pub struct Problem {
     pub help: Option<String>,
     /// The line itself, secrets blanked; empty where there is none.
     pub source: String,
+    /// Where in `source` the caret begins, from 1.
+    pub caret: usize,
     /// Characters that the caret covers.
     pub width: usize,
 }
@@ -67,7 +69,7 @@ impl fmt::Display for Problem {
         write!(f, ": {}", self.message)?;
         if !self.source.is_empty() {
             let number = self.line.to_string();
-            let (indent, before) = (" ".repeat(number.len()), " ".repeat(self.column - 1));
+            let (indent, before) = (" ".repeat(number.len()), " ".repeat(self.caret.saturating_sub(1)));
             write!(f, "\n {number} | {}", self.source)?;
             write!(f, "\n {indent} | {before}{}", "^".repeat(self.width.max(1)))?;
         }
@@ -123,6 +125,7 @@ impl Problems {
             message,
             help: help.map(str::to_owned),
             source: String::new(),
+            caret: 0,
             width: 0,
         }])
     }
