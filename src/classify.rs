@@ -1,10 +1,17 @@
 //! Telling blocks from pages.
 
+pub mod signature;
+
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::{target::Target, verdict::Judgement};
+pub use signature::{Signature, SignatureError, Switches};
+
+use crate::{
+    target::Target,
+    verdict::{Judgement, Verdict},
+};
 
 /// The head of a response and what it answers.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +66,17 @@ impl Classifier {
         Arc::default()
     }
 
+    /// The built-in signatures and those of one rule, which come first (`ok` before the others).
+    ///
+    /// # Errors
+    /// A signature that cannot be compiled, or a switch for one that does not exist.
+    pub fn with(
+        _custom: Vec<Signature>,
+        _switches: &Switches,
+    ) -> Result<Arc<Self>, SignatureError> {
+        Ok(Self::builtin())
+    }
+
     /// Reads the head of a response.
     #[must_use]
     pub fn read(self: &Arc<Self>, head: Head<'_>, _limits: ScanLimits) -> Reading {
@@ -80,7 +98,33 @@ impl Scan {
 
     /// The verdict.
     #[must_use]
-    pub fn finish(self, _end: BodyEnd) -> Judgement {
-        Judgement::ok(self.status)
+    pub fn finish(self, end: BodyEnd) -> Judgement {
+        self.finish_with_trace(end).0
     }
+
+    /// The verdict, and what else was found on the way.
+    #[must_use]
+    pub fn finish_with_trace(self, _end: BodyEnd) -> (Judgement, Trace) {
+        (Judgement::ok(self.status), Trace::default())
+    }
+}
+
+/// What a scan found beside its verdict.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Signatures of which some conditions held.
+    pub near: Vec<NearMiss>,
+    /// Characters of visible text (an East Asian character counts as two).
+    pub visible_text: usize,
+}
+
+/// A signature of which some conditions held.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct NearMiss {
+    /// Its id.
+    pub signature: String,
+    /// What it would have meant.
+    pub verdict: Verdict,
+    /// What was missing, for a person.
+    pub missing: String,
 }

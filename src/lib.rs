@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 pub mod cooldown;
 pub mod event;
+pub mod explain;
 pub mod gate;
 pub mod metrics;
 pub mod proxy;

@@ -4,6 +4,8 @@
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 /// What one response (or the lack of one) was judged to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
@@ -76,10 +78,25 @@ impl FromStr for Verdict {
     }
 }
 
+impl Serialize for Verdict {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Verdict {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        word.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// How sure a verdict is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// A named header, a vendor's page, an unmistakable status.
+    #[default]
     High,
     /// Nothing but the status (a plain 403) or an absence (a blank page) speaks.
     Low,
@@ -116,8 +133,9 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// How sure.
     pub confidence: Confidence,
-    /// True for what no person or parser would read (images, styles, scripts, media): counted, but neither a
-    /// block nor a sign of health.
+    /// True for what no person or parser would read (images, styles, scripts, media), and for what sites refuse
+    /// to robots out of habit (`/robots.txt`, `/favicon.ico`): counted, but neither a block nor a sign of health,
+    /// whatever the verdict says.
     pub neutral: bool,
     /// What it rests on; nothing for a plain `ok`.
     pub evidence: Option<Box<Evidence>>,
@@ -125,6 +143,11 @@ pub struct Judgement {
     pub retry_after: Option<Duration>,
     /// The status, where there was a response.
     pub status: Option<u16>,
+    /// Signatures whose marks stood on a page that has not the shape of a wall: no evidence, but counted. One with
+    /// many decoys and few hits is a bad one.
+    pub decoys: Vec<Arc<str>>,
+    /// Signatures that matched and are set to log only.
+    pub logged: Vec<Arc<str>>,
 }
 
 impl Judgement {
@@ -138,6 +161,8 @@ impl Judgement {
             evidence: None,
             retry_after: None,
             status: Some(status),
+            decoys: Vec::new(),
+            logged: Vec::new(),
         }
     }
 
@@ -156,6 +181,8 @@ impl Judgement {
             })),
             retry_after: None,
             status: None,
+            decoys: Vec::new(),
+            logged: Vec::new(),
         }
     }
 }

@@ -1,0 +1,189 @@
+//! What lies behind `tidegate explain`: saved responses in, verdicts with their reasons out.
+//!
+//! Takes a saved page (status and headers come from the caller), a raw HTTP response, a HAR file, a WARC file, or a
+//! folder with a `manifest.tsv`. Nothing here touches the network; reading files is all the I/O there is.
+
+mod replay;
+pub mod report;
+mod source;
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use http::{HeaderMap, Method, StatusCode, Uri};
+
+use crate::{
+    classify::{BodyEnd, Classifier, Head, Reading, ScanLimits},
+    rules::{Rule, RuleSet},
+    target::{BadTarget, Host, Scheme, Target},
+    verdict::Judgement,
+};
+
+pub use report::{Cooldown, Item, Proof, Report, Summary};
+
+/// Largest file that is read: saved crawls are tens of megabytes, and more would not be read by a person either.
+pub const MAX_FILE: u64 = 512 * 1024 * 1024;
+
+/// What to explain.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A file or a folder.
+    Path(PathBuf),
+    /// Bytes that were read already (standard input), and what to call them.
+    Bytes(String, Vec<u8>),
+}
+
+/// What the caller knows about it.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Status of a saved page; anything else carries its own.
+    pub status: StatusCode,
+    /// Fields of a saved page; anything else carries its own.
+    pub headers: HeaderMap,
+    /// Method of the request.
+    pub method: Method,
+    /// Where the page came from: decides which rule applies.
+    pub url: Option<String>,
+    /// The rules, for their own signatures and cooldowns.
+    pub rules: Arc<RuleSet>,
+    /// How much of a body is looked at.
+    pub limits: ScanLimits,
+}
+
+/// Why nothing could be explained; the text is for a person.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// A file could not be read.
+    #[error("cannot read {path}: {error}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file is not what it looks like.
+    #[error("{name} is no {format} that can be read: {why}")]
+    Malformed {
+        /// Which.
+        name: String,
+        /// What it was taken for.
+        format: &'static str,
+        /// Why it is none.
+        why: String,
+    },
+    /// The URL makes no sense.
+    #[error("the URL is no target: {0}")]
+    Url(#[from] BadTarget),
+}
+
+/// One response to be explained.
+#[derive(Debug, Clone)]
+pub(crate) struct Exchange {
+    /// What to call it.
+    pub(crate) name: String,
+    pub(crate) method: Method,
+    pub(crate) url: Option<String>,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// As on the wire, or decoded where the source kept it so (then `headers` has no `content-encoding`).
+    pub(crate) body: Vec<u8>,
+    /// Whether the source has the whole body.
+    pub(crate) end: BodyEnd,
+    /// The verdict that the source expects, words separated by `|`.
+    pub(crate) expected: Option<String>,
+}
+
+/// Explains what `source` has.
+///
+/// # Errors
+/// What cannot be read or makes no sense. An unreadable entry of a folder is an error too: a report that silently
+/// leaves something out would be worse.
+pub fn run(source: &Source, options: &Options) -> Result<Report, ExplainError> {
+    let exchanges = source::read(source, options)?;
+    let mut judged = Vec::with_capacity(exchanges.items.len());
+    for exchange in exchanges.items {
+        let target = target_of(exchange.url.as_deref())?;
+        let rule = options.rules.find(&target).map(|at| Arc::clone(&options.rules.as_slice()[at]));
+        let (judgement, item) = explain(&exchange, &target, rule.as_deref(), options.limits);
+        judged.push(Judged { item, judgement, rule, host: target.host });
+    }
+    if exchanges.single && judged.len() == 1 {
+        if let Some(only) = judged.pop() {
+            return Ok(Report::One(Box::new(only.item)));
+        }
+    }
+    let summary = replay::sum_up(&judged);
+    Ok(Report::Many { items: judged.into_iter().map(|one| one.item).collect(), summary })
+}
+
+/// A response with its verdict.
+struct Judged {
+    item: Item,
+    judgement: Judgement,
+    rule: Option<Arc<Rule>>,
+    host: Host,
+}
+
+/// Judges one response the way the proxy does.
+fn explain(
+    exchange: &Exchange,
+    target: &Target,
+    rule: Option<&Rule>,
+    limits: ScanLimits,
+) -> (Judgement, Item) {
+    let classifier = rule.map_or_else(Classifier::builtin, |rule| Arc::clone(&rule.classifier));
+    let head = Head {
+        method: &exchange.method,
+        target,
+        status: exchange.status,
+        headers: &exchange.headers,
+    };
+    let (judgement, near, visible_text) = match classifier.read(head, limits) {
+        Reading::Judged(judgement) => (judgement, Vec::new(), 0),
+        Reading::Scan(mut scan) => {
+            let wants_more = scan.push(&exchange.body);
+            let end = if wants_more { exchange.end } else { BodyEnd::Open };
+            let (judgement, trace) = scan.finish_with_trace(end);
+            (judgement, trace.near, trace.visible_text)
+        }
+    };
+    let evidence = judgement.evidence.as_deref().map(|evidence| Proof {
+        signature: evidence.signature.to_string(),
+        vendor: evidence.vendor.as_deref().map(str::to_owned),
+        place: evidence.place.clone(),
+        excerpt: evidence.excerpt.clone(),
+    });
+    let names = |names: &[Arc<str>]| names.iter().map(ToString::to_string).collect();
+    let item = Item {
+        name: exchange.name.clone(),
+        url: exchange.url.clone(),
+        status: exchange.status.as_u16(),
+        verdict: judgement.verdict,
+        confidence: judgement.confidence,
+        neutral: judgement.neutral,
+        rule: rule.map(|rule| rule.name.to_string()),
+        evidence,
+        retry_after: judgement.retry_after.map(|wait| wait.as_secs_f64()),
+        near,
+        decoys: names(&judgement.decoys),
+        logged: names(&judgement.logged),
+        visible_text,
+        expected: exchange.expected.clone(),
+    };
+    (judgement, item)
+}
+
+/// Where a response came from. Without a URL it is a page of nobody: rules for certain hosts do not apply.
+fn target_of(url: Option<&str>) -> Result<Target, ExplainError> {
+    let url = url.unwrap_or("http://unknown.invalid/");
+    let bad = |why: &str| BadTarget(format!("`{}` {why}", url.escape_debug()));
+    let uri: Uri = url.parse().map_err(|_| bad("is no URL"))?;
+    let scheme = match uri.scheme_str() {
+        Some("http") => Scheme::Http,
+        Some("https") => Scheme::Https,
+        _ => return Err(bad("needs http:// or https://").into()),
+    };
+    let host = Host::parse(uri.host().ok_or_else(|| bad("names no host"))?)?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let port = uri.port_u16().unwrap_or(scheme.default_port());
+    Ok(Target { scheme, host, port, path: path.into() })
+}
