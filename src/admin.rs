@@ -5,7 +5,6 @@
 //! starve the other.
 
 mod api;
-mod effective;
 mod entry;
 mod gauges;
 mod history;
@@ -176,7 +175,7 @@ fn router(cx: &Arc<Context>) -> Router {
         .route("/metrics", get(gauges::scrape))
         .route("/api/v1/status", get(api::status))
         .route("/api/v1/events", get(stream::events))
-        .route("/api/v1/config", get(effective::config))
+        .route("/api/v1/config", get(api::config))
         .route("/api/v1/report", post(api::report))
         .route("/api/v1/acquire", post(api::acquire))
         .route("/api/v1/scopes/{*scope}", post(api::trip).delete(api::clear))

@@ -41,12 +41,17 @@ impl Place {
 
     /// Whether the character at `line` and `column` belongs to it.
     pub(super) fn covers(self, line: usize, column: usize) -> bool {
-        (self.line, self.column) <= (line, column) && (line, column) < (self.end_line, self.end_column)
+        (self.line, self.column) <= (line, column)
+            && (line, column) < (self.end_line, self.end_column)
     }
 
     /// Characters of its first line, for the caret.
     pub(super) fn width(self) -> usize {
-        if self.end_line == self.line { self.end_column.saturating_sub(self.column).max(1) } else { 1 }
+        if self.end_line == self.line {
+            self.end_column.saturating_sub(self.column).max(1)
+        } else {
+            1
+        }
     }
 }
 
@@ -77,7 +82,7 @@ pub(super) enum Value {
 }
 
 /// A scalar.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scalar {
     /// The text, variables put in.
     pub(super) text: String,
@@ -106,8 +111,36 @@ impl Node {
     /// The value of a key, where this is a mapping that has it.
     pub(super) fn get(&self, key: &str) -> Option<&Rc<Self>> {
         match &self.value {
-            Value::Map(entries) => entries.iter().find(|(k, _)| k.text == key).map(|(_, node)| node),
+            Value::Map(entries) => {
+                entries.iter().find(|(k, _)| k.text == key).map(|(_, node)| node)
+            }
             Value::Null | Value::Broken | Value::Scalar(_) | Value::List(_) => None,
+        }
+    }
+
+    /// The same standing in no file, as the built-in defaults do.
+    pub(super) fn nowhere(&self) -> Rc<Self> {
+        let value = match &self.value {
+            Value::Null => Value::Null,
+            Value::Broken => Value::Broken,
+            Value::Scalar(scalar) => Value::Scalar(scalar.clone()),
+            Value::List(items) => Value::List(items.iter().map(|item| item.nowhere()).collect()),
+            Value::Map(entries) => {
+                let entry = |(name, node): &(Name, Rc<Self>)| {
+                    let name = Name { text: name.text.clone(), place: Place::default() };
+                    (name, node.nowhere())
+                };
+                Value::Map(entries.iter().map(entry).collect())
+            }
+        };
+        Rc::new(Self { place: Place::default(), value, weight: self.weight })
+    }
+
+    /// The text, where it is a scalar.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar(scalar) => Some(&scalar.text),
+            Value::Null | Value::Broken | Value::List(_) | Value::Map(_) => None,
         }
     }
 
@@ -216,7 +249,9 @@ impl Builder<'_> {
             | Event::DocumentEnd => Ok(()),
             Event::Alias(id) => match self.anchors.get(&id).cloned() {
                 Some(node) => self.add(node, place),
-                None => Err(self.flaw(place, "an alias inside the value it stands for".into(), None)),
+                None => {
+                    Err(self.flaw(place, "an alias inside the value it stands for".into(), None))
+                }
             },
             Event::Scalar(text, style, anchor, tag) => {
                 self.no_tag(tag.is_some(), place);
@@ -272,7 +307,11 @@ impl Builder<'_> {
         let Some(frame) = self.frames.last_mut() else {
             if self.root.is_some() {
                 let message = "a second YAML document".into();
-                return Err(self.flaw(place, message, Some("a rule file is one document: drop the `---`")));
+                return Err(self.flaw(
+                    place,
+                    message,
+                    Some("a rule file is one document: drop the `---`"),
+                ));
             }
             self.root = Some(node);
             return Ok(());
@@ -334,7 +373,11 @@ impl Builder<'_> {
 
     fn no_tag(&mut self, tag: bool, place: Place) {
         if tag {
-            let flaw = self.flaw(place, "a tag (`!...`)".into(), Some("the schema knows the types: drop it"));
+            let flaw = self.flaw(
+                place,
+                "a tag (`!...`)".into(),
+                Some("the schema knows the types: drop it"),
+            );
             self.flaws.push(flaw);
         }
     }

@@ -6,7 +6,7 @@
 mod rule;
 mod top;
 
-pub(super) use rule::{COOLDOWN, DETECT, EXPECT, MATCH, RETRY, RULE};
+pub(super) use rule::{COOLDOWN, DETECT, EXPECT, LOCATION, MATCH, RETRY, RULE};
 pub(super) use top::{
     ADMIN, AUTH, CA, EGRESS, FILE, INSPECT, LIMITS, LOG, REFUSE, STORE, TIMEOUTS,
 };
@@ -186,17 +186,15 @@ impl Kind {
             Self::List(inner) => format!("a list, each {}", inner.words()),
             Self::OneOrMany(inner) => format!("one or a list of: {}", inner.words()),
             Self::Map(key, inner) => format!("a mapping from {key} to {}", inner.words()),
-            Self::Either(kinds) => {
-                kinds.iter().map(Self::words).collect::<Vec<_>>().join(" | ")
-            }
+            Self::Either(kinds) => kinds.iter().map(Self::words).collect::<Vec<_>>().join(" | "),
         }
     }
 }
 
 /// Every section, once, in the order of the documentation.
-pub(super) fn sections() -> [&'static Section; 17] {
+pub(super) fn sections() -> [&'static Section; 18] {
     [
-        &FILE, &ADMIN, &STORE, &RULE, &MATCH, &COOLDOWN, &RETRY, &DETECT, &EXPECT, &AUTH, &EGRESS,
-        &INSPECT, &TIMEOUTS, &LIMITS, &CA, &REFUSE, &LOG,
+        &FILE, &ADMIN, &STORE, &RULE, &MATCH, &COOLDOWN, &RETRY, &DETECT, &LOCATION, &EXPECT,
+        &AUTH, &EGRESS, &INSPECT, &TIMEOUTS, &LIMITS, &CA, &REFUSE, &LOG,
     ]
 }

@@ -52,9 +52,28 @@ impl<'a> Notes<'a> {
         }
     }
 
+    /// Whether a mistake at `path` or below it has been noted.
+    pub(super) fn has_error(&self, path: &str) -> bool {
+        let below = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+        self.found.borrow().iter().any(|(severity, flaw)| {
+            *severity == Severity::Error && flaw.path.strip_prefix(path).is_some_and(below)
+        })
+    }
+
     /// Blanks a place in every line that is shown.
     pub(super) fn hide(&self, place: Place) {
         self.hidden.borrow_mut().push(place);
+    }
+
+    /// Blanks the whole line of a flaw in the file's form where a secret may stand: nothing is known about it yet.
+    pub(super) fn hide_near_secrets(&self, flaw: &Flaw) {
+        let near = ["auth", "admin", "store"].iter().any(|key| flaw.path.starts_with(key));
+        let line = self.source.line(flaw.place).to_ascii_lowercase();
+        let words = ["token", "users", "password", "secret", "://", "@"];
+        if near || words.iter().any(|word| line.contains(word)) {
+            let line = flaw.place.line;
+            self.hide(Place { line, column: 1, end_line: line + 1, end_column: 1 });
+        }
     }
 
     /// Blanks a value with all that is in it.
@@ -105,7 +124,17 @@ impl Shown {
         write_flow(node, &mut full);
         let print = HASHER.get_or_init(RandomState::new).hash_one(&full);
         let hidden = secret && !matches!(full.as_str(), "memory" | "none" | "off" | "{}");
-        Self { text: if hidden { "***".to_owned() } else { full }, print }
+        let text = match full.split_once("://") {
+            Some((scheme, rest)) if hidden && matches!(node.value, Value::Scalar(_)) => {
+                // A store's URL: its place is worth telling, its user and its options may be secret.
+                let place = rest.split(['?', '#']).next().unwrap_or("");
+                let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+                format!("{scheme}://{place}")
+            }
+            _ if hidden => "***".to_owned(),
+            _ => full,
+        };
+        Self { text, print }
     }
 }
 

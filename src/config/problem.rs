@@ -69,7 +69,8 @@ impl fmt::Display for Problem {
         write!(f, ": {}", self.message)?;
         if !self.source.is_empty() {
             let number = self.line.to_string();
-            let (indent, before) = (" ".repeat(number.len()), " ".repeat(self.caret.saturating_sub(1)));
+            let (indent, before) =
+                (" ".repeat(number.len()), " ".repeat(self.caret.saturating_sub(1)));
             write!(f, "\n {number} | {}", self.source)?;
             write!(f, "\n {indent} | {before}{}", "^".repeat(self.width.max(1)))?;
         }
@@ -172,11 +173,17 @@ impl<'a> Source<'a> {
         Self { name, lines: text.lines().collect() }
     }
 
+    /// The line of `place` as it stands.
+    pub(super) fn line(&self, place: Place) -> &'a str {
+        place.line.checked_sub(1).and_then(|at| self.lines.get(at)).copied().unwrap_or("")
+    }
+
     /// The line of `place` with `hidden` places blanked, cut to what a terminal shows; and the column in it.
     pub(super) fn show(&self, place: Place, hidden: &[Place]) -> (String, usize) {
-        let Some(line) = place.line.checked_sub(1).and_then(|at| self.lines.get(at)) else {
+        let line = self.line(place);
+        if line.is_empty() {
             return (String::new(), 0);
-        };
+        }
         let blank = |(at, c): (usize, char)| {
             if hidden.iter().any(|hide| hide.covers(place.line, at + 1)) {
                 '*'

@@ -35,7 +35,8 @@ pub(super) fn word(kind: &Kind, text: &str) -> Read<&'static str> {
     let words = kind.all_words();
     words.iter().find(|word| **word == text).copied().ok_or_else(|| {
         let near = did_you_mean(text, words.iter().copied());
-        let help = near.map_or_else(|| format!("write {}", kind.words()), |w| format!("did you mean `{w}`?"));
+        let help = near
+            .map_or_else(|| format!("write {}", kind.words()), |w| format!("did you mean `{w}`?"));
         Wrong::new(format!("{} is not known here", quote(text)), help)
     })
 }
@@ -45,7 +46,10 @@ pub(super) fn out_of_range(text: &str, kind: &Kind) -> Wrong {
 }
 
 /// The word most like `text`, where one is alike enough.
-pub(super) fn did_you_mean<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+pub(super) fn did_you_mean<'w>(
+    text: &str,
+    words: impl Iterator<Item = &'w str>,
+) -> Option<&'w str> {
     if text.len() > 64 {
         return None;
     }

@@ -52,38 +52,56 @@ impl<'a> Reader<'a> {
                 // Whatever it was meant to be: it may be a secret.
                 self.notes.hide_all(node);
                 let help = range::nearest(&name.text, self.section.keys.iter().map(|key| key.name));
-                self.wrong_key(name, Wrong {
-                    message: format!("unknown key {}", quote(&name.text)),
-                    help: Some(help),
-                });
+                self.wrong_key(
+                    name,
+                    Wrong {
+                        message: format!("unknown key {}", quote(&name.text)),
+                        help: Some(help),
+                    },
+                );
             }
         }
     }
 
     /// Notes a mistake at a key of this mapping.
     pub(super) fn wrong_key(&self, name: &Name, wrong: Wrong) {
-        let path = join(&self.path, &name.text);
-        let flaw = Flaw {
-            place: name.place,
-            path,
-            message: wrong.message,
-            help: wrong.help,
-            fatal: false,
-        };
-        self.notes.note(Severity::Error, flaw);
+        self.note(Severity::Error, name.place, &name.text, wrong);
     }
 
     /// Notes a mistake at the key `key`, else at the mapping.
     pub(super) fn wrong(&self, key: &str, wrong: Wrong) {
-        let place = self.entries.iter().find(|(name, _)| name.text == key).map(|(_, n)| n.place);
-        let flaw = Flaw {
-            place: place.unwrap_or(self.place),
-            path: join(&self.path, key),
-            message: wrong.message,
-            help: wrong.help,
-            fatal: false,
-        };
-        self.notes.note(Severity::Error, flaw);
+        self.note(Severity::Error, self.place_of(key), key, wrong);
+    }
+
+    /// Notes that the value of `key` is doubtful.
+    pub(super) fn doubt(&self, key: &str, wrong: Wrong) {
+        self.note(Severity::Warning, self.place_of(key), key, wrong);
+    }
+
+    /// Notes a mistake of `key` at `place`.
+    pub(super) fn wrong_at(&self, place: Place, key: &str, wrong: Wrong) {
+        self.note(Severity::Error, place, key, wrong);
+    }
+
+    fn place_of(&self, key: &str) -> Place {
+        let entry = self.entries.iter().find(|(name, _)| name.text == key);
+        entry.map_or(self.place, |(_, node)| node.place)
+    }
+
+    fn note(&self, severity: Severity, place: Place, key: &str, wrong: Wrong) {
+        let path = join(&self.path, key);
+        let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
+        self.notes.note(severity, flaw);
+    }
+
+    /// Whether the section has a key of this name.
+    pub(super) fn knows(&self, key: &str) -> bool {
+        self.section.key(key).is_some()
+    }
+
+    /// What may stand at `key`.
+    pub(super) fn kind(&self, key: &str) -> &'static Kind {
+        &self.key(key).kind
     }
 
     /// Keys that are given, in the order of the file.
@@ -112,11 +130,22 @@ impl<'a> Reader<'a> {
         let spec = self.key(key);
         let (_, node) = self.entries.iter().find(|(name, _)| name.text == key)?;
         let spot = self.spot_of(spec, Rc::clone(node));
-        if spec.kind.is_secret() {
+        let section = spec.kind.section().is_some() && matches!(node.value, Value::Map(_));
+        if spec.kind.is_secret() && !section {
             self.notes.hide_all(node);
         }
         self.record(&spot);
         Some(spot)
+    }
+
+    /// `node` as the value of `key`.
+    pub(super) fn spot_with(&self, key: &str, node: Rc<Node>) -> Spot<'a> {
+        self.spot_of(self.key(key), node)
+    }
+
+    /// Whether a mistake at `key` or below it has been noted.
+    pub(super) fn is_wrong(&self, key: &str) -> bool {
+        self.notes.has_error(&join(&self.path, key))
     }
 
     /// The value of `key`, given or by default; `None` where there is neither, which is noted for a required one.
@@ -259,4 +288,3 @@ impl<'a> Reader<'a> {
         self.given_spot(key).unwrap_or_else(|| self.default_spot(key)).open()
     }
 }
-

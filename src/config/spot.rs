@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{
     document::{Flaw, Name, Node, Value},
-    keys::Kind,
+    keys::{Kind, Section},
     notes::Notes,
     problem::Severity,
     section::Reader,
@@ -64,10 +64,7 @@ impl<'a> Spot<'a> {
 
     /// The text, where it is a scalar.
     pub(super) fn text(&self) -> Option<&str> {
-        match &self.node.value {
-            Value::Scalar(scalar) => Some(&scalar.text),
-            Value::Null | Value::Broken | Value::List(_) | Value::Map(_) => None,
-        }
+        self.node.text()
     }
 
     /// Reads a scalar by `read`; `None` where that fails, which is noted.
@@ -98,7 +95,39 @@ impl<'a> Spot<'a> {
         }
     }
 
-    /// The words that this kind knows, where `text` is one of them.
+    /// Notes that the value's own name, a free key, is wrong.
+    pub(super) fn wrong_name(&self, name: &Name, wrong: Wrong) {
+        let (place, path) = (name.place, self.path.clone());
+        let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
+        self.notes.note(Severity::Error, flaw);
+    }
+
+    /// Whether it is a mapping.
+    pub(super) fn is_map(&self) -> bool {
+        matches!(self.node.value, Value::Map(_))
+    }
+
+    /// Whether it is a list.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.node.value, Value::List(_))
+    }
+
+    /// Whether it is a list or a mapping without anything in it.
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.node.value {
+            Value::List(items) => items.is_empty(),
+            Value::Map(entries) => entries.is_empty(),
+            Value::Null | Value::Broken | Value::Scalar(_) => false,
+        }
+    }
+
+    /// The same under another label.
+    pub(super) fn labelled(mut self, label: &str) -> Self {
+        label.clone_into(&mut self.label);
+        self
+    }
+
+    /// Whether it is this word.
     pub(super) fn is_word(&self, word: &str) -> bool {
         self.text() == Some(word)
     }
@@ -111,7 +140,9 @@ impl<'a> Spot<'a> {
                 self.mistyped();
                 Vec::new()
             }
-            Value::Scalar(_) | Value::Map(_) => vec![Self { kind: self.item_kind(), ..self.clone() }],
+            Value::Scalar(_) | Value::Map(_) => {
+                vec![Self { kind: self.item_kind(), ..self.clone() }]
+            }
         }
     }
 
@@ -160,9 +191,17 @@ impl<'a> Spot<'a> {
         }
     }
 
+    /// Opens the section of its kind as an empty mapping: all by default.
+    pub(super) fn open_empty(&self) -> Reader<'a> {
+        Reader::new(self, self.section(), Vec::new())
+    }
+
+    fn section(&self) -> &'static Section {
+        self.kind.section().expect("only kinds with a section are opened")
+    }
+
     /// Opens it as the section of its kind. Anything but a mapping is noted and counts as an empty one.
     pub(super) fn open(&self) -> Reader<'a> {
-        let section = self.kind.section().expect("only kinds with a section are opened");
         let entries = match &self.node.value {
             Value::Map(entries) => entries.clone(),
             Value::Null | Value::Broken | Value::Scalar(_) | Value::List(_) => {
@@ -170,7 +209,7 @@ impl<'a> Spot<'a> {
                 Vec::new()
             }
         };
-        Reader::new(self, section, entries)
+        Reader::new(self, self.section(), entries)
     }
 }
 
@@ -178,4 +217,3 @@ impl<'a> Spot<'a> {
 pub(super) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
-

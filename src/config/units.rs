@@ -271,7 +271,10 @@ pub(super) fn flag(text: &str) -> Read<bool> {
 /// `503` as 503 to 503, `5xx` as 500 to 599.
 pub(super) fn status(text: &str) -> Read<(u16, u16)> {
     let wrong = || {
-        Wrong::new(format!("{} is no status", quote(text)), "write `503`, or `5xx` for all of 500 to 599")
+        Wrong::new(
+            format!("{} is no status", quote(text)),
+            "write `503`, or `5xx` for all of 500 to 599",
+        )
     };
     if let [class @ b'1'..=b'5', b'x', b'x'] = text.as_bytes() {
         let first = u16::from(class - b'0') * 100;
