@@ -16,6 +16,7 @@ mod serve;
 mod stream;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{
         Arc,
@@ -39,7 +40,6 @@ use crate::{
     gate::Gate,
     metrics::Metrics,
     proxy,
-    rules::RuleSet,
     secret::Secret,
     settings::{OnFailure, StoreSettings},
     status::{ConfigStatus, Status, StoreStatus},
@@ -58,8 +58,8 @@ pub struct Context {
     pub events: Arc<Events>,
     /// The proxy, for the settings in force.
     pub proxy: Arc<proxy::Context>,
-    /// The rules in force.
-    pub rules: ArcSwap<RuleSet>,
+    /// Every key of the rule file with the value in force, secrets as `***`.
+    pub values: ArcSwap<BTreeMap<String, String>>,
     /// The rule file in force.
     pub config: Mutex<ConfigStatus>,
     /// The certificate (PEM) that clients of intercepting rules must trust; `None` where no rule intercepts.
@@ -88,8 +88,8 @@ impl Context {
     pub fn new(
         proxy: Arc<proxy::Context>,
         events: Arc<Events>,
-        rules: RuleSet,
         config: ConfigStatus,
+        values: BTreeMap<String, String>,
         stop: CancellationToken,
     ) -> Arc<Self> {
         let token = proxy.settings().admin.as_ref().and_then(|admin| admin.token.clone());
@@ -97,7 +97,7 @@ impl Context {
             gate: Arc::clone(&proxy.gate),
             metrics: Arc::clone(&proxy.metrics),
             events,
-            rules: ArcSwap::from_pointee(rules),
+            values: ArcSwap::from_pointee(values),
             config: Mutex::new(config),
             ca_pem: ArcSwap::from_pointee(None),
             token,

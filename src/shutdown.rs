@@ -5,17 +5,13 @@
 
 use std::io;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio_util::sync::CancellationToken;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
 
-/// What everything that runs listens to.
-#[derive(Debug, Clone, Default)]
-pub struct Stop {
-    /// Cancelled when the drain begins.
-    pub drain: CancellationToken,
-    /// Cancelled when there is no more waiting.
-    pub now: CancellationToken,
-}
+/// Signals that may wait; more of them would say nothing new.
+const WAITING: usize = 8;
 
 /// What the process was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,33 +22,26 @@ pub enum Told {
     Reload,
 }
 
-/// The signals of the process, from now on (a signal that came before has ended it).
-#[derive(Debug)]
-pub struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    /// Takes over SIGTERM, SIGINT and SIGHUP.
-    ///
-    /// # Errors
-    /// Where the system refuses the handlers, or outside a tokio runtime.
-    pub fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// The next signal. Loses none when dropped before it is done.
-    pub async fn next(&mut self) -> Told {
-        tokio::select! {
-            _ = self.terminate.recv() => Told::Stop("SIGTERM"),
-            _ = self.interrupt.recv() => Told::Stop("SIGINT"),
-            _ = self.hang_up.recv() => Told::Reload,
+/// The signals of the process from now on, for as long as the receiver lives.
+///
+/// # Errors
+/// Where the system refuses the handlers. Needs a tokio runtime.
+pub fn signals() -> io::Result<mpsc::Receiver<Told>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let (sender, told) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        loop {
+            let what = tokio::select! {
+                _ = terminate.recv() => Told::Stop("SIGTERM"),
+                _ = interrupt.recv() => Told::Stop("SIGINT"),
+                _ = hang_up.recv() => Told::Reload,
+            };
+            if sender.send(what).await.is_err() {
+                break;
+            }
         }
-    }
+    });
+    Ok(told)
 }

@@ -35,6 +35,11 @@ pub(super) async fn status(State(cx): State<Arc<Context>>) -> Json<Status> {
     Json(cx.status())
 }
 
+/// `GET /api/v1/config`: every key with the value in force, secrets as `***`.
+pub(super) async fn config(State(cx): State<Arc<Context>>) -> Json<Value> {
+    Json(json!({"file": cx.config.lock().file, "values": &**cx.values.load()}))
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reported {

@@ -1,0 +1,42 @@
+//! `tidegate run`: rule file, log, runtime, proxy.
+
+use std::{panic, sync::Arc};
+
+use anyhow::Context as _;
+
+use super::{Global, Outcome, log};
+use crate::{
+    app::{App, Ended, Source},
+    event::{Event, Events},
+    metrics::Metrics,
+    shutdown,
+};
+
+pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
+    let loaded = global.load()?;
+    let metrics = Metrics::new();
+    let _flush = log::start(&loaded.settings.log, &metrics)?;
+    let events = Events::new(Arc::clone(&metrics));
+    tell_panics(Arc::clone(&events));
+    let source = Source { overrides: global.overrides() };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")?;
+    let ended = runtime.block_on(async {
+        let app = App::build(loaded, source, metrics, events).await?;
+        app.serve(shutdown::signals()?).await
+    });
+    // After a drain nothing is left to wait for; at a second signal nothing is waited for.
+    runtime.shutdown_background();
+    match ended? {
+        Ended::Drained => Ok(Outcome::Fine),
+        Ended::AtOnce => Ok(Outcome::NotFine),
+    }
+}
+
+/// A panic is an event: one line in the log, one in `tidegate_panics_total`. The task that panicked is lost, the
+/// process is not.
+fn tell_panics(events: Arc<Events>) {
+    panic::set_hook(Box::new(move |info| events.emit(Event::Panicked { what: info.to_string() })));
+}
