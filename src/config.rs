@@ -5,12 +5,16 @@
 //! here: a file is good as a whole or is not used.
 
 mod check;
+mod diff;
 mod document;
 mod env;
 mod keys;
 mod notes;
 mod problem;
 mod range;
+pub mod reference;
+pub mod reload;
+pub mod schema;
 mod section;
 mod spot;
 mod units;
@@ -18,10 +22,12 @@ mod units;
 use std::{
     collections::BTreeMap,
     fs::File,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     io::Read as _,
     path::{Path, PathBuf},
 };
 
+pub use diff::{Diff, diff};
 pub use env::Env;
 pub use problem::{Problem, Problems, Severity, report_json};
 
@@ -48,6 +54,8 @@ pub struct Loaded {
     /// The file it was read from; `None` for the built-in defaults.
     pub path: Option<PathBuf>,
     values: BTreeMap<String, notes::Shown>,
+    /// Of the text, so that a watcher can tell whether the file has changed since.
+    fingerprint: u64,
 }
 
 impl Loaded {
@@ -73,6 +81,12 @@ impl Overrides {
         let all = [("listen", &self.listen), ("admin", &self.admin), ("store", &self.store)];
         all.into_iter().filter_map(|(key, text)| Some((key, text.as_deref()?)))
     }
+}
+
+/// The environment of this process, for [`load`].
+#[must_use]
+pub fn process_env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Reads the rule file at `path`; without one [`DEFAULT_PATH`] where that exists, else the built-in defaults.
@@ -139,6 +153,12 @@ pub fn parse(text: &str, name: &str, env: &Env<'_>) -> Result<Loaded, Problems> 
     parse_with(text, name, &Overrides::default(), env)
 }
 
+fn fingerprint_of(text: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
 fn parse_with(
     text: &str,
     name: &str,
@@ -148,6 +168,7 @@ fn parse_with(
     if text.len() as u64 > MOST_BYTES {
         return Err(Problems::of_file(name, "it is larger than 1 MiB".into(), None));
     }
+    let fingerprint = fingerprint_of(text.as_bytes());
     // Editors on Windows put a byte order mark in front.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let notes = notes::Notes::new(problem::Source::new(name, text));
@@ -175,7 +196,7 @@ fn parse_with(
     }
     match read {
         Some((settings, rules)) if problems.iter().all(|p| p.severity == Severity::Warning) => {
-            Ok(Loaded { settings, rules, warnings: problems, path: None, values })
+            Ok(Loaded { settings, rules, warnings: problems, path: None, values, fingerprint })
         }
         _ => Err(Problems(problems)),
     }

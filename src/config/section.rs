@@ -194,8 +194,9 @@ impl<'a> Reader<'a> {
     }
 
     fn record(&self, spot: &Spot<'_>) {
-        let opens = spot.kind.section().is_some();
-        if opens && matches!(spot.node.value, Value::Map(_)) || spot.label == "rules" {
+        // What is read key by key is told key by key; entries of `detect` are told with their list.
+        let by_key = spot.kind.section().is_some() && matches!(spot.node.value, Value::Map(_));
+        if by_key || spot.label == "rules" || spot.label.contains('[') {
             return;
         }
         let shown = Shown::of(&spot.node, spot.kind.is_secret());
