@@ -5,6 +5,7 @@ pub mod auth;
 mod context;
 pub mod egress;
 pub mod resolve;
+pub mod wire;
 
 pub use accept::serve;
 pub use context::Context;
