@@ -14,6 +14,15 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// Our own fields begin so; a site cannot speak in our name, and a site need not hear what is said to us.
 const OURS: &str = "tidegate-";
 
+/// The verdict, on relayed answers.
+pub(super) const VERDICT: HeaderName = HeaderName::from_static("tidegate-verdict");
+/// The rule, on relayed answers.
+pub(super) const RULE: HeaderName = HeaderName::from_static("tidegate-rule");
+/// How often the request went out, where that was more than once.
+pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
+/// Where the time went (W3C Server Timing).
+pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
 /// Longest `Via` chain that is looked through for our own name.
 const MAX_VIA: usize = 64;
 
@@ -106,7 +115,7 @@ pub(super) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
 /// The wait that a client allows: `Prefer: wait=SECONDS` (RFC 7240 section 4.3).
 pub(super) fn patience(headers: &HeaderMap) -> Option<Duration> {
     preferences(headers)
-        .find_map(|preference| Some(wait_of(preference)?.parse::<u32>().ok()?))
+        .find_map(|preference| wait_of(preference)?.parse::<u32>().ok())
         .map(|seconds| Duration::from_secs(seconds.into()))
 }
 
@@ -162,6 +171,19 @@ pub(super) fn has_foreign_coding(headers: &HeaderMap) -> bool {
         let Ok(value) = value.to_str() else { return true };
         value.split(',').any(|coding| !coding.trim().eq_ignore_ascii_case("chunked"))
     })
+}
+
+/// Counts `Max-Forwards` down; true where it was used up, so that the request is for us (RFC 9110 section 7.6.2).
+pub(super) fn count_down(headers: &mut HeaderMap) -> bool {
+    let left = headers.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok());
+    match left.and_then(|value| value.trim().parse::<u32>().ok()) {
+        Some(0) => true,
+        Some(left) => {
+            headers.insert(header::MAX_FORWARDS, (left - 1).into());
+            false
+        }
+        None => false,
+    }
 }
 
 #[cfg(test)]

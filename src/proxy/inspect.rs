@@ -36,12 +36,12 @@ pub struct SiteBody {
     ahead: VecDeque<Bytes>,
     /// The site broke off while we read ahead; the client learns it in its place.
     broken: Option<BodyError>,
-    rest: Incoming,
+    /// `None` once it was read to its end.
+    rest: Option<Incoming>,
     idle: Idle,
     /// Goes back to the pool once the site's answer is complete.
     conn: Option<Conn>,
     watch: Option<Box<Watch>>,
-    ended: bool,
 }
 
 /// A body being looked at, and the permit to report with.
@@ -56,7 +56,7 @@ impl SiteBody {
     pub(super) fn new(rest: Incoming, conn: Conn, idle: Duration) -> Self {
         let idle = Idle::new(idle);
         let (ahead, broken, watch) = (VecDeque::new(), None, None);
-        Self { ahead, broken, rest, idle, conn: Some(conn), watch, ended: false }
+        Self { ahead, broken, rest: Some(rest), idle, conn: Some(conn), watch }
     }
 
     /// Looks at the body while it passes.
@@ -75,11 +75,11 @@ impl SiteBody {
 
     async fn read_ahead(&mut self) -> BodyEnd {
         let mut size = 0;
-        loop {
-            let data = match self.rest.frame().await {
+        while let Some(rest) = &mut self.rest {
+            let data = match rest.frame().await {
                 None => {
-                    self.ended = true;
-                    return BodyEnd::Complete;
+                    self.rest = None;
+                    break;
                 }
                 Some(Err(error)) => {
                     self.broken = Some(error.into());
@@ -93,13 +93,14 @@ impl SiteBody {
             size += data.len();
             let more = self.watch.as_mut().is_some_and(|watch| watch.scan.push(&data));
             self.ahead.push_back(data);
-            if self.rest.is_end_stream() {
-                return BodyEnd::Complete;
+            if self.is_read() {
+                break;
             }
             if !more || size > MAX_AHEAD {
                 return BodyEnd::Open;
             }
         }
+        BodyEnd::Complete
     }
 
     /// The next frame for the client.
@@ -113,11 +114,12 @@ impl SiteBody {
         if let Some(error) = self.broken.take() {
             return Poll::Ready(Some(Err(error)));
         }
-        let frame = ready!(self.idle.poll(cx, &mut self.rest));
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let frame = ready!(self.idle.poll(cx, rest));
         match &frame {
             Ok(Some(frame)) => self.notice(frame),
             Ok(None) => {
-                self.ended = true;
+                self.rest = None;
                 self.conclude(BodyEnd::Complete);
             }
             Err(_) => self.conclude(BodyEnd::CutOff),
@@ -128,7 +130,7 @@ impl SiteBody {
     fn notice(&mut self, frame: &Frame<Bytes>) {
         let (Some(watch), Some(data)) = (&mut self.watch, frame.data_ref()) else { return };
         let more = watch.scan.push(data);
-        if self.rest.is_end_stream() {
+        if self.rest.as_ref().is_none_or(Incoming::is_end_stream) {
             self.conclude(BodyEnd::Complete);
         } else if !more {
             self.conclude(BodyEnd::Open);
@@ -147,7 +149,7 @@ impl SiteBody {
 
     /// Nothing more to come.
     pub(super) fn is_end_stream(&self) -> bool {
-        self.ahead.is_empty() && self.broken.is_none() && (self.ended || self.rest.is_end_stream())
+        self.ahead.is_empty() && self.is_read()
     }
 
     /// Bytes to come, exactly where the site announced them.
@@ -156,14 +158,14 @@ impl SiteBody {
             return SizeHint::default();
         }
         let ahead: u64 = self.ahead.iter().map(|data| data.len() as u64).sum();
-        match self.rest.size_hint().exact() {
+        match self.rest.as_ref().map_or(Some(0), |rest| rest.size_hint().exact()) {
             Some(rest) => SizeHint::with_exact(ahead + rest),
             None => SizeHint::default(),
         }
     }
 
     fn is_read(&self) -> bool {
-        self.broken.is_none() && (self.ended || self.rest.is_end_stream())
+        self.broken.is_none() && self.rest.as_ref().is_none_or(Incoming::is_end_stream)
     }
 }
 
@@ -181,11 +183,10 @@ impl Drop for SiteBody {
             let mut left = Self {
                 ahead: VecDeque::new(),
                 broken: None,
-                rest: std::mem::take(&mut self.rest),
+                rest: self.rest.take(),
                 idle: Idle::new(LEFT),
                 conn: self.conn.take(),
                 watch: self.watch.take(),
-                ended: false,
             };
             tokio::spawn(async move {
                 match left.look(LEFT).await {

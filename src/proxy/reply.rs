@@ -3,7 +3,7 @@
 //! Every own answer carries `Proxy-Status` (RFC 9209) for programs that know it, one word in `Tidegate-Refused` for
 //! plain clients, and a problem document (RFC 9457) with one sentence for a person.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -16,6 +16,9 @@ use crate::{
     settings::RefuseStatuses,
     target::BadTarget,
 };
+
+/// The methods of `Allow`: every method goes through but TRACE; these are the usual ones.
+pub(super) const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
 
 /// A refusal, boxed: it travels through `?` beside far smaller things.
 pub(crate) type Refused = Box<Refusal>;
@@ -171,8 +174,7 @@ impl Refusal {
                 headers.insert(header::PROXY_AUTHENTICATE, challenge);
             }
             StatusCode::METHOD_NOT_ALLOWED => {
-                let allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
-                headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+                headers.insert(header::ALLOW, HeaderValue::from_static(ALLOWED));
             }
             _ => {}
         }
@@ -213,6 +215,12 @@ impl Refusal {
     }
 }
 
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
 impl From<BadTarget> for Refused {
     fn from(bad: BadTarget) -> Self {
         Refusal::malformed(StatusCode::BAD_REQUEST, format!("Bad request: {bad}."))
@@ -221,7 +229,13 @@ impl From<BadTarget> for Refused {
 
 impl From<Unauthorised> for Refused {
     fn from(why: Unauthorised) -> Self {
-        let status = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+        let status = match why {
+            // No password would help.
+            Unauthorised::Network => StatusCode::FORBIDDEN,
+            Unauthorised::Missing | Unauthorised::Malformed | Unauthorised::Wrong => {
+                StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            }
+        };
         Refusal::new(status, Reason::Auth, "http_request_denied", sentence(&why.to_string()))
     }
 }
