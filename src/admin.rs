@@ -67,7 +67,7 @@ pub struct Context {
     /// Needed for everything but health, the page's own files and the CA certificate.
     pub token: Option<Secret>,
     /// Name of this member.
-    pub member: Arc<str>,
+    pub member: String,
     /// Whether the listener accepts clients.
     accepting: AtomicBool,
     started: clock::Instant,
@@ -87,21 +87,20 @@ impl Context {
     #[must_use]
     pub fn new(
         proxy: Arc<proxy::Context>,
-        events: Arc<Events>,
         config: ConfigStatus,
         values: BTreeMap<String, String>,
         stop: CancellationToken,
     ) -> Arc<Self> {
-        let token = proxy.settings().admin.as_ref().and_then(|admin| admin.token.clone());
+        let token = proxy.live().settings.admin.as_ref().and_then(|admin| admin.token.clone());
         Arc::new(Self {
             gate: Arc::clone(&proxy.gate),
             metrics: Arc::clone(&proxy.metrics),
-            events,
+            events: Arc::clone(&proxy.events),
             values: ArcSwap::from_pointee(values),
             config: Mutex::new(config),
             ca_pem: ArcSwap::from_pointee(None),
             token,
-            member: Arc::clone(&proxy.pseudonym),
+            member: proxy.pseudonym.clone(),
             accepting: AtomicBool::new(false),
             started: clock::now(),
             live: live::Live::new(),
@@ -127,7 +126,7 @@ impl Context {
     }
 
     fn on_failure(&self) -> Option<OnFailure> {
-        match &self.proxy.settings().store {
+        match &self.proxy.live().settings.store {
             StoreSettings::Memory => None,
             StoreSettings::Redis(redis) => Some(redis.on_failure),
         }
@@ -142,10 +141,10 @@ impl Context {
         let on_failure = self.on_failure();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            member: self.member.to_string(),
+            member: self.member.clone(),
             at_ms: clock::unix_ms(),
             uptime_s: clock::now().duration_since(self.started).as_secs(),
-            listen: self.proxy.settings().listen.to_string(),
+            listen: self.proxy.live().settings.listen.to_string(),
             ready: self.is_ready(),
             store: StoreStatus {
                 kind: if on_failure.is_some() { "redis" } else { "memory" }.to_owned(),

@@ -6,7 +6,7 @@
 
 mod reload;
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::{Context as _, bail};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
@@ -24,15 +24,6 @@ use crate::{
 };
 
 use reload::Reload;
-
-/// Where the settings came from, to read them again.
-#[derive(Debug, Clone, Default)]
-pub struct Source {
-    /// The rule file as named by the user.
-    pub path: Option<PathBuf>,
-    /// Values of the command line.
-    pub overrides: Overrides,
-}
 
 /// A proxy that is bound but does not serve yet.
 #[derive(Debug)]
@@ -63,7 +54,7 @@ impl App {
     /// A port that cannot be had, a store URL that makes no sense, a CA that cannot be read; each says the way out.
     pub async fn build(
         loaded: Loaded,
-        source: Source,
+        overrides: Overrides,
         metrics: Arc<Metrics>,
         events: Arc<Events>,
     ) -> anyhow::Result<Self> {
@@ -78,17 +69,17 @@ impl App {
         }
         let rules = loaded.rules.as_slice().len();
         let gate = Gate::new(loaded.rules.clone(), &metrics);
-        let proxy = proxy::Context::new(settings, gate, metrics);
+        let own = own_addresses(&settings);
+        let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), own);
         let drain = CancellationToken::new();
         let admin = admin::Context::new(
             Arc::clone(&proxy),
-            Arc::clone(&events),
             reload::config_status(&loaded),
             reload::values(&loaded),
             drain.clone(),
         );
         let reload = Reload::new(
-            source,
+            overrides,
             loaded,
             Arc::clone(&proxy),
             Arc::clone(&admin),
@@ -133,7 +124,7 @@ impl App {
                     Some(Told::Reload) => reload.ask(),
                     Some(Told::Stop(why)) if !drain.is_cancelled() => {
                         admin.set_accepting(false);
-                        let limit = proxy.settings().timeouts.drain;
+                        let limit = proxy.live().settings.timeouts.drain;
                         events.emit(Event::Stopping { why, drain: limit });
                         drain.cancel();
                     }
@@ -157,13 +148,19 @@ impl App {
     }
 
     fn started(&self) -> std::io::Result<Event> {
-        let store = match self.proxy.settings().store {
+        let store = match &self.proxy.live().settings.store {
             StoreSettings::Memory => "memory",
             StoreSettings::Redis(_) => "redis",
         };
         let (listen, admin) = (self.listen()?, self.admin()?);
         Ok(Event::Started { listen, admin, store, rules: self.rules })
     }
+}
+
+/// Nobody may reach these through the proxy.
+fn own_addresses(settings: &Settings) -> Vec<SocketAddr> {
+    let admin = settings.admin.as_ref().map(|admin| admin.listen);
+    [Some(settings.listen), admin].into_iter().flatten().collect()
 }
 
 async fn close_admin(task: Option<JoinHandle<()>>, stop: &CancellationToken) {

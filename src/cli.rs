@@ -104,6 +104,7 @@ enum Command {
 enum Outcome {
     Fine,
     NotFine,
+    BadFile,
 }
 
 /// Wrong usage or a bad file: exit code 2. Every other error is 1.
@@ -132,6 +133,7 @@ pub fn run(args: Args) -> ExitCode {
     match done {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
         Ok(Outcome::NotFine) => ExitCode::from(1),
+        Ok(Outcome::BadFile) => ExitCode::from(2),
         Err(error) => fail(&error),
     }
 }

@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeMap, future, sync::Arc};
 
-use super::Source;
 use crate::{
     admin, clock,
-    config::{self, Loaded, Problems, reload::Reloader},
+    config::{self, Loaded, Overrides, Problems, reload::Reloader},
     event::{Event, Events},
     proxy,
     status::ConfigStatus,
@@ -24,14 +23,14 @@ pub(super) struct Reload {
 impl Reload {
     /// Watches the file that `loaded` was read from; there is none behind the built-in defaults.
     pub(super) fn new(
-        source: Source,
+        overrides: Overrides,
         loaded: Loaded,
         proxy: Arc<proxy::Context>,
         admin: Arc<admin::Context>,
         events: Arc<Events>,
     ) -> Self {
         let watcher = loaded.path.as_deref().map(|path| {
-            Reloader::new(path, &loaded, source.overrides, Arc::new(config::process_env))
+            Reloader::new(path, &loaded, overrides, Arc::new(config::process_env))
         });
         Self { watcher, loaded, proxy, admin, events }
     }
@@ -76,10 +75,10 @@ impl Reload {
         let mut settings = loaded.settings.clone();
         {
             // What was bound and connected at the start stays.
-            let now = self.proxy.settings();
-            settings.listen = now.listen;
-            settings.admin.clone_from(&now.admin);
-            settings.store = now.store.clone();
+            let now = self.proxy.live();
+            settings.listen = now.settings.listen;
+            settings.admin.clone_from(&now.settings.admin);
+            settings.store = now.settings.store.clone();
         }
         self.proxy.gate.reload(loaded.rules.clone());
         self.proxy.reload(settings);

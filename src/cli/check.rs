@@ -31,7 +31,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     if args.json {
         out.json(&config::report_json(problems))?;
         let bad = problems.iter().any(|problem| problem.severity == Severity::Error);
-        return if bad { Err(super::Silent.into()) } else { Ok(Outcome::Fine) };
+        return Ok(if bad { Outcome::BadFile } else { Outcome::Fine });
     }
     for problem in problems {
         out.line(problem)?;

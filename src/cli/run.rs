@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use super::{Global, Outcome, log};
 use crate::{
-    app::{App, Ended, Source},
+    app::{App, Ended},
     event::{Event, Events},
     metrics::Metrics,
     shutdown,
@@ -18,13 +18,12 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
     let _flush = log::start(&loaded.settings.log, &metrics)?;
     let events = Events::new(Arc::clone(&metrics));
     tell_panics(Arc::clone(&events));
-    let source = Source { overrides: global.overrides() };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
-        let app = App::build(loaded, source, metrics, events).await?;
+        let app = App::build(loaded, global.overrides(), metrics, events).await?;
         app.serve(shutdown::signals()?).await
     });
     // After a drain nothing is left to wait for; at a second signal nothing is waited for.
