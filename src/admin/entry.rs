@@ -17,14 +17,11 @@ use super::{Context, reply::Problem};
 use crate::target::Host;
 
 /// Refuses names that somebody else's DNS may have pointed here.
-pub(super) async fn host(
-    State(cx): State<Arc<Context>>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn host(State(cx): State<Arc<Context>>, request: Request, next: Next) -> Response {
     let named = host_of(&request).is_some_and(|host| is_local_name(&host));
     if cx.token.is_none() && !named {
-        let why = "the Host field must be an IP address or `localhost`, unless `admin.token` is set";
+        let why =
+            "the Host field must be an IP address or `localhost`, unless `admin.token` is set";
         return Problem::new(StatusCode::MISDIRECTED_REQUEST, why).into_response();
     }
     next.run(request).await

@@ -55,10 +55,16 @@ pub(super) fn refresh(scopes: &[ScopeStatus], metrics: &Metrics) {
     }
     for (name, rule) in rules {
         let metrics = metrics.rule(name);
-        #[allow(clippy::cast_possible_truncation, reason = "a streak is a small sum; `as` saturates")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "a streak is a small sum; `as` saturates"
+        )]
         metrics.consecutive_blocks.set(rule.streak.ceil() as i64);
         metrics.cooldown_active.set(rule.cooling);
-        #[allow(clippy::cast_precision_loss, reason = "milliseconds of a cooldown are far below 2^52")]
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "milliseconds of a cooldown are far below 2^52"
+        )]
         metrics.cooldown_remaining.set(rule.remaining_ms as f64 / 1_000.0);
         metrics.rate_limit.set(rule.rate_limit);
         metrics.rate_current.set(rule.rate_current.unwrap_or(0.0));

@@ -36,7 +36,9 @@ pub(super) async fn ca(State(cx): State<Arc<Context>>) -> Response {
             let kind = [(header::CONTENT_TYPE, "application/x-pem-file")];
             (kind, pem.clone()).into_response()
         }
-        None => Problem::new(StatusCode::NOT_FOUND, "no rule intercepts, so there is no CA to trust")
-            .into_response(),
+        None => {
+            Problem::new(StatusCode::NOT_FOUND, "no rule intercepts, so there is no CA to trust")
+                .into_response()
+        }
     }
 }

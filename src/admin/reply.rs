@@ -46,10 +46,7 @@ impl IntoResponse for Problem {
         }
         let mut response = (self.status, body.to_string()).into_response();
         let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(wait) = self.retry_after {
             // Rounded up: whoever comes back at the second must find the door open.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

@@ -29,9 +29,10 @@ impl Reload {
         admin: Arc<admin::Context>,
         events: Arc<Events>,
     ) -> Self {
-        let watcher = loaded.path.as_deref().map(|path| {
-            Reloader::new(path, &loaded, overrides, Arc::new(config::process_env))
-        });
+        let watcher = loaded
+            .path
+            .as_deref()
+            .map(|path| Reloader::new(path, &loaded, overrides, Arc::new(config::process_env)));
         Self { watcher, loaded, proxy, admin, events }
     }
 

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::{Global, Outcome, out::{Out, Style}};
+use super::{
+    Global, Outcome,
+    out::{Out, Style},
+};
 use crate::config::{self, Severity};
 
 #[derive(Debug, clap::Args)]

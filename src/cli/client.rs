@@ -73,7 +73,10 @@ impl Admin {
                 .context("no answer in 10 s")?
         };
         self.runtime.block_on(asked).with_context(|| {
-            format!("the admin port {} (is the proxy running? `--admin ADDR` names another)", self.addr)
+            format!(
+                "the admin port {} (is the proxy running? `--admin ADDR` names another)",
+                self.addr
+            )
         })
     }
 

@@ -101,7 +101,11 @@ pub(super) fn span(length: Duration) -> String {
         60..3_600 => (seconds / 60, "min", seconds % 60, "s"),
         _ => (seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
     };
-    if small == 0 { format!("{big} {big_unit}") } else { format!("{big} {big_unit} {small} {small_unit}") }
+    if small == 0 {
+        format!("{big} {big_unit}")
+    } else {
+        format!("{big} {big_unit} {small} {small_unit}")
+    }
 }
 
 #[cfg(test)]

@@ -57,8 +57,8 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         rules: Arc::new(loaded.rules),
         limits: ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes },
     };
-    let report = explain::run(&source(args)?, &options)
-        .map_err(|error| Usage(error.to_string()))?;
+    let report =
+        explain::run(&source(args)?, &options).map_err(|error| Usage(error.to_string()))?;
     if args.json {
         out.json(&serde_json::to_value(&report)?)?;
     } else {

@@ -49,7 +49,10 @@ impl Drop for Flush {
 /// A filter that cannot be read, or a log that runs already.
 pub(super) fn start(log: &Log, metrics: &Metrics) -> anyhow::Result<Flush> {
     let filter = EnvFilter::try_new(&log.level).with_context(|| {
-        format!("log.level `{}` is no level (error, warn, info, debug, trace) and no filter", log.level)
+        format!(
+            "log.level `{}` is no level (error, warn, info, debug, trace) and no filter",
+            log.level
+        )
     })?;
     let (sender, lines) = sync_channel(QUEUE);
     thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(&lines))?;

@@ -53,7 +53,8 @@ fn is_fine(status: &Status) -> bool {
 pub(super) fn table(status: &Status, out: &Out) -> String {
     let mut lines = vec![head(status, out)];
     if !status.config.problems.is_empty() {
-        let text = "the rule file as it is now is bad; the one before is in force (`tidegate check`)";
+        let text =
+            "the rule file as it is now is bad; the one before is in force (`tidegate check`)";
         lines.push(out.paint(Style::Bad, text).to_string());
     }
     let columns = ["scope", "rate", "limit", "held", "streak", "state", "blocks"];
