@@ -6,7 +6,7 @@
 
 mod reload;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
@@ -21,9 +21,13 @@ use crate::{
     proxy,
     settings::{Settings, StoreSettings},
     shutdown::Told,
+    store::{Backend, Memory, Shared},
 };
 
 use reload::Reload;
+
+/// Time for a probe's verdict to reach the store.
+const LEASE_SLACK: Duration = Duration::from_secs(5);
 
 /// A proxy that is bound but does not serve yet.
 #[derive(Debug)]
@@ -68,7 +72,15 @@ impl App {
             events.emit(Event::Warned { what: warning.to_string() });
         }
         let rules = loaded.rules.as_slice().len();
-        let gate = Gate::new(loaded.rules.clone(), &metrics);
+        let store = store(&settings, &metrics)?;
+        let lease = lease(&settings);
+        let gate = Gate::new(
+            loaded.rules.clone(),
+            store,
+            Arc::clone(&metrics),
+            Arc::clone(&events),
+            lease,
+        );
         let own = own_addresses(&settings);
         let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), own);
         let drain = CancellationToken::new();
@@ -127,6 +139,7 @@ impl App {
                         let limit = proxy.live().settings.timeouts.drain;
                         events.emit(Event::Stopping { why, drain: limit });
                         drain.cancel();
+                        proxy.gate.stop();
                     }
                     Some(Told::Stop(_)) => return Ok(Ended::AtOnce),
                     None => bail!("nobody is left to stop the proxy"),
@@ -155,6 +168,20 @@ impl App {
         let (listen, admin) = (self.listen()?, self.admin()?);
         Ok(Event::Started { listen, admin, store, rules: self.rules })
     }
+}
+
+fn store(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Backend> {
+    Ok(match &settings.store {
+        StoreSettings::Memory => Backend::Memory(Memory::default()),
+        StoreSettings::Redis(redis) => {
+            Backend::Shared(Shared::start(redis.clone(), Arc::clone(metrics))?)
+        }
+    })
+}
+
+/// How long a probe may be out: longer than any request that may still get its answer.
+fn lease(settings: &Settings) -> Duration {
+    settings.timeouts.connect + settings.timeouts.response + LEASE_SLACK
 }
 
 /// Nobody may reach these through the proxy.

@@ -75,8 +75,12 @@ pub(super) async fn report(
         evidence: (verdict != Verdict::Ok).then(|| Box::new(evidence)),
         retry_after: None,
         status: reported.status,
+        decoys: Vec::new(),
+        logged: Vec::new(),
     };
-    cx.gate.report_outside(&target, &judgement).await.map_err(refused)?;
+    if !cx.gate.report_outside(&target, &judgement).await {
+        return Err(no_rule());
+    }
     Ok((StatusCode::ACCEPTED, Json(json!({"accepted": true}))))
 }
 
@@ -99,7 +103,7 @@ pub(super) async fn acquire(
     let target = target(&asked.url)?;
     let patience = asked.wait.map(|wait| seconds("wait", wait, 0.0, MAX_WAIT_S)).transpose()?;
     let Some(entry) = cx.gate.find(&target) else {
-        return Err(Problem::new(StatusCode::NOT_FOUND, "no rule matches this URL"));
+        return Err(no_rule());
     };
     let client = match asked.client {
         Some(name) if !name.is_empty() && name.len() <= 256 => Client::User(Arc::from(name)),
@@ -177,11 +181,15 @@ fn seconds(name: &str, value: f64, least: f64, most: f64) -> Result<Duration, Pr
 
 fn refused(error: ScopeError) -> Problem {
     let status = match error {
-        ScopeError::Unknown(_) => StatusCode::NOT_FOUND,
+        ScopeError::NoSuchScope(_) => StatusCode::NOT_FOUND,
         ScopeError::NoCooldown(_) => StatusCode::CONFLICT,
-        ScopeError::StoreAway => StatusCode::SERVICE_UNAVAILABLE,
+        ScopeError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     Problem::new(status, error.to_string())
+}
+
+fn no_rule() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "no rule matches this URL")
 }
 
 fn bad(why: impl Into<String>) -> Problem {

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use super::{Global, Outcome, log};
 use crate::{
     app::{App, Ended},
-    event::{Event, Events},
+    event::{Events, clean},
     metrics::Metrics,
     shutdown,
 };
@@ -17,7 +17,7 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
     let metrics = Metrics::new();
     let _flush = log::start(&loaded.settings.log, &metrics)?;
     let events = Events::new(Arc::clone(&metrics));
-    tell_panics(Arc::clone(&events));
+    tell_panics();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -34,8 +34,7 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
     }
 }
 
-/// A panic is an event: one line in the log, one in `tidegate_panics_total`. The task that panicked is lost, the
-/// process is not.
-fn tell_panics(events: Arc<Events>) {
-    panic::set_hook(Box::new(move |info| events.emit(Event::Panicked { what: info.to_string() })));
+/// Says where a panic was and what it said, as a line of the log; the connection that it ends is told as an event.
+fn tell_panics() {
+    panic::set_hook(Box::new(|info| tracing::error!("{}", clean(&info.to_string()))));
 }
