@@ -21,7 +21,6 @@ pub mod wire;
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
-use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, response::Parts};
 use hyper::body::Incoming;
 
@@ -49,6 +48,17 @@ const HYPER_HEADERS: usize = 100;
 pub(crate) struct Visitor {
     /// Address of the client.
     pub(crate) peer: SocketAddr,
+    /// The client's end, which must know when a tunnel begins; none where requests come in frames.
+    pub(crate) wire: Option<wire::Handle>,
+}
+
+impl Visitor {
+    /// The next bytes are no HTTP any more.
+    fn pass_through(&self) {
+        if let Some(wire) = &self.wire {
+            wire.pass_through();
+        }
+    }
 }
 
 /// Answers one request, whatever becomes of it.
@@ -58,6 +68,7 @@ pub(crate) async fn handle(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let is_connect = request.method() == Method::CONNECT;
+    let answering = visitor.wire.as_ref().map(wire::Handle::answering);
     let mut response = match way(cx, visitor, request).await {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(&cx.metrics),
@@ -65,7 +76,10 @@ pub(crate) async fn handle(
     if is_connect && !response.status().is_success() {
         // What follows a refused CONNECT may have been meant for the tunnel (RFC 9931).
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    } else if is_connect || response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        visitor.pass_through();
     }
+    response.body_mut().answers(answering);
     Ok(response)
 }
 
@@ -133,7 +147,7 @@ fn answer_here(
 
 /// Our own answer to OPTIONS.
 fn options() -> Response<Body> {
-    let mut response = Response::new(Body::Own(Bytes::new()));
+    let mut response = Response::new(Body::empty());
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(reply::ALLOWED));
     response
 }
@@ -200,7 +214,7 @@ fn relay(
     if live.settings.annotate {
         told.annotate(&mut head.headers, &asking.entry.rule);
     }
-    Response::from_parts(head, Body::Site(body))
+    Response::from_parts(head, Body::site(body))
 }
 
 impl Told {

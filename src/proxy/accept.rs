@@ -6,13 +6,13 @@ mod io;
 use std::{io::ErrorKind, net::SocketAddr, sync::Arc, time::Duration};
 
 use hyper::{server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::doors::{Doors, Seat};
 pub(super) use self::io::ClientIo;
-use super::{Context, HYPER_HEADERS, Visitor, handle};
+use super::{Context, HYPER_HEADERS, Visitor, handle, wire};
 use crate::{event::Event, settings::Settings};
 
 /// Pause after an accept failed for want of descriptors or memory: without one the loop would spin.
@@ -82,16 +82,17 @@ fn admit(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a client connection without TCP_NODELAY");
     }
-    let watched = Watched { cx: Arc::clone(cx), _seat: seat };
+    let watched = Watched { cx: Arc::clone(cx), peer, _seat: seat };
     let builder = builder(&live.settings);
+    let (io, wire) = ClientIo::new(stream, &live.settings, &cx.metrics);
     let stop = stop.clone();
-    let idle = live.settings.timeouts.idle;
-    connections.spawn(async move { watched.serve(builder, stream, peer, idle, stop).await });
+    connections.spawn(async move { watched.serve(builder, io, wire, stop).await });
 }
 
 /// A connection whose task may panic without taking more than itself down.
 struct Watched {
     cx: Arc<Context>,
+    peer: SocketAddr,
     _seat: Seat,
 }
 
@@ -99,15 +100,13 @@ impl Watched {
     async fn serve(
         &self,
         builder: http1::Builder,
-        stream: TcpStream,
-        peer: SocketAddr,
-        idle: Duration,
+        io: ClientIo,
+        wire: wire::Handle,
         stop: CancellationToken,
     ) {
-        let visitor = Visitor { peer };
+        let visitor = Visitor { peer: self.peer, wire: Some(wire) };
         let service = service_fn(|request| handle(&self.cx, &visitor, request));
-        let io = TokioIo::new(ClientIo::new(stream, idle));
-        let connection = builder.serve_connection(io, service).with_upgrades();
+        let connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
         let mut connection = std::pin::pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,
@@ -121,7 +120,7 @@ impl Watched {
             }
         };
         if let Err(error) = served {
-            tracing::debug!(%error, %peer, "a client connection ended");
+            tracing::debug!(%error, peer = %self.peer, "a client connection ended");
         }
     }
 }
@@ -138,8 +137,7 @@ impl Drop for Watched {
 fn builder(settings: &Settings) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(settings.timeouts.header)
+        .header_read_timeout(None) // see ClientIo
         .preserve_header_case(true)
         .max_header_size(settings.limits.header_bytes)
         .max_buf_size(settings.limits.header_bytes.max(MIN_BUFFER));

@@ -13,9 +13,9 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
-use super::inspect::SiteBody;
+use super::{inspect::SiteBody, wire::Answering};
 use crate::clock;
 
 /// Why a body broke off.
@@ -31,11 +31,37 @@ pub enum BodyError {
 
 /// The body of an answer to a client.
 #[derive(Debug)]
-pub enum Body {
+pub struct Body {
+    from: From,
+    /// Tells the wire when the answer is done.
+    answering: Option<Answering>,
+}
+
+#[derive(Debug)]
+enum From {
     /// Our own words; empty where there are none.
     Own(Bytes),
     /// What the site sends.
     Site(SiteBody),
+}
+
+impl Body {
+    pub(super) fn empty() -> Self {
+        Self::own(Bytes::new())
+    }
+
+    pub(super) fn own(words: Bytes) -> Self {
+        Self { from: From::Own(words), answering: None }
+    }
+
+    pub(super) fn site(body: SiteBody) -> Self {
+        Self { from: From::Site(body), answering: None }
+    }
+
+    /// Keeps `answering` until the last byte has been given to hyper.
+    pub(super) fn answers(&mut self, answering: Option<Answering>) {
+        self.answering = answering;
+    }
 }
 
 impl HttpBody for Body {
@@ -46,24 +72,24 @@ impl HttpBody for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.get_mut() {
-            Self::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Self::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Self::Site(body) => body.poll_frame(cx),
+        match &mut self.get_mut().from {
+            From::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
+            From::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            From::Site(body) => body.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Own(bytes) => bytes.is_empty(),
-            Self::Site(body) => body.is_end_stream(),
+        match &self.from {
+            From::Own(bytes) => bytes.is_empty(),
+            From::Site(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Site(body) => body.size_hint(),
+        match &self.from {
+            From::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            From::Site(body) => body.size_hint(),
         }
     }
 }
@@ -127,18 +153,20 @@ impl Progress {
     }
 }
 
-/// A timer that runs only while nothing comes; it costs nothing as long as bytes flow.
+/// A timer that runs only while nothing comes; it costs next to nothing as long as bytes flow.
 #[derive(Debug)]
 pub(super) struct Idle {
     limit: Duration,
+    /// Since when nothing came, plus the limit; `None` while something does.
+    deadline: Option<Instant>,
+    /// May be set to an earlier time than the deadline: it is moved when it fires, not whenever bytes come.
     sleep: Option<Pin<Box<Sleep>>>,
-    running: bool,
 }
 
 impl Idle {
     /// Silence may last `limit`.
     pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, sleep: None, running: false }
+        Self { limit, deadline: None, sleep: None }
     }
 
     /// The next frame of `body`, or the error that it stood still for too long.
@@ -148,26 +176,31 @@ impl Idle {
         body: &mut Incoming,
     ) -> Poll<Result<Option<Frame<Bytes>>, BodyError>> {
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
-            self.running = false;
+            self.moved();
             return Poll::Ready(frame.transpose().map_err(BodyError::Broken));
         }
-        ready!(self.poll_expired(cx));
+        ready!(self.poll_expired(cx, self.limit));
         Poll::Ready(Err(BodyError::Idle(self.limit)))
     }
 
-    /// Ready when nothing happened for the whole time; to be called whenever something is pending.
-    pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let deadline = clock::now() + self.limit;
-        let running = std::mem::replace(&mut self.running, true);
+    /// Ready when nothing happened for `limit`; to be called whenever something is pending.
+    pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
+        let deadline = *self.deadline.get_or_insert_with(|| clock::now() + limit);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-        if !running {
+        if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
         }
-        sleep.as_mut().poll(cx)
+        loop {
+            ready!(sleep.as_mut().poll(cx));
+            if sleep.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(deadline);
+        }
     }
 
     /// Something happened.
     pub(super) fn moved(&mut self) {
-        self.running = false;
+        self.deadline = None;
     }
 }

@@ -150,7 +150,7 @@ impl Refusal {
             Some(entry) => drop(entry.metrics.refused(self.reason).inc()),
             None => metrics.refused_without_rule(self.reason),
         }
-        let mut response = Response::new(Body::Own(self.document()));
+        let mut response = Response::new(Body::own(self.document()));
         *response.status_mut() = self.status;
         self.fields(response.headers_mut());
         response

@@ -63,7 +63,7 @@ pub(super) async fn open(
             () = end.cancelled() => {}
         }
     });
-    Ok(Response::new(Body::Own(Bytes::new())))
+    Ok(Response::new(Body::empty()))
 }
 
 async fn serve(upgrade: OnUpgrade, site: TcpStream, flights: Flights) {

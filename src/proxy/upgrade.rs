@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
@@ -43,7 +42,7 @@ fn relay(mut head: http::response::Parts) -> Response<Body> {
     let protocol = head.headers.get(header::UPGRADE).cloned();
     headers::strip(&mut head.headers);
     head.extensions.clear();
-    let mut response = Response::new(Body::Own(Bytes::new()));
+    let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *response.headers_mut() = head.headers;
     if let Some(protocol) = protocol {

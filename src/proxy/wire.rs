@@ -111,6 +111,21 @@ impl<S> Wire<S> {
         (self.io, self.held.freeze())
     }
 
+    /// What the client is waited for, after a read that found nothing.
+    pub fn waiting(&self) -> Waiting {
+        match &self.phase {
+            Phase::Head(_) if !self.held.is_empty() => Waiting::Head,
+            Phase::Head(_) if self.requests == 0 => Waiting::FirstRequest,
+            Phase::Head(_) if self.handle.answered() >= self.requests => Waiting::NextRequest,
+            Phase::Head(_)
+            | Phase::Length(_)
+            | Phase::Chunks(_)
+            | Phase::Undecided(_)
+            | Phase::Through
+            | Phase::Refused(_) => Waiting::Nothing,
+        }
+    }
+
     /// Reads on in `bytes`, which follow what was read before.
     fn scan(&mut self, bytes: &[u8]) -> Scanned {
         let mut good = 0;
@@ -187,6 +202,19 @@ impl<S> Wire<S> {
         self.good -= length;
         length > 0
     }
+}
+
+/// What a client is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// The first byte of a connection.
+    FirstRequest,
+    /// The rest of a head.
+    Head,
+    /// A request on a kept-alive connection.
+    NextRequest,
+    /// A request is being answered (or its body read): other times count.
+    Nothing,
 }
 
 /// What a scan found.

@@ -1,35 +1,87 @@
-//! A client's socket that does not wait for ever for a client that stopped reading.
+//! A client's socket that does not wait for ever: neither for a head, nor for the next request, nor for a client that
+//! stopped reading.
 
 use std::{
     io,
     pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
 
+use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 
-use crate::proxy::body::Idle;
+use crate::{
+    metrics::{Metrics, Reason},
+    proxy::{
+        body::Idle,
+        wire::{Handle, Waiting, Wire},
+    },
+    settings::{Settings, Timeouts},
+};
 
-/// A client's socket. A write that makes no progress for the idle time fails: hyper does not poll a body while the
-/// client reads nothing, so the body's own timer would never run.
+/// A client's socket.
+///
+/// hyper's own timer for heads also ends idle kept-alive connections, and it does not poll a body (whose timer then
+/// never runs) while a client reads nothing; so both times are kept here.
 #[derive(Debug)]
 pub(in crate::proxy) struct ClientIo {
-    stream: TcpStream,
+    wire: Wire<TcpStream>,
+    timeouts: Timeouts,
+    metrics: Arc<Metrics>,
+    silent: Idle,
+    in_head: bool,
     stalled: Idle,
 }
 
 impl ClientIo {
-    pub(super) fn new(stream: TcpStream, idle: Duration) -> Self {
-        Self { stream, stalled: Idle::new(idle) }
+    pub(super) fn new(
+        stream: TcpStream,
+        settings: &Settings,
+        metrics: &Arc<Metrics>,
+    ) -> (Self, Handle) {
+        let timeouts = settings.timeouts;
+        let (wire, handle) = Wire::new(stream, &settings.limits, Arc::clone(metrics));
+        let io = Self {
+            wire,
+            timeouts,
+            metrics: Arc::clone(metrics),
+            silent: Idle::new(timeouts.idle),
+            in_head: false,
+            stalled: Idle::new(timeouts.idle),
+        };
+        (io, handle)
     }
 
-    /// The socket, for a tunnel that keeps its own time.
-    pub(in crate::proxy) fn into_tcp(self) -> TcpStream {
-        self.stream
+    /// The socket and what was read from it early, for a tunnel that keeps its own time.
+    pub(in crate::proxy) fn into_tcp(self) -> (TcpStream, Bytes) {
+        self.wire.into_inner()
+    }
+
+    /// Ends a wait for the client: of `header` for a head from its first byte and for the first one on a connection,
+    /// of `idle` for another request. What happens within a request has its own times.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (limit, in_head) = match self.wire.waiting() {
+            Waiting::Head => (self.timeouts.header, true),
+            Waiting::FirstRequest => (self.timeouts.header, false),
+            Waiting::NextRequest => (self.timeouts.idle, false),
+            Waiting::Nothing => {
+                self.silent.moved();
+                return Poll::Pending;
+            }
+        };
+        if in_head != self.in_head {
+            self.in_head = in_head;
+            self.silent.moved();
+        }
+        ready!(self.silent.poll_expired(cx, limit));
+        if in_head {
+            self.metrics.refused_without_rule(Reason::Timeout);
+        }
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn progress<T>(
@@ -41,7 +93,8 @@ impl ClientIo {
             self.stalled.moved();
             return poll;
         }
-        self.stalled.poll_expired(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        ready!(self.stalled.poll_expired(cx, self.timeouts.idle));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -51,7 +104,11 @@ impl AsyncRead for ClientIo {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        if let Poll::Ready(read) = Pin::new(&mut self.wire).poll_read(cx, buffer) {
+            self.silent.moved();
+            return Poll::Ready(read);
+        }
+        self.poll_silence(cx)
     }
 }
 
@@ -61,7 +118,7 @@ impl AsyncWrite for ClientIo {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let written = Pin::new(&mut self.wire).poll_write(cx, bytes);
         self.progress(cx, written)
     }
 
@@ -70,19 +127,19 @@ impl AsyncWrite for ClientIo {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        let written = Pin::new(&mut self.wire).poll_write_vectored(cx, parts);
         self.progress(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.wire.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut self.wire).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.wire).poll_shutdown(cx)
     }
 }

@@ -33,7 +33,15 @@ impl Side {
     /// The client's end of an upgraded connection.
     pub(in crate::proxy) fn of_client(upgraded: Upgraded) -> Self {
         match upgraded.downcast::<TokioIo<ClientIo>>() {
-            Ok(parts) => Self::Tcp(parts.io.into_inner().into_tcp(), parts.read_buf),
+            Ok(parts) => {
+                let (stream, later) = parts.io.into_inner().into_tcp();
+                let early = if later.is_empty() {
+                    parts.read_buf
+                } else {
+                    [parts.read_buf, later].concat().into()
+                };
+                Self::Tcp(stream, early)
+            }
             Err(upgraded) => Self::Other(TokioIo::new(upgraded)),
         }
     }
