@@ -114,6 +114,17 @@ impl Target {
         Ok(Self { scheme, host: Host::parse(host)?, port, path: path(method, uri) })
     }
 
+    /// Reads a whole URL, as people write it; what stands behind `#` is left out.
+    ///
+    /// # Errors
+    /// As [`Target::parse`].
+    pub fn of_url(url: &str) -> Result<Self, BadTarget> {
+        let text = url.split('#').next().unwrap_or("");
+        let uri: Uri =
+            text.parse().map_err(|_| BadTarget(format!("`{}` is no URL", url.escape_debug())))?;
+        Self::parse(&Method::GET, &uri)
+    }
+
     fn parse_connect(uri: &Uri) -> Result<Self, BadTarget> {
         if uri.scheme().is_some() || uri.path_and_query().is_some() {
             return BadTarget::new("CONNECT takes host:port and nothing else");

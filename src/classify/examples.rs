@@ -8,7 +8,7 @@ use super::{
     BodyEnd, Classifier, Head, Reading, ScanLimits,
     signature::{Action, Example, Signature, SignatureError},
 };
-use crate::target::{Host, Scheme, Target};
+use crate::target::Target;
 
 /// What `{prose}` stands for, about forty times.
 const PROSE: &str = "The ferry leaves twice a day and takes an hour to the island. ";
@@ -50,12 +50,8 @@ impl Signature {
             let value = value.parse().map_err(|_| format!("`{value}` is no header value"))?;
             headers.insert(name, value);
         }
-        let target = Target {
-            scheme: Scheme::Https,
-            host: Host::Name(Arc::from("site.example")),
-            port: 443,
-            path: Arc::from("/"),
-        };
+        let url = example.url.as_deref().unwrap_or("https://site.example/");
+        let target = Target::of_url(url).map_err(|error| error.to_string())?;
         let head = Head { method: &Method::GET, target: &target, status, headers: &headers };
         let limits = ScanLimits { bytes: 64 * 1024, error_bytes: 128 * 1024 };
         let judgement = match classifier.read(head, limits) {

@@ -188,6 +188,9 @@ pub struct Example {
     /// Whether the signature must match.
     #[serde(default = "yes")]
     pub matches: bool,
+    /// What was asked for; without it the front page of some site.
+    #[serde(default)]
+    pub url: Option<String>,
     /// The status.
     #[serde(default = "success")]
     pub status: u16,

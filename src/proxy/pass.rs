@@ -75,8 +75,8 @@ impl Pass {
     }
 
     /// False once a cooldown has tripped since the grant.
-    pub(crate) fn may_send(&self) -> bool {
-        self.permit.as_ref().is_none_or(Permit::may_send)
+    pub(crate) fn may_send(&mut self) -> bool {
+        self.permit.as_mut().is_none_or(Permit::may_send)
     }
 
     /// Waits for leave once more.
@@ -96,7 +96,7 @@ impl Pass {
     /// As [`Pass::report`], for whoever only borrows it; nothing to tell gives the permit back unused.
     pub(crate) async fn give_back(&mut self, judgement: Option<&Judgement>) {
         match (self.permit.take(), judgement) {
-            (Some(permit), Some(judgement)) => permit.report(judgement).await,
+            (Some(mut permit), Some(judgement)) => permit.report(judgement).await,
             (permit, _) => drop(permit),
         }
     }

@@ -28,6 +28,7 @@ use crate::{
         Auth, Bounds, Egress, EgressPattern, Inspect, Log, LogFormat, RefuseStatuses, Settings,
         StoreSettings, Timeouts,
     },
+    store::{Backend, Memory},
 };
 
 /// Longest that anything in these tests may take.
@@ -108,14 +109,15 @@ impl Bench {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let metrics = Metrics::new();
-        let gate = Gate::new(RuleSet::new(rules), &metrics);
-        let cx = Context::new(
-            settings,
-            gate,
+        let events = Events::new(Arc::clone(&metrics));
+        let gate = Gate::new(
+            RuleSet::new(rules),
+            Backend::Memory(Memory::default()),
             Arc::clone(&metrics),
-            Events::new(Arc::clone(&metrics)),
-            vec![addr],
+            Arc::clone(&events),
+            Duration::from_secs(60),
         );
+        let cx = Context::new(settings, gate, Arc::clone(&metrics), events, vec![addr]);
         let stop = CancellationToken::new();
         let served = tokio::spawn(serve(listener, Arc::clone(&cx), stop.clone()));
         Self { addr, cx, metrics, stop, served }
