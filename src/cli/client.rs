@@ -55,11 +55,6 @@ impl Admin {
         Ok(Self { addr, token, runtime })
     }
 
-    /// Where it is.
-    pub(super) fn addr(&self) -> SocketAddr {
-        self.addr
-    }
-
     /// Asks; anything but a success is an error that says what the port said.
     pub(super) fn ask(
         &self,
