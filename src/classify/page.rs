@@ -1,7 +1,7 @@
 //! What was found in a body so far.
 
 use super::{
-    compiled::Classifier,
+    classifier::Classifier,
     markup::{Markup, Piece},
     patterns::Search,
     text::{Visible, normalised, weight},

@@ -7,7 +7,8 @@ use http::HeaderValue;
 use super::{
     BodyEnd, Ground,
     charset::Charset,
-    compiled::{Classifier, Compiled, Marks},
+    classifier::Classifier,
+    compiled::{Compiled, Marks},
     decode::{Coding, Decoder},
     page::{Page, Title},
     signature::Action,
