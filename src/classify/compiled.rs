@@ -49,8 +49,18 @@ pub(crate) struct Found {
 pub(crate) enum Marks {
     All(Found),
     /// At least one, but this is missing.
-    Some(String),
+    Some(Missing),
     None,
+}
+
+/// What a page lacks of a signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Title,
+    /// The string at this position under `body`.
+    Body(usize),
+    Any,
+    Text,
 }
 
 /// The number of `pattern` in `all`, where it is put if it is new.
@@ -145,32 +155,42 @@ impl Compiled {
                 let title = page.title();
                 found = (!title.is_empty()).then(|| Found { place: "title", excerpt: safe(title) });
             } else {
-                missing = Some(format!("the title `{}`", self.source.title.join("` or `")));
+                missing = Some(Missing::Title);
             }
         }
-        for (marker, wanted) in self.body.iter().zip(&self.source.body) {
+        for (position, marker) in self.body.iter().enumerate() {
             match marker.find(page) {
                 Some(hit) => found = found.or(Some(hit)),
-                None => missing = missing.or_else(|| Some(format!("`{wanted}`"))),
+                None => missing = missing.or(Some(Missing::Body(position))),
             }
         }
         if !self.any.is_empty() {
             match self.any.iter().find_map(|marker| marker.find(page)) {
                 Some(hit) => found = found.or(Some(hit)),
-                None => missing = missing.or_else(|| Some(one_of(&self.source.any))),
+                None => missing = missing.or(Some(Missing::Any)),
             }
         }
         if !self.text.is_empty() {
             let within = self.source.within.unwrap_or(usize::MAX);
             match self.text.iter().find_map(|pattern| find_text(page, *pattern, within)) {
                 Some(hit) => found = found.or(Some(hit)),
-                None => missing = missing.or_else(|| Some(one_of(&self.source.text))),
+                None => missing = missing.or(Some(Missing::Text)),
             }
         }
         match (found, missing) {
             (Some(found), None) => Marks::All(found),
             (Some(_), Some(missing)) => Marks::Some(missing),
             (None, _) => Marks::None,
+        }
+    }
+
+    /// What is missing, for a person.
+    pub(crate) fn describe(&self, missing: Missing) -> String {
+        match missing {
+            Missing::Title => format!("the title {}", one_of(&self.source.title)),
+            Missing::Body(position) => one_of(&self.source.body[position..=position]),
+            Missing::Any => one_of(&self.source.any),
+            Missing::Text => format!("the text {}", one_of(&self.source.text)),
         }
     }
 
