@@ -1,1 +1,1 @@
-//! x
+//! The harness of the integration tests.

@@ -8,12 +8,15 @@ use std::{borrow::Cow, collections::HashMap, rc::Rc};
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-use super::env::{self, Env};
+use super::{
+    env::{self, Env},
+    problem::MOST_PROBLEMS,
+};
 
 /// Deepest nesting; the schema needs 7 levels.
 const MOST_DEPTH: usize = 32;
 /// Most values of a file, each alias counted with all that it stands for: room for thousands of full rules.
-const MOST_NODES: usize = 200_000;
+const MOST_NODES: usize = 150_000;
 
 /// Where something stands in the file: lines and columns from 1, columns in characters, the end exclusive.
 /// All zero for what does not stand in a file (a default, the command line).
@@ -72,7 +75,10 @@ pub(super) enum Value {
     /// Nothing: an empty value, `~` or `null`.
     Null,
     /// Something that a flaw has been told about already.
-    Broken,
+    Broken {
+        /// Whether it is nothing but a reference to the environment.
+        reference: bool,
+    },
     /// Text.
     Scalar(Scalar),
     /// A list.
@@ -90,6 +96,13 @@ pub(super) struct Scalar {
     pub(super) written: Option<String>,
     /// Whether it stood in quotes (or a block) and so is text even where it looks like a number.
     pub(super) quoted: bool,
+}
+
+impl Scalar {
+    /// Whether it is nothing but a reference to the environment, without a default.
+    pub(super) fn is_reference(&self) -> bool {
+        self.written.as_deref().is_some_and(env::is_reference)
+    }
 }
 
 /// A key and its place.
@@ -114,7 +127,7 @@ impl Node {
             Value::Map(entries) => {
                 entries.iter().find(|(k, _)| k.text == key).map(|(_, node)| node)
             }
-            Value::Null | Value::Broken | Value::Scalar(_) | Value::List(_) => None,
+            Value::Null | Value::Broken { .. } | Value::Scalar(_) | Value::List(_) => None,
         }
     }
 
@@ -122,7 +135,7 @@ impl Node {
     pub(super) fn nowhere(&self) -> Rc<Self> {
         let value = match &self.value {
             Value::Null => Value::Null,
-            Value::Broken => Value::Broken,
+            Value::Broken { reference } => Value::Broken { reference: *reference },
             Value::Scalar(scalar) => Value::Scalar(scalar.clone()),
             Value::List(items) => Value::List(items.iter().map(|item| item.nowhere()).collect()),
             Value::Map(entries) => {
@@ -140,14 +153,14 @@ impl Node {
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar(scalar) => Some(&scalar.text),
-            Value::Null | Value::Broken | Value::List(_) | Value::Map(_) => None,
+            Value::Null | Value::Broken { .. } | Value::List(_) | Value::Map(_) => None,
         }
     }
 
     /// What it is, for a person.
     pub(super) fn kind(&self) -> &'static str {
         match &self.value {
-            Value::Null | Value::Broken => "nothing",
+            Value::Null | Value::Broken { .. } => "nothing",
             Value::Scalar(_) => "a single value",
             Value::List(_) => "a list",
             Value::Map(_) => "a mapping",
@@ -208,6 +221,12 @@ pub(super) fn parse(text: &str, env: &Env<'_>) -> Document {
             return Document { root: None, flaws: builder.flaws, hidden: builder.hidden };
         }
     }
+    if builder.root.is_none() {
+        // A file caught between its truncation and its writing looks like this: it must not count as "all by default".
+        let help = "a rule file needs at least one key, such as `rules`";
+        let flaw = builder.flaw(Place::default(), "the file is empty".into(), Some(help));
+        builder.push(flaw);
+    }
     Document { root: builder.root, flaws: builder.flaws, hidden: builder.hidden }
 }
 
@@ -248,7 +267,10 @@ impl Builder<'_> {
             | Event::DocumentStart(_)
             | Event::DocumentEnd => Ok(()),
             Event::Alias(id) => match self.anchors.get(&id).cloned() {
-                Some(node) => self.add(node, place),
+                Some(node) => {
+                    self.weight = self.weight.saturating_add(node.weight);
+                    self.add(node, place)
+                }
                 None => {
                     Err(self.flaw(place, "an alias inside the value it stands for".into(), None))
                 }
@@ -294,13 +316,13 @@ impl Builder<'_> {
             self.anchors.insert(anchor, Rc::clone(&node));
         }
         let place = node.place;
+        self.weight += 1;
         self.add(node, place)
     }
 
     /// Puts a finished value where it belongs: the list or mapping that is open, else the root.
     fn add(&mut self, node: Rc<Node>, place: Place) -> Result<(), Flaw> {
-        self.weight = self.weight.saturating_add(node.weight);
-        if self.weight > MOST_NODES * 2 || node.weight > MOST_NODES {
+        if self.weight > MOST_NODES {
             let message = format!("more than {MOST_NODES} values, aliases counted in full");
             return Err(self.flaw(place, message, Some("split the crawl over several files")));
         }
@@ -334,7 +356,7 @@ impl Builder<'_> {
                         let place = name.place;
                         self.hidden.push(node.place);
                         let flaw = self.flaw_with(place, Some(&name.text), message, Some(help));
-                        self.flaws.push(flaw);
+                        self.push(flaw);
                     }
                     None => {
                         seen.insert(name.text.clone(), name.place.line);
@@ -360,8 +382,9 @@ impl Builder<'_> {
             }
             Err((message, help)) => {
                 let flaw = self.flaw_with(place, None, message, Some(help));
-                self.flaws.push(flaw);
-                return Rc::new(Node { place, value: Value::Broken, weight: 1 });
+                self.push(flaw);
+                let value = Value::Broken { reference: env::is_reference(&text) };
+                return Rc::new(Node { place, value, weight: 1 });
             }
         };
         Rc::new(Node { place, value: Value::Scalar(scalar), weight: 1 })
@@ -378,6 +401,12 @@ impl Builder<'_> {
                 "a tag (`!...`)".into(),
                 Some("the schema knows the types: drop it"),
             );
+            self.push(flaw);
+        }
+    }
+
+    fn push(&mut self, flaw: Flaw) {
+        if self.flaws.len() < MOST_PROBLEMS {
             self.flaws.push(flaw);
         }
     }

@@ -182,8 +182,13 @@ impl Kind {
             }
             Self::Status => "a status, `503` or `5xx`".into(),
             Self::Method => "a method such as `GET`".into(),
-            Self::Section(section) => format!("a mapping ({})", section.name),
-            Self::List(inner) => format!("a list, each {}", inner.words()),
+            Self::Section(section) => {
+                let first = section.keys.iter().take(3);
+                let keys: Vec<_> = first.map(|key| format!("`{}`", key.name)).collect();
+                let more = if section.keys.len() > 3 { ", ..." } else { "" };
+                format!("a mapping ({}{more})", keys.join(", "))
+            }
+            Self::List(inner) => format!("a list of: {}", inner.words()),
             Self::OneOrMany(inner) => format!("one or a list of: {}", inner.words()),
             Self::Map(key, inner) => format!("a mapping from {key} to {}", inner.words()),
             Self::Either(kinds) => kinds.iter().map(Self::words).collect::<Vec<_>>().join(" | "),

@@ -78,9 +78,11 @@ impl<'a> Notes<'a> {
 
     /// Blanks a value with all that is in it.
     pub(super) fn hide_all(&self, node: &Node) {
-        self.hide(node.place);
         match &node.value {
-            Value::Null | Value::Broken | Value::Scalar(_) => {}
+            // A mere reference to the environment shows nothing, and the reader needs to see it.
+            Value::Null | Value::Broken { reference: true } => {}
+            Value::Scalar(scalar) if scalar.is_reference() => {}
+            Value::Broken { .. } | Value::Scalar(_) => self.hide(node.place),
             Value::List(items) => items.iter().for_each(|item| self.hide_all(item)),
             Value::Map(entries) => entries.iter().for_each(|(_, item)| self.hide_all(item)),
         }
@@ -151,7 +153,7 @@ fn write_flow(node: &Node, out: &mut String) {
         text
     };
     match &node.value {
-        Value::Null | Value::Broken => out.push('~'),
+        Value::Null | Value::Broken { .. } => out.push('~'),
         Value::Scalar(scalar) => out.push_str(&scalar.text),
         Value::List(items) => list('[', ']', items.iter().map(|item| part(item)).collect(), out),
         Value::Map(entries) => {

@@ -141,6 +141,7 @@ impl fmt::Display for Problems {
         let file = self.0.first().map_or("the rule file", |problem| &problem.file);
         match errors {
             1 => write!(f, "{file} is not used: 1 error"),
+            MOST_PROBLEMS.. => write!(f, "{file} is not used: {errors} errors or more"),
             _ => write!(f, "{file} is not used: {errors} errors"),
         }
     }
@@ -184,6 +185,8 @@ impl<'a> Source<'a> {
         if line.is_empty() {
             return (String::new(), 0);
         }
+        let on_line = |hide: &&Place| hide.line <= place.line && place.line <= hide.end_line;
+        let hidden: Vec<&Place> = hidden.iter().filter(on_line).collect();
         let blank = |(at, c): (usize, char)| {
             if hidden.iter().any(|hide| hide.covers(place.line, at + 1)) {
                 '*'

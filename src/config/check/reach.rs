@@ -16,7 +16,9 @@ type ByHost = HashMap<HostPattern, Vec<(usize, Vec<Arc<str>>)>>;
 /// Notes every rule that lies wholly behind earlier ones, and a last one that does not match everything.
 pub(super) fn check(rules: &[(Spot<'_>, Rule)]) {
     let mut seen = ByHost::new();
-    for (at, (spot, rule)) in rules.iter().enumerate() {
+    let read: Vec<_> =
+        rules.iter().enumerate().filter(|(_, (spot, _))| !spot.is_wrong("match")).collect();
+    for (at, (spot, rule)) in read {
         if let Some(earlier) = shadow(&rule.matcher, &seen) {
             let name = &rules[earlier].1.name;
             let message = format!(
@@ -31,6 +33,7 @@ pub(super) fn check(rules: &[(Spot<'_>, Rule)]) {
         }
     }
     if let Some((spot, last)) = rules.last()
+        && !spot.is_wrong("match")
         && shadow(&Matcher::default(), &seen).is_none()
     {
         let message =
