@@ -1,17 +1,45 @@
 //! Telling blocks from pages.
+//!
+//! A verdict is a pure function of a response: method, status, named fields, a bounded decoded prefix of the body,
+//! and whether that is all of it. Nothing is known here of other responses, of rules or of time. The order:
+//!
+//! 1. **Head** ([`Classifier::read`]): fields and redirects that settle it alone. Most responses end here, all that
+//!    is neither text nor HTML does, and costs nothing.
+//! 2. **Body** ([`Scan`]): one pass over the decoded prefix counts visible text and looks for all marks at once.
+//!    A mark counts only on a page with the shape of a wall; on any other page it is a decoy.
+//! 3. **What is left**: 429 and 403 by themselves; a blank page.
+//!
+//! What marks there are is data: `config/signatures.yaml`. Precision comes first throughout, since a false block
+//! stalls the whole fleet: what is in doubt is `ok`.
 
+mod charset;
+mod compiled;
+mod decode;
+mod examples;
+mod head;
+mod markup;
+mod page;
+mod patterns;
+mod retry_after;
+mod scan;
 pub mod signature;
+mod text;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, Method, StatusCode};
 
-pub use signature::{Signature, SignatureError, Switches};
-
 use crate::{
+    clock,
     target::Target,
-    verdict::{Judgement, Verdict},
+    verdict::{Confidence, Evidence, Judgement, Verdict},
 };
+use head::Kind;
+
+pub use compiled::{Classifier, builtin_signatures};
+pub use retry_after::{LONGEST, retry_after};
+pub use scan::{NearMiss, Scan, Trace};
+pub use signature::{Signature, SignatureError, Switches};
 
 /// The head of a response and what it answers.
 #[derive(Debug, Clone, Copy)]
@@ -55,76 +83,131 @@ pub enum Reading {
     Scan(Box<Scan>),
 }
 
-/// Compiled signatures.
-#[derive(Debug, Default, PartialEq)]
-pub struct Classifier {}
+/// What the head alone settles, for whatever the body then says.
+#[derive(Debug)]
+struct Ground {
+    status: u16,
+    /// Never evidence, whatever it is.
+    neutral: bool,
+    /// Images, styles and the like: neutral unless their status is a block.
+    decoration: bool,
+    retry_after: Option<Duration>,
+    logged: Vec<Arc<str>>,
+}
 
 impl Classifier {
-    /// The built-in signatures.
-    #[must_use]
-    pub fn builtin() -> Arc<Self> {
-        Arc::default()
-    }
-
-    /// The built-in signatures and those of one rule, which come first (`ok` before the others).
-    ///
-    /// # Errors
-    /// A signature that cannot be compiled, or a switch for one that does not exist.
-    pub fn with(
-        _custom: Vec<Signature>,
-        _switches: &Switches,
-    ) -> Result<Arc<Self>, SignatureError> {
-        Ok(Self::builtin())
-    }
-
     /// Reads the head of a response.
     #[must_use]
-    pub fn read(self: &Arc<Self>, head: Head<'_>, _limits: ScanLimits) -> Reading {
-        Reading::Scan(Box::new(Scan { status: head.status.as_u16() }))
+    pub fn read(self: &Arc<Self>, head: Head<'_>, limits: ScanLimits) -> Reading {
+        let kind = head::kind(head.headers);
+        let mut ground = Ground {
+            status: head.status.as_u16(),
+            neutral: head::is_habitual_refusal(head.target),
+            decoration: kind == Kind::Neutral,
+            retry_after: asked_wait(head),
+            logged: Vec::new(),
+        };
+        let codings = decode::codings(head.headers);
+        let scans = matches!(kind, Kind::Page | Kind::Data)
+            && head::has_telling_body(head.method, head.status)
+            && codings.is_ok();
+        let redirect = head::redirect(head);
+        let mut candidates = Vec::new();
+        let mut settled = None;
+        for (number, signature) in self.signatures.iter().enumerate() {
+            let possible = scans || signature.source.is_head_only();
+            if !possible || !signature.holds_at(head, redirect.as_ref()) {
+                continue;
+            }
+            if !signature.source.is_head_only() {
+                candidates.push(number);
+            } else if signature.source.action == signature::Action::Log {
+                ground.logged.push(Arc::clone(&signature.source.name));
+            } else {
+                settled = Some(ground.decided(&signature.source, signature.head_evidence(head)));
+                break;
+            }
+        }
+        let may_be_blank = scans && kind == Kind::Page && head::may_be_blank(head);
+        let settled = match settled {
+            Some(judgement) if candidates.is_empty() => return Reading::Judged(judgement),
+            settled => settled,
+        };
+        if candidates.is_empty() && !may_be_blank {
+            return Reading::Judged(ground.fallback());
+        }
+        Reading::Scan(Box::new(Scan::new(scan::Start {
+            classifier: Arc::clone(self),
+            ground,
+            candidates,
+            settled,
+            may_be_blank,
+            codings: codings.unwrap_or_default(),
+            content_type: head.headers.get(http::header::CONTENT_TYPE),
+            is_html: kind == Kind::Page,
+            limit: limits.of(head.status),
+        })))
     }
 }
 
-/// A body being looked at: takes the bytes as they are on the wire, decodes a copy.
-#[derive(Debug)]
-pub struct Scan {
-    status: u16,
-}
-
-impl Scan {
-    /// Looks at the next bytes as received (still encoded). False once nothing more can matter.
-    pub fn push(&mut self, _bytes: &[u8]) -> bool {
-        false
-    }
-
-    /// The verdict.
-    #[must_use]
-    pub fn finish(self, end: BodyEnd) -> Judgement {
-        self.finish_with_trace(end).0
-    }
-
-    /// The verdict, and what else was found on the way.
-    #[must_use]
-    pub fn finish_with_trace(self, _end: BodyEnd) -> (Judgement, Trace) {
-        (Judgement::ok(self.status), Trace::default())
+impl ScanLimits {
+    /// The limit for a response with this status.
+    const fn of(self, status: StatusCode) -> usize {
+        if status.as_u16() >= 400 || status.as_u16() == 202 { self.error_bytes } else { self.bytes }
     }
 }
 
-/// What a scan found beside its verdict.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Trace {
-    /// Signatures of which some conditions held.
-    pub near: Vec<NearMiss>,
-    /// Characters of visible text (an East Asian character counts as two).
-    pub visible_text: usize,
+/// `Retry-After`, where it can mean "you are too fast": a redirect's says when to follow it.
+fn asked_wait(head: Head<'_>) -> Option<Duration> {
+    if head.status.is_redirection() || !head.headers.contains_key(http::header::RETRY_AFTER) {
+        return None;
+    }
+    retry_after(head.headers, clock::wall())
 }
 
-/// A signature of which some conditions held.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct NearMiss {
-    /// Its id.
-    pub signature: String,
-    /// What it would have meant.
-    pub verdict: Verdict,
-    /// What was missing, for a person.
-    pub missing: String,
+impl Ground {
+    /// A signature decided.
+    fn decided(&self, signature: &Signature, evidence: Evidence) -> Judgement {
+        self.judgement(signature.verdict, signature.confidence, Some(evidence))
+    }
+
+    /// Nothing but the status is left.
+    fn fallback(&self) -> Judgement {
+        let by_status = |id: &str| Evidence {
+            signature: Arc::from(id),
+            vendor: None,
+            place: "status".to_owned(),
+            excerpt: self.status.to_string(),
+        };
+        match self.status {
+            429 => {
+                let evidence = by_status("status-429");
+                self.judgement(Verdict::RateLimited, Confidence::High, Some(evidence))
+            }
+            403 => {
+                let evidence = by_status("status-403");
+                self.judgement(Verdict::Forbidden, Confidence::Low, Some(evidence))
+            }
+            _ => self.judgement(Verdict::Ok, Confidence::High, None),
+        }
+    }
+
+    fn judgement(
+        &self,
+        verdict: Verdict,
+        confidence: Confidence,
+        evidence: Option<Evidence>,
+    ) -> Judgement {
+        let neutral = self.neutral || (self.decoration && verdict == Verdict::Ok);
+        Judgement {
+            verdict,
+            confidence,
+            neutral,
+            evidence: evidence.map(Box::new),
+            retry_after: self.retry_after.filter(|_| !neutral),
+            status: Some(self.status),
+            decoys: Vec::new(),
+            logged: self.logged.clone(),
+        }
+    }
 }

@@ -35,3 +35,10 @@ pub fn micros(duration: Duration) -> i64 {
 pub fn from_micros(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
+
+/// The wall clock, for what the outside world dates (`Retry-After` in a response); never for measuring.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "this is the one place")]
+pub fn wall() -> std::time::SystemTime {
+    std::time::SystemTime::now()
+}

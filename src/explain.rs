@@ -9,12 +9,12 @@ mod source;
 
 use std::{io, path::PathBuf, sync::Arc};
 
-use http::{HeaderMap, Method, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode};
 
 use crate::{
     classify::{BodyEnd, Classifier, Head, Reading, ScanLimits},
     rules::{Rule, RuleSet},
-    target::{BadTarget, Host, Scheme, Target},
+    target::{BadTarget, Host, Target},
     verdict::Judgement,
 };
 
@@ -101,7 +101,8 @@ pub fn run(source: &Source, options: &Options) -> Result<Report, ExplainError> {
     let exchanges = source::read(source, options)?;
     let mut judged = Vec::with_capacity(exchanges.items.len());
     for exchange in exchanges.items {
-        let target = target_of(exchange.url.as_deref())?;
+        // Without a URL it is a page of nobody: rules for certain hosts do not apply.
+        let target = Target::of_url(exchange.url.as_deref().unwrap_or("http://unknown.invalid/"))?;
         let rule = options.rules.find(&target).map(|at| Arc::clone(&options.rules.as_slice()[at]));
         let (judgement, item) = explain(&exchange, &target, rule.as_deref(), options.limits);
         judged.push(Judged { item, judgement, rule, host: target.host });
@@ -170,20 +171,4 @@ fn explain(
         expected: exchange.expected.clone(),
     };
     (judgement, item)
-}
-
-/// Where a response came from. Without a URL it is a page of nobody: rules for certain hosts do not apply.
-fn target_of(url: Option<&str>) -> Result<Target, ExplainError> {
-    let url = url.unwrap_or("http://unknown.invalid/");
-    let bad = |why: &str| BadTarget(format!("`{}` {why}", url.escape_debug()));
-    let uri: Uri = url.parse().map_err(|_| bad("is no URL"))?;
-    let scheme = match uri.scheme_str() {
-        Some("http") => Scheme::Http,
-        Some("https") => Scheme::Https,
-        _ => return Err(bad("needs http:// or https://").into()),
-    };
-    let host = Host::parse(uri.host().ok_or_else(|| bad("names no host"))?)?;
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let port = uri.port_u16().unwrap_or(scheme.default_port());
-    Ok(Target { scheme, host, port, path: path.into() })
 }

@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 
-use crate::verdict::{Confidence, Verdict};
+use crate::{
+    rules::glob_matches,
+    verdict::{Confidence, Verdict},
+};
 
 /// A mark by which a wall is recognised, and what it means.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -45,7 +48,8 @@ pub struct Signature {
     /// Where a redirect must lead.
     #[serde(default)]
     pub location: Option<LocationMatch>,
-    /// Titles (globs, letter case aside, runs of blanks are one blank), one of which the page must have.
+    /// Titles (globs, letter case aside, runs of blanks are one blank), one of which the page must have; an empty
+    /// one stands for a page without title.
     #[serde(default, deserialize_with = "one_or_many")]
     pub title: Vec<String>,
     /// Strings that must all stand in the decoded prefix, in the markup or in the visible text, letter case aside.
@@ -184,7 +188,7 @@ pub struct Example {
     /// Whether the signature must match.
     #[serde(default = "yes")]
     pub matches: bool,
-    /// What was asked for.
+    /// What was asked for; without it the front page of some site.
     #[serde(default)]
     pub url: Option<String>,
     /// The status.
@@ -294,4 +298,17 @@ pub struct Switches {
     pub off: Vec<Arc<str>>,
     /// Named in the judgement, without deciding.
     pub log: Vec<Arc<str>>,
+}
+
+impl LocationMatch {
+    /// Whether `redirect` leads there.
+    pub(crate) fn matches(&self, redirect: &super::head::Redirect) -> bool {
+        let fits = |glob: &Option<String>, text: &str| {
+            glob.as_ref().is_none_or(|glob| glob_matches(&glob.to_ascii_lowercase(), text))
+        };
+        let mut names = redirect.query.split('&').map(|pair| pair.split('=').next().unwrap_or(""));
+        fits(&self.host, &redirect.host)
+            && fits(&self.path, &redirect.path)
+            && (self.query.is_none() || names.any(|name| fits(&self.query, name)))
+    }
 }

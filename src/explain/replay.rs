@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Cooldown, Judged, Summary};
+use super::{Cooldown, Judged, Summary, report};
 use crate::rules::{CooldownPolicy, Ratio};
 
 /// Sums up over all responses.
@@ -22,7 +22,7 @@ pub(super) fn sum_up(judged: &[Judged]) -> Summary {
             *signatures.entry(evidence.signature.clone()).or_insert(0) += 1;
         }
         if let Some(expected) = &one.item.expected {
-            let met = expected.split('|').any(|word| word == one.item.verdict.as_str());
+            let met = report::meets(expected, one.item.verdict);
             *unexpected.get_or_insert(0) += usize::from(!met);
         }
     }

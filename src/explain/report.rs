@@ -1,6 +1,6 @@
 //! What `tidegate explain` says: plain data for `--json`, and text for people.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
@@ -105,4 +105,91 @@ pub struct Cooldown {
     pub why: String,
     /// Shortest and longest length in seconds.
     pub seconds: (f64, f64),
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(item) => item.fmt(f),
+            Self::Many { items, summary } => {
+                for item in items {
+                    item.write_line(f)?;
+                }
+                writeln!(f)?;
+                summary.fmt(f)
+            }
+        }
+    }
+}
+
+impl Item {
+    /// One line, for lists.
+    fn write_line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<20} {:>3}  {}", self.verdict.as_str(), self.status, self.name)?;
+        if let Some(proof) = &self.evidence {
+            write!(f, "  ({})", proof.signature)?;
+        }
+        if self.expected.as_deref().is_some_and(|expected| !meets(expected, self.verdict)) {
+            write!(f, "  expected {}", self.expected.as_deref().unwrap_or(""))?;
+        }
+        writeln!(f)
+    }
+}
+
+/// Whether `verdict` is one of the words in `expected` (separated by `|`).
+pub(super) fn meets(expected: &str, verdict: Verdict) -> bool {
+    expected.split('|').any(|word| word == verdict.as_str())
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "verdict     {} ({} confidence)", self.verdict, self.confidence.as_str())?;
+        if self.neutral {
+            writeln!(f, "            neutral: neither a block nor a sign of health")?;
+        }
+        writeln!(f, "rule        {}", self.rule.as_deref().unwrap_or("none matches"))?;
+        match &self.evidence {
+            None => writeln!(f, "evidence    none")?,
+            Some(proof) => {
+                let vendor = proof.vendor.as_deref().map(|vendor| format!(", {vendor}"));
+                writeln!(f, "evidence    {}{}", proof.signature, vendor.unwrap_or_default())?;
+                writeln!(f, "            in {}: {}", proof.place, proof.excerpt)?;
+            }
+        }
+        if let Some(wait) = self.retry_after {
+            writeln!(f, "wait        {wait} s, says the site")?;
+        }
+        for near in &self.near {
+            writeln!(f, "nearly      {} ({}): {}", near.signature, near.verdict, near.missing)?;
+        }
+        for logged in &self.logged {
+            writeln!(f, "log only    {logged}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} responses", self.responses)?;
+        for (verdict, count) in &self.verdicts {
+            writeln!(f, "  {count:>6}  {verdict}")?;
+        }
+        if let Some(unexpected) = self.unexpected {
+            writeln!(f, "{unexpected} other than expected")?;
+        }
+        if self.cooldowns.is_empty() {
+            return writeln!(f, "no cooldown would have been tripped");
+        }
+        writeln!(f, "cooldowns that these responses, one after the other, would have tripped:")?;
+        for cooldown in &self.cooldowns {
+            let (shortest, longest) = cooldown.seconds;
+            writeln!(
+                f,
+                "  {}  after response {} ({}, {}): {shortest} to {longest} s",
+                cooldown.scope, cooldown.position, cooldown.verdict, cooldown.why
+            )?;
+        }
+        Ok(())
+    }
 }

@@ -1,8 +1,11 @@
-//! Reading saved responses.
+//! Reading saved responses: a page, a raw response, HAR, WARC, or a folder.
 
-use std::path::Path;
+mod folder;
+mod har;
+mod http1;
+mod warc;
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use std::{io::Read, path::Path};
 
 use super::{Exchange, ExplainError, MAX_FILE, Options, Source};
 use crate::classify::BodyEnd;
@@ -18,24 +21,54 @@ pub(super) struct Exchanges {
 pub(super) fn read(source: &Source, options: &Options) -> Result<Exchanges, ExplainError> {
     let (name, bytes) = match source {
         Source::Bytes(name, bytes) => (name.clone(), bytes.clone()),
+        Source::Path(path) if path.is_dir() => return folder::read(path, options),
         Source::Path(path) => (path.display().to_string(), read_file(path)?),
     };
-    let one = |exchange| Exchanges { items: vec![exchange], single: true };
-    if bytes.starts_with(b"HTTP/") {
-        return Ok(one(raw_response(name, &bytes, options)?));
+    let is_named = |end: &str| name.to_ascii_lowercase().ends_with(end);
+    let bytes = if bytes.starts_with(&[0x1f, 0x8b]) && is_named(".gz") {
+        gunzip(&name, &bytes)?
+    } else {
+        bytes
+    };
+    if bytes.starts_with(b"WARC/") {
+        return Ok(Exchanges { items: warc::read(&name, &bytes)?, single: false });
     }
-    Ok(one(page(name, bytes, options)))
+    if is_named(".har") || is_named(".har.gz") || har::is_one(&bytes) {
+        return Ok(Exchanges { items: har::read(&name, &bytes)?, single: false });
+    }
+    let one = if bytes.starts_with(b"HTTP/") {
+        http1::read(&name, &bytes, options)?
+    } else {
+        page(name, bytes, options)
+    };
+    Ok(Exchanges { items: vec![one], single: true })
 }
 
 /// Reads a whole file, up to [`MAX_FILE`].
 fn read_file(path: &Path) -> Result<Vec<u8>, ExplainError> {
     let failed = |error| ExplainError::Read { path: path.to_owned(), error };
-    let size = std::fs::metadata(path).map_err(failed)?.len();
-    if size > MAX_FILE {
-        let why = format!("it has {size} bytes, more than the {MAX_FILE} that are read at once");
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_FILE {
+        let why = format!("it has more than the {MAX_FILE} bytes that are read; split it");
         return Err(failed(std::io::Error::other(why)));
     }
-    std::fs::read(path).map_err(failed)
+    Ok(bytes)
+}
+
+/// Unpacks a `.gz`, up to [`MAX_FILE`].
+fn gunzip(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ExplainError> {
+    let bad = |why: String| ExplainError::Malformed { name: name.to_owned(), format: "gzip", why };
+    let mut unpacked = Vec::new();
+    let read = flate2::read::MultiGzDecoder::new(bytes)
+        .take(MAX_FILE + 1)
+        .read_to_end(&mut unpacked)
+        .map_err(|error| bad(error.to_string()))?;
+    if read as u64 > MAX_FILE {
+        return Err(bad(format!("it unpacks to more than {MAX_FILE} bytes; split it")));
+    }
+    Ok(unpacked)
 }
 
 /// A saved page: status and fields are the caller's.
@@ -50,38 +83,4 @@ fn page(name: String, body: Vec<u8>, options: &Options) -> Exchange {
         end: BodyEnd::Complete,
         expected: None,
     }
-}
-
-/// A response as on the wire, HTTP/1.
-fn raw_response(name: String, bytes: &[u8], options: &Options) -> Result<Exchange, ExplainError> {
-    let bad =
-        |why: String| ExplainError::Malformed { name: name.clone(), format: "HTTP response", why };
-    let mut fields = [httparse::EMPTY_HEADER; 256];
-    let mut response = httparse::Response::new(&mut fields);
-    let length = match response.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Err(bad("its head does not end".to_owned())),
-        Err(error) => return Err(bad(error.to_string())),
-    };
-    let status = StatusCode::from_u16(response.code.unwrap_or(0))
-        .map_err(|_| bad("its status is no number from 100 to 999".to_owned()))?;
-    let mut headers = HeaderMap::new();
-    for field in response.headers.iter() {
-        if let (Ok(field_name), Ok(value)) =
-            (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value))
-        {
-            headers.append(field_name, value);
-        }
-    }
-    let body = bytes[length..].to_vec();
-    Ok(Exchange {
-        name,
-        method: options.method.clone(),
-        url: options.url.clone(),
-        status,
-        headers,
-        body,
-        end: BodyEnd::Complete,
-        expected: None,
-    })
 }

@@ -1,0 +1,126 @@
+//! Which characters the bytes of a body stand for.
+//!
+//! A byte order mark wins over the header, the header over a `<meta>` in the first [`PRESCAN`] bytes (WHATWG Encoding
+//! section 6.1 and HTML section 13.2.3.2); without any of them it is UTF-8. Every result is UTF-8 in whole characters,
+//! whatever the pieces in which the bytes come.
+
+use encoding_rs::{CoderResult, Decoder, Encoding, UTF_8};
+use http::HeaderValue;
+
+/// Bytes in which a `<meta charset>` must stand (HTML section 4.2.5.4).
+const PRESCAN: usize = 1024;
+
+/// Bytes of text produced at a time.
+const PIECE: usize = 8 * 1024;
+
+/// Turns bytes into text. The first piece has at least [`PRESCAN`] bytes or all there is.
+pub(crate) struct Charset {
+    state: State,
+    named: Option<&'static Encoding>,
+    text: String,
+}
+
+enum State {
+    /// The first bytes wait for a byte order mark or a `<meta>`.
+    Undecided(Vec<u8>),
+    Decided(Decoder),
+}
+
+impl std::fmt::Debug for Charset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Charset").finish_non_exhaustive()
+    }
+}
+
+impl Charset {
+    /// `content_type` may name the charset.
+    pub(crate) fn new(content_type: Option<&HeaderValue>) -> Self {
+        let named = content_type.and_then(|value| charset_of(value.as_bytes()));
+        Self { state: State::Undecided(Vec::new()), named, text: String::with_capacity(PIECE) }
+    }
+
+    /// Hands the characters of `bytes` to `sink`.
+    pub(crate) fn push(&mut self, bytes: &[u8], sink: &mut dyn FnMut(&str)) {
+        match &mut self.state {
+            State::Decided(decoder) => decode(decoder, &mut self.text, bytes, false, sink),
+            State::Undecided(first) if first.is_empty() && bytes.len() >= PRESCAN => {
+                self.decide(bytes, sink);
+            }
+            State::Undecided(first) => {
+                first.extend_from_slice(bytes);
+                if first.len() >= PRESCAN {
+                    let first = std::mem::take(first);
+                    self.decide(&first, sink);
+                }
+            }
+        }
+    }
+
+    /// Hands over what was held back.
+    pub(crate) fn finish(&mut self, sink: &mut dyn FnMut(&str)) {
+        if let State::Undecided(first) = &mut self.state {
+            let first = std::mem::take(first);
+            self.decide(&first, sink);
+        }
+        if let State::Decided(decoder) = &mut self.state {
+            decode(decoder, &mut self.text, b"", true, sink);
+        }
+    }
+
+    fn decide(&mut self, first: &[u8], sink: &mut dyn FnMut(&str)) {
+        let mut decoder = self.named.unwrap_or_else(|| guess(first)).new_decoder();
+        decode(&mut decoder, &mut self.text, first, false, sink);
+        self.state = State::Decided(decoder);
+    }
+}
+
+fn decode(
+    decoder: &mut Decoder,
+    text: &mut String,
+    mut bytes: &[u8],
+    last: bool,
+    sink: &mut dyn FnMut(&str),
+) {
+    loop {
+        text.clear();
+        let (result, read, _) = decoder.decode_to_string(bytes, text, last);
+        bytes = &bytes[read..];
+        if !text.is_empty() {
+            sink(text);
+        }
+        if result == CoderResult::InputEmpty {
+            return;
+        }
+    }
+}
+
+/// The charset by a `<meta>` in the first bytes; UTF-8 where there is none.
+fn guess(first: &[u8]) -> &'static Encoding {
+    let first = &first[..first.len().min(PRESCAN)];
+    let mut rest = first;
+    while let Some(at) = memchr::memmem::find(rest, b"<") {
+        rest = &rest[at + 1..];
+        let is_meta = rest.len() > 5 && rest[..4].eq_ignore_ascii_case(b"meta");
+        if !is_meta {
+            continue;
+        }
+        let tag = &rest[..memchr::memchr(b'>', rest).unwrap_or(rest.len())];
+        if let Some(encoding) = charset_of(tag) {
+            // A page whose ASCII markup could be read is not UTF-16, whatever it says (HTML section 13.2.3.3).
+            return encoding.output_encoding();
+        }
+    }
+    UTF_8
+}
+
+/// The value of `charset=` in a header or a tag.
+fn charset_of(text: &[u8]) -> Option<&'static Encoding> {
+    let lower = text.to_ascii_lowercase();
+    let at = memchr::memmem::find(&lower, b"charset")?;
+    let value = lower[at + 7..].trim_ascii_start().strip_prefix(b"=")?;
+    let value = value.trim_ascii_start();
+    let value = value.strip_prefix(b"\"").or(value.strip_prefix(b"'")).unwrap_or(value);
+    let ends = |b: &u8| matches!(b, b'"' | b'\'' | b';' | b'>' | b'/') || b.is_ascii_whitespace();
+    let end = value.iter().position(ends).unwrap_or(value.len());
+    Encoding::for_label(&value[..end])
+}

@@ -1,0 +1,309 @@
+//! Undoing content codings for the scanner's eyes only: gzip, deflate, br and zstd, also stacked or wrongly labelled.
+//!
+//! Output comes in pieces of [`PIECE`] bytes and the caller can stop after each, so that a bomb costs no more than
+//! what is looked at. Windows are bounded: 32 KiB (deflate), 16 MiB (br without large windows), 8 MiB (zstd).
+
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use flate2::{Decompress, FlushDecompress, Status};
+use http::{HeaderMap, header::CONTENT_ENCODING};
+use zstd::stream::raw::{self, DParameter, Operation};
+
+/// Bytes decoded at a time.
+const PIECE: usize = 8 * 1024;
+
+/// Codings on top of each other that are undone; nobody sends more in good faith.
+const MAX_STACKED: usize = 3;
+
+/// log2 of the largest zstd window: what RFC 9659 allows senders of the `zstd` content coding.
+const ZSTD_WINDOW_LOG: u32 = 23;
+
+/// Bytes by which the outermost coding is recognised.
+const MAGIC: usize = 4;
+
+/// A content coding (RFC 9110 section 8.4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Gzip,
+    Deflate,
+    Brotli,
+    Zstd,
+}
+
+/// The body cannot be read: an unknown coding, or broken data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unreadable;
+
+/// The codings of a response in the order in which they were applied.
+///
+/// # Errors
+/// An unknown coding, or more than [`MAX_STACKED`].
+pub(crate) fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, Unreadable> {
+    let mut codings = Vec::new();
+    for value in headers.get_all(CONTENT_ENCODING) {
+        let value = value.to_str().map_err(|_| Unreadable)?;
+        for word in value.split(',').map(str::trim) {
+            codings.push(match word.to_ascii_lowercase().as_str() {
+                "" | "identity" | "none" | "utf-8" => continue,
+                "gzip" | "x-gzip" => Coding::Gzip,
+                "deflate" => Coding::Deflate,
+                "br" => Coding::Brotli,
+                "zstd" => Coding::Zstd,
+                _ => return Err(Unreadable),
+            });
+        }
+    }
+    if codings.len() > MAX_STACKED { Err(Unreadable) } else { Ok(codings) }
+}
+
+/// What the data is by its first bytes; `None` where they say nothing.
+fn recognise(first: &[u8]) -> Option<Coding> {
+    match first {
+        [0x1f, 0x8b, ..] => Some(Coding::Gzip),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Coding::Zstd),
+        _ => None,
+    }
+}
+
+/// Whether the data begins as markup does: no coding that is labelled starts so.
+fn is_plain(first: &[u8]) -> bool {
+    let text = first.trim_ascii_start();
+    matches!(text, [b'<', b'!' | b'?' | b'/' | b'a'..=b'z' | b'A'..=b'Z', ..])
+        || first.starts_with(b"\xef\xbb\xbf")
+}
+
+/// Whether the data has a zlib header (RFC 1950 section 2.2); many senders of `deflate` leave it out.
+fn has_zlib_header(first: &[u8]) -> bool {
+    matches!(first, [cmf, flg, ..]
+        if cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)) % 31 == 0)
+}
+
+/// Undoes the codings of one body.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    /// As labelled, the outermost last; taken when the first bytes are there.
+    labelled: Vec<Coding>,
+    /// The first bytes, until there are enough to recognise a wrong label.
+    first: Vec<u8>,
+    /// Outermost first; `None` until recognised.
+    stages: Option<Vec<Stage>>,
+}
+
+impl Decoder {
+    pub(crate) const fn new(labelled: Vec<Coding>) -> Self {
+        Self { labelled, first: Vec::new(), stages: None }
+    }
+
+    /// Decodes `bytes` and hands the pieces to `sink` until that returns false.
+    ///
+    /// # Errors
+    /// Broken data; what was handed over before stays good.
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        sink: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<bool, Unreadable> {
+        if let Some(stages) = &mut self.stages {
+            return run(stages, bytes, sink);
+        }
+        if self.first.is_empty() && bytes.len() >= MAGIC {
+            return run(self.start(bytes)?, bytes, sink);
+        }
+        self.first.extend_from_slice(bytes);
+        if self.first.len() < MAGIC { Ok(true) } else { self.finish(sink) }
+    }
+
+    /// Decodes what was held back to recognise the coding.
+    pub(crate) fn finish(
+        &mut self,
+        sink: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<bool, Unreadable> {
+        let first = std::mem::take(&mut self.first);
+        if first.is_empty() {
+            return Ok(true);
+        }
+        run(self.start(&first)?, &first, sink)
+    }
+
+    /// Decides on the codings once the first bytes are known: they are right where the label is wrong.
+    fn start(&mut self, first: &[u8]) -> Result<&mut [Stage], Unreadable> {
+        let mut codings = std::mem::take(&mut self.labelled);
+        let labelled = codings.pop();
+        let outermost = match recognise(first) {
+            Some(found) => Some(found),
+            None if is_plain(first) => None,
+            None if matches!(labelled, Some(Coding::Gzip | Coding::Zstd)) => {
+                return Err(Unreadable);
+            }
+            None => labelled,
+        };
+        let inner = codings.into_iter().rev().map(|coding| Stage::new(coding, None));
+        let stages: Result<Vec<Stage>, Unreadable> = outermost
+            .map(|coding| Stage::new(coding, Some(first)))
+            .into_iter()
+            .chain(inner)
+            .collect();
+        Ok(self.stages.insert(stages?))
+    }
+}
+
+/// Runs `input` through all stages.
+fn run(
+    stages: &mut [Stage],
+    input: &[u8],
+    sink: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<bool, Unreadable> {
+    match stages.split_first_mut() {
+        None => Ok(sink(input)),
+        Some((outermost, inner)) => outermost.run(input, inner, sink),
+    }
+}
+
+/// The state of one coding being undone.
+enum Engine {
+    Flate(Decompress),
+    Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
+    Zstd(raw::Decoder<'static>),
+}
+
+/// One coding being undone.
+struct Stage {
+    coding: Coding,
+    /// `None` for a `deflate` whose first bytes are not there yet.
+    engine: Option<Engine>,
+    piece: Box<[u8]>,
+    /// Whether a stream has ended: what follows is another one (gzip, zstd) or rubbish, which all readers ignore.
+    ended: bool,
+}
+
+impl std::fmt::Debug for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stage").field("coding", &self.coding).finish_non_exhaustive()
+    }
+}
+
+/// What one step did.
+struct Step {
+    read: usize,
+    written: usize,
+    ended: bool,
+}
+
+impl Stage {
+    fn new(coding: Coding, first: Option<&[u8]>) -> Result<Self, Unreadable> {
+        let engine = match (coding, first) {
+            (Coding::Deflate, None) => None,
+            (Coding::Deflate, Some(first)) => Some(Engine::deflate(first)),
+            _ => Some(Engine::new(coding)?),
+        };
+        Ok(Self { coding, engine, piece: vec![0; PIECE].into_boxed_slice(), ended: false })
+    }
+
+    /// Decodes `input`, each piece through the stages below and into `sink`. False once that wants no more.
+    fn run(
+        &mut self,
+        mut input: &[u8],
+        inner: &mut [Self],
+        sink: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<bool, Unreadable> {
+        while !input.is_empty() || !self.ended {
+            if self.ended {
+                if recognise(input) != Some(self.coding) {
+                    return Ok(true);
+                }
+                self.engine = Some(Engine::new(self.coding)?);
+                self.ended = false;
+            }
+            let engine = self.engine.get_or_insert_with(|| Engine::deflate(input));
+            let step = engine.step(input, &mut self.piece)?;
+            input = &input[step.read..];
+            self.ended = step.ended;
+            if step.written > 0 && !run(inner, &self.piece[..step.written], sink)? {
+                return Ok(false);
+            }
+            if step.written < self.piece.len() && input.is_empty() || step.read + step.written == 0
+            {
+                return Ok(true);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Engine {
+    fn new(coding: Coding) -> Result<Self, Unreadable> {
+        Ok(match coding {
+            Coding::Gzip => Self::Flate(Decompress::new_gzip(15)),
+            Coding::Deflate => Self::Flate(Decompress::new(true)),
+            Coding::Brotli => Self::Brotli(Box::new(BrotliState::new_strict(
+                StandardAlloc::default(),
+                StandardAlloc::default(),
+                StandardAlloc::default(),
+            ))),
+            Coding::Zstd => {
+                let mut decoder = raw::Decoder::new().map_err(|_| Unreadable)?;
+                let window = DParameter::WindowLogMax(ZSTD_WINDOW_LOG);
+                decoder.set_parameter(window).map_err(|_| Unreadable)?;
+                Self::Zstd(decoder)
+            }
+        })
+    }
+
+    fn deflate(first: &[u8]) -> Self {
+        Self::Flate(Decompress::new(has_zlib_header(first)))
+    }
+
+    fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, Unreadable> {
+        match self {
+            Self::Flate(flate) => {
+                let before = (flate.total_in(), flate.total_out());
+                let status = flate.decompress(input, output, FlushDecompress::None);
+                let status = status.map_err(|_| Unreadable)?;
+                Ok(Step {
+                    read: difference(flate.total_in(), before.0),
+                    written: difference(flate.total_out(), before.1),
+                    ended: status == Status::StreamEnd,
+                })
+            }
+            Self::Brotli(state) => brotli_step(state, input, output),
+            Self::Zstd(decoder) => {
+                let status = decoder.run_on_buffers(input, output).map_err(|_| Unreadable)?;
+                Ok(Step {
+                    read: status.bytes_read,
+                    written: status.bytes_written,
+                    ended: status.remaining == 0,
+                })
+            }
+        }
+    }
+}
+
+/// How far a counter moved in one step; never more than a buffer's length.
+fn difference(after: u64, before: u64) -> usize {
+    usize::try_from(after - before).unwrap_or(usize::MAX)
+}
+
+fn brotli_step(
+    state: &mut BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
+    input: &[u8],
+    output: &mut [u8],
+) -> Result<Step, Unreadable> {
+    let (mut left, mut read) = (input.len(), 0);
+    let (mut room, mut written, mut total) = (output.len(), 0, 0);
+    let result = BrotliDecompressStream(
+        &mut left,
+        &mut read,
+        input,
+        &mut room,
+        &mut written,
+        output,
+        &mut total,
+        state,
+    );
+    match result {
+        BrotliResult::ResultFailure => Err(Unreadable),
+        BrotliResult::ResultSuccess => Ok(Step { read, written, ended: true }),
+        BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => {
+            Ok(Step { read, written, ended: false })
+        }
+    }
+}

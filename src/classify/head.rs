@@ -1,0 +1,123 @@
+//! What the head of a response says: what its body is, where it redirects to, whether a body can tell anything.
+
+use http::{
+    HeaderMap, Method, StatusCode, Uri,
+    header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION},
+};
+
+use super::Head;
+use crate::target::Target;
+
+/// What a body is, by its head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// HTML.
+    Page,
+    /// JSON, XML, plain text, or nothing said: HTML if it begins as HTML.
+    Data,
+    /// What only a browser fetches: images, fonts, styles, scripts, media.
+    Neutral,
+    /// Anything else: documents, archives, downloads, event streams. Never looked at.
+    Opaque,
+}
+
+/// What the fields say about the body.
+pub(crate) fn kind(headers: &HeaderMap) -> Kind {
+    let attachment = headers
+        .get(CONTENT_DISPOSITION)
+        .is_some_and(|value| starts_with(value.as_bytes(), b"attachment"));
+    if attachment {
+        return Kind::Opaque;
+    }
+    let Some(value) = headers.get(CONTENT_TYPE) else { return Kind::Data };
+    let essence = value.as_bytes().split(|b| *b == b';').next().unwrap_or(b"").trim_ascii();
+    kind_of(&String::from_utf8_lossy(essence).to_ascii_lowercase())
+}
+
+fn kind_of(essence: &str) -> Kind {
+    match essence {
+        "text/html" | "application/xhtml+xml" => return Kind::Page,
+        "" | "application/json" | "application/xml" | "application/x-ndjson" => return Kind::Data,
+        "text/css"
+        | "text/javascript"
+        | "application/javascript"
+        | "application/x-javascript"
+        | "application/ecmascript"
+        | "application/wasm"
+        | "application/vnd.ms-fontobject"
+        | "application/vnd.apple.mpegurl"
+        | "application/x-mpegurl"
+        | "application/dash+xml"
+        | "application/x-shockwave-flash"
+        | "text/vtt" => return Kind::Neutral,
+        "text/event-stream" => return Kind::Opaque,
+        _ => {}
+    }
+    let (family, rest) = essence.split_once('/').unwrap_or((essence, ""));
+    match family {
+        "image" | "font" | "audio" | "video" => Kind::Neutral,
+        "text" => Kind::Data,
+        "application" if rest.starts_with("font-") || rest.starts_with("x-font-") => Kind::Neutral,
+        _ if rest.ends_with("+json") || rest.ends_with("+xml") => Kind::Data,
+        _ => Kind::Opaque,
+    }
+}
+
+/// Whether the body of such an answer can tell anything. The answer to HEAD has none (RFC 9110 section 9.3.2), 1xx,
+/// 204, 205 and 304 neither; a part (206) has no beginning, and the body of a redirect is read by nobody.
+pub(crate) fn has_telling_body(method: &Method, status: StatusCode) -> bool {
+    let silent = status.is_informational()
+        || status.is_redirection()
+        || matches!(status.as_u16(), 204..=206)
+        || method == Method::HEAD;
+    !silent
+}
+
+/// What sites refuse to robots out of habit, while they serve everything else: no sign of anything.
+pub(crate) fn is_habitual_refusal(target: &Target) -> bool {
+    let path = target.path.split('?').next().unwrap_or("");
+    matches!(path, "/robots.txt" | "/favicon.ico")
+}
+
+/// A CDN speaks of the site behind it: a page in a wall's layout is none under these.
+pub(crate) const fn is_origin_fault(status: u16) -> bool {
+    matches!(status, 500 | 502 | 504 | 520..=530)
+}
+
+/// Where a redirect leads, in parts: `Location` is never searched as text, since the page that was asked for often
+/// stands in its query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) query: String,
+}
+
+/// The parsed `Location` of a 3xx.
+pub(crate) fn redirect(head: Head<'_>) -> Option<Redirect> {
+    if !head.status.is_redirection() {
+        return None;
+    }
+    let text = head.headers.get(LOCATION)?.to_str().ok()?.trim();
+    let text = text.split('#').next().unwrap_or("");
+    let absolute = match text.strip_prefix("//") {
+        Some(rest) => format!("http://{rest}"),
+        None => text.to_owned(),
+    };
+    let uri: Uri = absolute.parse().ok()?;
+    let host = uri.host().map_or_else(|| head.target.host.to_string(), str::to_owned);
+    Some(Redirect {
+        host: host.to_ascii_lowercase(),
+        path: uri.path().to_ascii_lowercase(),
+        query: uri.query().unwrap_or("").to_ascii_lowercase(),
+    })
+}
+
+fn starts_with(value: &[u8], start: &[u8]) -> bool {
+    value.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
+}
+
+/// Whether an empty body would be strange: the answer to a successful GET.
+pub(crate) fn may_be_blank(head: Head<'_>) -> bool {
+    head.method == Method::GET && head.status == StatusCode::OK
+}

@@ -1,0 +1,307 @@
+//! Splitting HTML into visible text, titles and tags, in one pass and whatever the pieces it comes in.
+//!
+//! This is no parser: it follows the tokenizer of HTML section 13.2.5 as far as telling text from markup needs.
+//! What is left open at a cut (a tag, a comment, a script) is markup, never text.
+
+use memchr::{memchr, memchr3};
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    /// Visible text, entities not yet decoded.
+    Text(&'a str),
+    /// A part of a title.
+    Title(&'a str),
+    /// The title is complete.
+    TitleEnd,
+    /// A tag: words on both sides of it are two.
+    Tag,
+    /// An element that shows or does something even without text.
+    Content,
+}
+
+/// Longest tag name that is told apart.
+const MAX_NAME: usize = 16;
+
+/// Bytes of a `<meta>` that are looked at.
+const MAX_META: usize = 256;
+
+/// Elements whose presence makes a page other than blank.
+const CONTENT: [&[u8]; 20] = [
+    b"script",
+    b"iframe",
+    b"frame",
+    b"frameset",
+    b"img",
+    b"image",
+    b"svg",
+    b"object",
+    b"embed",
+    b"video",
+    b"audio",
+    b"canvas",
+    b"form",
+    b"input",
+    b"button",
+    b"select",
+    b"textarea",
+    b"link",
+    b"picture",
+    b"applet",
+];
+
+/// Elements whose content is not markup; none of it but a title's is looked at.
+const RAW: [&[u8]; 8] =
+    [b"script", b"style", b"title", b"textarea", b"xmp", b"iframe", b"noembed", b"noframes"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Text,
+    /// After `<`.
+    Open,
+    /// After `</`.
+    CloseOpen,
+    Name,
+    /// After the name, before `>`.
+    Attributes,
+    Quoted(u8),
+    /// After `<!`.
+    Bang,
+    /// After `<!-`.
+    BangDash,
+    Comment,
+    /// `<!doctype`, `<?xml` and broken tags: up to the next `>`.
+    Bogus,
+    /// In one of [`RAW`].
+    Raw,
+    /// After `<` in there: so many bytes of `/name` have matched.
+    RawClose(usize),
+}
+
+/// The tokenizer.
+#[derive(Debug)]
+pub(crate) struct Markup {
+    state: State,
+    closing: bool,
+    name: [u8; MAX_NAME],
+    name_len: usize,
+    /// The last byte in a tag that is no blank: a quote opens a value only behind `=`.
+    last: u8,
+    /// The last bytes of a comment.
+    tail: [u8; 3],
+    meta: Vec<u8>,
+}
+
+impl Markup {
+    pub(crate) const fn new() -> Self {
+        Self {
+            state: State::Text,
+            closing: false,
+            name: [0; MAX_NAME],
+            name_len: 0,
+            last: 0,
+            tail: *b"---",
+            meta: Vec::new(),
+        }
+    }
+
+    /// Takes the next piece of a page.
+    pub(crate) fn push<'a>(&mut self, text: &'a str, sink: &mut impl FnMut(Piece<'a>)) {
+        let mut rest = text;
+        while let Some(first) = rest.as_bytes().first().copied() {
+            rest = match self.state {
+                State::Text => self.text(rest, sink),
+                State::Open => self.open(first, rest, sink),
+                State::CloseOpen => self.close_open(first, rest),
+                State::Name => self.name(rest),
+                State::Attributes => self.attributes(rest, sink),
+                State::Quoted(quote) => self.quoted(quote, rest),
+                State::Bang | State::BangDash => self.bang(first, rest),
+                State::Comment => self.comment(rest),
+                State::Bogus => self.bogus(rest, sink),
+                State::Raw => self.raw(rest, sink),
+                State::RawClose(matched) => self.raw_close(matched, first, rest),
+            };
+        }
+    }
+
+    fn text<'a>(&mut self, rest: &'a str, sink: &mut impl FnMut(Piece<'a>)) -> &'a str {
+        let (before, after) = split_at_byte(rest, memchr(b'<', rest.as_bytes()));
+        if !before.is_empty() {
+            sink(Piece::Text(before));
+        }
+        if before.len() < rest.len() {
+            self.state = State::Open;
+        }
+        after
+    }
+
+    fn open<'a>(&mut self, first: u8, rest: &'a str, sink: &mut impl FnMut(Piece<'a>)) -> &'a str {
+        self.closing = false;
+        let (state, taken) = match first {
+            b'/' => (State::CloseOpen, 1),
+            b'!' => (State::Bang, 1),
+            b'?' => (State::Bogus, 1),
+            b'a'..=b'z' | b'A'..=b'Z' => (State::Name, 0),
+            _ => (State::Text, 0),
+        };
+        if state == State::Text {
+            sink(Piece::Text("<"));
+        }
+        self.name_len = 0;
+        self.state = state;
+        &rest[taken..]
+    }
+
+    fn close_open<'a>(&mut self, first: u8, rest: &'a str) -> &'a str {
+        self.closing = true;
+        self.state = if first.is_ascii_alphabetic() { State::Name } else { State::Bogus };
+        rest
+    }
+
+    fn name<'a>(&mut self, rest: &'a str) -> &'a str {
+        let ends = |b: &u8| matches!(b, b'>' | b'/') || b.is_ascii_whitespace();
+        let bytes = rest.as_bytes();
+        let end = bytes.iter().position(ends);
+        for byte in &bytes[..end.unwrap_or(bytes.len())] {
+            if let Some(slot) = self.name.get_mut(self.name_len) {
+                *slot = byte.to_ascii_lowercase();
+            }
+            self.name_len = self.name_len.saturating_add(1);
+        }
+        let Some(end) = end else { return "" };
+        self.state = State::Attributes;
+        self.last = 0;
+        self.meta.clear();
+        &rest[end..]
+    }
+
+    /// The name of the tag; empty if it is longer than any that matters.
+    fn tag(&self) -> &[u8] {
+        self.name.get(..self.name_len).unwrap_or(b"")
+    }
+
+    fn attributes<'a>(&mut self, rest: &'a str, sink: &mut impl FnMut(Piece<'a>)) -> &'a str {
+        let bytes = rest.as_bytes();
+        let at = memchr3(b'>', b'"', b'\'', bytes);
+        let before = &bytes[..at.unwrap_or(bytes.len())];
+        if let Some(last) = before.trim_ascii_end().last() {
+            self.last = *last;
+        }
+        self.keep_meta(before);
+        let Some(at) = at else { return "" };
+        match bytes[at] {
+            b'>' => self.tag_end(sink),
+            quote if self.last == b'=' => self.state = State::Quoted(quote),
+            quote => self.last = quote,
+        }
+        &rest[at + 1..]
+    }
+
+    fn quoted<'a>(&mut self, quote: u8, rest: &'a str) -> &'a str {
+        let (before, after) = split_at_byte(rest, memchr(quote, rest.as_bytes()));
+        self.keep_meta(before.as_bytes());
+        if before.len() < rest.len() {
+            self.state = State::Attributes;
+            self.last = quote;
+        }
+        after
+    }
+
+    fn keep_meta(&mut self, bytes: &[u8]) {
+        if self.tag() == b"meta" {
+            let room = MAX_META.saturating_sub(self.meta.len());
+            self.meta.extend(bytes.iter().take(room).map(u8::to_ascii_lowercase));
+        }
+    }
+
+    fn tag_end<'a>(&mut self, sink: &mut impl FnMut(Piece<'a>)) {
+        self.state = State::Text;
+        let name = self.tag();
+        if self.closing {
+            sink(if name == b"title" { Piece::TitleEnd } else { Piece::Tag });
+            return;
+        }
+        let refreshes = name == b"meta"
+            && memchr::memmem::find(&self.meta, b"http-equiv").is_some()
+            && memchr::memmem::find(&self.meta, b"refresh").is_some();
+        let (is_content, is_raw) = (CONTENT.contains(&name), RAW.contains(&name));
+        sink(if is_content || refreshes { Piece::Content } else { Piece::Tag });
+        if is_raw {
+            self.state = State::Raw;
+        }
+    }
+
+    fn bang<'a>(&mut self, first: u8, rest: &'a str) -> &'a str {
+        match (self.state, first) {
+            (State::Bang, b'-') => self.state = State::BangDash,
+            (State::BangDash, b'-') => {
+                self.state = State::Comment;
+                // `<!-->` and `<!--->` are complete comments.
+                self.tail = *b"---";
+            }
+            _ => {
+                self.state = State::Bogus;
+                return rest;
+            }
+        }
+        &rest[1..]
+    }
+
+    fn comment<'a>(&mut self, rest: &'a str) -> &'a str {
+        let (before, after) = split_at_byte(rest, memchr(b'>', rest.as_bytes()));
+        for byte in &before.as_bytes()[before.len().saturating_sub(3)..] {
+            self.tail = [self.tail[1], self.tail[2], *byte];
+        }
+        if before.len() < rest.len() {
+            if self.tail.ends_with(b"--") || self.tail == *b"--!" {
+                self.state = State::Text;
+            }
+            self.tail = [self.tail[1], self.tail[2], b'>'];
+        }
+        after
+    }
+
+    fn bogus<'a>(&mut self, rest: &'a str, sink: &mut impl FnMut(Piece<'a>)) -> &'a str {
+        let (before, after) = split_at_byte(rest, memchr(b'>', rest.as_bytes()));
+        if before.len() < rest.len() {
+            self.state = State::Text;
+            sink(Piece::Tag);
+        }
+        after
+    }
+
+    fn raw<'a>(&mut self, rest: &'a str, sink: &mut impl FnMut(Piece<'a>)) -> &'a str {
+        let (before, after) = split_at_byte(rest, memchr(b'<', rest.as_bytes()));
+        if self.tag() == b"title" && !before.is_empty() {
+            sink(Piece::Title(before));
+        }
+        if before.len() < rest.len() {
+            self.state = State::RawClose(0);
+        }
+        after
+    }
+
+    fn raw_close<'a>(&mut self, matched: usize, first: u8, rest: &'a str) -> &'a str {
+        let wanted = if matched == 0 { Some(b'/') } else { self.tag().get(matched - 1).copied() };
+        match wanted {
+            Some(wanted) if wanted == first.to_ascii_lowercase() => {
+                self.state = State::RawClose(matched + 1);
+                return &rest[1..];
+            }
+            None if matches!(first, b'>' | b'/') || first.is_ascii_whitespace() => {
+                self.closing = true;
+                self.last = 0;
+                self.state = State::Attributes;
+            }
+            _ => self.state = State::Raw,
+        }
+        rest
+    }
+}
+
+/// What stands before and behind the byte at `at`; everything and nothing where there is none. `at` is the place of
+/// an ASCII byte, so both ends are whole characters.
+fn split_at_byte(text: &str, at: Option<usize>) -> (&str, &str) {
+    at.map_or((text, ""), |at| (&text[..at], &text[at + 1..]))
+}

@@ -1,0 +1,81 @@
+//! `Retry-After` (RFC 9110 section 10.2.3): how long the site asks to wait.
+
+use std::time::{Duration, SystemTime};
+
+use http::{
+    HeaderMap,
+    header::{DATE, RETRY_AFTER},
+};
+
+/// Longest wait that is believed. A site that names more means "go away", and each rule caps it further.
+pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The wait that the head asks for, from `now`; `None` where it asks for none or makes no sense.
+///
+/// A date is taken against the sender's own `Date`, so that neither clock needs to be right; without one against
+/// `now`. A date in the past is no wait at all.
+#[must_use]
+pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = if text.bytes().all(|b| b.is_ascii_digit()) {
+        seconds(text)?
+    } else {
+        let until = httpdate::parse_http_date(text).ok()?;
+        let sent = headers.get(DATE).and_then(|value| value.to_str().ok());
+        let sent = sent.and_then(|date| httpdate::parse_http_date(date.trim()).ok());
+        until.duration_since(sent.unwrap_or(now)).ok()?
+    };
+    (wait > Duration::ZERO).then(|| wait.min(LONGEST))
+}
+
+/// Seconds, however many digits: too many to count are as good as [`LONGEST`].
+fn seconds(digits: &str) -> Option<Duration> {
+    if digits.is_empty() {
+        return None;
+    }
+    Some(digits.parse().map_or(LONGEST, Duration::from_secs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(fields: &[(&'static str, &str)]) -> Option<Duration> {
+        let headers = fields
+            .iter()
+            .map(|(name, value)| {
+                (http::HeaderName::from_static(name), value.parse().expect("a field value"))
+            })
+            .collect();
+        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").expect("a date");
+        retry_after(&headers, now)
+    }
+
+    #[test]
+    fn seconds_are_taken_as_they_are_and_capped_at_a_day() {
+        assert_eq!(of(&[("retry-after", "120")]), Some(Duration::from_secs(120)));
+        assert_eq!(of(&[("retry-after", " 7 ")]), Some(Duration::from_secs(7)));
+        assert_eq!(of(&[("retry-after", "99999999999999999999999")]), Some(LONGEST));
+    }
+
+    #[test]
+    fn a_date_counts_from_the_senders_own_clock_where_it_tells_it() {
+        let until = ("retry-after", "Fri, 20 Nov 2026 12:00:30 GMT");
+        assert_eq!(of(&[until]), Some(Duration::from_secs(30)));
+        let date = ("date", "Fri, 20 Nov 2026 12:00:20 GMT");
+        assert_eq!(of(&[until, date]), Some(Duration::from_secs(10)));
+        let long = ("retry-after", "Sun, 06-Nov-94 08:49:37 GMT");
+        assert_eq!(of(&[long]), None, "it is over");
+    }
+
+    #[test]
+    fn what_makes_no_sense_asks_for_nothing() {
+        for junk in ["", "-5", "1.5", "soon", "0", "1e3", "\u{7f}"] {
+            let value = http::HeaderValue::from_bytes(junk.as_bytes());
+            let Ok(value) = value else { continue };
+            let headers = std::iter::once((RETRY_AFTER, value)).collect();
+            assert_eq!(retry_after(&headers, SystemTime::UNIX_EPOCH), None, "{junk}");
+        }
+        assert_eq!(of(&[]), None);
+    }
+}

@@ -1,0 +1,303 @@
+//! A body being looked at.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+
+use super::{
+    BodyEnd, Ground,
+    charset::Charset,
+    compiled::{Classifier, Compiled, Marks},
+    decode::{Coding, Decoder},
+    page::{Page, Title},
+    signature::Action,
+};
+use crate::verdict::{Confidence, Evidence, Judgement, Verdict};
+
+/// Decoded bytes between two looks at whether anything more can matter.
+const STRIDE: usize = 4 * 1024;
+
+/// Longest body that can be a blank page: markup without anything in it is shorter.
+const BLANK_BYTES: usize = 512;
+
+/// Near misses that are told.
+const MAX_NEAR: usize = 12;
+
+/// What a scan begins with.
+pub(super) struct Start<'a> {
+    pub(super) classifier: Arc<Classifier>,
+    pub(super) ground: Ground,
+    /// Signatures whose conditions on the head hold, by number.
+    pub(super) candidates: Vec<usize>,
+    /// What the head decided, unless a candidate says otherwise.
+    pub(super) settled: Option<Judgement>,
+    pub(super) may_be_blank: bool,
+    pub(super) codings: Vec<Coding>,
+    pub(super) content_type: Option<&'a HeaderValue>,
+    /// By the head.
+    pub(super) is_html: bool,
+    /// Decoded bytes to look at.
+    pub(super) limit: usize,
+}
+
+/// A body being looked at: takes the bytes as they are on the wire, decodes a copy.
+#[derive(Debug)]
+pub struct Scan {
+    decoder: Decoder,
+    text: Text,
+}
+
+/// The decoded side of a scan.
+#[derive(Debug)]
+struct Text {
+    classifier: Arc<Classifier>,
+    ground: Ground,
+    candidates: Vec<usize>,
+    settled: Option<Judgement>,
+    may_be_blank: bool,
+    is_html: bool,
+    charset: Charset,
+    /// What was found; there from the first characters on.
+    page: Option<Page>,
+    /// Bytes that may still be decoded.
+    left: usize,
+    decoded: usize,
+    /// The coding is broken: what was found counts, what was not found says nothing.
+    unreadable: bool,
+    done: bool,
+    /// Characters of visible text after which no candidate can match any more.
+    most_text: usize,
+    title_known: bool,
+}
+
+/// What a scan found beside its verdict.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Signatures of which some conditions held.
+    pub near: Vec<NearMiss>,
+    /// Characters of visible text (an East Asian character counts as two).
+    pub visible_text: usize,
+}
+
+/// A signature of which some conditions held.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct NearMiss {
+    /// Its id.
+    pub signature: String,
+    /// What it would have meant.
+    pub verdict: Verdict,
+    /// What was missing, for a person.
+    pub missing: String,
+}
+
+impl Scan {
+    pub(super) fn new(start: Start<'_>) -> Self {
+        let text = Text {
+            charset: Charset::new(start.content_type),
+            classifier: start.classifier,
+            ground: start.ground,
+            candidates: start.candidates,
+            settled: start.settled,
+            may_be_blank: start.may_be_blank,
+            is_html: start.is_html,
+            page: None,
+            left: start.limit,
+            decoded: 0,
+            unreadable: false,
+            done: false,
+            most_text: usize::MAX,
+            title_known: false,
+        };
+        Self { decoder: Decoder::new(start.codings), text }
+    }
+
+    /// Looks at the next bytes as received (still encoded). False once nothing more can matter.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        let Self { decoder, text } = self;
+        if !text.done && decoder.push(bytes, &mut |piece| text.push(piece)).is_err() {
+            text.break_off();
+        }
+        !text.done
+    }
+
+    /// The verdict.
+    #[must_use]
+    pub fn finish(self, end: BodyEnd) -> Judgement {
+        self.finish_with_trace(end).0
+    }
+
+    /// The verdict, and what else was found on the way.
+    #[must_use]
+    pub fn finish_with_trace(mut self, end: BodyEnd) -> (Judgement, Trace) {
+        let Self { decoder, text } = &mut self;
+        if !text.done && decoder.finish(&mut |piece| text.push(piece)).is_err() {
+            text.break_off();
+        }
+        self.text.finish(end)
+    }
+}
+
+impl Text {
+    /// Takes decoded bytes; false once nothing more can matter.
+    fn push(&mut self, bytes: &[u8]) -> bool {
+        for stride in bytes.chunks(STRIDE) {
+            let stride = &stride[..stride.len().min(self.left)];
+            self.left -= stride.len();
+            self.decoded += stride.len();
+            let Self { charset, page, classifier, is_html, .. } = self;
+            charset.push(stride, &mut |text| read(page, classifier, *is_html, text));
+            self.look();
+            if self.done {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Broken data: no reason to read on.
+    fn break_off(&mut self) {
+        self.unreadable = true;
+        self.done = true;
+    }
+
+    /// Decides whether anything more can matter.
+    fn look(&mut self) {
+        self.done = self.left == 0;
+        let Some(page) = &self.page else { return };
+        let title_known = matches!(page.title, Title::Known(_));
+        if self.most_text == usize::MAX || title_known != self.title_known {
+            self.title_known = title_known;
+            let classifier = &self.classifier;
+            self.candidates
+                .retain(|number| classifier.signatures[*number].applies_to(page.is_html()));
+            let most = |number: &usize| {
+                classifier.signatures[*number].most_text(self.ground.status, &page.title)
+            };
+            self.most_text = self.candidates.iter().map(most).max().unwrap_or(0);
+        }
+        self.may_be_blank &= page.is_html()
+            && self.decoded <= BLANK_BYTES
+            && !page.has_content
+            && page.visible.count() == 0;
+        let is_open = !self.candidates.is_empty() && page.visible.count() <= self.most_text;
+        self.done |= !is_open && !self.may_be_blank;
+    }
+
+    fn finish(mut self, end: BodyEnd) -> (Judgement, Trace) {
+        let Self { charset, page, classifier, is_html, .. } = &mut self;
+        charset.finish(&mut |text| read(page, classifier, *is_html, text));
+        let page = self.page.take().unwrap_or_else(|| Page::new(&self.classifier, self.is_html));
+        let mut trace = Trace { near: Vec::new(), visible_text: page.visible.count() };
+        let (decided, decoys, logged) = self.ask(&page, &mut trace);
+        let mut judgement = match decided.or_else(|| self.settled.take()) {
+            Some(judgement) => judgement,
+            None => self.without_mark(&page, end),
+        };
+        judgement.decoys = decoys;
+        judgement.logged.extend(logged);
+        (judgement, trace)
+    }
+
+    /// Asks all candidates: the first that matches decides.
+    fn ask(
+        &self,
+        page: &Page,
+        trace: &mut Trace,
+    ) -> (Option<Judgement>, Vec<Arc<str>>, Vec<Arc<str>>) {
+        let (mut decided, mut decoys, mut logged) = (None, Vec::new(), Vec::new());
+        if !page.raw.has_any() && !page.text.has_any() && page.title().is_empty() {
+            return (decided, decoys, logged);
+        }
+        for number in &self.candidates {
+            let signature = &self.classifier.signatures[*number];
+            if !signature.applies_to(page.is_html()) {
+                continue;
+            }
+            let name = || Arc::clone(&signature.source.name);
+            let visible = page.visible.count();
+            match signature.marks(page) {
+                Marks::None => {}
+                Marks::Some(missing) => trace.add(signature, missing),
+                Marks::All(_) if visible > signature.most_text(self.ground.status, &page.title) => {
+                    decoys.push(name());
+                    trace.add(
+                        signature,
+                        format!("the shape of a wall: {visible} characters of text"),
+                    );
+                }
+                Marks::All(_) if signature.source.action == Action::Log => logged.push(name()),
+                Marks::All(found) if decided.is_none() => {
+                    let evidence = signature.evidence(found);
+                    decided = Some(self.ground.decided(&signature.source, evidence));
+                }
+                Marks::All(_) => {}
+            }
+        }
+        (decided, decoys, logged)
+    }
+
+    /// What is left where no signature matches.
+    fn without_mark(&self, page: &Page, end: BodyEnd) -> Judgement {
+        let fallback = self.ground.fallback();
+        if fallback.verdict != Verdict::Ok {
+            return fallback;
+        }
+        if end == BodyEnd::CutOff {
+            let mut cut = Judgement::transport(Verdict::ConnectionError, "the body was cut off");
+            cut.status = fallback.status;
+            cut.neutral = fallback.neutral;
+            return cut;
+        }
+        let blank = self.may_be_blank
+            && end == BodyEnd::Complete
+            && !self.unreadable
+            && page.is_html()
+            && self.decoded <= BLANK_BYTES
+            && !page.has_content
+            && page.visible.count() == 0
+            && page.title().is_empty();
+        if !blank {
+            return fallback;
+        }
+        let evidence = Evidence {
+            signature: Arc::from("blank-page"),
+            vendor: None,
+            place: "body".to_owned(),
+            excerpt: format!("{} bytes of HTML and nothing in it", self.decoded),
+        };
+        self.ground.judgement(Verdict::BlankPage, Confidence::Low, Some(evidence))
+    }
+}
+
+impl Trace {
+    fn add(&mut self, signature: &Compiled, missing: String) {
+        if self.near.len() < MAX_NEAR {
+            let (name, verdict) = (signature.source.name.to_string(), signature.source.verdict);
+            self.near.push(NearMiss { signature: name, verdict, missing });
+        }
+    }
+}
+
+/// Hands characters to the page, which begins with the first of them.
+fn read(page: &mut Option<Page>, classifier: &Classifier, is_html: bool, text: &str) {
+    let page = page.get_or_insert_with(|| Page::new(classifier, begins_as_html(text, is_html)));
+    page.push(classifier, text);
+}
+
+/// Whether a body is HTML: its first characters know better than its head.
+fn begins_as_html(text: &str, declared: bool) -> bool {
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let begins =
+        |start: &str| text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
+    if declared {
+        return !text.starts_with(['{', '[']);
+    }
+    begins("<!doctype html")
+        || begins("<html")
+        || begins("<head")
+        || (begins("<?xml") && text.get(..text.len().min(1024)).is_some_and(is_xhtml))
+}
+
+fn is_xhtml(start: &str) -> bool {
+    start.contains("<html") || start.contains("<!DOCTYPE html")
+}

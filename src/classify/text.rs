@@ -1,0 +1,191 @@
+//! Visible text as a reader sees it: entities decoded, blanks collapsed, letters lowered, characters counted.
+
+/// Characters of an entity that are looked at, `&` included; the longest that matters is `&#x10FFFF;`.
+const MAX_ENTITY: usize = 10;
+
+/// Collects visible text piece by piece.
+#[derive(Debug, Default)]
+pub(crate) struct Visible {
+    /// Characters so far; an East Asian one counts as two, since it says about as much.
+    count: usize,
+    /// Whether a blank is due before the next character.
+    blank: bool,
+    /// An entity that has begun.
+    entity: String,
+    /// The last piece, normalised.
+    piece: String,
+}
+
+impl Visible {
+    /// Characters so far.
+    pub(crate) const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The end of a word.
+    pub(crate) fn separate(&mut self) {
+        self.blank = true;
+    }
+
+    /// Takes the next piece of text and returns it normalised.
+    pub(crate) fn push(&mut self, text: &str) -> &str {
+        self.piece.clear();
+        for character in text.chars() {
+            if self.entity.is_empty() && character != '&' {
+                self.take(character);
+            } else {
+                self.in_entity(character);
+            }
+        }
+        &self.piece
+    }
+
+    fn in_entity(&mut self, character: char) {
+        let goes_on = match character {
+            '&' => self.entity.is_empty(),
+            '#' => self.entity == "&",
+            _ => character.is_ascii_alphanumeric(),
+        };
+        if goes_on && self.entity.len() < MAX_ENTITY {
+            self.entity.push(character);
+            return;
+        }
+        let entity = std::mem::take(&mut self.entity);
+        if let Some(decoded) = decode_entity(&entity) {
+            self.take(decoded);
+            if character == ';' {
+                return;
+            }
+        } else {
+            entity.chars().for_each(|character| self.take(character));
+        }
+        if character == '&' {
+            self.entity.push('&');
+        } else {
+            self.take(character);
+        }
+    }
+
+    fn take(&mut self, character: char) {
+        if character.is_ascii_graphic() {
+            self.before();
+            self.piece.push(character.to_ascii_lowercase());
+            self.count += 1;
+        } else if character.is_whitespace() || character.is_control() {
+            self.blank = true;
+        } else if !is_invisible(character) {
+            self.before();
+            self.piece.extend(character.to_lowercase());
+            self.count += if is_wide(character) { 2 } else { 1 };
+        }
+    }
+
+    fn before(&mut self) {
+        if std::mem::take(&mut self.blank) && self.count > 0 {
+            self.piece.push(' ');
+            self.count += 1;
+        }
+    }
+}
+
+/// `text` as [`Visible`] has it.
+pub(crate) fn normalised(text: &str) -> String {
+    let mut visible = Visible::default();
+    let mut all = visible.push(text).to_owned();
+    // An entity at the very end is complete only with what follows.
+    all.push_str(visible.push(" "));
+    all
+}
+
+/// How many characters `text` counts as.
+pub(crate) fn weight(text: &str) -> usize {
+    text.chars().map(|character| if is_wide(character) { 2 } else { 1 }).sum()
+}
+
+/// Marks that take no room: they split words that are one.
+const fn is_invisible(character: char) -> bool {
+    matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
+}
+
+/// East Asian scripts.
+const fn is_wide(character: char) -> bool {
+    matches!(character,
+        '\u{1100}'..='\u{11ff}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7af}'
+        | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ff60}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// The character that `entity` (`&name` or `&#number`, without `;`) stands for.
+fn decode_entity(entity: &str) -> Option<char> {
+    let name = entity.strip_prefix('&')?;
+    if let Some(number) = name.strip_prefix('#') {
+        let hex = number.strip_prefix(['x', 'X']);
+        let code = match hex {
+            Some(hex) => u32::from_str_radix(hex, 16),
+            None => number.parse(),
+        };
+        return code.ok().map(|code| char::from_u32(code).unwrap_or('\u{fffd}'));
+    }
+    NAMED.iter().find(|(known, _)| *known == name).map(|(_, character)| *character)
+}
+
+/// The named entities (HTML section 13.5) that texts on walls use: punctuation and the letters of western Europe.
+const NAMED: [(&str, char); 58] = [
+    ("amp", '&'),
+    ("lt", '<'),
+    ("gt", '>'),
+    ("quot", '"'),
+    ("apos", '\''),
+    ("nbsp", '\u{a0}'),
+    ("copy", '©'),
+    ("reg", '®'),
+    ("hellip", '…'),
+    ("mdash", '—'),
+    ("ndash", '–'),
+    ("bull", '•'),
+    ("lsquo", '‘'),
+    ("rsquo", '’'),
+    ("ldquo", '“'),
+    ("rdquo", '”'),
+    ("laquo", '«'),
+    ("raquo", '»'),
+    ("middot", '·'),
+    ("iexcl", '¡'),
+    ("iquest", '¿'),
+    ("period", '.'),
+    ("num", '#'),
+    ("colon", ':'),
+    ("Agrave", 'À'),
+    ("Aacute", 'Á'),
+    ("Auml", 'Ä'),
+    ("Ccedil", 'Ç'),
+    ("Eacute", 'É'),
+    ("Ouml", 'Ö'),
+    ("Uuml", 'Ü'),
+    ("szlig", 'ß'),
+    ("agrave", 'à'),
+    ("aacute", 'á'),
+    ("acirc", 'â'),
+    ("atilde", 'ã'),
+    ("auml", 'ä'),
+    ("ccedil", 'ç'),
+    ("egrave", 'è'),
+    ("eacute", 'é'),
+    ("ecirc", 'ê'),
+    ("euml", 'ë'),
+    ("igrave", 'ì'),
+    ("iacute", 'í'),
+    ("icirc", 'î'),
+    ("iuml", 'ï'),
+    ("ntilde", 'ñ'),
+    ("ograve", 'ò'),
+    ("oacute", 'ó'),
+    ("ocirc", 'ô'),
+    ("otilde", 'õ'),
+    ("ouml", 'ö'),
+    ("ugrave", 'ù'),
+    ("uacute", 'ú'),
+    ("ucirc", 'û'),
+    ("uuml", 'ü'),
+    ("shy", '\u{ad}'),
+    ("zwnj", '\u{200c}'),
+];

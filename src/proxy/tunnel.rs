@@ -1,0 +1,130 @@
+//! CONNECT: held first, then dialled, then answered, then bytes both ways.
+//!
+//! An open tunnel is part of the traffic: nothing more goes from client to site while its scope cools down, and with
+//! `tunnel: flights` each new client flight after an answer takes a token. What is withheld stays in the client's
+//! socket, but for one buffer.
+
+pub(super) mod copy;
+
+use std::{io, sync::Arc};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+
+use super::{
+    Asking, Body, Context, Pass, Refusal,
+    context::Live,
+    forward,
+    pool::Counted,
+    reply::{Refused, sentence},
+};
+use crate::{metrics::Reason, rules::TunnelCount, verdict::Judgement};
+
+/// Opens the tunnel that a CONNECT asks for; the 200 stands for a connection that is there (RFC 9110 section 9.3.6).
+///
+/// # Errors
+/// The refusal for the client, which closes the connection (RFC 9931).
+pub(super) async fn open(
+    cx: &Arc<Context>,
+    live: &Arc<Live>,
+    asking: Asking,
+    mut request: Request<Incoming>,
+) -> Result<Response<Body>, Refused> {
+    let entry = Arc::clone(&asking.entry);
+    if let Err(denied) = live.egress.judge_connect_port(asking.target.port) {
+        let (status, error) = (http::StatusCode::FORBIDDEN, denied.proxy_error());
+        let sentence = sentence(&denied.to_string());
+        return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&entry));
+    }
+    if cx.tunnels.len() >= live.settings.limits.tunnels {
+        return Err(Refusal::busy("tunnels").under(&entry));
+    }
+    let mut pass = asking.hold(cx, live).await?;
+    let site = loop {
+        let site = forward::dial(live, &asking.target, &mut pass).await?;
+        if pass.may_send() {
+            break site;
+        }
+        drop(site);
+        pass.again(live).await?;
+    };
+    cx.tunnel_begins(&entry.rule);
+    let upgrade = hyper::upgrade::on(&mut request);
+    let flights = Flights::new(Arc::clone(cx), Arc::clone(live), asking, pass);
+    let end = cx.end.clone();
+    let counted = Counted::new(&entry.metrics.tunnels);
+    cx.tunnels.spawn(async move {
+        let _counted = counted;
+        tokio::select! {
+            () = serve(upgrade, site, flights) => {}
+            () = end.cancelled() => {}
+        }
+    });
+    Ok(Response::new(Body::empty()))
+}
+
+async fn serve(upgrade: OnUpgrade, site: TcpStream, flights: Flights) {
+    let upgraded = match upgrade.await {
+        Ok(upgraded) => upgraded,
+        Err(error) => return tracing::debug!(%error, "the client left before its tunnel began"),
+    };
+    let idle = flights.live.settings.timeouts.idle;
+    let client = copy::Side::of_client(upgraded);
+    let site = copy::Side::Tcp(site, Bytes::new());
+    if let Err(error) = copy::both(client, site, Some(&flights), idle).await {
+        tracing::debug!(%error, "a tunnel ended");
+    }
+}
+
+/// Asks the gate for each new flight of a tunnel.
+///
+/// A flight is what the client sends after the site has spoken. The permit of the flight under way stays here until
+/// the site answers; what is inside is not for us to judge, so the report is neutral: it frees a probe, and is
+/// neither a block nor a sign of health.
+pub(super) struct Flights {
+    cx: Arc<Context>,
+    live: Arc<Live>,
+    asking: Asking,
+    under_way: Mutex<Option<Pass>>,
+}
+
+impl Flights {
+    fn new(cx: Arc<Context>, live: Arc<Live>, asking: Asking, pass: Pass) -> Self {
+        Self { cx, live, asking, under_way: Mutex::new(Some(pass)) }
+    }
+
+    /// Waits until more bytes may go from the client to the site.
+    ///
+    /// # Errors
+    /// The gate refuses: the tunnel is to be closed.
+    pub(super) async fn before(&self) -> io::Result<()> {
+        let refused = |refused: Refused| io::Error::other(refused.to_string());
+        let under_way = self.under_way.lock().take();
+        let mut pass = match under_way {
+            Some(pass) => pass,
+            None => self.asking.hold(&self.cx, &self.live).await.map_err(refused)?,
+        };
+        while !pass.may_send() {
+            pass.again(&self.live).await.map_err(refused)?;
+        }
+        *self.under_way.lock() = Some(pass);
+        Ok(())
+    }
+
+    /// The site has spoken: the client's next bytes are a new flight.
+    pub(super) async fn answered(&self) {
+        if self.asking.entry.rule.tunnel == TunnelCount::Connect {
+            return;
+        }
+        let under_way = self.under_way.lock().take();
+        if let Some(pass) = under_way {
+            pass.report(&Judgement::unseen()).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
