@@ -133,6 +133,7 @@ impl Scan {
         if !text.done && decoder.finish(&mut |piece| text.push(piece)).is_err() {
             text.break_off();
         }
+        text.unreadable |= !decoder.is_complete();
         self.text.finish(end)
     }
 }
