@@ -1,4 +1,5 @@
-//! The rule file as a user meets it: good files load, bad ones say why, examples and documentation are true.
+//! The rule file as a user meets it: good files load, bad ones say why, examples and documentation
+//! are true.
 
 #[path = "config/fixtures.rs"]
 mod fixtures;

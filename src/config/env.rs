@@ -1,7 +1,7 @@
 //! `${NAME}` and `${NAME:-default}` in scalar values.
 //!
-//! Values are put in after the YAML has been parsed, so that no value can change the file's structure; the typed
-//! reader then sees `3` as the number it is. `$${` stands for a plain `${`.
+//! Values are put in after the YAML has been parsed, so that no value can change the file's
+//! structure; the typed reader then sees `3` as the number it is. `$${` stands for a plain `${`.
 
 /// Where values of the environment come from.
 pub type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;
@@ -12,7 +12,8 @@ const MOST_BYTES: usize = 64 * 1024;
 /// Puts values in for the variables of `text`; `None` where it names none.
 ///
 /// # Errors
-/// The first variable that is not set and has no default, and a `${` that is never closed or names nothing.
+/// The first variable that is not set and has no default, and a `${` that is never closed or names
+/// nothing.
 pub(super) fn substitute(text: &str, env: &Env<'_>) -> Result<Option<String>, (String, String)> {
     if !text.contains("${") {
         return Ok(None);

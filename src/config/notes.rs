@@ -65,7 +65,8 @@ impl<'a> Notes<'a> {
         self.hidden.borrow_mut().push(place);
     }
 
-    /// Blanks the whole line of a flaw in the file's form where a secret may stand: nothing is known about it yet.
+    /// Blanks the whole line of a flaw in the file's form where a secret may stand: nothing is
+    /// known about it yet.
     pub(super) fn hide_near_secrets(&self, flaw: &Flaw) {
         let near = ["auth", "admin", "store"].iter().any(|key| flaw.path.starts_with(key));
         let line = self.source.line(flaw.place).to_ascii_lowercase();
@@ -128,7 +129,8 @@ impl Shown {
         let hidden = secret && !matches!(full.as_str(), "memory" | "none" | "off" | "{}");
         let text = match full.split_once("://") {
             Some((scheme, rest)) if hidden && matches!(node.value, Value::Scalar(_)) => {
-                // A store's URL: its place is worth telling, its user and its options may be secret.
+                // A store's URL: its place is worth telling, its user and its options may be
+                // secret.
                 let place = rest.split(['?', '#']).next().unwrap_or("");
                 let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
                 format!("{scheme}://{place}")

@@ -151,7 +151,8 @@ impl<'a> Reader<'a> {
         self.notes.has_error(&join(&self.path, key))
     }
 
-    /// The value of `key`, given or by default; `None` where there is neither, which is noted for a required one.
+    /// The value of `key`, given or by default; `None` where there is neither, which is noted for a
+    /// required one.
     pub(super) fn spot(&self, key: &str) -> Option<Spot<'a>> {
         if let Some(spot) = self.given_spot(key) {
             return Some(spot);
@@ -281,7 +282,8 @@ impl<'a> Reader<'a> {
         self.spot(key)?.scalar(read)
     }
 
-    /// The items of a list, or the one value, each read by `read`; those that fail are noted and left out.
+    /// The items of a list, or the one value, each read by `read`; those that fail are noted and
+    /// left out.
     pub(super) fn many<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> Vec<T> {
         let Some(spot) = self.spot(key) else { return Vec::new() };
         spot.one_or_many().iter().filter_map(|item| item.scalar(&read)).collect()

@@ -89,7 +89,8 @@ impl<'a> Spot<'a> {
                 self.wrong(wrong);
                 None
             }
-            // A value from the environment may be a secret in the wrong place: only the reference is shown.
+            // A value from the environment may be a secret in the wrong place: only the reference
+            // is shown.
             (Err(_), Some(written)) => {
                 let message = format!("the value of {} is not right", quote(written));
                 let help = format!("it must come out as {}", self.kind.words());
@@ -209,7 +210,8 @@ impl<'a> Spot<'a> {
         self.kind.section().expect("only kinds with a section are opened")
     }
 
-    /// Opens it as the section of its kind. Anything but a mapping is noted and counts as an empty one.
+    /// Opens it as the section of its kind. Anything but a mapping is noted and counts as an empty
+    /// one.
     pub(super) fn open(&self) -> Reader<'a> {
         let entries = match &self.node.value {
             Value::Map(entries) => entries.clone(),

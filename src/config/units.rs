@@ -1,6 +1,7 @@
 //! Texts with units to values: durations, sizes, rates, shares. Pure.
 //!
-//! A unit is never guessed: a bare number where a unit belongs is a mistake, and the answer names the likely one.
+//! A unit is never guessed: a bare number where a unit belongs is a mistake, and the answer names
+//! the likely one.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Whole files: examples and valid fixtures load, each invalid one gives exactly the message beside it.
+//! Whole files: examples and valid fixtures load, each invalid one gives exactly the message beside
+//! it.
 
 use std::fs;
 

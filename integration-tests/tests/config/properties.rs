@@ -1,5 +1,5 @@
-//! For any input: the parser never panics, finding a rule by the index is finding it in order, and what is said to be
-//! unreachable is.
+//! For any input: the parser never panics, finding a rule by the index is finding it in order, and
+//! what is said to be unreachable is.
 
 use proptest::prelude::*;
 use tidegate::{

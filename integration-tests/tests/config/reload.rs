@@ -59,7 +59,8 @@ async fn an_atomic_rename_is_seen_again_and_again() {
     }
 }
 
-/// What the kubelet does: `tidegate.yaml -> ..data/tidegate.yaml`, `..data -> ..1`, and a rename of `..data`.
+/// What the kubelet does: `tidegate.yaml -> ..data/tidegate.yaml`, `..data -> ..1`, and a rename of
+/// `..data`.
 #[cfg(unix)]
 #[tokio::test]
 async fn the_symlink_swap_of_a_config_map_is_seen_again_and_again() {

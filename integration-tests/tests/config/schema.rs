@@ -8,8 +8,8 @@ use tidegate::config::{self, reference, schema};
 
 use crate::{env, is_as_in, root, yaml_files};
 
-/// Whether `value` is valid by `schema`: the part of JSON Schema that ours uses. An unknown keyword panics, so that
-/// the check cannot fall behind.
+/// Whether `value` is valid by `schema`: the part of JSON Schema that ours uses. An unknown keyword
+/// panics, so that the check cannot fall behind.
 fn check(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     for (keyword, wanted) in schema.as_object().expect("a schema is an object") {
         let fits = match keyword.as_str() {

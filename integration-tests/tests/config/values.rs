@@ -124,7 +124,11 @@ fn the_cooldown_is_split_like_its_rule_unless_it_says_otherwise() {
 #[test]
 fn anchors_and_aliases_share_parts_of_rules() {
     let loaded = good(
-        "rules:\n  - {name: a, match: a.example, cooldown: &slow {for: 5m, max: 1h}}\n  - {name: b, match: '*', cooldown: *slow}\n",
+        "\
+rules:
+  - {name: a, match: a.example, cooldown: &slow {for: 5m, max: 1h}}
+  - {name: b, match: '*', cooldown: *slow}
+",
     );
     let cooldowns: Vec<_> = loaded.rules.as_slice().iter().map(|rule| &rule.cooldown).collect();
     assert_eq!(cooldowns[0], cooldowns[1]);
@@ -138,7 +142,12 @@ fn diff(old: &str, new: &str) -> Diff {
 #[test]
 fn a_diff_is_one_short_line_per_change() {
     let old = "rules:\n  - {name: a, match: a.example, rate: 3/s}\n  - {name: b, match: '*'}\n";
-    let new = "timeouts: {idle: 2m}\nrules:\n  - {name: a, match: a.example, rate: 5/s, cooldown: {for: 1m}}\n  - {name: b, match: '*'}\n";
+    let new = "\
+timeouts: {idle: 2m}
+rules:
+  - {name: a, match: a.example, rate: 5/s, cooldown: {for: 1m}}
+  - {name: b, match: '*'}
+";
     assert_eq!(
         diff(old, new).lines,
         [
@@ -152,8 +161,19 @@ fn a_diff_is_one_short_line_per_change() {
 
 #[test]
 fn a_diff_tells_rules_that_come_go_and_change_places() {
-    let old = "rules:\n  - {name: a, match: a.example}\n  - {name: a.b, match: b.example}\n  - {name: c, match: '*'}\n";
-    let new = "rules:\n  - {name: d, match: d.example}\n  - {name: a.b, match: b.example}\n  - {name: a, match: a.example}\n  - {name: e, match: '*'}\n";
+    let old = "\
+rules:
+  - {name: a, match: a.example}
+  - {name: a.b, match: b.example}
+  - {name: c, match: '*'}
+";
+    let new = "\
+rules:
+  - {name: d, match: d.example}
+  - {name: a.b, match: b.example}
+  - {name: a, match: a.example}
+  - {name: e, match: '*'}
+";
     assert_eq!(
         diff(old, new).lines,
         [

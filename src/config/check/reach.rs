@@ -13,7 +13,8 @@ use crate::{
 /// Which rules stand at a host pattern: number of the rule, its paths.
 type ByHost = HashMap<HostPattern, Vec<(usize, Vec<Arc<str>>)>>;
 
-/// Notes every rule that lies wholly behind earlier ones, and a last one that does not match everything.
+/// Notes every rule that lies wholly behind earlier ones, and a last one that does not match
+/// everything.
 pub(super) fn check(rules: &[(Spot<'_>, Rule)]) {
     let mut seen = ByHost::new();
     let read: Vec<_> =
@@ -48,8 +49,9 @@ fn hosts(matcher: &Matcher) -> Vec<HostPattern> {
     if matcher.hosts.is_empty() { vec![HostPattern::Any] } else { matcher.hosts.clone() }
 }
 
-/// An earlier rule before which nothing of `matcher` comes through: every pair of its hosts and paths is covered.
-/// (Covers that several globs only form together are not found; that errs on the quiet side.)
+/// An earlier rule before which nothing of `matcher` comes through: every pair of its hosts and
+/// paths is covered. (Covers that several globs only form together are not found; that errs on the
+/// quiet side.)
 fn shadow(matcher: &Matcher, seen: &ByHost) -> Option<usize> {
     let everything = [Arc::from("*")];
     let paths = if matcher.paths.is_empty() { &everything[..] } else { &matcher.paths };
@@ -67,7 +69,8 @@ fn shadow(matcher: &Matcher, seen: &ByHost) -> Option<usize> {
 
 /// Whether every path that `glob` matches is matched by one of `paths`.
 fn covers(paths: &[Arc<str>], glob: &str) -> bool {
-    // A `*` of `glob`, read as a letter, can only be matched by a `*`: then whatever it stands for is matched too.
+    // A `*` of `glob`, read as a letter, can only be matched by a `*`: then whatever it stands for
+    // is matched too.
     paths.is_empty() || paths.iter().any(|path| glob_matches(path, glob))
 }
 
