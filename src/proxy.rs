@@ -11,10 +11,13 @@ pub mod egress;
 mod forward;
 mod headers;
 mod inspect;
+mod intercept;
 mod pass;
+mod peek;
 mod pool;
 mod reply;
 pub mod resolve;
+pub mod tls;
 mod tunnel;
 mod upgrade;
 pub mod wire;
@@ -50,6 +53,8 @@ pub(crate) struct Visitor {
     pub(crate) peer: SocketAddr,
     /// The client's end, which must know when a tunnel begins; none where requests come in frames.
     pub(crate) wire: Option<wire::Handle>,
+    /// The CONNECT that it speaks inside of, where that is intercepted.
+    pub(crate) inside: Option<intercept::Inside>,
 }
 
 impl Visitor {
@@ -79,6 +84,10 @@ pub(crate) async fn handle(
     } else if is_connect || response.status() == StatusCode::SWITCHING_PROTOCOLS {
         visitor.pass_through();
     }
+    if visitor.inside.is_some() {
+        // It would lead clients past us, over HTTP/3 (RFC 7838).
+        response.headers_mut().remove(header::ALT_SVC);
+    }
     response.body_mut().answers(answering);
     Ok(response)
 }
@@ -90,13 +99,21 @@ async fn way(
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Refused> {
     let live = cx.live();
-    let target = Target::parse(request.method(), request.uri())?;
-    let client = live.authenticator.check(request.headers(), visitor.peer.ip())?;
+    let (target, client) = match &visitor.inside {
+        Some(inside) => inside.admit(&request)?,
+        None => {
+            let target = Target::parse(request.method(), request.uri())?;
+            (target, live.authenticator.check(request.headers(), visitor.peer.ip())?)
+        }
+    };
     if let Some(answer) = answer_here(cx, &mut request)? {
         return Ok(answer);
     }
     let asking = Asking::new(cx, target, client, request.headers())?;
     if request.method() == Method::CONNECT {
+        if asking.entry.rule.intercept {
+            return intercept::open(cx, &live, visitor.peer, asking, request);
+        }
         return tunnel::open(cx, &live, asking, request).await;
     }
     let method = request.method().clone();
