@@ -241,7 +241,9 @@ pub(super) async fn dial(
             Ok(stream)
         }
         Err(error) => {
-            pass.give_back(dial_verdict(&error).as_ref()).await;
+            if let Some(judgement) = dial_verdict(&error) {
+                pass.report(&judgement).await;
+            }
             Err(Refused::from(&error).under(pass.entry()))
         }
     }
@@ -313,11 +315,10 @@ enum Failure {
 
 impl Failure {
     /// Tells the fleet, and makes the client's answer.
-    async fn report(self, pass: Pass) -> Refused {
+    async fn report(self, mut pass: Pass) -> Refused {
         let refusal = self.refusal().under(pass.entry());
-        match self.verdict() {
-            Some(judgement) => pass.report(&judgement).await,
-            None => drop(pass),
+        if let Some(judgement) = self.verdict() {
+            pass.report(&judgement).await;
         }
         refusal
     }
