@@ -183,6 +183,3 @@ fn builder(settings: &Settings) -> http1::Builder {
     }
     builder
 }
-
-#[cfg(test)]
-mod tests;

@@ -219,6 +219,3 @@ pub(super) fn may_wait(headers: &HeaderMap) -> bool {
             .iter()
             .any(|text| form.contains(text))
 }
-
-#[cfg(test)]
-mod tests;

@@ -7,6 +7,7 @@ mod bench;
 mod connect;
 mod forward;
 mod gate;
+mod inspect;
 mod limits;
 
 use bench::{Bench, Site};

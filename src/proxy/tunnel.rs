@@ -151,6 +151,3 @@ impl Flight {
         goes_on && self.pass.may_go_on()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,6 @@
 //! What the gate does to requests and tunnels on their way.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::bench::{Bench, Site, rule, settings, until};
 use crate::{
@@ -68,25 +68,9 @@ async fn the_body_of_a_held_request_stays_with_its_client() {
 #[tokio::test]
 async fn a_client_that_leaves_while_held_costs_nothing() {
     let site = Site::answering(OK).await;
-    let bench = bench(limited(0.01)).await;
-    assert_eq!(bench.get(&site.url("/")).await.status(), 200);
-    let mut patient = rule();
-    patient.max_wait = Duration::from_secs(3600);
-    let mut clients = Vec::new();
-    for line in [format!("GET {}", site.url("/")), format!("CONNECT {}", site.addr)] {
-        let mut client = bench.connect().await;
-        client
-            .send(&format!("{line} HTTP/1.1\r\nhost: {}\r\nprefer: wait=9\r\n\r\n", site.addr))
-            .await;
-        clients.push(client);
-    }
-    // A wait of 100 s is hopeless with a `max_wait` of 10 s: refused at once, never held.
-    for client in &mut clients {
-        assert_eq!(client.answer().await.status(), 429);
-    }
     let mut rule = limited(0.5);
     rule.max_wait = Duration::from_secs(60);
-    let bench = self::bench(rule).await;
+    let bench = bench(rule).await;
     assert_eq!(bench.get(&site.url("/")).await.status(), 200);
     let connections = site.connections.load(std::sync::atomic::Ordering::SeqCst);
     for line in [format!("GET {}", site.url("/")), format!("CONNECT {}", site.addr)] {
@@ -99,6 +83,17 @@ async fn a_client_that_leaves_while_held_costs_nothing() {
     let gone = r#"tidegate_held_gone_total{rule="default"}"#;
     until("both are counted", || bench.metric(gone) == 2.0).await;
     assert_eq!(site.connections.load(std::sync::atomic::Ordering::SeqCst), connections);
+}
+
+#[tokio::test]
+async fn a_hopeless_wait_is_refused_at_once() {
+    let site = Site::answering(OK).await;
+    let bench = bench(limited(0.01)).await;
+    assert_eq!(bench.get(&site.url("/")).await.status(), 200);
+    for line in [format!("GET {}", site.url("/")), format!("CONNECT {}", site.addr)] {
+        let answer = bench.ask(&format!("{line} HTTP/1.1\r\nhost: x\r\n\r\n")).await;
+        assert_eq!((answer.status(), answer.field("tidegate-refused")), (429, Some("limit")));
+    }
 }
 
 #[tokio::test]
@@ -239,12 +234,11 @@ async fn a_cooldown_holds_what_a_tunnel_has_to_say() {
 }
 
 #[tokio::test]
-async fn a_cooldown_that_trips_while_connecting_keeps_the_request_back() {
+async fn a_cooldown_keeps_the_next_request_back_until_its_end() {
     let blocked = Site::answering(BLOCK).await;
     let site = Site::answering(OK).await;
     let length = Duration::from_millis(400);
-    let bench = Arc::new(bench(cooling(length)).await);
-    // Held behind the trip: a request that got its leave before it may not go after it.
+    let bench = bench(cooling(length)).await;
     let tripped = crate::clock::now();
     assert_eq!(bench.get(&blocked.url("/")).await.status(), 429);
     assert_eq!(bench.get(&site.url("/")).await.status(), 200);
