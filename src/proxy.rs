@@ -22,7 +22,7 @@ mod tunnel;
 mod upgrade;
 pub mod wire;
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, response::Parts};
 use hyper::body::Incoming;
@@ -40,7 +40,7 @@ use crate::{
     classify::{Head, Reading, ScanLimits},
     rules::{Action, Rule},
     target::Target,
-    verdict::Judgement,
+    verdict::{Judgement, Verdict},
 };
 
 /// Fields that hyper's parser takes without an allocation for their positions.
@@ -119,26 +119,26 @@ async fn way(
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
     let mut outbound = Outbound::new(cx, live.settings.timeouts.idle, &asking.target, request)?;
-    let mut attempts = 0;
+    let mut pass = asking.hold(cx, &live).await?;
+    let mut told = Told::default();
     loop {
-        let pass = asking.hold(cx, &live).await?;
-        let held = pass.held();
-        let again = outbound.is_repeatable() && attempts < retries(&asking.entry.rule, &method);
+        told.held = pass.held();
+        let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, &method);
         let answer = forward::send(cx, &live, &asking.target, &mut outbound, pass, again).await?;
+        (told.took, told.sent) = (answer.took, told.sent + 1);
         if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let (response, pass) = (answer.response, answer.pass);
-            pass.report(&Judgement::unseen()).await;
-            return Ok(upgrade::join(cx, &live, &asking.entry, upgrading, response));
+            return Ok(upgrade::join(cx, &live, upgrading, answer).await);
         }
-        let took = answer.took;
-        let (head, body, judgement) = observe(&live, &asking, &method, answer).await;
-        attempts += 1;
-        if again
-            && judgement.as_ref().is_some_and(|it| asking.entry.rule.retry.on.contains(&it.verdict))
-        {
-            continue;
+        let (head, body, judged) = observe(&live, &asking, &method, answer).await;
+        if let Some((judgement, mut leave)) = judged {
+            let blocked = again && asking.entry.rule.retry.on.contains(&judgement.verdict);
+            told.verdict = Some(judgement.verdict);
+            // Where there is no time for another attempt, the client gets the answer that there is.
+            if blocked && leave.again(&live).await.is_ok() {
+                pass = leave;
+                continue;
+            }
         }
-        let told = Told { judgement, held, took, attempts };
         return Ok(relay(cx, &live, &asking, head, body, &told));
     }
 }
@@ -181,7 +181,7 @@ async fn observe(
     asking: &Asking,
     method: &Method,
     answer: Answer,
-) -> (Parts, SiteBody, Option<Judgement>) {
+) -> (Parts, SiteBody, Option<(Judgement, Pass)>) {
     let Answer { response, conn, pass, .. } = answer;
     let (head, body) = response.into_parts();
     let mut body = SiteBody::new(body, conn, live.settings.timeouts.idle);
@@ -199,17 +199,20 @@ async fn observe(
             if inspect::may_wait(headers) { body.look(inspect.delay).await } else { None }
         }
     };
-    let Some((judgement, pass)) = judged else { return (head, body, None) };
+    let Some((judgement, mut pass)) = judged else { return (head, body, None) };
     pass.report(&judgement).await;
-    (head, body, Some(judgement))
+    (head, body, Some((judgement, pass)))
 }
 
 /// What is told about a relayed answer.
+#[derive(Debug, Default)]
 struct Told {
-    judgement: Option<Judgement>,
-    held: std::time::Duration,
-    took: std::time::Duration,
-    attempts: u32,
+    /// Where it was clear in time.
+    verdict: Option<Verdict>,
+    held: Duration,
+    took: Duration,
+    /// How often the request went out.
+    sent: u32,
 }
 
 /// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we have to tell.
@@ -236,17 +239,16 @@ fn relay(
 
 impl Told {
     fn annotate(&self, headers: &mut http::HeaderMap, rule: &Rule) {
-        if let Some(judgement) = &self.judgement {
-            let verdict = HeaderValue::from_static(judgement.verdict.as_str());
-            headers.insert(headers::VERDICT, verdict);
+        if let Some(verdict) = self.verdict {
+            headers.insert(headers::VERDICT, HeaderValue::from_static(verdict.as_str()));
         }
         if let Ok(name) = HeaderValue::from_str(&rule.name) {
             headers.insert(headers::RULE, name);
         }
-        if self.attempts > 1 {
-            headers.insert(headers::ATTEMPTS, self.attempts.into());
+        if self.sent > 1 {
+            headers.insert(headers::ATTEMPTS, self.sent.into());
         }
-        let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let timing = format!("hold;dur={:.1}, upstream;dur={:.1}", ms(self.held), ms(self.took));
         if let Ok(timing) = HeaderValue::try_from(timing) {
             headers.append(headers::SERVER_TIMING, timing);

@@ -185,6 +185,3 @@ pub(super) fn builder(settings: &Settings) -> http1::Builder {
     }
     builder
 }
-
-#[cfg(test)]
-mod tests;

@@ -196,6 +196,3 @@ pub(super) fn count_down(headers: &mut HeaderMap) -> bool {
         None => false,
     }
 }
-
-#[cfg(test)]
-mod tests;

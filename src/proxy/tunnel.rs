@@ -107,21 +107,27 @@ async fn serve(client: copy::Side, site: TcpStream, flights: Flights) {
     }
 }
 
-/// Asks the gate for each new flight of a tunnel.
+/// Asks the gate before bytes go from a tunnel's client to its site.
 ///
-/// A flight is what the client sends after the site has spoken. The permit of the flight under way stays here until
-/// the site answers; what is inside is not for us to judge, so the report is neutral: it frees a probe, and is
-/// neither a block nor a sign of health.
+/// A flight is what the client sends after the site has spoken. What is inside is not for us to judge, so the report
+/// on a flight is neutral: it frees a probe, and is neither a block nor a sign of health.
 pub(super) struct Flights {
     cx: Arc<Context>,
     live: Arc<Live>,
     asking: Asking,
-    under_way: Mutex<Option<Pass>>,
+    /// Empty only while the gate is asked.
+    under_way: Mutex<Option<Flight>>,
+}
+
+struct Flight {
+    pass: Pass,
+    answered: bool,
 }
 
 impl Flights {
     fn new(cx: Arc<Context>, live: Arc<Live>, asking: Asking, pass: Pass) -> Self {
-        Self { cx, live, asking, under_way: Mutex::new(Some(pass)) }
+        let first = Flight { pass, answered: false };
+        Self { cx, live, asking, under_way: Mutex::new(Some(first)) }
     }
 
     /// Waits until more bytes may go from the client to the site.
@@ -129,30 +135,47 @@ impl Flights {
     /// # Errors
     /// The gate refuses: the tunnel is to be closed.
     pub(super) async fn before(&self) -> io::Result<()> {
-        let refused = |refused: Refused| io::Error::other(refused.to_string());
         let under_way = self.under_way.lock().take();
-        let mut pass = match under_way {
-            Some(pass) => pass,
-            None => self.asking.hold(&self.cx, &self.live).await.map_err(refused)?,
+        let flight = match under_way {
+            Some(flight) if flight.may_go_on(self.asking.entry.rule.tunnel) => flight,
+            ended => {
+                self.next(ended).await.map_err(|refused| io::Error::other(refused.to_string()))?
+            }
+        };
+        *self.under_way.lock() = Some(flight);
+        Ok(())
+    }
+
+    /// Leave for a new flight, or for the rest of one that a cooldown interrupted.
+    async fn next(&self, ended: Option<Flight>) -> Result<Flight, Refused> {
+        let mut pass = match ended {
+            Some(Flight { mut pass, answered: false }) => {
+                pass.again(&self.live).await?;
+                pass
+            }
+            _ => self.asking.hold(&self.cx, &self.live).await?,
         };
         while !pass.may_send() {
-            pass.again(&self.live).await.map_err(refused)?;
+            pass.again(&self.live).await?;
         }
-        *self.under_way.lock() = Some(pass);
-        Ok(())
+        Ok(Flight { pass, answered: false })
     }
 
     /// The site has spoken: the client's next bytes are a new flight.
     pub(super) async fn answered(&self) {
-        if self.asking.entry.rule.tunnel == TunnelCount::Connect {
-            return;
-        }
         let under_way = self.under_way.lock().take();
-        if let Some(pass) = under_way {
-            pass.report(&Judgement::unseen()).await;
+        let Some(mut flight) = under_way else { return };
+        if !flight.answered {
+            flight.answered = true;
+            flight.pass.report(&Judgement::unseen()).await;
         }
+        *self.under_way.lock() = Some(flight);
     }
 }
 
-#[cfg(test)]
-mod tests;
+impl Flight {
+    fn may_go_on(&self, counted: TunnelCount) -> bool {
+        let goes_on = counted == TunnelCount::Connect || !self.answered;
+        goes_on && self.pass.may_go_on()
+    }
+}
