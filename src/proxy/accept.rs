@@ -183,3 +183,6 @@ fn builder(settings: &Settings) -> http1::Builder {
     }
     builder
 }
+
+#[cfg(test)]
+mod tests;
