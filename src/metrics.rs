@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    fmt,
+    fmt::{self, Write as _},
     sync::{Arc, atomic::AtomicU64},
 };
 
@@ -200,6 +200,8 @@ pub struct Metrics {
     pub tls_client_rejected: Counter,
     /// Requests repeated once because a kept-alive connection to the site had gone stale.
     pub upstream_retries: Counter,
+    /// Log lines dropped because nobody takes them (a full disk, a pipe that is not read).
+    pub log_lines_dropped: Counter,
 }
 
 struct Families {
@@ -318,6 +320,7 @@ impl Metrics {
         let panics = Counter::default();
         let tls_client_rejected = Counter::default();
         let upstream_retries = Counter::default();
+        let log_lines_dropped = Counter::default();
         registry.register("store_up", "Whether the store answers", store_up.clone());
         registry.register(
             "members",
@@ -345,6 +348,11 @@ impl Metrics {
             "Requests sent again because a kept-alive connection to the site had gone stale",
             upstream_retries.clone(),
         );
+        registry.register(
+            "log_lines_dropped",
+            "Log lines dropped because nobody takes them",
+            log_lines_dropped.clone(),
+        );
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The running program", build);
         Arc::new(Self {
@@ -358,6 +366,7 @@ impl Metrics {
             panics,
             tls_client_rejected,
             upstream_retries,
+            log_lines_dropped,
         })
     }
 
@@ -457,6 +466,34 @@ impl Metrics {
             .expect("writing to a String does not fail");
         text
     }
+}
+
+/// The OpenMetrics text in the older Prometheus form (0.0.4): there a counter's name has its `_total` in the comments
+/// too, an info is a gauge, and neither `# UNIT` nor `# EOF` exists.
+#[must_use]
+pub fn prometheus_text(openmetrics: &str) -> String {
+    let mut text = String::with_capacity(openmetrics.len() + 1_024);
+    let mut help = "";
+    for line in openmetrics.lines() {
+        if line.starts_with("# HELP ") {
+            help = line;
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.rsplit_once(' ').unwrap_or((rest, "untyped"));
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", "counter"),
+                "info" => ("_info", "gauge"),
+                "unknown" => ("", "untyped"),
+                other => ("", other),
+            };
+            let words = help.splitn(4, ' ').nth(3).unwrap_or("");
+            // Writing to a String does not fail.
+            _ = writeln!(text, "# HELP {name}{suffix} {words}\n# TYPE {name}{suffix} {kind}");
+        } else if !line.starts_with('#') {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
 }
 
 #[cfg(test)]
