@@ -3,9 +3,20 @@
 mod doors;
 mod io;
 
-use std::{io::ErrorKind, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io::ErrorKind,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context as TaskContext, Poll},
+    time::Duration,
+};
 
-use hyper::{server::conn::http1, service::service_fn};
+use hyper::{
+    rt::{Sleep, Timer},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -134,10 +145,36 @@ impl Drop for Watched {
     }
 }
 
+/// A timer for hyper that never fires, and allocates nothing. [`ClientIo`] keeps the time for heads, but hyper reads
+/// on after an answer (so that the wait for the next request begins) only where it has a timer of its own.
+#[derive(Debug)]
+struct Never;
+
+impl Timer for Never {
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Self)
+    }
+
+    fn sleep_until(&self, _: std::time::Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Self)
+    }
+}
+
+impl Sleep for Never {}
+
+impl Future for Never {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}
+
 fn builder(settings: &Settings) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        .header_read_timeout(None) // see ClientIo
+        .timer(Never)
+        .header_read_timeout(settings.timeouts.header)
         .preserve_header_case(true)
         .max_header_size(settings.limits.header_bytes)
         .max_buf_size(settings.limits.header_bytes.max(MIN_BUFFER));

@@ -31,6 +31,7 @@ pub(super) struct Outbound {
     upload: Upload,
     progress: Option<Progress>,
     repeatable: bool,
+    upgrades: bool,
 }
 
 /// The head of an answer, and the connection it came on.
@@ -74,7 +75,9 @@ impl Outbound {
             let chunked = HeaderValue::from_static("chunked");
             head.headers.insert(header::TRANSFER_ENCODING, chunked);
         }
-        if let Some(protocol) = upgrade.filter(|_| repeatable) {
+        let upgrade = upgrade.filter(|_| repeatable);
+        let upgrades = upgrade.is_some();
+        if let Some(protocol) = upgrade {
             head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             head.headers.insert(header::UPGRADE, protocol);
         }
@@ -85,7 +88,7 @@ impl Outbound {
                 Upload::Client { body, idle: Idle::new(idle), progress: progress.clone() }
             }
         };
-        Ok(Self { head: Request::from_parts(head, ()), upload, progress, repeatable })
+        Ok(Self { head: Request::from_parts(head, ()), upload, progress, repeatable, upgrades })
     }
 
     /// Whether it has no body, so that it can go out more than once.
@@ -95,7 +98,7 @@ impl Outbound {
 
     /// Whether it asks to change protocols.
     pub(super) fn is_upgrade(&self) -> bool {
-        self.head.headers().contains_key(header::UPGRADE)
+        self.upgrades
     }
 
     /// The request, to be sent now. With `keep` a copy of the head stays here.

@@ -6,6 +6,7 @@ mod answers;
 mod bench;
 mod connect;
 mod forward;
+mod limits;
 
 use bench::{Bench, Site};
 

@@ -287,6 +287,13 @@ impl Site {
         Self { addr, requests, connections, task }
     }
 
+    /// Its address, for a test that need not look at it again; it runs on until the test ends.
+    pub(super) fn addr_for_good(self) -> SocketAddr {
+        let addr = self.addr;
+        std::mem::forget(self);
+        addr
+    }
+
     pub(super) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addr)
     }
