@@ -6,6 +6,8 @@ mod answers;
 mod bench;
 mod connect;
 mod forward;
+mod gate;
+mod inspect;
 mod limits;
 
 use bench::{Bench, Site};

@@ -141,6 +141,7 @@ impl Bench {
 
     /// The value of a line of the metrics; 0 where it is not there yet.
     pub(super) fn metric(&self, line: &str) -> f64 {
+        self.cx.gate.refresh_metrics();
         let text = self.metrics.render();
         let found = text.lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
         found.map_or(0.0, |value| value.parse().unwrap())
