@@ -30,7 +30,7 @@ mod keys;
 pub mod line;
 pub mod redis;
 
-use figures::{Figures, Ledger, Sent, fairness, waits};
+use figures::{Figures, Ledger, Sent, fairness, waits, window};
 use line::Line;
 use redis::VirtualRedis;
 
@@ -224,7 +224,8 @@ impl Fleet {
             (0..self.members.len()).filter(|m| self.members[*m].alive).collect();
         let last = |member: &usize| sent.iter().rposition(|sent| sent.member == *member);
         let busy = alive.iter().filter_map(last).min().unwrap_or(0);
-        let (jain, max_over_min, unfair_by) = fairness(&sent[..busy], &alive);
+        let (jain, max_over_min, unfair_by) =
+            fairness(&sent[..busy], &alive, window(self.plan.rate));
         let (first, end) = (sent.first().expect("something is let go"), sent[sent.len() - 1]);
         let took = end.at - first.at;
         let burst = f64::from(self.plan.burst);

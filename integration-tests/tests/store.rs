@@ -281,3 +281,36 @@ fn a_forgotten_script_is_loaded_again_within_the_call() {
         runtime.block_on(pair.take(&ask)).unwrap();
     }
 }
+
+#[test]
+fn a_flush_refills_no_bucket_that_a_member_knows() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = runtime.block_on(shared(&redis));
+    let limits = Limits { rate: Some(1.0), burst: 10, quotas: vec![], cost: 1 };
+    let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
+    let name = ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
+    let scope = store.scope(name);
+    let ask = Ask { wanted: 10, ..Ask::default() };
+    let first = runtime.block_on(store.take(&scope, &rule, &ask)).unwrap();
+    assert_eq!(first.tickets.len(), 10, "the burst");
+    assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
+    let second = runtime.block_on(store.take(&scope, &rule, &ask)).unwrap();
+    assert_eq!(second.tickets.len(), 0, "no second burst, {second:?}");
+}
+
+#[test]
+fn a_member_that_comes_back_from_an_outage_leaves_others_their_tickets() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = runtime.block_on(shared(&redis));
+    let limits = Limits { rate: Some(100.0), burst: 1, quotas: vec![], cost: 1 };
+    let mut pair = Pair::new(store, limited(limits, policy(None, true, 1.0, Duration::ZERO)), "");
+    let ahead = Ask { wanted: 20, bound: 10_000_000, ..Ask::default() };
+    runtime.block_on(pair.take(&ahead)).unwrap();
+    runtime.block_on(pair.take(&ahead)).unwrap();
+    let latest = pair.tickets.iter().copied().max().unwrap();
+    let back = Ask { wanted: 1, bound: 10_000_000, drain: true, ..Ask::default() };
+    runtime.block_on(pair.take(&back)).unwrap();
+    assert!(pair.tickets.last().is_some_and(|ticket| *ticket > latest));
+}

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::{Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, Store, StoreError};
 use crate::{
-    bucket::{BATCH, Bucket, HORIZON},
+    bucket::{BATCH, Bucket, FIRST, HORIZON},
     clock::{self, Instant},
     cooldown::{self, Change, Cooldown, Report},
     rules::{CooldownPolicy, Limits, Rule},
@@ -27,11 +27,16 @@ const EPOCH: i64 = 1_000_000_000_000_000;
 /// Idle scopes beyond this many are looked for when a new one comes.
 const SWEEP_FROM: usize = 1_024;
 
+/// How long beyond its next ticket a member counts as waiting, in microseconds.
+const REMEMBERED: i64 = 1_000_000;
+
 /// A bucket and the moment from which it need not be kept.
 #[derive(Debug, Default)]
 pub(crate) struct Kept<T> {
     pub(crate) state: Option<T>,
     forget_at: i64,
+    /// Until when somebody is known to wait for it.
+    waited_until: i64,
 }
 
 /// Where one scope is in memory.
@@ -117,7 +122,7 @@ fn shelve<T>(shelf: &mut Shelf<T>, key: (Arc<str>, Arc<str>), now: i64) -> Arc<M
     if shelf.len() >= SWEEP_FROM && shelf.len().is_power_of_two() {
         shelf.retain(|_, kept| Arc::strong_count(kept) > 1 || kept.lock().forget_at > now);
     }
-    let new = || Arc::new(Mutex::new(Kept { state: None, forget_at: now }));
+    let new = || Arc::new(Mutex::new(Kept { state: None, forget_at: now, waited_until: 0 }));
     Arc::clone(shelf.entry(key).or_insert_with(new))
 }
 
@@ -235,21 +240,32 @@ fn tickets(
         return (vec![now; wanted], 0);
     }
     let mut kept = place.bucket.lock();
-    let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, limits));
+    let Kept { state, waited_until, forget_at } = &mut *kept;
+    let bucket = state.get_or_insert_with(|| Bucket::full(now, limits));
     bucket.observe(now, limits);
     if let Some(opened) = restart {
         bucket.restart(opened);
     }
     if ask.drain {
-        bucket.drain(now);
+        // Tickets that are out ahead stay good.
+        bucket.drain(bucket.at.max(now));
     }
     bucket.give_back(&ask.returned, now);
-    let (mut granted, mut ahead, mut come_back) = (Vec::new(), 0, 0);
+    let (mut granted, mut ahead, mut come_back, mut most) = (Vec::new(), 0, 0, None);
     while granted.len() < wanted {
         let moment = bucket.next(now, limits, ramp);
         if moment > now {
             come_back = moment;
-            if moment - now > ask.bound || ask.held + ahead >= share(limits) {
+            if moment - now > ask.bound {
+                break;
+            }
+            let most = *most.get_or_insert_with(|| {
+                let share = share(limits);
+                let new = *waited_until <= now;
+                *waited_until = moment.min(now + ask.bound).saturating_add(REMEMBERED);
+                if new { share.div_ceil(FIRST) } else { share }
+            });
+            if ask.held + ahead >= most {
                 break;
             }
             ahead += 1;
@@ -261,7 +277,7 @@ fn tickets(
         come_back = 0;
     }
     let forget = bucket.forgettable_in(now, limits, ramp);
-    kept.forget_at = now.saturating_add(forget);
+    *forget_at = now.saturating_add(forget);
     (granted, come_back)
 }
 

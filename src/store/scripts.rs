@@ -83,7 +83,8 @@ impl RuleArguments {
         }
     }
 
-    pub(super) fn take(&self, ask: &Ask, member: &str) -> Vec<String> {
+    /// `latest`: what the member knows of the bucket (`lua/take.lua`, argument 6).
+    pub(super) fn take(&self, ask: &Ask, member: &str, latest: String) -> Vec<String> {
         let returned: Vec<String> = ask.returned.iter().map(i64::to_string).collect();
         let mut arguments = vec![
             ask.wanted.to_string(),
@@ -91,7 +92,7 @@ impl RuleArguments {
             ask.bound.to_string(),
             ask.lease.to_string(),
             member.to_owned(),
-            flag(ask.drain),
+            if ask.drain { flag(true) } else { latest },
             returned.join(","),
             ask.known.epoch.to_string(),
             ask.known.remaining.to_string(),

@@ -1,6 +1,9 @@
 //! A rule file for one member: addresses and folders are filled in when it starts.
 
-use std::{net::SocketAddr, path::Path};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use crate::redis::Redis;
 
@@ -11,6 +14,7 @@ pub struct RuleFile {
     store: String,
     egress: String,
     extra: String,
+    roots: Option<PathBuf>,
 }
 
 impl RuleFile {
@@ -22,6 +26,7 @@ impl RuleFile {
             store: "memory".to_owned(),
             egress: "{allow: [loopback]}".to_owned(),
             extra: String::new(),
+            roots: None,
         }
     }
 
@@ -48,6 +53,17 @@ impl RuleFile {
     #[must_use]
     pub fn egress(self, egress: &str) -> Self {
         Self { egress: egress.to_owned(), ..self }
+    }
+
+    /// With these certificates (PEM) as the system's roots (`SSL_CERT_FILE`).
+    #[must_use]
+    pub fn roots(self, file: &Path) -> Self {
+        Self { roots: Some(file.to_owned()), ..self }
+    }
+
+    /// The roots, where they are not the machine's.
+    pub(super) fn roots_file(&self) -> Option<&Path> {
+        self.roots.as_deref()
     }
 
     /// With another top-level line (or several).
