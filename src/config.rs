@@ -182,10 +182,8 @@ fn parse_with(
         notes.note(Severity::Error, flaw);
     }
     let read = document.root.map(|root| {
-        let builtin = document::parse(BUILT_IN, env).root.map(|root| root.nowhere());
-        let builtin = builtin.expect("the built-in file is YAML: a test loads it");
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-        let around = check::Surroundings { folder, env, builtin };
+        let around = check::Surroundings { folder, env };
         check::file(&notes, &root, overrides, &around)
     });
     let (values, mut problems) = notes.finish();

@@ -41,6 +41,28 @@ fn a_bomb_of_aliases_is_counted_in_full() {
 }
 
 #[test]
+fn aliases_of_a_long_text_are_counted_by_its_length() {
+    let long = "x".repeat(MIB / 2);
+    let text = format!("a: &a {long}\nrules: [{}]\n", "*a,".repeat(MIB / 8));
+    assert!(error_of(&text).contains("aliases counted in full"));
+}
+
+#[test]
+fn variables_with_long_values_are_counted_by_their_length() {
+    let text = format!("rules: [{}]\n", "'${A}',".repeat(MIB / 8));
+    let value = "x".repeat(60 * 1024);
+    let problems = config::parse(&text, "f", &|_| Some(value.clone())).expect_err("too much");
+    assert!(problems.to_string().contains("more than"), "{problems}");
+}
+
+#[test]
+fn a_key_has_an_end() {
+    let said = error_of(&format!("{}: 1\n", "k".repeat(1_000)));
+    assert!(said.contains("a key longer than 256 bytes"), "{said}");
+    error_of(&format!("? {}\n: 1\n", "k".repeat(MIB - 100)));
+}
+
+#[test]
 fn a_file_of_nothing_but_values_is_bounded() {
     assert!(error_of(&format!("rules: [{}]", "a,".repeat(MIB / 2 - 20))).contains("more than"));
     assert!(error_of(&"a: 1\n".repeat(MIB / 5 - 1)).contains("100 errors or more"));

@@ -33,16 +33,9 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
         reader.wrong("admin", Wrong::new(format!("{listen} is `listen` too"), help));
     }
     let auth = auth(reader);
-    let open = auth.users.is_empty() && auth.networks.is_empty() && !auth.none;
-    if open && !listen.ip().is_loopback() && !reader.is_wrong("auth") {
-        let message = format!("{listen} can be reached from outside, and there is no `auth`");
-        let help = "add `auth: {users: {NAME: PASSWORD}}` or `auth: {networks: [...]}`, listen \
-                    on 127.0.0.1, or say `auth: none` if everybody may use the proxy";
-        reader.wrong("listen", Wrong::new(message, help));
-    }
     let sizes = reader.section("inspect");
     let refuse = reader.section("refuse");
-    Settings {
+    let settings = Settings {
         listen,
         admin,
         store: store(reader),
@@ -64,7 +57,14 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
             cooldown: refuse_status(&refuse, "cooldown"),
         },
         log: log(&reader.section("log")),
+    };
+    if settings.lacks_auth_on(listen) && !reader.is_wrong("auth") {
+        let message = format!("{listen} can be reached from outside, and there is no `auth`");
+        let help = "add `auth: {users: {NAME: PASSWORD}}` or `auth: {networks: [...]}`, listen \
+                    on 127.0.0.1, or say `auth: none` if everybody may use the proxy";
+        reader.wrong("listen", Wrong::new(message, help));
     }
+    settings
 }
 
 /// An address with a port.
