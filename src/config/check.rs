@@ -36,6 +36,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) folder: &'a Path,
     /// The environment.
     pub(super) env: &'a Env<'a>,
+    /// Whether everybody on the machine can read the rule file.
+    pub(super) exposed: bool,
 }
 
 /// Reads the file whose tree is `root`, with the values of the command line in place of its own.
