@@ -12,10 +12,13 @@ pub mod egress;
 mod forward;
 mod headers;
 mod inspect;
+mod intercept;
 mod pass;
+mod peek;
 mod pool;
 mod reply;
 pub mod resolve;
+pub mod tls;
 mod tunnel;
 mod upgrade;
 pub mod wire;
@@ -52,6 +55,8 @@ pub(crate) struct Visitor {
     pub(crate) peer: SocketAddr,
     /// The client's end, which must know when a tunnel begins; none where requests come in frames.
     pub(crate) wire: Option<wire::Handle>,
+    /// The CONNECT that it speaks inside of, where that is intercepted.
+    pub(crate) inside: Option<intercept::Inside>,
 }
 
 impl Visitor {
@@ -85,6 +90,10 @@ pub(crate) async fn handle(
     } else if is_connect || response.status() == StatusCode::SWITCHING_PROTOCOLS {
         visitor.pass_through();
     }
+    if visitor.inside.is_some() {
+        // It would lead clients past us, over HTTP/3 (RFC 7838).
+        response.headers_mut().remove(header::ALT_SVC);
+    }
     response.body_mut().answers(answering);
     Ok(response)
 }
@@ -97,8 +106,13 @@ async fn way(
     told: &mut Told,
 ) -> Result<Response<Body>, Refused> {
     let live = cx.live();
-    let target = Target::parse(request.method(), request.uri())?;
-    let client = live.authenticator.check(request.headers(), visitor.peer.ip())?;
+    let (target, client) = match &visitor.inside {
+        Some(inside) => inside.admit(&request)?,
+        None => {
+            let target = Target::parse(request.method(), request.uri())?;
+            (target, live.authenticator.check(request.headers(), visitor.peer.ip())?)
+        }
+    };
     if live.settings.log.access {
         told.line = Some(Line::new(&client, &target, &request));
     }
@@ -110,6 +124,9 @@ async fn way(
         line.rule = Arc::clone(&asking.entry.rule.name);
     }
     if request.method() == Method::CONNECT {
+        if asking.entry.rule.intercept {
+            return intercept::open(cx, &live, visitor.peer, asking, request);
+        }
         return tunnel::open(cx, &live, asking, request).await;
     }
     let method = request.method().clone();

@@ -1,6 +1,7 @@
 //! To the site and back: a connection, the gate's last look, the request, the head of the answer.
 
 mod failure;
+mod shape;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -18,6 +19,7 @@ use super::{
     headers,
     pool::{Conn, Key},
     reply::Refused,
+    tls,
 };
 use crate::{
     clock,
@@ -63,6 +65,9 @@ impl Outbound {
         head.extensions.remove::<hyper::upgrade::OnUpgrade>();
         let upgrade = headers::upgrade(&head.headers).filter(|_| head.version == Version::HTTP_11);
         headers::strip(&mut head.headers);
+        if head.version == Version::HTTP_2 {
+            headers::join_cookies(&mut head.headers);
+        }
         headers::take_patience(&mut head.headers);
         let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let is_named = named.is_some_and(|host| {
@@ -156,13 +161,15 @@ pub(super) async fn send(
     let mut returned = None;
     let mut fresh = outbound.is_upgrade();
     loop {
-        let mut conn = connect(cx, live, target, &mut pass, fresh).await?;
-        let request = match returned.take() {
+        let http1_only = outbound.is_upgrade();
+        let mut conn = connect(cx, live, target, &mut pass, fresh, http1_only).await?;
+        let mut request = match returned.take() {
             Some(request) => request,
             None => outbound.request(again || (conn.reused && outbound.may_repeat())),
         };
+        shape::fit(&mut request, target, conn.is_h2());
         let started = clock::now();
-        let sending = conn.sender.try_send_request(request);
+        let sending = conn.send(request);
         let failure = match answer(sending, outbound, live.settings.timeouts.response).await {
             Ok(response) => {
                 let took = clock::now() - started;
@@ -199,6 +206,7 @@ async fn connect(
     target: &Target,
     pass: &mut Pass,
     fresh: bool,
+    http1_only: bool,
 ) -> Result<Conn, Refused> {
     let verify = pass.entry().rule.verify;
     let tls = target.scheme == Scheme::Https;
@@ -207,7 +215,7 @@ async fn connect(
         let kept = if fresh { None } else { cx.pool.take(&key) };
         let conn = match kept {
             Some(conn) => conn,
-            None => open(cx, live, target, pass, key.clone()).await?,
+            None => open(cx, live, target, pass, key.clone(), http1_only).await?,
         };
         if pass.may_send() {
             return Ok(conn);
@@ -224,14 +232,25 @@ async fn open(
     target: &Target,
     pass: &mut Pass,
     key: Key,
+    http1_only: bool,
 ) -> Result<Conn, Refused> {
+    let deadline = clock::now() + live.settings.timeouts.connect;
     let stream = dial(live, target, pass).await?;
     let limits = live.settings.limits;
-    let opened = cx.pool.open(key, stream, limits.header_bytes, limits.headers).await;
-    match opened {
-        Ok(conn) => Ok(conn),
-        Err(error) => Err(Failure::Broken(error).refusal().under(pass.entry())),
-    }
+    let opened = if key.tls {
+        let verify = key.verify;
+        match live.tls.connect(&target.host, stream, verify, http1_only, deadline).await {
+            Ok(stream) if tls::is_h2(&stream) => cx.pool.open_h2(key, stream).await,
+            Ok(stream) => cx.pool.open(key, stream, limits.header_bytes, limits.headers).await,
+            Err(error) => {
+                pass.report(&error.judgement()).await;
+                return Err(error.refusal().under(pass.entry()));
+            }
+        }
+    } else {
+        cx.pool.open(key, stream, limits.header_bytes, limits.headers).await
+    };
+    opened.map_err(|error| Failure::Broken(error).refusal().under(pass.entry()))
 }
 
 /// Connects to the site; the guard judges the address that is dialled.

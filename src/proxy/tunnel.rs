@@ -10,7 +10,7 @@ use std::{io, sync::Arc};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
@@ -33,46 +33,74 @@ pub(super) async fn open(
     asking: Asking,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Refused> {
-    let entry = Arc::clone(&asking.entry);
-    if let Err(denied) = live.egress.judge_connect_port(asking.target.port) {
-        let (status, error) = (http::StatusCode::FORBIDDEN, denied.proxy_error());
-        let sentence = sentence(&denied.to_string());
-        return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&entry));
-    }
-    if cx.tunnels.len() >= live.settings.limits.tunnels {
-        return Err(Refusal::busy("tunnels").under(&entry));
-    }
-    let mut pass = asking.hold(cx, live).await?;
-    let site = loop {
-        let site = forward::dial(live, &asking.target, &mut pass).await?;
-        if pass.may_send() {
-            break site;
-        }
-        drop(site);
-        pass.again(live).await?;
-    };
-    cx.tunnel_begins(&entry.rule);
+    admit(cx, live, &asking)?;
+    let (site, pass) = establish(cx, live, &asking).await?;
     let upgrade = hyper::upgrade::on(&mut request);
     let flights = Flights::new(Arc::clone(cx), Arc::clone(live), asking, pass);
     let end = cx.end.clone();
-    let counted = Counted::new(&entry.metrics.tunnels);
     cx.tunnels.spawn(async move {
-        let _counted = counted;
+        let serving = async {
+            match upgrade.await {
+                Ok(upgraded) => serve(copy::Side::of_client(upgraded), site, flights).await,
+                Err(error) => tracing::debug!(%error, "the client left before its tunnel began"),
+            }
+        };
         tokio::select! {
-            () = serve(upgrade, site, flights) => {}
+            () = serving => {}
             () = end.cancelled() => {}
         }
     });
     Ok(Response::new(Body::empty()))
 }
 
-async fn serve(upgrade: OnUpgrade, site: TcpStream, flights: Flights) {
-    let upgraded = match upgrade.await {
-        Ok(upgraded) => upgraded,
-        Err(error) => return tracing::debug!(%error, "the client left before its tunnel began"),
-    };
+/// Whether a CONNECT is let in at all.
+///
+/// # Errors
+/// Its port is not allowed, or there are too many tunnels.
+pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<(), Refused> {
+    if let Err(denied) = live.egress.judge_connect_port(asking.target.port) {
+        let (status, error) = (http::StatusCode::FORBIDDEN, denied.proxy_error());
+        let sentence = sentence(&denied.to_string());
+        return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&asking.entry));
+    }
+    if cx.tunnels.len() >= live.settings.limits.tunnels {
+        return Err(Refusal::busy("tunnels").under(&asking.entry));
+    }
+    Ok(())
+}
+
+/// Joins a client whose CONNECT is answered already to the site.
+pub(super) async fn join(cx: &Arc<Context>, live: &Arc<Live>, asking: Asking, client: copy::Side) {
+    match establish(cx, live, &asking).await {
+        Ok((site, pass)) => {
+            let flights = Flights::new(Arc::clone(cx), Arc::clone(live), asking, pass);
+            serve(client, site, flights).await;
+        }
+        Err(refused) => tracing::debug!(%refused, "a tunnel is refused after its CONNECT"),
+    }
+}
+
+/// A connection to the site, and leave to use it now.
+async fn establish(
+    cx: &Arc<Context>,
+    live: &Arc<Live>,
+    asking: &Asking,
+) -> Result<(TcpStream, Pass), Refused> {
+    let mut pass = asking.hold(cx, live).await?;
+    loop {
+        let site = forward::dial(live, &asking.target, &mut pass).await?;
+        if pass.may_send() {
+            cx.tunnel_begins(&asking.entry.rule);
+            return Ok((site, pass));
+        }
+        drop(site);
+        pass.again(live).await?;
+    }
+}
+
+async fn serve(client: copy::Side, site: TcpStream, flights: Flights) {
+    let _counted = Counted::new(&flights.asking.entry.metrics.tunnels);
     let idle = flights.live.settings.timeouts.idle;
-    let client = copy::Side::of_client(upgraded);
     let site = copy::Side::Tcp(site, Bytes::new());
     if let Err(error) = copy::both(client, site, Some(&flights), idle).await {
         tracing::debug!(%error, "a tunnel ended");
