@@ -19,16 +19,18 @@ use tokio::{
 use super::Flights;
 use crate::{clock, proxy::accept::ClientIo};
 
-/// Bytes copied at a time: eight times tokio's 8 KB cost 0.6 of its CPU per megabyte; more gains nothing.
+/// Bytes copied at a time: eight times tokio's 8 KB cost 0.6 of its CPU per megabyte; more gains
+/// nothing.
 const CHUNK: usize = 64 * 1024;
 
-/// How long a client may stay silent once its site has ended: most sites that end one direction have ended both, and
-/// only a write would show it.
+/// How long a client may stay silent once its site has ended: most sites that end one direction
+/// have ended both, and only a write would show it.
 const AFTER_SITE: Duration = Duration::from_secs(2);
 
 /// One end of a tunnel, with what was read from it before the tunnel began.
 pub(in crate::proxy) enum Side {
-    /// A plain TCP connection: the usual case, copied without a lock and without a buffer while idle.
+    /// A plain TCP connection: the usual case, copied without a lock and without a buffer while
+    /// idle.
     Tcp(TcpStream, Bytes),
     /// Anything else (TLS).
     Other(TokioIo<Upgraded>),
@@ -60,8 +62,8 @@ impl Side {
     }
 }
 
-/// Copies until both directions have ended, or nothing moved for `idle`. `flights` is asked before bytes go from the
-/// client to the site.
+/// Copies until both directions have ended, or nothing moved for `idle`. `flights` is asked before
+/// bytes go from the client to the site.
 ///
 /// # Errors
 /// An end broke, stood still, or the gate refused a flight.
