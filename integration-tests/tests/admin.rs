@@ -165,16 +165,16 @@ async fn a_token_for_another_way_comes_from_the_same_bucket() {
 #[tokio::test]
 async fn with_a_token_only_health_and_the_page_are_open() {
     // Any address but loopback needs one; on loopback it may be set too.
-    let file = RuleFile::one_rule("rate: 50/s, burst: 5").token("open sesame");
+    let file = RuleFile::one_rule("rate: 50/s, burst: 5").token("open-sesame");
     let member = Member::start(&file).await;
     for (path, status) in [("/healthz", 200), ("/readyz", 200), ("/", 200), ("/ca.pem", 404)] {
         assert_eq!(get_direct(member.admin(), path).await.status, status, "{path}");
     }
     for path in ["/metrics", "/api/v1/status", "/api/v1/events", "/api/v1/config"] {
         assert_eq!(get_direct(member.admin(), path).await.status, 401, "{path}");
-        let wrong = [("authorization", "Bearer open sesam")];
+        let wrong = [("authorization", "Bearer open-sesam")];
         assert_eq!(ask(&member, Method::GET, path, &wrong, "").await.status, 401, "{path}");
-        let right = [("authorization", "Bearer open sesame"), ("host", "proxy.example")];
+        let right = [("authorization", "Bearer open-sesame"), ("host", "proxy.example")];
         let answer = ask(&member, Method::GET, path, &right, "").await;
         assert_eq!(answer.status, 200, "{path}");
         assert!(!answer.text().contains("sesame"), "{path} shows the token");
