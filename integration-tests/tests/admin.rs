@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 const SOON: Duration = Duration::from_secs(10);
 const COOLDOWN: &str = "/api/v1/scopes/default/cooldown";
 
+/// Header fields of a request.
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
 async fn member() -> Member {
     Member::start(&RuleFile::one_rule("rate: 50/s, burst: 20, cooldown: {for: 60s-60s}")).await
 }
@@ -25,7 +28,7 @@ async fn ask(
     member: &Member,
     method: Method,
     path: &str,
-    fields: &[(&str, &str)],
+    fields: Fields<'_>,
     body: &str,
 ) -> Answer {
     let mut request = Request::builder().method(method).uri(path);
@@ -69,7 +72,7 @@ async fn a_rebound_name_gets_nothing() {
 async fn no_page_of_another_origin_and_no_form_changes_anything() {
     let member = member().await;
     let json = ("content-type", "application/json");
-    let refused: [(Method, &[(&str, &str)], u16); 6] = [
+    let refused: [(Method, Fields<'_>, u16); 6] = [
         (Method::GET, &[], 405),
         (Method::POST, &[], 415),
         (Method::POST, &[("content-type", "application/x-www-form-urlencoded")], 415),
