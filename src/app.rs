@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin,
-    ca::{Ca, CaError},
+    ca::CaError,
     config::{Loaded, Overrides},
     event::{Event, Events},
     gate::Gate,
@@ -91,7 +91,7 @@ impl App {
             reload::values(&loaded),
             drain.clone(),
         );
-        admin.ca_pem.store(Arc::new(ca_pem(&loaded)?));
+        admin.ca_pem.store(Arc::new(ca_pem(&loaded, &proxy)?));
         let reload = Reload::new(
             overrides,
             loaded,
@@ -182,12 +182,11 @@ fn store(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Backend>
 }
 
 /// The certificate that clients must trust, where a rule intercepts; the CA is made on first need.
-fn ca_pem(loaded: &Loaded) -> Result<Option<String>, CaError> {
+fn ca_pem(loaded: &Loaded, proxy: &proxy::Context) -> Result<Option<String>, CaError> {
     if !loaded.rules.as_slice().iter().any(|rule| rule.intercept) {
         return Ok(None);
     }
-    let ca = Ca::open(&loaded.settings.ca_dir, loaded.settings.ca.as_ref())?;
-    Ok(Some(ca.pem().to_owned()))
+    Ok(Some(proxy.ca()?.pem().to_owned()))
 }
 
 /// How long a probe may be out: longer than any request that may still get its answer.
