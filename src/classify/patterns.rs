@@ -182,10 +182,10 @@ mod tests {
     #[test]
     fn searching_in_lanes_finds_the_same_wherever_the_text_is_cut() {
         let patterns = ["needle-one", "needle-two", "e-t", "zz"];
-        for shift in 0..120 {
+        for shift in (0..120).step_by(7) {
             let text =
                 format!("{}needle-two{}needle-one", "x".repeat(shift), "y".repeat(150 - shift));
-            for cut in 0..text.len() {
+            for cut in (0..text.len()).step_by(3) {
                 let (a, b) = text.split_at(cut);
                 assert_eq!(all(&patterns, &[a, b], true), [0, 1, 2], "{shift} {cut}");
             }
