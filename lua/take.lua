@@ -41,7 +41,7 @@ if phase == 'open' or phase == 'due' then
   if limited then
     bucket = load_bucket(KEYS[1], now, limits)
     observe_bucket(bucket, now, limits)
-    if ARGV[10] == '1' then restart_bucket(bucket, scope.ep, scope.opened) end
+    if ARGV[10] == '1' then restart_bucket(bucket, scope.opened) end
     if ARGV[6] == '1' then drain_bucket(bucket, now) end
     give_back(bucket, ARGV[7], now)
   end

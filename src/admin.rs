@@ -1,1 +1,189 @@
-//! The admin port: metrics, health, API, status page.
+//! The admin port: metrics, health, the live status page and a small API.
+//!
+//! It reads snapshots and changes state only through named methods of the gate. Nothing here is on the way of a
+//! request: the port has its own listener, its own connection bound and its own time limits, so that neither side can
+//! starve the other.
+
+mod api;
+mod entry;
+mod gauges;
+mod history;
+mod live;
+mod page;
+mod probes;
+mod reply;
+mod serve;
+mod stream;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use axum::{
+    Router, middleware,
+    routing::{get, post},
+};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+pub use serve::serve;
+
+use crate::{
+    clock,
+    event::Events,
+    gate::Gate,
+    metrics::Metrics,
+    proxy,
+    secret::Secret,
+    settings::{OnFailure, StoreSettings},
+    status::{ConfigStatus, Status, StoreStatus},
+};
+
+/// Scopes in one answer or on the page: more than a person reads; `scopes_total` says how many there are.
+const MAX_SCOPES: usize = 200;
+
+/// What the admin port needs to know and to reach.
+pub struct Context {
+    /// The gates: snapshots, and the only thing that is changed from here.
+    pub gate: Arc<Gate>,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    /// Recent events and those to come.
+    pub events: Arc<Events>,
+    /// The proxy, for the settings in force.
+    pub proxy: Arc<proxy::Context>,
+    /// Every key of the rule file with the value in force, secrets as `***`.
+    pub values: ArcSwap<BTreeMap<String, String>>,
+    /// The rule file in force.
+    pub config: Mutex<ConfigStatus>,
+    /// The certificate (PEM) that clients of intercepting rules must trust; `None` where no rule intercepts.
+    pub ca_pem: ArcSwap<Option<String>>,
+    /// Needed for everything but health, the page's own files and the CA certificate.
+    pub token: Option<Secret>,
+    /// Name of this member.
+    pub member: String,
+    /// Whether the listener accepts clients.
+    accepting: AtomicBool,
+    started: clock::Instant,
+    live: live::Live,
+    /// Cancelled when the process drains: endless answers end.
+    stop: CancellationToken,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("member", &self.member).finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// The admin port of a process that is about to start; `stop` ends its endless answers.
+    #[must_use]
+    pub fn new(
+        proxy: Arc<proxy::Context>,
+        config: ConfigStatus,
+        values: BTreeMap<String, String>,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        let token = proxy.live().settings.admin.as_ref().and_then(|admin| admin.token.clone());
+        Arc::new(Self {
+            gate: Arc::clone(&proxy.gate),
+            metrics: Arc::clone(&proxy.metrics),
+            events: Arc::clone(&proxy.events),
+            values: ArcSwap::from_pointee(values),
+            config: Mutex::new(config),
+            ca_pem: ArcSwap::from_pointee(None),
+            token,
+            member: proxy.pseudonym.clone(),
+            accepting: AtomicBool::new(false),
+            started: clock::now(),
+            live: live::Live::new(),
+            stop,
+            proxy,
+        })
+    }
+
+    /// Says whether the listener accepts clients: `/readyz` follows at once.
+    pub fn set_accepting(&self, accepting: bool) {
+        self.accepting.store(accepting, Ordering::Relaxed);
+    }
+
+    /// Whether requests would be served: the listener is open, and the store is there or can be done without.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let needs_store = self.on_failure() == Some(OnFailure::Closed);
+        self.accepting.load(Ordering::Relaxed) && (self.store_is_up() || !needs_store)
+    }
+
+    fn store_is_up(&self) -> bool {
+        self.metrics.store_up.get() == 1
+    }
+
+    fn on_failure(&self) -> Option<OnFailure> {
+        match &self.proxy.live().settings.store {
+            StoreSettings::Memory => None,
+            StoreSettings::Redis(redis) => Some(redis.on_failure),
+        }
+    }
+
+    /// The whole proxy as it is now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let mut scopes = self.gate.snapshot();
+        let scopes_total = scopes.len();
+        live::most_worrying_first(&mut scopes, MAX_SCOPES);
+        let on_failure = self.on_failure();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            member: self.member.clone(),
+            at_ms: clock::unix_ms(),
+            uptime_s: clock::now().duration_since(self.started).as_secs(),
+            listen: self.proxy.live().settings.listen.to_string(),
+            ready: self.is_ready(),
+            store: StoreStatus {
+                kind: if on_failure.is_some() { "redis" } else { "memory" }.to_owned(),
+                up: self.store_is_up(),
+                on_failure: on_failure.map(|mode| mode.as_str().to_owned()),
+            },
+            members: self.metrics.members.get(),
+            client_connections: self.metrics.client_connections.get(),
+            upstream_connections: self.metrics.upstream_connections.get(),
+            config: self.config.lock().clone(),
+            scopes,
+            scopes_total,
+        }
+    }
+}
+
+/// Every path of the port. What changes state is POST or DELETE, and passes [`entry::writes`] first.
+fn router(cx: &Arc<Context>) -> Router {
+    let open = Router::new()
+        .route("/", get(page::index))
+        .route("/style.css", get(page::style))
+        .route("/script.js", get(page::script))
+        .route("/ca.pem", get(page::ca))
+        .route("/healthz", get(probes::healthz))
+        .route("/readyz", get(probes::readyz));
+    let private = Router::new()
+        .route("/metrics", get(gauges::scrape))
+        .route("/api/v1/status", get(api::status))
+        .route("/api/v1/events", get(stream::events))
+        .route("/api/v1/config", get(api::config))
+        .route("/api/v1/report", post(api::report))
+        .route("/api/v1/acquire", post(api::acquire))
+        .route("/api/v1/scopes/{*scope}", post(api::trip).delete(api::clear))
+        .route_layer(middleware::from_fn(entry::writes))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(cx), entry::token));
+    open.merge(private)
+        .fallback(reply::not_found)
+        .method_not_allowed_fallback(reply::wrong_method)
+        .layer(middleware::from_fn_with_state(Arc::clone(cx), entry::host))
+        .layer(middleware::map_response(reply::harden))
+        .with_state(Arc::clone(cx))
+}

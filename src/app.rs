@@ -1,1 +1,234 @@
-//! Starts and stops the parts in a written order.
+//! The running proxy: what is started in which order, and stopped in the reverse one.
+//!
+//! Start: both listeners are bound first, so that a port in use is said before anything else happens; then the store,
+//! the gate and what hangs on it; then the admin port answers; the proxy accepts last. Stop: `/readyz` says no, the
+//! proxy accepts nothing more and drains, the store is told good-bye, the admin port closes last.
+
+mod reload;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admin,
+    ca::{Ca, CaError},
+    config::{Loaded, Overrides},
+    event::{Event, Events},
+    gate::Gate,
+    metrics::Metrics,
+    proxy,
+    settings::{Settings, StoreSettings},
+    shutdown::Told,
+    store::{Backend, Memory, Shared},
+};
+
+use reload::Reload;
+
+/// Time for a probe's verdict to reach the store.
+const LEASE_SLACK: Duration = Duration::from_secs(5);
+
+/// A proxy that is bound but does not serve yet.
+#[derive(Debug)]
+pub struct App {
+    listener: TcpListener,
+    admin_listener: Option<TcpListener>,
+    proxy: Arc<proxy::Context>,
+    admin: Arc<admin::Context>,
+    events: Arc<Events>,
+    reload: Reload,
+    drain: CancellationToken,
+    rules: usize,
+}
+
+/// How serving ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// After a drain.
+    Drained,
+    /// At once, by a second signal.
+    AtOnce,
+}
+
+impl App {
+    /// Binds, connects, loads.
+    ///
+    /// # Errors
+    /// A port that cannot be had, a store URL that makes no sense, a CA that cannot be read; each says the way out.
+    pub async fn build(
+        loaded: Loaded,
+        overrides: Overrides,
+        metrics: Arc<Metrics>,
+        events: Arc<Events>,
+    ) -> anyhow::Result<Self> {
+        let listener = bind(loaded.settings.listen, "listen").await?;
+        let admin_listener = match &loaded.settings.admin {
+            Some(admin) => Some(bind(admin.listen, "admin").await?),
+            None => None,
+        };
+        let settings = with_bound(&loaded.settings, &listener, admin_listener.as_ref())?;
+        for warning in &loaded.warnings {
+            events.emit(Event::Warned { what: warning.to_string() });
+        }
+        let rules = loaded.rules.as_slice().len();
+        let store = store(&settings, &metrics)?;
+        let lease = lease(&settings);
+        let gate = Gate::new(
+            loaded.rules.clone(),
+            store,
+            Arc::clone(&metrics),
+            Arc::clone(&events),
+            lease,
+        );
+        let own = own_addresses(&settings);
+        let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), own);
+        let drain = CancellationToken::new();
+        let admin = admin::Context::new(
+            Arc::clone(&proxy),
+            reload::config_status(&loaded),
+            reload::values(&loaded),
+            drain.clone(),
+        );
+        admin.ca_pem.store(Arc::new(ca_pem(&loaded)?));
+        let reload = Reload::new(
+            overrides,
+            loaded,
+            Arc::clone(&proxy),
+            Arc::clone(&admin),
+            Arc::clone(&events),
+        );
+        Ok(Self { listener, admin_listener, proxy, admin, events, reload, drain, rules })
+    }
+
+    /// Where clients connect: the real port where the rule file says 0.
+    ///
+    /// # Errors
+    /// Only where the system cannot tell.
+    pub fn listen(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// The admin port, where it is on.
+    ///
+    /// # Errors
+    /// Only where the system cannot tell.
+    pub fn admin(&self) -> std::io::Result<Option<SocketAddr>> {
+        self.admin_listener.as_ref().map(TcpListener::local_addr).transpose()
+    }
+
+    /// Serves until it is told to stop and has drained, or is told a second time.
+    ///
+    /// # Errors
+    /// Where the proxy's listener ends by itself.
+    pub async fn serve(self, mut told: mpsc::Receiver<Told>) -> anyhow::Result<Ended> {
+        let started = self.started()?;
+        let Self { listener, admin_listener, proxy, admin, events, mut reload, drain, .. } = self;
+        let admin_stop = CancellationToken::new();
+        let admin_task = admin_listener.map(|listener| {
+            tokio::spawn(admin::serve(listener, Arc::clone(&admin), admin_stop.clone()))
+        });
+        let mut serving = tokio::spawn(proxy::serve(listener, Arc::clone(&proxy), drain.clone()));
+        admin.set_accepting(true);
+        events.emit(started);
+        loop {
+            tokio::select! {
+                what = told.recv() => match what {
+                    Some(Told::Reload) => reload.ask(),
+                    Some(Told::Stop(why)) if !drain.is_cancelled() => {
+                        admin.set_accepting(false);
+                        let limit = proxy.live().settings.timeouts.drain;
+                        events.emit(Event::Stopping { why, drain: limit });
+                        drain.cancel();
+                        proxy.gate.stop();
+                    }
+                    Some(Told::Stop(_)) => return Ok(Ended::AtOnce),
+                    None => bail!("nobody is left to stop the proxy"),
+                },
+                read = reload.next() => reload.take(read),
+                ended = &mut serving => {
+                    ended.context("the proxy's listener failed")?;
+                    break;
+                }
+            }
+        }
+        if !drain.is_cancelled() {
+            bail!("the proxy's listener ended by itself");
+        }
+        proxy.gate.close().await;
+        events.emit(Event::Stopped { cut_off: proxy.tunnels.len() });
+        close_admin(admin_task, &admin_stop).await;
+        Ok(Ended::Drained)
+    }
+
+    fn started(&self) -> std::io::Result<Event> {
+        let store = match &self.proxy.live().settings.store {
+            StoreSettings::Memory => "memory",
+            StoreSettings::Redis(_) => "redis",
+        };
+        let (listen, admin) = (self.listen()?, self.admin()?);
+        Ok(Event::Started { listen, admin, store, rules: self.rules })
+    }
+}
+
+fn store(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Backend> {
+    Ok(match &settings.store {
+        StoreSettings::Memory => Backend::Memory(Memory::default()),
+        StoreSettings::Redis(redis) => {
+            Backend::Shared(Shared::start(redis.clone(), Arc::clone(metrics))?)
+        }
+    })
+}
+
+/// The certificate that clients must trust, where a rule intercepts; the CA is made on first need.
+fn ca_pem(loaded: &Loaded) -> Result<Option<String>, CaError> {
+    if !loaded.rules.as_slice().iter().any(|rule| rule.intercept) {
+        return Ok(None);
+    }
+    let ca = Ca::open(&loaded.settings.ca_dir, loaded.settings.ca.as_ref())?;
+    Ok(Some(ca.pem().to_owned()))
+}
+
+/// How long a probe may be out: longer than any request that may still get its answer.
+fn lease(settings: &Settings) -> Duration {
+    settings.timeouts.connect + settings.timeouts.response + LEASE_SLACK
+}
+
+/// Nobody may reach these through the proxy.
+fn own_addresses(settings: &Settings) -> Vec<SocketAddr> {
+    let admin = settings.admin.as_ref().map(|admin| admin.listen);
+    [Some(settings.listen), admin].into_iter().flatten().collect()
+}
+
+async fn close_admin(task: Option<JoinHandle<()>>, stop: &CancellationToken) {
+    stop.cancel();
+    if let Some(task) = task {
+        // It bounds its own end; a panic in it has been told already.
+        drop(task.await);
+    }
+}
+
+async fn bind(addr: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(addr).await.with_context(|| {
+        format!(
+            "cannot listen on {addr} (`{key}`): free that port, or choose another with \
+             `--{key} {}:PORT`",
+            addr.ip()
+        )
+    })
+}
+
+/// The settings with the ports that the system chose where the file says 0.
+fn with_bound(
+    settings: &Settings,
+    listener: &TcpListener,
+    admin: Option<&TcpListener>,
+) -> std::io::Result<Settings> {
+    let mut settings = settings.clone();
+    settings.listen = listener.local_addr()?;
+    if let (Some(settings), Some(listener)) = (&mut settings.admin, admin) {
+        settings.listen = listener.local_addr()?;
+    }
+    Ok(settings)
+}

@@ -43,8 +43,6 @@ pub struct Bucket {
     pub windows: Vec<Window>,
     /// Start of the climb back to the full rate after a cooldown; 0 = none.
     pub ramp_from: i64,
-    /// The cooldown's epoch at which the bucket was last emptied.
-    pub epoch: u64,
     /// Tickets handed back, ascending; they belong to whoever asks next.
     pub returned: Vec<i64>,
     /// The latest reading of the clock, to notice when it is set back.
@@ -60,7 +58,6 @@ impl Bucket {
             tokens: f64::from(limits.burst),
             windows: Vec::new(),
             ramp_from: 0,
-            epoch: 0,
             returned: Vec::new(),
             seen: now,
         }
@@ -81,14 +78,11 @@ impl Bucket {
         self.returned.retain(|moment| *moment >= now);
     }
 
-    /// Empties the bucket once per epoch of its cooldown: it reopened at `opened` and climbs back from there.
-    pub fn restart(&mut self, epoch: u64, opened: i64) {
-        if self.epoch != epoch {
-            self.epoch = epoch;
-            if opened > 0 {
-                self.drain(opened);
-                self.ramp_from = opened;
-            }
+    /// Empties the bucket once after each cooldown: it opened at `opened` and climbs back from there.
+    pub fn restart(&mut self, opened: i64) {
+        if opened > self.ramp_from {
+            self.drain(opened);
+            self.ramp_from = opened;
         }
     }
 

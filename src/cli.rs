@@ -1,1 +1,174 @@
-//! The command line.
+//! The command line: one type for what was typed, one file per command.
+//!
+//! Exit codes: 0 fine, 1 the thing asked about is not fine, 2 wrong usage or a bad file. Output is for people on a
+//! terminal; `--json` is for programs. What a command prints goes to standard output, errors and the log to standard
+//! error.
+
+mod ca;
+mod check;
+mod client;
+mod cooldown;
+mod env;
+mod explain;
+mod log;
+mod out;
+mod papers;
+mod run;
+mod status;
+mod top;
+
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{self, Loaded, Overrides, Problems};
+use out::Out;
+
+/// What was typed.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tidegate",
+    version,
+    about = "HTTP forward proxy that keeps a fleet of crawlers polite: one shared rate, one shared cooldown",
+    after_help = EXAMPLES,
+    max_term_width = 100
+)]
+pub struct Args {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate                                 run with ./config/tidegate.yaml or the built-in defaults
+  tidegate --config rules.yaml             run with a rule file
+  tidegate --store redis://127.0.0.1:6379  run as a member of a fleet
+  tidegate check rules.yaml                every mistake of a rule file, at once
+  eval \"$(tidegate env curl)\"              point this shell's programs at the proxy
+  tidegate status                          what each scope does right now
+  tidegate cooldown clear shops            let a scope go on
+
+Exit codes: 0 fine, 1 the thing asked about is not fine, 2 wrong usage or a bad file.";
+
+/// Options that mean the same with every command.
+#[derive(Debug, clap::Args)]
+struct Global {
+    /// The rule file [default: config/tidegate.yaml where it exists, else built-in defaults]
+    #[arg(long, short, global = true, env = "TIDEGATE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where clients connect, instead of the file's `listen`
+    #[arg(long, global = true, value_name = "ADDR")]
+    listen: Option<String>,
+    /// The admin port (to serve on, or to ask), instead of the file's `admin`
+    #[arg(long, global = true, value_name = "ADDR")]
+    admin: Option<String>,
+    /// The store, instead of the file's `store`: memory, redis://..., rediss://...
+    #[arg(long, global = true, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true)]
+    store: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the proxy (the default)
+    Run,
+    /// Check a rule file: all mistakes at once, each with its place and what would be right
+    Check(check::Args),
+    /// Print the JSON Schema of the rule file, for completion in editors
+    Schema,
+    /// Print the lines that point a client at the proxy and make it trust the proxy's CA
+    Env(env::Args),
+    /// Say what a saved response would be judged to be, and why
+    Explain(explain::Args),
+    /// Show what each scope does right now
+    Status(status::Args),
+    /// Trip or clear a cooldown by hand
+    Cooldown(cooldown::Args),
+    /// The CA that clients of intercepting rules must trust
+    Ca(ca::Args),
+    /// Watch the scopes live in the terminal
+    Top(top::Args),
+    /// Print a completion script for a shell
+    Completions(papers::Completions),
+    /// Print the manual page (roff)
+    Man,
+}
+
+/// Whether the thing asked about is fine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Fine,
+    NotFine,
+    BadFile,
+}
+
+/// Wrong usage or a bad file: exit code 2. Every other error is 1.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
+
+/// Does what was typed.
+#[must_use]
+pub fn run(args: Args) -> ExitCode {
+    let Args { global, command } = args;
+    let out = Out::new();
+    let done = match command {
+        None | Some(Command::Run) => run::run(&global),
+        Some(Command::Check(args)) => check::run(&global, &args, &out),
+        Some(Command::Schema) => check::schema(&out),
+        Some(Command::Env(args)) => env::run(&global, &args, &out),
+        Some(Command::Explain(args)) => explain::run(&global, &args, &out),
+        Some(Command::Status(args)) => status::run(&global, &args, &out),
+        Some(Command::Cooldown(args)) => cooldown::run(&global, &args, &out),
+        Some(Command::Ca(args)) => ca::run(&global, &args, &out),
+        Some(Command::Top(args)) => top::run(&global, &args, &out),
+        Some(Command::Completions(args)) => papers::completions(&args, &out),
+        Some(Command::Man) => papers::man(&out),
+    };
+    match done {
+        Ok(Outcome::Fine) => ExitCode::SUCCESS,
+        Ok(Outcome::NotFine) => ExitCode::from(1),
+        Ok(Outcome::BadFile) => ExitCode::from(2),
+        Err(error) => fail(&error),
+    }
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    // `tidegate ... | head` ends early, and that is fine.
+    let pipe = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    };
+    if error.chain().any(pipe) {
+        return ExitCode::SUCCESS;
+    }
+    let bad_file = error.downcast_ref::<Problems>();
+    let text = match bad_file {
+        Some(problems) => format!("{problems}\n"),
+        None => format!("error: {error:#}\n"),
+    };
+    // Nowhere to say that standard error cannot be written.
+    drop(io::stderr().write_all(text.as_bytes()));
+    let usage = bad_file.is_some() || error.downcast_ref::<Usage>().is_some();
+    ExitCode::from(if usage { 2 } else { 1 })
+}
+
+impl Global {
+    /// Values that stand in place of the file's.
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            listen: self.listen.clone(),
+            admin: self.admin.clone(),
+            store: self.store.clone(),
+        }
+    }
+
+    /// The rule file with the command line's values.
+    fn load(&self) -> Result<Loaded, Problems> {
+        config::load_with(self.config.as_deref(), &self.overrides(), &config::process_env)
+    }
+}

@@ -1,1 +1,220 @@
 //! The rule file: from YAML to runtime types, every mistake told at once.
+//!
+//! In reading order: `document` makes a tree in which each value knows its place, `keys` is the
+//! table of all keys, `section` reads a mapping by that table, `check` builds [`Settings`] and
+//! [`RuleSet`] from it. Nothing takes effect here: a file is good as a whole or is not used.
+
+mod check;
+mod diff;
+mod document;
+mod env;
+mod keys;
+mod notes;
+mod problem;
+mod range;
+pub mod reference;
+pub mod reload;
+pub mod schema;
+mod section;
+mod spot;
+mod units;
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+pub use diff::{Diff, diff};
+pub use env::Env;
+pub use problem::{Problem, Problems, Severity, report_json};
+
+use crate::{rules::RuleSet, settings::Settings};
+
+/// Where the rule file is looked for when none is named, in the working directory.
+pub const DEFAULT_PATH: &str = "config/tidegate.yaml";
+/// The rule file that counts where there is none.
+pub const BUILT_IN: &str = include_str!("../config/tidegate.yaml");
+/// Its name in messages.
+pub const BUILT_IN_NAME: &str = "built-in defaults";
+/// Largest rule file, in bytes: room for thousands of rules.
+pub const MOST_BYTES: u64 = 1024 * 1024;
+
+/// A rule file that is good.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// Everything but the rules.
+    pub settings: Settings,
+    /// The rules.
+    pub rules: RuleSet,
+    /// What is probably not as meant.
+    pub warnings: Vec<Problem>,
+    /// The file it was read from; `None` for the built-in defaults.
+    pub path: Option<PathBuf>,
+    values: BTreeMap<String, notes::Shown>,
+    /// Of the text, so that a watcher can tell whether the file has changed since.
+    fingerprint: u64,
+}
+
+impl Loaded {
+    /// Every key with the value that counts, by path (`rules.default.rate`), secrets as `***`.
+    pub fn values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter().map(|(path, shown)| (path.as_str(), shown.text.as_str()))
+    }
+}
+
+/// Values of the command line, which stand in place of the file's and are checked alike.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// `--listen`
+    pub listen: Option<String>,
+    /// `--admin`
+    pub admin: Option<String>,
+    /// `--store`
+    pub store: Option<String>,
+}
+
+impl Overrides {
+    fn given(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all = [("listen", &self.listen), ("admin", &self.admin), ("store", &self.store)];
+        all.into_iter().filter_map(|(key, text)| Some((key, text.as_deref()?)))
+    }
+}
+
+/// The environment of this process, for [`load`].
+#[must_use]
+pub fn process_env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Reads the rule file at `path`; without one [`DEFAULT_PATH`] where that exists, else the built-in
+/// defaults.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load(path: Option<&Path>, env: &Env<'_>) -> Result<Loaded, Problems> {
+    load_with(path, &Overrides::default(), env)
+}
+
+/// As [`load`], with the values of the command line in place of the file's.
+///
+/// # Errors
+/// Everything that is wrong with the file or these values.
+pub fn load_with(
+    path: Option<&Path>,
+    overrides: &Overrides,
+    env: &Env<'_>,
+) -> Result<Loaded, Problems> {
+    let Some(path) = file_of(path) else {
+        return parse_with(BUILT_IN, BUILT_IN_NAME, overrides, env);
+    };
+    let name = path.display().to_string();
+    let text = read(&path, &name)?;
+    let loaded = parse_with(&text, &name, overrides, env)?;
+    Ok(Loaded { path: Some(path), ..loaded })
+}
+
+/// The file that [`load`] reads: the one named, else the default one where it exists.
+#[must_use]
+pub fn file_of(path: Option<&Path>) -> Option<PathBuf> {
+    let default = Path::new(DEFAULT_PATH);
+    path.or_else(|| default.exists().then_some(default)).map(Path::to_path_buf)
+}
+
+fn read(path: &Path, name: &str) -> Result<String, Problems> {
+    let failed = |error: std::io::Error| {
+        let help = "name another file with `--config FILE`";
+        Problems::of_file(name, format!("it cannot be read: {error}"), Some(help))
+    };
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_dir() {
+        return Err(Problems::of_file(name, "it is a folder".into(), Some("name a file in it")));
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        let help = "1 MiB is room for thousands of rules; put hosts that share a rule in one list";
+        return Err(Problems::of_file(name, "it is larger than 1 MiB".into(), Some(help)));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let message = format!("it is not UTF-8 (line {line})");
+        Problems::of_file(name, message, Some("save it as UTF-8"))
+    })
+}
+
+/// Reads a rule file from `text`, called `name` in messages; relative paths start at its folder.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse(text: &str, name: &str, env: &Env<'_>) -> Result<Loaded, Problems> {
+    parse_with(text, name, &Overrides::default(), env)
+}
+
+fn fingerprint_of(text: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn parse_with(
+    text: &str,
+    name: &str,
+    overrides: &Overrides,
+    env: &Env<'_>,
+) -> Result<Loaded, Problems> {
+    if text.len() as u64 > MOST_BYTES {
+        return Err(Problems::of_file(name, "it is larger than 1 MiB".into(), None));
+    }
+    let fingerprint = fingerprint_of(text.as_bytes());
+    // Editors on Windows put a byte order mark in front.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let notes = notes::Notes::new(problem::Source::new(name, text));
+    let document = document::parse(text, env);
+    document.hidden.iter().for_each(|place| notes.hide(*place));
+    for flaw in document.flaws {
+        if flaw.fatal {
+            notes.hide_near_secrets(&flaw);
+        }
+        notes.note(Severity::Error, flaw);
+    }
+    let read = document.root.map(|root| {
+        let builtin = document::parse(BUILT_IN, env).root.map(|root| root.nowhere());
+        let builtin = builtin.expect("the built-in file is YAML: a test loads it");
+        let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+        let around = check::Surroundings { folder, env, builtin };
+        check::file(&notes, &root, overrides, &around)
+    });
+    let (values, mut problems) = notes.finish();
+    for problem in problems.iter_mut().filter(|problem| problem.line == 0) {
+        if overrides.given().any(|(key, _)| key == problem.path) {
+            problem.path.insert_str(0, "--");
+            problem.file.replace_range(.., "command line");
+        }
+    }
+    match read {
+        Some((settings, rules)) if problems.iter().all(|p| p.severity == Severity::Warning) => {
+            Ok(Loaded { settings, rules, warnings: problems, path: None, values, fingerprint })
+        }
+        _ => Err(Problems(problems)),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_file_is_good_and_says_what_the_table_says() {
+        let built_in = parse(BUILT_IN, "f", &|_| None).unwrap_or_else(|p| panic!("{p}"));
+        assert_eq!(built_in.warnings, []);
+        let text = "rules:\n  - {name: default, match: '*', rate: 3/s, burst: 5}\n";
+        let bare = parse(text, "f", &|_| None).unwrap_or_else(|p| panic!("{p}"));
+        assert_eq!(built_in.rules.as_slice(), bare.rules.as_slice());
+        assert_eq!(format!("{:?}", built_in.settings), format!("{:?}", bare.settings));
+    }
+}

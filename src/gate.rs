@@ -1,10 +1,54 @@
-//! The gate: holds requests of one scope and lets them go in order.
+//! The gate: holds requests of one scope, unsent, and lets them go in order.
+//!
+//! What it promises (`docs/scaling.md` has the figures):
+//! - **Bound.** A request goes only with a ticket of the store, and each ticket lets one request go.
+//! - **Order.** Clients take turns (or first in, first out); who loses its leave to a trip keeps its place.
+//! - **No leak.** [`Permit::may_send`] stands directly before the first byte; from the moment a trip is known here,
+//!   nothing that is unsent goes.
+//! - **Nothing for nothing.** A client that leaves costs no token; waiting is one task per busy scope, never polling;
+//!   an uncontended request costs one call to the store, a success none.
+//!
+//! ```text
+//! hold -> lane (one per scope) -> queue -> ticket -> Permit -> may_send -> report
+//!             |  pump: asks the store                                        |
+//!             +--------------- view: the cooldown as known here -------------+
+//! ```
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+mod lane;
+mod lanes;
+mod permit;
+mod queue;
+mod status;
+mod view;
 
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use tokio::sync::broadcast::error::RecvError;
+
+use self::{
+    lane::Lane,
+    lanes::Lanes,
+    permit::{Grant, Request},
+};
+pub use self::{
+    permit::Permit,
+    status::{NoSuchScope, ScopeError},
+};
 use crate::{
-    metrics::{Metrics, RuleMetrics},
-    rules::{Rule, RuleSet},
+    clock,
+    event::{Event, Events},
+    metrics::{Metrics, Observed, RuleMetrics},
+    rules::{Mode, Rule, RuleSet},
+    settings::OnFailure,
+    store::{Ask, Backend, News, Phase, Store},
     target::Target,
     verdict::Judgement,
 };
@@ -18,13 +62,14 @@ pub enum Client {
     Address(IpAddr),
 }
 
-/// One rule with its metrics, resolved once.
+/// One rule with its metrics and its lanes, resolved once.
 #[derive(Debug)]
 pub struct Entry {
     /// The rule.
     pub rule: Arc<Rule>,
     /// Its metrics.
     pub metrics: Arc<RuleMetrics>,
+    lanes: Arc<Lanes>,
 }
 
 /// Why a request is not let through.
@@ -55,32 +100,88 @@ pub struct Refused {
     pub entry: Arc<Entry>,
 }
 
+/// What a waiting request hears.
+#[derive(Debug)]
+enum Outcome {
+    Go(Grant),
+    Refused(Why, Option<Duration>),
+}
+
+/// What all lanes share.
+#[derive(Debug)]
+struct Shared {
+    store: Backend,
+    events: Arc<Events>,
+    /// This member's name.
+    member: Arc<str>,
+    /// How long a probe may be out.
+    lease: Duration,
+    stopping: AtomicBool,
+    arrivals: AtomicU64,
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// The rules in force, each with what belongs to it.
+#[derive(Debug)]
+struct Table {
+    rules: RuleSet,
+    entries: Vec<Arc<Entry>>,
+}
+
 /// All gates of this process.
 #[derive(Debug)]
 pub struct Gate {
-    entries: arc_swap::ArcSwap<Vec<Arc<Entry>>>,
-    rules: arc_swap::ArcSwap<RuleSet>,
+    shared: Arc<Shared>,
+    metrics: Arc<Metrics>,
+    table: ArcSwap<Table>,
 }
 
 impl Gate {
-    /// Gates for `rules`.
+    /// Gates for `rules` over `store`. `lease`: how long a probe may be out before another goes; longer than any
+    /// request that is still alive.
     #[must_use]
-    pub fn new(rules: RuleSet, metrics: &Metrics) -> Arc<Self> {
-        let entries = rules
-            .as_slice()
-            .iter()
-            .map(|rule| {
-                Arc::new(Entry { rule: Arc::clone(rule), metrics: metrics.rule(&rule.name) })
-            })
-            .collect::<Vec<_>>();
-        Arc::new(Self { entries: Arc::new(entries).into(), rules: Arc::new(rules).into() })
+    pub fn new(
+        rules: RuleSet,
+        store: Backend,
+        metrics: Arc<Metrics>,
+        events: Arc<Events>,
+        lease: Duration,
+    ) -> Arc<Self> {
+        let member = match &store {
+            Backend::Memory(_) => Arc::from("this"),
+            Backend::Shared(shared) => Arc::clone(shared.member()),
+        };
+        let news = store.news();
+        let shared = Arc::new(Shared {
+            store,
+            events,
+            member,
+            lease,
+            stopping: false.into(),
+            arrivals: 0.into(),
+        });
+        let table = Table::new(rules, &metrics, &shared, None);
+        let gate = Arc::new(Self { shared, metrics, table: Arc::new(table).into() });
+        if let Some(news) = news {
+            tokio::spawn(Arc::clone(&gate).follow(news));
+        } else {
+            gate.metrics.store_up.set(1);
+            gate.metrics.members.set(1);
+        }
+        gate
     }
 
     /// The first rule that matches `target`.
     #[must_use]
     pub fn find(&self, target: &Target) -> Option<Arc<Entry>> {
-        let at = self.rules.load().find(target)?;
-        self.entries.load().get(at).cloned()
+        let table = self.table.load();
+        let at = table.rules.find(target)?;
+        table.entries.get(at).cloned()
     }
 
     /// Holds a request until it may go. Dropping the future leaves the queue at once and costs no token.
@@ -90,50 +191,193 @@ impl Gate {
     pub async fn hold(
         &self,
         entry: &Arc<Entry>,
-        _target: &Target,
-        _client: &Client,
-        _patience: Option<Duration>,
+        target: &Target,
+        client: &Client,
+        patience: Option<Duration>,
     ) -> Result<Permit, Refused> {
-        Ok(Permit { entry: Arc::clone(entry), held: Duration::ZERO })
-    }
-}
-
-/// Leave to send one request. Reports from `Drop` too, so that a client that goes away leaves no probe hanging.
-#[derive(Debug)]
-pub struct Permit {
-    entry: Arc<Entry>,
-    held: Duration,
-}
-
-impl Permit {
-    /// How long the request was held.
-    #[must_use]
-    pub fn held(&self) -> Duration {
-        self.held
-    }
-
-    /// The rule.
-    #[must_use]
-    pub fn entry(&self) -> &Arc<Entry> {
-        &self.entry
+        let lane = entry.lanes.find(entry, target);
+        let since = clock::now();
+        let max_wait = entry.rule.max_wait;
+        let request = Request {
+            target: target.clone(),
+            client: client.clone(),
+            since,
+            deadline: since + patience.map_or(max_wait, |patience| patience.min(max_wait)),
+            seq: self.shared.arrivals.fetch_add(1, Ordering::Relaxed),
+        };
+        if entry.rule.mode == Mode::Observe {
+            let grant = self.watch(entry, &lane).await;
+            return Ok(Permit::new(grant, request, Duration::ZERO, true));
+        }
+        let grant = match lane.try_now(entry) {
+            Some(grant) => return Ok(Permit::new(grant, request, Duration::ZERO, false)),
+            None => permit::wait(&lane, &request, false).await?,
+        };
+        Ok(Permit::new(grant, request, since.elapsed(), false))
     }
 
-    /// False once a cooldown has tripped since the grant: the request must not go, see [`Permit::again`].
-    #[must_use]
-    pub fn may_send(&self) -> bool {
-        true
+    /// What `mode: observe` would have done: counted, not done.
+    async fn watch(&self, entry: &Arc<Entry>, lane: &Arc<Lane>) -> Grant {
+        if let Some(grant) = lane.try_now(entry) {
+            return grant;
+        }
+        let known = lane.view.known();
+        let ask =
+            Ask { wanted: 1, known, lease: clock::micros(self.shared.lease), ..Ask::default() };
+        let answer = self.shared.store.take(&lane.scope, &entry.rule, &ask).await;
+        let (ticket, probe) = match answer {
+            Err(_) => {
+                entry.metrics.observed(Observed::Refuse).inc();
+                (0, false)
+            }
+            Ok(granted) => {
+                lane.view.granted(&granted);
+                let would = match granted.phase {
+                    Phase::Cooling | Phase::Probing => Some(Observed::Cooldown),
+                    Phase::Open if granted.tickets.is_empty() => Some(Observed::Hold),
+                    Phase::Open | Phase::Probe => None,
+                };
+                if let Some(would) = would {
+                    entry.metrics.observed(would).inc();
+                }
+                let ticket = granted.tickets.first().copied().unwrap_or(0);
+                (ticket, granted.phase == Phase::Probe)
+            }
+        };
+        Grant::new(lane, entry, lane.view.epoch(), ticket, probe)
     }
 
-    /// Back to the head of the queue, after a trip or for a retry of a blocked answer.
+    /// Puts other rules in force. Held requests, tokens and cooldowns of rules that keep their name stay.
+    pub fn reload(&self, rules: RuleSet) {
+        let old = self.table.load_full();
+        let table = Table::new(rules, &self.metrics, &self.shared, Some(&old));
+        for entry in &table.entries {
+            entry.lanes.set_entry(entry);
+        }
+        let kept = |old: &&Arc<Entry>| table.entries.iter().any(|e| e.rule.name == old.rule.name);
+        old.entries.iter().filter(|entry| !kept(entry)).for_each(|gone| gone.lanes.dissolve());
+        self.table.store(Arc::new(table));
+    }
+
+    /// Answers what is held with a refusal and holds nothing more.
+    pub fn stop(&self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        for lane in self.lanes() {
+            lane.stop();
+        }
+    }
+
+    /// Says goodbye to the fleet.
+    pub async fn close(&self) {
+        self.shared.store.close().await;
+    }
+
+    /// Whether decisions are taken with the store, and where not, why.
     ///
     /// # Errors
-    /// As [`Gate::hold`]; the time held before counts towards `max_wait`.
-    pub async fn again(&mut self) -> Result<(), Refused> {
-        Ok(())
+    /// What was seen, in words.
+    pub fn store_health(&self) -> Result<(), String> {
+        match &self.shared.store {
+            Backend::Shared(store) if !store.is_up() => Err(store.why_down()),
+            Backend::Shared(_) | Backend::Memory(_) => Ok(()),
+        }
     }
 
-    /// Tells the fleet what came back; counts the verdict. Cheap where there is nothing to tell.
-    pub async fn report(self, _judgement: &Judgement) {
-        tokio::task::yield_now().await;
+    /// Running members, as last heard.
+    #[must_use]
+    pub fn members(&self) -> u32 {
+        match &self.shared.store {
+            Backend::Memory(_) => 1,
+            Backend::Shared(store) => store.members(),
+        }
+    }
+
+    fn lanes(&self) -> Vec<Arc<Lane>> {
+        self.table.load().entries.iter().flat_map(|entry| entry.lanes.all()).collect()
+    }
+
+    /// Follows the fleet's news for as long as the store lives.
+    async fn follow(self: Arc<Self>, mut news: tokio::sync::broadcast::Receiver<News>) {
+        loop {
+            match news.recv().await {
+                Ok(News::Scope { rule, key, epoch, remaining, due, streak, member }) => {
+                    if member != self.shared.member
+                        && let Some(view) = self.view(&rule, &key)
+                    {
+                        view.pushed(epoch, clock::from_micros(remaining), due, streak);
+                    }
+                }
+                Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.resync().await,
+                Ok(News::Up(up)) => self.tell_store(up),
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    fn view(&self, rule: &str, key: &str) -> Option<Arc<view::View>> {
+        let table = self.table.load();
+        let entry = table.entries.iter().find(|entry| &*entry.rule.name == rule)?;
+        entry.lanes.view(key)
+    }
+
+    /// Reads every scope again: push is at most once.
+    async fn resync(&self) {
+        for lane in self.lanes() {
+            if let Ok(peeked) = self.shared.store.peek(&lane.scope).await {
+                lane.view.peeked(&peeked);
+            }
+            lane.view.doubt();
+        }
+    }
+
+    fn tell_store(&self, up: bool) {
+        let Backend::Shared(store) = &self.shared.store else { return };
+        self.shared.events.emit(if up {
+            Event::StoreUp
+        } else {
+            let mode: OnFailure = store.on_failure();
+            Event::StoreDown { reason: store.why_down(), mode }
+        });
+    }
+
+    /// Counts an answer that did not pass through the proxy (`POST /api/v1/report`).
+    pub async fn report_outside(&self, target: &Target, judgement: &Judgement) -> bool {
+        let Some(entry) = self.find(target) else { return false };
+        let lane = entry.lanes.find(&entry, target);
+        let since = clock::now();
+        let request = Request {
+            target: target.clone(),
+            client: Client::User(Arc::from("report")),
+            since,
+            deadline: since,
+            seq: 0,
+        };
+        let grant = Grant::new(&lane, &entry, lane.view.epoch(), 0, false);
+        Permit::new(grant, request, Duration::ZERO, true).report(judgement).await;
+        true
     }
 }
+
+impl Table {
+    fn new(
+        rules: RuleSet,
+        metrics: &Arc<Metrics>,
+        shared: &Arc<Shared>,
+        old: Option<&Self>,
+    ) -> Self {
+        let entry = |rule: &Arc<Rule>| {
+            let known = old.and_then(|old| old.entries.iter().find(|e| e.rule.name == rule.name));
+            let lanes = known
+                .map_or_else(|| Arc::new(Lanes::new(Arc::clone(shared))), |e| Arc::clone(&e.lanes));
+            let metrics = metrics.rule(&rule.name);
+            metrics.rate_limit.set(rule.limits.rate.unwrap_or(0.0));
+            Arc::new(Entry { rule: Arc::clone(rule), metrics, lanes })
+        };
+        let entries = rules.as_slice().iter().map(entry).collect();
+        Self { rules, entries }
+    }
+}
+
+#[cfg(test)]
+#[path = "gate/tests.rs"]
+mod tests;

@@ -1,3 +1,9 @@
 //! The command `tidegate`.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    tidegate::cli::run(tidegate::cli::Args::parse())
+}

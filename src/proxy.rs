@@ -1,7 +1,274 @@
 //! The way of a request, top to bottom.
+//!
+//! accept -> target -> authenticate -> rule -> **hold** -> connect -> last look -> send -> **observe** -> report ->
+//! relay. [`way`] reads in that order; each step is one call into its own module.
 
 mod accept;
+mod access;
+pub mod auth;
+mod body;
 mod context;
+pub mod egress;
+mod forward;
+mod headers;
+mod inspect;
+mod intercept;
+mod pass;
+mod peek;
+mod pool;
+mod reply;
+pub mod resolve;
+pub mod tls;
+mod tunnel;
+mod upgrade;
+pub mod wire;
 
-pub use accept::serve;
-pub use context::Context;
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, response::Parts};
+use hyper::body::Incoming;
+
+pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody};
+use self::{
+    access::Line,
+    context::Live,
+    forward::{Answer, Outbound},
+};
+pub(crate) use self::{
+    pass::{Asking, Pass},
+    reply::{Refusal, Refused},
+};
+use crate::{
+    classify::{Head, Reading, ScanLimits},
+    rules::{Action, Rule},
+    target::Target,
+    verdict::{Judgement, Verdict},
+};
+
+/// Fields that hyper's parser takes without an allocation for their positions.
+const HYPER_HEADERS: usize = 100;
+
+/// Whom a connection belongs to.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    /// Address of the client.
+    pub(crate) peer: SocketAddr,
+    /// The client's end, which must know when a tunnel begins; none where requests come in frames.
+    pub(crate) wire: Option<wire::Handle>,
+    /// The CONNECT that it speaks inside of, where that is intercepted.
+    pub(crate) inside: Option<intercept::Inside>,
+}
+
+impl Visitor {
+    /// The next bytes are no HTTP any more.
+    fn pass_through(&self) {
+        if let Some(wire) = &self.wire {
+            wire.pass_through();
+        }
+    }
+}
+
+/// Answers one request, whatever becomes of it.
+pub(crate) async fn handle(
+    cx: &Arc<Context>,
+    visitor: &Visitor,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let is_connect = request.method() == Method::CONNECT;
+    let answering = visitor.wire.as_ref().map(wire::Handle::answering);
+    let mut told = Told::default();
+    let mut response = match way(cx, visitor, request, &mut told).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.into_response(&cx.metrics),
+    };
+    if let Some(line) = &told.line {
+        line.log(response.status(), &told);
+    }
+    if is_connect && !response.status().is_success() {
+        // What follows a refused CONNECT may have been meant for the tunnel (RFC 9931).
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    } else if is_connect || response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        visitor.pass_through();
+    }
+    if visitor.inside.is_some() {
+        // It would lead clients past us, over HTTP/3 (RFC 7838).
+        response.headers_mut().remove(header::ALT_SVC);
+    }
+    response.body_mut().answers(answering);
+    Ok(response)
+}
+
+/// The way of a request.
+async fn way(
+    cx: &Arc<Context>,
+    visitor: &Visitor,
+    mut request: Request<Incoming>,
+    told: &mut Told,
+) -> Result<Response<Body>, Refused> {
+    let live = cx.live();
+    let (target, client) = match &visitor.inside {
+        Some(inside) => inside.admit(&request)?,
+        None => {
+            let target = Target::parse(request.method(), request.uri())?;
+            (target, live.authenticator.check(request.headers(), visitor.peer.ip())?)
+        }
+    };
+    if live.settings.log.access {
+        told.line = Some(Line::new(&client, &target, &request));
+    }
+    if let Some(answer) = answer_here(cx, &mut request)? {
+        return Ok(answer);
+    }
+    let asking = Asking::new(cx, target, client, request.headers())?;
+    if let Some(line) = &mut told.line {
+        line.rule = Arc::clone(&asking.entry.rule.name);
+    }
+    if request.method() == Method::CONNECT {
+        if asking.entry.rule.intercept {
+            return intercept::open(cx, &live, visitor.peer, asking, request);
+        }
+        return tunnel::open(cx, &live, asking, request).await;
+    }
+    let method = request.method().clone();
+    let upgrading = hyper::upgrade::on(&mut request);
+    let mut outbound = Outbound::new(cx, live.settings.timeouts.idle, &asking.target, request)?;
+    let mut pass = asking.hold(cx, &live).await?;
+    loop {
+        told.held = pass.held();
+        let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, &method);
+        let answer = forward::send(cx, &live, &asking.target, &mut outbound, pass, again).await?;
+        (told.took, told.sent) = (answer.took, told.sent + 1);
+        if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(upgrade::join(cx, &live, upgrading, answer).await);
+        }
+        let (head, body, judged) = observe(&live, &asking, &method, answer).await;
+        if let Some((judgement, mut leave)) = judged {
+            let blocked = again && asking.entry.rule.retry.on.contains(&judgement.verdict);
+            told.verdict = Some(judgement.verdict);
+            // Where there is no time for another attempt, the client gets the answer that there is.
+            if blocked && leave.again(&live).await.is_ok() {
+                pass = leave;
+                continue;
+            }
+        }
+        return Ok(relay(cx, &live, &asking, head, body, told));
+    }
+}
+
+/// What never goes on to a site: a request that was here before, TRACE, and an OPTIONS whose `Max-Forwards` is used
+/// up (RFC 9110 sections 7.6.3, 9.3.8 and 7.6.2).
+fn answer_here(
+    cx: &Context,
+    request: &mut Request<Incoming>,
+) -> Result<Option<Response<Body>>, Refused> {
+    if headers::has_passed(request.headers(), &cx.pseudonym) {
+        return Err(Refusal::looped());
+    }
+    match *request.method() {
+        Method::TRACE => {
+            let sentence = "TRACE would show a site's credentials to whoever asks.";
+            Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence))
+        }
+        Method::OPTIONS => Ok(headers::count_down(request.headers_mut()).then(options)),
+        _ => Ok(None),
+    }
+}
+
+/// Our own answer to OPTIONS.
+fn options() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(reply::ALLOWED));
+    response
+}
+
+/// How often a blocked answer may be asked for again.
+fn retries(rule: &Rule, method: &Method) -> u32 {
+    let retry = &rule.retry;
+    if rule.action == Action::Limit && retry.methods.contains(method) { retry.attempts } else { 0 }
+}
+
+/// Judges the answer and reports the verdict, now or, where it is not clear in time, while the body passes.
+async fn observe(
+    live: &Live,
+    asking: &Asking,
+    method: &Method,
+    answer: Answer,
+) -> (Parts, SiteBody, Option<(Judgement, Pass)>) {
+    let Answer { response, conn, pass, .. } = answer;
+    let (head, body) = response.into_parts();
+    let mut body = SiteBody::new(body, conn, live.settings.timeouts.idle);
+    if asking.entry.rule.action == Action::Bypass {
+        return (head, body, None);
+    }
+    let inspect = live.settings.inspect;
+    let limits = ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes };
+    let (status, headers) = (head.status, &head.headers);
+    let seen = Head { method, target: &asking.target, status, headers };
+    let judged = match asking.entry.rule.classifier.read(seen, limits) {
+        Reading::Judged(judgement) => Some((judgement, pass)),
+        Reading::Scan(scan) => {
+            body.watch(*scan, pass);
+            if inspect::may_wait(headers) { body.look(inspect.delay).await } else { None }
+        }
+    };
+    let Some((judgement, mut pass)) = judged else { return (head, body, None) };
+    pass.report(&judgement).await;
+    (head, body, Some((judgement, pass)))
+}
+
+/// What is told about a relayed answer.
+#[derive(Debug, Default)]
+struct Told {
+    /// Where it was clear in time.
+    verdict: Option<Verdict>,
+    held: Duration,
+    took: Duration,
+    /// How often the request went out.
+    sent: u32,
+    /// Where the access log is wanted.
+    line: Option<Box<Line>>,
+}
+
+/// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we have to tell.
+fn relay(
+    cx: &Context,
+    live: &Live,
+    asking: &Asking,
+    mut head: Parts,
+    body: SiteBody,
+    told: &Told,
+) -> Response<Body> {
+    if head.headers.contains_key(header::TRANSFER_ENCODING) {
+        // Both would be two lengths for one message; the coding is what counted (RFC 9112 section 6.3).
+        head.headers.remove(header::CONTENT_LENGTH);
+    }
+    headers::strip(&mut head.headers);
+    head.version = http::Version::HTTP_11;
+    head.headers.append(header::VIA, cx.via.clone());
+    if live.settings.annotate {
+        told.annotate(&mut head.headers, &asking.entry.rule);
+    }
+    Response::from_parts(head, Body::site(body))
+}
+
+impl Told {
+    fn annotate(&self, headers: &mut http::HeaderMap, rule: &Rule) {
+        if let Some(verdict) = self.verdict {
+            headers.insert(headers::VERDICT, HeaderValue::from_static(verdict.as_str()));
+        }
+        if let Ok(name) = HeaderValue::from_str(&rule.name) {
+            headers.insert(headers::RULE, name);
+        }
+        if self.sent > 1 {
+            headers.insert(headers::ATTEMPTS, self.sent.into());
+        }
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let timing = format!("hold;dur={:.1}, upstream;dur={:.1}", ms(self.held), ms(self.took));
+        if let Ok(timing) = HeaderValue::try_from(timing) {
+            headers.append(headers::SERVER_TIMING, timing);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 //! A [`RuleSet`] is compiled once from the rule file and never changes; a reload makes another one. The first rule
 //! that matches a target wins.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use crate::{
     target::{Host, Target},
@@ -192,7 +192,7 @@ pub enum HostPattern {
     Exact(Arc<str>),
     /// `*.shop.example`: every name below it, not the name itself.
     Below(Arc<str>),
-    /// An address.
+    /// An address; one that is written as mapped into IPv6 (`::ffff:10.0.0.1`) is the same.
     Ip(IpAddr),
 }
 
@@ -206,7 +206,7 @@ impl HostPattern {
             (Self::Below(suffix), Host::Name(name)) => name
                 .strip_suffix(&**suffix)
                 .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
-            (Self::Ip(pattern), Host::Ip(ip)) => pattern == ip,
+            (Self::Ip(pattern), Host::Ip(ip)) => pattern.to_canonical() == ip.to_canonical(),
             (Self::Exact(_) | Self::Below(_), Host::Ip(_)) | (Self::Ip(_), Host::Name(_)) => false,
         }
     }
@@ -251,19 +251,64 @@ pub struct Rule {
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
     rules: Vec<Arc<Rule>>,
+    index: Arc<Index>,
+}
+
+/// Positions of rules by what their host patterns say, each list in the order of the file: finding a rule costs a
+/// look-up per label of the host, however many rules there are.
+#[derive(Debug, Default)]
+struct Index {
+    exact: HashMap<Arc<str>, Vec<usize>>,
+    below: HashMap<Arc<str>, Vec<usize>>,
+    ip: HashMap<IpAddr, Vec<usize>>,
+    any: Vec<usize>,
+}
+
+impl Index {
+    fn new(rules: &[Arc<Rule>]) -> Self {
+        let mut index = Self::default();
+        for (at, rule) in rules.iter().enumerate() {
+            if rule.matcher.hosts.is_empty() {
+                index.any.push(at);
+            }
+            for pattern in &rule.matcher.hosts {
+                let list = match pattern {
+                    HostPattern::Any => &mut index.any,
+                    HostPattern::Exact(name) => index.exact.entry(Arc::clone(name)).or_default(),
+                    HostPattern::Below(name) => index.below.entry(Arc::clone(name)).or_default(),
+                    HostPattern::Ip(ip) => index.ip.entry(ip.to_canonical()).or_default(),
+                };
+                list.push(at);
+            }
+        }
+        index
+    }
+
+    /// The lists of rules one of whose host patterns covers `host`.
+    fn lists<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = &'a Vec<usize>> {
+        let (exact, ip, name) = match host {
+            Host::Name(name) => (self.exact.get(name), None, &**name),
+            Host::Ip(ip) => (None, self.ip.get(&ip.to_canonical()), ""),
+        };
+        let parents = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
+        let below = parents.filter_map(|parent| self.below.get(parent));
+        exact.into_iter().chain(ip).chain(below).chain([&self.any])
+    }
 }
 
 impl RuleSet {
     /// Compiles `rules`, which are in the order of the file.
     #[must_use]
     pub fn new(rules: Vec<Rule>) -> Self {
-        Self { rules: rules.into_iter().map(Arc::new).collect() }
+        let rules: Vec<_> = rules.into_iter().map(Arc::new).collect();
+        Self { index: Arc::new(Index::new(&rules)), rules }
     }
 
     /// The position of the first rule that matches; `None` where the file has no rule for `target`.
     #[must_use]
     pub fn find(&self, target: &Target) -> Option<usize> {
-        self.rules.iter().position(|rule| rule.matcher.matches(target))
+        let fits = |at: &&usize| self.rules[**at].matcher.matches_path(&target.path);
+        self.index.lists(&target.host).filter_map(|list| list.iter().find(fits)).min().copied()
     }
 
     /// The rules, in the order of the file.
@@ -278,8 +323,11 @@ impl Matcher {
     #[must_use]
     pub fn matches(&self, target: &Target) -> bool {
         (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(&target.host)))
-            && (self.paths.is_empty()
-                || self.paths.iter().any(|glob| glob_matches(glob, &target.path)))
+            && self.matches_path(&target.path)
+    }
+
+    fn matches_path(&self, path: &str) -> bool {
+        self.paths.is_empty() || self.paths.iter().any(|glob| glob_matches(glob, path))
     }
 }
 

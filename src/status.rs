@@ -5,6 +5,61 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// The whole proxy as it is now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the program.
+    pub version: String,
+    /// Name of this member.
+    pub member: String,
+    /// Milliseconds since 1970 at which this snapshot was made.
+    pub at_ms: u64,
+    /// Seconds since the start.
+    pub uptime_s: u64,
+    /// Where clients connect.
+    pub listen: String,
+    /// Whether `/readyz` says yes.
+    pub ready: bool,
+    /// The store.
+    pub store: StoreStatus,
+    /// Running proxies of the fleet, as last known.
+    pub members: i64,
+    /// Open client connections.
+    pub client_connections: i64,
+    /// Open connections to sites.
+    pub upstream_connections: i64,
+    /// The rule file.
+    pub config: ConfigStatus,
+    /// Scopes, the most worrying first; at most a bounded number of them.
+    pub scopes: Vec<ScopeStatus>,
+    /// How many scopes there are.
+    pub scopes_total: usize,
+}
+
+/// The store as this member sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// `memory` or `redis`.
+    pub kind: String,
+    /// Whether it answers.
+    pub up: bool,
+    /// What happens while it is away; `None` for `memory`.
+    pub on_failure: Option<String>,
+}
+
+/// The rule file in force.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigStatus {
+    /// Its path; `None` for the defaults inside the program.
+    pub file: Option<String>,
+    /// Milliseconds since 1970 at which it took effect.
+    pub loaded_ms: u64,
+    /// Why the file as it is now did not take effect; empty where it did.
+    pub problems: Vec<String>,
+    /// Keys that changed but need a restart.
+    pub needs_restart: Vec<String>,
+}
+
 /// One scope as this member knows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScopeStatus {

@@ -1,13 +1,16 @@
 //! Where a request wants to go: the parsed request line, normalised once.
 //!
-//! Everything that decides by host (rules, buckets, egress) sees the same spelling: lower case, no trailing dot,
-//! IP literals in their canonical form. `Example.COM.`, `example.com` and `example.com:80` are one site.
+//! Everything that decides by host (rules, buckets, egress) sees the same spelling: lower case, no
+//! trailing dot, IP literals in their canonical form. `Example.COM.`, `example.com` and
+//! `example.com:80` are one site.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
 };
+
+use http::{Method, Uri};
 
 /// The scheme of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,38 +78,175 @@ pub struct Target {
 #[error("{0}")]
 pub struct BadTarget(pub String);
 
+impl BadTarget {
+    fn new<T>(why: impl Into<String>) -> Result<T, Self> {
+        Err(Self(why.into()))
+    }
+}
+
 impl Target {
-    /// Reads a whole URL, as people write it; what stands behind `#` is left out.
+    /// Reads the target of a request to the proxy: absolute-form, or authority-form for CONNECT
+    /// (RFC 9112 sections 3.2.2 and 3.2.3). A CONNECT gets the scheme `Http`: nothing is known of
+    /// what is inside.
     ///
     /// # Errors
-    /// Anything but `http://` or `https://` with a host.
-    pub fn of_url(url: &str) -> Result<Self, BadTarget> {
-        let bad = |why: &str| BadTarget(format!("`{}` {why}", url.escape_debug()));
-        let text = url.split('#').next().unwrap_or("");
-        let uri: http::Uri = text.parse().map_err(|_| bad("is no URL"))?;
+    /// Everything else: origin-form (the proxy is no site), user information, other schemes, a port
+    /// that is none, a host that [`Host::parse`] refuses.
+    pub fn parse(method: &Method, uri: &Uri) -> Result<Self, BadTarget> {
+        if *method == Method::CONNECT {
+            return Self::parse_connect(uri);
+        }
         let scheme = match uri.scheme_str() {
             Some("http") => Scheme::Http,
             Some("https") => Scheme::Https,
-            _ => return Err(bad("is no URL with http:// or https://")),
+            Some(_) => return BadTarget::new("only http and https can be asked for"),
+            None => {
+                return BadTarget::new(
+                    "this is a proxy: the request line needs the whole URL (http://host/path)",
+                );
+            }
         };
-        let host = Host::parse(uri.host().ok_or_else(|| bad("names no host"))?)?;
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        let port = uri.port_u16().unwrap_or(scheme.default_port());
-        Ok(Self { scheme, host, port, path: path.into() })
+        let (host, port) = split_authority(authority(uri)?)?;
+        let port = match port {
+            None | Some("") => scheme.default_port(),
+            Some(digits) => parse_port(digits)?,
+        };
+        Ok(Self { scheme, host: Host::parse(host)?, port, path: path(method, uri) })
     }
+
+    /// Reads a whole URL, as people write it; what stands behind `#` is left out.
+    ///
+    /// # Errors
+    /// As [`Target::parse`].
+    pub fn of_url(url: &str) -> Result<Self, BadTarget> {
+        let text = url.split('#').next().unwrap_or("");
+        let uri: Uri =
+            text.parse().map_err(|_| BadTarget(format!("`{}` is no URL", url.escape_debug())))?;
+        Self::parse(&Method::GET, &uri)
+    }
+
+    fn parse_connect(uri: &Uri) -> Result<Self, BadTarget> {
+        if uri.scheme().is_some() || uri.path_and_query().is_some() {
+            return BadTarget::new("CONNECT takes host:port and nothing else");
+        }
+        let (host, port) = split_authority(authority(uri)?)?;
+        let port = match port {
+            None | Some("") => return BadTarget::new("CONNECT needs a port (host:port)"),
+            Some(digits) => parse_port(digits)?,
+        };
+        Ok(Self { scheme: Scheme::Http, host: Host::parse(host)?, port, path: Arc::from("") })
+    }
+
+    /// Reads the target of a request inside an intercepted CONNECT: origin-form, or absolute-form
+    /// (HTTP/2 too) that names the very site of the CONNECT. `self` is the target of the CONNECT,
+    /// `scheme` what was found inside.
+    ///
+    /// # Errors
+    /// Another host, port or scheme than the CONNECT's (answer 421), and a CONNECT inside a
+    /// CONNECT.
+    pub fn inside(&self, scheme: Scheme, method: &Method, uri: &Uri) -> Result<Self, BadTarget> {
+        if *method == Method::CONNECT {
+            return BadTarget::new("a CONNECT inside a CONNECT is not served");
+        }
+        if uri.authority().is_some() {
+            let named = Self::parse(method, uri)?;
+            if named.host != self.host || named.port != self.port || named.scheme != scheme {
+                return BadTarget::new(format!(
+                    "the request names {}://{}:{}, but the CONNECT was to {}:{}",
+                    named.scheme.as_str(),
+                    named.host,
+                    named.port,
+                    self.host,
+                    self.port
+                ));
+            }
+        }
+        Ok(Self { scheme, host: self.host.clone(), port: self.port, path: path(method, uri) })
+    }
+
+    /// Whether a Host field names this target (RFC 9112 section 3.2); the port may be left out
+    /// where implied.
+    #[must_use]
+    pub fn is_named_by(&self, field: &str) -> bool {
+        let Ok((host, port)) = split_authority(field) else { return false };
+        let port = match port {
+            None | Some("") => Ok(self.scheme.default_port()),
+            Some(digits) => parse_port(digits),
+        };
+        port == Ok(self.port) && Host::parse(host).is_ok_and(|host| host == self.host)
+    }
+
+    /// `host`, or `host:port` where the scheme does not imply the port: the Host field for the
+    /// site.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        if self.port == self.scheme.default_port() {
+            self.host.to_string()
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Path and query as sent. An OPTIONS for the whole site is `*` to that site (RFC 9112 section
+/// 3.2.4); as the `http` crate reads `http://host` like `http://host/`, [`crate::proxy::wire`]
+/// spells the former `http://host?`.
+fn path(method: &Method, uri: &Uri) -> Arc<str> {
+    match uri.path_and_query().map_or("/", |path| path.as_str()) {
+        "?" if *method == Method::OPTIONS => Arc::from("*"),
+        path if path.starts_with('?') => Arc::from(format!("/{path}")),
+        path => Arc::from(path),
+    }
+}
+
+fn authority(uri: &Uri) -> Result<&str, BadTarget> {
+    match uri.authority() {
+        Some(authority) if authority.as_str().contains('@') => BadTarget::new(
+            "user information in a URL is not passed on; send an Authorization field",
+        ),
+        Some(authority) => Ok(authority.as_str()),
+        None => BadTarget::new("the target has no host"),
+    }
+}
+
+/// Splits `host`, `host:port` and `[v6]:port`; the brackets stay with the host.
+fn split_authority(text: &str) -> Result<(&str, Option<&str>), BadTarget> {
+    let host_end = match (text.starts_with('['), text.find(']')) {
+        (true, Some(end)) => end + 1,
+        (true, None) => return BadTarget::new("an opening bracket is never closed"),
+        (false, _) => text.find(':').unwrap_or(text.len()),
+    };
+    let (host, rest) = text.split_at(host_end);
+    match (rest.is_empty(), rest.strip_prefix(':')) {
+        (true, _) => Ok((host, None)),
+        (false, Some(port)) => Ok((host, Some(port))),
+        (false, None) => BadTarget::new("something other than a port follows the host"),
+    }
+}
+
+fn parse_port(digits: &str) -> Result<u16, BadTarget> {
+    let port = match digits.len() {
+        1..=5 if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().unwrap_or(0),
+        _ => 0u16,
+    };
+    if port == 0 {
+        return BadTarget::new(format!("`{}` is no port (1 to 65535)", digits.escape_default()));
+    }
+    Ok(port)
 }
 
 impl Host {
     /// Reads a host as it stands in a URI: a name, an IPv4 address, or an IPv6 address in brackets.
     ///
     /// # Errors
-    /// Anything that is not plainly one of these, and every spelling that some resolver would read as an address
-    /// though it is not in dotted-quad form (`0x7f.1`, `2130706433`, `127.1`): the guard must judge what is dialled.
+    /// Anything that is not plainly one of these, and every spelling that some resolver would read
+    /// as an address though it is not in dotted-quad form (`0x7f.1`, `2130706433`, `127.1`): the
+    /// guard must judge what is dialled.
     pub fn parse(text: &str) -> Result<Self, BadTarget> {
         if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             let ip: Ipv6Addr =
                 inner.parse().map_err(|_| BadTarget(format!("`{text}` is no IPv6 address")))?;
-            return Ok(Self::Ip(IpAddr::V6(ip)));
+            return Ok(Self::Ip(IpAddr::V6(ip).to_canonical()));
         }
         let name = text.strip_suffix('.').unwrap_or(text);
         let bad = |why: &str| Err(BadTarget(format!("the host `{}` {why}", name.escape_default())));
@@ -120,6 +260,9 @@ impl Host {
         }
         if name.split('.').any(|label| label.is_empty() || label.len() > 63) {
             return bad("has an empty label or one over 63 characters");
+        }
+        if name.split('.').any(is_mask) {
+            return bad("has an `xn--` label that spells a plain ASCII name");
         }
         if let Ok(ip) = name.parse::<std::net::Ipv4Addr>() {
             return Ok(Self::Ip(IpAddr::V4(ip)));
@@ -136,3 +279,14 @@ impl Host {
         Ok(Self::Name(name.to_ascii_lowercase().into()))
     }
 }
+
+/// Whether a label pretends to be in another script: decoded, `xn--name-` is `name`, so that two
+/// spellings would stand for one site (RUSTSEC-2024-0421). What follows the last hyphen encodes the
+/// other script; nothing there, no such script (RFC 3492 section 3.1).
+fn is_mask(label: &str) -> bool {
+    let (prefix, rest) = label.split_at_checked(4).unwrap_or(("", label));
+    prefix.eq_ignore_ascii_case("xn--") && (rest.is_empty() || rest.ends_with('-'))
+}
+
+#[cfg(test)]
+mod tests;

@@ -166,6 +166,12 @@ impl Judgement {
         }
     }
 
+    /// What passes unseen (a tunnel, an upgraded connection): neither a block nor a sign of health.
+    #[must_use]
+    pub fn unseen() -> Self {
+        Self { neutral: true, status: None, ..Self::ok(200) }
+    }
+
     /// No response at all: `verdict` is [`Verdict::ConnectionError`] or [`Verdict::Timeout`], `what` says which step failed.
     #[must_use]
     pub fn transport(verdict: Verdict, what: &str) -> Self {

@@ -1,1 +1,22 @@
-//! x
+//! The harness of the black-box tests: real processes, real Redis, real sockets, loopback only.
+//!
+//! - [`site`]: a web site that answers as told and records what reached it, and when.
+//! - [`redis`]: a private `redis-server` that can be killed, stopped and brought back.
+//! - [`member`]: one running `tidegate` with a rule file of its own, its metrics and its log.
+//! - [`client`]: a keep-alive proxy client, and one that sends exact bytes.
+//! - [`load`]: many keep-alive clients at once.
+//! - [`bound`]: whether what a site saw stays within `burst + rate * t`.
+//! - [`tools`]: real clients, pointed at a proxy by their usual variables.
+//! - [`wait`]: waiting for a condition; no test sleeps and hopes.
+//!
+//! Everything that is started ends with its handle, also when the test fails.
+
+pub mod bound;
+pub mod client;
+pub mod load;
+pub mod member;
+pub mod ports;
+pub mod redis;
+pub mod site;
+pub mod tools;
+pub mod wait;

@@ -1,7 +1,7 @@
 -- The token bucket with its quotas: src/bucket.rs, operation by operation (the same doubles, the same results).
 --
--- Hash: at, tok (tokens at `at`), win (`start:taken,...`, one per quota), ramp (start of the climb), ep (epoch of the
--- cooldown at which it was last emptied), ret (returned tickets, ascending), seen (latest reading of the clock).
+-- Hash: at, tok (tokens at `at`), win (`start:taken,...`, one per quota), ramp (start of the climb), ret (returned
+-- tickets, ascending), seen (latest reading of the clock).
 local HORIZON = 250000
 local BATCH = 1000
 local RETURNED = 64
@@ -20,18 +20,17 @@ local function read_limits(rate, burst, cost, quotas, ramp)
 end
 
 local function load_bucket(key, now, limits)
-  local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ep', 'ret', 'seen')
+  local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ret', 'seen')
   local bucket = { windows = {}, returned = {} }
   if not fields[1] then
-    bucket.at, bucket.tokens, bucket.ramp_from, bucket.epoch, bucket.seen = now, limits.burst, 0, 0, now
+    bucket.at, bucket.tokens, bucket.ramp_from, bucket.seen = now, limits.burst, 0, now
   else
     bucket.at, bucket.tokens = tonumber(fields[1]), tonumber(fields[2])
-    bucket.ramp_from, bucket.epoch = tonumber(fields[4]), tonumber(fields[5])
-    bucket.seen = tonumber(fields[7])
+    bucket.ramp_from, bucket.seen = tonumber(fields[4]), tonumber(fields[6])
     for start, taken in string.gmatch(fields[3], '(-?%d+):(%d+)') do
       bucket.windows[#bucket.windows + 1] = { start = tonumber(start), taken = tonumber(taken) }
     end
-    for moment in string.gmatch(fields[6], '%d+') do
+    for moment in string.gmatch(fields[5], '%d+') do
       bucket.returned[#bucket.returned + 1] = tonumber(moment)
     end
   end
@@ -62,13 +61,10 @@ local function drain_bucket(bucket, moment)
   bucket.at, bucket.tokens, bucket.returned = moment, 0, {}
 end
 
-local function restart_bucket(bucket, epoch, opened)
-  if bucket.epoch ~= epoch then
-    bucket.epoch = epoch
-    if opened > 0 then
-      drain_bucket(bucket, opened)
-      bucket.ramp_from = opened
-    end
+local function restart_bucket(bucket, opened)
+  if opened > bucket.ramp_from then
+    drain_bucket(bucket, opened)
+    bucket.ramp_from = opened
   end
 end
 
@@ -163,8 +159,7 @@ local function save_bucket(key, bucket, now, limits)
   end
   for i, moment in ipairs(bucket.returned) do returned[i] = whole(moment) end
   redis.call('HSET', key, 'at', whole(bucket.at), 'tok', exact(bucket.tokens), 'win', table.concat(windows, ','),
-    'ramp', whole(bucket.ramp_from), 'ep', whole(bucket.epoch), 'ret', table.concat(returned, ','),
-    'seen', whole(bucket.seen))
+    'ramp', whole(bucket.ramp_from), 'ret', table.concat(returned, ','), 'seen', whole(bucket.seen))
   local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
   keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest))
 end

@@ -1,15 +1,190 @@
 //! Accepts client connections and sees them off when the proxy stops.
 
-use std::sync::Arc;
+mod doors;
+mod io;
 
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use std::{
+    io::ErrorKind,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context as TaskContext, Poll},
+    time::Duration,
+};
 
-use super::Context;
+use hyper::{
+    rt::{Sleep, Timer},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Serves clients of `listener` until `stop`, then finishes what is in flight within `timeouts.drain`.
+use self::doors::{Doors, Seat};
+pub(super) use self::io::ClientIo;
+use super::{Context, HYPER_HEADERS, Visitor, handle, wire};
+use crate::{event::Event, settings::Settings};
+
+/// Pause after an accept failed for want of descriptors or memory: without one the loop would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
+/// hyper's floor for its read buffer.
+const MIN_BUFFER: usize = 8 * 1024;
+
+/// Serves clients of `listener` until `stop`, then finishes what is in flight within `timeouts.drain`; what is still
+/// open then is cut.
 pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationToken) {
-    stop.cancelled().await;
+    let connections = TaskTracker::new();
+    let doors = Doors::new();
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => admit(stream, peer, &cx, &doors, &connections, &stop),
+            Err(error) if is_one_connection(&error) => {}
+            Err(error) => {
+                tracing::error!(%error, "cannot accept connections; trying again");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
     drop(listener);
+    cx.stopping.cancel();
+    connections.close();
     cx.tunnels.close();
+    let drained = async { tokio::join!(connections.wait(), cx.tunnels.wait()) };
+    let limit = cx.live().settings.timeouts.drain;
+    if tokio::time::timeout(limit, drained).await.is_err() {
+        let (left, tunnels) = (connections.len(), cx.tunnels.len());
+        tracing::warn!(left, tunnels, "the drain time is over; cutting what is still open");
+    }
+    cx.end.cancel();
+    tokio::join!(connections.wait(), cx.tunnels.wait());
 }
+
+/// What a client's leaving in the middle of accept makes of it; the next one is fine.
+fn is_one_connection(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset
+    )
+}
+
+fn admit(
+    stream: TcpStream,
+    peer: SocketAddr,
+    cx: &Arc<Context>,
+    doors: &Arc<Doors>,
+    connections: &TaskTracker,
+    stop: &CancellationToken,
+) {
+    let live = cx.live();
+    let limits = live.settings.limits;
+    let seat = match doors.enter(peer.ip(), limits, &cx.metrics) {
+        Ok(seat) => seat,
+        Err(full) => {
+            if let Some(refusing) = doors.refuse(full, stream, &cx.metrics) {
+                connections.spawn(refusing);
+            }
+            return;
+        }
+    };
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a client connection without TCP_NODELAY");
+    }
+    let watched = Watched { cx: Arc::clone(cx), peer, _seat: seat };
+    let builder = builder(&live.settings);
+    let (io, wire) = ClientIo::new(stream, &live.settings, &cx.metrics);
+    let stop = stop.clone();
+    connections.spawn(async move { watched.serve(builder, io, wire, stop).await });
+}
+
+/// A connection whose task may panic without taking more than itself down.
+struct Watched {
+    cx: Arc<Context>,
+    peer: SocketAddr,
+    _seat: Seat,
+}
+
+impl Watched {
+    async fn serve(
+        &self,
+        builder: http1::Builder,
+        io: ClientIo,
+        wire: wire::Handle,
+        stop: CancellationToken,
+    ) {
+        let visitor = Visitor { peer: self.peer, wire: Some(wire), inside: None };
+        let service = service_fn(|request| handle(&self.cx, &visitor, request));
+        let connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
+        let mut connection = std::pin::pin!(connection);
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            () = stop.cancelled() => {
+                // Idle ones close now; what is in flight ends with `Connection: close`.
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    served = connection.as_mut() => served,
+                    () = self.cx.end.cancelled() => return,
+                }
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!(%error, peer = %self.peer, "a client connection ended");
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let what = format!("the connection of {}", self.peer);
+            self.cx.events.emit(Event::Panicked { what });
+        }
+    }
+}
+
+/// A timer for hyper that never fires, and allocates nothing. [`ClientIo`] keeps the time for heads, but hyper reads
+/// on after an answer (so that the wait for the next request begins) only where it has a timer of its own.
+#[derive(Debug)]
+struct Never;
+
+impl Timer for Never {
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Self)
+    }
+
+    fn sleep_until(&self, _: std::time::Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Self)
+    }
+}
+
+impl Sleep for Never {}
+
+impl Future for Never {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}
+
+/// How HTTP/1.1 is read from a client.
+pub(super) fn builder(settings: &Settings) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(Never)
+        .header_read_timeout(settings.timeouts.header)
+        .preserve_header_case(true)
+        .max_header_size(settings.limits.header_bytes)
+        .max_buf_size(settings.limits.header_bytes.max(MIN_BUFFER));
+    if settings.limits.headers != HYPER_HEADERS {
+        builder.max_headers(settings.limits.headers);
+    }
+    builder
+}
+
+#[cfg(test)]
+mod tests;

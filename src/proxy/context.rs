@@ -1,48 +1,163 @@
 //! What every request needs: the settings in force, the gate, the metrics, the connections to sites.
 
-use std::{fmt, sync::Arc};
+use std::{
+    collections::HashSet,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
-use arc_swap::{ArcSwap, Guard};
-use tokio_util::task::TaskTracker;
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+use parking_lot::Mutex;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{gate::Gate, metrics::Metrics, settings::Settings};
+use super::{auth::Authenticator, egress::Guard, pool::Pool, tls::Connector};
+use crate::{
+    ca::{Ca, CaError},
+    event::{Event, Events},
+    gate::Gate,
+    metrics::Metrics,
+    rules::Rule,
+    settings::Settings,
+};
+
+/// Clients that are remembered for not accepting our certificates.
+const MAX_DISTRUSTING: usize = 1000;
+
+/// What a reload replaces as one.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) settings: Settings,
+    pub(crate) egress: Guard,
+    pub(crate) authenticator: Authenticator,
+    pub(super) tls: Connector,
+}
 
 /// Shared by all connections of the process.
 pub struct Context {
-    settings: ArcSwap<Settings>,
+    live: ArcSwap<Live>,
+    own: Vec<SocketAddr>,
     /// The gate.
     pub gate: Arc<Gate>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// Where events go.
+    pub events: Arc<Events>,
+    /// Rules whose first tunnel has been spoken of.
+    blind: Mutex<HashSet<Arc<str>>>,
+    /// Clients of whom it was said that they do not accept our certificates.
+    distrusting: Mutex<HashSet<IpAddr>>,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
-    pub tunnels: TaskTracker,
+    pub(crate) tunnels: TaskTracker,
+    /// The proxy stops: intercepted connections finish what is in flight.
+    pub(super) stopping: CancellationToken,
+    /// The local CA, once it was needed.
+    ca: Mutex<Option<Arc<Ca>>>,
+    /// Ends what is still open when the drain deadline has passed.
+    pub(crate) end: CancellationToken,
+    /// Connections to sites that wait for their next request.
+    pub(super) pool: Arc<Pool>,
     /// Our name in `Via` (RFC 9110 section 7.6.3): random for each process, so that a request that comes back to us
     /// is told from one that passed another member.
-    pub pseudonym: Arc<str>,
+    pub(crate) pseudonym: String,
+    /// Our entry in `Via`.
+    pub(super) via: HeaderValue,
 }
 
 impl Context {
-    /// The context of a process.
+    /// The context of a process. `own` are the addresses of its listeners and of its store, which nobody may reach
+    /// through the proxy.
     #[must_use]
-    pub fn new(settings: Settings, gate: Arc<Gate>, metrics: Arc<Metrics>) -> Arc<Self> {
+    pub fn new(
+        settings: Settings,
+        gate: Arc<Gate>,
+        metrics: Arc<Metrics>,
+        events: Arc<Events>,
+        own: Vec<SocketAddr>,
+    ) -> Arc<Self> {
+        let pseudonym = format!("tidegate-{:08x}", fastrand::u32(..));
+        let via = HeaderValue::from_str(&format!("1.1 {pseudonym}"))
+            .expect("letters, digits, a dash and a space make a field value");
+        let pool = Pool::new(settings.limits, &metrics);
         Arc::new(Self {
-            settings: ArcSwap::from_pointee(settings),
+            live: ArcSwap::from_pointee(Live::new(settings, own.clone(), &events)),
+            own,
             gate,
             metrics,
+            events,
+            blind: Mutex::default(),
+            distrusting: Mutex::default(),
             tunnels: TaskTracker::new(),
-            pseudonym: format!("tidegate-{:08x}", fastrand::u32(..)).into(),
+            end: CancellationToken::new(),
+            stopping: CancellationToken::new(),
+            ca: Mutex::default(),
+            pool,
+            pseudonym,
+            via,
         })
     }
 
-    /// The settings in force; do not keep the guard across an `await`.
-    #[must_use]
-    pub fn settings(&self) -> Guard<Arc<Settings>> {
-        self.settings.load()
+    /// Settings, egress guard and authenticator in force, one coherent set.
+    pub(crate) fn live(&self) -> Arc<Live> {
+        self.live.load_full()
+    }
+
+    /// Whether this client is the first time seen not to accept our certificates; the memory of that is bounded.
+    pub(super) fn is_first_distrust(&self, client: IpAddr) -> bool {
+        let mut distrusting = self.distrusting.lock();
+        if distrusting.len() >= MAX_DISTRUSTING {
+            distrusting.clear();
+        }
+        distrusting.insert(client)
+    }
+
+    /// Says once per rule that its cooldown sees nothing inside tunnels.
+    pub(super) fn tunnel_begins(&self, rule: &Rule) {
+        if rule.cooldown.is_some() && self.blind.lock().insert(Arc::clone(&rule.name)) {
+            self.events.emit(Event::Warned {
+                what: format!(
+                    "rule `{}` has a cooldown, but its tunnels (CONNECT) hide what sites answer: \
+                     only failed connections can be judged; `intercept: true` looks inside",
+                    rule.name
+                ),
+            });
+        }
     }
 
     /// Puts reloaded settings in force: for the next request, and for the next connection where they shape one.
     pub fn reload(&self, settings: Settings) {
-        self.settings.store(Arc::new(settings));
+        let limits = settings.limits;
+        self.live.store(Arc::new(Live::new(settings, self.own.clone(), &self.events)));
+        self.pool.reload(limits);
+    }
+
+    /// The CA that intercepted hosts are shown, opened (and made) on first need. It is not opened again: clients
+    /// trust the one that they were given, and another one needs a restart.
+    ///
+    /// # Errors
+    /// [`CaError`]; asked again, it is tried again.
+    pub fn ca(&self) -> Result<Arc<Ca>, CaError> {
+        let mut opened = self.ca.lock();
+        if let Some(ca) = &*opened {
+            return Ok(Arc::clone(ca));
+        }
+        let live = self.live();
+        let ca = Ca::open(&live.settings.ca_dir, live.settings.ca.as_ref())?;
+        *opened = Some(Arc::clone(&ca));
+        Ok(ca)
+    }
+}
+
+impl Live {
+    fn new(settings: Settings, own: Vec<SocketAddr>, events: &Events) -> Self {
+        let tls = Connector::new(&settings.upstream_ca).unwrap_or_else(|error| {
+            events.emit(Event::Warned { what: format!("{error}; sites are verified without it") });
+            Connector::with_system_roots()
+        });
+        let egress = Guard::new(&settings.egress, own);
+        let authenticator = Authenticator::new(&settings.auth);
+        Self { settings, egress, authenticator, tls }
     }
 }
 

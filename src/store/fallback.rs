@@ -113,6 +113,12 @@ impl Shared {
         self.why.lock().clone()
     }
 
+    /// What the rule file says about its being away.
+    #[must_use]
+    pub fn on_failure(&self) -> OnFailure {
+        self.settings.on_failure
+    }
+
     /// Running members, as last heard.
     #[must_use]
     pub fn members(&self) -> u32 {

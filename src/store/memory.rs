@@ -3,7 +3,13 @@
 //! The same decisions as the scripts in `lua/`, taken by the same arithmetic ([`crate::bucket`],
 //! [`crate::cooldown`]); one test suite drives both. A call is two short locks and no allocation but the ticket list.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
 
 use parking_lot::Mutex;
 
@@ -41,22 +47,44 @@ type Shelf<T> = HashMap<(Arc<str>, Arc<str>), Arc<Mutex<Kept<T>>>>;
 /// The embedded store.
 #[derive(Debug)]
 pub struct Memory {
-    start: Instant,
+    time: Time,
     buckets: Mutex<Shelf<Bucket>>,
     cooldowns: Mutex<Shelf<Cooldown>>,
 }
 
+/// Where the store's time comes from.
+#[derive(Debug)]
+enum Time {
+    /// This process's clock, counted from the store's start.
+    Since(Instant),
+    /// Set from outside: a recorded or a simulated time.
+    Given(Arc<AtomicI64>),
+}
+
 impl Default for Memory {
     fn default() -> Self {
-        Self { start: clock::now(), buckets: Mutex::default(), cooldowns: Mutex::default() }
+        Self::with(Time::Since(clock::now()))
     }
 }
 
 impl Memory {
+    /// A store whose time (microseconds) is set from outside: to replay what another store did.
+    #[must_use]
+    pub fn at(time: Arc<AtomicI64>) -> Self {
+        Self::with(Time::Given(time))
+    }
+
+    fn with(time: Time) -> Self {
+        Self { time, buckets: Mutex::default(), cooldowns: Mutex::default() }
+    }
+
     /// The store's time, in microseconds.
     #[must_use]
     pub fn now(&self) -> i64 {
-        EPOCH + clock::micros(clock::now() - self.start)
+        match &self.time {
+            Time::Since(start) => EPOCH + clock::micros(clock::now() - *start),
+            Time::Given(time) => time.load(Ordering::Relaxed),
+        }
     }
 
     /// Takes tickets, at once.
@@ -164,13 +192,13 @@ fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
         cooldown::Phase::Cooling(until) => wait(Phase::Cooling, until),
         cooldown::Phase::Probing(until) => wait(Phase::Probing, until),
         cooldown::Phase::Open => {
-            let restart = place.own.then_some((epoch, state.opened));
+            let restart = place.own.then_some(state.opened);
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
             let (tickets, come_back) = tickets(place, rule, ask, now, ramp, restart);
             open(now, epoch, streak, tickets, come_back)
         }
         cooldown::Phase::Due => {
-            let restart = place.own.then_some((epoch, state.opened));
+            let restart = place.own.then_some(state.opened);
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
             let one = Ask { wanted: ask.wanted.min(1), ..ask.clone() };
             let (tickets, come_back) = tickets(place, rule, &one, now, ramp, restart);
@@ -199,7 +227,7 @@ fn tickets(
     ask: &Ask,
     now: i64,
     ramp: i64,
-    restart: Option<(u64, i64)>,
+    restart: Option<i64>,
 ) -> (Vec<i64>, i64) {
     let limits = &rule.limits;
     let wanted = ask.wanted.min(BATCH) as usize;
@@ -209,8 +237,8 @@ fn tickets(
     let mut kept = place.bucket.lock();
     let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, limits));
     bucket.observe(now, limits);
-    if let Some((epoch, opened)) = restart {
-        bucket.restart(epoch, opened);
+    if let Some(opened) = restart {
+        bucket.restart(opened);
     }
     if ask.drain {
         bucket.drain(now);

@@ -1,0 +1,38 @@
+# Everything that a developer runs; `make` alone lists it.
+
+CARGO ?= cargo
+PROFILE ?= dev
+
+.PHONY: help tools build test demo fmt lint doc deny ci
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
+
+tools: ## install what the tests need and the machine lacks; says what
+	@integration-tests/clients/install.sh
+
+build: ## build the workspace (PROFILE=fast for an optimised one)
+	$(CARGO) build --workspace --profile $(PROFILE)
+
+test: tools build ## run every test; installs redis-server, curl and the Python clients where they are missing
+	$(CARGO) test --workspace --profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
+
+demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
+	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/demo
+
+fmt: ## format the code
+	$(CARGO) fmt --all
+
+lint: ## formatting and clippy, warnings denied
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+doc: ## the crate's documentation, warnings denied
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+deny: ## licences, advisories, bans and sources of the dependencies (needs cargo-deny)
+	$(CARGO) deny check
+
+ci: ## what continuous integration runs
+	@.ci/run

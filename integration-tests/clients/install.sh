@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs what the tests need and the machine lacks, and says what. Debian and its kin as root (or with sudo);
+# elsewhere it names what is missing and ends with 1.
+# The Python clients go into a virtual environment below target/, never into the system.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+venv=target/clients-venv
+wanted=integration-tests/clients/requirements.txt
+
+say() { printf 'tidegate: %s\n' "$*"; }
+
+missing=()
+need() { # COMMAND PACKAGE
+  command -v "$1" >/dev/null 2>&1 || missing+=("$2")
+}
+need cc gcc
+need redis-server redis-server
+need curl curl
+need python3 python3
+if ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then missing+=(python3-venv); fi
+
+if ((${#missing[@]})); then
+  as_root=()
+  if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
+  if ! command -v apt-get >/dev/null 2>&1 || { ((${#as_root[@]})) && ! command -v sudo >/dev/null 2>&1; }; then
+    say "the tests need these packages (names as on Debian), and they cannot be installed here: ${missing[*]}" >&2
+    say "install them by hand, then run \`make test\` again" >&2
+    exit 1
+  fi
+  say "installing with apt-get: ${missing[*]}"
+  "${as_root[@]}" apt-get -qq update
+  # The package would start a server of its own on 6379; the tests start private ones.
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+    apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+if ! cmp -s "$wanted" "$venv/installed.txt"; then
+  say "installing the Python clients into $venv: $(grep -v '^#' "$wanted" | tr '\n' ' ')"
+  mkdir -p target
+  python3 -m venv --clear "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
+  cp "$wanted" "$venv/installed.txt"
+fi

@@ -1,0 +1,279 @@
+//! One running `tidegate`: a process with a rule file of its own, its metrics, its status and its log.
+
+use std::{
+    io::{BufRead as _, BufReader, Read},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{client, ports::free_address, wait::wait_until};
+
+mod binary;
+mod rule_file;
+mod run;
+mod scrape;
+
+pub use binary::path as binary_path;
+pub use rule_file::RuleFile;
+pub use run::run;
+pub use scrape::Metrics;
+
+/// A start takes milliseconds; a machine that builds at the same time may take seconds.
+const START_AT_MOST: Duration = Duration::from_secs(15);
+/// Another test program may take a port between our look and the start.
+const START_TRIES: usize = 5;
+/// Longest log that is kept and printed when a test fails; more is cut at the front.
+const LOG_LINES: usize = 500;
+
+/// A running member; the process dies with this handle, and its log is printed if the test failed.
+#[derive(Debug)]
+pub struct Member {
+    proxy: SocketAddr,
+    admin: SocketAddr,
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+    folder: tempfile::TempDir,
+}
+
+impl Member {
+    /// Starts one member and waits until it serves.
+    ///
+    /// # Panics
+    /// If it does not come up; its log is in the message.
+    pub async fn start(file: &RuleFile) -> Self {
+        let mut last = String::new();
+        for _ in 0..START_TRIES {
+            let mut member = Self::spawn(file);
+            if member.comes_up().await {
+                return member;
+            }
+            last = member.log();
+            assert!(last.to_lowercase().contains("in use"), "tidegate does not start:\n{last}");
+        }
+        panic!("tidegate finds no free port in {START_TRIES} tries:\n{last}");
+    }
+
+    /// Starts `n` members with the same rules.
+    ///
+    /// # Panics
+    /// As [`Member::start`].
+    pub async fn fleet(n: usize, file: &RuleFile) -> Vec<Self> {
+        let mut members = Vec::with_capacity(n);
+        for _ in 0..n {
+            members.push(Self::start(file).await);
+        }
+        members
+    }
+
+    fn spawn(file: &RuleFile) -> Self {
+        let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
+        let (proxy, admin) = (free_address(), free_address());
+        let path = folder.path().join("tidegate.yaml");
+        std::fs::write(&path, file.render(proxy, admin, folder.path()))
+            .expect("a temporary folder is writable");
+        let mut child = Command::new(binary_path())
+            .arg("--config")
+            .arg(&path)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", folder.path())
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary can be started");
+        let log = Arc::default();
+        keep(child.stdout.take(), &log);
+        keep(child.stderr.take(), &log);
+        Self { proxy, admin, child, log, folder }
+    }
+
+    /// True once it serves on both ports; false where it ended instead.
+    async fn comes_up(&mut self) -> bool {
+        let mut up = false;
+        wait_until("tidegate serves or ends", START_AT_MOST, async || {
+            up = client::try_get_direct(self.admin, "/healthz").await.is_ok()
+                && tokio::net::TcpStream::connect(self.proxy).await.is_ok();
+            up || self.exit_status().is_some()
+        })
+        .await;
+        up && self.exit_status().is_none()
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn proxy(&self) -> SocketAddr {
+        self.proxy
+    }
+
+    /// The proxy as clients are told: `http://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn proxy_url(&self) -> String {
+        format!("http://{}", self.proxy)
+    }
+
+    /// The admin port.
+    #[must_use]
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Its rule file.
+    #[must_use]
+    pub fn rule_file(&self) -> PathBuf {
+        self.folder.path().join("tidegate.yaml")
+    }
+
+    /// The folder that holds its files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Overwrites its rule file; the addresses stay.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn rewrite(&self, file: &RuleFile) {
+        let text = file.render(self.proxy, self.admin, self.folder.path());
+        self.rewrite_with(&text);
+    }
+
+    /// Overwrites its rule file with exactly this text.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn rewrite_with(&self, text: &str) {
+        std::fs::write(self.rule_file(), text).expect("a temporary folder is writable");
+    }
+
+    /// All its metrics now.
+    ///
+    /// # Panics
+    /// If `/metrics` does not answer 200.
+    pub async fn metrics(&self) -> Metrics {
+        let answer = client::get_direct(self.admin, "/metrics").await;
+        assert_eq!(answer.status, 200, "/metrics: {}", answer.text());
+        Metrics::parse(&answer.text())
+    }
+
+    /// The sum of one metric over the series that have these labels.
+    ///
+    /// # Panics
+    /// As [`Member::metrics`].
+    pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        self.metrics().await.sum(name, labels)
+    }
+
+    /// `GET /api/v1/status`.
+    ///
+    /// # Panics
+    /// If it does not answer 200 with JSON.
+    pub async fn status(&self) -> serde_json::Value {
+        let answer = client::get_direct(self.admin, "/api/v1/status").await;
+        assert_eq!(answer.status, 200, "/api/v1/status: {}", answer.text());
+        serde_json::from_slice(&answer.body).expect("the status is JSON")
+    }
+
+    /// What it wrote so far, standard output and error.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.log.lock().join("\n")
+    }
+
+    /// Resident memory in bytes.
+    ///
+    /// # Panics
+    /// If the process is gone or the machine has no `/proc`.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))
+            .expect("the process runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has memory");
+        let kib = line.split_whitespace().nth(1).expect("VmRSS has a value");
+        kib.parse::<u64>().expect("VmRSS is a number") * 1024
+    }
+
+    /// Asks it to stop (SIGTERM).
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Panics
+    /// If it is gone.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the process runs");
+    }
+
+    /// Ends it at once (SIGKILL).
+    ///
+    /// # Panics
+    /// If it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the process runs");
+        self.child.wait().expect("a killed process can be waited for");
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Panics
+    /// If the system cannot tell.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be asked for")
+    }
+
+    /// Waits for its end and returns the exit code.
+    ///
+    /// # Panics
+    /// If it does not end in time, or by a signal.
+    pub async fn exit_code(&mut self, at_most: Duration) -> i32 {
+        let mut status = None;
+        wait_until("tidegate ends", at_most, async || {
+            status = self.exit_status();
+            status.is_some()
+        })
+        .await;
+        status.and_then(|status| status.code()).expect("it ends by itself")
+    }
+}
+
+impl Drop for Member {
+    #[allow(clippy::print_stderr, reason = "the log belongs to the report of a failed test")]
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        if std::thread::panicking() {
+            eprintln!("--- log of tidegate {} ---\n{}", self.proxy, self.log());
+        }
+    }
+}
+
+/// Keeps the last lines of a process's output.
+fn keep(stream: Option<impl Read + Send + 'static>, log: &Arc<Mutex<Vec<String>>>) {
+    let Some(stream) = stream else { return };
+    let log = Arc::clone(log);
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let mut log = log.lock();
+            if log.len() >= LOG_LINES {
+                log.remove(0);
+            }
+            log.push(line);
+        }
+    });
+}

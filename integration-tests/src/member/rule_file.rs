@@ -1,0 +1,73 @@
+//! A rule file for one member: addresses and folders are filled in when it starts.
+
+use std::{net::SocketAddr, path::Path};
+
+use crate::redis::Redis;
+
+/// What a test says of the rule file; the rest is what tests need (loopback sites, free ports, a private folder).
+#[derive(Debug, Clone)]
+pub struct RuleFile {
+    rules: String,
+    store: String,
+    egress: String,
+    extra: String,
+}
+
+impl RuleFile {
+    /// With these entries of `rules:` (a YAML list, from the first column on).
+    #[must_use]
+    pub fn new(rules: &str) -> Self {
+        Self {
+            rules: rules.trim_matches('\n').to_owned(),
+            store: "memory".to_owned(),
+            egress: "{allow: [loopback]}".to_owned(),
+            extra: String::new(),
+        }
+    }
+
+    /// One rule for everything, with these keys in flow form (`rate: 3/s, burst: 5`).
+    #[must_use]
+    pub fn one_rule(keys: &str) -> Self {
+        Self::new(&format!("- {{name: default, match: \"*\", {keys}}}"))
+    }
+
+    /// On this Redis. The timeout is longer than the default: the machine builds and tests at the same time, and a
+    /// stall of it is not what most tests are about.
+    #[must_use]
+    pub fn redis(self, redis: &Redis) -> Self {
+        self.store(&format!("{{url: \"{}\", timeout: 2s}}", redis.url()))
+    }
+
+    /// With this value of `store:`.
+    #[must_use]
+    pub fn store(self, store: &str) -> Self {
+        Self { store: store.to_owned(), ..self }
+    }
+
+    /// With this value of `egress:`.
+    #[must_use]
+    pub fn egress(self, egress: &str) -> Self {
+        Self { egress: egress.to_owned(), ..self }
+    }
+
+    /// With another top-level line (or several).
+    #[must_use]
+    pub fn with(mut self, line: &str) -> Self {
+        self.extra.push_str(line);
+        self.extra.push('\n');
+        self
+    }
+
+    /// The file's text for a member at these addresses.
+    #[must_use]
+    pub fn render(&self, proxy: SocketAddr, admin: SocketAddr, folder: &Path) -> String {
+        let mut text = format!("listen: {proxy}\nadmin: {admin}\nstore: {}\n", self.store);
+        text.push_str(&format!("egress: {}\nca_dir: {}\n", self.egress, folder.display()));
+        text.push_str(&self.extra);
+        text.push_str("rules:\n");
+        for line in self.rules.lines() {
+            text.push_str(&format!("  {line}\n"));
+        }
+        text
+    }
+}

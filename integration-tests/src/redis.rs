@@ -1,0 +1,166 @@
+//! A private `redis-server`: loopback, no persistence, its own folder; it can be killed, stopped and brought back.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{ports::free_address, wait::wait_until_blocking};
+
+/// A start takes milliseconds; a busy machine may take seconds.
+const START_AT_MOST: Duration = Duration::from_secs(10);
+/// Other test programs may take a port between our look and the start.
+const START_TRIES: usize = 5;
+
+/// A running (or killed) server; it dies with this handle.
+#[derive(Debug)]
+pub struct Redis {
+    address: SocketAddr,
+    child: Option<Child>,
+    folder: tempfile::TempDir,
+    options: Vec<String>,
+}
+
+impl Redis {
+    /// Whether a `redis-server` is installed.
+    #[must_use]
+    pub fn is_installed() -> bool {
+        let version = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
+        version.is_ok_and(|status| status.success())
+    }
+
+    /// Starts one on a free port.
+    ///
+    /// # Panics
+    /// If `redis-server` is missing (`make test` installs it) or does not come up.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with further options of the server (`--maxmemory`, `1mb`, ...).
+    ///
+    /// # Panics
+    /// As [`Redis::start`].
+    #[must_use]
+    pub fn start_with(options: &[&str]) -> Self {
+        assert!(Self::is_installed(), "redis-server is missing; `make test` installs it");
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        for _ in 0..START_TRIES {
+            let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
+            let mut redis =
+                Self { address: free_address(), child: None, folder, options: options.clone() };
+            if redis.spawn() {
+                return redis;
+            }
+        }
+        panic!("redis-server did not come up in {START_TRIES} tries");
+    }
+
+    /// Starts the process and waits for its first answer; false where it ended instead.
+    fn spawn(&mut self) -> bool {
+        let port = self.address.port().to_string();
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"])
+            .args(["--enable-debug-command", "local", "--daemonize", "no"])
+            .args(&self.options)
+            .current_dir(self.folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().expect("redis-server is installed");
+        let mut up = false;
+        wait_until_blocking("redis-server answers or ends", START_AT_MOST, || {
+            up = self.answers();
+            up || child.try_wait().is_ok_and(|status| status.is_some())
+        });
+        // An answer of somebody else's server on a port that ours could not get is no start.
+        up = up && child.try_wait().is_ok_and(|status| status.is_none());
+        self.child = Some(child);
+        up
+    }
+
+    fn answers(&self) -> bool {
+        self.try_command(&["PING"]).is_ok_and(|reply| !reply.is_empty())
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `redis://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// Sends one command and returns the reply as it came (RESP), up to 64 KiB.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    #[must_use]
+    pub fn command(&self, words: &[&str]) -> String {
+        self.try_command(words).expect("redis-server answers")
+    }
+
+    fn try_command(&self, words: &[&str]) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        stream.write_all(request.as_bytes())?;
+        let mut reply = vec![0; 64 * 1024];
+        let read = stream.read(&mut reply)?;
+        Ok(String::from_utf8_lossy(&reply[..read]).into_owned())
+    }
+
+    /// Ends it at once (SIGKILL); everything in it is lost.
+    ///
+    /// # Panics
+    /// If it is not running.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().expect("it runs");
+        child.wait().expect("a killed process can be waited for");
+    }
+
+    /// Brings it back, empty, on the same port.
+    ///
+    /// # Panics
+    /// If it still runs or does not come up.
+    pub fn restart(&mut self) {
+        assert!(self.child.is_none(), "it still runs");
+        assert!(self.spawn(), "redis-server comes back on {}", self.address);
+    }
+
+    /// Stops its work (SIGSTOP): connections stay open, nothing answers.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("it runs");
+        kill_process(Pid::from_child(child), signal).expect("it runs");
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            self.kill();
+        }
+    }
+}

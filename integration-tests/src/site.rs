@@ -1,0 +1,275 @@
+//! A web site that answers as told and records what reached it, and when.
+//!
+//! It runs on a thread of its own, so that a busy test does not blur the times that it records.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+    time::Instant,
+};
+
+use http::{HeaderMap, Method, Request, Response};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Notify, watch},
+};
+
+pub mod body;
+mod limit;
+pub mod pages;
+
+use body::Script;
+use limit::HiddenLimit;
+pub use pages::Page;
+
+/// One request as the site saw it.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    /// When its head was read.
+    pub at: Instant,
+    /// Which connection it came on, counted from 0.
+    pub connection: u64,
+    /// Its method.
+    pub method: Method,
+    /// Path and query, as sent.
+    pub path: String,
+    /// Its header fields.
+    pub headers: HeaderMap,
+    /// The status of the answer it got.
+    pub status: u16,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pages: Vec<(String, Page)>,
+    everywhere: Option<Page>,
+    limit: Option<(HiddenLimit, Page)>,
+    arrivals: Vec<Arrival>,
+    connections: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    released: watch::Sender<bool>,
+}
+
+/// A running site; it stops with this handle.
+#[derive(Debug)]
+pub struct Site {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Site {
+    /// Starts a site that answers every path with [`Page::Ok`].
+    ///
+    /// # Panics
+    /// If loopback cannot be bound.
+    #[must_use]
+    pub fn start() -> Self {
+        let shared =
+            Arc::new(Shared { state: Mutex::default(), released: watch::Sender::new(false) });
+        let stop = watch::Sender::new(false);
+        let (tell, told) = mpsc::channel();
+        let (for_thread, stopped) = (Arc::clone(&shared), stop.subscribe());
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime starts");
+            runtime.block_on(serve(for_thread, tell, stopped));
+        });
+        let address = told.recv().expect("the site's thread tells its address");
+        Self { address, shared, stop, thread: Some(thread) }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The absolute URL of `path`, which starts with a slash.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Answers `path` (the query does not matter; a `*` at its end covers all that begin so) with `page` from now on.
+    pub fn on(&self, path: &str, page: Page) {
+        let mut state = self.shared.state.lock();
+        state.pages.retain(|(known, _)| known != path);
+        state.pages.push((path.to_owned(), page));
+    }
+
+    /// Answers everything with `page`, or, for `None`, each path as before.
+    pub fn answer_everything_with(&self, page: Option<Page>) {
+        self.shared.state.lock().everywhere = page;
+    }
+
+    /// Answers with `page` what exceeds `burst + rate * t`: the limit that crawlers do not know.
+    pub fn limit(&self, rate: f64, burst: f64, page: Page) {
+        self.shared.state.lock().limit = Some((HiddenLimit::new(rate, burst), page));
+    }
+
+    /// Lets everything that waits on a [`Page::Held`] be answered, now and later.
+    pub fn release(&self) {
+        self.shared.released.send_replace(true);
+    }
+
+    /// Everything that arrived so far.
+    #[must_use]
+    pub fn arrivals(&self) -> Vec<Arrival> {
+        self.shared.state.lock().arrivals.clone()
+    }
+
+    /// When requests arrived.
+    #[must_use]
+    pub fn times(&self) -> Vec<Instant> {
+        self.shared.state.lock().arrivals.iter().map(|arrival| arrival.at).collect()
+    }
+
+    /// How many requests arrived.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shared.state.lock().arrivals.len()
+    }
+
+    /// How many connections were opened to it.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.shared.state.lock().connections
+    }
+
+    /// Forgets what arrived.
+    pub fn forget(&self) {
+        self.shared.state.lock().arrivals.clear();
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+async fn serve(
+    shared: Arc<Shared>,
+    tell: mpsc::Sender<SocketAddr>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback binds");
+    tell.send(listener.local_addr().expect("a bound socket has an address"))
+        .expect("whoever starts the site waits for its address");
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                // A client that is gone before it was accepted is nobody's trouble.
+                let Ok((stream, _)) = accepted else { continue };
+                let connection = {
+                    let mut state = shared.state.lock();
+                    state.connections += 1;
+                    state.connections - 1
+                };
+                tokio::spawn(converse(Arc::clone(&shared), stream, connection));
+            }
+            _ = stopped.changed() => return,
+        }
+    }
+}
+
+/// Serves one connection until its end, or until a [`Page::Reset`] breaks it.
+async fn converse(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
+    let reset = Arc::new(Notify::new());
+    let service = service_fn({
+        let reset = Arc::clone(&reset);
+        move |request| {
+            let (shared, reset) = (Arc::clone(&shared), Arc::clone(&reset));
+            async move { answer(&shared, connection, &reset, request).await }
+        }
+    });
+    let mut serving = Box::pin(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades(),
+    );
+    tokio::select! {
+        // How a connection ends is what the tests look at from the other side.
+        _ = &mut serving => {}
+        () = reset.notified() => {}
+    }
+}
+
+async fn answer(
+    shared: &Shared,
+    connection: u64,
+    reset: &Notify,
+    mut request: Request<Incoming>,
+) -> Result<Response<Script>, std::io::Error> {
+    let at = Instant::now();
+    let page = shared.state.lock().page_for(request.uri().path(), at);
+    let arrival = Arrival {
+        at,
+        connection,
+        method: request.method().clone(),
+        path: request.uri().path_and_query().map_or_else(String::new, ToString::to_string),
+        headers: request.headers().clone(),
+        status: page.status(),
+    };
+    shared.state.lock().arrivals.push(arrival);
+    match &page {
+        Page::Slow(delay) => tokio::time::sleep(*delay).await,
+        Page::Hang => std::future::pending().await,
+        Page::Reset => {
+            reset.notify_one();
+            std::future::pending::<()>().await;
+        }
+        Page::Held => {
+            let mut released = shared.released.subscribe();
+            // The sender lives as long as the site.
+            drop(released.wait_for(|released| *released).await);
+        }
+        Page::Upgrade => return Ok(pages::upgrade(request)),
+        _ => {}
+    }
+    let received = pages::swallow(request.body_mut()).await?;
+    Ok(pages::render(&page, &request, received))
+}
+
+impl State {
+    fn page_for(&mut self, path: &str, at: Instant) -> Page {
+        if let Some((limit, page)) = &mut self.limit
+            && !limit.allows(at)
+        {
+            return page.clone();
+        }
+        if let Some(page) = &self.everywhere {
+            return page.clone();
+        }
+        let covers = |pattern: &str| match pattern.strip_suffix('*') {
+            Some(start) => path.starts_with(start),
+            None => path == pattern,
+        };
+        let known = self.pages.iter().find(|(pattern, _)| covers(pattern));
+        known.map_or(Page::Ok, |(_, page)| page.clone())
+    }
+}
+
+impl Arrival {
+    /// The first value of the field `name`.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}

@@ -1,0 +1,115 @@
+//! SIGTERM: stop accepting, finish what is in flight, answer what is held with 503, exit 0.
+
+use std::time::{Duration, Instant};
+
+use integration_tests::{
+    client::{Raw, get, try_get_direct},
+    member::{Member, RuleFile},
+    site::{Page, Site},
+    wait::wait_until,
+};
+use rustix::process::Signal;
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn what_is_in_flight_finishes_and_what_is_held_gets_a_503() {
+    let site = Site::start();
+    let file = RuleFile::one_rule("rate: 1/m, burst: 1, max_wait: 10m");
+    let mut member = Member::start(&file).await;
+    site.on("/slow", Page::Held);
+    let (proxy, slow, held) = (member.proxy(), site.url("/slow"), site.url("/held"));
+    let in_flight = tokio::spawn(async move { get(proxy, &slow).await });
+    wait_until("it is in flight", SOON, async || site.count() == 1).await;
+    let held = tokio::spawn(async move { get(proxy, &held).await });
+    wait_until("the other is held", SOON, async || {
+        member.metric("tidegate_held_requests", &[]).await > 0.0
+    })
+    .await;
+    member.terminate();
+    let refused = held.await.expect("it ends");
+    assert_eq!(refused.status, 503);
+    assert!(refused.refused().is_some() && refused.header("proxy-status").is_some());
+    wait_until("nobody is accepted any more", SOON, async || {
+        tokio::net::TcpStream::connect(proxy).await.is_err()
+    })
+    .await;
+    assert!(!in_flight.is_finished(), "what is in flight goes on");
+    site.release();
+    let finished = in_flight.await.expect("it ends");
+    assert_eq!((finished.status, finished.verdict()), (200, Some("ok")));
+    assert_eq!(member.exit_code(SOON).await, 0);
+    assert_eq!(site.count(), 1, "the held one never went");
+}
+
+#[tokio::test]
+async fn a_site_that_never_answers_does_not_stop_the_end() {
+    let site = Site::start();
+    let file = RuleFile::one_rule("rate: 100/s").with("timeouts: {drain: 1s}");
+    let mut member = Member::start(&file).await;
+    site.on("/never", Page::Hang);
+    let mut client = Raw::connect(member.proxy()).await;
+    client
+        .send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", site.url("/never"), site.address()))
+        .await;
+    wait_until("it is in flight", SOON, async || site.count() == 1).await;
+    let start = Instant::now();
+    member.terminate();
+    assert_eq!(member.exit_code(SOON).await, 0);
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(900), "it waited only {took:?} for what is in flight");
+    assert!(took < Duration::from_secs(5), "a drain of 1 s took {took:?}");
+}
+
+#[tokio::test]
+async fn an_idle_member_ends_at_once_also_with_kept_alive_clients() {
+    let site = Site::start();
+    let mut member = Member::start(&RuleFile::one_rule("rate: 100/s")).await;
+    let mut kept = integration_tests::client::ProxyClient::connect(member.proxy()).await;
+    assert_eq!(kept.get(&site.url("/")).await.status, 200);
+    let start = Instant::now();
+    member.terminate();
+    assert_eq!(member.exit_code(SOON).await, 0);
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(3), "nothing was in flight, and it took {took:?}");
+}
+
+#[tokio::test]
+async fn readiness_ends_before_the_process_does() {
+    let site = Site::start();
+    let mut member = Member::start(&RuleFile::one_rule("rate: 100/s")).await;
+    let ready = async |member: &Member| {
+        try_get_direct(member.admin(), "/readyz").await.map(|answer| answer.status).ok()
+    };
+    assert_eq!(ready(&member).await, Some(200));
+    site.on("/slow", Page::Held);
+    let (proxy, slow) = (member.proxy(), site.url("/slow"));
+    let in_flight = tokio::spawn(async move { get(proxy, &slow).await.status });
+    wait_until("it is in flight", SOON, async || site.count() == 1).await;
+    member.terminate();
+    wait_until("it is not ready any more", SOON, async || ready(&member).await == Some(503)).await;
+    site.release();
+    assert_eq!(in_flight.await.expect("it ends"), 200);
+    assert_eq!(member.exit_code(SOON).await, 0);
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    let site = Site::start();
+    let mut member = Member::start(&RuleFile::one_rule("rate: 100/s")).await;
+    site.on("/never", Page::Hang);
+    let mut client = Raw::connect(member.proxy()).await;
+    client
+        .send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", site.url("/never"), site.address()))
+        .await;
+    wait_until("it is in flight", SOON, async || site.count() == 1).await;
+    member.terminate();
+    let proxy = member.proxy();
+    wait_until("it drains", SOON, async || tokio::net::TcpStream::connect(proxy).await.is_err())
+        .await;
+    let start = Instant::now();
+    member.signal(Signal::TERM);
+    let ended = async || member.exit_status().is_some();
+    wait_until("it ends", SOON, ended).await;
+    assert!(start.elapsed() < Duration::from_secs(5), "well before the drain of 30 s");
+}

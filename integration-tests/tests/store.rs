@@ -1,0 +1,283 @@
+//! One suite for both stores: whatever is asked of them, they answer the same.
+//!
+//! Random sequences of takes, reports and overrides go to a real Redis; each is replayed on the embedded store at the
+//! very microsecond that Redis read from its clock, and every answer must be equal, ticket by ticket. Rates are high
+//! and cooldowns last milliseconds, so that much happens in little real time.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use integration_tests::redis::Redis;
+use proptest::{prelude::*, test_runner::TestRunner};
+use tidegate::{
+    classify::Classifier,
+    cooldown::{Answer, Known, Report},
+    metrics::Metrics,
+    rules::{
+        Action, CooldownPolicy, Limits, Matcher, Mode, Order, Quota, Ratio, Retry, Rule, Split,
+        TunnelCount, Weights,
+    },
+    secret::Secret,
+    settings::{OnFailure, RedisSettings},
+    store::{Ask, Granted, Memory, Override, Reported, Scope, ScopeName, Shared, Store},
+};
+
+/// One step of a sequence.
+#[derive(Debug, Clone)]
+enum Op {
+    Take { wanted: u32, held: u32, bound: i64, drain: bool, hand_back: bool },
+    Report { answer: Answer, oks: u32, old: bool, probe: bool, draw: f64 },
+    Trip(i64),
+    Clear,
+    Pause(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let take = (1..40u32, 0..5u32, 0..20_000i64, prop::bool::weighted(0.05), any::<bool>());
+    let answer = prop_oneof![
+        3 => Just(Answer::Ok),
+        4 => (1..4u8, prop_oneof![9 => Just(0i64), 1 => 1..9_000i64]).prop_map(
+            |(weight, retry_after)| Answer::Block { weight: f64::from(weight) / 2.0, retry_after }
+        ),
+        1 => Just(Answer::Nothing),
+    ];
+    let report = (answer, 0..5u32, prop::bool::weighted(0.1), any::<bool>(), 0.0..1.0f64);
+    prop_oneof![
+        6 => take.prop_map(|(wanted, held, bound, drain, hand_back)| Op::Take {
+            wanted, held, bound, drain, hand_back
+        }),
+        5 => report.prop_map(|(answer, oks, old, probe, draw)| Op::Report {
+            answer, oks, old, probe, draw
+        }),
+        1 => (0..5_000i64).prop_map(Op::Trip),
+        1 => Just(Op::Clear),
+        2 => (0..4u64).prop_map(Op::Pause),
+    ]
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let quota = (1..200u64, 1..20u64)
+        .prop_map(|(tokens, ms)| Quota { tokens: tokens + 3, window: Duration::from_millis(ms) });
+    let limits = (
+        prop_oneof![
+            1 => Just(None),
+            4 => prop_oneof![Just(0.7), Just(333.3), Just(5_000.0), Just(1e6)].prop_map(Some),
+        ],
+        3..50u32,
+        prop::collection::vec(quota, 0..3),
+        1..3u32,
+    );
+    (limits, 0..3u8, any::<bool>(), prop_oneof![Just(1.0), Just(2.0)], 0..20u64).prop_map(
+        |((rate, burst, quotas, cost), ratio, probe, grow, ramp)| {
+            let limits = Limits { rate, burst, quotas, cost };
+            let ratio = (ratio > 0).then_some(Ratio { share: 0.5, of: 4 });
+            limited(limits, policy(ratio, probe, grow, Duration::from_millis(ramp)))
+        },
+    )
+}
+
+fn policy(ratio: Option<Ratio>, probe: bool, grow: f64, ramp: Duration) -> CooldownPolicy {
+    CooldownPolicy {
+        per: Split::All,
+        after: 3.0,
+        ratio,
+        on: Weights::default(),
+        length: (Duration::from_millis(2), Duration::from_millis(5)),
+        forget_after: Duration::from_millis(30),
+        probe,
+        grow,
+        max: Duration::from_millis(12),
+        respect_retry_after: true,
+        ramp,
+    }
+}
+
+fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
+    Rule {
+        name: Arc::from("same"),
+        matcher: Matcher::default(),
+        action: Action::Limit,
+        per: Split::All,
+        limits,
+        max_wait: Duration::from_secs(60),
+        queue: 100,
+        order: Order::Fair,
+        mode: Mode::Enforce,
+        intercept: false,
+        verify: true,
+        tunnel: TunnelCount::Connect,
+        retry: Retry::default(),
+        cooldown: Some(cooldown),
+        classifier: Classifier::builtin(),
+    }
+}
+
+async fn shared(redis: &Redis) -> Arc<Shared> {
+    let settings = RedisSettings {
+        url: Secret::new(redis.url()),
+        prefix: "tidegate".to_owned(),
+        timeout: Duration::from_secs(5),
+        on_failure: OnFailure::Closed,
+        local_share: None,
+    };
+    let store = Shared::start(settings, Metrics::new()).unwrap();
+    for _ in 0..500 {
+        if store.is_up() {
+            return store;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the store did not come up: {}", store.why_down());
+}
+
+/// Both stores, and what a member would remember between calls.
+struct Pair {
+    redis: Arc<Shared>,
+    time: Arc<AtomicI64>,
+    memory: Memory,
+    there: Scope,
+    here: Scope,
+    rule: Rule,
+    epoch: u64,
+    probe: i64,
+    tickets: Vec<i64>,
+}
+
+impl Pair {
+    fn new(redis: Arc<Shared>, rule: Rule, key: &str) -> Self {
+        let time = Arc::new(AtomicI64::new(0));
+        let memory = Memory::at(Arc::clone(&time));
+        let name = ScopeName {
+            rule: Arc::clone(&rule.name),
+            bucket: Arc::from(key),
+            cooldown: Arc::from(key),
+        };
+        let (there, here) = (redis.scope(name.clone()), memory.scope(name));
+        Self { redis, time, memory, there, here, rule, epoch: 0, probe: 0, tickets: vec![] }
+    }
+
+    async fn step(&mut self, op: &Op) -> Result<(), TestCaseError> {
+        match op {
+            Op::Take { wanted, held, bound, drain, hand_back } => {
+                let returned = if *hand_back { std::mem::take(&mut self.tickets) } else { vec![] };
+                let ask = Ask {
+                    wanted: *wanted,
+                    held: *held,
+                    bound: *bound,
+                    lease: 3_000,
+                    drain: *drain,
+                    returned: returned.into_iter().rev().take(3).collect(),
+                    known: Known { epoch: self.epoch, remaining: 0 },
+                };
+                self.take(&ask).await
+            }
+            Op::Report { answer, oks, old, probe, draw } => {
+                let report = Report {
+                    epoch: if *old { self.epoch.saturating_sub(1) } else { self.epoch },
+                    probe: if *probe { self.probe } else { 0 },
+                    answer: *answer,
+                    oks: *oks,
+                    draw: *draw,
+                };
+                let there = self.redis.report(&self.there, &self.rule, &report).await.unwrap();
+                self.time.store(there.now, Ordering::Relaxed);
+                let here = self.memory.report_now(&self.here, &self.rule, &report);
+                self.same(there, here)
+            }
+            Op::Trip(length) => self.set(Override::Trip(*length)).await,
+            Op::Clear => self.set(Override::Clear).await,
+            Op::Pause(ms) => {
+                tokio::time::sleep(Duration::from_millis(*ms)).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn take(&mut self, ask: &Ask) -> Result<(), TestCaseError> {
+        let there = self.redis.take(&self.there, &self.rule, ask).await.unwrap();
+        self.time.store(there.now, Ordering::Relaxed);
+        let here = self.memory.take_now(&self.here, &self.rule, ask);
+        prop_assert_eq!(&there, &here);
+        let Granted { epoch, tickets, phase, .. } = there;
+        self.epoch = epoch;
+        if phase == tidegate::store::Phase::Probe {
+            self.probe = tickets[0];
+        }
+        self.tickets.extend(tickets);
+        Ok(())
+    }
+
+    async fn set(&mut self, what: Override) -> Result<(), TestCaseError> {
+        let there = self.redis.set(&self.there, &self.rule, what).await.unwrap();
+        self.time.store(there.now, Ordering::Relaxed);
+        let here = self.memory.set(&self.here, &self.rule, what).await.unwrap();
+        prop_assert_eq!(there.epoch, here.epoch);
+        prop_assert_eq!(there.until, here.until);
+        self.epoch = there.epoch;
+        Ok(())
+    }
+
+    fn same(&mut self, there: Reported, here: Reported) -> Result<(), TestCaseError> {
+        prop_assert_eq!(there, here);
+        self.epoch = there.epoch;
+        Ok(())
+    }
+}
+
+#[test]
+fn memory_and_redis_give_the_same_answers() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = runtime.block_on(shared(&redis));
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(120);
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    });
+    let run = std::cell::Cell::new(0);
+    let sequences = (rule(), prop::collection::vec(op(), 1..80));
+    let result = runner.run(&sequences, |(rule, ops)| {
+        run.set(run.get() + 1);
+        let mut pair = Pair::new(Arc::clone(&store), rule, &run.get().to_string());
+        runtime.block_on(async {
+            for op in &ops {
+                pair.step(op).await?;
+            }
+            Ok(())
+        })
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    let keys = redis.command(&["KEYS", "*"]);
+    assert!(keys.contains("tidegate:{same}:b:"), "{keys}");
+    for key in keys.lines().filter(|line| line.starts_with("tidegate")) {
+        let ttl = redis.command(&["PTTL", key]);
+        let ttl: i64 = ttl.trim_start_matches(':').trim().parse().unwrap();
+        assert!(ttl != -1, "{key} lives for ever");
+    }
+}
+
+#[test]
+fn a_forgotten_script_is_loaded_again_within_the_call() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = runtime.block_on(shared(&redis));
+    let limits = Limits { rate: Some(1e6), burst: 10, quotas: vec![], cost: 1 };
+    let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
+    let mut pair = Pair::new(store, rule, "");
+    for _ in 0..3 {
+        assert!(redis.command(&["SCRIPT", "FLUSH"]).starts_with("+OK"));
+        let ask = Ask { wanted: 1, ..Ask::default() };
+        runtime.block_on(pair.take(&ask)).unwrap();
+    }
+}

@@ -1,0 +1,211 @@
+//! The API: the state as JSON, and the few things that may be changed by hand.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    body::{Body, to_bytes},
+    extract::{Path, Request, State},
+};
+use http::{Method, StatusCode, Uri};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{Context, reply::Problem};
+use crate::{
+    gate::{Client, ScopeError, Why},
+    status::Status,
+    target::Target,
+    verdict::{Confidence, Evidence, Judgement, Verdict},
+};
+
+/// Largest body: a URL and a few words.
+const BODY: usize = 64 * 1024;
+/// How long a body may take.
+const BODY_TIME: Duration = Duration::from_secs(10);
+/// A cooldown by hand without a length.
+const DEFAULT_COOLDOWN_S: f64 = 60.0;
+/// Longest cooldown by hand: a day, so that a typing mistake ends by itself.
+const MAX_COOLDOWN_S: f64 = 86_400.0;
+/// Longest wait for a token: an hour, more than any sensible `max_wait`.
+const MAX_WAIT_S: f64 = 3_600.0;
+
+/// `GET /api/v1/status`
+pub(super) async fn status(State(cx): State<Arc<Context>>) -> Json<Status> {
+    Json(cx.status())
+}
+
+/// `GET /api/v1/config`: every key with the value in force, secrets as `***`.
+pub(super) async fn config(State(cx): State<Arc<Context>>) -> Json<Value> {
+    Json(json!({"file": cx.config.lock().file, "values": &**cx.values.load()}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reported {
+    url: String,
+    verdict: String,
+    status: Option<u16>,
+}
+
+/// `POST /api/v1/report`: a crawler that tunnels tells what it saw.
+pub(super) async fn report(
+    State(cx): State<Arc<Context>>,
+    request: Request,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    let reported: Reported = read(request.into_body()).await?;
+    let target = target(&reported.url)?;
+    let verdict: Verdict = reported.verdict.parse().map_err(|error| {
+        let words = Verdict::ALL.map(Verdict::as_str).join(", ");
+        bad(format!("verdict: {error}; there are {words}"))
+    })?;
+    if reported.status.is_some_and(|status| !(100..=599).contains(&status)) {
+        return Err(bad("status: an HTTP status is a number from 100 to 599"));
+    }
+    let evidence = Evidence {
+        signature: Arc::from("reported"),
+        vendor: None,
+        place: "api".to_owned(),
+        excerpt: "reported by a client".to_owned(),
+    };
+    let judgement = Judgement {
+        verdict,
+        confidence: Confidence::High,
+        neutral: false,
+        evidence: (verdict != Verdict::Ok).then(|| Box::new(evidence)),
+        retry_after: None,
+        status: reported.status,
+        decoys: Vec::new(),
+        logged: Vec::new(),
+    };
+    if !cx.gate.report_outside(&target, &judgement).await {
+        return Err(no_rule());
+    }
+    Ok((StatusCode::ACCEPTED, Json(json!({"accepted": true}))))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Acquire {
+    url: String,
+    /// Seconds that the caller is ready to wait, below the rule's `max_wait`.
+    wait: Option<f64>,
+    /// Whose turn it is, where clients take turns.
+    client: Option<String>,
+}
+
+/// `POST /api/v1/acquire`: waits for a token for a request that goes another way than through the proxy.
+pub(super) async fn acquire(
+    State(cx): State<Arc<Context>>,
+    request: Request,
+) -> Result<Json<Value>, Problem> {
+    let asked: Acquire = read(request.into_body()).await?;
+    let target = target(&asked.url)?;
+    let patience = asked.wait.map(|wait| seconds("wait", wait, 0.0, MAX_WAIT_S)).transpose()?;
+    let Some(entry) = cx.gate.find(&target) else {
+        return Err(no_rule());
+    };
+    let client = match asked.client {
+        Some(name) if !name.is_empty() && name.len() <= 256 => Client::User(Arc::from(name)),
+        Some(_) => return Err(bad("client: a name has 1 to 256 bytes")),
+        None => Client::Address(IpAddr::from([127, 0, 0, 1])),
+    };
+    match cx.gate.hold(&entry, &target, &client, patience).await {
+        Ok(permit) => {
+            let held = permit.held().as_millis();
+            Ok(Json(json!({"granted": true, "rule": &*entry.rule.name, "held_ms": held})))
+        }
+        Err(refused) => {
+            let (status, reason) = match refused.why {
+                Why::Limit => (StatusCode::TOO_MANY_REQUESTS, "limit"),
+                Why::Cooldown => (StatusCode::SERVICE_UNAVAILABLE, "cooldown"),
+                Why::Queue => (StatusCode::SERVICE_UNAVAILABLE, "queue"),
+                Why::Store | Why::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "store"),
+            };
+            let problem = Problem::new(status, format!("no token for this URL: {reason}"));
+            Err(problem.retry_after(refused.retry_after).with("reason", reason))
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Length {
+    seconds: Option<f64>,
+}
+
+/// `POST /api/v1/scopes/{scope}/cooldown`: trips a cooldown by hand.
+pub(super) async fn trip(
+    State(cx): State<Arc<Context>>,
+    Path(path): Path<String>,
+    request: Request,
+) -> Result<Json<Value>, Problem> {
+    let scope = scope(&path)?;
+    let asked: Length = read(request.into_body()).await?;
+    let length = asked.seconds.unwrap_or(DEFAULT_COOLDOWN_S);
+    let length = seconds("seconds", length, 1.0, MAX_COOLDOWN_S)?;
+    cx.gate.trip(scope, length).await.map_err(refused)?;
+    Ok(Json(json!({"scope": scope, "cooldown_ms": length.as_millis()})))
+}
+
+/// `DELETE /api/v1/scopes/{scope}/cooldown`: ends a cooldown by hand.
+pub(super) async fn clear(
+    State(cx): State<Arc<Context>>,
+    Path(path): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let scope = scope(&path)?;
+    cx.gate.clear(scope).await.map_err(refused)?;
+    Ok(Json(json!({"scope": scope, "cooldown_ms": 0})))
+}
+
+/// The scope in `{scope}/cooldown`; a scope is `rule` or `rule/key`.
+fn scope(path: &str) -> Result<&str, Problem> {
+    path.strip_suffix("/cooldown").filter(|scope| !scope.is_empty()).ok_or_else(|| {
+        let why = "the path is /api/v1/scopes/RULE/cooldown or /api/v1/scopes/RULE/KEY/cooldown";
+        Problem::new(StatusCode::NOT_FOUND, why)
+    })
+}
+
+fn target(url: &str) -> Result<Target, Problem> {
+    let uri: Uri = url.parse().map_err(|error| bad(format!("url: {error}")))?;
+    Target::parse(&Method::GET, &uri).map_err(|error| bad(format!("url: {error}")))
+}
+
+/// A length between `least` and `most`, all in seconds.
+fn seconds(name: &str, value: f64, least: f64, most: f64) -> Result<Duration, Problem> {
+    if !(least..=most).contains(&value) {
+        return Err(bad(format!("{name}: a number of seconds from {least} to {most}")));
+    }
+    Ok(Duration::from_secs_f64(value))
+}
+
+fn refused(error: ScopeError) -> Problem {
+    let status = match error {
+        ScopeError::NoSuchScope(_) => StatusCode::NOT_FOUND,
+        ScopeError::NoCooldown(_) => StatusCode::CONFLICT,
+        ScopeError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Problem::new(status, error.to_string())
+}
+
+fn no_rule() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "no rule matches this URL")
+}
+
+fn bad(why: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, why)
+}
+
+/// Reads a JSON body, bounded in size and time; unknown fields are errors. No body at all counts as `{}`.
+async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Problem> {
+    let bytes = match tokio::time::timeout(BODY_TIME, to_bytes(body, BODY)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => {
+            let why = format!("a body here has at most {BODY} bytes");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
+        }
+        Err(_) => return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not come")),
+    };
+    let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+    serde_json::from_slice(text).map_err(|error| bad(format!("the body: {error}")))
+}

@@ -1,0 +1,94 @@
+//! Who may come in: checks before any handler runs.
+//!
+//! Without a token the port trusts whoever can reach it (loopback), so it must not be reached by a web page in the
+//! operator's browser: the Host field has to be an address or `localhost` (a rebound name is neither), and what
+//! changes state has to come from our own page or from no page at all. With a token, a page elsewhere cannot know it.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderMap, Method, StatusCode, header};
+
+use super::{Context, reply::Problem};
+use crate::target::Host;
+
+/// Refuses names that somebody else's DNS may have pointed here.
+pub(super) async fn host(State(cx): State<Arc<Context>>, request: Request, next: Next) -> Response {
+    let named = host_of(&request).is_some_and(|host| is_local_name(&host));
+    if cx.token.is_none() && !named {
+        let why =
+            "the Host field must be an IP address or `localhost`, unless `admin.token` is set";
+        return Problem::new(StatusCode::MISDIRECTED_REQUEST, why).into_response();
+    }
+    next.run(request).await
+}
+
+/// Wants the token, where one is set.
+pub(super) async fn token(
+    State(cx): State<Arc<Context>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if let Some(token) = &cx.token
+        && !bearer(request.headers()).is_some_and(|given| token.matches(given))
+    {
+        let why = "this needs the token of the rule file (`Authorization: Bearer ...`)";
+        return Problem::new(StatusCode::UNAUTHORIZED, why).into_response();
+    }
+    next.run(request).await
+}
+
+/// Lets changes of state through only from our own page or from programs.
+pub(super) async fn writes(request: Request, next: Next) -> Response {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return next.run(request).await;
+    }
+    let headers = request.headers();
+    let site = headers.get("sec-fetch-site").map(http::HeaderValue::as_bytes);
+    let own_site = matches!(site, None | Some(b"same-origin" | b"none"));
+    let own_origin = headers.get(header::ORIGIN).is_none_or(|origin| {
+        let host = host_of(&request);
+        let origin = origin.to_str().ok().and_then(|o| o.split_once("://")).map(|(_, host)| host);
+        host.is_some() && origin == host.as_deref()
+    });
+    if !own_site || !own_origin {
+        let why = "a page of another origin may not change anything here";
+        return Problem::new(StatusCode::FORBIDDEN, why).into_response();
+    }
+    if *request.method() == Method::POST && !is_json(headers) {
+        let why = "send JSON, with `Content-Type: application/json`";
+        return Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into_response();
+    }
+    next.run(request).await
+}
+
+/// Host and port as the client named us.
+fn host_of(request: &Request) -> Option<String> {
+    let field = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let authority = request.uri().authority().map(http::uri::Authority::as_str);
+    authority.or(field).map(str::to_ascii_lowercase)
+}
+
+fn is_local_name(authority: &str) -> bool {
+    let bare = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    bare == "localhost" || matches!(Host::parse(bare), Ok(Host::Ip(_)))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let field = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = field.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let field = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = field.and_then(|value| value.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+}

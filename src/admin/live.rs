@@ -1,0 +1,106 @@
+//! The heartbeat behind the live streams: one snapshot a second, made once and shared by all who watch.
+
+use std::{
+    cmp::Reverse,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+
+use super::{
+    Context,
+    history::{History, STEP_S},
+};
+use crate::status::{ScopeState, ScopeStatus};
+
+/// Streams at once: each costs a connection and a task.
+const STREAMS: usize = 32;
+
+/// What one beat sends: ready-made JSON.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Beat {
+    /// Counts beats from 1.
+    pub(super) number: u64,
+    /// [`crate::status::Status`].
+    pub(super) status: Arc<str>,
+    /// Plots, renewed with every point.
+    pub(super) plots: Arc<str>,
+    /// Beat at which `plots` was made.
+    pub(super) plotted: u64,
+}
+
+/// The shared state of the heartbeat.
+#[derive(Debug)]
+pub(super) struct Live {
+    beats: watch::Sender<Beat>,
+    /// Places of streams.
+    pub(super) streams: Arc<Semaphore>,
+    history: Mutex<History>,
+    count: AtomicU64,
+}
+
+impl Live {
+    pub(super) fn new() -> Self {
+        Self {
+            beats: watch::Sender::new(Beat::default()),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            history: Mutex::default(),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    /// Beats from now on.
+    pub(super) fn watch(&self) -> watch::Receiver<Beat> {
+        self.beats.subscribe()
+    }
+}
+
+/// Beats once a second, for as long as it is polled. Without a watcher only the history is kept.
+pub(super) async fn run(cx: Arc<Context>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let number = cx.live.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let point = number % STEP_S == 1;
+        if point || cx.live.beats.receiver_count() > 0 {
+            beat(&cx, number, point);
+        }
+    }
+}
+
+fn beat(cx: &Context, number: u64, point: bool) {
+    let status = cx.status();
+    let mut beat = cx.live.beats.borrow().clone();
+    if point {
+        let mut history = cx.live.history.lock();
+        history.record(&status.scopes);
+        beat.plots = json(&history.plots(&status.scopes));
+        beat.plotted = number;
+    }
+    beat.number = number;
+    beat.status = json(&status);
+    cx.live.beats.send_replace(beat);
+}
+
+/// Our own types, made of text, numbers and maps of text, are always JSON.
+fn json(value: &impl serde::Serialize) -> Arc<str> {
+    serde_json::to_string(value).unwrap_or_default().into()
+}
+
+/// Sorts what needs a person first and cuts the rest: cooling, then held, then streak, then traffic, then name.
+pub(super) fn most_worrying_first(scopes: &mut Vec<ScopeStatus>, most: usize) {
+    let rank = |scope: &ScopeStatus| {
+        let closed = matches!(scope.state, ScopeState::Cooling | ScopeState::Probing);
+        (Reverse(closed), Reverse(scope.held), Reverse(scope.streak > 0.0), Reverse(scope.sent))
+    };
+    scopes.sort_by(|a, b| {
+        rank(a).cmp(&rank(b)).then_with(|| (&a.rule, &a.key).cmp(&(&b.rule, &b.key)))
+    });
+    scopes.truncate(most);
+}

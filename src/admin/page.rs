@@ -1,0 +1,44 @@
+//! The status page: three files inside the program, and the certificate that clients may have to trust.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use http::{StatusCode, header};
+
+use super::{Context, reply::Problem};
+
+fn file(kind: &'static str, text: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// `/`
+pub(super) async fn index() -> Response {
+    file("text/html; charset=utf-8", include_str!("page/index.html"))
+}
+
+/// `/style.css`
+pub(super) async fn style() -> Response {
+    file("text/css; charset=utf-8", include_str!("page/style.css"))
+}
+
+/// `/script.js`
+pub(super) async fn script() -> Response {
+    file("text/javascript; charset=utf-8", include_str!("page/script.js"))
+}
+
+/// `/ca.pem`: public by nature, so it needs no token.
+pub(super) async fn ca(State(cx): State<Arc<Context>>) -> Response {
+    match &**cx.ca_pem.load() {
+        Some(pem) => {
+            let kind = [(header::CONTENT_TYPE, "application/x-pem-file")];
+            (kind, pem.clone()).into_response()
+        }
+        None => {
+            Problem::new(StatusCode::NOT_FOUND, "no rule intercepts, so there is no CA to trust")
+                .into_response()
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! `/healthz` and `/readyz`: a few atomics, so that they answer at full load and while draining.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::Context;
+
+/// The process lives. `degraded`: the store is away.
+pub(super) async fn healthz(State(cx): State<Arc<Context>>) -> Json<Value> {
+    Json(json!({"status": "ok", "degraded": !cx.store_is_up()}))
+}
+
+/// Requests would be served: 503 from the first moment of a drain.
+pub(super) async fn readyz(State(cx): State<Arc<Context>>) -> (StatusCode, Json<Value>) {
+    let ready = cx.is_ready();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(json!({"ready": ready, "degraded": !cx.store_is_up()})))
+}

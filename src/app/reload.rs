@@ -1,0 +1,117 @@
+//! A changed rule file takes effect as a whole or not at all.
+
+use std::{collections::BTreeMap, future, sync::Arc};
+
+use crate::{
+    admin, clock,
+    config::{self, Loaded, Overrides, Problems, reload::Reloader},
+    event::{Event, Events},
+    proxy,
+    status::ConfigStatus,
+};
+
+/// Puts what the file's watcher reads in force.
+#[derive(Debug)]
+pub(super) struct Reload {
+    watcher: Option<Reloader>,
+    loaded: Loaded,
+    proxy: Arc<proxy::Context>,
+    admin: Arc<admin::Context>,
+    events: Arc<Events>,
+}
+
+impl Reload {
+    /// Watches the file that `loaded` was read from; there is none behind the built-in defaults.
+    pub(super) fn new(
+        overrides: Overrides,
+        loaded: Loaded,
+        proxy: Arc<proxy::Context>,
+        admin: Arc<admin::Context>,
+        events: Arc<Events>,
+    ) -> Self {
+        let watcher = loaded
+            .path
+            .as_deref()
+            .map(|path| Reloader::new(path, &loaded, overrides, Arc::new(config::process_env)));
+        Self { watcher, loaded, proxy, admin, events }
+    }
+
+    /// Asks for the file to be read again, changed or not.
+    pub(super) fn ask(&self) {
+        match &self.watcher {
+            Some(watcher) => watcher.trigger().reload(),
+            None => self.events.emit(Event::Warned {
+                what: "nothing to reload: the built-in defaults are in force; name a rule file \
+                       with --config"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    /// What the file says, once it has changed. Loses nothing when dropped before it is done.
+    pub(super) async fn next(&mut self) -> Result<Loaded, Problems> {
+        match &mut self.watcher {
+            Some(watcher) => watcher.next().await,
+            None => future::pending().await,
+        }
+    }
+
+    /// A good file takes effect; a bad one changes nothing and is told.
+    pub(super) fn take(&mut self, read: Result<Loaded, Problems>) {
+        match read {
+            Ok(loaded) => self.replace(loaded),
+            Err(problems) => {
+                self.refuse(problems.as_slice().iter().map(ToString::to_string).collect());
+            }
+        }
+    }
+
+    fn refuse(&self, problems: Vec<String>) {
+        self.admin.config.lock().problems.clone_from(&problems);
+        self.events.emit(Event::ReloadFailed { problems });
+    }
+
+    fn replace(&mut self, loaded: Loaded) {
+        let ca_pem = match super::ca_pem(&loaded) {
+            Ok(pem) => pem,
+            Err(error) => return self.refuse(vec![error.to_string()]),
+        };
+        let diff = config::diff(&self.loaded, &loaded);
+        let needs_restart: Vec<String> =
+            diff.needs_restart.iter().map(|key| (*key).to_owned()).collect();
+        let mut settings = loaded.settings.clone();
+        {
+            // What was bound and connected at the start stays.
+            let now = self.proxy.live();
+            settings.listen = now.settings.listen;
+            settings.admin.clone_from(&now.settings.admin);
+            settings.store = now.settings.store.clone();
+        }
+        self.proxy.gate.reload(loaded.rules.clone());
+        self.proxy.reload(settings);
+        let mut status = config_status(&loaded);
+        status.needs_restart.clone_from(&needs_restart);
+        *self.admin.config.lock() = status;
+        self.admin.ca_pem.store(Arc::new(ca_pem));
+        self.admin.values.store(Arc::new(values(&loaded)));
+        self.events.emit(Event::Reloaded { changes: diff.lines, needs_restart });
+        for warning in &loaded.warnings {
+            self.events.emit(Event::Warned { what: warning.to_string() });
+        }
+        self.loaded = loaded;
+    }
+}
+
+/// The rule file in force, for the status page.
+pub(super) fn config_status(loaded: &Loaded) -> ConfigStatus {
+    ConfigStatus {
+        file: loaded.path.as_ref().map(|path| path.display().to_string()),
+        loaded_ms: clock::unix_ms(),
+        ..ConfigStatus::default()
+    }
+}
+
+/// Every key with the value that counts, secrets as `***`.
+pub(super) fn values(loaded: &Loaded) -> BTreeMap<String, String> {
+    loaded.values().map(|(path, value)| (path.to_owned(), value.to_owned())).collect()
+}

@@ -1,0 +1,89 @@
+//! The files of the CA: secrets that only their owner may open, written whole or not at all.
+
+use std::{
+    fs::{self, DirBuilder, OpenOptions, Permissions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use super::CaError;
+
+/// Everything that a group or others may do.
+const OTHERS: u32 = 0o077;
+/// Largest file that is read; a key and a chain of certificates are a few KiB.
+const MAX_FILE: u64 = 1024 * 1024;
+
+pub(super) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CaError {
+    move |source| CaError::File { action, path: path.to_owned(), source }
+}
+
+/// Makes the directory, or checks that nobody else may look into it.
+pub(super) fn private_dir(dir: &Path) -> Result<(), CaError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(failed("making the directory", dir))?;
+    refuse_exposed(dir, 0o700)
+}
+
+fn refuse_exposed(path: &Path, wanted: u32) -> Result<(), CaError> {
+    let metadata = fs::metadata(path).map_err(failed("looking at", path))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & OTHERS != 0 {
+        return Err(CaError::Exposed { path: path.to_owned(), mode, wanted });
+    }
+    Ok(())
+}
+
+/// Reads a secret.
+pub(super) fn read_private(path: &Path) -> Result<String, CaError> {
+    refuse_exposed(path, 0o600)?;
+    read(path)
+}
+
+pub(super) fn read(path: &Path) -> Result<String, CaError> {
+    let length = fs::metadata(path).map_err(failed("looking at", path))?.len();
+    if length > MAX_FILE {
+        return Err(super::unfit(path, "is far too large for a key or a certificate"));
+    }
+    fs::read_to_string(path).map_err(failed("reading", path))
+}
+
+/// Writes a secret unless the file is there already, whole in any case: the name is given to a
+/// complete file.
+pub(super) fn create_private(path: &Path, text: &str) -> Result<(), CaError> {
+    let temporary = write_temporary(path, text, 0o600)?;
+    let linked = match fs::hard_link(&temporary, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(failed("writing", path)(error))
+        }
+        _ => Ok(()),
+    };
+    fs::remove_file(&temporary).map_err(failed("removing", &temporary))?;
+    linked
+}
+
+/// Writes what everybody may read, unless it is there already.
+pub(super) fn write_public(path: &Path, text: &str) -> Result<(), CaError> {
+    if fs::read_to_string(path).is_ok_and(|there| there == text) {
+        return Ok(());
+    }
+    let temporary = write_temporary(path, text, 0o644)?;
+    fs::rename(&temporary, path).map_err(failed("writing", path))
+}
+
+fn write_temporary(path: &Path, text: &str, mode: u32) -> Result<PathBuf, CaError> {
+    // Random, not the process id: containers that share a volume are all process 1.
+    let temporary = path.with_extension(format!("new-{:016x}", fastrand::u64(..)));
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    let written = options.open(&temporary).and_then(|mut file| {
+        file.set_permissions(Permissions::from_mode(mode))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(failed("writing", &temporary))?;
+    Ok(temporary)
+}

@@ -1,0 +1,52 @@
+//! `tidegate check` and `tidegate schema`.
+
+use std::path::PathBuf;
+
+use super::{
+    Global, Outcome,
+    out::{Out, Style},
+};
+use crate::config::{self, Severity};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidegate check rules.yaml
+  tidegate check rules.yaml --json | jq '.problems[].message'
+  tidegate check && kill -HUP \"$(pidof tidegate)\"")]
+pub(super) struct Args {
+    /// The rule file
+    file: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
+    let path = args.file.as_deref().or(global.config.as_deref());
+    let read = config::load_with(path, &global.overrides(), &config::process_env);
+    let (problems, rules) = match &read {
+        Ok(loaded) => (loaded.warnings.as_slice(), loaded.rules.as_slice().len()),
+        // A bad file is an error like any other: printed to standard error, exit code 2.
+        Err(problems) if !args.json => return Err(problems.clone().into()),
+        Err(problems) => (problems.as_slice(), 0),
+    };
+    if args.json {
+        out.json(&config::report_json(problems))?;
+        let bad = problems.iter().any(|problem| problem.severity == Severity::Error);
+        return Ok(if bad { Outcome::BadFile } else { Outcome::Fine });
+    }
+    for problem in problems {
+        out.line(problem)?;
+    }
+    let name = config::file_of(path)
+        .map_or_else(|| config::BUILT_IN_NAME.to_owned(), |path| path.display().to_string());
+    let plural = if rules == 1 { "" } else { "s" };
+    out.line(format_args!("{} {name}: {rules} rule{plural}", out.paint(Style::Good, "good")))?;
+    Ok(Outcome::Fine)
+}
+
+pub(super) fn schema(out: &Out) -> anyhow::Result<Outcome> {
+    out.json(&config::schema::json())?;
+    Ok(Outcome::Fine)
+}

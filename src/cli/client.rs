@@ -1,0 +1,129 @@
+//! Talking to the admin port of a running proxy.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::{Global, Usage};
+use crate::secret::Secret;
+
+/// Longest wait for an answer: the port answers at once, or something is wrong.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Largest answer: a snapshot of 200 scopes has a tenth of it.
+const ANSWER: usize = 4 * 1024 * 1024;
+
+/// The admin port of a running proxy.
+#[derive(Debug)]
+pub(super) struct Admin {
+    addr: SocketAddr,
+    token: Option<Secret>,
+    runtime: tokio::runtime::Runtime,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Token {
+    /// Token of the admin port [default: the file's `admin.token`]
+    #[arg(long, env = "TIDEGATE_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+}
+
+impl Admin {
+    /// The port that `--admin` names, else the one of the rule file.
+    pub(super) fn new(global: &Global, token: &Token) -> anyhow::Result<Self> {
+        // `--store` and `--listen` are of no account here; a bad file is, unless the address is given.
+        let named: Option<SocketAddr> = global.admin.as_deref().and_then(|addr| addr.parse().ok());
+        let settings = match global.load() {
+            Ok(loaded) => loaded.settings.admin,
+            Err(_) if named.is_some() => None,
+            Err(problems) => return Err(problems.into()),
+        };
+        let Some(addr) = named.or(settings.as_ref().map(|admin| admin.listen)) else {
+            return Err(Usage(
+                "the rule file switches the admin port off; name one with `--admin ADDR`".into(),
+            )
+            .into());
+        };
+        let given = token.token.clone().map(Secret::new);
+        let token = given.or(settings.and_then(|admin| admin.token));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { addr, token, runtime })
+    }
+
+    /// Asks; anything but a success is an error that says what the port said.
+    pub(super) fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
+        let asked = async {
+            tokio::time::timeout(PATIENCE, self.send(method, path, body))
+                .await
+                .context("no answer in 10 s")?
+        };
+        self.runtime.block_on(asked).with_context(|| {
+            format!(
+                "the admin port {} (is the proxy running? `--admin ADDR` names another)",
+                self.addr
+            )
+        })
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
+        let stream = TcpStream::connect(self.addr).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let running = tokio::spawn(connection);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, self.addr.to_string())
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose()));
+        }
+        let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let response = sender.send_request(request.body(Full::new(bytes))?).await?;
+        let status = response.status();
+        let read = Limited::new(response.into_body(), ANSWER).collect().await;
+        let answer = read.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
+        running.abort();
+        answered(status, &answer)
+    }
+}
+
+fn answered(status: StatusCode, answer: &[u8]) -> anyhow::Result<Value> {
+    let json: Option<Value> = serde_json::from_slice(answer).ok();
+    if status == StatusCode::UNAUTHORIZED {
+        bail!("it wants its token: set TIDEGATE_TOKEN or `--token`");
+    }
+    if !status.is_success() {
+        let detail = json.as_ref().and_then(|json| json["detail"].as_str());
+        bail!("{}", detail.unwrap_or(status.as_str()));
+    }
+    json.context("it answers, but not as a Tidegate does")
+}
+
+/// Percent-encodes what may not stand in a path (RFC 3986 section 3.3); `/` stays.
+pub(super) fn path_of(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/:@!$&'()*+,;=".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}

@@ -1,0 +1,129 @@
+//! `tidegate cooldown`: trips and clears by hand.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::json;
+
+use super::{
+    Global, Outcome, Usage,
+    client::{Admin, Token, path_of},
+    out::{Out, Style},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A scope is the name of a rule, or RULE/KEY where the rule is split by domain or host.
+
+Examples:
+  tidegate cooldown trip shops --for 5m
+  tidegate cooldown clear shops/shop.example")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Stop a scope, on every member of the fleet
+    Trip {
+        /// The scope
+        scope: String,
+        /// How long, with a unit: 30s, 5m, 1h
+        #[arg(long = "for", default_value = "1m", value_name = "TIME", value_parser = length)]
+        length: Duration,
+        #[command(flatten)]
+        token: Token,
+    },
+    /// Let a scope go on, on every member of the fleet
+    Clear {
+        /// The scope
+        scope: String,
+        #[command(flatten)]
+        token: Token,
+    },
+}
+
+pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
+    match &args.action {
+        Action::Trip { scope, length, token } => {
+            let body = json!({"seconds": length.as_secs_f64()});
+            ask(global, token, Method::POST, scope, Some(&body))?;
+            let stands = format_args!("stands still for {}", span(*length)).to_string();
+            out.line(format_args!("{scope} {}", out.paint(Style::Warn, stands)))?;
+        }
+        Action::Clear { scope, token } => {
+            ask(global, token, Method::DELETE, scope, None)?;
+            out.line(format_args!("{scope} {}", out.paint(Style::Good, "goes on")))?;
+        }
+    }
+    Ok(Outcome::Fine)
+}
+
+fn ask(
+    global: &Global,
+    token: &Token,
+    method: Method,
+    scope: &str,
+    body: Option<&serde_json::Value>,
+) -> anyhow::Result<()> {
+    if scope.is_empty() || scope.starts_with('/') || scope.ends_with('/') {
+        return Err(Usage(format!("`{scope}` is no scope: write RULE or RULE/KEY")).into());
+    }
+    let path = format!("/api/v1/scopes/{}/cooldown", path_of(scope));
+    Admin::new(global, token)?.ask(method, &path, body)?;
+    Ok(())
+}
+
+/// A length as people write it: a number and `s`, `m` or `h`.
+fn length(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no length: write a number and a unit, as in 30s, 5m or 1h");
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let factor = match unit {
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let seconds = number * factor;
+    if !(1.0..=86_400.0).contains(&seconds) {
+        return Err(format!("`{text}` is out of range: from 1s to 24h"));
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// A length in two words at most: `40 s`, `4 min 10 s`, `2 h 5 min`.
+pub(super) fn span(length: Duration) -> String {
+    let seconds = length.as_secs() + u64::from(length.subsec_millis() >= 500);
+    let (big, big_unit, small, small_unit) = match seconds {
+        0..60 => return format!("{seconds} s"),
+        60..3_600 => (seconds / 60, "min", seconds % 60, "s"),
+        _ => (seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
+    };
+    if small == 0 {
+        format!("{big} {big_unit}")
+    } else {
+        format!("{big} {big_unit} {small} {small_unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_need_a_unit_and_a_sensible_size() {
+        assert_eq!(length("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(length("1.5h"), Ok(Duration::from_secs(5_400)));
+        for wrong in ["", "5", "m", "-5m", "0s", "25h", "NaNs", "infs", "5 мин"] {
+            assert!(length(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn spans_read_as_people_say_them() {
+        let said = [0, 59, 60, 250, 7_500].map(|s| span(Duration::from_secs(s)));
+        assert_eq!(said, ["0 s", "59 s", "1 min", "4 min 10 s", "2 h 5 min"]);
+    }
+}

@@ -1,0 +1,148 @@
+//! `tidegate env`: the lines that point a client here.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::{Global, Outcome, ca::certificate, out::Out};
+
+/// Clients with different ideas of how a proxy and a CA are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Client {
+    Curl,
+    Python,
+    Node,
+    Java,
+    Go,
+    Chrome,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  eval \"$(tidegate env python)\" && python spider.py
+  java $(tidegate env java) -jar crawler.jar
+  chromium $(tidegate env chrome | grep -v '^#')")]
+pub(super) struct Args {
+    /// The client
+    client: Client,
+}
+
+pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
+    let loaded = global.load()?;
+    let proxy = reachable(loaded.settings.listen);
+    let intercepts = loaded.rules.as_slice().iter().any(|rule| rule.intercept);
+    let certificate = certificate(&loaded.settings);
+    let trust = intercepts.then(|| Trust {
+        // A given CA has no bundle beside it; its owner decides what goes into one.
+        bundle: match &loaded.settings.ca {
+            Some(_) => quoted(&certificate.display().to_string()),
+            None => quoted(&loaded.settings.ca_dir.join("bundle.pem").display().to_string()),
+        },
+        certificate: quoted(&certificate.display().to_string()),
+    });
+    for line in lines(args.client, proxy, trust.as_ref()) {
+        out.line(line)?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// Files to trust where a rule intercepts, quoted for a shell.
+struct Trust {
+    /// The CA alone, for clients that add it to their roots.
+    certificate: String,
+    /// The system's roots and the CA, for clients that trust one file only.
+    bundle: String,
+}
+
+/// A client on this machine reaches an unspecified address by loopback.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+/// The lines, made for `eval` or for a command line.
+fn lines(client: Client, proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
+    match client {
+        Client::Curl => exports(proxy, trust, &["CURL_CA_BUNDLE"], &[]),
+        Client::Python => exports(proxy, trust, &["REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"], &[]),
+        Client::Go => exports(proxy, trust, &["SSL_CERT_FILE"], &[]),
+        Client::Node => {
+            let mut lines = exports(proxy, trust, &[], &["NODE_EXTRA_CA_CERTS"]);
+            lines.push("export NODE_USE_ENV_PROXY=1".to_owned());
+            lines
+        }
+        Client::Java => java(proxy, trust),
+        Client::Chrome => chrome(proxy, trust),
+    }
+}
+
+/// Variables of the shell: the proxy under both spellings (curl reads `http_proxy` in lower case only, because a
+/// `Proxy` field must not become a CGI script's proxy), then what is to be trusted.
+fn exports(
+    proxy: SocketAddr,
+    trust: Option<&Trust>,
+    bundles: &[&str],
+    certificates: &[&str],
+) -> Vec<String> {
+    let mut lines: Vec<String> = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"]
+        .map(|name| format!("export {name}=http://{proxy}"))
+        .into();
+    if let Some(trust) = trust {
+        lines.extend(bundles.iter().map(|name| format!("export {name}={}", trust.bundle)));
+        lines
+            .extend(certificates.iter().map(|name| format!("export {name}={}", trust.certificate)));
+    }
+    lines
+}
+
+/// Java's default list of hosts without a proxy has loopback in it.
+fn java(proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
+    let (host, port) = (proxy.ip(), proxy.port());
+    let option = |scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}");
+    let mut lines = vec![option("http"), option("https"), "-Dhttp.nonProxyHosts=".to_owned()];
+    if let Some(trust) = trust {
+        lines.push("-Djavax.net.ssl.trustStoreType=PEM".to_owned());
+        lines.push(format!("-Djavax.net.ssl.trustStore={}", trust.bundle));
+    }
+    lines
+}
+
+/// Chromium takes no CA file: it trusts what its user's NSS store has, so the line that puts it there is a comment.
+fn chrome(proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(trust) = trust {
+        let store = "certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n tidegate -i";
+        lines.push(format!("# once: {store} {}", trust.certificate));
+    }
+    // Loopback sites go through the proxy too.
+    lines.push(format!("--proxy-server=http://{proxy} --proxy-bypass-list=<-loopback>"));
+    lines
+}
+
+/// `text` as one word of a POSIX shell.
+fn quoted(text: &str) -> String {
+    if text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b)) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word_of_the_shell() {
+        assert_eq!(quoted("/a/b.pem"), "/a/b.pem");
+        assert_eq!(quoted("/my dir/it's"), r"'/my dir/it'\''s'");
+    }
+
+    #[test]
+    fn a_proxy_on_every_address_is_reached_by_loopback() {
+        let any = "0.0.0.0:3128".parse().expect("an address");
+        assert_eq!(reachable(any).to_string(), "127.0.0.1:3128");
+    }
+}

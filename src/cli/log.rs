@@ -1,0 +1,104 @@
+//! The log: lines to standard error through a bounded queue and a thread of their own.
+//!
+//! A full disk or a pipe that nobody reads must not stop requests: a line that finds the queue full is dropped and
+//! counted (`tidegate_log_lines_dropped_total`).
+
+use std::{
+    io::{self, Write},
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    thread,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use prometheus_client::metrics::counter::Counter;
+use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+
+use crate::{
+    metrics::Metrics,
+    settings::{Log, LogFormat},
+};
+
+/// Lines waiting to be written: a burst of a second; at well under 1 KiB each, a few megabytes.
+const QUEUE: usize = 4_096;
+/// How long the end of the process waits for the last lines.
+const FLUSH: Duration = Duration::from_secs(1);
+
+enum Message {
+    Line(Vec<u8>),
+    Flush(SyncSender<()>),
+}
+
+/// Flushes the log when dropped.
+#[derive(Debug)]
+pub(super) struct Flush(SyncSender<Message>);
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        let (done, wait) = sync_channel(1);
+        if self.0.try_send(Message::Flush(done)).is_ok() {
+            // Late or never: the process ends either way.
+            let _late = wait.recv_timeout(FLUSH).is_err();
+        }
+    }
+}
+
+/// Starts the log of the process.
+///
+/// # Errors
+/// A filter that cannot be read, or a log that runs already.
+pub(super) fn start(log: &Log, metrics: &Metrics) -> anyhow::Result<Flush> {
+    let filter = EnvFilter::try_new(&log.level).with_context(|| {
+        format!(
+            "log.level `{}` is no level (error, warn, info, debug, trace) and no filter",
+            log.level
+        )
+    })?;
+    let (sender, lines) = sync_channel(QUEUE);
+    thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(&lines))?;
+    let queue = Queue { sender: sender.clone(), dropped: metrics.log_lines_dropped.clone() };
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue);
+    let started = match log.format {
+        LogFormat::Text => builder.with_target(false).with_ansi(false).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))?;
+    Ok(Flush(sender))
+}
+
+fn write_lines(messages: &Receiver<Message>) {
+    while let Ok(message) = messages.recv() {
+        match message {
+            // Nowhere to say that the log cannot be written.
+            Message::Line(line) => drop(io::stderr().write_all(&line)),
+            Message::Flush(done) => drop(done.try_send(())),
+        }
+    }
+}
+
+struct Queue {
+    sender: SyncSender<Message>,
+    dropped: Counter,
+}
+
+impl<'a> MakeWriter<'a> for Queue {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+impl Write for &Queue {
+    /// The subscriber hands over each line in one piece.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.sender.try_send(Message::Line(line.to_vec())).is_err() {
+            self.dropped.inc();
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Writing for people: one locked standard output, colours only on a terminal that wants them.
+
+use std::{
+    env,
+    fmt::{self, Display},
+    io::{self, IsTerminal as _, Write as _},
+};
+
+/// A colour or weight; the numbers are SGR parameters (ECMA-48 section 8.3.117).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    Bold,
+    Dim,
+    Good,
+    Warn,
+    Bad,
+}
+
+/// Standard output.
+#[derive(Debug)]
+pub(super) struct Out {
+    colour: bool,
+}
+
+impl Out {
+    /// Colours only on a terminal, and not where `NO_COLOR` asks for none.
+    pub(super) fn new() -> Self {
+        let wanted = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let able = env::var_os("TERM").is_none_or(|term| term != "dumb");
+        Self { colour: wanted && able && io::stdout().is_terminal() }
+    }
+
+    /// Writes a line.
+    pub(super) fn line(&self, text: impl Display) -> io::Result<()> {
+        writeln!(io::stdout().lock(), "{text}")
+    }
+
+    /// Writes text as it is.
+    pub(super) fn raw(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes)?;
+        out.flush()
+    }
+
+    /// Writes JSON, indented.
+    pub(super) fn json(&self, value: &serde_json::Value) -> io::Result<()> {
+        self.line(format_args!("{value:#}"))
+    }
+
+    /// `text` in `style`, where this output shows styles.
+    pub(super) fn paint<T: Display>(&self, style: Style, text: T) -> Painted<T> {
+        Painted { style: if self.colour { style } else { Style::Plain }, text }
+    }
+}
+
+/// Text with a style.
+#[derive(Debug)]
+pub(super) struct Painted<T> {
+    style: Style,
+    text: T,
+}
+
+impl<T: Display> Display for Painted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = match self.style {
+            Style::Plain => return self.text.fmt(f),
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Good => "32",
+            Style::Warn => "33",
+            Style::Bad => "31",
+        };
+        write!(f, "\u{1b}[{code}m")?;
+        self.text.fmt(f)?;
+        f.write_str("\u{1b}[0m")
+    }
+}

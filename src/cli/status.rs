@@ -1,0 +1,150 @@
+//! `tidegate status`: the scopes as a table.
+
+use http::Method;
+use std::time::Duration;
+
+use super::{
+    Global, Outcome,
+    client::{Admin, Token},
+    cooldown::span,
+    out::{Out, Style},
+};
+use crate::{
+    event::clean,
+    status::{ScopeState, ScopeStatus, Status},
+};
+
+/// Widest name in the table; a longer one is cut in its middle.
+const NAME: usize = 40;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit code 1: the proxy is not ready, its store is away, or a scope is cooling down.
+
+Examples:
+  tidegate status
+  tidegate status --admin 10.0.0.7:9128 --token \"$TOKEN\"
+  tidegate status --json | jq '.scopes[] | select(.state == \"cooling\")'")]
+pub(super) struct Args {
+    /// Print what the API says
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    token: Token,
+}
+
+pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
+    let answer = Admin::new(global, &args.token)?.ask(Method::GET, "/api/v1/status", None)?;
+    let status: Status = serde_json::from_value(answer.clone())?;
+    if args.json {
+        out.json(&answer)?;
+    } else {
+        out.raw(table(&status, out).as_bytes())?;
+    }
+    Ok(if is_fine(&status) { Outcome::Fine } else { Outcome::NotFine })
+}
+
+fn is_fine(status: &Status) -> bool {
+    let closed = |s: &ScopeStatus| matches!(s.state, ScopeState::Cooling | ScopeState::Probing);
+    status.ready && status.store.up && !status.scopes.iter().any(closed)
+}
+
+/// The whole picture; `top` draws the same.
+pub(super) fn table(status: &Status, out: &Out) -> String {
+    let mut lines = vec![head(status, out)];
+    if !status.config.problems.is_empty() {
+        let text =
+            "the rule file as it is now is bad; the one before is in force (`tidegate check`)";
+        lines.push(out.paint(Style::Bad, text).to_string());
+    }
+    let columns = ["scope", "rate", "limit", "held", "streak", "state", "blocks"];
+    let rows: Vec<[String; 7]> = status.scopes.iter().map(row).collect();
+    let widths: [usize; 7] = std::array::from_fn(|i| {
+        rows.iter().map(|row| row[i].chars().count()).chain([columns[i].len()]).max().unwrap_or(0)
+    });
+    lines.push(out.paint(Style::Dim, line(&columns.map(str::to_owned), &widths)).to_string());
+    for (scope, row) in status.scopes.iter().zip(&rows) {
+        lines.push(out.paint(style(scope), line(row, &widths)).to_string());
+    }
+    let hidden = status.scopes_total.saturating_sub(status.scopes.len());
+    if hidden > 0 {
+        lines.push(format!("and {hidden} more scopes"));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn head(status: &Status, out: &Out) -> String {
+    let (style, ready) = match (status.ready, status.store.up) {
+        (true, true) => (Style::Good, "ready"),
+        (true, false) => (Style::Warn, "ready, but its store is away"),
+        (false, _) => (Style::Bad, "not ready"),
+    };
+    format!(
+        "{} {} on {}  up {}  store {}  members {}  clients {}  sites {}",
+        out.paint(Style::Bold, format_args!("tidegate {}", clean(&status.version))),
+        out.paint(style, ready),
+        clean(&status.listen),
+        span(Duration::from_secs(status.uptime_s)),
+        clean(&status.store.kind),
+        status.members,
+        status.client_connections,
+        status.upstream_connections,
+    )
+}
+
+fn row(scope: &ScopeStatus) -> [String; 7] {
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |r| format!("{r:.2}/s"));
+    let blocks: u64 = scope.verdicts.iter().filter(|(v, _)| *v != "ok").map(|(_, n)| n).sum();
+    let state = match scope.state {
+        ScopeState::Open => "open".to_owned(),
+        state => {
+            format!("{} {}", state.as_str(), span(Duration::from_millis(scope.remaining_ms)))
+        }
+    };
+    let streak = match scope.after {
+        Some(after) => format!("{}/{after}", scope.streak),
+        None => "-".to_owned(),
+    };
+    [
+        cut(&clean(&scope.name())),
+        rate(scope.rate_current),
+        rate(scope.rate_limit),
+        scope.held.to_string(),
+        streak,
+        if scope.observe { format!("{state} (observe)") } else { state },
+        blocks.to_string(),
+    ]
+}
+
+fn style(scope: &ScopeStatus) -> Style {
+    match scope.state {
+        ScopeState::Cooling => Style::Bad,
+        ScopeState::Probing | ScopeState::Ramping => Style::Warn,
+        ScopeState::Open if scope.streak > 0.0 => Style::Warn,
+        ScopeState::Open => Style::Plain,
+    }
+}
+
+/// Names and words to the left, numbers to the right.
+fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
+    let mut out = String::new();
+    for (i, (cell, width)) in cells.iter().zip(widths).enumerate() {
+        let cell = match i {
+            0 | 5 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        };
+        out.push_str(&cell);
+        out.push_str("  ");
+    }
+    out.trim_end().to_owned()
+}
+
+fn cut(name: &str) -> String {
+    let chars: Vec<char> = name.chars().collect();
+    if chars.len() <= NAME {
+        return name.to_owned();
+    }
+    let half = (NAME - 1) / 2;
+    let (start, end) = (&chars[..half], &chars[chars.len() - half..]);
+    start.iter().chain(&['…']).chain(end).collect()
+}

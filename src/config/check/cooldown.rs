@@ -1,0 +1,114 @@
+//! The cooldown of a rule.
+
+use super::rule::split;
+use crate::{
+    config::{
+        range,
+        section::Reader,
+        spot::Spot,
+        units::{self, Read, Wrong, quote},
+    },
+    rules::{CooldownPolicy, Split, Weights},
+    verdict::Verdict,
+};
+
+/// Reads `cooldown`; `None` for `off`.
+pub(super) fn read(rule: &Reader<'_>, per: Split) -> Option<CooldownPolicy> {
+    let spot = rule.spot("cooldown")?;
+    if spot.is_word("off") {
+        return None;
+    }
+    let section = spot.open();
+    let length = section.span("for");
+    let max = section.duration("max");
+    if length.1 > max && !section.is_wrong("for") {
+        let message = "`for` can be longer than `max`";
+        let help = if section.has("max") {
+            "raise `max`, or shorten `for`"
+        } else {
+            "add a `max` that is as long at least (it is 10m where it is not given)"
+        };
+        section.wrong(if section.has("for") { "for" } else { "max" }, Wrong::new(message, help));
+    }
+    let policy = CooldownPolicy {
+        per: section
+            .optional("per", |text| range::word(section.kind("per"), text))
+            .map_or(per, split),
+        after: section.factor("after"),
+        ratio: section.spot("ratio").and_then(|spot| {
+            let off = spot.is_word("off");
+            if off { None } else { spot.scalar(units::ratio) }
+        }),
+        on: section.spot("on").map_or_else(Weights::default, |spot| weights(&spot)),
+        length,
+        forget_after: section.duration("forget_after"),
+        probe: section.flag("probe"),
+        grow: section.factor("grow"),
+        max,
+        respect_retry_after: section.flag("respect_retry_after"),
+        ramp: section.duration("ramp"),
+    };
+    if section.has("grow") && !policy.probe {
+        let help = "drop `grow`, or `probe: false`";
+        section.doubt("grow", Wrong::new("`grow` means nothing without a probe", help));
+    }
+    Some(policy)
+}
+
+/// What counts as a block: a verdict or a range of statuses.
+enum Block {
+    Verdict(Verdict),
+    Status(u16, u16),
+}
+
+fn weights(spot: &Spot<'_>) -> Weights {
+    let mut weights = Weights::default();
+    let mut add = |block, weight| match block {
+        Block::Verdict(verdict) => weights.verdicts.push((verdict, weight)),
+        Block::Status(from, to) => weights.statuses.push((from, to, weight)),
+    };
+    if spot.is_map() {
+        for (name, entry) in spot.entries() {
+            let weight = entry.scalar(|text| range::factor(entry.kind, text));
+            match block(&name.text) {
+                Ok(block) => add(block, weight.unwrap_or(1.0)),
+                Err(wrong) => entry.wrong_name(&name, wrong),
+            }
+        }
+    } else {
+        for item in spot.list() {
+            if let Some(block) = item.scalar(block) {
+                add(block, 1.0);
+            }
+        }
+    }
+    // The narrowest range decides (`503` before `5xx`), and the order of the file does not matter.
+    weights.verdicts.sort_by_key(|(verdict, _)| *verdict);
+    weights.statuses.sort_by_key(|(from, to, _)| (to - from, *from));
+    if spot.is_empty() {
+        spot.wrong(Wrong::new("nothing is a block", "list what is, or write `cooldown: off`"));
+    }
+    weights
+}
+
+fn block(text: &str) -> Read<Block> {
+    if text == "ok" {
+        let help = "list a status instead, such as `5xx`";
+        return Err(Wrong::new("`ok` is no block", help));
+    }
+    if let Ok(verdict) = text.parse() {
+        return Ok(Block::Verdict(verdict));
+    }
+    if let Ok((from, to)) = units::status(text) {
+        return Ok(Block::Status(from, to));
+    }
+    let words = Verdict::ALL.iter().map(|verdict| verdict.as_str()).filter(|word| *word != "ok");
+    let help = match range::did_you_mean(text, words.clone()) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!(
+            "write {}, or a status such as `503` or `5xx`",
+            words.collect::<Vec<_>>().join(", ")
+        ),
+    };
+    Err(Wrong::new(format!("{} is neither a verdict nor a status", quote(text)), help))
+}

@@ -1,0 +1,183 @@
+//! Signatures of a rule, and which built-in ones are switched off.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::hosts;
+use crate::{
+    classify::{
+        Classifier, Signature, Switches,
+        signature::{Action, Content, Example, LocationMatch, Shape, StatusRange},
+    },
+    config::{
+        keys::LONGEST_PATTERN,
+        range,
+        section::Reader,
+        spot::Spot,
+        units::{self, Read, Wrong, quote},
+    },
+    verdict::{Confidence, Verdict},
+};
+
+/// The built-in signatures as switched for the whole file, compiled once for all rules that add
+/// nothing.
+pub(super) struct Signatures {
+    switches: Switches,
+    classifier: Arc<Classifier>,
+}
+
+/// Reads the file's `signatures`.
+pub(super) fn switches(reader: &Reader<'_>) -> Signatures {
+    let switches = switched(reader, Switches::default());
+    let classifier = compile(reader, "signatures", Vec::new(), &switches);
+    Signatures { switches, classifier }
+}
+
+fn switched(reader: &Reader<'_>, mut switches: Switches) -> Switches {
+    let Some(spot) = reader.given_spot("signatures") else { return switches };
+    for (name, how) in spot.entries() {
+        let id: Arc<str> = Arc::from(name.text.as_str());
+        switches.off.retain(|known| *known != id);
+        switches.log.retain(|known| *known != id);
+        match how.scalar(|text| range::word(how.kind, text)) {
+            Some("off") => switches.off.push(id),
+            Some(_) => switches.log.push(id),
+            None => {}
+        }
+    }
+    switches
+}
+
+/// The classifier of one rule.
+pub(super) fn classifier(reader: &Reader<'_>, common: &Signatures) -> Arc<Classifier> {
+    let spot = reader.spot("detect");
+    let own = spot.map_or_else(Vec::new, |spot| spot.list());
+    if own.is_empty() && !reader.has("signatures") {
+        return Arc::clone(&common.classifier);
+    }
+    let switches = switched(reader, common.switches.clone());
+    let signatures = own.iter().map(signature).collect::<Vec<_>>();
+    for (spot, signature) in own.iter().zip(&signatures) {
+        try_examples(spot, signature.as_ref());
+    }
+    if signatures.iter().any(Option::is_none) {
+        return Arc::clone(&common.classifier);
+    }
+    let key = if own.is_empty() { "signatures" } else { "detect" };
+    compile(reader, key, signatures.into_iter().flatten().collect(), &switches)
+}
+
+fn compile(
+    reader: &Reader<'_>,
+    key: &str,
+    own: Vec<Signature>,
+    switches: &Switches,
+) -> Arc<Classifier> {
+    Classifier::with(own, switches).unwrap_or_else(|error| {
+        reader.wrong(key, Wrong { message: error.to_string(), help: None });
+        Classifier::builtin()
+    })
+}
+
+/// One entry of `detect`; `None` where its name or verdict is missing or wrong.
+fn signature(spot: &Spot<'_>) -> Option<Signature> {
+    let reader = spot.open();
+    let name = reader.optional("name", hosts::name);
+    let verdict = reader.optional("verdict", |text| range::word(reader.kind("verdict"), text));
+    let status = reader.many("status", |text| units::status(text).map(|(a, b)| StatusRange(a, b)));
+    let texts = |key| reader.many(key, pattern);
+    let (title, body) = (texts("title"), texts("body"));
+    let (any, text) = (texts("any"), texts("text"));
+    let header = headers(&reader);
+    let location = reader.given_spot("location").map(|spot| location(&spot.open()));
+    let bare = title.is_empty() && body.is_empty() && any.is_empty() && text.is_empty();
+    if bare && status.is_empty() && header.is_empty() && location.is_none() {
+        let help = "add `status`, `header`, `location`, `title`, `body`, `any` or `text`";
+        spot.wrong(Wrong::new("it has no condition and would match every answer", help));
+        return None;
+    }
+    let verdict: Verdict = verdict?.parse().ok()?;
+    Some(Signature {
+        vendor: reader.optional("vendor", pattern).map(Arc::from),
+        confidence: match reader.word("confidence") {
+            "low" => Confidence::Low,
+            _ => Confidence::High,
+        },
+        action: match reader.word("action") {
+            "log" => Action::Log,
+            "off" => Action::Off,
+            _ => Action::Decide,
+        },
+        content: match reader.word("content") {
+            "page" => Content::Page,
+            "data" => Content::Data,
+            _ => Content::Any,
+        },
+        shape: match reader.word("shape") {
+            "interstitial" => Shape::Interstitial,
+            _ => Shape::Any,
+        },
+        max_text: reader.optional("max_text", |text| range::count(reader.kind("max_text"), text)),
+        status,
+        header,
+        location,
+        title,
+        body,
+        any,
+        text,
+        within: reader.optional("within", |text| range::count(reader.kind("within"), text)),
+        expect: reader.spot("expect").map_or_else(Vec::new, |spot| {
+            spot.list().iter().map(|item| example(&item.open())).collect()
+        }),
+        ..Signature::new(&name?, verdict)
+    })
+}
+
+/// Notes the examples that come out otherwise. (What cannot be compiled is told with the rule.)
+fn try_examples(spot: &Spot<'_>, signature: Option<&Signature>) {
+    let failed = signature.and_then(|signature| signature.failed_examples().ok());
+    for message in failed.into_iter().flatten() {
+        let help = "mend the signature, or say `matches: false` (or `true`) in the example";
+        spot.open().wrong("expect", Wrong::new(message, help));
+    }
+}
+
+fn headers(reader: &Reader<'_>) -> BTreeMap<String, String> {
+    let mut headers = BTreeMap::new();
+    let entries = reader.spot("header").map_or_else(Vec::new, |spot| spot.entries());
+    for (name, value) in entries {
+        if http::HeaderName::from_bytes(name.text.as_bytes()).is_err() {
+            let message = format!("{} is no name of a header", quote(&name.text));
+            value.wrong_name(&name, Wrong::new(message, "write one such as `server`"));
+        }
+        if let Some(glob) = value.scalar(pattern) {
+            headers.insert(name.text.to_ascii_lowercase(), glob);
+        }
+    }
+    headers
+}
+
+fn location(reader: &Reader<'_>) -> LocationMatch {
+    LocationMatch {
+        host: reader.optional("host", pattern),
+        path: reader.optional("path", pattern),
+        query: reader.optional("query", pattern),
+    }
+}
+
+fn example(reader: &Reader<'_>) -> Example {
+    Example {
+        matches: reader.flag("matches"),
+        url: reader.optional("url", pattern),
+        status: reader.count("status"),
+        header: headers(reader),
+        body: reader.value("body", |text| Ok(text.to_owned())),
+    }
+}
+
+fn pattern(text: &str) -> Read<String> {
+    if text.is_empty() || text.len() > LONGEST_PATTERN {
+        let message = format!("a text of {} bytes", text.len());
+        return Err(Wrong::new(message, format!("write 1 to {LONGEST_PATTERN}")));
+    }
+    Ok(text.to_owned())
+}

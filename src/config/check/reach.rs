@@ -1,0 +1,89 @@
+//! Rules that no request ever reaches, and requests that no rule matches.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    config::{
+        spot::Spot,
+        units::{Wrong, quote},
+    },
+    rules::{HostPattern, Matcher, Rule, glob_matches},
+};
+
+/// Which rules stand at a host pattern: number of the rule, its paths.
+type ByHost = HashMap<HostPattern, Vec<(usize, Vec<Arc<str>>)>>;
+
+/// Notes every rule that lies wholly behind earlier ones, and a last one that does not match
+/// everything.
+pub(super) fn check(rules: &[(Spot<'_>, Rule)]) {
+    let mut seen = ByHost::new();
+    let read: Vec<_> =
+        rules.iter().enumerate().filter(|(_, (spot, _))| !spot.is_wrong("match")).collect();
+    for (at, (spot, rule)) in read {
+        if let Some(earlier) = shadow(&rule.matcher, &seen) {
+            let name = &rules[earlier].1.name;
+            let message = format!(
+                "no request reaches it: {} stands before it and matches all that it matches",
+                quote(name)
+            );
+            let help = "the first rule that matches wins: move this one up, or drop it";
+            spot.open().wrong("match", Wrong::new(message, help));
+        }
+        for host in hosts(&rule.matcher) {
+            seen.entry(host).or_default().push((at, rule.matcher.paths.clone()));
+        }
+    }
+    if let Some((spot, last)) = rules.last()
+        && !spot.is_wrong("match")
+        && shadow(&Matcher::default(), &seen).is_none()
+    {
+        let message =
+            format!("{} is the last rule and does not match everything", quote(&last.name));
+        let help = "end with a rule that has `match: \"*\"`, so that nothing goes unlimited by \
+                    oversight";
+        spot.open().doubt("match", Wrong::new(message, help));
+    }
+}
+
+fn hosts(matcher: &Matcher) -> Vec<HostPattern> {
+    if matcher.hosts.is_empty() { vec![HostPattern::Any] } else { matcher.hosts.clone() }
+}
+
+/// An earlier rule before which nothing of `matcher` comes through: every pair of its hosts and
+/// paths is covered. (Covers that several globs only form together are not found; that errs on the
+/// quiet side.)
+fn shadow(matcher: &Matcher, seen: &ByHost) -> Option<usize> {
+    let everything = [Arc::from("*")];
+    let paths = if matcher.paths.is_empty() { &everything[..] } else { &matcher.paths };
+    let mut last = None;
+    for host in hosts(matcher) {
+        for path in paths {
+            let by = wider(&host).into_iter().find_map(|wider| {
+                seen.get(&wider)?.iter().find(|(_, paths)| covers(paths, path)).map(|(at, _)| *at)
+            })?;
+            last = last.max(Some(by));
+        }
+    }
+    last
+}
+
+/// Whether every path that `glob` matches is matched by one of `paths`.
+fn covers(paths: &[Arc<str>], glob: &str) -> bool {
+    // A `*` of `glob`, read as a letter, can only be matched by a `*`: then whatever it stands for
+    // is matched too.
+    paths.is_empty() || paths.iter().any(|path| glob_matches(path, glob))
+}
+
+/// The pattern itself and every pattern that covers it.
+fn wider(host: &HostPattern) -> Vec<HostPattern> {
+    let mut wider = vec![host.clone()];
+    if let HostPattern::Exact(name) | HostPattern::Below(name) = host {
+        let mut rest: &str = name;
+        while let Some((_, parent)) = rest.split_once('.') {
+            wider.push(HostPattern::Below(Arc::from(parent)));
+            rest = parent;
+        }
+    }
+    wider.push(HostPattern::Any);
+    wider
+}

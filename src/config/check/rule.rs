@@ -1,0 +1,181 @@
+//! One rule.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    cooldown,
+    detect::{self, Signatures},
+    hosts,
+};
+use crate::{
+    classify::Classifier,
+    config::{
+        range,
+        section::Reader,
+        spot::Spot,
+        units::{self, Read, Wrong, quote},
+    },
+    rules::{Action, HostPattern, Limits, Matcher, Mode, Order, Retry, Rule, Split, TunnelCount},
+    verdict::Verdict,
+};
+
+/// Keys that mean something on a rule that lets everything through or nothing.
+const WITHOUT_LIMITS: [&str; 5] = ["name", "match", "action", "intercept", "verify"];
+
+/// Reads one rule. What is wrong is noted, and something harmless put in its place.
+pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures) -> Rule {
+    let reader = spot.open();
+    let action = match reader.word("action") {
+        "bypass" => Action::Bypass,
+        "deny" => Action::Deny,
+        _ => Action::Limit,
+    };
+    if action != Action::Limit {
+        no_limits(&reader);
+    }
+    not_yet(&reader);
+    let per = split(reader.word("per"));
+    let limits = limits(&reader);
+    let cooldown = if action == Action::Limit { cooldown::read(&reader, per) } else { None };
+    Rule {
+        name: reader.optional("name", hosts::name).unwrap_or_else(|| Arc::from("unnamed")),
+        matcher: matcher(&reader),
+        action,
+        per,
+        limits,
+        max_wait: reader.duration("max_wait"),
+        queue: reader.count("queue"),
+        order: if reader.word("order") == "fifo" { Order::Fifo } else { Order::Fair },
+        mode: if reader.word("mode") == "observe" { Mode::Observe } else { Mode::Enforce },
+        intercept: reader.flag("intercept"),
+        verify: reader.flag("verify"),
+        tunnel: match reader.word("tunnel") {
+            "connect" => TunnelCount::Connect,
+            _ => TunnelCount::Flights,
+        },
+        retry: retry(&reader.section("retry")),
+        cooldown,
+        classifier: if action == Action::Limit {
+            detect::classifier(&reader, signatures)
+        } else {
+            Classifier::builtin()
+        },
+    }
+}
+
+/// The word of `per`.
+pub(super) fn split(word: &str) -> Split {
+    match word {
+        "domain" => Split::Domain,
+        "host" => Split::Host,
+        _ => Split::All,
+    }
+}
+
+fn no_limits(reader: &Reader<'_>) {
+    for name in reader.given().filter(|name| !WITHOUT_LIMITS.contains(&name.text.as_str())) {
+        if reader.knows(&name.text) {
+            let message = "means nothing on a rule that is `bypass` or `deny`";
+            reader.wrong_key(name, Wrong::new(message, "drop the key, or the `action`"));
+        }
+    }
+}
+
+fn not_yet(reader: &Reader<'_>) {
+    let Some(spot) = reader.given_spot("learn") else { return };
+    let read = |text: &str| match text {
+        "false" => Ok(()),
+        "true" => Err(Wrong::new(
+            "learning rates is not in this version yet",
+            "write `learn: false`, or leave the key out",
+        )),
+        other => Err(Wrong::new(
+            format!("{} is not known here, and learning is not in this version yet", quote(other)),
+            "write `learn: false`, or leave the key out",
+        )),
+    };
+    spot.scalar(read);
+}
+
+fn limits(reader: &Reader<'_>) -> Limits {
+    let cost: u32 = reader.count("cost");
+    let rate = reader.optional("rate", units::rate);
+    let given = reader
+        .given_spot("burst")
+        .map(|_| reader.optional("burst", |text| range::count(reader.kind("burst"), text)));
+    let burst = given.flatten().unwrap_or_else(|| default_burst(rate, cost));
+    if burst < cost {
+        let message =
+            format!("`cost` {cost} is more than `burst` {burst}: no request could ever go");
+        let help = format!("write `burst: {cost}` or more, or a smaller cost");
+        reader.wrong(if reader.has("cost") { "cost" } else { "burst" }, Wrong::new(message, help));
+    }
+    if given.flatten().is_some() && !reader.has("rate") {
+        let message = "`burst` means nothing without `rate`";
+        reader.doubt("burst", Wrong::new(message, "add `rate`, or drop `burst`"));
+    }
+    let quotas = reader.many("quota", |text| {
+        let quota = units::quota(text)?;
+        if quota.tokens < u64::from(cost) {
+            let message = format!("{} is less than `cost` {cost}", quote(text));
+            return Err(Wrong::new(message, "no request could ever go: raise it"));
+        }
+        Ok(quota)
+    });
+    let mut windows: Vec<Duration> = quotas.iter().map(|quota| quota.window).collect();
+    windows.sort_unstable();
+    if windows.windows(2).any(|pair| pair[0] == pair[1]) {
+        let help = "the smaller one decides: drop the other";
+        reader.wrong("quota", Wrong::new("two quotas have the same window", help));
+    }
+    Limits { rate, burst, quotas, cost }
+}
+
+/// The tokens of one second, at least the cost of one request.
+fn default_burst(rate: Option<f64>, cost: u32) -> u32 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1,000,000")]
+    let second = rate.map_or(1, |rate| rate.ceil() as u32);
+    second.max(cost)
+}
+
+fn matcher(reader: &Reader<'_>) -> Matcher {
+    let Some(spot) = reader.spot("match") else { return Matcher::default() };
+    if !spot.is_map() {
+        return Matcher {
+            hosts: spot.scalar(hosts::host).into_iter().collect(),
+            paths: Vec::new(),
+        };
+    }
+    let section = spot.open();
+    if !section.has("hosts") && !section.has("paths") {
+        let help = "add `hosts` or `paths`, or write `match: \"*\"`";
+        spot.wrong(Wrong::new("it says neither which hosts nor which paths", help));
+    }
+    let mut hosts = section.many("hosts", hosts::host);
+    if hosts.contains(&HostPattern::Any) {
+        hosts = vec![HostPattern::Any];
+    }
+    Matcher { hosts, paths: section.many("paths", hosts::glob) }
+}
+
+fn retry(section: &Reader<'_>) -> Retry {
+    let methods = section.many("methods", method);
+    let on = section.many("on", |text| block(section, text));
+    Retry { attempts: section.count("attempts"), on, methods }
+}
+
+fn block(section: &Reader<'_>, text: &str) -> Read<Verdict> {
+    range::word(section.kind("on"), text)
+        .map(|word| word.parse().expect("the table's verdicts are verdicts: a test reads each"))
+}
+
+fn method(text: &str) -> Read<http::Method> {
+    let upper = text.to_ascii_uppercase();
+    let wrong = || Wrong::new(format!("{} is no method", quote(text)), "write `GET`, `HEAD`, ...");
+    let method = http::Method::from_bytes(text.as_bytes()).map_err(|_| wrong())?;
+    match text {
+        _ if text != upper => Err(Wrong::new(wrong().message, format!("did you mean `{upper}`?"))),
+        "CONNECT" => Err(Wrong::new("a CONNECT is never sent again", "list other methods")),
+        _ => Ok(method),
+    }
+}

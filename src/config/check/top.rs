@@ -1,0 +1,268 @@
+//! Everything but the rules.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use super::{Surroundings, hosts, paths};
+use crate::{
+    config::{
+        document::Value,
+        keys::Kind,
+        range,
+        section::Reader,
+        spot::Spot,
+        units::{self, Read, Wrong, quote},
+    },
+    secret::Secret,
+    settings::{
+        AdminSettings, Auth, Bounds, Egress, Inspect, Log, LogFormat, OnFailure, RedisSettings,
+        RefuseStatuses, Settings, StoreSettings, Timeouts,
+    },
+};
+
+/// Shortest admin token that is not remarked on.
+const SHORT_TOKEN: usize = 16;
+
+pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settings {
+    let listen = reader.value("listen", address);
+    let admin = admin(reader);
+    if let Some(admin) = &admin
+        && admin.listen == listen
+        && listen.port() != 0
+    {
+        let help = "give the admin port another one, or `admin: off`";
+        reader.wrong("admin", Wrong::new(format!("{listen} is `listen` too"), help));
+    }
+    let auth = auth(reader);
+    let open = auth.users.is_empty() && auth.networks.is_empty() && !auth.none;
+    if open && !listen.ip().is_loopback() && !reader.is_wrong("auth") {
+        let message = format!("{listen} can be reached from outside, and there is no `auth`");
+        let help = "add `auth: {users: {NAME: PASSWORD}}` or `auth: {networks: [...]}`, listen \
+                    on 127.0.0.1, or say `auth: none` if everybody may use the proxy";
+        reader.wrong("listen", Wrong::new(message, help));
+    }
+    let sizes = reader.section("inspect");
+    let refuse = reader.section("refuse");
+    Settings {
+        listen,
+        admin,
+        store: store(reader),
+        auth,
+        egress: egress(&reader.section("egress")),
+        inspect: Inspect {
+            bytes: sizes.size("bytes"),
+            error_bytes: sizes.size("error_bytes"),
+            delay: sizes.duration("delay"),
+        },
+        timeouts: timeouts(&reader.section("timeouts")),
+        limits: limits(&reader.section("limits")),
+        ca_dir: reader.value("ca_dir", |text| paths::resolve(text, around)),
+        ca: paths::ca(reader, around),
+        upstream_ca: paths::upstream_ca(reader, around),
+        annotate: reader.flag("annotate"),
+        refuse: RefuseStatuses {
+            limit: refuse_status(&refuse, "limit"),
+            cooldown: refuse_status(&refuse, "cooldown"),
+        },
+        log: log(&reader.section("log")),
+    }
+}
+
+/// An address with a port.
+fn address(text: &str) -> Read<SocketAddr> {
+    let help = match text.strip_prefix("localhost:") {
+        Some(port) => format!("did you mean `127.0.0.1:{port}`?"),
+        None if text.starts_with(':') => format!("did you mean `127.0.0.1{text}`?"),
+        None if text.parse::<std::net::IpAddr>().is_ok() => "a port is missing".into(),
+        None if text.parse::<u16>().is_ok() => format!("did you mean `127.0.0.1:{text}`?"),
+        None => "write an address and a port, `127.0.0.1:3128` or `[::1]:3128`".into(),
+    };
+    text.parse().map_err(|_| Wrong::new(format!("{} is no address", quote(text)), help))
+}
+
+fn admin(reader: &Reader<'_>) -> Option<AdminSettings> {
+    let spot = reader.spot("admin")?;
+    if spot.is_word("off") {
+        return None;
+    }
+    let settings = if spot.is_map() {
+        let reader = spot.open();
+        let listen = reader.value("listen", address);
+        AdminSettings { listen, token: token(&reader) }
+    } else {
+        let listen = spot.scalar(|text| {
+            address(text).map_err(|wrong| match units::flag(text) {
+                Ok(false) => Wrong::new(wrong.message, "did you mean `off`?"),
+                _ => wrong,
+            })
+        })?;
+        AdminSettings { listen, token: None }
+    };
+    if settings.token.is_none() && !settings.listen.ip().is_loopback() {
+        let message = format!("{} can be reached from outside, and has no token", settings.listen);
+        let help = "write `admin: {listen: ADDRESS, token: \"${ADMIN_TOKEN}\"}`, or listen on \
+                    127.0.0.1";
+        if !spot.node.get("token").is_some_and(|node| matches!(node.value, Value::Broken { .. })) {
+            reader.wrong("admin", Wrong::new(message, help));
+        }
+    }
+    Some(settings)
+}
+
+fn token(reader: &Reader<'_>) -> Option<Secret> {
+    let spot = reader.given_spot("token")?;
+    let token = spot.scalar(|text| match text {
+        "" => Err(Wrong::new("the token is empty", "leave it out, or give one")),
+        text if !text.bytes().all(|b| b.is_ascii_graphic()) => {
+            Err(Wrong::new("the token has characters that no header takes", "use ASCII, no blanks"))
+        }
+        text => Ok(Secret::new(text)),
+    })?;
+    if token.expose().len() < SHORT_TOKEN {
+        let message = format!("the token is shorter than {SHORT_TOKEN} characters");
+        spot.doubt(Wrong::new(message, "a good one: `openssl rand -hex 16`"));
+    }
+    Some(token)
+}
+
+fn store(reader: &Reader<'_>) -> StoreSettings {
+    let Some(spot) = reader.spot("store") else { return StoreSettings::Memory };
+    if spot.is_word("memory") {
+        return StoreSettings::Memory;
+    }
+    let redis = |url, section: Option<&Reader<'_>>| {
+        let share = |spot: Spot<'_>| {
+            let auto = spot.is_word("auto");
+            if auto { None } else { spot.scalar(units::share) }
+        };
+        let (prefix, timeout, on_failure, local_share) = match section {
+            Some(section) => (
+                section.value("prefix", prefix),
+                section.duration("timeout"),
+                section.word("on_failure"),
+                section.spot("local_share").and_then(share),
+            ),
+            None => {
+                let section = spot.open_empty();
+                let words = (section.value("prefix", prefix), section.duration("timeout"));
+                (words.0, words.1, section.word("on_failure"), None)
+            }
+        };
+        let on_failure = match on_failure {
+            "open" => OnFailure::Open,
+            "closed" => OnFailure::Closed,
+            _ => OnFailure::Local,
+        };
+        StoreSettings::Redis(RedisSettings { url, prefix, timeout, on_failure, local_share })
+    };
+    if spot.is_map() {
+        let section = spot.open();
+        let url = section.optional("url", hosts::store_url);
+        return redis(url.unwrap_or_else(|| Secret::new("")), Some(&section));
+    }
+    match spot.scalar(hosts::store_url) {
+        Some(url) => redis(url, None),
+        None => StoreSettings::Memory,
+    }
+}
+
+fn prefix(text: &str) -> Read<String> {
+    hosts::name(text).map(|name| name.to_string())
+}
+
+fn auth(reader: &Reader<'_>) -> Auth {
+    let Some(spot) = reader.spot("auth") else { return Auth::default() };
+    if !spot.is_map() {
+        spot.notes.hide_all(&spot.node);
+    }
+    if spot.is_word("none") {
+        return Auth { none: true, ..Auth::default() };
+    }
+    let section = spot.open();
+    let mut users = Vec::new();
+    for (name, password) in section.spot("users").map_or_else(Vec::new, |users| users.entries()) {
+        if name.text.is_empty() || name.text.len() > 128 || name.text.contains([':', '\n', '\r']) {
+            let help = "1 to 128 characters without `:` (RFC 7617 section 2)";
+            let message = format!("{} is no user name", quote(&name.text));
+            password.wrong(Wrong::new(message, help));
+        }
+        let secret = password.scalar(|text| match text {
+            "" => Err(Wrong::new("the password is empty", "give one")),
+            text if text.len() > 1024 => {
+                Err(Wrong::new("the password is longer than 1024 bytes", "give a shorter one"))
+            }
+            text => Ok(Secret::new(text)),
+        });
+        users.extend(secret.map(|secret| (Arc::from(name.text.as_str()), secret)));
+    }
+    Auth { users, networks: section.many("networks", hosts::network), none: false }
+}
+
+fn egress(section: &Reader<'_>) -> Egress {
+    let port = |text: &str| range::count(&PORT, text);
+    Egress {
+        allow: section.many("allow", hosts::egress),
+        deny: section.many("deny", hosts::egress),
+        connect_ports: section.many("connect_ports", port),
+    }
+}
+
+/// A port.
+static PORT: Kind = Kind::Count(1, 65535);
+
+fn timeouts(section: &Reader<'_>) -> Timeouts {
+    Timeouts {
+        header: section.duration("header"),
+        connect: section.duration("connect"),
+        response: section.duration("response"),
+        idle: section.duration("idle"),
+        drain: section.duration("drain"),
+    }
+}
+
+fn limits(section: &Reader<'_>) -> Bounds {
+    Bounds {
+        connections: section.count("connections"),
+        per_client: section.count("per_client"),
+        tunnels: section.count("tunnels"),
+        header_bytes: section.size("header_bytes"),
+        headers: section.count("headers"),
+        idle_per_host: section.count("idle_per_host"),
+        idle_total: section.count("idle_total"),
+    }
+}
+
+fn refuse_status(section: &Reader<'_>, key: &str) -> u16 {
+    let status = section.count(key);
+    if matches!(status, 401 | 407) {
+        let help = "clients answer it with credentials; take 429, 503 or another";
+        section.wrong(key, Wrong::new(format!("{status} asks for a login"), help));
+    }
+    status
+}
+
+fn log(section: &Reader<'_>) -> Log {
+    let format = match section.word("format") {
+        "json" => LogFormat::Json,
+        _ => LogFormat::Text,
+    };
+    Log { level: section.value("level", log_level), format, access: section.flag("access") }
+}
+
+/// A level, or a filter of `tracing-subscriber`.
+fn log_level(text: &str) -> Read<String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let help = "write `info`, or a filter such as `info,tidegate::store=debug`";
+    let wrong = |part: &str| Wrong::new(format!("{} is no log level", quote(part)), help);
+    for part in text.split(',').map(str::trim) {
+        let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
+        if !LEVELS.contains(&level) {
+            let near = range::did_you_mean(level, LEVELS.into_iter());
+            return Err(match near {
+                Some(near) => Wrong::new(wrong(level).message, format!("did you mean `{near}`?")),
+                None => wrong(level),
+            });
+        }
+    }
+    let filter = tracing_subscriber::EnvFilter::builder().parse(text);
+    filter.map(|_| text.to_owned()).map_err(|_| wrong(text))
+}

@@ -1,0 +1,97 @@
+//! What a reload changes, in short lines for the log. Pure.
+
+use std::collections::HashSet;
+
+use super::{Loaded, notes::Shown};
+
+/// Most lines; a file that changes more is read in full by whoever wants to know.
+const MOST_LINES: usize = 100;
+/// Most characters of a value in a line.
+const MOST_CHARS: usize = 80;
+
+/// What changes from one file to another.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Diff {
+    /// One line per change: `rules.default.rate: 3/s -> 5/s`. Secrets are not shown.
+    pub lines: Vec<String>,
+    /// Changed keys that only a restart puts into effect: of `listen`, `admin`, `store`.
+    pub needs_restart: Vec<&'static str>,
+}
+
+impl Diff {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+}
+
+/// What changes from `old` to `new`.
+#[must_use]
+pub fn diff(old: &Loaded, new: &Loaded) -> Diff {
+    let mut diff = Diff::default();
+    let mut note = |line: String| {
+        if !diff.lines.contains(&line) {
+            diff.lines.push(line);
+        }
+    };
+    let (before, after) = (names(old), names(new));
+    let keys: std::collections::BTreeSet<_> = old.values.keys().chain(new.values.keys()).collect();
+    let mut restart = HashSet::new();
+    for key in keys {
+        let (was, is) = (old.values.get(key), new.values.get(key));
+        if was.map(|shown| shown.print) == is.map(|shown| shown.print) {
+            continue;
+        }
+        restart.insert(key.split('.').next().unwrap_or(key));
+        match (owner(key, &before), owner(key, &after)) {
+            (None, Some(name)) => note(format!("rules.{name}: added")),
+            (Some(name), None) => note(format!("rules.{name}: removed")),
+            _ => note(format!("{key}: {}", change(was, is))),
+        }
+    }
+    let kept = |names: &[String], others: &[String]| {
+        let others: HashSet<&String> = others.iter().collect();
+        names.iter().filter(|name| others.contains(name)).cloned().collect::<Vec<_>>().join(", ")
+    };
+    let (was, is) = (ordered(old), ordered(new));
+    if kept(&was, &is) != kept(&is, &was) {
+        note(format!("rules: order is now {}", cut(&is.join(", "))));
+    }
+    if diff.lines.len() > MOST_LINES {
+        let more = diff.lines.len() - MOST_LINES;
+        diff.lines.truncate(MOST_LINES);
+        diff.lines.push(format!("and {more} more"));
+    }
+    let fixed = ["listen", "admin", "store"];
+    diff.needs_restart = fixed.into_iter().filter(|key| restart.contains(key)).collect();
+    diff
+}
+
+fn change(was: Option<&Shown>, is: Option<&Shown>) -> String {
+    let text = |shown: Option<&Shown>| shown.map_or("(not set)".to_owned(), |s| cut(&s.text));
+    let (was, is) = (text(was), text(is));
+    if was == is { "changed".to_owned() } else { format!("{was} -> {is}") }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MOST_CHARS) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+fn ordered(loaded: &Loaded) -> Vec<String> {
+    loaded.rules.as_slice().iter().map(|rule| rule.name.to_string()).collect()
+}
+
+fn names(loaded: &Loaded) -> HashSet<String> {
+    ordered(loaded).into_iter().collect()
+}
+
+/// The rule to which a key belongs. Names may have dots, keys of rules are known: the longest name
+/// counts.
+fn owner<'k>(key: &'k str, names: &HashSet<String>) -> Option<&'k str> {
+    let rest = key.strip_prefix("rules.")?;
+    rest.rmatch_indices('.').map(|(at, _)| &rest[..at]).find(|name| names.contains(*name))
+}

@@ -1,0 +1,223 @@
+//! A YAML file as a tree in which every value knows its place.
+//!
+//! One bounded pass over the parser's events builds the tree: nesting, size and what aliases expand
+//! to are counted while it grows, so that a hostile file costs no more than a big one. Scalars keep
+//! their text; what it means is decided where a key's type is known, which leaves no room for
+//! YAML's surprises (`no`, `1:30`, `0777`).
+
+mod builder;
+
+use std::rc::Rc;
+
+use saphyr_parser::{Parser, Span};
+
+use super::env::{self, Env};
+use builder::Builder;
+
+/// Deepest nesting; the schema needs 7 levels.
+const MOST_DEPTH: usize = 32;
+/// Most values of a file, each alias counted with all that it stands for: room for thousands of
+/// full rules.
+const MOST_NODES: usize = 150_000;
+
+/// Where something stands in the file: lines and columns from 1, columns in characters, the end
+/// exclusive. All zero for what does not stand in a file (a default, the command line).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// First line.
+    pub(super) line: usize,
+    /// First column.
+    pub(super) column: usize,
+    /// Last line.
+    pub(super) end_line: usize,
+    /// Column after the last character.
+    pub(super) end_column: usize,
+}
+
+impl Place {
+    fn of(span: Span) -> Self {
+        Self {
+            line: span.start.line(),
+            column: span.start.col() + 1,
+            end_line: span.end.line(),
+            end_column: span.end.col() + 1,
+        }
+    }
+
+    /// Whether the character at `line` and `column` belongs to it.
+    pub(super) fn covers(self, line: usize, column: usize) -> bool {
+        (self.line, self.column) <= (line, column)
+            && (line, column) < (self.end_line, self.end_column)
+    }
+
+    /// Characters of its first line, for the caret.
+    pub(super) fn width(self) -> usize {
+        if self.end_line == self.line {
+            self.end_column.saturating_sub(self.column).max(1)
+        } else {
+            1
+        }
+    }
+}
+
+/// A value and its place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    /// Where it stands.
+    pub(super) place: Place,
+    /// What it is.
+    pub(super) value: Value,
+    /// Values in it, itself included, aliases expanded.
+    weight: usize,
+}
+
+/// A value.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// Nothing: an empty value, `~` or `null`.
+    Null,
+    /// Something that a flaw has been told about already.
+    Broken {
+        /// Whether it is nothing but a reference to the environment.
+        reference: bool,
+    },
+    /// Text.
+    Scalar(Scalar),
+    /// A list.
+    List(Vec<Rc<Node>>),
+    /// A mapping, in the order of the file; of a key given twice only the first.
+    Map(Vec<(Name, Rc<Node>)>),
+}
+
+/// A scalar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Scalar {
+    /// The text, variables put in.
+    pub(super) text: String,
+    /// The text as written, where variables were put in.
+    pub(super) written: Option<String>,
+    /// Whether it stood in quotes (or a block) and so is text even where it looks like a number.
+    pub(super) quoted: bool,
+}
+
+impl Scalar {
+    /// Whether it is nothing but a reference to the environment, without a default.
+    pub(super) fn is_reference(&self) -> bool {
+        self.written.as_deref().is_some_and(env::is_reference)
+    }
+}
+
+/// A key and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Name {
+    /// The key.
+    pub(super) text: String,
+    /// Where it stands.
+    pub(super) place: Place,
+}
+
+impl Node {
+    /// A scalar that stands in no file: a default, or a value of the command line.
+    pub(super) fn of_text(text: &str) -> Rc<Self> {
+        let scalar = Scalar { text: text.to_owned(), written: None, quoted: false };
+        Rc::new(Self { place: Place::default(), value: Value::Scalar(scalar), weight: 1 })
+    }
+
+    /// The value of a key, where this is a mapping that has it.
+    pub(super) fn get(&self, key: &str) -> Option<&Rc<Self>> {
+        match &self.value {
+            Value::Map(entries) => {
+                entries.iter().find(|(k, _)| k.text == key).map(|(_, node)| node)
+            }
+            Value::Null | Value::Broken { .. } | Value::Scalar(_) | Value::List(_) => None,
+        }
+    }
+
+    /// The same standing in no file, as the built-in defaults do.
+    pub(super) fn nowhere(&self) -> Rc<Self> {
+        let value = match &self.value {
+            Value::Null => Value::Null,
+            Value::Broken { reference } => Value::Broken { reference: *reference },
+            Value::Scalar(scalar) => Value::Scalar(scalar.clone()),
+            Value::List(items) => Value::List(items.iter().map(|item| item.nowhere()).collect()),
+            Value::Map(entries) => {
+                let entry = |(name, node): &(Name, Rc<Self>)| {
+                    let name = Name { text: name.text.clone(), place: Place::default() };
+                    (name, node.nowhere())
+                };
+                Value::Map(entries.iter().map(entry).collect())
+            }
+        };
+        Rc::new(Self { place: Place::default(), value, weight: self.weight })
+    }
+
+    /// The text, where it is a scalar.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar(scalar) => Some(&scalar.text),
+            Value::Null | Value::Broken { .. } | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
+    /// What it is, for a person.
+    pub(super) fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Null | Value::Broken { .. } => "nothing",
+            Value::Scalar(_) => "a single value",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a mapping",
+        }
+    }
+}
+
+/// A mistake of the file's form.
+#[derive(Debug)]
+pub(super) struct Flaw {
+    /// Where.
+    pub(super) place: Place,
+    /// The path of the key.
+    pub(super) path: String,
+    /// What is wrong.
+    pub(super) message: String,
+    /// What would be right.
+    pub(super) help: Option<String>,
+    /// Whether the tree ends here: nothing more can be said about the file.
+    pub(super) fatal: bool,
+}
+
+/// A file read into a tree, and what is wrong with its form.
+#[derive(Debug)]
+pub(super) struct Document {
+    /// The tree; `None` where a fatal flaw ended it.
+    pub(super) root: Option<Rc<Node>>,
+    /// Flaws, in the order of the file.
+    pub(super) flaws: Vec<Flaw>,
+    /// Values of keys given twice: never read, and not to be shown.
+    pub(super) hidden: Vec<Place>,
+}
+
+/// Reads `text`, putting in the variables of `env`.
+pub(super) fn parse(text: &str, env: &Env<'_>) -> Document {
+    let mut builder = Builder::new(env);
+    let mut parser = Parser::new_from_str(text);
+    while let Some(next) = parser.next_event() {
+        let done = match next {
+            Ok((event, span)) => builder.event(event, Place::of(span)),
+            Err(error) => {
+                let mark = error.marker();
+                let (line, column) = (mark.line(), mark.col() + 1);
+                let place = Place { line, column, end_line: line, end_column: column + 1 };
+                Err(builder.flaw(place, format!("not valid YAML: {}", error.info()), advice(text)))
+            }
+        };
+        if let Err(flaw) = done {
+            return builder.finish_document(Some(flaw));
+        }
+    }
+    builder.finish_document(None)
+}
+
+fn advice(text: &str) -> Option<&'static str> {
+    let tab = text.lines().any(|line| line.trim_start_matches(' ').starts_with('\t'));
+    tab.then_some("indent with spaces: YAML allows no tab there")
+}

@@ -1,0 +1,119 @@
+//! `${NAME}` and `${NAME:-default}` in scalar values.
+//!
+//! Values are put in after the YAML has been parsed, so that no value can change the file's
+//! structure; the typed reader then sees `3` as the number it is. `$${` stands for a plain `${`.
+
+/// Where values of the environment come from.
+pub type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+/// Most bytes that a substituted value may have, so that no variable can fill the memory.
+const MOST_BYTES: usize = 64 * 1024;
+
+/// Puts values in for the variables of `text`; `None` where it names none.
+///
+/// # Errors
+/// The first variable that is not set and has no default, and a `${` that is never closed or names
+/// nothing.
+pub(super) fn substitute(text: &str, env: &Env<'_>) -> Result<Option<String>, (String, String)> {
+    if !text.contains("${") {
+        return Ok(None);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        if rest[..at].ends_with('$') {
+            out.push_str(&rest[..at]);
+            out.push('{');
+            rest = &rest[at + 2..];
+            continue;
+        }
+        out.push_str(&rest[..at]);
+        let inner = &rest[at + 2..];
+        let Some(end) = inner.find('}') else {
+            return Err((
+                "a `${` without its `}`".into(),
+                "write `${NAME}` or `${NAME:-default}`; `$${` stands for a plain `${`".into(),
+            ));
+        };
+        out.push_str(&value_of(&inner[..end], env)?);
+        if out.len() > MOST_BYTES {
+            return Err((
+                "the value with its variables put in is longer than 64 KiB".into(),
+                "check what the environment holds".into(),
+            ));
+        }
+        rest = &inner[end + 1..];
+    }
+    out.push_str(rest);
+    Ok(Some(out))
+}
+
+/// Whether `text` is `${NAME}` and nothing else: it holds no value itself, and so no secret.
+pub(super) fn is_reference(text: &str) -> bool {
+    let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    name.is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
+}
+
+fn value_of(reference: &str, env: &Env<'_>) -> Result<String, (String, String)> {
+    let (name, default) = match reference.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (reference, None),
+    };
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return Err((
+            format!("`{}` is no name of a variable", name.escape_default()),
+            "write `${NAME}` or `${NAME:-default}`; a name has letters, digits and `_`".into(),
+        ));
+    }
+    match (env(name).filter(|value| !value.is_empty()), default) {
+        (Some(value), _) => Ok(value),
+        (None, Some(default)) => Ok(default.to_owned()),
+        (None, None) => Err((
+            format!("the environment variable `{name}` is not set (or empty)"),
+            format!("set {name}, or give a default: `${{{name}:-value}}`"),
+        )),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn with_x(text: &str) -> Result<Option<String>, (String, String)> {
+        substitute(text, &|name| match name {
+            "X" => Some("3".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn variables_and_defaults_are_put_in() {
+        assert_eq!(with_x("${X}/s").unwrap().as_deref(), Some("3/s"));
+        assert_eq!(with_x("${Y:-5}/s").unwrap().as_deref(), Some("5/s"));
+        assert_eq!(with_x("${EMPTY:-5}").unwrap().as_deref(), Some("5"));
+        assert_eq!(with_x("a${X}${X}b").unwrap().as_deref(), Some("a33b"));
+        assert_eq!(with_x("plain").unwrap(), None);
+    }
+
+    #[test]
+    fn a_doubled_dollar_is_a_plain_one() {
+        assert_eq!(with_x("$${X}").unwrap().as_deref(), Some("${X}"));
+    }
+
+    #[test]
+    fn a_missing_variable_is_named_and_so_is_the_way_out() {
+        let (message, help) = with_x("${SECRET_NAME}").unwrap_err();
+        assert!(message.contains("SECRET_NAME"), "{message}");
+        assert!(help.contains("${SECRET_NAME:-value}"), "{help}");
+    }
+
+    #[test]
+    fn an_open_or_empty_reference_is_an_error() {
+        assert!(with_x("${X").is_err());
+        assert!(with_x("${}").is_err());
+        assert!(with_x("${1X}").is_err());
+    }
+}

@@ -1,0 +1,345 @@
+//! The keys outside of the rules.
+
+use super::{
+    Default::{Absent, Is, Required},
+    Kind, RULE, Section, key,
+};
+
+const OFF: Kind = Kind::Word(&["off"]);
+const NONE: Kind = Kind::Word(&["none"]);
+const MEMORY: Kind = Kind::Word(&["memory"]);
+const AUTO: Kind = Kind::Word(&["auto"]);
+
+/// The file itself.
+pub(in crate::config) static FILE: Section = Section {
+    name: "file",
+    doc: "The top level of a rule file.",
+    keys: &[
+        key(
+            "listen",
+            Kind::Address,
+            Is("127.0.0.1:3128"),
+            "Where clients connect. Any address but a loopback one needs `auth`.",
+        ),
+        key(
+            "admin",
+            Kind::Either(&[OFF, Kind::Address, Kind::Section(&ADMIN)]),
+            Is("127.0.0.1:9128"),
+            "The admin port: metrics, health, status page, API. `off` disables it; a mapping adds \
+             a token.",
+        ),
+        key(
+            "store",
+            Kind::Either(&[MEMORY, Kind::StoreUrl, Kind::Section(&STORE)]),
+            Is("memory"),
+            "Where scopes live: in this process, or in a Redis or Valkey that the fleet shares.",
+        ),
+        key(
+            "rules",
+            Kind::List(&Kind::Section(&RULE)),
+            Absent("the rule `default` of the built-in file"),
+            "The rules. The first that matches a request wins; the last one should match \
+             everything.",
+        ),
+        key(
+            "signatures",
+            super::rule::SWITCHES,
+            Is("{}"),
+            "Switches built-in signatures: `off` forgets one, `log` counts its hits without \
+             judging by it.",
+        ),
+        key(
+            "auth",
+            Kind::Either(&[NONE, Kind::Section(&AUTH)]),
+            Is("{}"),
+            "Who may use the proxy. `none` says on purpose that anybody who can connect may.",
+        ),
+        key(
+            "egress",
+            Kind::Section(&EGRESS),
+            Is("{}"),
+            "Where the proxy may connect to. What is not public is denied unless it is allowed \
+             here.",
+        ),
+        key("inspect", Kind::Section(&INSPECT), Is("{}"), "How much of a response is looked at."),
+        key("timeouts", Kind::Section(&TIMEOUTS), Is("{}"), "How long each step may take."),
+        key("limits", Kind::Section(&LIMITS), Is("{}"), "What is bounded in this process."),
+        key(
+            "ca_dir",
+            Kind::Path,
+            Is("~/.local/share/tidegate"),
+            "Folder of the local CA, which is made here when a rule with `intercept: true` first \
+             needs it.",
+        ),
+        key(
+            "ca",
+            Kind::Section(&CA),
+            Absent("the local CA in `ca_dir`"),
+            "A given CA instead of the local one.",
+        ),
+        key(
+            "upstream_ca",
+            Kind::OneOrMany(&Kind::Path),
+            Is("[]"),
+            "PEM files with roots that are trusted for sites, beside the system's.",
+        ),
+        key(
+            "annotate",
+            Kind::Flag,
+            Is("true"),
+            "Whether relayed responses carry `Tidegate-Verdict`, `Tidegate-Rule` and \
+             `Server-Timing`.",
+        ),
+        key("refuse", Kind::Section(&REFUSE), Is("{}"), "Statuses of the proxy's own refusals."),
+        key("log", Kind::Section(&LOG), Is("{}"), "Logging."),
+    ],
+};
+
+/// `admin` as a mapping.
+pub(in crate::config) static ADMIN: Section = Section {
+    name: "admin",
+    doc: "The admin port with a token.",
+    keys: &[
+        key(
+            "listen",
+            Kind::Address,
+            Is("127.0.0.1:9128"),
+            "Its address. Any but a loopback one needs a token.",
+        ),
+        key(
+            "token",
+            Kind::Secret,
+            Absent("none needed (loopback only)"),
+            "What API calls carry as `Authorization: Bearer`.",
+        ),
+    ],
+};
+
+/// `store` as a mapping.
+pub(in crate::config) static STORE: Section = Section {
+    name: "store",
+    doc: "A Redis or Valkey store, shared by the fleet.",
+    keys: &[
+        key(
+            "url",
+            Kind::StoreUrl,
+            Required,
+            "`redis://`, `rediss://` (TLS), `redis-cluster://`, `redis-sentinel://`; user and \
+             password as in any URL.",
+        ),
+        key(
+            "prefix",
+            Kind::Name,
+            Is("tidegate"),
+            "First part of every key. Fleets with different prefixes share nothing.",
+        ),
+        key(
+            "timeout",
+            Kind::Duration("1ms", "10s"),
+            Is("100ms"),
+            "A slower answer counts as a failure of the store.",
+        ),
+        key(
+            "on_failure",
+            Kind::Word(&["local", "open", "closed"]),
+            Is("local"),
+            "While the store is away: `local` keeps to this member's share of each rate, `open` \
+             lets pass, `closed` refuses with 503.",
+        ),
+        key(
+            "local_share",
+            Kind::Either(&[AUTO, Kind::Share]),
+            Is("auto"),
+            "Share of each rate that a member keeps while the store is away. `auto` is 1 / the \
+             members last seen.",
+        ),
+    ],
+};
+
+/// `auth`.
+pub(in crate::config) static AUTH: Section = Section {
+    name: "auth",
+    doc: "Who may use the proxy: a user with a password, or a client network.",
+    keys: &[
+        key(
+            "users",
+            Kind::Map("a user name", &Kind::Secret),
+            Is("{}"),
+            "Proxy users and their passwords (HTTP Basic).",
+        ),
+        key(
+            "networks",
+            Kind::OneOrMany(&Kind::Network),
+            Is("[]"),
+            "Client networks that need no password.",
+        ),
+    ],
+};
+
+/// `egress`.
+pub(in crate::config) static EGRESS: Section = Section {
+    name: "egress",
+    doc: "Judges the address that is then connected to, on every path, tunnels included. `deny` \
+          beats `allow`.",
+    keys: &[
+        key(
+            "allow",
+            Kind::OneOrMany(&Kind::Egress),
+            Is("[]"),
+            "What is allowed although it is not public.",
+        ),
+        key(
+            "deny",
+            Kind::OneOrMany(&Kind::Egress),
+            Is("[]"),
+            "What is denied although it is public.",
+        ),
+        key(
+            "connect_ports",
+            Kind::OneOrMany(&Kind::Count(1, 65535)),
+            Is("[]"),
+            "Ports that a CONNECT may name. An empty list allows any but 25.",
+        ),
+    ],
+};
+
+/// `inspect`.
+pub(in crate::config) static INSPECT: Section = Section {
+    name: "inspect",
+    doc: "How much of a textual response is looked at for its verdict, after decoding.",
+    keys: &[
+        key(
+            "bytes",
+            Kind::Size("0B", "4MiB"),
+            Is("16KiB"),
+            "Of an ordinary response. 0B judges by status and headers alone.",
+        ),
+        key("error_bytes", Kind::Size("0B", "4MiB"), Is("128KiB"), "Of a 4xx, a 5xx and a 202."),
+        key(
+            "delay",
+            Kind::Duration("0s", "30s"),
+            Is("500ms"),
+            "Longest time that a response is held back for its verdict.",
+        ),
+    ],
+};
+
+/// `timeouts`.
+pub(in crate::config) static TIMEOUTS: Section = Section {
+    name: "timeouts",
+    doc: "How long each step may take.",
+    keys: &[
+        key(
+            "header",
+            Kind::Duration("100ms", "10m"),
+            Is("15s"),
+            "A request head, from its first byte; also how long a new connection may stay silent.",
+        ),
+        key(
+            "connect",
+            Kind::Duration("10ms", "10m"),
+            Is("10s"),
+            "Name look-up, connection and TLS to a site.",
+        ),
+        key(
+            "response",
+            Kind::Duration("100ms", "1h"),
+            Is("60s"),
+            "From the request sent to the response head.",
+        ),
+        key(
+            "idle",
+            Kind::Duration("100ms", "24h"),
+            Is("90s"),
+            "Silence of a body in either direction, of a tunnel, of a kept-alive connection.",
+        ),
+        key(
+            "drain",
+            Kind::Duration("0s", "1h"),
+            Is("30s"),
+            "Time to finish what is in flight when the proxy stops.",
+        ),
+    ],
+};
+
+/// `limits`.
+pub(in crate::config) static LIMITS: Section = Section {
+    name: "limits",
+    doc: "What is bounded in this process.",
+    keys: &[
+        key("connections", Kind::Count(1, 1_000_000), Is("10000"), "Client connections."),
+        key(
+            "per_client",
+            Kind::Count(1, 1_000_000),
+            Is("1000"),
+            "Client connections of one address.",
+        ),
+        key("tunnels", Kind::Count(1, 1_000_000), Is("5000"), "Open tunnels."),
+        key(
+            "header_bytes",
+            Kind::Size("8KiB", "1MiB"),
+            Is("64KiB"),
+            "Bytes of a request or response head.",
+        ),
+        key("headers", Kind::Count(16, 1000), Is("100"), "Fields of a head."),
+        key("idle_per_host", Kind::Count(0, 10_000), Is("8"), "Idle connections kept to one site."),
+        key(
+            "idle_total",
+            Kind::Count(0, 100_000),
+            Is("2000"),
+            "Idle connections kept to all sites.",
+        ),
+    ],
+};
+
+/// `ca`.
+pub(in crate::config) static CA: Section = Section {
+    name: "ca",
+    doc: "A given CA for interception.",
+    keys: &[
+        key("cert", Kind::Path, Required, "Its certificate (PEM)."),
+        key(
+            "key",
+            Kind::Path,
+            Required,
+            "Its private key (PEM); nobody else should be able to read it.",
+        ),
+    ],
+};
+
+/// `refuse`.
+pub(in crate::config) static REFUSE: Section = Section {
+    name: "refuse",
+    doc: "Statuses of the proxy's own refusals; some clients read 429 as a ban.",
+    keys: &[
+        key("limit", Kind::Count(400, 599), Is("429"), "The wait would exceed `max_wait`."),
+        key(
+            "cooldown",
+            Kind::Count(400, 599),
+            Is("503"),
+            "The cooldown lasts longer than `max_wait`.",
+        ),
+    ],
+};
+
+/// `log`.
+pub(in crate::config) static LOG: Section = Section {
+    name: "log",
+    doc: "Logging.",
+    keys: &[
+        key(
+            "level",
+            Kind::Text(1000),
+            Is("info"),
+            "`off`, `error`, `warn`, `info`, `debug`, `trace`, or a filter such as \
+             `info,tidegate::store=debug`.",
+        ),
+        key(
+            "format",
+            Kind::Word(&["text", "json"]),
+            Is("text"),
+            "For people, or one JSON object a line.",
+        ),
+        key("access", Kind::Flag, Is("false"), "One line per request as well."),
+    ],
+};

@@ -1,0 +1,168 @@
+//! What reading a file gathers: problems, places to hide, and the values that count.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+    sync::OnceLock,
+};
+
+use super::{
+    document::{Flaw, Node, Place, Value},
+    problem::{MOST_PROBLEMS, Problem, Severity, Source, blank_before_at},
+};
+
+/// What reading one file gathers.
+#[derive(Debug)]
+pub(super) struct Notes<'a> {
+    source: Source<'a>,
+    found: RefCell<Vec<(Severity, Flaw)>>,
+    hidden: RefCell<Vec<Place>>,
+    values: RefCell<BTreeMap<String, Shown>>,
+}
+
+/// The value of a key as it counts, for people and for comparing two files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// The value; `***` for a secret.
+    pub(super) text: String,
+    /// Differs where the values differ, secrets included.
+    pub(super) print: u64,
+}
+
+impl<'a> Notes<'a> {
+    /// For `source`.
+    pub(super) fn new(source: Source<'a>) -> Self {
+        Self {
+            source,
+            found: RefCell::default(),
+            hidden: RefCell::default(),
+            values: RefCell::default(),
+        }
+    }
+
+    /// Notes a flaw.
+    pub(super) fn note(&self, severity: Severity, flaw: Flaw) {
+        let mut found = self.found.borrow_mut();
+        let known = |(_, f): &(Severity, Flaw)| {
+            f.place == flaw.place && f.path == flaw.path && f.message == flaw.message
+        };
+        if found.len() < MOST_PROBLEMS && !found.iter().any(known) {
+            found.push((severity, flaw));
+        }
+    }
+
+    /// Whether a mistake at `path` or below it has been noted.
+    pub(super) fn has_error(&self, path: &str) -> bool {
+        let below = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+        self.found.borrow().iter().any(|(severity, flaw)| {
+            *severity == Severity::Error && flaw.path.strip_prefix(path).is_some_and(below)
+        })
+    }
+
+    /// Blanks a place in every line that is shown.
+    pub(super) fn hide(&self, place: Place) {
+        self.hidden.borrow_mut().push(place);
+    }
+
+    /// Blanks the whole line of a flaw in the file's form where a secret may stand: nothing is
+    /// known about it yet.
+    pub(super) fn hide_near_secrets(&self, flaw: &Flaw) {
+        let near = ["auth", "admin", "store"].iter().any(|key| flaw.path.starts_with(key));
+        let line = self.source.line(flaw.place).to_ascii_lowercase();
+        let words = ["token", "users", "password", "secret", "://", "@"];
+        if near || words.iter().any(|word| line.contains(word)) {
+            let line = flaw.place.line;
+            self.hide(Place { line, column: 1, end_line: line + 1, end_column: 1 });
+        }
+    }
+
+    /// Blanks a value with all that is in it.
+    pub(super) fn hide_all(&self, node: &Node) {
+        match &node.value {
+            // A mere reference to the environment shows nothing, and the reader needs to see it.
+            Value::Null | Value::Broken { reference: true } => {}
+            Value::Scalar(scalar) if scalar.is_reference() => {}
+            Value::Broken { .. } | Value::Scalar(_) => self.hide(node.place),
+            Value::List(items) => items.iter().for_each(|item| self.hide_all(item)),
+            Value::Map(entries) => entries.iter().for_each(|(_, item)| self.hide_all(item)),
+        }
+    }
+
+    /// Keeps the value that counts at `label`.
+    pub(super) fn record(&self, label: &str, shown: Shown) {
+        self.values.borrow_mut().insert(label.to_owned(), shown);
+    }
+
+    /// Every value that was read, by path, and every problem, in the order of the file.
+    pub(super) fn finish(self) -> (BTreeMap<String, Shown>, Vec<Problem>) {
+        let hidden = self.hidden.into_inner();
+        let mut found = self.found.into_inner();
+        found.sort_by_key(|(_, flaw)| (flaw.place.line, flaw.place.column));
+        let problem = |(severity, flaw): (Severity, Flaw)| {
+            let (line, column) = self.source.show(flaw.place, &hidden);
+            let room = line.chars().count().saturating_sub(column.saturating_sub(1));
+            Problem {
+                severity,
+                file: self.source.name.to_owned(),
+                line: flaw.place.line,
+                column: flaw.place.column,
+                path: flaw.path,
+                message: blank_before_at(&flaw.message),
+                help: flaw.help.map(|help| blank_before_at(&help)),
+                width: flaw.place.width().min(room.max(1)),
+                source: line,
+                caret: column,
+            }
+        };
+        (self.values.into_inner(), found.into_iter().map(problem).collect())
+    }
+}
+
+impl Shown {
+    /// Of `node`, which is a secret or not.
+    pub(super) fn of(node: &Node, secret: bool) -> Self {
+        static HASHER: OnceLock<RandomState> = OnceLock::new();
+        let mut full = String::new();
+        write_flow(node, &mut full);
+        let print = HASHER.get_or_init(RandomState::new).hash_one(&full);
+        let hidden = secret && !matches!(full.as_str(), "memory" | "none" | "off" | "{}");
+        let text = match full.split_once("://") {
+            Some((scheme, rest)) if hidden && matches!(node.value, Value::Scalar(_)) => {
+                // A store's URL: its place is worth telling, its user and its options may be
+                // secret.
+                let place = rest.split(['?', '#']).next().unwrap_or("");
+                let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+                format!("{scheme}://{place}")
+            }
+            _ if hidden => "***".to_owned(),
+            _ => full,
+        };
+        Self { text, print }
+    }
+}
+
+/// Writes a value on one line, as YAML has it.
+fn write_flow(node: &Node, out: &mut String) {
+    let list = |open, close, parts: Vec<String>, out: &mut String| {
+        out.push(open);
+        out.push_str(&parts.join(", "));
+        out.push(close);
+    };
+    let part = |node: &Node| {
+        let mut text = String::new();
+        write_flow(node, &mut text);
+        text
+    };
+    match &node.value {
+        Value::Null | Value::Broken { .. } => out.push('~'),
+        Value::Scalar(scalar) => out.push_str(&scalar.text),
+        Value::List(items) => list('[', ']', items.iter().map(|item| part(item)).collect(), out),
+        Value::Map(entries) => {
+            let entry = |(name, node): &(super::document::Name, std::rc::Rc<Node>)| {
+                format!("{}: {}", name.text, part(node))
+            };
+            list('{', '}', entries.iter().map(entry).collect(), out);
+        }
+    }
+}

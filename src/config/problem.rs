@@ -1,0 +1,252 @@
+//! What is wrong in a rule file, told so that a person can mend it: place, key, line, caret, way
+//! out.
+//!
+//! Nothing here ever shows a secret: scalars that may be one are blanked in the lines shown, and
+//! whatever stands before an `@` is blanked everywhere.
+
+use std::fmt;
+
+use super::document::Place;
+
+/// Most problems kept of one file; a file with more is not read to its end by anybody.
+pub(super) const MOST_PROBLEMS: usize = 100;
+/// Most characters of a line that are shown.
+const SHOWN_LINE: usize = 140;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The file is not used.
+    Error,
+    /// The file is used, but probably not as meant.
+    Warning,
+}
+
+impl Severity {
+    /// `error` or `warning`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// How bad.
+    pub severity: Severity,
+    /// Name of the file, as given.
+    pub file: String,
+    /// Line, from 1; 0 where the whole file is meant (it cannot be read, or the value stood on the
+    /// command line).
+    pub line: usize,
+    /// Column in characters, from 1; 0 as for `line`.
+    pub column: usize,
+    /// The key's path, `rules[2].cooldown.for`; empty where no key is meant.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub help: Option<String>,
+    /// The line itself, secrets blanked; empty where there is none.
+    pub source: String,
+    /// Where in `source` the caret begins, from 1.
+    pub caret: usize,
+    /// Characters that the caret covers.
+    pub width: usize,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.severity.as_str(), self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}:{}", self.line, self.column)?;
+        }
+        if !self.path.is_empty() {
+            write!(f, ": {}", self.path)?;
+        }
+        write!(f, ": {}", self.message)?;
+        if !self.source.is_empty() {
+            let number = self.line.to_string();
+            let (indent, before) =
+                (" ".repeat(number.len()), " ".repeat(self.caret.saturating_sub(1)));
+            write!(f, "\n {number} | {}", self.source)?;
+            write!(f, "\n {indent} | {before}{}", "^".repeat(self.width.max(1)))?;
+        }
+        if let Some(help) = &self.help {
+            write!(f, "\n   = {help}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Problem {
+    /// The problem as a JSON object.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "severity": self.severity.as_str(),
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "path": self.path,
+            "message": self.message,
+            "help": self.help,
+            "source": self.source,
+        })
+    }
+}
+
+/// Everything that is wrong in one file; at least one error.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(pub(super) Vec<Problem>);
+
+impl Problems {
+    /// Errors and warnings, in the order of the file.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Problem] {
+        &self.0
+    }
+
+    /// One JSON object: `errors`, `warnings` (numbers) and `problems` (a list).
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        report_json(&self.0)
+    }
+
+    /// A problem with a whole file that cannot be read at all.
+    pub(super) fn of_file(file: &str, message: String, help: Option<&str>) -> Self {
+        Self(vec![Problem {
+            severity: Severity::Error,
+            file: file.to_owned(),
+            line: 0,
+            column: 0,
+            path: String::new(),
+            message,
+            help: help.map(str::to_owned),
+            source: String::new(),
+            caret: 0,
+            width: 0,
+        }])
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for problem in &self.0 {
+            write!(f, "{problem}\n\n")?;
+        }
+        let errors = self.0.iter().filter(|p| p.severity == Severity::Error).count();
+        let file = self.0.first().map_or("the rule file", |problem| &problem.file);
+        match errors {
+            1 => write!(f, "{file} is not used: 1 error"),
+            MOST_PROBLEMS.. => write!(f, "{file} is not used: {errors} errors or more"),
+            _ => write!(f, "{file} is not used: {errors} errors"),
+        }
+    }
+}
+
+/// What `tidegate check --json` prints, for a good file (warnings only) as for a bad one.
+#[must_use]
+pub fn report_json(problems: &[Problem]) -> serde_json::Value {
+    let count = |severity| problems.iter().filter(|p| p.severity == severity).count();
+    serde_json::json!({
+        "ok": count(Severity::Error) == 0,
+        "errors": count(Severity::Error),
+        "warnings": count(Severity::Warning),
+        "problems": problems.iter().map(Problem::to_json).collect::<Vec<_>>(),
+    })
+}
+
+/// The text of a file and what must not be shown of it.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    /// Name of the file.
+    pub(super) name: &'a str,
+    /// Its lines.
+    lines: Vec<&'a str>,
+}
+
+impl<'a> Source<'a> {
+    /// The source `name` with its `text`.
+    pub(super) fn new(name: &'a str, text: &'a str) -> Self {
+        Self { name, lines: text.lines().collect() }
+    }
+
+    /// The line of `place` as it stands.
+    pub(super) fn line(&self, place: Place) -> &'a str {
+        place.line.checked_sub(1).and_then(|at| self.lines.get(at)).copied().unwrap_or("")
+    }
+
+    /// The line of `place` with `hidden` places blanked, cut to what a terminal shows; and the
+    /// column in it.
+    pub(super) fn show(&self, place: Place, hidden: &[Place]) -> (String, usize) {
+        let line = self.line(place);
+        if line.is_empty() {
+            return (String::new(), 0);
+        }
+        let on_line = |hide: &&Place| hide.line <= place.line && place.line <= hide.end_line;
+        let hidden: Vec<&Place> = hidden.iter().filter(on_line).collect();
+        let blank = |(at, c): (usize, char)| {
+            if hidden.iter().any(|hide| hide.covers(place.line, at + 1)) {
+                '*'
+            } else if c.is_control() {
+                ' '
+            } else {
+                c
+            }
+        };
+        // Nobody can read a line of megabytes: what lies far before or behind the place is left
+        // out.
+        let skip = place.column.saturating_sub(SHOWN_LINE / 2);
+        let skip = if place.column <= SHOWN_LINE { 0 } else { skip };
+        let chars = line.chars().enumerate().skip(skip).take(SHOWN_LINE);
+        let shown: String = chars.map(blank).collect();
+        (blank_before_at(&shown).trim_end().to_owned(), place.column - skip)
+    }
+}
+
+/// Blanks what stands before an `@` (the password of a URL), keeping the length of the text.
+pub(super) fn blank_before_at(text: &str) -> String {
+    let mut out: Vec<char> = text.chars().collect();
+    for at in (0..out.len()).filter(|&at| out[at] == '@').collect::<Vec<_>>() {
+        for before in (0..at).rev() {
+            if out[before].is_whitespace() || matches!(out[before], '/' | '"' | '\'' | '`' | ',') {
+                break;
+            }
+            out[before] = '*';
+        }
+    }
+    out.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_before_an_at_sign_is_blanked() {
+        assert_eq!(blank_before_at("redis://u:pw@h:1 x"), "redis://****@h:1 x");
+        assert_eq!(blank_before_at("no secret"), "no secret");
+    }
+
+    #[test]
+    fn a_hidden_place_is_blanked_and_the_column_stays() {
+        let source = Source::new("f", "users: {a: hunter2}\n");
+        let hide = Place { line: 1, column: 12, end_line: 1, end_column: 19 };
+        let shown = source.show(Place { line: 1, column: 8, end_line: 1, end_column: 9 }, &[hide]);
+        assert_eq!(shown, ("users: {a: *******}".to_owned(), 8));
+    }
+
+    #[test]
+    fn a_line_of_a_megabyte_is_cut_around_its_place() {
+        let line = "x".repeat(1 << 20);
+        let source = Source::new("f", &line);
+        let place = Place { line: 1, column: 500_000, end_line: 1, end_column: 500_001 };
+        let (shown, column) = source.show(place, &[]);
+        assert!(shown.len() <= SHOWN_LINE && column <= SHOWN_LINE);
+    }
+}

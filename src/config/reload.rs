@@ -1,0 +1,181 @@
+//! Reads the rule file again when it changes, or when asked to.
+//!
+//! The folder is watched, not the file: an editor's rename and the symlink swap of a Kubernetes
+//! ConfigMap put a new file in the old one's place. Whoever holds the [`Reloader`] decides what to
+//! do with what it reads.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::Notify;
+
+use super::{Loaded, MOST_BYTES, Overrides, Problems, fingerprint_of, load_with};
+
+/// Changes within this time are one: editors and `kubectl` touch a folder several times.
+const SETTLE: Duration = Duration::from_millis(100);
+/// The file is looked at this often even without news: network file systems tell none, and a folder
+/// that was itself replaced is no longer watched.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// A file that is gone may be on its way back: between a delete and a create.
+const GONE: Duration = Duration::from_secs(1);
+
+/// The environment, as threads can share it.
+pub type SharedEnv = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Asks for a reload from elsewhere: a signal, the admin port.
+#[derive(Debug, Clone)]
+pub struct Trigger(Arc<Wake>);
+
+impl Trigger {
+    /// Reads the file again, changed or not.
+    pub fn reload(&self) {
+        self.0.asked.notify_one();
+    }
+}
+
+#[derive(Debug, Default)]
+struct Wake {
+    changed: Notify,
+    asked: Notify,
+}
+
+/// Watches one rule file.
+pub struct Reloader {
+    path: PathBuf,
+    overrides: Overrides,
+    env: SharedEnv,
+    wake: Arc<Wake>,
+    /// A change or a request that has been heard, but not yet answered.
+    changed: bool,
+    asked: bool,
+    seen: Option<u64>,
+    watcher: Option<RecommendedWatcher>,
+    watched: Vec<PathBuf>,
+}
+
+impl Reloader {
+    /// Watches the file at `path`, from which `loaded` was read, with the command line's
+    /// `overrides`.
+    ///
+    /// Where the system offers no watch (none left, an odd file system) the file is still looked at
+    /// every 10 s.
+    #[must_use]
+    pub fn new(path: &Path, loaded: &Loaded, overrides: Overrides, env: SharedEnv) -> Self {
+        let wake = Arc::new(Wake::default());
+        let news = Arc::clone(&wake);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // Reading the file is an event too; that one must not wake us again.
+            if !event.is_ok_and(|event| event.kind.is_access()) {
+                news.changed.notify_one();
+            }
+        });
+        let mut reloader = Self {
+            path: path.to_path_buf(),
+            overrides,
+            env,
+            wake,
+            // What was written between reading and watching is news as well.
+            changed: true,
+            asked: false,
+            seen: Some(loaded.fingerprint),
+            watcher: watcher
+                .inspect_err(|error| tracing::warn!(%error, "the rule file is only polled"))
+                .ok(),
+            watched: Vec::new(),
+        };
+        reloader.watch_folders();
+        reloader
+    }
+
+    /// A handle that asks for a reload.
+    #[must_use]
+    pub fn trigger(&self) -> Trigger {
+        Trigger(Arc::clone(&self.wake))
+    }
+
+    /// Waits until the file has changed (or [`Trigger::reload`] was called) and reads it.
+    /// Cancel-safe: a change is not lost with the future.
+    pub async fn next(&mut self) -> Result<Loaded, Problems> {
+        loop {
+            if !self.changed && !self.asked {
+                tokio::select! {
+                    () = self.wake.asked.notified() => self.asked = true,
+                    () = self.wake.changed.notified() => self.changed = true,
+                    () = tokio::time::sleep(LOOK_AGAIN) => self.changed = true,
+                }
+            }
+            if !self.asked {
+                tokio::time::sleep(SETTLE).await;
+                self.wait_for_return().await;
+            }
+            let (path, overrides) = (self.path.clone(), self.overrides.clone());
+            let env = Arc::clone(&self.env);
+            let reading = tokio::task::spawn_blocking(move || {
+                (fingerprint(&path), load_with(Some(&path), &overrides, &*env))
+            });
+            let (seen, read) = reading.await.unwrap_or_else(|error| {
+                let message = format!("reading it failed: {error}");
+                (None, Err(Problems::of_file(&self.path.display().to_string(), message, None)))
+            });
+            self.changed = false;
+            let asked = std::mem::take(&mut self.asked);
+            self.watch_folders();
+            if std::mem::replace(&mut self.seen, seen) != seen || asked {
+                return read;
+            }
+        }
+    }
+
+    /// Waits until the file is there, up to [`GONE`].
+    async fn wait_for_return(&self) {
+        let returned = async {
+            while !self.path.exists() {
+                tokio::time::sleep(SETTLE).await;
+            }
+        };
+        let _timed_out = tokio::time::timeout(GONE, returned).await.is_err();
+    }
+
+    /// Watches the file's folder and, where the file is a symlink, the folder that it leads to.
+    fn watch_folders(&mut self) {
+        let folder = |path: &Path| {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            parent.unwrap_or(Path::new(".")).to_path_buf()
+        };
+        let mut folders = vec![folder(&self.path)];
+        if let Ok(real) = self.path.canonicalize() {
+            folders.push(folder(&real));
+        }
+        folders.dedup();
+        let Some(watcher) = &mut self.watcher else { return };
+        for old in self.watched.iter().filter(|old| !folders.contains(old)) {
+            // It may be gone, and its watch with it.
+            let _gone = watcher.unwatch(old).is_err();
+        }
+        for new in folders.iter().filter(|new| !self.watched.contains(new)) {
+            if let Err(error) = watcher.watch(new, RecursiveMode::NonRecursive) {
+                tracing::warn!(%error, folder = %new.display(), "the rule file is only polled");
+            }
+        }
+        self.watched = folders;
+    }
+}
+
+impl std::fmt::Debug for Reloader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reloader").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Of the file's bytes; `None` where it cannot be read.
+fn fingerprint(path: &Path) -> Option<u64> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    Some(fingerprint_of(&bytes))
+}

@@ -1,0 +1,296 @@
+//! Reads a mapping by its section of the key table: unknown keys, types, ranges, defaults.
+//!
+//! A mistake is noted and the default used instead, so that one run finds them all.
+
+use std::{rc::Rc, time::Duration};
+
+use super::{
+    document::{self, Flaw, Name, Node, Place, Value},
+    keys::{Default, Key, Kind, Section},
+    notes::{Notes, Shown},
+    problem::Severity,
+    range,
+    spot::{Spot, join},
+    units::{self, Read, Wrong, quote},
+};
+
+/// A mapping that is read key by key.
+#[derive(Debug, Clone)]
+pub(super) struct Reader<'a> {
+    notes: &'a Notes<'a>,
+    section: &'static Section,
+    entries: Vec<(Name, Rc<Node>)>,
+    place: Place,
+    /// Path of the mapping in the file.
+    pub(super) path: String,
+    /// The path with rules by name.
+    pub(super) label: String,
+}
+
+impl<'a> Reader<'a> {
+    /// Opens the mapping at `spot`, whose `entries` are to have the keys of `section`.
+    pub(super) fn new(
+        spot: &Spot<'a>,
+        section: &'static Section,
+        entries: Vec<(Name, Rc<Node>)>,
+    ) -> Self {
+        let reader = Self {
+            notes: spot.notes,
+            section,
+            place: spot.node.place,
+            path: spot.path.clone(),
+            label: spot.label.clone(),
+            entries,
+        };
+        reader.check_keys();
+        reader
+    }
+
+    fn check_keys(&self) {
+        for (name, node) in &self.entries {
+            if self.section.key(&name.text).is_none() {
+                // Whatever it was meant to be: it may be a secret.
+                self.notes.hide_all(node);
+                let help = match name.text.as_str() {
+                    "<<" => "merge keys are not read; an alias can stand for a whole value".into(),
+                    text => range::nearest(text, self.section.keys.iter().map(|key| key.name)),
+                };
+                self.wrong_key(
+                    name,
+                    Wrong {
+                        message: format!("unknown key {}", quote(&name.text)),
+                        help: Some(help),
+                    },
+                );
+            }
+        }
+    }
+
+    /// Notes a mistake at a key of this mapping.
+    pub(super) fn wrong_key(&self, name: &Name, wrong: Wrong) {
+        self.note(Severity::Error, name.place, &name.text, wrong);
+    }
+
+    /// Notes a mistake at the key `key`, else at the mapping.
+    pub(super) fn wrong(&self, key: &str, wrong: Wrong) {
+        self.note(Severity::Error, self.place_of(key), key, wrong);
+    }
+
+    /// Notes that the value of `key` is doubtful.
+    pub(super) fn doubt(&self, key: &str, wrong: Wrong) {
+        self.note(Severity::Warning, self.place_of(key), key, wrong);
+    }
+
+    /// Notes a mistake of `key` at `place`.
+    pub(super) fn wrong_at(&self, place: Place, key: &str, wrong: Wrong) {
+        self.note(Severity::Error, place, key, wrong);
+    }
+
+    fn place_of(&self, key: &str) -> Place {
+        let entry = self.entries.iter().find(|(name, _)| name.text == key);
+        entry.map_or(self.place, |(_, node)| node.place)
+    }
+
+    fn note(&self, severity: Severity, place: Place, key: &str, wrong: Wrong) {
+        let path = join(&self.path, key);
+        let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
+        self.notes.note(severity, flaw);
+    }
+
+    /// Whether the section has a key of this name.
+    pub(super) fn knows(&self, key: &str) -> bool {
+        self.section.key(key).is_some()
+    }
+
+    /// What may stand at `key`.
+    pub(super) fn kind(&self, key: &str) -> &'static Kind {
+        &self.key(key).kind
+    }
+
+    /// Keys that are given, in the order of the file.
+    pub(super) fn given(&self) -> impl Iterator<Item = &Name> {
+        self.entries.iter().map(|(name, _)| name)
+    }
+
+    /// Whether `key` is given.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|(name, _)| name.text == key)
+    }
+
+    /// Gives `key` another value, from the command line.
+    pub(super) fn replace(&mut self, key: &str, text: &str) {
+        self.entries.retain(|(name, _)| name.text != key);
+        let name = Name { text: key.to_owned(), place: Place::default() };
+        self.entries.push((name, Node::of_text(text)));
+    }
+
+    fn key(&self, name: &str) -> &'static Key {
+        self.section.key(name).expect("every key that is read stands in the table, see the tests")
+    }
+
+    /// The value of `key`, where it is given.
+    pub(super) fn given_spot(&self, key: &str) -> Option<Spot<'a>> {
+        let spec = self.key(key);
+        let (_, node) = self.entries.iter().find(|(name, _)| name.text == key)?;
+        let spot = self.spot_of(spec, Rc::clone(node));
+        let section = spec.kind.section().is_some() && matches!(node.value, Value::Map(_));
+        if spec.kind.is_secret() && !section {
+            self.notes.hide_all(node);
+        }
+        self.record(&spot);
+        Some(spot)
+    }
+
+    /// `node` as the value of `key`.
+    pub(super) fn spot_with(&self, key: &str, node: Rc<Node>) -> Spot<'a> {
+        self.spot_of(self.key(key), node)
+    }
+
+    /// Whether a mistake at `key` or below it has been noted.
+    pub(super) fn is_wrong(&self, key: &str) -> bool {
+        self.notes.has_error(&join(&self.path, key))
+    }
+
+    /// The value of `key`, given or by default; `None` where there is neither, which is noted for a
+    /// required one.
+    pub(super) fn spot(&self, key: &str) -> Option<Spot<'a>> {
+        if let Some(spot) = self.given_spot(key) {
+            return Some(spot);
+        }
+        let spec = self.key(key);
+        match spec.default {
+            Default::Absent(_) => None,
+            Default::Is(_) => {
+                let spot = self.default_spot(key);
+                self.record(&spot);
+                Some(spot)
+            }
+            Default::Required => {
+                let message = format!("`{key}` is missing");
+                let help = format!("add `{key}: ` with {}", spec.kind.words());
+                self.wrong(key, Wrong::new(message, help));
+                None
+            }
+        }
+    }
+
+    fn spot_of(&self, spec: &'static Key, node: Rc<Node>) -> Spot<'a> {
+        let (path, label) = (join(&self.path, spec.name), join(&self.label, spec.name));
+        Spot { notes: self.notes, node, path, label, kind: &spec.kind }
+    }
+
+    fn default_spot(&self, key: &str) -> Spot<'a> {
+        let spec = self.key(key);
+        let Default::Is(text) = spec.default else {
+            unreachable!("only keys with a default are read by default, see the tests")
+        };
+        let node = if text.starts_with(['[', '{', '"']) {
+            document::parse(text, &|_| None).root.expect("the table's defaults are YAML")
+        } else {
+            Node::of_text(text)
+        };
+        let mut spot = self.spot_of(spec, node);
+        // A default stands nowhere: what is wrong with it is wrong with the mapping.
+        if let Some(node) = Rc::get_mut(&mut spot.node) {
+            node.place = Place::default();
+        }
+        spot
+    }
+
+    fn record(&self, spot: &Spot<'_>) {
+        // What is read key by key is told key by key; entries of `detect` are told with their list.
+        let by_key = spot.kind.section().is_some() && matches!(spot.node.value, Value::Map(_));
+        if by_key || spot.label == "rules" || spot.label.contains('[') {
+            return;
+        }
+        let shown = Shown::of(&spot.node, spot.kind.is_secret());
+        self.notes.record(&spot.label, shown);
+    }
+
+    /// Reads a scalar: as given, else (or where that is wrong) by default.
+    fn read<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> T {
+        let given = self.given_spot(key).and_then(|spot| spot.scalar(&read));
+        given.unwrap_or_else(|| {
+            let spot = self.default_spot(key);
+            if !self.has(key) {
+                self.record(&spot);
+            }
+            let text = spot.text().unwrap_or("");
+            read(text).expect("the table's defaults are right: a test reads each")
+        })
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&self, key: &str) -> bool {
+        self.read(key, units::flag)
+    }
+
+    /// A duration within the key's range.
+    pub(super) fn duration(&self, key: &str) -> Duration {
+        let kind = &self.key(key).kind;
+        self.read(key, |text| range::duration(kind, text))
+    }
+
+    /// A duration or a range of durations within the key's range.
+    pub(super) fn span(&self, key: &str) -> (Duration, Duration) {
+        let Kind::Span(min, max) = self.key(key).kind else { unreachable!("the key is a span") };
+        self.read(key, |text| {
+            let (from, to) = units::span(text)?;
+            let (least, most) = (units::duration(min)?, units::duration(max)?);
+            if from < least || to > most {
+                return Err(range::out_of_range(text, &self.key(key).kind));
+            }
+            Ok((from, to))
+        })
+    }
+
+    /// A size within the key's range, in bytes.
+    pub(super) fn size(&self, key: &str) -> usize {
+        let Kind::Size(min, max) = self.key(key).kind else { unreachable!("the key is a size") };
+        self.read(key, |text| {
+            let size = units::size(text)?;
+            let fits = (units::size(min)?..=units::size(max)?).contains(&size);
+            if fits { Ok(size) } else { Err(range::out_of_range(text, &self.key(key).kind)) }
+        })
+    }
+
+    /// A whole number within the key's range.
+    pub(super) fn count<T: TryFrom<u64>>(&self, key: &str) -> T {
+        let kind = &self.key(key).kind;
+        self.read(key, |text| range::count(kind, text))
+    }
+
+    /// A number within the key's range.
+    pub(super) fn factor(&self, key: &str) -> f64 {
+        let kind = &self.key(key).kind;
+        self.read(key, |text| range::factor(kind, text))
+    }
+
+    /// One of the key's words.
+    pub(super) fn word(&self, key: &str) -> &'static str {
+        let kind = &self.key(key).kind;
+        self.read(key, |text| range::word(kind, text))
+    }
+
+    /// A scalar read by `read`; the default must suit it too.
+    pub(super) fn value<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> T {
+        self.read(key, read)
+    }
+
+    /// A scalar without a default; a missing required one is noted.
+    pub(super) fn optional<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> Option<T> {
+        self.spot(key)?.scalar(read)
+    }
+
+    /// The items of a list, or the one value, each read by `read`; those that fail are noted and
+    /// left out.
+    pub(super) fn many<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> Vec<T> {
+        let Some(spot) = self.spot(key) else { return Vec::new() };
+        spot.one_or_many().iter().filter_map(|item| item.scalar(&read)).collect()
+    }
+
+    /// The mapping at `key`, which has the default `{}`.
+    pub(super) fn section(&self, key: &str) -> Reader<'a> {
+        self.given_spot(key).unwrap_or_else(|| self.default_spot(key)).open()
+    }
+}

@@ -1,0 +1,230 @@
+//! One value of the file with its path and its kind: how scalars, lists and mappings are read.
+
+use std::rc::Rc;
+
+use super::{
+    document::{Flaw, Name, Node, Value},
+    keys::{Kind, Section},
+    notes::Notes,
+    problem::Severity,
+    range,
+    section::Reader,
+    units::{Read, Wrong, quote},
+};
+
+/// A value with its path and its kind.
+#[derive(Debug, Clone)]
+pub(super) struct Spot<'a> {
+    /// Where mistakes go.
+    pub(super) notes: &'a Notes<'a>,
+    /// The value.
+    pub(super) node: Rc<Node>,
+    /// Its path in the file.
+    pub(super) path: String,
+    /// Its path with rules by name.
+    pub(super) label: String,
+    /// What may stand here.
+    pub(super) kind: &'static Kind,
+}
+
+impl<'a> Spot<'a> {
+    /// The root of a file.
+    pub(super) fn root(notes: &'a Notes<'a>, node: Rc<Node>, kind: &'static Kind) -> Self {
+        Self { notes, node, path: String::new(), label: String::new(), kind }
+    }
+
+    /// Notes that the value is wrong.
+    pub(super) fn wrong(&self, wrong: Wrong) {
+        self.note(Severity::Error, wrong);
+    }
+
+    /// Notes that the value is doubtful.
+    pub(super) fn doubt(&self, wrong: Wrong) {
+        self.note(Severity::Warning, wrong);
+    }
+
+    fn note(&self, severity: Severity, wrong: Wrong) {
+        let (place, path) = (self.node.place, self.path.clone());
+        let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
+        self.notes.note(severity, flaw);
+    }
+
+    fn mistyped(&self) {
+        match self.node.value {
+            Value::Broken { .. } => {}
+            Value::Null => {
+                let help = format!("write {}, or leave the key out", self.kind.words());
+                self.wrong(Wrong::new("there is no value", help));
+            }
+            Value::Scalar(_) if !self.kind.all_words().is_empty() => {
+                self.scalar(|text| range::word(self.kind, text));
+            }
+            Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
+                let message = format!("{} does not belong here", self.node.kind());
+                self.wrong(Wrong::new(message, format!("write {}", self.kind.words())));
+            }
+        }
+    }
+
+    /// The text, where it is a scalar.
+    pub(super) fn text(&self) -> Option<&str> {
+        self.node.text()
+    }
+
+    /// Reads a scalar by `read`; `None` where that fails, which is noted.
+    pub(super) fn scalar<T>(&self, read: impl FnOnce(&str) -> Read<T>) -> Option<T> {
+        let Value::Scalar(scalar) = &self.node.value else {
+            self.mistyped();
+            return None;
+        };
+        let bare = matches!(self.kind, Kind::Flag | Kind::Count(..) | Kind::Factor(..));
+        if bare && scalar.quoted {
+            let message = format!("{} is in quotes and so is text", quote(&scalar.text));
+            self.wrong(Wrong::new(message, "write it without the quotes"));
+            return None;
+        }
+        match (read(scalar.text.trim()), &scalar.written) {
+            (Ok(value), _) => Some(value),
+            (Err(wrong), None) => {
+                self.wrong(wrong);
+                None
+            }
+            // A value from the environment may be a secret in the wrong place: only the reference
+            // is shown.
+            (Err(_), Some(written)) => {
+                let message = format!("the value of {} is not right", quote(written));
+                let help = format!("it must come out as {}", self.kind.words());
+                self.wrong(Wrong::new(message, help));
+                None
+            }
+        }
+    }
+
+    /// Notes that the value's own name, a free key, is wrong.
+    pub(super) fn wrong_name(&self, name: &Name, wrong: Wrong) {
+        let (place, path) = (name.place, self.path.clone());
+        let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
+        self.notes.note(Severity::Error, flaw);
+    }
+
+    /// Whether a mistake at `key` of this mapping, or below it, has been noted.
+    pub(super) fn is_wrong(&self, key: &str) -> bool {
+        self.notes.has_error(&join(&self.path, key))
+    }
+
+    /// Whether it is a mapping.
+    pub(super) fn is_map(&self) -> bool {
+        matches!(self.node.value, Value::Map(_))
+    }
+
+    /// Whether it is a list.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.node.value, Value::List(_))
+    }
+
+    /// Whether it is a list or a mapping without anything in it.
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.node.value {
+            Value::List(items) => items.is_empty(),
+            Value::Map(entries) => entries.is_empty(),
+            Value::Null | Value::Broken { .. } | Value::Scalar(_) => false,
+        }
+    }
+
+    /// The same under another label.
+    pub(super) fn labelled(mut self, label: &str) -> Self {
+        label.clone_into(&mut self.label);
+        self
+    }
+
+    /// Whether it is this word.
+    pub(super) fn is_word(&self, word: &str) -> bool {
+        self.text() == Some(word)
+    }
+
+    /// The items of a list, or the one value.
+    pub(super) fn one_or_many(&self) -> Vec<Self> {
+        match &self.node.value {
+            Value::List(_) => self.list(),
+            Value::Null | Value::Broken { .. } => {
+                self.mistyped();
+                Vec::new()
+            }
+            Value::Scalar(_) | Value::Map(_) => {
+                vec![Self { kind: self.item_kind(), ..self.clone() }]
+            }
+        }
+    }
+
+    /// The items of a list.
+    pub(super) fn list(&self) -> Vec<Self> {
+        let Value::List(items) = &self.node.value else {
+            self.mistyped();
+            return Vec::new();
+        };
+        let spot = |(at, node): (usize, &Rc<Node>)| Self {
+            notes: self.notes,
+            node: Rc::clone(node),
+            path: format!("{}[{at}]", self.path),
+            label: format!("{}[{at}]", self.label),
+            kind: self.item_kind(),
+        };
+        items.iter().enumerate().map(spot).collect()
+    }
+
+    /// The entries of a mapping with free keys.
+    pub(super) fn entries(&self) -> Vec<(Name, Self)> {
+        let Value::Map(entries) = &self.node.value else {
+            self.mistyped();
+            return Vec::new();
+        };
+        let spot = |(name, node): &(Name, Rc<Node>)| {
+            let (path, label) = (join(&self.path, &name.text), join(&self.label, &name.text));
+            let kind = self.item_kind();
+            (name.clone(), Self { notes: self.notes, node: Rc::clone(node), path, label, kind })
+        };
+        entries.iter().map(spot).collect()
+    }
+
+    fn item_kind(&self) -> &'static Kind {
+        let inner = |kind: &'static Kind| match kind {
+            Kind::List(inner) | Kind::OneOrMany(inner) | Kind::Map(_, inner) => Some(*inner),
+            _ => None,
+        };
+        match self.kind {
+            Kind::Either(kinds) => {
+                let map = matches!(self.node.value, Value::Map(_));
+                let fits = |kind: &&'static Kind| matches!(kind, Kind::Map(..)) == map;
+                kinds.iter().filter(fits).find_map(inner).unwrap_or(self.kind)
+            }
+            kind => inner(kind).unwrap_or(kind),
+        }
+    }
+
+    /// Opens the section of its kind as an empty mapping: all by default.
+    pub(super) fn open_empty(&self) -> Reader<'a> {
+        Reader::new(self, self.section(), Vec::new())
+    }
+
+    fn section(&self) -> &'static Section {
+        self.kind.section().expect("only kinds with a section are opened")
+    }
+
+    /// Opens it as the section of its kind. Anything but a mapping is noted and counts as an empty
+    /// one.
+    pub(super) fn open(&self) -> Reader<'a> {
+        let entries = match &self.node.value {
+            Value::Map(entries) => entries.clone(),
+            Value::Null | Value::Broken { .. } | Value::Scalar(_) | Value::List(_) => {
+                self.mistyped();
+                Vec::new()
+            }
+        };
+        Reader::new(self, self.section(), entries)
+    }
+}
+
+/// The path of `key` in the mapping at `path`.
+pub(super) fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}

@@ -1,0 +1,130 @@
+//! The lanes of one rule: found by what splits it, made on first need, dropped when idle.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+
+use super::{Entry, Shared, lane::Lane, view::View};
+use crate::{
+    rules::{Rule, Split},
+    store::{Backend, ScopeName, Store},
+    target::Target,
+};
+
+/// Idle lanes beyond this many are looked for whenever their number has doubled.
+const SWEEP_FROM: usize = 1_024;
+
+/// What a bucket and a cooldown are split by: their keys.
+type Key = (Arc<str>, Arc<str>);
+
+/// The lanes of one rule.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    shared: Arc<Shared>,
+    /// The only lane of a rule that is not split: no look-up for it.
+    whole: ArcSwapOption<Lane>,
+    split: Mutex<HashMap<Key, Arc<Lane>>>,
+    views: Mutex<HashMap<Arc<str>, Arc<View>>>,
+}
+
+impl Lanes {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            whole: ArcSwapOption::empty(),
+            split: Mutex::default(),
+            views: Mutex::default(),
+        }
+    }
+
+    /// The lane for a request to `target`.
+    pub(super) fn find(&self, entry: &Arc<Entry>, target: &Target) -> Arc<Lane> {
+        let rule = &entry.rule;
+        let per = cooldown_split(rule);
+        if rule.per == Split::All && per == Split::All {
+            return self.whole(entry);
+        }
+        let keys = (rule.per.key(&target.host), per.key(&target.host));
+        let mut split = self.split.lock();
+        if let Some(lane) = split.get(&keys) {
+            return Arc::clone(lane);
+        }
+        if split.len() >= SWEEP_FROM && split.len().is_power_of_two() {
+            split.retain(|_, lane| Arc::strong_count(lane) > 1 || !lane.is_idle());
+            let mut views = self.views.lock();
+            views.retain(|_, view| Arc::strong_count(view) > 1);
+        }
+        let lane = self.make(entry, Arc::clone(&keys.0), Arc::clone(&keys.1));
+        split.insert(keys, Arc::clone(&lane));
+        lane
+    }
+
+    fn whole(&self, entry: &Arc<Entry>) -> Arc<Lane> {
+        if let Some(lane) = &*self.whole.load() {
+            return Arc::clone(lane);
+        }
+        // Taken so that two first requests make one lane.
+        let _making = self.split.lock();
+        if let Some(lane) = &*self.whole.load() {
+            return Arc::clone(lane);
+        }
+        let lane = self.make(entry, Arc::from(""), Arc::from(""));
+        self.whole.store(Some(Arc::clone(&lane)));
+        lane
+    }
+
+    /// The rule is gone: its lanes end with their last request.
+    pub(super) fn dissolve(&self) {
+        self.whole.store(None);
+        self.split.lock().clear();
+    }
+
+    /// The lane with this name, where there is one: the bucket's key, or the cooldown's.
+    pub(super) fn named(&self, name: &str) -> Option<Arc<Lane>> {
+        self.all()
+            .into_iter()
+            .find(|lane| &*lane.scope.name.cooldown == name || &*lane.scope.name.bucket == name)
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Lane>> {
+        let split = self.split.lock();
+        self.whole.load_full().into_iter().chain(split.values().map(Arc::clone)).collect()
+    }
+
+    /// What is known of a cooldown, where anybody here has asked for it.
+    pub(super) fn view(&self, key: &str) -> Option<Arc<View>> {
+        self.views.lock().get(key).map(Arc::clone)
+    }
+
+    /// A reload: the lanes go on under the new rule.
+    pub(super) fn set_entry(&self, entry: &Arc<Entry>) {
+        for lane in self.all() {
+            lane.set_entry(Arc::clone(entry));
+        }
+    }
+
+    /// Makes a lane. Where there is a fleet, its cooldown is unknown until the store has been asked once.
+    pub(super) fn make(
+        &self,
+        entry: &Arc<Entry>,
+        bucket: Arc<str>,
+        cooldown: Arc<str>,
+    ) -> Arc<Lane> {
+        let view = {
+            let unknown =
+                matches!(self.shared.store, Backend::Shared(_)) && entry.rule.cooldown.is_some();
+            let mut views = self.views.lock();
+            let new = || Arc::new(View::new(Arc::clone(&cooldown), unknown));
+            Arc::clone(views.entry(Arc::clone(&cooldown)).or_insert_with(new))
+        };
+        let name = ScopeName { rule: Arc::clone(&entry.rule.name), bucket, cooldown };
+        let scope = self.shared.store.scope(name);
+        Lane::new(Arc::clone(&self.shared), scope, view, Arc::clone(entry))
+    }
+}
+
+/// How the cooldowns of a rule are split.
+pub(super) fn cooldown_split(rule: &Rule) -> Split {
+    rule.cooldown.as_ref().map_or(rule.per, |policy| policy.per)
+}

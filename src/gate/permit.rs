@@ -1,0 +1,313 @@
+//! The leave to send one request, from its grant to its report.
+//!
+//! Whoever drops it on the way gives back what it holds: an unsent grant its ticket, a probe the right to probe. hyper
+//! drops the future of a request whose client leaves, so this is the usual way out and not the exception.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use super::{Client, Entry, Outcome, Refused, Why, lane::Lane};
+use crate::{
+    clock::{self, Instant},
+    cooldown::{Answer, Change, Report},
+    event::{ClearedBy, Event, ProbeResult},
+    store::Store,
+    target::Target,
+    verdict::{Judgement, Verdict},
+};
+
+/// A ticket with its scope: what passes from the queue to a request.
+#[derive(Debug)]
+pub(super) struct Grant {
+    lane: Arc<Lane>,
+    entry: Arc<Entry>,
+    epoch: u64,
+    /// The ticket's name in the store; 0 where there is none.
+    ticket: i64,
+    probe: bool,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Unsent,
+    Sent,
+    Done,
+}
+
+impl Grant {
+    pub(super) fn new(
+        lane: &Arc<Lane>,
+        entry: &Arc<Entry>,
+        epoch: u64,
+        ticket: i64,
+        probe: bool,
+    ) -> Self {
+        let stage = Stage::Unsent;
+        Self { lane: Arc::clone(lane), entry: Arc::clone(entry), epoch, ticket, probe, stage }
+    }
+
+    /// Lets go of it without a word: its ticket is dealt with.
+    pub(super) fn forget(mut self) {
+        self.stage = Stage::Done;
+    }
+
+    fn report(&self, answer: Answer, oks: u32) -> Report {
+        let probe = if self.probe { self.ticket } else { 0 };
+        Report { epoch: self.epoch, probe, answer, oks, draw: fastrand::f64() }
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        let unsent = self.stage == Stage::Unsent;
+        if self.stage == Stage::Done {
+            return;
+        }
+        if self.probe {
+            // Without a runtime the process is ending, and the probe's lease with it.
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                let report = self.report(Answer::Nothing, 0);
+                runtime.spawn(deliver(Arc::clone(&self.lane), report, None));
+            }
+        } else if unsent && self.ticket != 0 {
+            self.lane.take_back(self.ticket, self.epoch);
+        }
+    }
+}
+
+/// Leave to send one request.
+#[derive(Debug)]
+pub struct Permit {
+    grant: Grant,
+    target: Target,
+    client: Client,
+    seq: u64,
+    since: Instant,
+    deadline: Instant,
+    held: Duration,
+    observe: bool,
+}
+
+/// Where a held request stands: it leaves the queue when its future is dropped.
+struct Held<'a> {
+    lane: &'a Lane,
+    deadline: Instant,
+    seq: u64,
+    answered: bool,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.lane.leave(self.deadline, self.seq);
+        }
+    }
+}
+
+/// What a request brings to the gate.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) target: Target,
+    pub(super) client: Client,
+    pub(super) since: Instant,
+    pub(super) deadline: Instant,
+    pub(super) seq: u64,
+}
+
+impl Permit {
+    pub(super) fn new(grant: Grant, request: Request, held: Duration, observe: bool) -> Self {
+        grant.entry.metrics.hold_seconds.observe(held.as_secs_f64());
+        let Request { target, client, since, deadline, seq } = request;
+        Self { grant, target, client, seq, since, deadline, held, observe }
+    }
+
+    /// How long the request was held.
+    #[must_use]
+    pub fn held(&self) -> Duration {
+        self.held
+    }
+
+    /// The rule.
+    #[must_use]
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.grant.entry
+    }
+
+    /// The check that stands directly before the first byte goes to the site. False once a cooldown has tripped since
+    /// the grant: the request must not go, see [`Permit::again`].
+    #[must_use]
+    pub fn may_send(&mut self) -> bool {
+        let grant = &mut self.grant;
+        let may = self.observe || grant.lane.view.allows(grant.epoch, grant.probe);
+        if may {
+            grant.stage = Stage::Sent;
+            grant.lane.sent.fetch_add(1, Ordering::Relaxed);
+        }
+        may
+    }
+
+    /// Whether no cooldown has tripped since the grant, for what goes on under it (a tunnel); asks only.
+    #[must_use]
+    pub fn may_go_on(&self) -> bool {
+        self.observe || self.grant.lane.view.allows(self.grant.epoch, self.grant.probe)
+    }
+
+    /// Back to the head of the queue, after a trip or for a retry of a blocked answer.
+    ///
+    /// # Errors
+    /// As [`super::Gate::hold`]; the time held before counts towards `max_wait`.
+    pub async fn again(&mut self) -> Result<(), Refused> {
+        let request = Request {
+            target: self.target.clone(),
+            client: self.client.clone(),
+            since: self.since,
+            deadline: self.deadline,
+            seq: self.seq,
+        };
+        let lane = Arc::clone(&self.grant.lane);
+        self.grant = wait(&lane, &request, true).await?;
+        self.held = self.since.elapsed();
+        Ok(())
+    }
+
+    /// Tells the fleet what came back; counts the verdict. Cheap where there is nothing to tell.
+    ///
+    /// The report goes out even if the caller is dropped meanwhile.
+    pub async fn report(&mut self, judgement: &Judgement) {
+        if self.grant.stage == Stage::Done {
+            return;
+        }
+        self.grant.stage = Stage::Done;
+        let lane = Arc::clone(&self.grant.lane);
+        let verdict = judgement.verdict;
+        self.grant.entry.metrics.verdict(verdict).inc();
+        lane.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
+        let Some(answer) = self.weigh(judgement) else { return };
+        let report = self.grant.report(answer, lane.view.take_oks());
+        let seen = Seen { verdict, judgement: judgement.clone() };
+        // A task of its own: the client may leave, the news must not.
+        tokio::spawn(deliver(lane, report, Some(seen))).await.ok();
+    }
+
+    /// What the judgement means to the cooldown; `None` where the store need not hear of it.
+    fn weigh(&self, judgement: &Judgement) -> Option<Answer> {
+        let grant = &self.grant;
+        let policy = grant.entry.rule.cooldown.as_ref()?;
+        let weight = policy.on.of(judgement.verdict, judgement.status);
+        let view = &grant.lane.view;
+        let answer = match weight {
+            _ if judgement.neutral => Answer::Nothing,
+            Some(weight) => {
+                self.tell_block(judgement);
+                if judgement.verdict == Verdict::BlankPage && !view.is_new_blank(self.address()) {
+                    Answer::Nothing
+                } else {
+                    let retry_after = judgement.retry_after.map_or(0, clock::micros);
+                    Answer::Block { weight, retry_after }
+                }
+            }
+            None if judgement.verdict == Verdict::Ok => {
+                view.forget_blanks();
+                Answer::Ok
+            }
+            None => Answer::Nothing,
+        };
+        let silent = match answer {
+            Answer::Ok => !grant.probe && view.count_ok(),
+            Answer::Nothing => !grant.probe,
+            Answer::Block { .. } => false,
+        };
+        (!silent).then_some(answer)
+    }
+
+    fn tell_block(&self, judgement: &Judgement) {
+        let Grant { lane, entry, .. } = &self.grant;
+        entry.metrics.block(judgement.verdict).inc();
+        lane.shared.events.emit(Event::Blocked {
+            rule: Arc::clone(&entry.rule.name),
+            key: Arc::clone(&lane.view.key),
+            target: self.target.clone(),
+            judgement: judgement.clone(),
+        });
+    }
+
+    fn address(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.target.host, &self.target.path).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Waits in the lane's queue.
+pub(super) async fn wait(
+    lane: &Arc<Lane>,
+    request: &Request,
+    returns: bool,
+) -> Result<Grant, Refused> {
+    let Request { deadline, seq, .. } = *request;
+    let refused = |why: Why, retry_after| Refused {
+        why,
+        retry_after,
+        held: request.since.elapsed(),
+        entry: lane.entry.load_full(),
+    };
+    if lane.shared.is_stopping() {
+        return Err(refused(Why::Stopping, None));
+    }
+    let outcome = lane
+        .enqueue(request.client.clone(), seq, deadline, returns)
+        .map_err(|(why, retry_after)| refused(why, retry_after))?;
+    let mut held = Held { lane, deadline, seq, answered: false };
+    let outcome = outcome.await;
+    held.answered = true;
+    match outcome {
+        Ok(Outcome::Go(grant)) => Ok(grant),
+        Ok(Outcome::Refused(why, retry_after)) => Err(refused(why, retry_after)),
+        // The pump ends only with an empty queue; its task dies only with the runtime.
+        Err(_) => Err(refused(Why::Stopping, None)),
+    }
+}
+
+/// What was seen, for the events.
+pub(super) struct Seen {
+    verdict: Verdict,
+    judgement: Judgement,
+}
+
+/// Brings a report to the store, takes over what it changed, and tells what a person wants to know.
+pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>) {
+    let entry = lane.entry.load_full();
+    let Ok(reported) = lane.shared.store.report(&lane.scope, &entry.rule, &report).await else {
+        return;
+    };
+    lane.view.reported(&reported);
+    let (rule, key) = (Arc::clone(&entry.rule.name), Arc::clone(&lane.view.key));
+    let events = &lane.shared.events;
+    let probe = |result| Event::Probe { rule: Arc::clone(&rule), key: Arc::clone(&key), result };
+    if report.probe != 0 {
+        match (reported.change, report.answer) {
+            (Change::Opened, _) => events.emit(probe(ProbeResult::Ok)),
+            (Change::Tripped, _) => events.emit(probe(ProbeResult::Block)),
+            (_, Answer::Nothing) => events.emit(probe(ProbeResult::Lost)),
+            _ => {}
+        }
+    }
+    match reported.change {
+        Change::Tripped => events.emit(Event::Tripped {
+            rule,
+            key,
+            by: seen.as_ref().map(|seen| seen.verdict),
+            streak: reported.streak,
+            length: clock::from_micros(reported.length),
+            member: Arc::clone(&lane.shared.member),
+            evidence: seen.and_then(|seen| seen.judgement.evidence),
+            made_by_us: true,
+        }),
+        Change::Opened => events.emit(Event::Cleared { rule, key, by: ClearedBy::Probe }),
+        Change::None | Change::Stale | Change::Streak | Change::ProbeLost => {}
+    }
+}

@@ -1,0 +1,193 @@
+//! The queue of one scope: who waits, in which order they go, when they give up.
+//!
+//! `fair`: clients take turns, each first in first out, so that one crawler with a thousand connections does not
+//! starve another with one. `fifo`: all in one line. A request that had its leave and lost it to a trip keeps its place.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use tokio::sync::oneshot;
+
+use super::{Client, Outcome};
+use crate::{clock::Instant, rules::Order};
+
+/// One held request.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    /// Its place in the order of arrival, kept when it has to come back.
+    pub(super) seq: u64,
+    /// When it gives up.
+    pub(super) deadline: Instant,
+    /// Where its outcome goes.
+    pub(super) tell: oneshot::Sender<Outcome>,
+}
+
+/// Whose turn: a client, or everybody (`fifo`).
+type Line = Option<Client>;
+
+/// The queue of one scope in this process.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    lines: HashMap<Line, VecDeque<Waiter>>,
+    turns: VecDeque<Line>,
+    deadlines: BTreeMap<(Instant, u64), Line>,
+}
+
+impl Queue {
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.deadlines.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.deadlines.is_empty()
+    }
+
+    /// How many go before a newcomer of `client`, at the worst.
+    pub(super) fn ahead_of(&self, client: &Client, order: Order) -> usize {
+        if order == Order::Fifo {
+            return self.len();
+        }
+        let own = self.lines.get(&Some(client.clone())).map_or(0, VecDeque::len);
+        let clients = self.turns.len() + usize::from(own == 0);
+        self.len().min((own + 1) * clients - 1)
+    }
+
+    /// Adds a request. One that comes back (an old `seq`) goes to the head of its line, and its line goes next.
+    pub(super) fn push(&mut self, client: Client, order: Order, waiter: Waiter) {
+        let line = (order == Order::Fair).then_some(client);
+        self.deadlines.insert((waiter.deadline, waiter.seq), line.clone());
+        let waiters = self.lines.entry(line.clone()).or_default();
+        let new_line = waiters.is_empty();
+        let at = waiters.partition_point(|other| other.seq < waiter.seq);
+        let returns = at < waiters.len();
+        waiters.insert(at, waiter);
+        if new_line {
+            self.turns.push_back(line);
+        } else if returns
+            && let Some(turn) = self.turns.iter().position(|other| *other == line)
+            && let Some(line) = self.turns.remove(turn)
+        {
+            self.turns.push_front(line);
+        }
+    }
+
+    /// The next to go.
+    pub(super) fn pop(&mut self) -> Option<Waiter> {
+        let line = self.turns.pop_front()?;
+        let waiters = self.lines.get_mut(&line)?;
+        let waiter = waiters.pop_front()?;
+        if waiters.is_empty() {
+            self.lines.remove(&line);
+        } else {
+            self.turns.push_back(line);
+        }
+        self.deadlines.remove(&(waiter.deadline, waiter.seq));
+        Some(waiter)
+    }
+
+    /// Takes out a request whose client has left; false where it is not there any more.
+    pub(super) fn remove(&mut self, deadline: Instant, seq: u64) -> bool {
+        match self.deadlines.remove(&(deadline, seq)) {
+            Some(line) => self.take_from(&line, seq).is_some(),
+            None => false,
+        }
+    }
+
+    /// When the next one gives up.
+    pub(super) fn first_deadline(&self) -> Option<Instant> {
+        self.deadlines.first_key_value().map(|((deadline, _), _)| *deadline)
+    }
+
+    /// When the last one gives up.
+    pub(super) fn last_deadline(&self) -> Option<Instant> {
+        self.deadlines.last_key_value().map(|((deadline, _), _)| *deadline)
+    }
+
+    /// Takes out one whose deadline is before `moment`.
+    pub(super) fn pop_hopeless(&mut self, moment: Instant) -> Option<Waiter> {
+        let entry = self.deadlines.first_entry()?;
+        if entry.key().0 >= moment {
+            return None;
+        }
+        let ((_, seq), line) = entry.remove_entry();
+        self.take_from(&line, seq)
+    }
+
+    fn take_from(&mut self, line: &Line, seq: u64) -> Option<Waiter> {
+        let waiters = self.lines.get_mut(line)?;
+        let at = waiters.binary_search_by_key(&seq, |waiter| waiter.seq).ok()?;
+        let waiter = waiters.remove(at);
+        if waiters.is_empty() {
+            self.lines.remove(line);
+            self.turns.retain(|other| other != line);
+        }
+        waiter
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::IpAddr, time::Duration};
+
+    use super::*;
+    use crate::clock;
+
+    fn client(last: u8) -> Client {
+        Client::Address(IpAddr::from([10, 0, 0, last]))
+    }
+
+    fn waiter(seq: u64) -> Waiter {
+        let deadline = clock::now() + Duration::from_secs(60 + seq);
+        Waiter { seq, deadline, tell: oneshot::channel().0 }
+    }
+
+    fn order_of(queue: &mut Queue) -> Vec<u64> {
+        std::iter::from_fn(|| queue.pop().map(|waiter| waiter.seq)).collect()
+    }
+
+    #[test]
+    fn clients_take_turns_and_each_goes_first_in_first_out() {
+        let mut queue = Queue::default();
+        for seq in 0..4 {
+            queue.push(client(1), Order::Fair, waiter(seq));
+        }
+        queue.push(client(2), Order::Fair, waiter(4));
+        assert_eq!(queue.ahead_of(&client(3), Order::Fair), 2);
+        assert_eq!(queue.ahead_of(&client(1), Order::Fair), 5);
+        assert_eq!(order_of(&mut queue), [0, 4, 1, 2, 3]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn fifo_keeps_one_line() {
+        let mut queue = Queue::default();
+        queue.push(client(1), Order::Fifo, waiter(0));
+        queue.push(client(1), Order::Fifo, waiter(1));
+        queue.push(client(2), Order::Fifo, waiter(2));
+        assert_eq!(order_of(&mut queue), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_request_that_comes_back_goes_first() {
+        let mut queue = Queue::default();
+        queue.push(client(1), Order::Fair, waiter(5));
+        queue.push(client(2), Order::Fair, waiter(6));
+        queue.push(client(2), Order::Fair, waiter(1));
+        assert_eq!(order_of(&mut queue), [1, 5, 6]);
+    }
+
+    #[test]
+    fn who_leaves_or_gives_up_frees_the_place() {
+        let mut queue = Queue::default();
+        let gone = waiter(0);
+        let (deadline, seq) = (gone.deadline, gone.seq);
+        queue.push(client(1), Order::Fair, gone);
+        queue.push(client(2), Order::Fair, waiter(1));
+        assert!(queue.remove(deadline, seq));
+        assert!(!queue.remove(deadline, seq));
+        assert!(queue.pop_hopeless(clock::now()).is_none());
+        let late = clock::now() + Duration::from_secs(120);
+        assert_eq!(queue.pop_hopeless(late).map(|waiter| waiter.seq), Some(1));
+        assert!(queue.is_empty() && queue.pop().is_none());
+    }
+}

@@ -1,0 +1,186 @@
+//! What the gates look like from outside, and what an operator does to them by hand.
+
+use std::{collections::BTreeMap, sync::Arc, sync::atomic::Ordering, time::Duration};
+
+use super::{Entry, Gate, lane::Lane, view::Gateway};
+use crate::{
+    clock,
+    event::{ClearedBy, Event},
+    rules::{Mode, Split},
+    status::{ScopeState, ScopeStatus},
+    store::{Override, Store, StoreError},
+    target::Host,
+    verdict::Verdict,
+};
+
+/// Nothing has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no scope `{name}`; the rules are: {rules}")]
+pub struct NoSuchScope {
+    /// As asked.
+    pub name: String,
+    /// The rules that there are.
+    pub rules: String,
+}
+
+/// Why a scope was not changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScopeError {
+    /// No such scope.
+    #[error(transparent)]
+    NoSuchScope(#[from] NoSuchScope),
+    /// The rule never cools down.
+    #[error("the rule `{0}` has no cooldown")]
+    NoCooldown(String),
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Gate {
+    /// Every scope that this member knows.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<ScopeStatus> {
+        let mut scopes: Vec<_> = self.lanes().iter().map(|lane| status(lane)).collect();
+        scopes.sort_by(|a, b| (&a.rule, &a.key).cmp(&(&b.rule, &b.key)));
+        scopes
+    }
+
+    /// Brings the gauges up to date: done when somebody looks, not on every request.
+    pub fn refresh_metrics(&self) {
+        for entry in &self.table.load().entries {
+            let scopes: Vec<_> = entry.lanes.all().iter().map(|lane| status(lane)).collect();
+            let metrics = &entry.metrics;
+            let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+            let closed = scopes.iter().filter(|s| s.state == ScopeState::Cooling).count();
+            let remaining = scopes.iter().filter(|s| s.state == ScopeState::Cooling);
+            let remaining = remaining.map(|s| s.remaining_ms).max().unwrap_or(0);
+            let streak = scopes.iter().map(|s| s.streak).fold(0.0, f64::max);
+            metrics.held.set(count(scopes.iter().map(|s| s.held as usize).sum()));
+            metrics.cooldown_active.set(count(closed));
+            metrics.cooldown_remaining.set(Duration::from_millis(remaining).as_secs_f64());
+            #[allow(clippy::cast_possible_truncation)]
+            metrics.consecutive_blocks.set(streak.ceil() as i64);
+            let rates = scopes.iter().filter_map(|s| s.rate_current);
+            let written = entry.rule.limits.rate.unwrap_or(0.0);
+            metrics.rate_current.set(rates.fold(written, f64::min));
+        }
+    }
+
+    /// Starts a cooldown by hand, for the whole fleet.
+    ///
+    /// # Errors
+    /// No such scope, a rule without cooldown, or a store that is away.
+    pub async fn trip(&self, scope: &str, length: Duration) -> Result<(), ScopeError> {
+        let (entry, lane) = self.named(scope)?;
+        let what = Override::Trip(clock::micros(length));
+        let reported = self.shared.store.set(&lane.scope, &entry.rule, what).await?;
+        lane.view.reported(&reported);
+        self.shared.events.emit(Event::Tripped {
+            rule: Arc::clone(&entry.rule.name),
+            key: Arc::clone(&lane.view.key),
+            by: None,
+            streak: 0.0,
+            length,
+            member: Arc::clone(&self.shared.member),
+            evidence: None,
+            made_by_us: true,
+        });
+        Ok(())
+    }
+
+    /// Ends a cooldown by hand, for the whole fleet.
+    ///
+    /// # Errors
+    /// As [`Gate::trip`].
+    pub async fn clear(&self, scope: &str) -> Result<(), ScopeError> {
+        let (entry, lane) = self.named(scope)?;
+        let reported = self.shared.store.set(&lane.scope, &entry.rule, Override::Clear).await?;
+        lane.view.reported(&reported);
+        self.shared.events.emit(Event::Cleared {
+            rule: Arc::clone(&entry.rule.name),
+            key: Arc::clone(&lane.view.key),
+            by: ClearedBy::Hand,
+        });
+        Ok(())
+    }
+
+    /// The lane of `rule` or `rule/key`. A rule that is not split has its scope even before its first request; of a
+    /// split one, a host name says which.
+    fn named(&self, scope: &str) -> Result<(Arc<Entry>, Arc<Lane>), ScopeError> {
+        let (rule, key) = scope.split_once('/').unwrap_or((scope, ""));
+        let table = self.table.load();
+        let unknown = || NoSuchScope {
+            name: scope.to_owned(),
+            rules: table.rules.as_slice().iter().map(|r| &*r.name).collect::<Vec<_>>().join(", "),
+        };
+        let entry =
+            table.entries.iter().find(|e| &*e.rule.name == rule).cloned().ok_or_else(unknown)?;
+        let Some(policy) = &entry.rule.cooldown else {
+            return Err(ScopeError::NoCooldown(rule.to_owned()));
+        };
+        if (policy.per == Split::All) != key.is_empty() {
+            return Err(unknown().into());
+        }
+        let lane = match entry.lanes.named(key) {
+            Some(lane) => lane,
+            None => {
+                let host = if key.is_empty() { Ok(None) } else { Host::parse(key).map(Some) };
+                let host = host.map_err(|_| unknown())?;
+                let split =
+                    |per: Split| host.as_ref().map_or_else(|| Arc::from(""), |h| per.key(h));
+                entry.lanes.make(&entry, split(entry.rule.per), split(policy.per))
+            }
+        };
+        Ok((entry, lane))
+    }
+}
+
+fn status(lane: &Lane) -> ScopeStatus {
+    let entry = lane.entry.load();
+    let rule = &entry.rule;
+    let now = clock::now();
+    let ramp = rule.cooldown.as_ref().map_or(Duration::ZERO, |policy| policy.ramp);
+    let ramp_left = lane
+        .view
+        .opened()
+        .map_or(Duration::ZERO, |opened| (opened + ramp).saturating_duration_since(now));
+    let (state, remaining) = match lane.view.gateway() {
+        Gateway::Cooling(until) if until > now => (ScopeState::Cooling, until - now),
+        Gateway::Cooling(_) => (ScopeState::Probing, Duration::ZERO),
+        Gateway::Probing(until) => (ScopeState::Probing, until.saturating_duration_since(now)),
+        Gateway::Ask if lane.view.epoch() > 0 => (ScopeState::Probing, Duration::ZERO),
+        Gateway::Open if !ramp_left.is_zero() => (ScopeState::Ramping, ramp_left),
+        Gateway::Open | Gateway::Ask => (ScopeState::Open, Duration::ZERO),
+    };
+    let factor = match state {
+        ScopeState::Open => 1.0,
+        ScopeState::Ramping => 1.0 - ramp_left.div_duration_f64(ramp),
+        ScopeState::Cooling | ScopeState::Probing => 0.0,
+    };
+    let count = |verdict: &Verdict| lane.verdicts[*verdict as usize].load(Ordering::Relaxed);
+    let verdicts: BTreeMap<_, _> = Verdict::ALL
+        .iter()
+        .map(|verdict| (verdict.as_str().to_owned(), count(verdict)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    let name = &lane.scope.name;
+    let key = if name.cooldown.is_empty() { &name.bucket } else { &name.cooldown };
+    ScopeStatus {
+        rule: name.rule.to_string(),
+        key: key.to_string(),
+        rate_limit: rule.limits.rate,
+        rate_current: rule.limits.rate.map(|rate| rate * factor),
+        burst: rule.limits.burst,
+        tokens: None,
+        held: lane.held() as u64,
+        sent: lane.sent.load(Ordering::Relaxed),
+        streak: lane.view.streak(),
+        after: rule.cooldown.as_ref().map(|policy| policy.after),
+        state,
+        remaining_ms: u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX),
+        epoch: lane.view.epoch(),
+        observe: rule.mode == Mode::Observe,
+        verdicts,
+    }
+}

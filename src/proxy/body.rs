@@ -1,0 +1,206 @@
+//! Bodies on their way through: they stream with back-pressure, and silence has an end.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+
+use super::{inspect::SiteBody, wire::Answering};
+use crate::clock;
+
+/// Why a body broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// Nothing came for the idle time.
+    #[error("the body stood still for {0:?}")]
+    Idle(Duration),
+    /// The connection it came from broke, or its framing did.
+    #[error("the body broke off")]
+    Broken(#[from] hyper::Error),
+}
+
+/// The body of an answer to a client.
+#[derive(Debug)]
+pub struct Body {
+    from: From,
+    /// Tells the wire when the answer is done.
+    answering: Option<Answering>,
+}
+
+#[derive(Debug)]
+enum From {
+    /// Our own words; empty where there are none.
+    Own(Bytes),
+    /// What the site sends.
+    Site(SiteBody),
+}
+
+impl Body {
+    pub(super) fn empty() -> Self {
+        Self::own(Bytes::new())
+    }
+
+    pub(super) fn own(words: Bytes) -> Self {
+        Self { from: From::Own(words), answering: None }
+    }
+
+    pub(super) fn site(body: SiteBody) -> Self {
+        Self { from: From::Site(body), answering: None }
+    }
+
+    /// Keeps `answering` until the last byte has been given to hyper.
+    pub(super) fn answers(&mut self, answering: Option<Answering>) {
+        self.answering = answering;
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.get_mut().from {
+            From::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
+            From::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            From::Site(body) => body.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.from {
+            From::Own(bytes) => bytes.is_empty(),
+            From::Site(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.from {
+            From::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            From::Site(body) => body.size_hint(),
+        }
+    }
+}
+
+/// The body of a request on its way to the site.
+#[derive(Debug)]
+pub(super) enum Upload {
+    /// None.
+    Empty,
+    /// What the client sends. First polled after the request head went out, which is when the client gets its
+    /// `100 Continue`: a held request's body stays with the client.
+    Client {
+        /// The client's body.
+        body: Incoming,
+        /// The end of its silence.
+        idle: Idle,
+        /// Counts what passed, for the response timeout.
+        progress: Progress,
+    },
+}
+
+impl HttpBody for Upload {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Self::Client { body, idle, progress } = self.get_mut() else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(idle.poll(cx, body))?;
+        progress.0.fetch_add(1, Ordering::Relaxed);
+        Poll::Ready(frame.map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Client { body, .. } => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Client { body, .. } => body.size_hint(),
+        }
+    }
+}
+
+/// How much of an upload has passed: a site need not answer before it has the whole request.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress(Arc<AtomicU64>);
+
+impl Progress {
+    /// Frames so far.
+    pub(super) fn frames(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A timer that runs only while nothing comes; it costs next to nothing as long as bytes flow.
+#[derive(Debug)]
+pub(super) struct Idle {
+    limit: Duration,
+    /// Since when nothing came, plus the limit; `None` while something does.
+    deadline: Option<Instant>,
+    /// May be set to an earlier time than the deadline: it is moved when it fires, not whenever bytes come.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Idle {
+    /// Silence may last `limit`.
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, deadline: None, sleep: None }
+    }
+
+    /// The next frame of `body`, or the error that it stood still for too long.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Incoming,
+    ) -> Poll<Result<Option<Frame<Bytes>>, BodyError>> {
+        if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
+            self.moved();
+            return Poll::Ready(frame.transpose().map_err(BodyError::Broken));
+        }
+        ready!(self.poll_expired(cx, self.limit));
+        Poll::Ready(Err(BodyError::Idle(self.limit)))
+    }
+
+    /// Ready when nothing happened for `limit`; to be called whenever something is pending.
+    pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
+        let deadline = *self.deadline.get_or_insert_with(|| clock::now() + limit);
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if sleep.deadline() > deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        loop {
+            ready!(sleep.as_mut().poll(cx));
+            if sleep.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(deadline);
+        }
+    }
+
+    /// Something happened.
+    pub(super) fn moved(&mut self) {
+        self.deadline = None;
+    }
+}

@@ -1,0 +1,269 @@
+//! The egress guard: where the proxy may connect to.
+//!
+//! It judges the address that is then dialled, with no second look-up in between, so that neither a
+//! spelling nor a DNS answer that changes (rebinding) gets past it. What is not public is denied
+//! unless `egress.allow` names it; `egress.deny` beats `egress.allow`; the proxy's own listeners
+//! and its store can never be reached through it.
+
+mod dial;
+mod network;
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use tokio::net::TcpStream;
+
+use crate::{
+    clock,
+    metrics::Reason,
+    proxy::resolve::{Resolver, Unresolved},
+    settings::{Egress, EgressPattern},
+    target::Host,
+};
+
+/// The port of mail submission between servers; a CONNECT to it is spam, whatever `connect_ports`
+/// says.
+const SMTP: u16 = 25;
+
+/// Why the guard denies a target; the text is for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// The proxy itself, its admin port or its store.
+    #[error("{0} is the proxy itself or its store, which cannot be reached through it")]
+    Own(SocketAddr),
+    /// An entry of `egress.deny`.
+    #[error("{0} is denied by `egress.deny`")]
+    Listed(SocketAddr),
+    /// Not a public address, and no entry of `egress.allow`.
+    #[error("{0} is {1}; add it to `egress.allow` if it may be reached")]
+    NotPublic(SocketAddr, &'static str),
+    /// A CONNECT to a port that is not allowed.
+    #[error("CONNECT to port {0} is not allowed (`egress.connect_ports`; 25 never is)")]
+    Port(u16),
+}
+
+impl Denied {
+    /// The error type for `Proxy-Status` (RFC 9209 section 2.3).
+    #[must_use]
+    pub const fn proxy_error(&self) -> &'static str {
+        match self {
+            Self::Own(_) | Self::Listed(_) | Self::NotPublic(..) => "destination_ip_prohibited",
+            Self::Port(_) => "http_request_denied",
+        }
+    }
+}
+
+/// Why there is no connection to a site; the text is for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DialError {
+    /// The name has no address.
+    #[error("the name {0} could not be resolved: {1}")]
+    Dns(Host, String),
+    /// The resolver did not answer in time.
+    #[error("the name {0} could not be resolved in time")]
+    DnsTimeout(Host),
+    /// The site refused the connection.
+    #[error("{0} refused the connection on port {1}")]
+    Refused(Host, u16),
+    /// The guard denies it.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// No connection in time.
+    #[error("no connection to {0} on port {1} within {seconds} s", seconds = .2.as_secs_f32())]
+    Timeout(Host, u16, Duration),
+    /// Anything else (no route, no free port, ...).
+    #[error("no connection to {0} on port {1}: {2}")]
+    Other(Host, u16, String),
+}
+
+impl DialError {
+    /// The error type for `Proxy-Status` (RFC 9209 section 2.3).
+    #[must_use]
+    pub const fn proxy_error(&self) -> &'static str {
+        match self {
+            Self::Dns(..) => "dns_error",
+            Self::DnsTimeout(_) => "dns_timeout",
+            Self::Refused(..) => "connection_refused",
+            Self::Denied(denied) => denied.proxy_error(),
+            Self::Timeout(..) => "connection_timeout",
+            Self::Other(..) => "destination_ip_unroutable",
+        }
+    }
+
+    /// The status of the proxy's own answer.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::Dns(..) | Self::Refused(..) | Self::Other(..) => 502,
+            Self::Denied(_) => 403,
+            Self::DnsTimeout(_) | Self::Timeout(..) => 504,
+        }
+    }
+
+    /// The word for `Tidegate-Refused` and the metrics.
+    #[must_use]
+    pub const fn reason(&self) -> Reason {
+        match self {
+            Self::Dns(..) | Self::DnsTimeout(_) => Reason::Dns,
+            Self::Denied(_) => Reason::Egress,
+            Self::Refused(..) | Self::Other(..) => Reason::Connect,
+            Self::Timeout(..) => Reason::Timeout,
+        }
+    }
+}
+
+/// Judges targets and connects to them.
+pub struct Guard {
+    egress: Egress,
+    own: Vec<SocketAddr>,
+    resolver: Resolver,
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("egress", &self.egress).finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    /// `own` are the addresses of the proxy's listeners and of its store; an unspecified one
+    /// (`0.0.0.0`) stands for every address of this machine.
+    #[must_use]
+    pub fn new(egress: &Egress, own: Vec<SocketAddr>) -> Self {
+        let own = own.into_iter().map(|at| SocketAddr::new(at.ip().to_canonical(), at.port()));
+        Self { egress: egress.clone(), own: own.collect(), resolver: Resolver::default() }
+    }
+
+    /// Whether a CONNECT may name `port`.
+    ///
+    /// # Errors
+    /// [`Denied::Port`].
+    pub fn judge_connect_port(&self, port: u16) -> Result<(), Denied> {
+        let listed = &self.egress.connect_ports;
+        if port != SMTP && (listed.is_empty() || listed.contains(&port)) {
+            Ok(())
+        } else {
+            Err(Denied::Port(port))
+        }
+    }
+
+    /// Whether the proxy may connect to `addr`, an address of `host`. Pure: no look-up.
+    ///
+    /// # Errors
+    /// [`Denied`] says why not.
+    pub fn judge(&self, host: &Host, addr: SocketAddr) -> Result<(), Denied> {
+        let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
+        let reached = network::reached(addr.ip());
+        if self.own.iter().any(|own| is_own(*own, reached, addr.port())) {
+            return Err(Denied::Own(addr));
+        }
+        let covers = |pattern: &EgressPattern| {
+            covers(pattern, host, addr.ip(), addr.port())
+                || covers(pattern, host, reached, addr.port())
+        };
+        if self.egress.deny.iter().any(covers) {
+            return Err(Denied::Listed(addr));
+        }
+        match network::not_public(reached) {
+            Some(kind) if !self.egress.allow.iter().any(covers) => {
+                Err(Denied::NotPublic(addr, kind))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Connects to `host`: looks it up, judges every address, dials only those that pass (the first
+    /// that answers wins, RFC 8305). All of it takes `connect_timeout` at most.
+    ///
+    /// # Errors
+    /// [`DialError`] says which step failed.
+    pub async fn connect(
+        &self,
+        host: &Host,
+        port: u16,
+        connect_timeout: Duration,
+    ) -> Result<TcpStream, DialError> {
+        let deadline = clock::now() + connect_timeout;
+        let addresses = match host {
+            Host::Ip(ip) => vec![*ip],
+            Host::Name(name) => {
+                let answer = tokio::time::timeout_at(deadline, self.resolver.lookup(name)).await;
+                match answer.unwrap_or(Err(Unresolved::TimedOut)) {
+                    Ok(addresses) => addresses.to_vec(),
+                    Err(Unresolved::TimedOut) => return Err(DialError::DnsTimeout(host.clone())),
+                    Err(Unresolved::Failed(why)) => return Err(DialError::Dns(host.clone(), why)),
+                }
+            }
+        };
+        let vetted = self.vet(host, port, &addresses)?;
+        let failed = |error| match error {
+            dial::Failed::Refused => DialError::Refused(host.clone(), port),
+            dial::Failed::TimedOut => DialError::Timeout(host.clone(), port, connect_timeout),
+            dial::Failed::Other(error) => DialError::Other(host.clone(), port, error.to_string()),
+        };
+        let stream = dial::first(&vetted, deadline).await.map_err(failed)?;
+        self.refuse_own_machine(&stream)?;
+        Ok(stream)
+    }
+
+    /// The addresses that may be dialled, at least one.
+    fn vet(&self, host: &Host, port: u16, ips: &[IpAddr]) -> Result<Vec<SocketAddr>, DialError> {
+        let mut vetted = Vec::with_capacity(ips.len());
+        let mut denied = None;
+        for ip in ips {
+            let addr = SocketAddr::new(ip.to_canonical(), port);
+            match self.judge(host, addr) {
+                Ok(()) => vetted.push(addr),
+                Err(why) => denied = denied.or(Some(why)),
+            }
+        }
+        match denied {
+            Some(denied) if vetted.is_empty() => Err(denied.into()),
+            _ if vetted.is_empty() => {
+                Err(DialError::Dns(host.clone(), "the name has no address".to_owned()))
+            }
+            _ => Ok(vetted),
+        }
+    }
+
+    /// A listener on every address of this machine is reached by its public addresses too, which
+    /// the proxy does not know: a connection whose two ends are the same address came back to this
+    /// machine.
+    fn refuse_own_machine(&self, stream: &TcpStream) -> Result<(), DialError> {
+        let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else {
+            return Ok(());
+        };
+        let everywhere = |own: &SocketAddr| own.ip().is_unspecified() && own.port() == peer.port();
+        if local.ip() == peer.ip() && self.own.iter().any(everywhere) {
+            return Err(Denied::Own(peer).into());
+        }
+        Ok(())
+    }
+}
+
+/// Whether a connection to `ip` and `port` arrives at `own`. Connecting to the unspecified address
+/// means this machine.
+fn is_own(own: SocketAddr, ip: IpAddr, port: u16) -> bool {
+    let here = ip.is_loopback() || ip.is_unspecified();
+    own.port() == port
+        && (own.ip() == ip
+            || (own.ip().is_unspecified() && here)
+            || (own.ip().is_loopback() && ip.is_unspecified()))
+}
+
+fn covers(pattern: &EgressPattern, host: &Host, ip: IpAddr, port: u16) -> bool {
+    let at_port = |wanted: &Option<u16>| wanted.is_none_or(|wanted| wanted == port);
+    match pattern {
+        EgressPattern::Loopback => ip.is_loopback(),
+        EgressPattern::Private => network::is_private(ip),
+        EgressPattern::LinkLocal => network::is_link_local(ip),
+        EgressPattern::Network(network, wanted) => network.contains(&ip) && at_port(wanted),
+        EgressPattern::Host(pattern, wanted) => pattern.matches(host) && at_port(wanted),
+    }
+}
+
+#[cfg(test)]
+mod tests;

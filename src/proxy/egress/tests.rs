@@ -1,0 +1,300 @@
+//! What may be reached: one table for every path, since all of them go through [`Guard::connect`].
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use super::*;
+use crate::rules::HostPattern;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn guard(allow: Vec<EgressPattern>, deny: Vec<EgressPattern>) -> Guard {
+    Guard::new(&Egress { allow, deny, connect_ports: vec![] }, vec![])
+}
+
+fn network(text: &str, port: Option<u16>) -> EgressPattern {
+    EgressPattern::Network(text.parse().unwrap(), port)
+}
+
+fn site() -> Host {
+    Host::Name(Arc::from("site.example"))
+}
+
+fn judge(guard: &Guard, addr: &str) -> Result<(), Denied> {
+    guard.judge(&site(), addr.parse().unwrap())
+}
+
+#[test]
+fn what_is_not_public_is_denied_by_default() {
+    let guard = guard(vec![], vec![]);
+    for ip in [
+        "127.0.0.1",
+        "127.255.255.254",
+        "0.0.0.0",
+        "0.1.2.3",
+        "10.0.0.1",
+        "172.16.0.1",
+        "172.31.255.255",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "100.127.255.255",
+        "192.0.0.1",
+        "192.0.2.1",
+        "192.88.99.1",
+        "198.18.0.1",
+        "198.19.255.255",
+        "198.51.100.1",
+        "203.0.113.1",
+        "224.0.0.1",
+        "239.255.255.255",
+        "240.0.0.1",
+        "255.255.255.255",
+        "168.63.129.16",
+        "[::]",
+        "[::1]",
+        "[fc00::1]",
+        "[fd00:ec2::254]",
+        "[fe80::1]",
+        "[fec0::1]",
+        "[ff02::1]",
+        "[100::1]",
+        "[2001:db8::1]",
+        "[3fff::1]",
+        "[2001:2::1]",
+        "[5f00::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:169.254.169.254]",
+        "[::127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[64:ff9b::a9fe:a9fe]",
+        "[64:ff9b:1::7f00:1]",
+        "[2002:7f00:1::]",
+        "[2002:808:808::1]",
+        "[2001:0:7f00:1::1]",
+        "[2001::1]",
+    ] {
+        let verdict = judge(&guard, &format!("{ip}:80"));
+        assert!(matches!(verdict, Err(Denied::NotPublic(..))), "{ip}: {verdict:?}");
+    }
+}
+
+#[test]
+fn what_is_public_is_allowed_by_default() {
+    let guard = guard(vec![], vec![]);
+    for ip in [
+        "1.1.1.1",
+        "9.255.255.255",
+        "11.0.0.1",
+        "100.63.255.255",
+        "100.128.0.1",
+        "126.1.1.1",
+        "128.0.0.1",
+        "169.253.1.1",
+        "172.15.1.1",
+        "172.32.0.1",
+        "192.0.1.1",
+        "192.167.1.1",
+        "198.17.1.1",
+        "198.20.0.1",
+        "223.255.255.255",
+        "[2606:4700::1111]",
+        "[2a00:1450::1]",
+        "[::ffff:1.1.1.1]",
+        "[64:ff9b::101:101]",
+    ] {
+        assert_eq!(judge(&guard, &format!("{ip}:443")), Ok(()), "{ip}");
+    }
+}
+
+#[test]
+fn an_allow_entry_opens_what_it_names_and_no_more() {
+    let loopback = guard(vec![EgressPattern::Loopback], vec![]);
+    for addr in ["127.0.0.1:80", "127.9.9.9:1", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+        assert_eq!(judge(&loopback, addr), Ok(()), "{addr}");
+    }
+    for addr in ["10.0.0.1:80", "169.254.169.254:80", "0.0.0.0:80", "[fe80::1]:80"] {
+        assert!(judge(&loopback, addr).is_err(), "{addr}");
+    }
+    let private = guard(vec![EgressPattern::Private], vec![]);
+    for addr in ["10.0.0.1:80", "192.168.0.1:80", "100.64.0.1:80", "[fd00::1]:80"] {
+        assert_eq!(judge(&private, addr), Ok(()), "{addr}");
+    }
+    for addr in ["127.0.0.1:80", "169.254.169.254:80", "[fe80::1]:80", "198.18.0.1:80"] {
+        assert!(judge(&private, addr).is_err(), "{addr}");
+    }
+    let link_local = guard(vec![EgressPattern::LinkLocal], vec![]);
+    assert_eq!(judge(&link_local, "169.254.169.254:80"), Ok(()));
+    assert!(judge(&link_local, "10.0.0.1:80").is_err());
+    let one_port = guard(vec![network("10.1.2.0/24", Some(8080))], vec![]);
+    assert_eq!(judge(&one_port, "10.1.2.3:8080"), Ok(()));
+    assert!(judge(&one_port, "10.1.2.3:80").is_err());
+    assert!(judge(&one_port, "10.1.3.3:8080").is_err());
+}
+
+#[test]
+fn a_host_entry_opens_the_addresses_of_that_host_only() {
+    let below = HostPattern::Below(Arc::from("example"));
+    let guard = guard(vec![EgressPattern::Host(below, Some(80))], vec![]);
+    assert_eq!(judge(&guard, "10.0.0.1:80"), Ok(()));
+    assert!(judge(&guard, "10.0.0.1:81").is_err());
+    let other = Host::Name(Arc::from("other.test"));
+    assert!(guard.judge(&other, "10.0.0.1:80".parse().unwrap()).is_err());
+}
+
+#[test]
+fn deny_beats_allow_and_denies_public_addresses_too() {
+    let denied = guard(
+        vec![EgressPattern::Private, network("0.0.0.0/0", None)],
+        vec![network("10.1.0.0/16", None), network("1.1.1.0/24", Some(80))],
+    );
+    assert_eq!(judge(&denied, "10.2.0.1:80"), Ok(()));
+    for addr in ["10.1.0.1:80", "1.1.1.1:80", "[::ffff:1.1.1.1]:80", "[64:ff9b::101:101]:80"] {
+        assert!(matches!(judge(&denied, addr), Err(Denied::Listed(_))), "{addr}");
+    }
+    assert_eq!(judge(&denied, "1.1.1.1:443"), Ok(()));
+    let by_name = HostPattern::Exact(Arc::from("site.example"));
+    let by_name = guard(vec![], vec![EgressPattern::Host(by_name, None)]);
+    assert!(judge(&by_name, "1.1.1.1:443").is_err());
+}
+
+#[test]
+fn the_proxys_own_addresses_are_denied_whatever_is_allowed() {
+    let egress = Egress {
+        allow: vec![network("0.0.0.0/0", None), network("::/0", None)],
+        ..Egress::default()
+    };
+    let own = ["127.0.0.1:3128", "[::ffff:10.0.0.5]:6379", "0.0.0.0:9128"];
+    let guard = Guard::new(&egress, own.map(|at| at.parse().unwrap()).to_vec());
+    for addr in [
+        "127.0.0.1:3128",
+        "[::ffff:127.0.0.1]:3128",
+        "0.0.0.0:3128",
+        "[::]:3128",
+        "10.0.0.5:6379",
+        "[64:ff9b::a00:5]:6379",
+        "127.0.0.1:9128",
+        "[::1]:9128",
+    ] {
+        assert!(matches!(judge(&guard, addr), Err(Denied::Own(_))), "{addr}");
+    }
+    for addr in ["127.0.0.2:3128", "127.0.0.1:80", "10.0.0.5:80", "10.0.0.6:6379"] {
+        assert_eq!(judge(&guard, addr), Ok(()), "{addr}");
+    }
+}
+
+#[test]
+fn connect_may_name_listed_ports_and_never_the_one_for_mail() {
+    let any = guard(vec![], vec![]);
+    assert_eq!(any.judge_connect_port(443), Ok(()));
+    assert_eq!(any.judge_connect_port(8443), Ok(()));
+    assert_eq!(any.judge_connect_port(25), Err(Denied::Port(25)));
+    let egress = Egress { connect_ports: vec![443, 25], ..Egress::default() };
+    let listed = Guard::new(&egress, vec![]);
+    assert_eq!(listed.judge_connect_port(443), Ok(()));
+    assert_eq!(listed.judge_connect_port(80), Err(Denied::Port(80)));
+    assert_eq!(listed.judge_connect_port(25), Err(Denied::Port(25)));
+}
+
+#[tokio::test]
+async fn a_name_that_resolves_to_a_denied_address_is_not_dialled() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let denied = guard(vec![], vec![]).connect(&Host::Name("localhost".into()), port, SECOND).await;
+    let denied = denied.unwrap_err();
+    assert!(matches!(denied, DialError::Denied(Denied::NotPublic(..))), "{denied:?}");
+    assert_eq!((denied.status(), denied.proxy_error()), (403, "destination_ip_prohibited"));
+    let nobody_came = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+    assert!(nobody_came.is_err());
+}
+
+#[tokio::test]
+async fn an_allowed_name_is_connected_without_delaying_small_writes() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let guard = guard(vec![EgressPattern::Loopback], vec![]);
+    let stream = guard.connect(&Host::Name("localhost".into()), port, SECOND).await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
+    assert!(stream.nodelay().unwrap());
+}
+
+#[tokio::test]
+async fn a_listener_on_every_address_is_not_reached_by_any_of_them() {
+    let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let own = listener.local_addr().unwrap();
+    let egress = Egress { allow: vec![EgressPattern::Loopback], ..Egress::default() };
+    let knows_port = Guard::new(&egress, vec![own]);
+    let stream = TcpStream::connect(("127.0.0.1", own.port())).await.unwrap();
+    assert!(matches!(
+        knows_port.refuse_own_machine(&stream),
+        Err(DialError::Denied(Denied::Own(_)))
+    ));
+    assert!(guard(vec![], vec![]).refuse_own_machine(&stream).is_ok());
+}
+
+#[tokio::test]
+async fn each_failure_to_connect_has_its_own_name() {
+    let guard = guard(vec![EgressPattern::Loopback, network("192.0.2.0/24", None)], vec![]);
+    let closed = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let refused = guard.connect(&Host::parse("127.0.0.1").unwrap(), closed, SECOND).await;
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused, DialError::Refused(..)), "{refused:?}");
+    assert_eq!((refused.status(), refused.proxy_error()), (502, "connection_refused"));
+
+    let name = Host::Name("no-such-name.invalid".into());
+    let unknown = guard.connect(&name, 80, SECOND * 6).await.unwrap_err();
+    assert!(matches!(unknown, DialError::Dns(..) | DialError::DnsTimeout(_)), "{unknown:?}");
+}
+
+#[tokio::test]
+async fn the_second_address_answers_when_the_first_is_closed() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let open = listener.local_addr().unwrap();
+    let closed = SocketAddr::new("127.0.0.2".parse().unwrap(), open.port());
+    let begun = clock::now();
+    let stream = dial::first(&[closed, open], clock::now() + SECOND).await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), open);
+    assert!(begun.elapsed() < Duration::from_millis(200), "a refusal starts the next at once");
+}
+
+/// A listener whose queue is full: the system drops every further SYN, as a black hole would.
+async fn black_hole() -> (tokio::net::TcpListener, Vec<TcpStream>) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.3:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(stream) =
+        tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(addr)).await
+    {
+        queued.push(stream.unwrap());
+        assert!(queued.len() < 10, "the queue never fills");
+    }
+    (listener, queued)
+}
+
+#[tokio::test]
+async fn a_black_hole_delays_by_its_head_start_only() {
+    let (hole, _queued) = black_hole().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (dead, open) = (hole.local_addr().unwrap(), listener.local_addr().unwrap());
+    let begun = clock::now();
+    let stream = dial::first(&[dead, open], clock::now() + SECOND * 5).await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), open);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(250) && took < Duration::from_millis(600), "{took:?}");
+}
+
+#[tokio::test]
+async fn silence_ends_with_the_connect_timeout() {
+    let (hole, _queued) = black_hole().await;
+    let guard = guard(vec![EgressPattern::Loopback], vec![]);
+    let (addr, limit) = (hole.local_addr().unwrap(), Duration::from_millis(100));
+    let silent = guard.connect(&Host::Ip(addr.ip()), addr.port(), limit).await.unwrap_err();
+    assert!(matches!(silent, DialError::Timeout(..)), "{silent:?}");
+    assert_eq!((silent.status(), silent.proxy_error()), (504, "connection_timeout"));
+    assert!(silent.to_string().contains("within 0.1 s"), "{silent}");
+}

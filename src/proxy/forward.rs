@@ -1,0 +1,325 @@
+//! To the site and back: a connection, the gate's last look, the request, the head of the answer.
+
+mod failure;
+mod shape;
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use tokio::net::TcpStream;
+
+use self::failure::Failure;
+use super::{
+    Context, Pass, Refusal,
+    body::{Idle, Progress, Upload},
+    context::Live,
+    egress::DialError,
+    headers,
+    pool::{Conn, Key},
+    reply::Refused,
+    tls,
+};
+use crate::{
+    clock,
+    metrics::Reason,
+    target::{Scheme, Target},
+    verdict::{Judgement, Verdict},
+};
+
+/// A request as the site shall see it.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    /// Everything but the body; kept where it may have to go out again.
+    head: Request<()>,
+    upload: Upload,
+    progress: Option<Progress>,
+    repeatable: bool,
+    upgrades: bool,
+}
+
+/// The head of an answer, and the connection it came on.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) response: Response<Incoming>,
+    pub(super) conn: Conn,
+    pub(super) pass: Pass,
+    /// From the first byte sent to the head of the answer.
+    pub(super) took: Duration,
+}
+
+impl Outbound {
+    /// Rewrites a client's request into the site's: origin-form, the target's authority as Host, HTTP/1.1, nothing of
+    /// this hop, and our entry in `Via`.
+    ///
+    /// # Errors
+    /// None for a target that was parsed from this request.
+    pub(super) fn new(
+        cx: &Context,
+        idle: Duration,
+        target: &Target,
+        request: Request<Incoming>,
+    ) -> Result<Self, Refused> {
+        let (mut head, body) = request.into_parts();
+        head.extensions.remove::<hyper::upgrade::OnUpgrade>();
+        let upgrade = headers::upgrade(&head.headers).filter(|_| head.version == Version::HTTP_11);
+        headers::strip(&mut head.headers);
+        if head.version == Version::HTTP_2 {
+            headers::join_cookies(&mut head.headers);
+        }
+        headers::take_patience(&mut head.headers);
+        head.uri = origin_form(target, &head.uri)?;
+        head.version = Version::HTTP_11;
+        let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        if !named.is_some_and(|host| target.is_named_by(host)) {
+            let host = HeaderValue::try_from(target.authority()).map_err(|_| bad_target())?;
+            head.headers.insert(header::HOST, host);
+        }
+        head.headers.append(header::VIA, cx.via.clone());
+        let repeatable = body.is_end_stream();
+        if !repeatable && body.size_hint().exact().is_none() {
+            // hyper's client drops a body of unknown length from a GET unless its framing is written out.
+            let chunked = HeaderValue::from_static("chunked");
+            head.headers.insert(header::TRANSFER_ENCODING, chunked);
+        }
+        let upgrade = upgrade.filter(|_| repeatable);
+        let upgrades = upgrade.is_some();
+        if let Some(protocol) = upgrade {
+            head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            head.headers.insert(header::UPGRADE, protocol);
+        }
+        let progress = (!repeatable).then(Progress::default);
+        let upload = match &progress {
+            None => Upload::Empty,
+            Some(progress) => {
+                Upload::Client { body, idle: Idle::new(idle), progress: progress.clone() }
+            }
+        };
+        Ok(Self { head: Request::from_parts(head, ()), upload, progress, repeatable, upgrades })
+    }
+
+    /// Whether it has no body, so that it can go out more than once.
+    pub(super) fn is_repeatable(&self) -> bool {
+        self.repeatable
+    }
+
+    /// Whether it asks to change protocols.
+    pub(super) fn is_upgrade(&self) -> bool {
+        self.upgrades
+    }
+
+    /// The request, to be sent now. With `keep` a copy of the head stays here.
+    fn request(&mut self, keep: bool) -> Request<Upload> {
+        let upload = std::mem::replace(&mut self.upload, Upload::Empty);
+        if keep {
+            return self.head.clone().map(|()| upload);
+        }
+        std::mem::take(&mut self.head).map(|()| upload)
+    }
+
+    fn may_repeat(&self) -> bool {
+        self.repeatable && self.head.method().is_idempotent()
+    }
+}
+
+fn bad_target() -> Refused {
+    Refusal::malformed(StatusCode::BAD_REQUEST, "The target cannot be written as a request line.")
+}
+
+/// The target as origin-form, byte for byte as the client wrote it (RFC 9112 section 3.2.1).
+fn origin_form(target: &Target, uri: &Uri) -> Result<Uri, Refused> {
+    match uri.path_and_query() {
+        Some(path) if path.as_str() == &*target.path => Ok(Uri::from(path.clone())),
+        _ => Uri::try_from(&*target.path).map_err(|_| bad_target()),
+    }
+}
+
+/// Sends `outbound` and waits for the head of the answer.
+///
+/// A kept-alive connection may turn out to be closed at the very moment it is used: then, and only where that does no
+/// harm (nothing was sent, or an idempotent request without a body), the request goes out once more on a new
+/// connection, without a second token.
+///
+/// `again` says that the caller may send the same request later.
+///
+/// # Errors
+/// The refusal that the client gets; the failure has been reported to the fleet.
+pub(super) async fn send(
+    cx: &Arc<Context>,
+    live: &Live,
+    target: &Target,
+    outbound: &mut Outbound,
+    mut pass: Pass,
+    again: bool,
+) -> Result<Answer, Refused> {
+    let mut returned = None;
+    let mut fresh = outbound.is_upgrade();
+    loop {
+        let http1_only = outbound.is_upgrade();
+        let mut conn = connect(cx, live, target, &mut pass, fresh, http1_only).await?;
+        let mut request = match returned.take() {
+            Some(request) => request,
+            None => outbound.request(again || (conn.reused && outbound.may_repeat())),
+        };
+        shape::fit(&mut request, target, conn.is_h2());
+        let started = clock::now();
+        let sending = conn.send(request);
+        let failure = match answer(sending, outbound, live.settings.timeouts.response).await {
+            Ok(response) => {
+                let took = clock::now() - started;
+                pass.entry().metrics.upstream_seconds.observe(took.as_secs_f64());
+                return check(outbound, response).map(|response| Answer {
+                    response,
+                    conn,
+                    pass,
+                    took,
+                });
+            }
+            Err(failure) => failure,
+        };
+        let failure = match failure {
+            Failure::Unsent(request) if conn.reused && !fresh => {
+                returned = Some(*request);
+                None
+            }
+            Failure::Broken(_) if conn.reused && !fresh && outbound.may_repeat() => None,
+            failure => Some(failure),
+        };
+        if let Some(failure) = failure {
+            return Err(failure.report(pass).await);
+        }
+        cx.metrics.upstream_retries.inc();
+        fresh = true;
+    }
+}
+
+/// A connection, and leave to use it *now*: the last look at the cooldown stands between connecting and sending.
+async fn connect(
+    cx: &Arc<Context>,
+    live: &Live,
+    target: &Target,
+    pass: &mut Pass,
+    fresh: bool,
+    http1_only: bool,
+) -> Result<Conn, Refused> {
+    let verify = pass.entry().rule.verify;
+    let tls = target.scheme == Scheme::Https;
+    let key = Key { tls, verify, host: target.host.clone(), port: target.port };
+    loop {
+        let kept = if fresh { None } else { cx.pool.take(&key) };
+        let conn = match kept {
+            Some(conn) => conn,
+            None => open(cx, live, target, pass, key.clone(), http1_only).await?,
+        };
+        if pass.may_send() {
+            return Ok(conn);
+        }
+        // Not kept meanwhile: a cooldown outlives most sites' patience.
+        drop(conn);
+        pass.again(live).await?;
+    }
+}
+
+async fn open(
+    cx: &Arc<Context>,
+    live: &Live,
+    target: &Target,
+    pass: &mut Pass,
+    key: Key,
+    http1_only: bool,
+) -> Result<Conn, Refused> {
+    let deadline = clock::now() + live.settings.timeouts.connect;
+    let stream = dial(live, target, pass).await?;
+    let limits = live.settings.limits;
+    let opened = if key.tls {
+        let verify = key.verify;
+        match live.tls.connect(&target.host, stream, verify, http1_only, deadline).await {
+            Ok(stream) if tls::is_h2(&stream) => cx.pool.open_h2(key, stream).await,
+            Ok(stream) => cx.pool.open(key, stream, limits.header_bytes, limits.headers).await,
+            Err(error) => {
+                pass.give_back(Some(&error.judgement())).await;
+                return Err(error.refusal().under(pass.entry()));
+            }
+        }
+    } else {
+        cx.pool.open(key, stream, limits.header_bytes, limits.headers).await
+    };
+    opened.map_err(|error| Failure::Broken(error).refusal().under(pass.entry()))
+}
+
+/// Connects to the site; the guard judges the address that is dialled.
+pub(super) async fn dial(
+    live: &Live,
+    target: &Target,
+    pass: &mut Pass,
+) -> Result<TcpStream, Refused> {
+    let timeout = live.settings.timeouts.connect;
+    match live.egress.connect(&target.host, target.port, timeout).await {
+        Ok(stream) => {
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "a connection to a site without TCP_NODELAY");
+            }
+            Ok(stream)
+        }
+        Err(error) => {
+            if let Some(judgement) = dial_verdict(&error) {
+                pass.report(&judgement).await;
+            }
+            Err(Refused::from(&error).under(pass.entry()))
+        }
+    }
+}
+
+/// What a failed connection says about the site; nothing where we did not let ourselves connect.
+fn dial_verdict(error: &DialError) -> Option<Judgement> {
+    let verdict = match error {
+        DialError::Denied(_) => return None,
+        DialError::Timeout(..) | DialError::DnsTimeout(_) => Verdict::Timeout,
+        DialError::Dns(..) | DialError::Refused(..) | DialError::Other(..) => {
+            Verdict::ConnectionError
+        }
+    };
+    Some(Judgement::transport(verdict, &error.to_string()))
+}
+
+/// Waits for the head of the answer, as long as the upload still moves.
+async fn answer(
+    sending: impl Future<
+        Output = Result<Response<Incoming>, hyper::client::conn::TrySendError<Request<Upload>>>,
+    >,
+    outbound: &Outbound,
+    limit: Duration,
+) -> Result<Response<Incoming>, Failure> {
+    let mut sending = pin!(sending);
+    let uploaded = || outbound.progress.as_ref().map_or(0, Progress::frames);
+    loop {
+        let before = uploaded();
+        match tokio::time::timeout(limit, &mut sending).await {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(mut error)) => {
+                return Err(match error.take_message() {
+                    Some(request) => Failure::Unsent(Box::new(request)),
+                    None => Failure::Broken(error.into_error()),
+                });
+            }
+            Err(_elapsed) if uploaded() != before => {}
+            Err(_elapsed) => return Err(Failure::NoAnswer(limit)),
+        }
+    }
+}
+
+/// What no client should get: a change of protocol that it did not ask for, a coding that it cannot see.
+fn check(outbound: &Outbound, response: Response<Incoming>) -> Result<Response<Incoming>, Refused> {
+    let bad = |error, sentence: &str| {
+        Err(Refusal::new(StatusCode::BAD_GATEWAY, Reason::Connect, error, sentence))
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS && !outbound.is_upgrade() {
+        return bad("http_upgrade_failed", "The site changed protocols without being asked.");
+    }
+    if headers::has_foreign_coding(response.headers()) {
+        let sentence = "The site answered in a transfer coding that nobody asked for.";
+        return bad("http_response_transfer_coding", sentence);
+    }
+    Ok(response)
+}

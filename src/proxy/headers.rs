@@ -1,0 +1,201 @@
+//! Header fields on their way through: what belongs to one hop stays there (RFC 9110 section 7.6.1), and nothing that
+//! a client says to the proxy reaches a site.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// Fields of one hop that have no constant in `http`.
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+/// Our own fields begin so; a site cannot speak in our name, and a site need not hear what is said to us.
+const OURS: &str = "tidegate-";
+
+/// The verdict, on relayed answers.
+pub(super) const VERDICT: HeaderName = HeaderName::from_static("tidegate-verdict");
+/// The rule, on relayed answers.
+pub(super) const RULE: HeaderName = HeaderName::from_static("tidegate-rule");
+/// How often the request went out, where that was more than once.
+pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
+/// Where the time went (W3C Server Timing).
+pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// Longest `Via` chain that is looked through for our own name.
+const MAX_VIA: usize = 64;
+
+/// Removes what belongs to this hop, keeping the order of the rest: a site may judge a client by it.
+pub(super) fn strip(headers: &mut HeaderMap) {
+    let named = connection_options(headers);
+    let unwanted = |name: &HeaderName| is_of_one_hop(name) || named.contains(name);
+    if !headers.keys().any(unwanted) {
+        return;
+    }
+    let all = std::mem::take(headers);
+    headers.reserve(all.keys_len());
+    let mut current = None;
+    let mut drops = false;
+    for (name, value) in all {
+        if let Some(name) = name {
+            drops = is_of_one_hop(&name) || named.contains(&name);
+            current = Some(name);
+        }
+        if let Some(name) = current.as_ref().filter(|_| !drops) {
+            headers.append(name.clone(), value);
+        }
+    }
+}
+
+fn is_of_one_hop(name: &HeaderName) -> bool {
+    [
+        header::CONNECTION,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::PROXY_AUTHORIZATION,
+        header::PROXY_AUTHENTICATE,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        PROXY_AUTHENTICATION_INFO,
+        HTTP2_SETTINGS,
+    ]
+    .contains(name)
+        || name.as_str().starts_with(OURS)
+}
+
+/// The fields that `Connection` names, except those that no sender may name there (RFC 9110 section 7.6.1): a message
+/// that loses its length, its host or its credentials that way would be another message.
+fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|option| !option.eq_ignore_ascii_case("close"))
+        .filter(|option| !option.eq_ignore_ascii_case("keep-alive"))
+        .filter_map(|option| HeaderName::from_bytes(option.as_bytes()).ok())
+        .filter(|name| !is_end_to_end(name))
+        .collect()
+}
+
+fn is_end_to_end(name: &HeaderName) -> bool {
+    [
+        header::AUTHORIZATION,
+        header::CACHE_CONTROL,
+        header::CONTENT_ENCODING,
+        header::CONTENT_LENGTH,
+        header::CONTENT_RANGE,
+        header::CONTENT_TYPE,
+        header::COOKIE,
+        header::DATE,
+        header::HOST,
+        header::LOCATION,
+        header::RANGE,
+        header::SET_COOKIE,
+        header::VIA,
+    ]
+    .contains(name)
+}
+
+/// Whether a request carries our own entry in `Via`: it came back to us (RFC 9110 section 7.6.3).
+pub(super) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
+    headers
+        .get_all(header::VIA)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .take(MAX_VIA)
+        .any(|entry| entry.split_whitespace().nth(1) == Some(pseudonym))
+}
+
+/// Cookies, which HTTP/2 may send in several fields, in one as HTTP/1.1 wants them (RFC 9113 section 8.2.3).
+pub(super) fn join_cookies(headers: &mut HeaderMap) {
+    let crumbs: Vec<&[u8]> =
+        headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if crumbs.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
+    {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
+/// The wait that a client allows: `Prefer: wait=SECONDS` (RFC 7240 section 4.3).
+pub(super) fn patience(headers: &HeaderMap) -> Option<Duration> {
+    preferences(headers)
+        .find_map(|preference| wait_of(preference)?.parse::<u32>().ok())
+        .map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+/// Takes the wait out of `Prefer`: it is said to us. Other preferences go on to the site.
+pub(super) fn take_patience(headers: &mut HeaderMap) {
+    if !headers.contains_key(PREFER) {
+        return;
+    }
+    let rest: Vec<&str> =
+        preferences(headers).filter(|preference| wait_of(preference).is_none()).collect();
+    let rest = HeaderValue::from_str(&rest.join(", ")).ok().filter(|value| !value.is_empty());
+    match rest {
+        Some(rest) => drop(headers.insert(PREFER, rest)),
+        None => drop(headers.remove(PREFER)),
+    }
+}
+
+fn preferences(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers
+        .get_all(PREFER)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+}
+
+fn wait_of(preference: &str) -> Option<&str> {
+    let (name, value) = preference.split_once('=')?;
+    name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"'))
+}
+
+/// The protocol that a request asks to change to, where `Connection` lists the wish.
+///
+/// `h2c` is no such wish: it was never negotiated across proxies and is gone (RFC 9113 section 3.1).
+pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let asked = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|option| option.trim().eq_ignore_ascii_case("upgrade"));
+    let protocol = headers.get(header::UPGRADE).filter(|_| asked)?;
+    let is_h2c = protocol
+        .to_str()
+        .map_or(true, |text| text.split(',').any(|one| one.trim().eq_ignore_ascii_case("h2c")));
+    (!is_h2c).then(|| protocol.clone())
+}
+
+/// Transfer codings other than `chunked` in a response: we asked for none, and without the field the body would be
+/// taken for something that it is not.
+pub(super) fn has_foreign_coding(headers: &HeaderMap) -> bool {
+    headers.get_all(header::TRANSFER_ENCODING).iter().any(|value| {
+        let Ok(value) = value.to_str() else { return true };
+        value.split(',').any(|coding| !coding.trim().eq_ignore_ascii_case("chunked"))
+    })
+}
+
+/// Counts `Max-Forwards` down; true where it was used up, so that the request is for us (RFC 9110 section 7.6.2).
+pub(super) fn count_down(headers: &mut HeaderMap) -> bool {
+    let left = headers.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok());
+    match left.and_then(|value| value.trim().parse::<u32>().ok()) {
+        Some(0) => true,
+        Some(left) => {
+            headers.insert(header::MAX_FORWARDS, (left - 1).into());
+            false
+        }
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

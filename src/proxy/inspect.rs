@@ -1,0 +1,221 @@
+//! Looks at responses on their way: a bounded prefix is read ahead for the verdict, the original bytes go on
+//! untouched, and what is not known in time is learnt while they pass.
+//!
+//! A verdict is reported even when the client leaves: what was being looked at is then looked at to its end, within
+//! the same bounds, in a task of its own.
+
+use std::{
+    collections::VecDeque,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use super::{
+    Pass,
+    body::{BodyError, Idle},
+    pool::Conn,
+};
+use crate::{
+    classify::{BodyEnd, Scan},
+    verdict::Judgement,
+};
+
+/// Most bytes on the wire that are read ahead of the client. The scan has bounds of its own in *decoded* bytes; this
+/// one holds where nothing decodes.
+const MAX_AHEAD: usize = 256 * 1024;
+
+/// A site's body on its way to the client, with what was read ahead of it.
+#[derive(Debug)]
+pub struct SiteBody {
+    ahead: VecDeque<Bytes>,
+    /// The site broke off while we read ahead; the client learns it in its place.
+    broken: Option<BodyError>,
+    /// `None` once it was read to its end.
+    rest: Option<Incoming>,
+    idle: Idle,
+    /// Goes back to the pool once the site's answer is complete.
+    conn: Option<Conn>,
+    watch: Option<Box<Watch>>,
+}
+
+/// A body being looked at, and the permit to report with.
+#[derive(Debug)]
+struct Watch {
+    scan: Scan,
+    pass: Pass,
+}
+
+impl SiteBody {
+    /// A body that nobody looks at.
+    pub(super) fn new(rest: Incoming, conn: Conn, idle: Duration) -> Self {
+        let idle = Idle::new(idle);
+        let (ahead, broken, watch) = (VecDeque::new(), None, None);
+        Self { ahead, broken, rest: Some(rest), idle, conn: Some(conn), watch }
+    }
+
+    /// Looks at the body while it passes.
+    pub(super) fn watch(&mut self, scan: Scan, pass: Pass) {
+        self.watch = Some(Box::new(Watch { scan, pass }));
+    }
+
+    /// Reads ahead until the verdict is clear, at most for `delay`; `None` where it will be clear later.
+    ///
+    /// Dropping the future in between loses nothing, see [`SiteBody::drop`].
+    pub(super) async fn look(&mut self, delay: Duration) -> Option<(Judgement, Pass)> {
+        let end = tokio::time::timeout(delay, self.read_ahead()).await.ok()?;
+        let Watch { scan, pass } = *self.watch.take()?;
+        Some((scan.finish(end), pass))
+    }
+
+    async fn read_ahead(&mut self) -> BodyEnd {
+        let mut size = 0;
+        while let Some(rest) = &mut self.rest {
+            let data = match rest.frame().await {
+                None => {
+                    self.rest = None;
+                    break;
+                }
+                Some(Err(error)) => {
+                    self.broken = Some(error.into());
+                    return BodyEnd::CutOff;
+                }
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => data,
+                    Err(_trailers) => continue,
+                },
+            };
+            size += data.len();
+            let more = self.watch.as_mut().is_some_and(|watch| watch.scan.push(&data));
+            self.ahead.push_back(data);
+            if self.is_read() {
+                break;
+            }
+            if !more || size > MAX_AHEAD {
+                return BodyEnd::Open;
+            }
+        }
+        BodyEnd::Complete
+    }
+
+    /// The next frame for the client.
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(data) = self.ahead.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if let Some(error) = self.broken.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let frame = ready!(self.idle.poll(cx, rest));
+        match &frame {
+            Ok(Some(frame)) => self.notice(frame),
+            Ok(None) => {
+                self.rest = None;
+                self.conclude(BodyEnd::Complete);
+            }
+            Err(_) => self.conclude(BodyEnd::CutOff),
+        }
+        Poll::Ready(frame.transpose())
+    }
+
+    fn notice(&mut self, frame: &Frame<Bytes>) {
+        let (Some(watch), Some(data)) = (&mut self.watch, frame.data_ref()) else { return };
+        let more = watch.scan.push(data);
+        if self.rest.as_ref().is_none_or(Incoming::is_end_stream) {
+            self.conclude(BodyEnd::Complete);
+        } else if !more {
+            self.conclude(BodyEnd::Open);
+        }
+    }
+
+    /// Reports what is known now that no more will be.
+    fn conclude(&mut self, end: BodyEnd) {
+        if let Some(watch) = self.watch.take() {
+            tokio::spawn(async move {
+                let Watch { scan, mut pass } = *watch;
+                pass.report(&scan.finish(end)).await;
+            });
+        }
+    }
+
+    /// Nothing more to come.
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.ahead.is_empty() && self.is_read()
+    }
+
+    /// Bytes to come, exactly where the site announced them.
+    pub(super) fn size_hint(&self) -> SizeHint {
+        if self.broken.is_some() {
+            return SizeHint::default();
+        }
+        let ahead: u64 = self.ahead.iter().map(|data| data.len() as u64).sum();
+        match self.rest.as_ref().map_or(Some(0), |rest| rest.size_hint().exact()) {
+            Some(rest) => SizeHint::with_exact(ahead + rest),
+            None => SizeHint::default(),
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        self.broken.is_none() && self.rest.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+}
+
+impl Drop for SiteBody {
+    /// Keeps the connection where the answer was read to its end, and sees a verdict through where the client left.
+    fn drop(&mut self) {
+        if self.is_read() {
+            self.conclude(BodyEnd::Complete);
+            if let Some(conn) = self.conn.take() {
+                conn.release();
+            }
+        } else if self.broken.is_some() {
+            self.conclude(BodyEnd::CutOff);
+        } else if self.watch.is_some() && tokio::runtime::Handle::try_current().is_ok() {
+            let mut left = Self {
+                ahead: VecDeque::new(),
+                broken: None,
+                rest: self.rest.take(),
+                idle: Idle::new(LEFT),
+                conn: self.conn.take(),
+                watch: self.watch.take(),
+            };
+            tokio::spawn(async move {
+                match left.look(LEFT).await {
+                    Some((judgement, mut pass)) => pass.report(&judgement).await,
+                    None => left.conclude(BodyEnd::Open),
+                }
+            });
+        }
+    }
+}
+
+/// How long an answer is read on for its verdict after its client left.
+const LEFT: Duration = Duration::from_secs(2);
+
+/// Whether a response may be held back for its verdict: what a person reads, and that comes at once.
+pub(super) fn may_wait(headers: &HeaderMap) -> bool {
+    let Some(kind) = headers.get(header::CONTENT_TYPE) else { return true };
+    let Ok(kind) = kind.to_str() else { return true };
+    let kind = kind.split(';').next().unwrap_or("").trim();
+    let (family, form) = kind.split_once('/').unwrap_or((kind, ""));
+    let is = |word: &str| family.eq_ignore_ascii_case(word);
+    if is("text") {
+        return !form.eq_ignore_ascii_case("event-stream");
+    }
+    let form = form.to_ascii_lowercase();
+    let streams = form.contains("ndjson") || form.contains("stream") || form.contains("grpc");
+    is("application")
+        && !streams
+        && ["json", "xml", "html", "javascript", "x-www-form-urlencoded"]
+            .iter()
+            .any(|text| form.contains(text))
+}

@@ -1,0 +1,102 @@
+//! Who asks for what, and the leave that the gate gives.
+
+use std::{sync::Arc, time::Duration};
+
+use http::HeaderMap;
+
+use super::{Context, Refusal, context::Live, headers, reply::Refused};
+use crate::{
+    gate::{Client, Entry, Permit},
+    rules::Action,
+    target::Target,
+    verdict::Judgement,
+};
+
+/// A request that has found its rule.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    pub(crate) target: Target,
+    pub(crate) client: Client,
+    pub(crate) entry: Arc<Entry>,
+    /// The hold that the client allows, where it says so.
+    patience: Option<Duration>,
+}
+
+impl Asking {
+    /// Finds the rule.
+    ///
+    /// # Errors
+    /// No rule matches, or the one that does says `deny`.
+    pub(crate) fn new(
+        cx: &Context,
+        target: Target,
+        client: Client,
+        headers: &HeaderMap,
+    ) -> Result<Self, Refused> {
+        let entry = cx.gate.find(&target).ok_or_else(Refusal::unruled)?;
+        if entry.rule.action == Action::Deny {
+            return Err(Refusal::denied(&entry));
+        }
+        Ok(Self { target, client, entry, patience: headers::patience(headers) })
+    }
+
+    /// Waits for leave to send.
+    ///
+    /// # Errors
+    /// The gate refuses.
+    pub(crate) async fn hold(&self, cx: &Context, live: &Live) -> Result<Pass, Refused> {
+        let entry = Arc::clone(&self.entry);
+        if entry.rule.action == Action::Bypass {
+            return Ok(Pass { entry, permit: None });
+        }
+        match cx.gate.hold(&entry, &self.target, &self.client, self.patience).await {
+            Ok(permit) => Ok(Pass { entry, permit: Some(permit) }),
+            Err(refused) => Err(Refusal::gate(&refused, live.settings.refuse)),
+        }
+    }
+}
+
+/// Leave to send one request; where the rule says `bypass`, there is no permit behind it.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    entry: Arc<Entry>,
+    permit: Option<Permit>,
+}
+
+impl Pass {
+    /// The rule.
+    pub(crate) fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// How long the request was held.
+    pub(crate) fn held(&self) -> Duration {
+        self.permit.as_ref().map_or(Duration::ZERO, Permit::held)
+    }
+
+    /// False once a cooldown has tripped since the grant.
+    pub(crate) fn may_send(&mut self) -> bool {
+        self.permit.as_mut().is_none_or(Permit::may_send)
+    }
+
+    /// False once a cooldown has tripped since the grant, for more of what is under way.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.permit.as_ref().is_none_or(Permit::may_go_on)
+    }
+
+    /// Waits for leave once more.
+    ///
+    /// # Errors
+    /// The gate refuses.
+    pub(crate) async fn again(&mut self, live: &Live) -> Result<(), Refused> {
+        let Some(permit) = &mut self.permit else { return Ok(()) };
+        permit.again().await.map_err(|refused| Refusal::gate(&refused, live.settings.refuse))
+    }
+
+    /// Tells the fleet what came back.
+    pub(crate) async fn report(&mut self, judgement: &Judgement) {
+        if let Some(permit) = &mut self.permit {
+            permit.report(judgement).await;
+        }
+    }
+}

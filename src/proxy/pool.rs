@@ -1,0 +1,299 @@
+//! Kept-alive connections to sites.
+//!
+//! Our own pool, since the gate's last look stands between *having* a connection and *sending* on it, and since what
+//! is kept must be bounded: per site, in total, and in age. The last one used is the first one taken, so that a calm
+//! site's surplus ages out.
+
+mod shared;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    client::conn::{TrySendError, http1::SendRequest},
+};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::Instant,
+};
+
+use self::shared::{Shared, Stream};
+use super::body::Upload;
+use crate::{clock, metrics::Metrics, settings::Bounds, target::Host};
+
+/// A site's kept-alive connection is closed after this long without a request: most servers close theirs sooner or
+/// about then (nginx 75 s, Apache 5 s), and a connection that both ends give up at once costs a request.
+const MAX_IDLE: Duration = Duration::from_secs(60);
+/// How often idle connections are looked through while there are any.
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// What a connection leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    /// Over TLS.
+    pub(super) tls: bool,
+    /// With the site's certificate verified; false only where its rule says so.
+    pub(super) verify: bool,
+    /// The host.
+    pub(super) host: Host,
+    /// The port.
+    pub(super) port: u16,
+}
+
+/// A connection taken out of the pool or just made; dropping it closes it.
+#[derive(Debug)]
+pub(super) struct Conn {
+    sender: Sender,
+    /// It has carried a request before: the site may be closing it at this moment.
+    pub(super) reused: bool,
+    key: Key,
+    pool: Arc<Pool>,
+}
+
+/// How requests go out on it.
+#[derive(Debug)]
+enum Sender {
+    /// One at a time.
+    Http1(SendRequest<Upload>),
+    /// Many at a time; this is the place of one.
+    Http2(Stream),
+}
+
+impl Conn {
+    /// Back into the pool, for the next request to the same site.
+    pub(super) fn release(self) {
+        let Self { sender, key, pool, .. } = self;
+        match sender {
+            Sender::Http1(sender) => pool.put(key, sender),
+            Sender::Http2(stream) => drop(stream),
+        }
+    }
+
+    /// Whether the site speaks HTTP/2 on it.
+    pub(super) fn is_h2(&self) -> bool {
+        matches!(self.sender, Sender::Http2(_))
+    }
+
+    /// Sends a request and waits for the head of the answer.
+    ///
+    /// # Errors
+    /// hyper's; the request comes back where nothing of it was sent.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Upload>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Upload>>> {
+        match &mut self.sender {
+            Sender::Http1(sender) => sender.try_send_request(request).await,
+            Sender::Http2(stream) => stream.sender.try_send_request(request).await,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    sender: SendRequest<Upload>,
+    since: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    sites: HashMap<Key, Vec<Kept>>,
+    shared: Shared,
+    total: usize,
+    sweeping: bool,
+}
+
+/// The kept-alive connections of the process.
+#[derive(Debug)]
+pub(super) struct Pool {
+    shelf: Mutex<Shelf>,
+    bounds: Mutex<Bounds>,
+    open: Gauge,
+}
+
+impl Pool {
+    /// An empty pool.
+    pub(super) fn new(bounds: Bounds, metrics: &Metrics) -> Arc<Self> {
+        Arc::new(Self {
+            shelf: Mutex::default(),
+            bounds: Mutex::new(bounds),
+            open: metrics.upstream_connections.clone(),
+        })
+    }
+
+    /// Takes other bounds, after a reload; what is kept is closed, since another egress guard let it be made.
+    pub(super) fn reload(&self, bounds: Bounds) {
+        *self.bounds.lock() = bounds;
+        self.shelf.lock().keep(|_| false);
+    }
+
+    /// A kept-alive connection that is ready for a request.
+    pub(super) fn take(self: &Arc<Self>, key: &Key) -> Option<Conn> {
+        let mut shelf = self.shelf.lock();
+        if key.tls
+            && let Some(stream) = shelf.shared.take(key)
+        {
+            drop(shelf);
+            return Some(self.conn(Sender::Http2(stream), key.clone(), true));
+        }
+        let kept = shelf.sites.get_mut(key)?;
+        let before = kept.len();
+        kept.retain(|one| !one.sender.is_closed());
+        let at = kept.iter().rposition(|one| one.sender.is_ready());
+        let found = at.map(|at| kept.remove(at).sender);
+        let gone = before - kept.len();
+        if kept.is_empty() {
+            shelf.sites.remove(key);
+        }
+        shelf.total -= gone;
+        drop(shelf);
+        found.map(|sender| self.conn(Sender::Http1(sender), key.clone(), true))
+    }
+
+    fn conn(self: &Arc<Self>, sender: Sender, key: Key, reused: bool) -> Conn {
+        Conn { sender, reused, key, pool: Arc::clone(self) }
+    }
+
+    fn put(self: &Arc<Self>, key: Key, sender: SendRequest<Upload>) {
+        let bounds = *self.bounds.lock();
+        if sender.is_closed() || bounds.idle_per_host == 0 {
+            return;
+        }
+        let mut shelf = self.shelf.lock();
+        if shelf.total >= bounds.idle_total {
+            shelf.drop_oldest_quarter();
+        }
+        let kept = shelf.sites.entry(key).or_default();
+        let mut surplus = None;
+        if kept.len() >= bounds.idle_per_host {
+            surplus = Some(kept.remove(0));
+        }
+        kept.push(Kept { sender, since: clock::now() });
+        shelf.total += usize::from(surplus.is_none());
+        self.sweep_later(&mut shelf);
+    }
+
+    fn sweep_later(self: &Arc<Self>, shelf: &mut Shelf) {
+        if !shelf.sweeping {
+            shelf.sweeping = true;
+            tokio::spawn(Self::sweep(Arc::clone(self)));
+        }
+    }
+
+    /// Runs while anything is kept; an empty pool wakes nobody.
+    async fn sweep(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            let now = clock::now();
+            let mut shelf = self.shelf.lock();
+            shelf.keep(|one| now.duration_since(one.since) < MAX_IDLE && !one.sender.is_closed());
+            let shares = shelf.shared.sweep(now, MAX_IDLE);
+            if shelf.total == 0 && !shares {
+                shelf.sweeping = false;
+                return;
+            }
+        }
+    }
+
+    /// Speaks HTTP/1.1 over `stream`, which leads to `key`; its task ends with the connection.
+    ///
+    /// # Errors
+    /// None is known today; hyper's handshake writes nothing.
+    pub(super) async fn open<S>(
+        self: &Arc<Self>,
+        key: Key,
+        stream: S,
+        header_bytes: usize,
+        headers: usize,
+    ) -> Result<Conn, hyper::Error>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = hyper::client::conn::http1::Builder::new();
+        builder.title_case_headers(true).max_header_size(header_bytes);
+        if headers != super::HYPER_HEADERS {
+            builder.max_headers(headers);
+        }
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+        self.drive(connection.with_upgrades());
+        Ok(self.conn(Sender::Http1(sender), key, false))
+    }
+
+    /// Speaks HTTP/2 over `stream`, which leads to `key`, and shares it with others who ask for that.
+    ///
+    /// # Errors
+    /// The connection broke in hyper's handshake.
+    pub(super) async fn open_h2<S>(
+        self: &Arc<Self>,
+        key: Key,
+        stream: S,
+    ) -> Result<Conn, hyper::Error>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) = shared::handshake(stream).await?;
+        self.drive(connection);
+        let most = self.bounds.lock().idle_total;
+        let mut shelf = self.shelf.lock();
+        shelf.shared.shrink(most);
+        let stream = shelf.shared.put(key.clone(), sender);
+        self.sweep_later(&mut shelf);
+        drop(shelf);
+        Ok(self.conn(Sender::Http2(stream), key, false))
+    }
+
+    fn drive(&self, connection: impl Future<Output = Result<(), hyper::Error>> + Send + 'static) {
+        let counted = Counted::new(&self.open);
+        tokio::spawn(async move {
+            let _counted = counted;
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to a site ended");
+            }
+        });
+    }
+}
+
+impl Shelf {
+    fn keep(&mut self, wanted: impl Fn(&Kept) -> bool) {
+        let mut total = 0;
+        self.sites.retain(|_, kept| {
+            kept.retain(&wanted);
+            total += kept.len();
+            !kept.is_empty()
+        });
+        self.total = total;
+    }
+
+    /// A quarter at a time: looking through all of them is paid once per so many.
+    fn drop_oldest_quarter(&mut self) {
+        let mut ages: Vec<Instant> = self.sites.values().flatten().map(|one| one.since).collect();
+        if ages.is_empty() {
+            return;
+        }
+        let at = ages.len() / 4;
+        let (_, &mut oldest, _) = ages.select_nth_unstable(at);
+        self.keep(|one| one.since > oldest);
+    }
+}
+
+/// Counts one thing in a gauge for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Counted(Gauge);
+
+impl Counted {
+    /// One more.
+    pub(super) fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

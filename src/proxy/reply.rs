@@ -1,0 +1,256 @@
+//! What the proxy itself answers: the table of `docs/refusals.md`.
+//!
+//! Every own answer carries `Proxy-Status` (RFC 9209) for programs that know it, one word in `Tidegate-Refused` for
+//! plain clients, and a problem document (RFC 9457) with one sentence for a person.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use serde_json::json;
+
+use super::{Body, auth, auth::Unauthorised, egress::DialError};
+use crate::{
+    gate::{Entry, Why},
+    metrics::{Metrics, Reason},
+    settings::RefuseStatuses,
+    target::BadTarget,
+};
+
+/// The methods of `Allow`: every method goes through but TRACE; these are the usual ones.
+pub(super) const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
+
+/// A refusal, boxed: it travels through `?` beside far smaller things.
+pub(crate) type Refused = Box<Refusal>;
+
+/// Why a request gets an answer of our own.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    reason: Reason,
+    /// An error type of RFC 9209 section 2.3.
+    error: &'static str,
+    sentence: String,
+    retry_after: Option<Duration>,
+    entry: Option<Arc<Entry>>,
+    /// The rate is what refused: tell it.
+    tells_rate: bool,
+}
+
+impl Refusal {
+    pub(crate) fn new(
+        status: StatusCode,
+        reason: Reason,
+        error: &'static str,
+        sentence: impl Into<String>,
+    ) -> Refused {
+        Box::new(Self {
+            status,
+            reason,
+            error,
+            sentence: sentence.into(),
+            retry_after: None,
+            entry: None,
+            tells_rate: false,
+        })
+    }
+
+    /// The rule that the request fell under, for metrics and text.
+    pub(crate) fn under(mut self: Box<Self>, entry: &Arc<Entry>) -> Refused {
+        self.entry = Some(Arc::clone(entry));
+        self
+    }
+
+    fn after(mut self: Box<Self>, wait: Duration) -> Refused {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// The gate does not let it through.
+    pub(crate) fn gate(refused: &crate::gate::Refused, statuses: RefuseStatuses) -> Refused {
+        let rule = &refused.entry.rule.name;
+        let status = |code| StatusCode::from_u16(code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+        let (status, reason, error, sentence) = match refused.why {
+            Why::Limit => (
+                status(statuses.limit),
+                Reason::Limit,
+                "http_request_denied",
+                format!("Rule `{rule}` is at its limit; the wait would exceed its `max_wait`."),
+            ),
+            Why::Cooldown => (
+                status(statuses.cooldown),
+                Reason::Cooldown,
+                "destination_unavailable",
+                format!("The site blocks: rule `{rule}` is cooling down, longer than `max_wait`."),
+            ),
+            Why::Queue => (
+                unavailable,
+                Reason::Queue,
+                "connection_limit_reached",
+                format!("The queue of rule `{rule}` is full."),
+            ),
+            Why::Store => (
+                unavailable,
+                Reason::Store,
+                "destination_unavailable",
+                "The store is away, and `on_failure: closed` refuses meanwhile.".to_owned(),
+            ),
+            Why::Stopping => (
+                unavailable,
+                Reason::Queue,
+                "destination_unavailable",
+                "This proxy is stopping.".to_owned(),
+            ),
+        };
+        let mut refusal = Self::new(status, reason, error, sentence).under(&refused.entry);
+        refusal.tells_rate = true;
+        let wait = refused.retry_after;
+        let soon = wait.or_else(|| status.is_server_error().then_some(Duration::from_secs(1)));
+        refusal.retry_after = soon;
+        refusal
+    }
+
+    /// `action: deny`.
+    pub(crate) fn denied(entry: &Arc<Entry>) -> Refused {
+        let sentence = format!("Rule `{}` denies this request.", entry.rule.name);
+        Self::new(StatusCode::FORBIDDEN, Reason::Denied, "http_request_denied", sentence)
+            .under(entry)
+    }
+
+    /// The rule file has no rule for it: nothing is let through by accident.
+    pub(crate) fn unruled() -> Refused {
+        let sentence = "No rule of the rule file matches this request; add a last rule with \
+                        `match: \"*\"` to let it through.";
+        Self::new(StatusCode::FORBIDDEN, Reason::Denied, "http_request_denied", sentence)
+    }
+
+    /// A request that we cannot or will not understand.
+    pub(crate) fn malformed(status: StatusCode, sentence: impl Into<String>) -> Refused {
+        Self::new(status, Reason::Malformed, "http_request_error", sentence)
+    }
+
+    /// A request that came back to us.
+    pub(crate) fn looped() -> Refused {
+        let sentence = "This request has passed this proxy before (`Via` names it).";
+        Self::new(StatusCode::LOOP_DETECTED, Reason::Loop, "proxy_loop_detected", sentence)
+    }
+
+    /// A bound of `limits` is reached.
+    pub(crate) fn busy(what: &str) -> Refused {
+        let sentence = format!("The proxy has as many {what} as `limits` allows.");
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, Reason::Queue, "connection_limit_reached", sentence)
+            .after(Duration::from_secs(1))
+    }
+
+    /// The answer; counts it.
+    pub(crate) fn into_response(self, metrics: &Metrics) -> Response<Body> {
+        match &self.entry {
+            Some(entry) => drop(entry.metrics.refused(self.reason).inc()),
+            None => metrics.refused_without_rule(self.reason),
+        }
+        let mut response = Response::new(Body::own(self.document()));
+        *response.status_mut() = self.status;
+        self.fields(response.headers_mut());
+        response
+    }
+
+    fn fields(&self, headers: &mut HeaderMap) {
+        let proxy_status = HeaderValue::from_str(&format!("tidegate; error={}", self.error));
+        if let Ok(value) = proxy_status {
+            headers.insert("proxy-status", value);
+        }
+        headers.insert("tidegate-refused", HeaderValue::from_static(self.reason.as_str()));
+        let problem = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, problem);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(seconds) = self.seconds() {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        match self.status {
+            StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                let challenge = HeaderValue::from_static(auth::CHALLENGE);
+                headers.insert(header::PROXY_AUTHENTICATE, challenge);
+            }
+            StatusCode::METHOD_NOT_ALLOWED => {
+                headers.insert(header::ALLOW, HeaderValue::from_static(ALLOWED));
+            }
+            _ => {}
+        }
+        self.rate_fields(headers);
+    }
+
+    /// `X-RateLimit-*`: capacity of the bucket, what is left of it, seconds until there is more.
+    fn rate_fields(&self, headers: &mut HeaderMap) {
+        let Some(entry) = self.entry.as_ref().filter(|_| self.tells_rate) else { return };
+        headers.insert("x-ratelimit-limit", entry.rule.limits.burst.into());
+        headers.insert("x-ratelimit-remaining", 0.into());
+        headers.insert("x-ratelimit-reset", self.seconds().unwrap_or(1).into());
+    }
+
+    /// Whole seconds, rounded up, at least one: a client that comes back earlier comes back in vain.
+    fn seconds(&self) -> Option<u64> {
+        let wait = self.retry_after?;
+        Some((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))
+    }
+
+    fn document(&self) -> Bytes {
+        let mut document = json!({
+            "type": "about:blank",
+            "title": self.status.canonical_reason().unwrap_or("Refused"),
+            "status": self.status.as_u16(),
+            "detail": self.sentence,
+            "reason": self.reason.as_str(),
+        });
+        if let Some(entry) = &self.entry {
+            document["rule"] = json!(&*entry.rule.name);
+        }
+        if let Some(seconds) = self.seconds() {
+            document["retry_after"] = json!(seconds);
+        }
+        let mut text = document.to_string();
+        text.push('\n');
+        text.into()
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl From<BadTarget> for Refused {
+    fn from(bad: BadTarget) -> Self {
+        Refusal::malformed(StatusCode::BAD_REQUEST, format!("Bad request: {bad}."))
+    }
+}
+
+impl From<Unauthorised> for Refused {
+    fn from(why: Unauthorised) -> Self {
+        let status = match why {
+            // No password would help.
+            Unauthorised::Network => StatusCode::FORBIDDEN,
+            Unauthorised::Missing | Unauthorised::Malformed | Unauthorised::Wrong => {
+                StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            }
+        };
+        Refusal::new(status, Reason::Auth, "http_request_denied", sentence(&why.to_string()))
+    }
+}
+
+impl From<&DialError> for Refused {
+    fn from(error: &DialError) -> Self {
+        let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_GATEWAY);
+        let sentence = sentence(&error.to_string());
+        Refusal::new(status, error.reason(), error.proxy_error(), sentence)
+    }
+}
+
+/// An error's phrase as a sentence.
+pub(super) fn sentence(phrase: &str) -> String {
+    let mut letters = phrase.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}

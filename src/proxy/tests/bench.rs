@@ -1,0 +1,356 @@
+//! A proxy on a free port, sites that record what reaches them, and a client that speaks in bytes.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    classify::Classifier,
+    event::Events,
+    gate::Gate,
+    metrics::Metrics,
+    proxy::{Context, serve},
+    rules::{Action, Limits, Matcher, Mode, Order, Retry, Rule, RuleSet, Split, TunnelCount},
+    settings::{
+        Auth, Bounds, Egress, EgressPattern, Inspect, Log, LogFormat, RefuseStatuses, Settings,
+        StoreSettings, Timeouts,
+    },
+    store::{Backend, Memory},
+};
+
+/// Longest that anything in these tests may take.
+pub(in crate::proxy) const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(in crate::proxy) fn settings() -> Settings {
+    Settings {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        admin: None,
+        store: StoreSettings::Memory,
+        auth: Auth { none: true, ..Auth::default() },
+        egress: Egress { allow: vec![EgressPattern::Loopback], ..Egress::default() },
+        inspect: Inspect {
+            bytes: 16 << 10,
+            error_bytes: 128 << 10,
+            delay: Duration::from_millis(500),
+        },
+        timeouts: Timeouts {
+            header: Duration::from_secs(5),
+            connect: Duration::from_secs(5),
+            response: Duration::from_secs(5),
+            idle: Duration::from_secs(5),
+            drain: Duration::from_secs(5),
+        },
+        limits: Bounds {
+            connections: 100,
+            per_client: 100,
+            tunnels: 10,
+            header_bytes: 64 << 10,
+            headers: 100,
+            idle_per_host: 8,
+            idle_total: 100,
+        },
+        ca_dir: "unused".into(),
+        ca: None,
+        upstream_ca: Vec::new(),
+        annotate: true,
+        refuse: RefuseStatuses { limit: 429, cooldown: 503 },
+        log: Log { level: "info".to_owned(), format: LogFormat::Text, access: false },
+    }
+}
+
+pub(in crate::proxy) fn rule() -> Rule {
+    Rule {
+        name: "default".into(),
+        matcher: Matcher::default(),
+        action: Action::Limit,
+        per: Split::All,
+        limits: Limits { rate: None, burst: 5, quotas: Vec::new(), cost: 1 },
+        max_wait: Duration::from_secs(10),
+        queue: 100,
+        order: Order::Fair,
+        mode: Mode::Enforce,
+        intercept: false,
+        verify: true,
+        tunnel: TunnelCount::Flights,
+        retry: Retry::default(),
+        cooldown: None,
+        classifier: Classifier::builtin(),
+    }
+}
+
+/// A running proxy.
+pub(in crate::proxy) struct Bench {
+    pub(in crate::proxy) addr: SocketAddr,
+    pub(in crate::proxy) cx: Arc<Context>,
+    pub(in crate::proxy) metrics: Arc<Metrics>,
+    pub(in crate::proxy) stop: CancellationToken,
+    pub(in crate::proxy) served: JoinHandle<()>,
+}
+
+impl Bench {
+    pub(in crate::proxy) async fn start() -> Self {
+        Self::with(settings(), vec![rule()]).await
+    }
+
+    pub(in crate::proxy) async fn with(settings: Settings, rules: Vec<Rule>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let metrics = Metrics::new();
+        let events = Events::new(Arc::clone(&metrics));
+        let gate = Gate::new(
+            RuleSet::new(rules),
+            Backend::Memory(Memory::default()),
+            Arc::clone(&metrics),
+            Arc::clone(&events),
+            Duration::from_secs(60),
+        );
+        let cx = Context::new(settings, gate, Arc::clone(&metrics), events, vec![addr]);
+        let stop = CancellationToken::new();
+        let served = tokio::spawn(serve(listener, Arc::clone(&cx), stop.clone()));
+        Self { addr, cx, metrics, stop, served }
+    }
+
+    pub(in crate::proxy) async fn connect(&self) -> Client {
+        Client { stream: TcpStream::connect(self.addr).await.unwrap(), read: Vec::new() }
+    }
+
+    /// One GET on a connection of its own.
+    pub(in crate::proxy) async fn get(&self, url: &str) -> Answer {
+        self.ask(&format!("GET {url} HTTP/1.1\r\nhost: {}\r\n\r\n", host_of(url))).await
+    }
+
+    /// One request on a connection of its own.
+    pub(in crate::proxy) async fn ask(&self, request: &str) -> Answer {
+        let mut client = self.connect().await;
+        client.send(request).await;
+        client.answer().await
+    }
+
+    /// The value of a line of the metrics; 0 where it is not there yet.
+    pub(in crate::proxy) fn metric(&self, line: &str) -> f64 {
+        self.cx.gate.refresh_metrics();
+        let text = self.metrics.render();
+        let found = text.lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
+        found.map_or(0.0, |value| value.parse().unwrap())
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.cx.end.cancel();
+    }
+}
+
+fn host_of(url: &str) -> &str {
+    url.split('/').nth(2).unwrap()
+}
+
+/// Waits until `condition` holds.
+pub(in crate::proxy) async fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = crate::clock::now() + PATIENCE;
+    while !condition() {
+        assert!(crate::clock::now() < deadline, "{what}: not in time");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// A client's connection to the proxy.
+pub(in crate::proxy) struct Client {
+    pub(in crate::proxy) stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Client {
+    pub(in crate::proxy) async fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// Bytes up to and with `mark`.
+    pub(in crate::proxy) async fn read_to(&mut self, mark: &str) -> String {
+        loop {
+            let text = String::from_utf8_lossy(&self.read).into_owned();
+            if let Some(at) = text.find(mark) {
+                let head = text[..at + mark.len()].to_owned();
+                self.read.drain(..head.len());
+                return head;
+            }
+            assert!(self.more().await, "the connection ended before {mark:?}: {text:?}");
+        }
+    }
+
+    /// Everything until the connection ends.
+    pub(in crate::proxy) async fn rest(&mut self) -> String {
+        while self.more().await {}
+        String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
+    }
+
+    async fn more(&mut self) -> bool {
+        let reading = self.stream.read_buf(&mut self.read);
+        match tokio::time::timeout(PATIENCE, reading).await.expect("bytes in time") {
+            Ok(size) => size > 0,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// One answer with a body that has a length (or none at all).
+    pub(in crate::proxy) async fn answer(&mut self) -> Answer {
+        let head = self.read_to("\r\n\r\n").await;
+        let mut answer = Answer { head, body: Vec::new() };
+        let length = answer.field("content-length").map(|length| length.parse::<usize>().unwrap());
+        if let Some(length) = length {
+            while self.read.len() < length {
+                assert!(self.more().await, "the body ended early");
+            }
+            answer.body = self.read.drain(..length).collect();
+        }
+        answer
+    }
+
+    /// The head of an answer only.
+    pub(in crate::proxy) async fn head(&mut self) -> Answer {
+        Answer { head: self.read_to("\r\n\r\n").await, body: Vec::new() }
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(in crate::proxy) struct Answer {
+    pub(in crate::proxy) head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    pub(in crate::proxy) fn status(&self) -> u16 {
+        self.head.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    pub(in crate::proxy) fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (field, value) = line.split_once(':')?;
+            field.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub(in crate::proxy) fn body(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+/// A site that records the head (and body) of each request and answers from a script.
+pub(in crate::proxy) struct Site {
+    pub(in crate::proxy) addr: SocketAddr,
+    requests: Arc<Mutex<Vec<String>>>,
+    pub(in crate::proxy) connections: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+/// What a site does with one request: the bytes to send, and whether to close then.
+pub(in crate::proxy) type Script = dyn Fn(usize, &str) -> (String, bool) + Send + Sync;
+
+impl Site {
+    /// Gives the same answer to every request and keeps the connection.
+    pub(in crate::proxy) async fn answering(answer: &'static str) -> Self {
+        Self::scripted(move |_, _| (answer.to_owned(), false)).await
+    }
+
+    /// `script` gets the number of the request and its text.
+    pub(in crate::proxy) async fn scripted(
+        script: impl Fn(usize, &str) -> (String, bool) + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let script: Arc<Script> = Arc::new(script);
+        let (log, count) = (Arc::clone(&requests), Arc::clone(&connections));
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(converse(stream, Arc::clone(&script), Arc::clone(&log)));
+            }
+        });
+        Self { addr, requests, connections, task }
+    }
+
+    /// Its address, for a test that need not look at it again; it runs on until the test ends.
+    pub(in crate::proxy) fn addr_for_good(self) -> SocketAddr {
+        let addr = self.addr;
+        std::mem::forget(self);
+        addr
+    }
+
+    pub(in crate::proxy) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addr)
+    }
+
+    /// The text of request `number`, once it is there.
+    pub(in crate::proxy) async fn request(&self, number: usize) -> String {
+        until("a request reaches the site", || self.requests.lock().len() > number).await;
+        self.requests.lock()[number].clone()
+    }
+
+    pub(in crate::proxy) fn count(&self) -> usize {
+        self.requests.lock().len()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn converse(mut stream: TcpStream, script: Arc<Script>, log: Arc<Mutex<Vec<String>>>) {
+    let mut read = Vec::new();
+    while let Some(request) = next_request(&mut stream, &mut read).await {
+        let number = {
+            let mut log = log.lock();
+            log.push(request.clone());
+            log.len() - 1
+        };
+        let (answer, close) = script(number, &request);
+        if stream.write_all(answer.as_bytes()).await.is_err() || close {
+            return;
+        }
+    }
+}
+
+/// Head and body as they came; `None` at the end of the connection.
+async fn next_request(stream: &mut TcpStream, read: &mut Vec<u8>) -> Option<String> {
+    loop {
+        let text = String::from_utf8_lossy(read).into_owned();
+        if let Some(head) = text.find("\r\n\r\n").map(|at| at + 4) {
+            let lower = text[..head].to_ascii_lowercase();
+            let end = match lower.split("content-length: ").nth(1) {
+                Some(rest) => head + rest.split("\r\n").next()?.parse::<usize>().ok()?,
+                None if lower.contains("transfer-encoding: chunked") => {
+                    text.find("0\r\n\r\n").map_or(usize::MAX, |at| at + 5)
+                }
+                None => head,
+            };
+            if read.len() >= end {
+                read.drain(..end);
+                return Some(text[..end].to_owned());
+            }
+        }
+        if stream.read_buf(read).await.ok()? == 0 {
+            return None;
+        }
+    }
+}

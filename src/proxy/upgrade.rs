@@ -1,0 +1,54 @@
+//! WebSocket and other changes of protocol: one token for the handshake, then bytes both ways.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, Response, StatusCode, header};
+use hyper::upgrade::OnUpgrade;
+
+use super::{Body, Context, context::Live, forward::Answer, headers, pool::Counted, tunnel::copy};
+use crate::verdict::Judgement;
+
+/// Joins client and site after the site's 101, which goes to the client with the site's fields.
+pub(super) async fn join(
+    cx: &Arc<Context>,
+    live: &Live,
+    client: OnUpgrade,
+    answer: Answer,
+) -> Response<Body> {
+    let Answer { mut response, mut pass, .. } = answer;
+    pass.report(&Judgement::unseen()).await;
+    let site = hyper::upgrade::on(&mut response);
+    let idle = live.settings.timeouts.idle;
+    let end = cx.end.clone();
+    let counted = Counted::new(&pass.entry().metrics.tunnels);
+    cx.tunnels.spawn(async move {
+        let _counted = counted;
+        let copied = async {
+            // The client's end is there only once our 101 is out.
+            let (site, client) = tokio::try_join!(site, client).map_err(std::io::Error::other)?;
+            copy::both(copy::Side::of_client(client), copy::Side::of_site(site), None, idle).await
+        };
+        tokio::select! {
+            ended = copied => if let Err(error) = ended {
+                tracing::debug!(%error, "an upgraded connection ended");
+            },
+            () = end.cancelled() => {}
+        }
+    });
+    relay(response.into_parts().0)
+}
+
+/// The site's 101 for the client.
+fn relay(mut head: http::response::Parts) -> Response<Body> {
+    let protocol = head.headers.get(header::UPGRADE).cloned();
+    headers::strip(&mut head.headers);
+    head.extensions.clear();
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *response.headers_mut() = head.headers;
+    if let Some(protocol) = protocol {
+        response.headers_mut().insert(header::UPGRADE, protocol);
+    }
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    response
+}

@@ -1,0 +1,378 @@
+//! What reaches hyper and what does not, however it is cut into reads; and whole exchanges with
+//! hyper behind it.
+#![allow(clippy::unwrap_used)]
+
+mod exchange;
+
+use std::collections::VecDeque;
+
+use tokio::io::AsyncReadExt as _;
+
+use super::*;
+
+const BOUNDS: Bounds = Bounds {
+    connections: 1,
+    per_client: 1,
+    tunnels: 1,
+    header_bytes: 64 * 1024,
+    headers: 100,
+    idle_per_host: 1,
+    idle_total: 1,
+};
+
+/// A socket that delivers exactly these reads, then the end of the stream, and keeps what is
+/// written.
+#[derive(Debug)]
+struct Pieces {
+    reads: VecDeque<Vec<u8>>,
+    written: Vec<u8>,
+}
+
+impl AsyncRead for Pieces {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if let Some(mut piece) = this.reads.pop_front() {
+            let rest = piece.split_off(piece.len().min(buf.remaining()));
+            buf.put_slice(&piece);
+            if !rest.is_empty() {
+                this.reads.push_front(rest);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Pieces {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().written.extend_from_slice(buf);
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What became of some bytes: what was handed to hyper, and the status of the refusal.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    passed: String,
+    refused: Option<u16>,
+}
+
+async fn outcome_of(pieces: impl IntoIterator<Item = &[u8]>, buffer: usize) -> Outcome {
+    let reads = pieces.into_iter().filter(|p| !p.is_empty()).map(<[u8]>::to_vec).collect();
+    let (mut wire, handle) = Wire::new(Pieces { reads, written: vec![] }, &BOUNDS, Metrics::new());
+    for _ in 0..1000 {
+        drop(handle.answering());
+    }
+    let mut passed = Vec::new();
+    let mut buf = vec![0; buffer];
+    loop {
+        match wire.read(&mut buf).await.unwrap() {
+            0 => break,
+            length => passed.extend_from_slice(&buf[..length]),
+        }
+    }
+    let answer = String::from_utf8(wire.io.written).unwrap();
+    let refused = answer.get(9..12).map(|status| status.parse().unwrap());
+    Outcome { passed: passed.escape_ascii().to_string(), refused }
+}
+
+async fn whole(input: &[u8]) -> Outcome {
+    outcome_of([input], 64 * 1024).await
+}
+
+fn get(fields: &str) -> Vec<u8> {
+    format!("GET http://h/ HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes()
+}
+
+fn post(fields: &str, body: &str) -> Vec<u8> {
+    format!("POST http://h/ HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}").into_bytes()
+}
+
+fn chunked(body: &str) -> Vec<u8> {
+    post("Transfer-Encoding: chunked\r\n", body)
+}
+
+/// Requests that pass as they are.
+fn good() -> Vec<Vec<u8>> {
+    let mut good = vec![
+        get(""),
+        get("Accept: */*\r\nX-Empty:\r\nX-Tab:\ta\tb \r\nX-High: \u{e9}\r\n"),
+        get("Content-Length: 0\r\n"),
+        b"\r\n\r\nGET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n".to_vec(),
+        b"GET http://h/ HTTP/1.0\r\n\r\n".to_vec(),
+        b"PURGE http://h:8080/a//..%2f;b?c={} HTTP/1.1\r\nhOST: [::1]:80\r\n\r\n".to_vec(),
+        b"OPTIONS http://h/ HTTP/1.1\r\nHost: h\r\n\r\n".to_vec(),
+        b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n".to_vec(),
+        post("Content-Length: 5\r\n", "hello"),
+        post("Content-Length: 5\r\n", "GET /"),
+        chunked("5\r\nhello\r\n0\r\n\r\n"),
+        chunked("5;ext=\"q\"\r\nhello\r\n00a\r\n0123456789\r\n0\r\nTrailer: x\r\nOther:\r\n\r\n"),
+        post("transfer-encoding:  Chunked \r\n", "0\r\n\r\n"),
+    ];
+    good.push([post("Content-Length: 5\r\n", "hello"), get(""), get("")].concat());
+    good.push([chunked("1\r\na\r\n0\r\n\r\n"), get("")].concat());
+    good
+}
+
+/// Requests that are refused, with the status; nothing of their heads passes.
+fn bad_heads() -> Vec<(u16, Vec<u8>)> {
+    let line = |line: &str| format!("{line}\r\nHost: h\r\n\r\n").into_bytes();
+    let mut bad: Vec<(u16, Vec<u8>)> = [
+        "GET http://h/ HTTP/1.1 extra",
+        "GET  http://h/ HTTP/1.1",
+        "GET http://h/  HTTP/1.1",
+        "GET http://h/",
+        " GET http://h/ HTTP/1.1",
+        "GET\thttp://h/\tHTTP/1.1",
+        "GET http://h/ http/1.1",
+        "GET http://h/ HTTP/1.1 ",
+        "GET http://h/ HTTP/11",
+        "GET http://h/ HTTP/1.01",
+        "G@T http://h/ HTTP/1.1",
+        "GET http://h/\x01 HTTP/1.1",
+        "GET http://h/\u{7f} HTTP/1.1",
+        "GET http://[::1/ HTTP/1.1",
+        "CONNECT [::1 HTTP/1.1",
+        "GET http://h/<> HTTP/1.1",
+        "GET",
+        "\u{16}\u{3}\u{1}",
+    ]
+    .iter()
+    .map(|text| (400, line(text)))
+    .collect();
+    bad.extend(
+        ["HTTP/9.9", "HTTP/2.0", "HTTP/1.2", "HTTP/0.9"]
+            .map(|version| (505, line(&format!("GET http://h/ {version}")))),
+    );
+    bad.extend(
+        [
+            "Name : v\r\n",
+            ": v\r\n",
+            "Name\r\n",
+            " folded\r\n",
+            "A: b\r\n folded\r\n",
+            "A: b\r\n\tfolded\r\n",
+            "N\u{e9}: v\r\n",
+            "A: b\0c\r\n",
+            "A: b\rc\r\n",
+            "A: b\nC: d\r\n",
+            "A: b\u{b}\r\n",
+            "A(b): c\r\n",
+            "Host: h\r\n",
+            "Content-Length: 5\r\nContent-Length: 6\r\n",
+            "Content-Length: 5\r\nContent-Length: 5\r\n",
+            "Content-Length: 5, 5\r\n",
+            "Content-Length: +5\r\n",
+            "Content-Length: -5\r\n",
+            "Content-Length: 0x5\r\n",
+            "Content-Length:\r\n",
+            "Content-Length: 5 5\r\n",
+            "Content-Length: 18446744073709551621\r\n",
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            "tRANSFER-eNCODING: chunked\r\ncONTENT-lENGTH: 5\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked, chunked\r\n",
+            "Transfer-Encoding: chunked, gzip\r\n",
+            "Transfer-Encoding: identity\r\n",
+            "Transfer-Encoding: xchunked\r\n",
+            "Transfer-Encoding: \"chunked\"\r\n",
+            "Transfer-Encoding: chunked;x\r\n",
+            "Transfer-Encoding: \u{b}chunked\r\n",
+            "Transfer-Encoding:\r\n",
+            "Transfer-Encoding: , chunked\r\n",
+        ]
+        .map(|fields| (400, post(fields, "5\r\nhello\r\n0\r\n\r\n"))),
+    );
+    bad.push((501, post("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n")));
+    for host in [
+        "Host:\r\n",
+        "",
+        "Host: a b\r\n",
+        "Host: h/\r\n",
+        "Host: a@h\r\n",
+        "Host: h:x\r\n",
+        "Host: h, i\r\n",
+        "Host: [::1\r\n",
+        "Host: [h]\r\n",
+        "Host: :80\r\n",
+    ] {
+        bad.push((400, format!("GET http://h/ HTTP/1.1\r\n{host}\r\n").into_bytes()));
+    }
+    bad.push((
+        400,
+        b"POST http://h/ HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_vec(),
+    ));
+    bad.push((400, b"GET http://h/ HTTP/1.1\nHost: h\n\n".to_vec()));
+    bad.push((400, b"\nGET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n".to_vec()));
+    bad.push((400, b"CONNECT h:1 HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello".to_vec()));
+    bad.push((
+        400,
+        b"CONNECT h:1 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec(),
+    ));
+    bad.push((400, b"\0\0\0\0".to_vec()));
+    bad.push((505, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec()));
+    bad
+}
+
+/// Chunked bodies that go wrong, and how much of each passes.
+const BAD_CHUNKS: [(&str, &str); 21] = [
+    ("0", "0x5\r\nhello\r\n0\r\n\r\n"),
+    ("", "+5\r\nhello\r\n"),
+    ("", "\r\nhello\r\n"),
+    ("", " 5\r\nhello\r\n"),
+    ("1", "1_0\r\n0123456789"),
+    ("5", "5 \r\nhello\r\n0\r\n\r\n"),
+    ("5", "5\nhello\r\n0\r\n\r\n"),
+    ("5\r", "5\r\rhello"),
+    ("000000000000000", "00000000000000005\r\nhello\r\n"),
+    ("5;a", "5;a\nhello\r\n0\r\n\r\n"),
+    ("5;a\r", "5;a\rb\r\nhello\r\n"),
+    ("5;a", "5;a\0\r\nhello\r\n"),
+    ("5\r\nhello", "5\r\nhello0\r\n\r\n"),
+    ("5\r\nhello", "5\r\nhelloworld\r\n0\r\n\r\n"),
+    ("5\r\nhello", "5\r\nhello\n0\r\n\r\n"),
+    ("5\r\nhello\r", "5\r\nhello\rX0\r\n\r\n"),
+    ("0\r\n", "0\r\n folded\r\n\r\n"),
+    ("0\r\nA", "0\r\nA : b\r\n\r\n"),
+    ("0\r\nA: b", "0\r\nA: b\n\r\n"),
+    ("0\r\nA: b", "0\r\nA: b\0\r\n\r\n"),
+    ("0\r\n\r", "0\r\n\rGET / HTTP/1.1\r\n"),
+];
+
+/// Cuts `input` at random; the same seed cuts the same way.
+fn cut<'a>(input: &'a [u8], random: &mut fastrand::Rng) -> Vec<&'a [u8]> {
+    let mut pieces = Vec::new();
+    let mut rest = input;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(random.usize(1..=rest.len().min(40)));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces
+}
+
+#[tokio::test(start_paused = true)]
+async fn well_formed_requests_pass_unchanged() {
+    for input in good() {
+        let passed = input.escape_ascii().to_string();
+        assert_eq!(whole(&input).await, Outcome { passed, refused: None });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_heads_are_answered_and_nothing_of_them_passes() {
+    for (status, input) in bad_heads() {
+        let after = [input.clone(), get("")].concat();
+        let expected = Outcome { passed: String::new(), refused: Some(status) };
+        assert_eq!(whole(&after).await, expected, "{}", input.escape_ascii());
+        let before = [get(""), after].concat();
+        let passed = get("").escape_ascii().to_string();
+        let expected = Outcome { passed, refused: Some(status) };
+        assert_eq!(whole(&before).await, expected, "{}", input.escape_ascii());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_chunks_end_the_body_before_the_first_bad_byte() {
+    for (passes, body) in BAD_CHUNKS {
+        let input = chunked(body);
+        let passed = chunked(passes).escape_ascii().to_string();
+        let expected = Outcome { passed, refused: Some(400) };
+        assert_eq!(whole(&input).await, expected, "{}", input.escape_ascii());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_options_request_for_the_whole_site_is_spelled_so_that_it_stays_one() {
+    let input = b"OPTIONS http://h:80 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2);
+    let expected = input.escape_ascii().to_string().replace("h:80 ", "h:80? ");
+    assert_eq!(whole(&input).await, Outcome { passed: expected, refused: None });
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_large_is_refused_by_its_name() {
+    let long = |length: usize| "a".repeat(length);
+    for (status, input) in [
+        (414, format!("GET http://h/{} HTTP/1.1\r\nHost: h\r\n\r\n", long(17 * 1024)).into_bytes()),
+        (414, long(200 * 1024).into_bytes()),
+        (431, get(&format!("A: {}\r\n", long(64 * 1024)))),
+        (431, get(&"A: b\r\n".repeat(100))),
+        (431, get(&format!("A: {}\r\n", long(2000)).repeat(40))),
+        (431, [get(""), get(&format!("A: {}", long(100_000)))].concat()),
+    ] {
+        let whole = whole(&input).await;
+        assert_eq!(whole.refused, Some(status), "{} bytes", input.len());
+        assert_eq!(outcome_of(input.chunks(1000), 8192).await, whole);
+    }
+    let fits = get(&format!("A: {}\r\n", long(60 * 1024)));
+    assert_eq!(outcome_of(fits.chunks(1460), 8192).await.refused, None);
+    let extension = format!("1;{}\r\na\r\n", long(8 * 1024)).repeat(3);
+    assert_eq!(whole(&chunked(&extension)).await.refused, Some(400));
+    let trailers = format!("0\r\n{}\r\n", format!("A: {}\r\n", long(1000)).repeat(17));
+    assert_eq!(whole(&chunked(&trailers)).await.refused, Some(431));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outcome_does_not_depend_on_how_the_bytes_are_cut_into_reads() {
+    let mut random = fastrand::Rng::with_seed(9112);
+    let chunks = BAD_CHUNKS.iter().map(|(_, body)| chunked(body));
+    let bad = bad_heads().into_iter().map(|(_, input)| input);
+    for input in good().into_iter().chain(bad).chain(chunks) {
+        let input = [get(""), input, get("")].concat();
+        let expected = whole(&input).await;
+        for at in 0..input.len() {
+            let (first, second) = input.split_at(at);
+            assert_eq!(outcome_of([first, second], 8192).await, expected, "cut at {at}");
+        }
+        assert_eq!(outcome_of(input.chunks(1), 8192).await, expected);
+        assert_eq!(outcome_of([&input[..]], 1).await, expected);
+        for _ in 0..5 {
+            let pieces = cut(&input, &mut random);
+            assert_eq!(outcome_of(pieces, random.usize(1..100)).await, expected);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn mutated_requests_neither_panic_nor_pass_what_was_not_sent() {
+    let seed = 20_261_120;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let seeds: Vec<_> =
+        good().into_iter().chain(bad_heads().into_iter().map(|(_, input)| input)).collect();
+    for round in 0..5000 {
+        let mut input = seeds[random.usize(..seeds.len())].clone();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(..input.len());
+            match random.u8(..4) {
+                0 => input[at] = random.u8(..),
+                1 => input.insert(at, *random.choice(b"\r\n \t:;,0\0A/").unwrap()),
+                2 => drop(input.remove(at)),
+                _ => input.extend_from_slice(&seeds[random.usize(..seeds.len())]),
+            }
+            if input.is_empty() {
+                input.push(b'\r');
+            }
+        }
+        let expected = whole(&input).await;
+        let cut = outcome_of(cut(&input, &mut random), 64).await;
+        assert_eq!(cut, expected, "seed {seed}, round {round}");
+        let sent = input.escape_ascii().to_string();
+        let passed = expected.passed.replace("? HTTP", " HTTP");
+        assert!(sent.replace("? HTTP", " HTTP").starts_with(&passed), "seed {seed}, round {round}");
+    }
+}
