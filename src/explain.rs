@@ -101,8 +101,12 @@ pub fn run(source: &Source, options: &Options) -> Result<Report, ExplainError> {
     let exchanges = source::read(source, options)?;
     let mut judged = Vec::with_capacity(exchanges.items.len());
     for exchange in exchanges.items {
-        // Without a URL it is a page of nobody: rules for certain hosts do not apply.
-        let target = Target::of_url(exchange.url.as_deref().unwrap_or("http://unknown.invalid/"))?;
+        let target = match exchange.url.as_deref().map(Target::of_url) {
+            Some(Ok(target)) => target,
+            Some(Err(error)) if exchanges.single => return Err(error.into()),
+            // A page of nobody, or a URL that no proxy is asked for: rules for certain hosts do not apply.
+            Some(Err(_)) | None => Target::of_url("http://unknown.invalid/")?,
+        };
         let rule = options.rules.find(&target).map(|at| Arc::clone(&options.rules.as_slice()[at]));
         let (judgement, item) = explain(&exchange, &target, rule.as_deref(), options.limits);
         judged.push(Judged { item, judgement, rule, host: target.host });

@@ -160,7 +160,8 @@ impl fmt::Display for Item {
             writeln!(f, "wait        {wait} s, says the site")?;
         }
         for near in &self.near {
-            writeln!(f, "nearly      {} ({}): {}", near.signature, near.verdict, near.missing)?;
+            let NearMiss { signature, verdict, missing } = near;
+            writeln!(f, "nearly      {signature} ({verdict}), which lacks {missing}")?;
         }
         for logged in &self.logged {
             writeln!(f, "log only    {logged}")?;
