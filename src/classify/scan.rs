@@ -66,8 +66,8 @@ struct Text {
     /// The coding is broken: what was found counts, what was not found says nothing.
     unreadable: bool,
     done: bool,
-    /// Characters of visible text after which no candidate can match any more; `None` without candidates, and
-    /// before the first characters.
+    /// Characters of visible text after which no candidate can match any more; `None` without
+    /// candidates, and before the first characters.
     most_text: Option<usize>,
     title_known: bool,
 }

@@ -82,7 +82,8 @@ pub struct Summary {
     pub verdicts: BTreeMap<&'static str, usize>,
     /// How many of each signature.
     pub signatures: BTreeMap<String, usize>,
-    /// The cooldowns that this sequence would have tripped, had the requests been sent one after the other.
+    /// The cooldowns that this sequence would have tripped, had the requests been sent one after
+    /// the other.
     pub cooldowns: Vec<Cooldown>,
     /// How many were judged other than the source expected; nothing where it expects nothing.
     #[serde(skip_serializing_if = "Option::is_none")]

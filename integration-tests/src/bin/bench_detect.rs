@@ -1,7 +1,9 @@
-//! Precision and recall of the built-in signatures over a folder of saved responses, and what a scan costs.
+//! Precision and recall of the built-in signatures over a folder of saved responses, and what a
+//! scan costs.
 //!
-//! `bench_detect DIR`: DIR has a `manifest.tsv` with the columns `file`, `verdict` (alternatives separated by `|`),
-//! `status`, `headers` (`; ` between) and `kind`. Exits with 1 under a precision of 0.995 or a recall of 0.97.
+//! `bench_detect DIR`: DIR has a `manifest.tsv` with the columns `file`, `verdict` (alternatives
+//! separated by `|`), `status`, `headers` (`; ` between) and `kind`. Exits with 1 under a precision
+//! of 0.995 or a recall of 0.97.
 
 use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc, time::Instant};
 
@@ -47,8 +49,8 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Counts over all responses. A response is positive if its verdict is a block; where the folder accepts both a block
-/// and `ok`, either is right and it is left out of the sums.
+/// Counts over all responses. A response is positive if its verdict is a block; where the folder
+/// accepts both a block and `ok`, either is right and it is left out of the sums.
 #[derive(Default)]
 struct Tally {
     /// By expected verdict: right, missed (judged `ok`), another block.
@@ -129,8 +131,9 @@ fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
 }
 
-/// Microseconds that one scan takes, over the folder's own pages of at least 64 KB served with 200, each cut to that:
-/// the mean in the best of some rounds, since everything else that runs makes a round longer, never shorter.
+/// Microseconds that one scan takes, over the folder's own pages of at least 64 KB served with 200,
+/// each cut to that: the mean in the best of some rounds, since everything else that runs makes a
+/// round longer, never shorter.
 fn cost(folder: &str, items: &[Item]) -> anyhow::Result<f64> {
     const PAGE: usize = 64 * 1024;
     const ROUNDS: usize = 50;

@@ -120,9 +120,12 @@ fn rules(text: &str) -> Arc<RuleSet> {
     Arc::new(tidegate::config::parse(text, "rules.yaml", &|_| None).unwrap().rules)
 }
 
-/// A HAR file with one response for each host and status.
-fn har(responses: &[(&str, u16, &[(&str, &str)])]) -> Vec<u8> {
-    let entry = |(host, status, fields): &(&str, u16, &[(&str, &str)])| {
+/// Host, status, fields.
+type Answer<'a> = (&'a str, u16, &'a [(&'a str, &'a str)]);
+
+/// A HAR file with these answers.
+fn har(responses: &[Answer<'_>]) -> Vec<u8> {
+    let entry = |(host, status, fields): &Answer<'_>| {
         let mut headers = vec![serde_json::json!({"name": "content-type", "value": "text/html"})];
         headers.extend(
             fields.iter().map(|(name, value)| serde_json::json!({"name": name, "value": value})),
@@ -137,10 +140,7 @@ fn har(responses: &[(&str, u16, &[(&str, &str)])]) -> Vec<u8> {
     serde_json::json!({"log": {"version": "1.2", "entries": entries}}).to_string().into_bytes()
 }
 
-fn cooldowns(
-    rules_text: &str,
-    responses: &[(&str, u16, &[(&str, &str)])],
-) -> Vec<explain::Cooldown> {
+fn cooldowns(rules_text: &str, responses: &[Answer<'_>]) -> Vec<explain::Cooldown> {
     let options = Options { rules: rules(rules_text), ..options(200) };
     let source = Source::Bytes("crawl.har".to_owned(), har(responses));
     match explain::run(&source, &options).unwrap() {
