@@ -8,7 +8,10 @@ mod connect;
 mod forward;
 mod gate;
 mod inspect;
+mod intercept;
 mod limits;
+mod secure;
+mod tls;
 
 use bench::{Bench, Site};
 
