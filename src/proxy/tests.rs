@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod answers;
-mod bench;
+pub(super) mod bench;
 mod connect;
 mod forward;
 mod gate;
 mod inspect;
 mod intercept;
 mod limits;
+mod pool;
 mod secure;
 mod tls;
 
