@@ -151,6 +151,9 @@ async fn way(
                 continue;
             }
         }
+        if body.is_cut_off() {
+            return Err(Refusal::cut_off().under(&asking.entry));
+        }
         return Ok(relay(cx, &live, &asking, head, body, told));
     }
 }

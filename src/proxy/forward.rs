@@ -69,10 +69,15 @@ impl Outbound {
             headers::join_cookies(&mut head.headers);
         }
         headers::take_patience(&mut head.headers);
+        let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let is_named = named.is_some_and(|host| {
+            // Nearly always the very same text.
+            head.uri.authority().is_some_and(|authority| authority == host)
+                || target.is_named_by(host)
+        });
         head.uri = origin_form(target, &head.uri)?;
         head.version = Version::HTTP_11;
-        let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        if !named.is_some_and(|host| target.is_named_by(host)) {
+        if !is_named {
             let host = HeaderValue::try_from(target.authority()).map_err(|_| bad_target())?;
             head.headers.insert(header::HOST, host);
         }

@@ -48,22 +48,23 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// Fields of one hop: RFC 9110 section 7.6.1, and those that clients and proxies use alike.
+static OF_ONE_HOP: [HeaderName; 11] = [
+    header::CONNECTION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHORIZATION,
+    header::PROXY_AUTHENTICATE,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    PROXY_AUTHENTICATION_INFO,
+    HTTP2_SETTINGS,
+];
+
 fn is_of_one_hop(name: &HeaderName) -> bool {
-    [
-        header::CONNECTION,
-        header::TE,
-        header::TRAILER,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-        header::PROXY_AUTHORIZATION,
-        header::PROXY_AUTHENTICATE,
-        KEEP_ALIVE,
-        PROXY_CONNECTION,
-        PROXY_AUTHENTICATION_INFO,
-        HTTP2_SETTINGS,
-    ]
-    .contains(name)
-        || name.as_str().starts_with(OURS)
+    OF_ONE_HOP.contains(name) || name.as_str().starts_with(OURS)
 }
 
 /// The fields that `Connection` names, except those that no sender may name there (RFC 9110 section 7.6.1): a message
@@ -82,23 +83,24 @@ fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
+static END_TO_END: [HeaderName; 13] = [
+    header::AUTHORIZATION,
+    header::CACHE_CONTROL,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::COOKIE,
+    header::DATE,
+    header::HOST,
+    header::LOCATION,
+    header::RANGE,
+    header::SET_COOKIE,
+    header::VIA,
+];
+
 fn is_end_to_end(name: &HeaderName) -> bool {
-    [
-        header::AUTHORIZATION,
-        header::CACHE_CONTROL,
-        header::CONTENT_ENCODING,
-        header::CONTENT_LENGTH,
-        header::CONTENT_RANGE,
-        header::CONTENT_TYPE,
-        header::COOKIE,
-        header::DATE,
-        header::HOST,
-        header::LOCATION,
-        header::RANGE,
-        header::SET_COOKIE,
-        header::VIA,
-    ]
-    .contains(name)
+    END_TO_END.contains(name)
 }
 
 /// Whether a request carries our own entry in `Via`: it came back to us (RFC 9110 section 7.6.3).

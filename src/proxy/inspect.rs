@@ -73,6 +73,11 @@ impl SiteBody {
         Some((scan.finish(end), pass))
     }
 
+    /// Whether the site broke off before anything was passed on: that can still be said in so many words.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.broken.is_some()
+    }
+
     async fn read_ahead(&mut self) -> BodyEnd {
         let mut size = 0;
         while let Some(rest) = &mut self.rest {

@@ -136,6 +136,13 @@ impl Refusal {
         Self::new(StatusCode::LOOP_DETECTED, Reason::Loop, "proxy_loop_detected", sentence)
     }
 
+    /// The site broke off its answer before we passed on any of it.
+    pub(crate) fn cut_off() -> Refused {
+        let sentence = "The site broke off its answer.";
+        let status = StatusCode::BAD_GATEWAY;
+        Self::new(status, Reason::Connect, "http_response_incomplete", sentence)
+    }
+
     /// A bound of `limits` is reached.
     pub(crate) fn busy(what: &str) -> Refused {
         let sentence = format!("The proxy has as many {what} as `limits` allows.");
