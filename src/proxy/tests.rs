@@ -7,6 +7,7 @@ pub(super) mod bench;
 mod connect;
 mod forward;
 mod gate;
+mod hostile;
 mod inspect;
 mod intercept;
 mod limits;
