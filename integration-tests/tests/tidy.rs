@@ -9,7 +9,7 @@ use std::{
 const LAYERS: [&[&str]; 11] = [
     &["clock", "secret", "target"],
     &["rules", "verdict", "classify", "bucket", "cooldown", "settings"],
-    &["metrics", "event", "shutdown"],
+    &["metrics", "event", "shutdown", "status", "explain"],
     &["store"],
     &["gate"],
     &["ca", "proxy", "admin"],

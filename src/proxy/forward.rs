@@ -217,6 +217,14 @@ async fn open(
     pass: &mut Pass,
     key: Key,
 ) -> Result<Conn, Refused> {
+    if key.tls {
+        // Never in the clear: what is asked for over TLS goes over TLS or not at all.
+        let sentence =
+            "This version speaks no TLS to sites itself: open a tunnel (CONNECT) for https.";
+        let refusal =
+            Refusal::new(StatusCode::BAD_GATEWAY, Reason::Tls, "tls_protocol_error", sentence);
+        return Err(refusal.under(pass.entry()));
+    }
     let stream = dial(live, target, pass).await?;
     let limits = live.settings.limits;
     let opened = cx.pool.open(key, stream, limits.header_bytes, limits.headers).await;
