@@ -13,6 +13,7 @@
 //! stalls the whole fleet: what is in doubt is `ok`.
 
 mod charset;
+mod classifier;
 mod compiled;
 mod decode;
 mod examples;
@@ -36,7 +37,7 @@ use crate::{
 };
 use head::Kind;
 
-pub use compiled::{Classifier, builtin_signatures};
+pub use classifier::{Classifier, builtin_signatures};
 pub use retry_after::{LONGEST, retry_after};
 pub use scan::{NearMiss, Scan, Trace};
 pub use signature::{Signature, SignatureError, Switches};

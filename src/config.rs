@@ -1,8 +1,8 @@
 //! The rule file: from YAML to runtime types, every mistake told at once.
 //!
-//! In reading order: `document` makes a tree in which each value knows its place, `keys` is the table of all keys,
-//! `section` reads a mapping by that table, `check` builds [`Settings`] and [`RuleSet`] from it. Nothing takes effect
-//! here: a file is good as a whole or is not used.
+//! In reading order: `document` makes a tree in which each value knows its place, `keys` is the
+//! table of all keys, `section` reads a mapping by that table, `check` builds [`Settings`] and
+//! [`RuleSet`] from it. Nothing takes effect here: a file is good as a whole or is not used.
 
 mod check;
 mod diff;
@@ -89,7 +89,8 @@ pub fn process_env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Reads the rule file at `path`; without one [`DEFAULT_PATH`] where that exists, else the built-in defaults.
+/// Reads the rule file at `path`; without one [`DEFAULT_PATH`] where that exists, else the built-in
+/// defaults.
 ///
 /// # Errors
 /// Everything that is wrong with it.

@@ -107,10 +107,10 @@ pub fn run(source: &Source, options: &Options) -> Result<Report, ExplainError> {
         let (judgement, item) = explain(&exchange, &target, rule.as_deref(), options.limits);
         judged.push(Judged { item, judgement, rule, host: target.host });
     }
-    if exchanges.single && judged.len() == 1 {
-        if let Some(only) = judged.pop() {
-            return Ok(Report::One(Box::new(only.item)));
-        }
+    if exchanges.single
+        && let Some(only) = judged.pop()
+    {
+        return Ok(Report::One(Box::new(only.item)));
     }
     let summary = replay::sum_up(&judged);
     Ok(Report::Many { items: judged.into_iter().map(|one| one.item).collect(), summary })

@@ -1,4 +1,35 @@
 //! Tidegate: an HTTP forward proxy that keeps a whole fleet of crawlers polite.
+//!
+//! Every request takes a token that the fleet shares, every response is judged, and when a site starts to block, one
+//! shared cooldown holds back what has not been sent yet, on every member at once. `ARCHITECTURE.md` has the
+//! invariants; this is the map.
+//!
+//! # The way of a request
+//!
+//! [`proxy`] tells it top to bottom, and each step is one call:
+//!
+//! ```text
+//! accept -> target -> auth -> rule -> hold -> connect -> last look -> send -> observe -> report -> relay
+//! proxy     target    proxy   rules   gate    proxy      gate         proxy   classify   gate      proxy
+//! ```
+//!
+//! # Modules in reading order
+//!
+//! Start at [`target`] and [`rules`], then [`gate`], then [`proxy`]; the rest explains itself on the way.
+//!
+//! | layer | modules |
+//! |---|---|
+//! | small things that everything uses | [`clock`], [`secret`], [`target`] |
+//! | decisions: no I/O, no waiting, no clock | [`rules`], [`verdict`], [`classify`], [`bucket`], [`cooldown`]; [`settings`] are plain values |
+//! | telling | [`metrics`], [`event`], [`status`]; [`shutdown`] is how the process is told |
+//! | shared state: in memory or in Redis, with the same answers | [`store`] (and the scripts in `lua/`) |
+//! | holding: queues, order, waking | [`gate`] |
+//! | the network | [`ca`], [`proxy`], [`admin`] |
+//! | the rule file | [`config`]; [`explain`] judges saved responses by it |
+//! | putting together | [`app`], [`cli`], and `main.rs` |
+//!
+//! A module uses only what stands above it, and never another way round: decisions know neither the network nor the
+//! rule file, the proxy knows the gate but not Redis, nothing knows the command line.
 
 pub mod admin;
 pub mod app;

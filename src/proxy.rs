@@ -4,6 +4,7 @@
 //! relay. [`way`] reads in that order; each step is one call into its own module.
 
 mod accept;
+mod access;
 pub mod auth;
 mod body;
 mod context;
@@ -11,21 +12,25 @@ pub mod egress;
 mod forward;
 mod headers;
 mod inspect;
+mod intercept;
 mod pass;
+mod peek;
 mod pool;
 mod reply;
 pub mod resolve;
+pub mod tls;
 mod tunnel;
 mod upgrade;
 pub mod wire;
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, response::Parts};
 use hyper::body::Incoming;
 
 pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody};
 use self::{
+    access::Line,
     context::Live,
     forward::{Answer, Outbound},
 };
@@ -37,7 +42,7 @@ use crate::{
     classify::{Head, Reading, ScanLimits},
     rules::{Action, Rule},
     target::Target,
-    verdict::Judgement,
+    verdict::{Judgement, Verdict},
 };
 
 /// Fields that hyper's parser takes without an allocation for their positions.
@@ -50,6 +55,8 @@ pub(crate) struct Visitor {
     pub(crate) peer: SocketAddr,
     /// The client's end, which must know when a tunnel begins; none where requests come in frames.
     pub(crate) wire: Option<wire::Handle>,
+    /// The CONNECT that it speaks inside of, where that is intercepted.
+    pub(crate) inside: Option<intercept::Inside>,
 }
 
 impl Visitor {
@@ -69,15 +76,23 @@ pub(crate) async fn handle(
 ) -> Result<Response<Body>, Infallible> {
     let is_connect = request.method() == Method::CONNECT;
     let answering = visitor.wire.as_ref().map(wire::Handle::answering);
-    let mut response = match way(cx, visitor, request).await {
+    let mut told = Told::default();
+    let mut response = match way(cx, visitor, request, &mut told).await {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(&cx.metrics),
     };
+    if let Some(line) = &told.line {
+        line.log(response.status(), &told);
+    }
     if is_connect && !response.status().is_success() {
         // What follows a refused CONNECT may have been meant for the tunnel (RFC 9931).
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     } else if is_connect || response.status() == StatusCode::SWITCHING_PROTOCOLS {
         visitor.pass_through();
+    }
+    if visitor.inside.is_some() {
+        // It would lead clients past us, over HTTP/3 (RFC 7838).
+        response.headers_mut().remove(header::ALT_SVC);
     }
     response.body_mut().answers(answering);
     Ok(response)
@@ -88,41 +103,55 @@ async fn way(
     cx: &Arc<Context>,
     visitor: &Visitor,
     mut request: Request<Incoming>,
+    told: &mut Told,
 ) -> Result<Response<Body>, Refused> {
     let live = cx.live();
-    let target = Target::parse(request.method(), request.uri())?;
-    let client = live.authenticator.check(request.headers(), visitor.peer.ip())?;
+    let (target, client) = match &visitor.inside {
+        Some(inside) => inside.admit(&request)?,
+        None => {
+            let target = Target::parse(request.method(), request.uri())?;
+            (target, live.authenticator.check(request.headers(), visitor.peer.ip())?)
+        }
+    };
+    if live.settings.log.access {
+        told.line = Some(Line::new(&client, &target, &request));
+    }
     if let Some(answer) = answer_here(cx, &mut request)? {
         return Ok(answer);
     }
     let asking = Asking::new(cx, target, client, request.headers())?;
+    if let Some(line) = &mut told.line {
+        line.rule = Arc::clone(&asking.entry.rule.name);
+    }
     if request.method() == Method::CONNECT {
+        if asking.entry.rule.intercept {
+            return intercept::open(cx, &live, visitor.peer, asking, request);
+        }
         return tunnel::open(cx, &live, asking, request).await;
     }
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
     let mut outbound = Outbound::new(cx, live.settings.timeouts.idle, &asking.target, request)?;
-    let mut attempts = 0;
+    let mut pass = asking.hold(cx, &live).await?;
     loop {
-        let pass = asking.hold(cx, &live).await?;
-        let held = pass.held();
-        let again = outbound.is_repeatable() && attempts < retries(&asking.entry.rule, &method);
+        told.held = pass.held();
+        let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, &method);
         let answer = forward::send(cx, &live, &asking.target, &mut outbound, pass, again).await?;
+        (told.took, told.sent) = (answer.took, told.sent + 1);
         if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let (response, pass) = (answer.response, answer.pass);
-            pass.report(&Judgement::unseen()).await;
-            return Ok(upgrade::join(cx, &live, &asking.entry, upgrading, response));
+            return Ok(upgrade::join(cx, &live, upgrading, answer).await);
         }
-        let took = answer.took;
-        let (head, body, judgement) = observe(&live, &asking, &method, answer).await;
-        attempts += 1;
-        if again
-            && judgement.as_ref().is_some_and(|it| asking.entry.rule.retry.on.contains(&it.verdict))
-        {
-            continue;
+        let (head, body, judged) = observe(&live, &asking, &method, answer).await;
+        if let Some((judgement, mut leave)) = judged {
+            let blocked = again && asking.entry.rule.retry.on.contains(&judgement.verdict);
+            told.verdict = Some(judgement.verdict);
+            // Where there is no time for another attempt, the client gets the answer that there is.
+            if blocked && leave.again(&live).await.is_ok() {
+                pass = leave;
+                continue;
+            }
         }
-        let told = Told { judgement, held, took, attempts };
-        return Ok(relay(cx, &live, &asking, head, body, &told));
+        return Ok(relay(cx, &live, &asking, head, body, told));
     }
 }
 
@@ -164,7 +193,7 @@ async fn observe(
     asking: &Asking,
     method: &Method,
     answer: Answer,
-) -> (Parts, SiteBody, Option<Judgement>) {
+) -> (Parts, SiteBody, Option<(Judgement, Pass)>) {
     let Answer { response, conn, pass, .. } = answer;
     let (head, body) = response.into_parts();
     let mut body = SiteBody::new(body, conn, live.settings.timeouts.idle);
@@ -182,17 +211,22 @@ async fn observe(
             if inspect::may_wait(headers) { body.look(inspect.delay).await } else { None }
         }
     };
-    let Some((judgement, pass)) = judged else { return (head, body, None) };
+    let Some((judgement, mut pass)) = judged else { return (head, body, None) };
     pass.report(&judgement).await;
-    (head, body, Some(judgement))
+    (head, body, Some((judgement, pass)))
 }
 
 /// What is told about a relayed answer.
+#[derive(Debug, Default)]
 struct Told {
-    judgement: Option<Judgement>,
-    held: std::time::Duration,
-    took: std::time::Duration,
-    attempts: u32,
+    /// Where it was clear in time.
+    verdict: Option<Verdict>,
+    held: Duration,
+    took: Duration,
+    /// How often the request went out.
+    sent: u32,
+    /// Where the access log is wanted.
+    line: Option<Box<Line>>,
 }
 
 /// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we have to tell.
@@ -219,17 +253,16 @@ fn relay(
 
 impl Told {
     fn annotate(&self, headers: &mut http::HeaderMap, rule: &Rule) {
-        if let Some(judgement) = &self.judgement {
-            let verdict = HeaderValue::from_static(judgement.verdict.as_str());
-            headers.insert(headers::VERDICT, verdict);
+        if let Some(verdict) = self.verdict {
+            headers.insert(headers::VERDICT, HeaderValue::from_static(verdict.as_str()));
         }
         if let Ok(name) = HeaderValue::from_str(&rule.name) {
             headers.insert(headers::RULE, name);
         }
-        if self.attempts > 1 {
-            headers.insert(headers::ATTEMPTS, self.attempts.into());
+        if self.sent > 1 {
+            headers.insert(headers::ATTEMPTS, self.sent.into());
         }
-        let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let timing = format!("hold;dur={:.1}, upstream;dur={:.1}", ms(self.held), ms(self.took));
         if let Ok(timing) = HeaderValue::try_from(timing) {
             headers.append(headers::SERVER_TIMING, timing);

@@ -1,12 +1,120 @@
-//! Verdicts on whole responses: every signature against its own examples, and the traps that detectors fall into.
+//! Verdicts on whole responses: every signature against its own examples, the traps that detectors fall into, and
+//! bodies that come in pieces, encoded, broken or without end.
 #![allow(clippy::unwrap_used)]
 
-use tidegate::classify::{Classifier, builtin_signatures};
+#[path = "classify/bodies.rs"]
+mod bodies;
+#[path = "classify/custom.rs"]
+mod custom;
+#[path = "classify/explain.rs"]
+mod explain;
+#[path = "classify/heads.rs"]
+mod heads;
+#[path = "classify/pages.rs"]
+mod pages;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+use tidegate::{
+    classify::{BodyEnd, Classifier, Head, Reading, ScanLimits, builtin_signatures},
+    target::Target,
+    verdict::{Judgement, Verdict},
+};
+
+/// As by default in the rule file.
+const LIMITS: ScanLimits = ScanLimits { bytes: 16 * 1024, error_bytes: 128 * 1024 };
+
+/// A response.
+#[derive(Clone)]
+struct Response {
+    method: Method,
+    url: &'static str,
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+    end: BodyEnd,
+    /// Bytes that come at a time.
+    piece: usize,
+}
+
+/// An HTML page.
+fn page(status: u16, body: &str) -> Response {
+    Response {
+        method: Method::GET,
+        url: "https://site.example/page",
+        status,
+        headers: vec![("content-type", "text/html; charset=utf-8".to_owned())],
+        body: body.as_bytes().to_vec(),
+        end: BodyEnd::Complete,
+        piece: 8 * 1024,
+    }
+}
+
+/// A response without a body.
+fn head(status: u16, fields: &[(&'static str, &str)]) -> Response {
+    fields.iter().fold(page(status, ""), |response, (name, value)| response.with(name, value))
+}
+
+impl Response {
+    /// Sets a field.
+    fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+
+    fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        self
+    }
+
+    fn judgement(&self) -> Judgement {
+        self.judged_by(&Classifier::builtin())
+    }
+
+    fn judged_by(&self, classifier: &Arc<Classifier>) -> Judgement {
+        let headers: HeaderMap = self
+            .headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()))
+            .collect();
+        let target = Target::of_url(self.url).unwrap();
+        let status = StatusCode::from_u16(self.status).unwrap();
+        let head = Head { method: &self.method, target: &target, status, headers: &headers };
+        match classifier.read(head, LIMITS) {
+            Reading::Judged(judgement) => judgement,
+            Reading::Scan(mut scan) => {
+                let all = self.body.chunks(self.piece).all(|piece| scan.push(piece));
+                scan.finish(if all { self.end } else { BodyEnd::Open })
+            }
+        }
+    }
+
+    fn verdict(&self) -> Verdict {
+        self.judgement().verdict
+    }
+
+    /// The signature that decided; empty where none did.
+    fn signature(&self) -> String {
+        self.judgement().evidence.map_or_else(String::new, |e| e.signature.to_string())
+    }
+}
+
+/// Text of about so many characters that means no harm.
+fn prose(characters: usize) -> String {
+    "The ferry leaves twice a day and takes an hour. ".repeat(characters / 48 + 1)
+}
+
+/// Markup of about so many bytes that shows nothing.
+fn filler(bytes: usize) -> String {
+    "<div class=\"row\" data-key=\"0123456789abcdef0123\"></div>".repeat(bytes / 56 + 1)
+}
 
 #[test]
 fn every_built_in_signature_matches_what_it_should_and_nothing_that_it_should_not() {
     let signatures = builtin_signatures();
-    assert!(signatures.len() > 50, "the file is not read in full");
+    assert!(signatures.len() > 60, "the file is not read in full");
     let mut failures = Vec::new();
     for signature in &signatures {
         let both = [true, false].map(|side| signature.expect.iter().any(|e| e.matches == side));

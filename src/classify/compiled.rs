@@ -1,60 +1,23 @@
-//! Signatures made ready for use.
+//! One signature made ready for use: what it asks of a head, and of a body.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use http::HeaderName;
-use serde::Deserialize;
 
 use super::{
     Head,
     head::{Redirect, is_origin_fault},
     page::{Page, Title, safe},
-    patterns::Patterns,
-    signature::{Action, Content, Shape, Signature, SignatureError, Switches},
+    signature::{Content, Shape, Signature, SignatureError},
     text::normalised,
 };
-use crate::{
-    rules::glob_matches,
-    verdict::{Evidence, Verdict},
-};
-
-/// The built-in signatures, as data.
-const BUILTIN: &str = include_str!("../../config/signatures.yaml");
-
-/// Longest pattern.
-const MAX_PATTERN: usize = 512;
+use crate::{rules::glob_matches, verdict::Evidence};
 
 /// Characters of visible text up to which a page has the shape of a wall.
 const FEW: usize = 1_500;
 
 /// The same under a status that walls are served with.
 const SOME: usize = 4_000;
-
-/// Compiled signatures, in the order in which they are asked: a user's `ok`, a user's others, built-in ones for
-/// heads, built-in ones for bodies; else as written. The first that matches decides.
-pub struct Classifier {
-    pub(crate) signatures: Vec<Compiled>,
-    pub(crate) raw: Patterns,
-    pub(crate) raw_patterns: Vec<String>,
-    pub(crate) text: Patterns,
-    pub(crate) text_patterns: Vec<String>,
-}
-
-impl std::fmt::Debug for Classifier {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let signatures = self.signatures.len();
-        f.debug_struct("Classifier").field("signatures", &signatures).finish_non_exhaustive()
-    }
-}
-
-impl PartialEq for Classifier {
-    fn eq(&self, other: &Self) -> bool {
-        let sources = |one: &Self| {
-            one.signatures.iter().map(|s| &s.source).eq(other.signatures.iter().map(|s| &s.source))
-        };
-        sources(self)
-    }
-}
 
 /// A string that may stand in the markup or in the visible text: its number in each automaton.
 #[derive(Debug, Clone, Copy)]
@@ -86,136 +49,18 @@ pub(crate) struct Found {
 pub(crate) enum Marks {
     All(Found),
     /// At least one, but this is missing.
-    Some(String),
+    Some(Missing),
     None,
 }
 
-/// The file, by what its entries are looked for in.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SignatureFile {
-    heads: Vec<Signature>,
-    pages: Vec<Signature>,
-    bodies: Vec<Signature>,
-}
-
-/// The built-in signatures as they stand in `config/signatures.yaml`.
-///
-/// # Panics
-/// Never: the file is part of the binary, and a test reads it.
-#[must_use]
-pub fn builtin_signatures() -> Vec<Signature> {
-    let file: SignatureFile =
-        serde_yaml::from_str(BUILTIN).expect("config/signatures.yaml is read by a test");
-    let as_page = |signature: Signature| Signature {
-        content: Content::Page,
-        shape: Shape::Interstitial,
-        ..signature
-    };
-    let pages = file.pages.into_iter().map(as_page);
-    file.heads.into_iter().chain(pages).chain(file.bodies).collect()
-}
-
-impl Classifier {
-    /// The built-in signatures, compiled once.
-    ///
-    /// # Panics
-    /// Never: a test compiles them.
-    #[must_use]
-    pub fn builtin() -> Arc<Self> {
-        static BUILTIN: OnceLock<Arc<Classifier>> = OnceLock::new();
-        let compile = || {
-            let compiled = Self::compile(builtin_signatures());
-            Arc::new(compiled.expect("config/signatures.yaml is compiled by a test"))
-        };
-        Arc::clone(BUILTIN.get_or_init(compile))
-    }
-
-    /// The built-in signatures and those of one rule, which come first (`ok` before the others).
-    ///
-    /// # Errors
-    /// A signature that cannot be compiled, or a switch for one that does not exist.
-    pub fn with(
-        mut custom: Vec<Signature>,
-        switches: &Switches,
-    ) -> Result<Arc<Self>, SignatureError> {
-        if custom.is_empty() && *switches == Switches::default() {
-            return Ok(Self::builtin());
-        }
-        custom.sort_by_key(|signature| signature.verdict != Verdict::Ok);
-        custom.extend(builtin_signatures());
-        switches.apply(&mut custom)?;
-        Self::compile(custom).map(Arc::new)
-    }
-
-    /// Only these signatures, in this order.
-    pub(crate) fn compile(sources: Vec<Signature>) -> Result<Self, SignatureError> {
-        let mut names = std::collections::HashSet::new();
-        let (mut raw_patterns, mut text_patterns) = (Vec::new(), Vec::new());
-        let mut signatures = Vec::with_capacity(sources.len());
-        for source in sources {
-            check(&source)?;
-            if !names.insert(Arc::clone(&source.name)) {
-                return Err(SignatureError::Duplicate(source.name));
-            }
-            if source.action != Action::Off {
-                signatures.push(Compiled::new(source, &mut raw_patterns, &mut text_patterns)?);
-            }
-        }
-        let raw = Patterns::new(&raw_patterns).map_err(SignatureError::TooMany)?;
-        let text = Patterns::new(&text_patterns).map_err(SignatureError::TooMany)?;
-        Ok(Self { signatures, raw, raw_patterns, text, text_patterns })
-    }
-}
-
-impl Switches {
-    /// Sets the actions of the signatures that are named.
-    fn apply(&self, signatures: &mut [Signature]) -> Result<(), SignatureError> {
-        let off = self.off.iter().map(|name| (name, Action::Off));
-        for (name, action) in off.chain(self.log.iter().map(|name| (name, Action::Log))) {
-            match signatures.iter_mut().find(|signature| signature.name == *name) {
-                Some(signature) => signature.action = action,
-                None => {
-                    return Err(SignatureError::Unknown(Arc::clone(name), hint(name, signatures)));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The name that was probably meant.
-fn hint(name: &str, signatures: &[Signature]) -> String {
-    let likeness = |signature: &&Signature| {
-        (strsim::jaro_winkler(name, &signature.name) * 1_000.0).round() as u64
-    };
-    let near = signatures.iter().max_by_key(likeness).filter(|best| likeness(best) > 850);
-    near.map_or_else(String::new, |best| format!("; did you mean `{}`?", best.name))
-}
-
-/// Refuses what could never work.
-fn check(source: &Signature) -> Result<(), SignatureError> {
-    let name = || Arc::clone(&source.name);
-    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
-    if source.name.is_empty() || source.name.len() > 64 || !source.name.bytes().all(fits) {
-        return Err(SignatureError::BadName(name()));
-    }
-    if matches!(source.verdict, Verdict::ConnectionError | Verdict::Timeout) {
-        return Err(SignatureError::BadVerdict(name(), source.verdict));
-    }
-    let location = source.location.iter().flat_map(|l| [&l.host, &l.path, &l.query]).flatten();
-    let conditions = source.status.len() + source.header.len() + location.count();
-    if source.is_head_only() && conditions == 0 {
-        return Err(SignatureError::NoCondition(name()));
-    }
-    let titles = source.title.iter().filter(|title| !title.is_empty());
-    let patterns = [&source.body, &source.any, &source.text];
-    let bad = patterns
-        .into_iter()
-        .flatten()
-        .chain(titles)
-        .find(|pattern| pattern.len() > MAX_PATTERN || normalised(pattern).trim().is_empty());
-    bad.map_or(Ok(()), |pattern| Err(SignatureError::BadPattern(name(), pattern.len())))
+/// What a page lacks of a signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Title,
+    /// The string at this position under `body`.
+    Body(usize),
+    Any,
+    Text,
 }
 
 /// The number of `pattern` in `all`, where it is put if it is new.
@@ -227,7 +72,7 @@ fn number(all: &mut Vec<String>, pattern: String) -> usize {
 }
 
 impl Compiled {
-    fn new(
+    pub(super) fn new(
         source: Signature,
         raw: &mut Vec<String>,
         text: &mut Vec<String>,
@@ -310,32 +155,42 @@ impl Compiled {
                 let title = page.title();
                 found = (!title.is_empty()).then(|| Found { place: "title", excerpt: safe(title) });
             } else {
-                missing = Some(format!("the title `{}`", self.source.title.join("` or `")));
+                missing = Some(Missing::Title);
             }
         }
-        for (marker, wanted) in self.body.iter().zip(&self.source.body) {
+        for (position, marker) in self.body.iter().enumerate() {
             match marker.find(page) {
                 Some(hit) => found = found.or(Some(hit)),
-                None => missing = missing.or_else(|| Some(format!("`{wanted}`"))),
+                None => missing = missing.or(Some(Missing::Body(position))),
             }
         }
         if !self.any.is_empty() {
             match self.any.iter().find_map(|marker| marker.find(page)) {
                 Some(hit) => found = found.or(Some(hit)),
-                None => missing = missing.or_else(|| Some(one_of(&self.source.any))),
+                None => missing = missing.or(Some(Missing::Any)),
             }
         }
         if !self.text.is_empty() {
             let within = self.source.within.unwrap_or(usize::MAX);
             match self.text.iter().find_map(|pattern| find_text(page, *pattern, within)) {
                 Some(hit) => found = found.or(Some(hit)),
-                None => missing = missing.or_else(|| Some(one_of(&self.source.text))),
+                None => missing = missing.or(Some(Missing::Text)),
             }
         }
         match (found, missing) {
             (Some(found), None) => Marks::All(found),
             (Some(_), Some(missing)) => Marks::Some(missing),
             (None, _) => Marks::None,
+        }
+    }
+
+    /// What is missing, for a person.
+    pub(crate) fn describe(&self, missing: Missing) -> String {
+        match missing {
+            Missing::Title => format!("the title {}", one_of(&self.source.title)),
+            Missing::Body(position) => one_of(&self.source.body[position..=position]),
+            Missing::Any => one_of(&self.source.any),
+            Missing::Text => format!("the text {}", one_of(&self.source.text)),
         }
     }
 

@@ -124,6 +124,11 @@ impl Decoder {
         run(self.start(&first)?, &first, sink)
     }
 
+    /// Whether the data has ended where its codings say that it does.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.stages.as_ref().is_none_or(|stages| stages.iter().all(|stage| stage.ended))
+    }
+
     /// Decides on the codings once the first bytes are known: they are right where the label is wrong.
     fn start(&mut self, first: &[u8]) -> Result<&mut [Stage], Unreadable> {
         let mut codings = std::mem::take(&mut self.labelled);

@@ -3,7 +3,9 @@
 //! This is no parser: it follows the tokenizer of HTML section 13.2.5 as far as telling text from markup needs.
 //! What is left open at a cut (a tag, a comment, a script) is markup, never text.
 
-use memchr::{memchr, memchr3};
+use std::sync::LazyLock;
+
+use memchr::{memchr, memchr3, memmem::Finder};
 
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +55,10 @@ const CONTENT: [&[u8]; 20] = [
 /// Elements whose content is not markup; none of it but a title's is looked at.
 const RAW: [&[u8]; 8] =
     [b"script", b"style", b"title", b"textarea", b"xmp", b"iframe", b"noembed", b"noframes"];
+
+/// What the attributes of a `<meta>` that moves on have.
+static REFRESH: LazyLock<[Finder<'static>; 2]> =
+    LazyLock::new(|| [Finder::new("refresh"), Finder::new("http-equiv")]);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -222,9 +228,7 @@ impl Markup {
             sink(if name == b"title" { Piece::TitleEnd } else { Piece::Tag });
             return;
         }
-        let refreshes = name == b"meta"
-            && memchr::memmem::find(&self.meta, b"http-equiv").is_some()
-            && memchr::memmem::find(&self.meta, b"refresh").is_some();
+        let refreshes = name == b"meta" && REFRESH.iter().all(|f| f.find(&self.meta).is_some());
         let (is_content, is_raw) = (CONTENT.contains(&name), RAW.contains(&name));
         sink(if is_content || refreshes { Piece::Content } else { Piece::Tag });
         if is_raw {

@@ -1,7 +1,7 @@
 //! What was found in a body so far.
 
 use super::{
-    compiled::Classifier,
+    classifier::Classifier,
     markup::{Markup, Piece},
     patterns::Search,
     text::{Visible, normalised, weight},
@@ -13,7 +13,7 @@ const MAX_TITLE: usize = 256;
 /// Characters of an excerpt.
 const MAX_EXCERPT: usize = 120;
 
-/// The first place where a string was found.
+/// A place where a string was found: the first one in visible text, any one in markup.
 #[derive(Debug)]
 pub(crate) struct Hit {
     pub(crate) pattern: usize,
@@ -72,7 +72,7 @@ impl Page {
     /// Takes the next characters.
     pub(crate) fn push(&mut self, classifier: &Classifier, text: &str) {
         let Self { raw, raw_hits, .. } = self;
-        classifier.raw.advance(raw, text.as_bytes(), |pattern, end| {
+        classifier.raw.advance_anyhow(raw, text.as_bytes(), |pattern, end| {
             let excerpt = excerpt(text, end, classifier.raw_patterns[pattern].len());
             raw_hits.push(Hit { pattern, within: 0, excerpt });
         });

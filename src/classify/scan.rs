@@ -7,7 +7,8 @@ use http::HeaderValue;
 use super::{
     BodyEnd, Ground,
     charset::Charset,
-    compiled::{Classifier, Compiled, Marks},
+    classifier::Classifier,
+    compiled::{Compiled, Marks},
     decode::{Coding, Decoder},
     page::{Page, Title},
     signature::Action,
@@ -123,17 +124,23 @@ impl Scan {
     /// The verdict.
     #[must_use]
     pub fn finish(self, end: BodyEnd) -> Judgement {
-        self.finish_with_trace(end).0
+        self.conclude(end, None)
     }
 
     /// The verdict, and what else was found on the way.
     #[must_use]
-    pub fn finish_with_trace(mut self, end: BodyEnd) -> (Judgement, Trace) {
+    pub fn finish_with_trace(self, end: BodyEnd) -> (Judgement, Trace) {
+        let mut trace = Trace::default();
+        (self.conclude(end, Some(&mut trace)), trace)
+    }
+
+    fn conclude(mut self, end: BodyEnd, trace: Option<&mut Trace>) -> Judgement {
         let Self { decoder, text } = &mut self;
         if !text.done && decoder.finish(&mut |piece| text.push(piece)).is_err() {
             text.break_off();
         }
-        self.text.finish(end)
+        text.unreadable |= !decoder.is_complete();
+        self.text.finish(end, trace)
     }
 }
 
@@ -183,26 +190,28 @@ impl Text {
         self.done |= !is_open && !self.may_be_blank;
     }
 
-    fn finish(mut self, end: BodyEnd) -> (Judgement, Trace) {
+    fn finish(mut self, end: BodyEnd, mut trace: Option<&mut Trace>) -> Judgement {
         let Self { charset, page, classifier, is_html, .. } = &mut self;
         charset.finish(&mut |text| read(page, classifier, *is_html, text));
         let page = self.page.take().unwrap_or_else(|| Page::new(&self.classifier, self.is_html));
-        let mut trace = Trace { near: Vec::new(), visible_text: page.visible.count() };
-        let (decided, decoys, logged) = self.ask(&page, &mut trace);
+        if let Some(trace) = &mut trace {
+            trace.visible_text = page.visible.count();
+        }
+        let (decided, decoys, logged) = self.ask(&page, trace);
         let mut judgement = match decided.or_else(|| self.settled.take()) {
             Some(judgement) => judgement,
             None => self.without_mark(&page, end),
         };
         judgement.decoys = decoys;
         judgement.logged.extend(logged);
-        (judgement, trace)
+        judgement
     }
 
     /// Asks all candidates: the first that matches decides.
     fn ask(
         &self,
         page: &Page,
-        trace: &mut Trace,
+        mut trace: Option<&mut Trace>,
     ) -> (Option<Judgement>, Vec<Arc<str>>, Vec<Arc<str>>) {
         let (mut decided, mut decoys, mut logged) = (None, Vec::new(), Vec::new());
         if !page.raw.has_any() && !page.text.has_any() && page.title().is_empty() {
@@ -217,13 +226,17 @@ impl Text {
             let visible = page.visible.count();
             match signature.marks(page) {
                 Marks::None => {}
-                Marks::Some(missing) => trace.add(signature, missing),
+                Marks::Some(missing) => {
+                    if let Some(trace) = &mut trace {
+                        trace.add(signature, signature.describe(missing));
+                    }
+                }
                 Marks::All(_) if visible > signature.most_text(self.ground.status, &page.title) => {
                     decoys.push(name());
-                    trace.add(
-                        signature,
-                        format!("the shape of a wall: {visible} characters of text"),
-                    );
+                    if let Some(trace) = &mut trace {
+                        let why = format!("the shape of a wall: {visible} characters of text");
+                        trace.add(signature, why);
+                    }
                 }
                 Marks::All(_) if signature.source.action == Action::Log => logged.push(name()),
                 Marks::All(found) if decided.is_none() => {

@@ -89,7 +89,8 @@ fn names(loaded: &Loaded) -> HashSet<String> {
     ordered(loaded).into_iter().collect()
 }
 
-/// The rule to which a key belongs. Names may have dots, keys of rules are known: the longest name counts.
+/// The rule to which a key belongs. Names may have dots, keys of rules are known: the longest name
+/// counts.
 fn owner<'k>(key: &'k str, names: &HashSet<String>) -> Option<&'k str> {
     let rest = key.strip_prefix("rules.")?;
     rest.rmatch_indices('.').map(|(at, _)| &rest[..at]).find(|name| names.contains(*name))

@@ -1,9 +1,7 @@
 //! `${NAME}` and `${NAME:-default}` in scalar values.
 //!
-//! Values are put in after the YAML has been parsed, so that no value can change the file's structure; the typed
-//! reader then sees `3` as the number it is. `$${` stands for a plain `${`.
-
-use std::fmt::Write as _;
+//! Values are put in after the YAML has been parsed, so that no value can change the file's
+//! structure; the typed reader then sees `3` as the number it is. `$${` stands for a plain `${`.
 
 /// Where values of the environment come from.
 pub type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;
@@ -14,7 +12,8 @@ const MOST_BYTES: usize = 64 * 1024;
 /// Puts values in for the variables of `text`; `None` where it names none.
 ///
 /// # Errors
-/// The first variable that is not set and has no default, and a `${` that is never closed or names nothing.
+/// The first variable that is not set and has no default, and a `${` that is never closed or names
+/// nothing.
 pub(super) fn substitute(text: &str, env: &Env<'_>) -> Result<Option<String>, (String, String)> {
     if !text.contains("${") {
         return Ok(None);
@@ -23,7 +22,8 @@ pub(super) fn substitute(text: &str, env: &Env<'_>) -> Result<Option<String>, (S
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
-            let _ = write!(out, "{}{{", &rest[..at]);
+            out.push_str(&rest[..at]);
+            out.push('{');
             rest = &rest[at + 2..];
             continue;
         }
@@ -46,6 +46,12 @@ pub(super) fn substitute(text: &str, env: &Env<'_>) -> Result<Option<String>, (S
     }
     out.push_str(rest);
     Ok(Some(out))
+}
+
+/// Whether `text` is `${NAME}` and nothing else: it holds no value itself, and so no secret.
+pub(super) fn is_reference(text: &str) -> bool {
+    let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    name.is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
 }
 
 fn value_of(reference: &str, env: &Env<'_>) -> Result<String, (String, String)> {

@@ -1,12 +1,15 @@
 //! The keys of the rule file: names, types, ranges, defaults and what they mean, in one table.
 //!
-//! The reader ([`super::section`]), the JSON Schema, `docs/rule-file.md` and "did you mean" are all made from it, so
-//! they cannot disagree. Defaults are written as in a rule file and read by the same code as a file.
+//! The reader ([`super::section`]), the JSON Schema, `docs/rule-file.md` and "did you mean" are all
+//! made from it, so they cannot disagree. Defaults are written as in a rule file and read by the
+//! same code as a file.
 
+mod detect;
 mod rule;
 mod top;
 
-pub(super) use rule::{COOLDOWN, DETECT, EXPECT, LOCATION, MATCH, RETRY, RULE};
+pub(super) use detect::{DETECT, EXPECT, LOCATION, LONGEST_PATTERN};
+pub(super) use rule::{COOLDOWN, MATCH, RETRY, RULE};
 pub(super) use top::{
     ADMIN, AUTH, CA, EGRESS, FILE, INSPECT, LIMITS, LOG, REFUSE, STORE, TIMEOUTS,
 };
@@ -33,6 +36,11 @@ pub(super) struct Key {
     pub(super) default: Default,
     /// What it means; one or two sentences.
     pub(super) doc: &'static str,
+}
+
+/// A key, on a line of its own in the tables.
+const fn key(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Key {
+    Key { name, kind, default, doc }
 }
 
 /// What counts where a key is absent.
@@ -182,8 +190,13 @@ impl Kind {
             }
             Self::Status => "a status, `503` or `5xx`".into(),
             Self::Method => "a method such as `GET`".into(),
-            Self::Section(section) => format!("a mapping ({})", section.name),
-            Self::List(inner) => format!("a list, each {}", inner.words()),
+            Self::Section(section) => {
+                let first = section.keys.iter().take(3);
+                let keys: Vec<_> = first.map(|key| format!("`{}`", key.name)).collect();
+                let more = if section.keys.len() > 3 { ", ..." } else { "" };
+                format!("a mapping ({}{more})", keys.join(", "))
+            }
+            Self::List(inner) => format!("a list of: {}", inner.words()),
             Self::OneOrMany(inner) => format!("one or a list of: {}", inner.words()),
             Self::Map(key, inner) => format!("a mapping from {key} to {}", inner.words()),
             Self::Either(kinds) => kinds.iter().map(Self::words).collect::<Vec<_>>().join(" | "),

@@ -65,7 +65,8 @@ impl<'a> Notes<'a> {
         self.hidden.borrow_mut().push(place);
     }
 
-    /// Blanks the whole line of a flaw in the file's form where a secret may stand: nothing is known about it yet.
+    /// Blanks the whole line of a flaw in the file's form where a secret may stand: nothing is
+    /// known about it yet.
     pub(super) fn hide_near_secrets(&self, flaw: &Flaw) {
         let near = ["auth", "admin", "store"].iter().any(|key| flaw.path.starts_with(key));
         let line = self.source.line(flaw.place).to_ascii_lowercase();
@@ -78,9 +79,11 @@ impl<'a> Notes<'a> {
 
     /// Blanks a value with all that is in it.
     pub(super) fn hide_all(&self, node: &Node) {
-        self.hide(node.place);
         match &node.value {
-            Value::Null | Value::Broken | Value::Scalar(_) => {}
+            // A mere reference to the environment shows nothing, and the reader needs to see it.
+            Value::Null | Value::Broken { reference: true } => {}
+            Value::Scalar(scalar) if scalar.is_reference() => {}
+            Value::Broken { .. } | Value::Scalar(_) => self.hide(node.place),
             Value::List(items) => items.iter().for_each(|item| self.hide_all(item)),
             Value::Map(entries) => entries.iter().for_each(|(_, item)| self.hide_all(item)),
         }
@@ -126,7 +129,8 @@ impl Shown {
         let hidden = secret && !matches!(full.as_str(), "memory" | "none" | "off" | "{}");
         let text = match full.split_once("://") {
             Some((scheme, rest)) if hidden && matches!(node.value, Value::Scalar(_)) => {
-                // A store's URL: its place is worth telling, its user and its options may be secret.
+                // A store's URL: its place is worth telling, its user and its options may be
+                // secret.
                 let place = rest.split(['?', '#']).next().unwrap_or("");
                 let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
                 format!("{scheme}://{place}")
@@ -151,7 +155,7 @@ fn write_flow(node: &Node, out: &mut String) {
         text
     };
     match &node.value {
-        Value::Null | Value::Broken => out.push('~'),
+        Value::Null | Value::Broken { .. } => out.push('~'),
         Value::Scalar(scalar) => out.push_str(&scalar.text),
         Value::List(items) => list('[', ']', items.iter().map(|item| part(item)).collect(), out),
         Value::Map(entries) => {

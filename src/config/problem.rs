@@ -1,7 +1,8 @@
-//! What is wrong in a rule file, told so that a person can mend it: place, key, line, caret, way out.
+//! What is wrong in a rule file, told so that a person can mend it: place, key, line, caret, way
+//! out.
 //!
-//! Nothing here ever shows a secret: scalars that may be one are blanked in the lines shown, and whatever stands
-//! before an `@` is blanked everywhere.
+//! Nothing here ever shows a secret: scalars that may be one are blanked in the lines shown, and
+//! whatever stands before an `@` is blanked everywhere.
 
 use std::fmt;
 
@@ -39,7 +40,8 @@ pub struct Problem {
     pub severity: Severity,
     /// Name of the file, as given.
     pub file: String,
-    /// Line, from 1; 0 where the whole file is meant (it cannot be read, or the value stood on the command line).
+    /// Line, from 1; 0 where the whole file is meant (it cannot be read, or the value stood on the
+    /// command line).
     pub line: usize,
     /// Column in characters, from 1; 0 as for `line`.
     pub column: usize,
@@ -141,6 +143,7 @@ impl fmt::Display for Problems {
         let file = self.0.first().map_or("the rule file", |problem| &problem.file);
         match errors {
             1 => write!(f, "{file} is not used: 1 error"),
+            MOST_PROBLEMS.. => write!(f, "{file} is not used: {errors} errors or more"),
             _ => write!(f, "{file} is not used: {errors} errors"),
         }
     }
@@ -178,12 +181,15 @@ impl<'a> Source<'a> {
         place.line.checked_sub(1).and_then(|at| self.lines.get(at)).copied().unwrap_or("")
     }
 
-    /// The line of `place` with `hidden` places blanked, cut to what a terminal shows; and the column in it.
+    /// The line of `place` with `hidden` places blanked, cut to what a terminal shows; and the
+    /// column in it.
     pub(super) fn show(&self, place: Place, hidden: &[Place]) -> (String, usize) {
         let line = self.line(place);
         if line.is_empty() {
             return (String::new(), 0);
         }
+        let on_line = |hide: &&Place| hide.line <= place.line && place.line <= hide.end_line;
+        let hidden: Vec<&Place> = hidden.iter().filter(on_line).collect();
         let blank = |(at, c): (usize, char)| {
             if hidden.iter().any(|hide| hide.covers(place.line, at + 1)) {
                 '*'
@@ -193,7 +199,8 @@ impl<'a> Source<'a> {
                 c
             }
         };
-        // Nobody can read a line of megabytes: what lies far before or behind the place is left out.
+        // Nobody can read a line of megabytes: what lies far before or behind the place is left
+        // out.
         let skip = place.column.saturating_sub(SHOWN_LINE / 2);
         let skip = if place.column <= SHOWN_LINE { 0 } else { skip };
         let chars = line.chars().enumerate().skip(skip).take(SHOWN_LINE);

@@ -34,7 +34,8 @@ pub(super) fn factor(kind: &Kind, text: &str) -> Read<f64> {
 pub(super) fn word(kind: &Kind, text: &str) -> Read<&'static str> {
     let words = kind.all_words();
     words.iter().find(|word| **word == text).copied().ok_or_else(|| {
-        let near = did_you_mean(text, words.iter().copied());
+        let off = words.contains(&"off") && matches!(text, "no" | "false" | "none" | "disabled");
+        let near = if off { Some("off") } else { did_you_mean(text, words.iter().copied()) };
         let help = near
             .map_or_else(|| format!("write {}", kind.words()), |w| format!("did you mean `{w}`?"));
         Wrong::new(format!("{} is not known here", quote(text)), help)

@@ -1,7 +1,5 @@
 //! `docs/rule-file.md`, made from the key table.
 
-use std::fmt::Write as _;
-
 use super::keys::{Default, Key, Section, sections};
 
 /// The head of the page: what holds for every key.
@@ -31,7 +29,7 @@ fn place(section: &Section) -> String {
 }
 
 fn write_section(section: &Section, page: &mut String) {
-    let _ = writeln!(page, "\n## {}\n\n{}\n", place(section), section.doc);
+    page.push_str(&format!("\n## {}\n\n{}\n\n", place(section), section.doc));
     page.push_str("| key | value | default | meaning |\n|---|---|---|---|\n");
     for Key { name, kind, default, doc } in section.keys {
         let default = match default {
@@ -40,7 +38,7 @@ fn write_section(section: &Section, page: &mut String) {
             Default::Is(text) => format!("`{text}`"),
         };
         let (value, default, doc) = (escape(&kind.words()), escape(&default), escape(doc));
-        let _ = writeln!(page, "| `{name}` | {value} | {default} | {doc} |");
+        page.push_str(&format!("| `{name}` | {value} | {default} | {doc} |\n"));
     }
 }
 

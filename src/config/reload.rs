@@ -1,7 +1,8 @@
 //! Reads the rule file again when it changes, or when asked to.
 //!
-//! The folder is watched, not the file: an editor's rename and the symlink swap of a Kubernetes ConfigMap put a new
-//! file in the old one's place. Whoever holds the [`Reloader`] decides what to do with what it reads.
+//! The folder is watched, not the file: an editor's rename and the symlink swap of a Kubernetes
+//! ConfigMap put a new file in the old one's place. Whoever holds the [`Reloader`] decides what to
+//! do with what it reads.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,8 +17,8 @@ use super::{Loaded, MOST_BYTES, Overrides, Problems, fingerprint_of, load_with};
 
 /// Changes within this time are one: editors and `kubectl` touch a folder several times.
 const SETTLE: Duration = Duration::from_millis(100);
-/// The file is looked at this often even without news: network file systems tell none, and a folder that was itself
-/// replaced is no longer watched.
+/// The file is looked at this often even without news: network file systems tell none, and a folder
+/// that was itself replaced is no longer watched.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A file that is gone may be on its way back: between a delete and a create.
 const GONE: Duration = Duration::from_secs(1);
@@ -57,9 +58,11 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// Watches the file at `path`, from which `loaded` was read, with the command line's `overrides`.
+    /// Watches the file at `path`, from which `loaded` was read, with the command line's
+    /// `overrides`.
     ///
-    /// Where the system offers no watch (none left, an odd file system) the file is still looked at every 10 s.
+    /// Where the system offers no watch (none left, an odd file system) the file is still looked at
+    /// every 10 s.
     #[must_use]
     pub fn new(path: &Path, loaded: &Loaded, overrides: Overrides, env: SharedEnv) -> Self {
         let wake = Arc::new(Wake::default());
@@ -94,8 +97,8 @@ impl Reloader {
         Trigger(Arc::clone(&self.wake))
     }
 
-    /// Waits until the file has changed (or [`Trigger::reload`] was called) and reads it. Cancel-safe: a change is
-    /// not lost with the future.
+    /// Waits until the file has changed (or [`Trigger::reload`] was called) and reads it.
+    /// Cancel-safe: a change is not lost with the future.
     pub async fn next(&mut self) -> Result<Loaded, Problems> {
         loop {
             if !self.changed && !self.asked {

@@ -51,7 +51,10 @@ impl<'a> Reader<'a> {
             if self.section.key(&name.text).is_none() {
                 // Whatever it was meant to be: it may be a secret.
                 self.notes.hide_all(node);
-                let help = range::nearest(&name.text, self.section.keys.iter().map(|key| key.name));
+                let help = match name.text.as_str() {
+                    "<<" => "merge keys are not read; an alias can stand for a whole value".into(),
+                    text => range::nearest(text, self.section.keys.iter().map(|key| key.name)),
+                };
                 self.wrong_key(
                     name,
                     Wrong {
@@ -148,7 +151,8 @@ impl<'a> Reader<'a> {
         self.notes.has_error(&join(&self.path, key))
     }
 
-    /// The value of `key`, given or by default; `None` where there is neither, which is noted for a required one.
+    /// The value of `key`, given or by default; `None` where there is neither, which is noted for a
+    /// required one.
     pub(super) fn spot(&self, key: &str) -> Option<Spot<'a>> {
         if let Some(spot) = self.given_spot(key) {
             return Some(spot);
@@ -212,7 +216,7 @@ impl<'a> Reader<'a> {
                 self.record(&spot);
             }
             let text = spot.text().unwrap_or("");
-            read(text).ok().expect("the table's defaults are right: a test reads each")
+            read(text).expect("the table's defaults are right: a test reads each")
         })
     }
 
@@ -278,7 +282,8 @@ impl<'a> Reader<'a> {
         self.spot(key)?.scalar(read)
     }
 
-    /// The items of a list, or the one value, each read by `read`; those that fail are noted and left out.
+    /// The items of a list, or the one value, each read by `read`; those that fail are noted and
+    /// left out.
     pub(super) fn many<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> Vec<T> {
         let Some(spot) = self.spot(key) else { return Vec::new() };
         spot.one_or_many().iter().filter_map(|item| item.scalar(&read)).collect()

@@ -7,6 +7,7 @@ use super::{
     keys::{Kind, Section},
     notes::Notes,
     problem::Severity,
+    range,
     section::Reader,
     units::{Read, Wrong, quote},
 };
@@ -50,10 +51,13 @@ impl<'a> Spot<'a> {
 
     fn mistyped(&self) {
         match self.node.value {
-            Value::Broken => {}
+            Value::Broken { .. } => {}
             Value::Null => {
                 let help = format!("write {}, or leave the key out", self.kind.words());
                 self.wrong(Wrong::new("there is no value", help));
+            }
+            Value::Scalar(_) if !self.kind.all_words().is_empty() => {
+                self.scalar(|text| range::word(self.kind, text));
             }
             Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
                 let message = format!("{} does not belong here", self.node.kind());
@@ -85,7 +89,8 @@ impl<'a> Spot<'a> {
                 self.wrong(wrong);
                 None
             }
-            // A value from the environment may be a secret in the wrong place: only the reference is shown.
+            // A value from the environment may be a secret in the wrong place: only the reference
+            // is shown.
             (Err(_), Some(written)) => {
                 let message = format!("the value of {} is not right", quote(written));
                 let help = format!("it must come out as {}", self.kind.words());
@@ -100,6 +105,11 @@ impl<'a> Spot<'a> {
         let (place, path) = (name.place, self.path.clone());
         let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
         self.notes.note(Severity::Error, flaw);
+    }
+
+    /// Whether a mistake at `key` of this mapping, or below it, has been noted.
+    pub(super) fn is_wrong(&self, key: &str) -> bool {
+        self.notes.has_error(&join(&self.path, key))
     }
 
     /// Whether it is a mapping.
@@ -117,7 +127,7 @@ impl<'a> Spot<'a> {
         match &self.node.value {
             Value::List(items) => items.is_empty(),
             Value::Map(entries) => entries.is_empty(),
-            Value::Null | Value::Broken | Value::Scalar(_) => false,
+            Value::Null | Value::Broken { .. } | Value::Scalar(_) => false,
         }
     }
 
@@ -136,7 +146,7 @@ impl<'a> Spot<'a> {
     pub(super) fn one_or_many(&self) -> Vec<Self> {
         match &self.node.value {
             Value::List(_) => self.list(),
-            Value::Null | Value::Broken => {
+            Value::Null | Value::Broken { .. } => {
                 self.mistyped();
                 Vec::new()
             }
@@ -200,11 +210,12 @@ impl<'a> Spot<'a> {
         self.kind.section().expect("only kinds with a section are opened")
     }
 
-    /// Opens it as the section of its kind. Anything but a mapping is noted and counts as an empty one.
+    /// Opens it as the section of its kind. Anything but a mapping is noted and counts as an empty
+    /// one.
     pub(super) fn open(&self) -> Reader<'a> {
         let entries = match &self.node.value {
             Value::Map(entries) => entries.clone(),
-            Value::Null | Value::Broken | Value::Scalar(_) | Value::List(_) => {
+            Value::Null | Value::Broken { .. } | Value::Scalar(_) | Value::List(_) => {
                 self.mistyped();
                 Vec::new()
             }

@@ -1,6 +1,7 @@
 //! Texts with units to values: durations, sizes, rates, shares. Pure.
 //!
-//! A unit is never guessed: a bare number where a unit belongs is a mistake, and the answer names the likely one.
+//! A unit is never guessed: a bare number where a unit belongs is a mistake, and the answer names
+//! the likely one.
 
 use std::time::Duration;
 
@@ -29,6 +30,9 @@ const DURATION_HELP: &str = "write a number and a unit: `500ms`, `30s`, `2m`, `1
 
 /// A text as it is quoted in a message: short, and on one line.
 pub(super) fn quote(text: &str) -> String {
+    if text.is_empty() {
+        return "an empty text".to_owned();
+    }
     let mut shown: String = text.chars().take(60).flat_map(char::escape_debug).collect();
     if text.chars().nth(60).is_some() {
         shown.push_str("...");

@@ -150,6 +150,12 @@ impl Permit {
         may
     }
 
+    /// Whether no cooldown has tripped since the grant, for what goes on under it (a tunnel); asks only.
+    #[must_use]
+    pub fn may_go_on(&self) -> bool {
+        self.observe || self.grant.lane.view.allows(self.grant.epoch, self.grant.probe)
+    }
+
     /// Back to the head of the queue, after a trip or for a retry of a blocked answer.
     ///
     /// # Errors

@@ -51,6 +51,7 @@ pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationTo
         }
     }
     drop(listener);
+    cx.stopping.cancel();
     connections.close();
     cx.tunnels.close();
     let drained = async { tokio::join!(connections.wait(), cx.tunnels.wait()) };
@@ -115,7 +116,7 @@ impl Watched {
         wire: wire::Handle,
         stop: CancellationToken,
     ) {
-        let visitor = Visitor { peer: self.peer, wire: Some(wire) };
+        let visitor = Visitor { peer: self.peer, wire: Some(wire), inside: None };
         let service = service_fn(|request| handle(&self.cx, &visitor, request));
         let connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
         let mut connection = std::pin::pin!(connection);
@@ -170,7 +171,8 @@ impl Future for Never {
     }
 }
 
-fn builder(settings: &Settings) -> http1::Builder {
+/// How HTTP/1.1 is read from a client.
+pub(super) fn builder(settings: &Settings) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(Never)

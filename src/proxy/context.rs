@@ -1,14 +1,20 @@
 //! What every request needs: the settings in force, the gate, the metrics, the connections to sites.
 
-use std::{collections::HashSet, fmt, net::SocketAddr, sync::Arc};
+use std::{
+    collections::HashSet,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{auth::Authenticator, egress::Guard, pool::Pool};
+use super::{auth::Authenticator, egress::Guard, pool::Pool, tls::Connector};
 use crate::{
+    ca::{Ca, CaError},
     event::{Event, Events},
     gate::Gate,
     metrics::Metrics,
@@ -16,12 +22,16 @@ use crate::{
     settings::Settings,
 };
 
+/// Clients that are remembered for not accepting our certificates.
+const MAX_DISTRUSTING: usize = 1000;
+
 /// What a reload replaces as one.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) settings: Settings,
     pub(crate) egress: Guard,
     pub(crate) authenticator: Authenticator,
+    pub(super) tls: Connector,
 }
 
 /// Shared by all connections of the process.
@@ -36,8 +46,14 @@ pub struct Context {
     pub events: Arc<Events>,
     /// Rules whose first tunnel has been spoken of.
     blind: Mutex<HashSet<Arc<str>>>,
+    /// Clients of whom it was said that they do not accept our certificates.
+    distrusting: Mutex<HashSet<IpAddr>>,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
     pub(crate) tunnels: TaskTracker,
+    /// The proxy stops: intercepted connections finish what is in flight.
+    pub(super) stopping: CancellationToken,
+    /// The local CA, once it was needed.
+    ca: Mutex<Option<Arc<Ca>>>,
     /// Ends what is still open when the drain deadline has passed.
     pub(crate) end: CancellationToken,
     /// Connections to sites that wait for their next request.
@@ -65,14 +81,17 @@ impl Context {
             .expect("letters, digits, a dash and a space make a field value");
         let pool = Pool::new(settings.limits, &metrics);
         Arc::new(Self {
-            live: ArcSwap::from_pointee(Live::new(settings, own.clone())),
+            live: ArcSwap::from_pointee(Live::new(settings, own.clone(), &events)),
             own,
             gate,
             metrics,
             events,
             blind: Mutex::default(),
+            distrusting: Mutex::default(),
             tunnels: TaskTracker::new(),
             end: CancellationToken::new(),
+            stopping: CancellationToken::new(),
+            ca: Mutex::default(),
             pool,
             pseudonym,
             via,
@@ -82,6 +101,15 @@ impl Context {
     /// Settings, egress guard and authenticator in force, one coherent set.
     pub(crate) fn live(&self) -> Arc<Live> {
         self.live.load_full()
+    }
+
+    /// Whether this client is the first time seen not to accept our certificates; the memory of that is bounded.
+    pub(super) fn is_first_distrust(&self, client: IpAddr) -> bool {
+        let mut distrusting = self.distrusting.lock();
+        if distrusting.len() >= MAX_DISTRUSTING {
+            distrusting.clear();
+        }
+        distrusting.insert(client)
     }
 
     /// Says once per rule that its cooldown sees nothing inside tunnels.
@@ -99,16 +127,37 @@ impl Context {
 
     /// Puts reloaded settings in force: for the next request, and for the next connection where they shape one.
     pub fn reload(&self, settings: Settings) {
-        self.pool.reload(settings.limits);
-        self.live.store(Arc::new(Live::new(settings, self.own.clone())));
+        let limits = settings.limits;
+        self.live.store(Arc::new(Live::new(settings, self.own.clone(), &self.events)));
+        self.pool.reload(limits);
+    }
+
+    /// The CA that intercepted hosts are shown, opened (and made) on first need. It is not opened again: clients
+    /// trust the one that they were given, and another one needs a restart.
+    ///
+    /// # Errors
+    /// [`CaError`]; asked again, it is tried again.
+    pub fn ca(&self) -> Result<Arc<Ca>, CaError> {
+        let mut opened = self.ca.lock();
+        if let Some(ca) = &*opened {
+            return Ok(Arc::clone(ca));
+        }
+        let live = self.live();
+        let ca = Ca::open(&live.settings.ca_dir, live.settings.ca.as_ref())?;
+        *opened = Some(Arc::clone(&ca));
+        Ok(ca)
     }
 }
 
 impl Live {
-    fn new(settings: Settings, own: Vec<SocketAddr>) -> Self {
+    fn new(settings: Settings, own: Vec<SocketAddr>, events: &Events) -> Self {
+        let tls = Connector::new(&settings.upstream_ca).unwrap_or_else(|error| {
+            events.emit(Event::Warned { what: format!("{error}; sites are verified without it") });
+            Connector::with_system_roots()
+        });
         let egress = Guard::new(&settings.egress, own);
         let authenticator = Authenticator::new(&settings.auth);
-        Self { settings, egress, authenticator }
+        Self { settings, egress, authenticator, tls }
     }
 }
 

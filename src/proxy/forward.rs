@@ -1,20 +1,25 @@
 //! To the site and back: a connection, the gate's last look, the request, the head of the answer.
 
-use std::{error::Error as _, pin::pin, sync::Arc, time::Duration};
+mod failure;
+mod shape;
+
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::net::TcpStream;
 
+use self::failure::Failure;
 use super::{
     Context, Pass, Refusal,
-    body::{BodyError, Idle, Progress, Upload},
+    body::{Idle, Progress, Upload},
     context::Live,
     egress::DialError,
     headers,
     pool::{Conn, Key},
     reply::Refused,
+    tls,
 };
 use crate::{
     clock,
@@ -60,6 +65,9 @@ impl Outbound {
         head.extensions.remove::<hyper::upgrade::OnUpgrade>();
         let upgrade = headers::upgrade(&head.headers).filter(|_| head.version == Version::HTTP_11);
         headers::strip(&mut head.headers);
+        if head.version == Version::HTTP_2 {
+            headers::join_cookies(&mut head.headers);
+        }
         headers::take_patience(&mut head.headers);
         head.uri = origin_form(target, &head.uri)?;
         head.version = Version::HTTP_11;
@@ -148,13 +156,15 @@ pub(super) async fn send(
     let mut returned = None;
     let mut fresh = outbound.is_upgrade();
     loop {
-        let mut conn = connect(cx, live, target, &mut pass, fresh).await?;
-        let request = match returned.take() {
+        let http1_only = outbound.is_upgrade();
+        let mut conn = connect(cx, live, target, &mut pass, fresh, http1_only).await?;
+        let mut request = match returned.take() {
             Some(request) => request,
             None => outbound.request(again || (conn.reused && outbound.may_repeat())),
         };
+        shape::fit(&mut request, target, conn.is_h2());
         let started = clock::now();
-        let sending = conn.sender.try_send_request(request);
+        let sending = conn.send(request);
         let failure = match answer(sending, outbound, live.settings.timeouts.response).await {
             Ok(response) => {
                 let took = clock::now() - started;
@@ -191,6 +201,7 @@ async fn connect(
     target: &Target,
     pass: &mut Pass,
     fresh: bool,
+    http1_only: bool,
 ) -> Result<Conn, Refused> {
     let verify = pass.entry().rule.verify;
     let tls = target.scheme == Scheme::Https;
@@ -199,7 +210,7 @@ async fn connect(
         let kept = if fresh { None } else { cx.pool.take(&key) };
         let conn = match kept {
             Some(conn) => conn,
-            None => open(cx, live, target, pass, key.clone()).await?,
+            None => open(cx, live, target, pass, key.clone(), http1_only).await?,
         };
         if pass.may_send() {
             return Ok(conn);
@@ -216,22 +227,25 @@ async fn open(
     target: &Target,
     pass: &mut Pass,
     key: Key,
+    http1_only: bool,
 ) -> Result<Conn, Refused> {
-    if key.tls {
-        // Never in the clear: what is asked for over TLS goes over TLS or not at all.
-        let sentence =
-            "This version speaks no TLS to sites itself: open a tunnel (CONNECT) for https.";
-        let refusal =
-            Refusal::new(StatusCode::BAD_GATEWAY, Reason::Tls, "tls_protocol_error", sentence);
-        return Err(refusal.under(pass.entry()));
-    }
+    let deadline = clock::now() + live.settings.timeouts.connect;
     let stream = dial(live, target, pass).await?;
     let limits = live.settings.limits;
-    let opened = cx.pool.open(key, stream, limits.header_bytes, limits.headers).await;
-    match opened {
-        Ok(conn) => Ok(conn),
-        Err(error) => Err(Failure::Broken(error).refusal().under(pass.entry())),
-    }
+    let opened = if key.tls {
+        let verify = key.verify;
+        match live.tls.connect(&target.host, stream, verify, http1_only, deadline).await {
+            Ok(stream) if tls::is_h2(&stream) => cx.pool.open_h2(key, stream).await,
+            Ok(stream) => cx.pool.open(key, stream, limits.header_bytes, limits.headers).await,
+            Err(error) => {
+                pass.give_back(Some(&error.judgement())).await;
+                return Err(error.refusal().under(pass.entry()));
+            }
+        }
+    } else {
+        cx.pool.open(key, stream, limits.header_bytes, limits.headers).await
+    };
+    opened.map_err(|error| Failure::Broken(error).refusal().under(pass.entry()))
 }
 
 /// Connects to the site; the guard judges the address that is dialled.
@@ -249,7 +263,9 @@ pub(super) async fn dial(
             Ok(stream)
         }
         Err(error) => {
-            pass.give_back(dial_verdict(&error).as_ref()).await;
+            if let Some(judgement) = dial_verdict(&error) {
+                pass.report(&judgement).await;
+            }
             Err(Refused::from(&error).under(pass.entry()))
         }
     }
@@ -307,86 +323,3 @@ fn check(outbound: &Outbound, response: Response<Incoming>) -> Result<Response<I
     }
     Ok(response)
 }
-
-/// Why there is no answer.
-#[derive(Debug)]
-enum Failure {
-    /// The connection was closed before anything was written; the request is whole.
-    Unsent(Box<Request<Upload>>),
-    /// It broke off, or what came is no HTTP.
-    Broken(hyper::Error),
-    /// Nothing in time.
-    NoAnswer(Duration),
-}
-
-impl Failure {
-    /// Tells the fleet, and makes the client's answer.
-    async fn report(self, pass: Pass) -> Refused {
-        let refusal = self.refusal().under(pass.entry());
-        match self.verdict() {
-            Some(judgement) => pass.report(&judgement).await,
-            None => drop(pass),
-        }
-        refusal
-    }
-
-    fn verdict(&self) -> Option<Judgement> {
-        match self {
-            Self::Broken(error) if upload_error(error).is_some() => None,
-            Self::Broken(error) => {
-                Some(Judgement::transport(Verdict::ConnectionError, &error.to_string()))
-            }
-            Self::Unsent(_) => {
-                Some(Judgement::transport(Verdict::ConnectionError, "the connection was closed"))
-            }
-            Self::NoAnswer(_) => {
-                Some(Judgement::transport(Verdict::Timeout, "no response head in time"))
-            }
-        }
-    }
-
-    fn refusal(&self) -> Refused {
-        let bad = StatusCode::BAD_GATEWAY;
-        let site = |error, sentence: &str| Refusal::new(bad, Reason::Connect, error, sentence);
-        match self {
-            Self::NoAnswer(limit) => {
-                let sentence = format!("The site did not answer within {limit:?}.");
-                let status = StatusCode::GATEWAY_TIMEOUT;
-                Refusal::new(status, Reason::Timeout, "http_response_timeout", sentence)
-            }
-            Self::Unsent(_) => site("connection_terminated", "The site closed the connection."),
-            Self::Broken(error) => match upload_error(error) {
-                Some(BodyError::Idle(_)) => Refusal::new(
-                    StatusCode::REQUEST_TIMEOUT,
-                    Reason::Timeout,
-                    "http_request_error",
-                    "The rest of the request did not come in time.",
-                ),
-                Some(BodyError::Broken(_)) => Refusal::malformed(
-                    StatusCode::BAD_REQUEST,
-                    "The body of the request is malformed or incomplete.",
-                ),
-                None if error.is_parse_too_large() => {
-                    let sentence = "The head of the site's answer is larger than `limits` allows.";
-                    site("http_response_header_section_size", sentence)
-                }
-                None if error.is_parse() => {
-                    site("http_protocol_error", "The site's answer is not valid HTTP.")
-                }
-                None if error.is_incomplete_message() => {
-                    let sentence = "The site closed the connection before it answered.";
-                    site("http_response_incomplete", sentence)
-                }
-                None => site("connection_terminated", "The connection to the site broke."),
-            },
-        }
-    }
-}
-
-/// The client's part in a failure.
-fn upload_error(error: &hyper::Error) -> Option<&BodyError> {
-    error.source()?.downcast_ref::<BodyError>()
-}
-
-#[cfg(test)]
-mod tests;

@@ -112,6 +112,17 @@ pub(super) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
         .any(|entry| entry.split_whitespace().nth(1) == Some(pseudonym))
 }
 
+/// Cookies, which HTTP/2 may send in several fields, in one as HTTP/1.1 wants them (RFC 9113 section 8.2.3).
+pub(super) fn join_cookies(headers: &mut HeaderMap) {
+    let crumbs: Vec<&[u8]> =
+        headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if crumbs.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
+    {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
 /// The wait that a client allows: `Prefer: wait=SECONDS` (RFC 7240 section 4.3).
 pub(super) fn patience(headers: &HeaderMap) -> Option<Duration> {
     preferences(headers)

@@ -141,7 +141,7 @@ impl SiteBody {
     fn conclude(&mut self, end: BodyEnd) {
         if let Some(watch) = self.watch.take() {
             tokio::spawn(async move {
-                let Watch { scan, pass } = *watch;
+                let Watch { scan, mut pass } = *watch;
                 pass.report(&scan.finish(end)).await;
             });
         }
@@ -190,7 +190,7 @@ impl Drop for SiteBody {
             };
             tokio::spawn(async move {
                 match left.look(LEFT).await {
-                    Some((judgement, pass)) => pass.report(&judgement).await,
+                    Some((judgement, mut pass)) => pass.report(&judgement).await,
                     None => left.conclude(BodyEnd::Open),
                 }
             });
@@ -219,6 +219,3 @@ pub(super) fn may_wait(headers: &HeaderMap) -> bool {
             .iter()
             .any(|text| form.contains(text))
 }
-
-#[cfg(test)]
-mod tests;

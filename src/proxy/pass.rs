@@ -79,6 +79,11 @@ impl Pass {
         self.permit.as_mut().is_none_or(Permit::may_send)
     }
 
+    /// False once a cooldown has tripped since the grant, for more of what is under way.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.permit.as_ref().is_none_or(Permit::may_go_on)
+    }
+
     /// Waits for leave once more.
     ///
     /// # Errors
@@ -89,15 +94,9 @@ impl Pass {
     }
 
     /// Tells the fleet what came back.
-    pub(crate) async fn report(mut self, judgement: &Judgement) {
-        self.give_back(Some(judgement)).await;
-    }
-
-    /// As [`Pass::report`], for whoever only borrows it; nothing to tell gives the permit back unused.
-    pub(crate) async fn give_back(&mut self, judgement: Option<&Judgement>) {
-        match (self.permit.take(), judgement) {
-            (Some(mut permit), Some(judgement)) => permit.report(judgement).await,
-            (permit, _) => drop(permit),
+    pub(crate) async fn report(&mut self, judgement: &Judgement) {
+        if let Some(permit) = &mut self.permit {
+            permit.report(judgement).await;
         }
     }
 }

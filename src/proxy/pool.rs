@@ -4,9 +4,15 @@
 //! is kept must be bounded: per site, in total, and in age. The last one used is the first one taken, so that a calm
 //! site's surplus ages out.
 
+mod shared;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use hyper::client::conn::http1::SendRequest;
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    client::conn::{TrySendError, http1::SendRequest},
+};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
@@ -15,6 +21,7 @@ use tokio::{
     time::Instant,
 };
 
+use self::shared::{Shared, Stream};
 use super::body::Upload;
 use crate::{clock, metrics::Metrics, settings::Bounds, target::Host};
 
@@ -40,18 +47,49 @@ pub(super) struct Key {
 /// A connection taken out of the pool or just made; dropping it closes it.
 #[derive(Debug)]
 pub(super) struct Conn {
-    pub(super) sender: SendRequest<Upload>,
+    sender: Sender,
     /// It has carried a request before: the site may be closing it at this moment.
     pub(super) reused: bool,
     key: Key,
     pool: Arc<Pool>,
 }
 
+/// How requests go out on it.
+#[derive(Debug)]
+enum Sender {
+    /// One at a time.
+    Http1(SendRequest<Upload>),
+    /// Many at a time; this is the place of one.
+    Http2(Stream),
+}
+
 impl Conn {
     /// Back into the pool, for the next request to the same site.
     pub(super) fn release(self) {
         let Self { sender, key, pool, .. } = self;
-        pool.put(key, sender);
+        match sender {
+            Sender::Http1(sender) => pool.put(key, sender),
+            Sender::Http2(stream) => drop(stream),
+        }
+    }
+
+    /// Whether the site speaks HTTP/2 on it.
+    pub(super) fn is_h2(&self) -> bool {
+        matches!(self.sender, Sender::Http2(_))
+    }
+
+    /// Sends a request and waits for the head of the answer.
+    ///
+    /// # Errors
+    /// hyper's; the request comes back where nothing of it was sent.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Upload>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Upload>>> {
+        match &mut self.sender {
+            Sender::Http1(sender) => sender.try_send_request(request).await,
+            Sender::Http2(stream) => stream.sender.try_send_request(request).await,
+        }
     }
 }
 
@@ -64,6 +102,7 @@ struct Kept {
 #[derive(Debug, Default)]
 struct Shelf {
     sites: HashMap<Key, Vec<Kept>>,
+    shared: Shared,
     total: usize,
     sweeping: bool,
 }
@@ -86,14 +125,21 @@ impl Pool {
         })
     }
 
-    /// Takes other bounds, after a reload.
+    /// Takes other bounds, after a reload; what is kept is closed, since another egress guard let it be made.
     pub(super) fn reload(&self, bounds: Bounds) {
         *self.bounds.lock() = bounds;
+        self.shelf.lock().keep(|_| false);
     }
 
     /// A kept-alive connection that is ready for a request.
     pub(super) fn take(self: &Arc<Self>, key: &Key) -> Option<Conn> {
         let mut shelf = self.shelf.lock();
+        if key.tls
+            && let Some(stream) = shelf.shared.take(key)
+        {
+            drop(shelf);
+            return Some(self.conn(Sender::Http2(stream), key.clone(), true));
+        }
         let kept = shelf.sites.get_mut(key)?;
         let before = kept.len();
         kept.retain(|one| !one.sender.is_closed());
@@ -105,8 +151,11 @@ impl Pool {
         }
         shelf.total -= gone;
         drop(shelf);
-        let pool = Arc::clone(self);
-        found.map(|sender| Conn { sender, reused: true, key: key.clone(), pool })
+        found.map(|sender| self.conn(Sender::Http1(sender), key.clone(), true))
+    }
+
+    fn conn(self: &Arc<Self>, sender: Sender, key: Key, reused: bool) -> Conn {
+        Conn { sender, reused, key, pool: Arc::clone(self) }
     }
 
     fn put(self: &Arc<Self>, key: Key, sender: SendRequest<Upload>) {
@@ -125,6 +174,10 @@ impl Pool {
         }
         kept.push(Kept { sender, since: clock::now() });
         shelf.total += usize::from(surplus.is_none());
+        self.sweep_later(&mut shelf);
+    }
+
+    fn sweep_later(self: &Arc<Self>, shelf: &mut Shelf) {
         if !shelf.sweeping {
             shelf.sweeping = true;
             tokio::spawn(Self::sweep(Arc::clone(self)));
@@ -138,7 +191,8 @@ impl Pool {
             let now = clock::now();
             let mut shelf = self.shelf.lock();
             shelf.keep(|one| now.duration_since(one.since) < MAX_IDLE && !one.sender.is_closed());
-            if shelf.total == 0 {
+            let shares = shelf.shared.sweep(now, MAX_IDLE);
+            if shelf.total == 0 && !shares {
                 shelf.sweeping = false;
                 return;
             }
@@ -165,14 +219,41 @@ impl Pool {
             builder.max_headers(headers);
         }
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+        self.drive(connection.with_upgrades());
+        Ok(self.conn(Sender::Http1(sender), key, false))
+    }
+
+    /// Speaks HTTP/2 over `stream`, which leads to `key`, and shares it with others who ask for that.
+    ///
+    /// # Errors
+    /// The connection broke in hyper's handshake.
+    pub(super) async fn open_h2<S>(
+        self: &Arc<Self>,
+        key: Key,
+        stream: S,
+    ) -> Result<Conn, hyper::Error>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) = shared::handshake(stream).await?;
+        self.drive(connection);
+        let most = self.bounds.lock().idle_total;
+        let mut shelf = self.shelf.lock();
+        shelf.shared.shrink(most);
+        let stream = shelf.shared.put(key.clone(), sender);
+        self.sweep_later(&mut shelf);
+        drop(shelf);
+        Ok(self.conn(Sender::Http2(stream), key, false))
+    }
+
+    fn drive(&self, connection: impl Future<Output = Result<(), hyper::Error>> + Send + 'static) {
         let counted = Counted::new(&self.open);
         tokio::spawn(async move {
             let _counted = counted;
-            if let Err(error) = connection.with_upgrades().await {
+            if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to a site ended");
             }
         });
-        Ok(Conn { sender, reused: false, key, pool: Arc::clone(self) })
     }
 }
 

@@ -254,6 +254,3 @@ pub(super) fn sentence(phrase: &str) -> String {
     let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", letters.as_str())
 }
-
-#[cfg(test)]
-mod tests;

@@ -10,7 +10,7 @@ use std::{io, sync::Arc};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
@@ -33,67 +33,101 @@ pub(super) async fn open(
     asking: Asking,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Refused> {
-    let entry = Arc::clone(&asking.entry);
-    if let Err(denied) = live.egress.judge_connect_port(asking.target.port) {
-        let (status, error) = (http::StatusCode::FORBIDDEN, denied.proxy_error());
-        let sentence = sentence(&denied.to_string());
-        return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&entry));
-    }
-    if cx.tunnels.len() >= live.settings.limits.tunnels {
-        return Err(Refusal::busy("tunnels").under(&entry));
-    }
-    let mut pass = asking.hold(cx, live).await?;
-    let site = loop {
-        let site = forward::dial(live, &asking.target, &mut pass).await?;
-        if pass.may_send() {
-            break site;
-        }
-        drop(site);
-        pass.again(live).await?;
-    };
-    cx.tunnel_begins(&entry.rule);
+    admit(cx, live, &asking)?;
+    let (site, pass) = establish(cx, live, &asking).await?;
     let upgrade = hyper::upgrade::on(&mut request);
     let flights = Flights::new(Arc::clone(cx), Arc::clone(live), asking, pass);
     let end = cx.end.clone();
-    let counted = Counted::new(&entry.metrics.tunnels);
     cx.tunnels.spawn(async move {
-        let _counted = counted;
+        let serving = async {
+            match upgrade.await {
+                Ok(upgraded) => serve(copy::Side::of_client(upgraded), site, flights).await,
+                Err(error) => tracing::debug!(%error, "the client left before its tunnel began"),
+            }
+        };
         tokio::select! {
-            () = serve(upgrade, site, flights) => {}
+            () = serving => {}
             () = end.cancelled() => {}
         }
     });
     Ok(Response::new(Body::empty()))
 }
 
-async fn serve(upgrade: OnUpgrade, site: TcpStream, flights: Flights) {
-    let upgraded = match upgrade.await {
-        Ok(upgraded) => upgraded,
-        Err(error) => return tracing::debug!(%error, "the client left before its tunnel began"),
-    };
+/// Whether a CONNECT is let in at all.
+///
+/// # Errors
+/// Its port is not allowed, or there are too many tunnels.
+pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<(), Refused> {
+    if let Err(denied) = live.egress.judge_connect_port(asking.target.port) {
+        let (status, error) = (http::StatusCode::FORBIDDEN, denied.proxy_error());
+        let sentence = sentence(&denied.to_string());
+        return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&asking.entry));
+    }
+    if cx.tunnels.len() >= live.settings.limits.tunnels {
+        return Err(Refusal::busy("tunnels").under(&asking.entry));
+    }
+    Ok(())
+}
+
+/// Joins a client whose CONNECT is answered already to the site.
+pub(super) async fn join(cx: &Arc<Context>, live: &Arc<Live>, asking: Asking, client: copy::Side) {
+    match establish(cx, live, &asking).await {
+        Ok((site, pass)) => {
+            let flights = Flights::new(Arc::clone(cx), Arc::clone(live), asking, pass);
+            serve(client, site, flights).await;
+        }
+        Err(refused) => tracing::debug!(%refused, "a tunnel is refused after its CONNECT"),
+    }
+}
+
+/// A connection to the site, and leave to use it now.
+async fn establish(
+    cx: &Arc<Context>,
+    live: &Arc<Live>,
+    asking: &Asking,
+) -> Result<(TcpStream, Pass), Refused> {
+    let mut pass = asking.hold(cx, live).await?;
+    loop {
+        let site = forward::dial(live, &asking.target, &mut pass).await?;
+        if pass.may_send() {
+            cx.tunnel_begins(&asking.entry.rule);
+            return Ok((site, pass));
+        }
+        drop(site);
+        pass.again(live).await?;
+    }
+}
+
+async fn serve(client: copy::Side, site: TcpStream, flights: Flights) {
+    let _counted = Counted::new(&flights.asking.entry.metrics.tunnels);
     let idle = flights.live.settings.timeouts.idle;
-    let client = copy::Side::of_client(upgraded);
     let site = copy::Side::Tcp(site, Bytes::new());
     if let Err(error) = copy::both(client, site, Some(&flights), idle).await {
         tracing::debug!(%error, "a tunnel ended");
     }
 }
 
-/// Asks the gate for each new flight of a tunnel.
+/// Asks the gate before bytes go from a tunnel's client to its site.
 ///
-/// A flight is what the client sends after the site has spoken. The permit of the flight under way stays here until
-/// the site answers; what is inside is not for us to judge, so the report is neutral: it frees a probe, and is
-/// neither a block nor a sign of health.
+/// A flight is what the client sends after the site has spoken. What is inside is not for us to judge, so the report
+/// on a flight is neutral: it frees a probe, and is neither a block nor a sign of health.
 pub(super) struct Flights {
     cx: Arc<Context>,
     live: Arc<Live>,
     asking: Asking,
-    under_way: Mutex<Option<Pass>>,
+    /// Empty only while the gate is asked.
+    under_way: Mutex<Option<Flight>>,
+}
+
+struct Flight {
+    pass: Pass,
+    answered: bool,
 }
 
 impl Flights {
     fn new(cx: Arc<Context>, live: Arc<Live>, asking: Asking, pass: Pass) -> Self {
-        Self { cx, live, asking, under_way: Mutex::new(Some(pass)) }
+        let first = Flight { pass, answered: false };
+        Self { cx, live, asking, under_way: Mutex::new(Some(first)) }
     }
 
     /// Waits until more bytes may go from the client to the site.
@@ -101,30 +135,47 @@ impl Flights {
     /// # Errors
     /// The gate refuses: the tunnel is to be closed.
     pub(super) async fn before(&self) -> io::Result<()> {
-        let refused = |refused: Refused| io::Error::other(refused.to_string());
         let under_way = self.under_way.lock().take();
-        let mut pass = match under_way {
-            Some(pass) => pass,
-            None => self.asking.hold(&self.cx, &self.live).await.map_err(refused)?,
+        let flight = match under_way {
+            Some(flight) if flight.may_go_on(self.asking.entry.rule.tunnel) => flight,
+            ended => {
+                self.next(ended).await.map_err(|refused| io::Error::other(refused.to_string()))?
+            }
+        };
+        *self.under_way.lock() = Some(flight);
+        Ok(())
+    }
+
+    /// Leave for a new flight, or for the rest of one that a cooldown interrupted.
+    async fn next(&self, ended: Option<Flight>) -> Result<Flight, Refused> {
+        let mut pass = match ended {
+            Some(Flight { mut pass, answered: false }) => {
+                pass.again(&self.live).await?;
+                pass
+            }
+            _ => self.asking.hold(&self.cx, &self.live).await?,
         };
         while !pass.may_send() {
-            pass.again(&self.live).await.map_err(refused)?;
+            pass.again(&self.live).await?;
         }
-        *self.under_way.lock() = Some(pass);
-        Ok(())
+        Ok(Flight { pass, answered: false })
     }
 
     /// The site has spoken: the client's next bytes are a new flight.
     pub(super) async fn answered(&self) {
-        if self.asking.entry.rule.tunnel == TunnelCount::Connect {
-            return;
-        }
         let under_way = self.under_way.lock().take();
-        if let Some(pass) = under_way {
-            pass.report(&Judgement::unseen()).await;
+        let Some(mut flight) = under_way else { return };
+        if !flight.answered {
+            flight.answered = true;
+            flight.pass.report(&Judgement::unseen()).await;
         }
+        *self.under_way.lock() = Some(flight);
     }
 }
 
-#[cfg(test)]
-mod tests;
+impl Flight {
+    fn may_go_on(&self, counted: TunnelCount) -> bool {
+        let goes_on = counted == TunnelCount::Connect || !self.answered;
+        goes_on && self.pass.may_go_on()
+    }
+}

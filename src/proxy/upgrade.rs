@@ -3,23 +3,24 @@
 use std::sync::Arc;
 
 use http::{HeaderValue, Response, StatusCode, header};
-use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper::upgrade::OnUpgrade;
 
-use super::{Body, Context, context::Live, headers, pool::Counted, tunnel::copy};
-use crate::gate::Entry;
+use super::{Body, Context, context::Live, forward::Answer, headers, pool::Counted, tunnel::copy};
+use crate::verdict::Judgement;
 
 /// Joins client and site after the site's 101, which goes to the client with the site's fields.
-pub(super) fn join(
+pub(super) async fn join(
     cx: &Arc<Context>,
     live: &Live,
-    entry: &Entry,
     client: OnUpgrade,
-    mut response: Response<Incoming>,
+    answer: Answer,
 ) -> Response<Body> {
+    let Answer { mut response, mut pass, .. } = answer;
+    pass.report(&Judgement::unseen()).await;
     let site = hyper::upgrade::on(&mut response);
     let idle = live.settings.timeouts.idle;
     let end = cx.end.clone();
-    let counted = Counted::new(&entry.metrics.tunnels);
+    let counted = Counted::new(&pass.entry().metrics.tunnels);
     cx.tunnels.spawn(async move {
         let _counted = counted;
         let copied = async {

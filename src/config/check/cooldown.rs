@@ -21,7 +21,7 @@ pub(super) fn read(rule: &Reader<'_>, per: Split) -> Option<CooldownPolicy> {
     let section = spot.open();
     let length = section.span("for");
     let max = section.duration("max");
-    if length.1 > max {
+    if length.1 > max && !section.is_wrong("for") {
         let message = "`for` can be longer than `max`";
         let help = if section.has("max") {
             "raise `max`, or shorten `for`"
@@ -82,6 +82,9 @@ fn weights(spot: &Spot<'_>) -> Weights {
             }
         }
     }
+    // The narrowest range decides (`503` before `5xx`), and the order of the file does not matter.
+    weights.verdicts.sort_by_key(|(verdict, _)| *verdict);
+    weights.statuses.sort_by_key(|(from, to, _)| (to - from, *from));
     if spot.is_empty() {
         spot.wrong(Wrong::new("nothing is a block", "list what is, or write `cooldown: off`"));
     }

@@ -9,6 +9,7 @@ use crate::{
         signature::{Action, Content, Example, LocationMatch, Shape, StatusRange},
     },
     config::{
+        keys::LONGEST_PATTERN,
         range,
         section::Reader,
         spot::Spot,
@@ -17,10 +18,8 @@ use crate::{
     verdict::{Confidence, Verdict},
 };
 
-/// Longest pattern, in bytes: as long as a line of a page that is worth looking for.
-const LONGEST_PATTERN: usize = 512;
-
-/// The built-in signatures as switched for the whole file, compiled once for all rules that add nothing.
+/// The built-in signatures as switched for the whole file, compiled once for all rules that add
+/// nothing.
 pub(super) struct Signatures {
     switches: Switches,
     classifier: Arc<Classifier>,
@@ -57,6 +56,9 @@ pub(super) fn classifier(reader: &Reader<'_>, common: &Signatures) -> Arc<Classi
     }
     let switches = switched(reader, common.switches.clone());
     let signatures = own.iter().map(signature).collect::<Vec<_>>();
+    for (spot, signature) in own.iter().zip(&signatures) {
+        try_examples(spot, signature.as_ref());
+    }
     if signatures.iter().any(Option::is_none) {
         return Arc::clone(&common.classifier);
     }
@@ -128,6 +130,15 @@ fn signature(spot: &Spot<'_>) -> Option<Signature> {
         }),
         ..Signature::new(&name?, verdict)
     })
+}
+
+/// Notes the examples that come out otherwise. (What cannot be compiled is told with the rule.)
+fn try_examples(spot: &Spot<'_>, signature: Option<&Signature>) {
+    let failed = signature.and_then(|signature| signature.failed_examples().ok());
+    for message in failed.into_iter().flatten() {
+        let help = "mend the signature, or say `matches: false` (or `true`) in the example";
+        spot.open().wrong("expect", Wrong::new(message, help));
+    }
 }
 
 fn headers(reader: &Reader<'_>) -> BTreeMap<String, String> {

@@ -121,6 +121,9 @@ pub(super) fn egress(text: &str) -> Read<EgressPattern> {
         "link_local" | "link-local" => return Ok(EgressPattern::LinkLocal),
         _ => {}
     }
+    if text.contains("://") {
+        return host(text).map(|pattern| EgressPattern::Host(pattern, None));
+    }
     let (place, port) = split_port(text)?;
     if place.contains('/') || place.parse::<IpAddr>().is_ok() {
         return network(place).map(|net| EgressPattern::Network(net, port));

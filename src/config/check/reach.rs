@@ -13,10 +13,13 @@ use crate::{
 /// Which rules stand at a host pattern: number of the rule, its paths.
 type ByHost = HashMap<HostPattern, Vec<(usize, Vec<Arc<str>>)>>;
 
-/// Notes every rule that lies wholly behind earlier ones, and a last one that does not match everything.
+/// Notes every rule that lies wholly behind earlier ones, and a last one that does not match
+/// everything.
 pub(super) fn check(rules: &[(Spot<'_>, Rule)]) {
     let mut seen = ByHost::new();
-    for (at, (spot, rule)) in rules.iter().enumerate() {
+    let read: Vec<_> =
+        rules.iter().enumerate().filter(|(_, (spot, _))| !spot.is_wrong("match")).collect();
+    for (at, (spot, rule)) in read {
         if let Some(earlier) = shadow(&rule.matcher, &seen) {
             let name = &rules[earlier].1.name;
             let message = format!(
@@ -31,6 +34,7 @@ pub(super) fn check(rules: &[(Spot<'_>, Rule)]) {
         }
     }
     if let Some((spot, last)) = rules.last()
+        && !spot.is_wrong("match")
         && shadow(&Matcher::default(), &seen).is_none()
     {
         let message =
@@ -45,8 +49,9 @@ fn hosts(matcher: &Matcher) -> Vec<HostPattern> {
     if matcher.hosts.is_empty() { vec![HostPattern::Any] } else { matcher.hosts.clone() }
 }
 
-/// An earlier rule before which nothing of `matcher` comes through: every pair of its hosts and paths is covered.
-/// (Covers that several globs only form together are not found; that errs on the quiet side.)
+/// An earlier rule before which nothing of `matcher` comes through: every pair of its hosts and
+/// paths is covered. (Covers that several globs only form together are not found; that errs on the
+/// quiet side.)
 fn shadow(matcher: &Matcher, seen: &ByHost) -> Option<usize> {
     let everything = [Arc::from("*")];
     let paths = if matcher.paths.is_empty() { &everything[..] } else { &matcher.paths };
@@ -64,7 +69,8 @@ fn shadow(matcher: &Matcher, seen: &ByHost) -> Option<usize> {
 
 /// Whether every path that `glob` matches is matched by one of `paths`.
 fn covers(paths: &[Arc<str>], glob: &str) -> bool {
-    // A `*` of `glob`, read as a letter, can only be matched by a `*`: then whatever it stands for is matched too.
+    // A `*` of `glob`, read as a letter, can only be matched by a `*`: then whatever it stands for
+    // is matched too.
     paths.is_empty() || paths.iter().any(|path| glob_matches(path, glob))
 }
 

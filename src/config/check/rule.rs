@@ -110,7 +110,7 @@ fn limits(reader: &Reader<'_>) -> Limits {
         let help = format!("write `burst: {cost}` or more, or a smaller cost");
         reader.wrong(if reader.has("cost") { "cost" } else { "burst" }, Wrong::new(message, help));
     }
-    if reader.has("burst") && !reader.has("rate") {
+    if given.flatten().is_some() && !reader.has("rate") {
         let message = "`burst` means nothing without `rate`";
         reader.doubt("burst", Wrong::new(message, "add `rate`, or drop `burst`"));
     }

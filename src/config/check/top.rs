@@ -101,7 +101,7 @@ fn admin(reader: &Reader<'_>) -> Option<AdminSettings> {
         let message = format!("{} can be reached from outside, and has no token", settings.listen);
         let help = "write `admin: {listen: ADDRESS, token: \"${ADMIN_TOKEN}\"}`, or listen on \
                     127.0.0.1";
-        if !spot.node.get("token").is_some_and(|node| node.value == Value::Broken) {
+        if !spot.node.get("token").is_some_and(|node| matches!(node.value, Value::Broken { .. })) {
             reader.wrong("admin", Wrong::new(message, help));
         }
     }

@@ -1,8 +1,9 @@
 //! The keys of a rule.
 
 use super::{
+    DETECT,
     Default::{Absent, Is, Required},
-    Key, Kind, Section,
+    Kind, Section, key,
 };
 
 const OFF: Kind = Kind::Word(&["off"]);
@@ -19,24 +20,10 @@ const BLOCKS: Kind = Kind::Word(&[
     "timeout",
 ]);
 
-/// Verdicts that an answer can have.
-const ANSWERS: Kind = Kind::Word(&[
-    "ok",
-    "403_forbidden",
-    "429_rate_limited",
-    "captcha",
-    "cloudflare_challenge",
-    "blank_page",
-]);
-
 /// Signatures by name, and how they are switched.
 pub(super) const SWITCHES: Kind = Kind::Map("the id of a signature", &Kind::Word(&["off", "log"]));
 
 const BLOCK_OR_STATUS: Kind = Kind::Either(&[BLOCKS, Kind::Status]);
-
-const fn key(name: &'static str, kind: Kind, default: super::Default, doc: &'static str) -> Key {
-    Key { name, kind, default, doc }
-}
 
 /// One rule.
 pub(in crate::config) static RULE: Section = Section {
@@ -59,13 +46,15 @@ pub(in crate::config) static RULE: Section = Section {
             "action",
             Kind::Word(&["limit", "bypass", "deny"]),
             Is("limit"),
-            "`bypass` lets through without gate or verdict, `deny` refuses with 403; both take no limits.",
+            "`bypass` lets through without gate or verdict, `deny` refuses with 403; both take no \
+             limits.",
         ),
         key(
             "per",
             SPLIT,
             Is("all"),
-            "How the rule is split into scopes, each with its own bucket: one for all, one per registrable domain, one per host.",
+            "How the rule is split into scopes, each with its own bucket: one for all, one per \
+             registrable domain, one per host.",
         ),
         key(
             "rate",
@@ -83,7 +72,8 @@ pub(in crate::config) static RULE: Section = Section {
             "quota",
             Kind::OneOrMany(&Kind::Quota),
             Is("[]"),
-            "Fixed windows on top of the rate: at most so many tokens each. A window starts with its first request.",
+            "Fixed windows on top of the rate: at most so many tokens each. A window starts with \
+             its first request.",
         ),
         key(
             "cost",
@@ -95,13 +85,15 @@ pub(in crate::config) static RULE: Section = Section {
             "learn",
             Kind::Word(&["false"]),
             Is("false"),
-            "Whether the fleet learns the rate that a site bears. Not in this version yet: only `false`.",
+            "Whether the fleet learns the rate that a site bears. Not in this version yet: only \
+             `false`.",
         ),
         key(
             "max_wait",
             Kind::Duration("0s", "24h"),
             Is("2m"),
-            "Longest hold. A request that would have to wait longer is refused at once, not after waiting.",
+            "Longest hold. A request that would have to wait longer is refused at once, not after \
+             waiting.",
         ),
         key(
             "queue",
@@ -113,7 +105,8 @@ pub(in crate::config) static RULE: Section = Section {
             "order",
             Kind::Word(&["fair", "fifo"]),
             Is("fair"),
-            "Order of held requests: `fair` lets clients (proxy user, else address) take turns, `fifo` is first in, first out.",
+            "Order of held requests: `fair` lets clients (proxy user, else address) take turns, \
+             `fifo` is first in, first out.",
         ),
         key(
             "mode",
@@ -125,14 +118,16 @@ pub(in crate::config) static RULE: Section = Section {
             "intercept",
             Kind::Flag,
             Is("false"),
-            "Whether TLS is ended in the proxy, so that requests inside tunnels are limited and judged one by one.",
+            "Whether TLS is ended in the proxy, so that requests inside tunnels are limited and \
+             judged one by one.",
         ),
         key("verify", Kind::Flag, Is("true"), "Whether certificates of these sites are verified."),
         key(
             "tunnel",
             Kind::Word(&["flights", "connect"]),
             Is("flights"),
-            "What a tunnel counts: each new flight of the client after an answer, or only the CONNECT.",
+            "What a tunnel counts: each new flight of the client after an answer, or only the \
+             CONNECT.",
         ),
         key(
             "retry",
@@ -170,13 +165,15 @@ pub(in crate::config) static MATCH: Section = Section {
             "hosts",
             Kind::OneOrMany(&Kind::Host),
             Is("[]"),
-            "Host patterns. `*.shop.example` is every name below, not the name itself. Empty: every host.",
+            "Host patterns. `*.shop.example` is every name below, not the name itself. Empty: \
+             every host.",
         ),
         key(
             "paths",
             Kind::OneOrMany(&Kind::Glob),
             Is("[]"),
-            "Patterns of path and query, `*` for any run of characters. Empty: every path. In a tunnel there is no path.",
+            "Patterns of path and query, `*` for any run of characters. Empty: every path. In a \
+             tunnel there is no path.",
         ),
     ],
 };
@@ -202,7 +199,8 @@ pub(in crate::config) static COOLDOWN: Section = Section {
             "ratio",
             Kind::Either(&[OFF, Kind::Ratio]),
             Is("50% of 20"),
-            "Trips also on this share of the last verdicts, for walls that let a page through now and then.",
+            "Trips also on this share of the last verdicts, for walls that let a page through now \
+             and then.",
         ),
         key(
             "on",
@@ -211,7 +209,8 @@ pub(in crate::config) static COOLDOWN: Section = Section {
                 Kind::Map("a verdict or status", &Kind::Factor(0.1, 1000.0)),
             ]),
             Is("[cloudflare_challenge, captcha, 403_forbidden, 429_rate_limited, blank_page]"),
-            "What is a block; a mapping gives weights. `503` or `5xx` list a status whose verdict is `ok`.",
+            "What is a block; a mapping gives weights. `503` or `5xx` list a status whose verdict \
+             is `ok`.",
         ),
         key(
             "for",
@@ -247,7 +246,8 @@ pub(in crate::config) static COOLDOWN: Section = Section {
             "respect_retry_after",
             Kind::Flag,
             Is("true"),
-            "Whether a block that names its own wait trips at once and gets that wait, up to `max`.",
+            "Whether a block that names its own wait trips at once and gets that wait, up to \
+             `max`.",
         ),
         key(
             "ramp",
@@ -275,131 +275,6 @@ pub(in crate::config) static RETRY: Section = Section {
             Kind::OneOrMany(&Kind::Method),
             Is("[GET, HEAD]"),
             "Which methods. Only list what a site may safely see twice.",
-        ),
-    ],
-};
-
-/// An entry of `detect`.
-pub(in crate::config) static DETECT: Section = Section {
-    name: "detect",
-    doc: "A signature: what a certain answer looks like. Every condition given must hold; at least one is needed. \
-          Upper and lower case are alike.",
-    keys: &[
-        key("name", Kind::Name, Required, "Its name, shown as evidence."),
-        key(
-            "verdict",
-            ANSWERS,
-            Required,
-            "What such an answer is; `ok` overrules a built-in signature.",
-        ),
-        key(
-            "vendor",
-            Kind::Text(512),
-            Absent("no vendor is named"),
-            "Whose wall it is, shown as evidence.",
-        ),
-        key("confidence", Kind::Word(&["high", "low"]), Is("high"), "How sure a match is."),
-        key(
-            "action",
-            Kind::Word(&["decide", "log", "off"]),
-            Is("decide"),
-            "`log` names a match without judging by it; `off` does not look for it.",
-        ),
-        key(
-            "content",
-            Kind::Word(&["page", "data", "any"]),
-            Is("any"),
-            "Which bodies: HTML pages; JSON, XML and plain text; or both.",
-        ),
-        key(
-            "shape",
-            Kind::Word(&["any", "interstitial"]),
-            Is("any"),
-            "`interstitial`: only pages with little visible text, as walls have.",
-        ),
-        key(
-            "max_text",
-            Kind::Count(0, 1_000_000),
-            Absent("the shape alone decides"),
-            "Most characters of visible text.",
-        ),
-        key("status", Kind::OneOrMany(&Kind::Status), Is("[]"), "Any of these statuses."),
-        key(
-            "header",
-            Kind::Map("a header's name", &Kind::Text(512)),
-            Is("{}"),
-            "All of these headers; `*` in a value stands for any run of characters.",
-        ),
-        key("location", Kind::Section(&LOCATION), Absent("any or none"), "Where a redirect leads."),
-        key(
-            "title",
-            Kind::OneOrMany(&Kind::Text(512)),
-            Is("[]"),
-            "Any of these titles, `*` for any run of characters.",
-        ),
-        key(
-            "body",
-            Kind::OneOrMany(&Kind::Text(512)),
-            Is("[]"),
-            "All of these texts in the decoded prefix of the body.",
-        ),
-        key(
-            "any",
-            Kind::OneOrMany(&Kind::Text(512)),
-            Is("[]"),
-            "At least one of these texts there.",
-        ),
-        key(
-            "text",
-            Kind::OneOrMany(&Kind::Text(512)),
-            Is("[]"),
-            "At least one of these texts in what a person sees.",
-        ),
-        key(
-            "within",
-            Kind::Count(1, 1_000_000),
-            Absent("anywhere"),
-            "A match of `text` ends within so many visible characters.",
-        ),
-        key(
-            "expect",
-            Kind::List(&Kind::Section(&EXPECT)),
-            Is("[]"),
-            "Examples that `tidegate check` tries.",
-        ),
-    ],
-};
-
-/// `detect[].location`.
-pub(in crate::config) static LOCATION: Section = Section {
-    name: "location",
-    doc: "Where a redirect leads; `*` for any run of characters.",
-    keys: &[
-        key("host", Kind::Text(512), Absent("any"), "The host."),
-        key("path", Kind::Text(512), Absent("any"), "The path, without the query."),
-        key("query", Kind::Text(512), Absent("any"), "The name of a query parameter."),
-    ],
-};
-
-/// An entry of `detect[].expect`.
-pub(in crate::config) static EXPECT: Section = Section {
-    name: "expect",
-    doc: "An example answer, and whether the signature must match it.",
-    keys: &[
-        key("matches", Kind::Flag, Is("true"), "Whether the signature must match."),
-        key("url", Kind::Text(512), Absent("some page"), "What was asked for."),
-        key("status", Kind::Count(100, 599), Is("200"), "Its status."),
-        key(
-            "header",
-            Kind::Map("a header's name", &Kind::Text(512)),
-            Is("{}"),
-            "Its headers; `content-type: text/html` where none is given.",
-        ),
-        key(
-            "body",
-            Kind::Text(65536),
-            Is("\"\""),
-            "Its body; `{prose}` stands for a long harmless text, `{filler}` for markup without text.",
         ),
     ],
 };

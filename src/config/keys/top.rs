@@ -2,17 +2,13 @@
 
 use super::{
     Default::{Absent, Is, Required},
-    Key, Kind, RULE, Section,
+    Kind, RULE, Section, key,
 };
 
 const OFF: Kind = Kind::Word(&["off"]);
 const NONE: Kind = Kind::Word(&["none"]);
 const MEMORY: Kind = Kind::Word(&["memory"]);
 const AUTO: Kind = Kind::Word(&["auto"]);
-
-const fn key(name: &'static str, kind: Kind, default: super::Default, doc: &'static str) -> Key {
-    Key { name, kind, default, doc }
-}
 
 /// The file itself.
 pub(in crate::config) static FILE: Section = Section {
@@ -29,7 +25,8 @@ pub(in crate::config) static FILE: Section = Section {
             "admin",
             Kind::Either(&[OFF, Kind::Address, Kind::Section(&ADMIN)]),
             Is("127.0.0.1:9128"),
-            "The admin port: metrics, health, status page, API. `off` disables it; a mapping adds a token.",
+            "The admin port: metrics, health, status page, API. `off` disables it; a mapping adds \
+             a token.",
         ),
         key(
             "store",
@@ -41,13 +38,15 @@ pub(in crate::config) static FILE: Section = Section {
             "rules",
             Kind::List(&Kind::Section(&RULE)),
             Absent("the rule `default` of the built-in file"),
-            "The rules. The first that matches a request wins; the last one should match everything.",
+            "The rules. The first that matches a request wins; the last one should match \
+             everything.",
         ),
         key(
             "signatures",
             super::rule::SWITCHES,
             Is("{}"),
-            "Switches built-in signatures: `off` forgets one, `log` counts its hits without judging by it.",
+            "Switches built-in signatures: `off` forgets one, `log` counts its hits without \
+             judging by it.",
         ),
         key(
             "auth",
@@ -59,7 +58,8 @@ pub(in crate::config) static FILE: Section = Section {
             "egress",
             Kind::Section(&EGRESS),
             Is("{}"),
-            "Where the proxy may connect to. What is not public is denied unless it is allowed here.",
+            "Where the proxy may connect to. What is not public is denied unless it is allowed \
+             here.",
         ),
         key("inspect", Kind::Section(&INSPECT), Is("{}"), "How much of a response is looked at."),
         key("timeouts", Kind::Section(&TIMEOUTS), Is("{}"), "How long each step may take."),
@@ -68,7 +68,8 @@ pub(in crate::config) static FILE: Section = Section {
             "ca_dir",
             Kind::Path,
             Is("~/.local/share/tidegate"),
-            "Folder of the local CA, which is made here when a rule with `intercept: true` first needs it.",
+            "Folder of the local CA, which is made here when a rule with `intercept: true` first \
+             needs it.",
         ),
         key(
             "ca",
@@ -86,7 +87,8 @@ pub(in crate::config) static FILE: Section = Section {
             "annotate",
             Kind::Flag,
             Is("true"),
-            "Whether relayed responses carry `Tidegate-Verdict`, `Tidegate-Rule` and `Server-Timing`.",
+            "Whether relayed responses carry `Tidegate-Verdict`, `Tidegate-Rule` and \
+             `Server-Timing`.",
         ),
         key("refuse", Kind::Section(&REFUSE), Is("{}"), "Statuses of the proxy's own refusals."),
         key("log", Kind::Section(&LOG), Is("{}"), "Logging."),
@@ -122,7 +124,8 @@ pub(in crate::config) static STORE: Section = Section {
             "url",
             Kind::StoreUrl,
             Required,
-            "`redis://`, `rediss://` (TLS), `redis-cluster://`, `redis-sentinel://`; user and password as in any URL.",
+            "`redis://`, `rediss://` (TLS), `redis-cluster://`, `redis-sentinel://`; user and \
+             password as in any URL.",
         ),
         key(
             "prefix",
@@ -140,13 +143,15 @@ pub(in crate::config) static STORE: Section = Section {
             "on_failure",
             Kind::Word(&["local", "open", "closed"]),
             Is("local"),
-            "While the store is away: `local` keeps to this member's share of each rate, `open` lets pass, `closed` refuses with 503.",
+            "While the store is away: `local` keeps to this member's share of each rate, `open` \
+             lets pass, `closed` refuses with 503.",
         ),
         key(
             "local_share",
             Kind::Either(&[AUTO, Kind::Share]),
             Is("auto"),
-            "Share of each rate that a member keeps while the store is away. `auto` is 1 / the members last seen.",
+            "Share of each rate that a member keeps while the store is away. `auto` is 1 / the \
+             members last seen.",
         ),
     ],
 };
@@ -174,7 +179,8 @@ pub(in crate::config) static AUTH: Section = Section {
 /// `egress`.
 pub(in crate::config) static EGRESS: Section = Section {
     name: "egress",
-    doc: "Judges the address that is then connected to, on every path, tunnels included. `deny` beats `allow`.",
+    doc: "Judges the address that is then connected to, on every path, tunnels included. `deny` \
+          beats `allow`.",
     keys: &[
         key(
             "allow",
@@ -325,7 +331,8 @@ pub(in crate::config) static LOG: Section = Section {
             "level",
             Kind::Text(1000),
             Is("info"),
-            "`off`, `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,tidegate::store=debug`.",
+            "`off`, `error`, `warn`, `info`, `debug`, `trace`, or a filter such as \
+             `info,tidegate::store=debug`.",
         ),
         key(
             "format",

@@ -28,8 +28,8 @@ use crate::{
 /// hyper's own timer for heads also ends idle kept-alive connections, and it does not poll a body (whose timer then
 /// never runs) while a client reads nothing; so both times are kept here.
 #[derive(Debug)]
-pub(in crate::proxy) struct ClientIo {
-    wire: Wire<TcpStream>,
+pub(in crate::proxy) struct ClientIo<S = TcpStream> {
+    wire: Wire<S>,
     timeouts: Timeouts,
     metrics: Arc<Metrics>,
     silent: Idle,
@@ -37,9 +37,9 @@ pub(in crate::proxy) struct ClientIo {
     stalled: Idle,
 }
 
-impl ClientIo {
-    pub(super) fn new(
-        stream: TcpStream,
+impl<S> ClientIo<S> {
+    pub(in crate::proxy) fn new(
+        stream: S,
         settings: &Settings,
         metrics: &Arc<Metrics>,
     ) -> (Self, Handle) {
@@ -57,7 +57,7 @@ impl ClientIo {
     }
 
     /// The socket and what was read from it early, for a tunnel that keeps its own time.
-    pub(in crate::proxy) fn into_tcp(self) -> (TcpStream, Bytes) {
+    pub(in crate::proxy) fn into_inner(self) -> (S, Bytes) {
         self.wire.into_inner()
     }
 
@@ -98,7 +98,7 @@ impl ClientIo {
     }
 }
 
-impl AsyncRead for ClientIo {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientIo<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -112,7 +112,7 @@ impl AsyncRead for ClientIo {
     }
 }
 
-impl AsyncWrite for ClientIo {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

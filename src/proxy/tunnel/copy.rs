@@ -34,7 +34,7 @@ impl Side {
     pub(in crate::proxy) fn of_client(upgraded: Upgraded) -> Self {
         match upgraded.downcast::<TokioIo<ClientIo>>() {
             Ok(parts) => {
-                let (stream, later) = parts.io.into_inner().into_tcp();
+                let (stream, later) = parts.io.into_inner().into_inner();
                 let early = if later.is_empty() {
                     parts.read_buf
                 } else {

@@ -1,0 +1,119 @@
+//! Signatures of users, and switches for the built-in ones.
+
+use tidegate::{
+    classify::{
+        Classifier, Signature, SignatureError, Switches,
+        signature::{Action, Example},
+    },
+    verdict::Verdict,
+};
+
+use crate::{page, prose};
+
+/// From YAML, as users write it.
+fn signature(yaml: &str) -> Signature {
+    serde_yaml::from_str(yaml).unwrap()
+}
+
+fn with(signatures: &[&str]) -> std::sync::Arc<Classifier> {
+    let signatures = signatures.iter().map(|yaml| signature(yaml)).collect();
+    Classifier::with(signatures, &Switches::default()).unwrap()
+}
+
+#[test]
+fn every_condition_of_a_users_signature_must_hold() {
+    let classifier = with(&["{name: shop-robot-check, verdict: captcha, status: [200, 403], \
+        header: {server: '*shop*'}, title: Quay Check, body: ['Type the characters you see']}"]);
+    let markup = "<title> quay  check </title><p>Type the <b>characters</b> you&nbsp;see</p>";
+    let wall = page(200, &format!("{markup}{}", prose(5_000))).with("server", "MyShop/1");
+    let judgement = wall.judged_by(&classifier);
+    assert_eq!(judgement.verdict, Verdict::Captcha, "its shape does not matter");
+    assert_eq!(judgement.evidence.unwrap().signature.as_ref(), "shop-robot-check");
+    for other in [
+        page(500, markup).with("server", "MyShop"),
+        page(200, markup),
+        page(200, &markup.replace("quay", "Shop")).with("server", "MyShop"),
+        page(200, &markup.replace("see", "hear")).with("server", "MyShop"),
+    ] {
+        assert_eq!(other.judged_by(&classifier).verdict, Verdict::Ok);
+    }
+}
+
+#[test]
+fn ok_overrules_what_is_built_in_even_what_a_header_settled() {
+    let classifier = with(&[
+        "{name: too-late, verdict: captcha, body: Members}",
+        "{name: members-only, verdict: ok, status: [403], body: Members only}",
+    ]);
+    let members = page(403, "<p>Members only</p>");
+    assert_eq!(members.judgement().verdict, Verdict::Forbidden);
+    assert_eq!(members.judged_by(&classifier).verdict, Verdict::Ok);
+    let challenged = members.with("cf-mitigated", "challenge");
+    assert_eq!(challenged.judged_by(&classifier).verdict, Verdict::Ok);
+    let other = page(403, "<p>Nobody</p>").with("cf-mitigated", "challenge");
+    assert_eq!(other.judged_by(&classifier).verdict, Verdict::CloudflareChallenge);
+}
+
+#[test]
+fn a_signature_may_ask_for_the_head_alone() {
+    let classifier = with(&["{name: busy, verdict: 429_rate_limited, status: [503, 52x-530]}"
+        .replace("52x-530", "520-530")
+        .as_str()]);
+    assert_eq!(page(503, "x").judged_by(&classifier).verdict, Verdict::RateLimited);
+    assert_eq!(page(526, "x").judged_by(&classifier).verdict, Verdict::RateLimited);
+    assert_eq!(page(500, "x").judged_by(&classifier).verdict, Verdict::Ok);
+}
+
+#[test]
+fn a_built_in_signature_can_be_switched_off_or_to_log_only() {
+    let wall = page(503, "<title>Just a moment...</title>");
+    let off = Switches { off: vec!["cloudflare-title".into()], log: Vec::new() };
+    let judgement = wall.judged_by(&Classifier::with(Vec::new(), &off).unwrap());
+    assert_eq!((judgement.verdict, judgement.logged.len()), (Verdict::Ok, 0));
+    let log = Switches { off: Vec::new(), log: vec!["cloudflare-title".into()] };
+    let judgement = wall.judged_by(&Classifier::with(Vec::new(), &log).unwrap());
+    assert_eq!(judgement.verdict, Verdict::Ok);
+    assert_eq!(judgement.logged, ["cloudflare-title".into()]);
+    let head = page(200, "x").with("cf-mitigated", "challenge");
+    let log = Switches { off: Vec::new(), log: vec!["cloudflare-mitigated".into()] };
+    let judgement = head.judged_by(&Classifier::with(Vec::new(), &log).unwrap());
+    assert_eq!((judgement.verdict, judgement.logged.len()), (Verdict::Ok, 1));
+}
+
+#[test]
+fn what_could_never_work_is_refused_with_the_way_out() {
+    let refused = |yaml: &str| {
+        Classifier::with(vec![signature(yaml)], &Switches::default()).unwrap_err().to_string()
+    };
+    assert!(refused("{name: a, verdict: ok}").contains("no condition"));
+    assert!(refused("{name: a b, verdict: ok, body: x}").contains("no name"));
+    assert!(refused("{name: a, verdict: timeout, body: x}").contains("no response can be"));
+    assert!(refused("{name: a, verdict: ok, body: ''}").contains("pattern"));
+    assert!(refused("{name: a, verdict: ok, header: {'no name': x}}").contains("no header name"));
+    assert!(refused("{name: anubis, verdict: ok, body: x}").contains("two signatures"));
+    let switches = Switches { off: vec!["cloudflare-titel".into()], log: Vec::new() };
+    let error = Classifier::with(Vec::new(), &switches).unwrap_err();
+    assert!(matches!(error, SignatureError::Unknown(..)));
+    assert!(error.to_string().contains("did you mean `cloudflare-title`?"), "{error}");
+}
+
+#[test]
+fn examples_are_tried_and_those_that_fail_are_named() {
+    let mut own = signature(
+        "{name: own, verdict: captcha, body: Robot, expect: [{body: Robot}, {matches: false, body: '{prose}'}]}",
+    );
+    assert_eq!(own.failed_examples().unwrap(), Vec::<String>::new());
+    own.action = Action::Log;
+    assert!(own.failed_examples().unwrap().is_empty(), "an example is about the match");
+    own.expect.push(Example { matches: false, ..own.expect[0].clone() });
+    let failures = own.failed_examples().unwrap();
+    assert_eq!(failures.len(), 1);
+    assert!(failures[0].contains("example 3 of the signature `own` matches"), "{failures:?}");
+}
+
+#[test]
+fn classifiers_made_of_the_same_signatures_are_equal() {
+    let yaml = "{name: own, verdict: captcha, body: Robot}";
+    assert_eq!(with(&[yaml]), with(&[yaml]));
+    assert_ne!(with(&[yaml]), Classifier::builtin());
+}

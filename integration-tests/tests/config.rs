@@ -1,0 +1,54 @@
+//! The rule file as a user meets it: good files load, bad ones say why, examples and documentation
+//! are true.
+
+#[path = "config/fixtures.rs"]
+mod fixtures;
+#[path = "config/hostile.rs"]
+mod hostile;
+#[path = "config/properties.rs"]
+mod properties;
+#[path = "config/reload.rs"]
+mod reload;
+#[path = "config/schema.rs"]
+mod schema;
+#[path = "config/values.rs"]
+mod values;
+
+use std::path::{Path, PathBuf};
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").to_path_buf()
+}
+
+/// The YAML files of a folder, sorted; never none.
+fn yaml_files(folder: &str) -> Vec<PathBuf> {
+    let folder = root().join(folder);
+    let files = std::fs::read_dir(&folder).expect("the folder is there");
+    let mut files: Vec<_> = files.map(|file| file.expect("readable").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    assert!(!files.is_empty(), "{} has YAML files", folder.display());
+    files
+}
+
+/// The environment of the fixtures and examples.
+fn env(name: &str) -> Option<String> {
+    let value = match name {
+        "ADMIN_TOKEN" => "0123456789abcdef",
+        "PROXY_PASSWORD" | "LEAKED" => "hunter2",
+        "HOME" => "/home/crawler",
+        "FIVE" => "5",
+        "YAML" => "1/s\n    cost: 100",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+/// Compares with a file of the repository. `TIDEGATE_BLESS=1` writes it instead.
+fn is_as_in(file: &Path, actual: &str) -> bool {
+    if std::env::var_os("TIDEGATE_BLESS").is_some() {
+        std::fs::write(file, actual).expect("writable");
+    }
+    std::fs::read_to_string(file).is_ok_and(|expected| expected == actual)
+}

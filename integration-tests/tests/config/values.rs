@@ -1,0 +1,215 @@
+//! What the file says is what the program gets; and what a reload changes.
+
+use std::time::Duration;
+
+use tidegate::{
+    config::{self, Diff, Loaded},
+    rules::{Action, HostPattern, Mode, Order, Split, TunnelCount},
+    settings::{EgressPattern, LogFormat, OnFailure, StoreSettings},
+    verdict::Verdict,
+};
+
+use crate::{env, root};
+
+fn good(text: &str) -> Loaded {
+    config::parse(text, "f", &env).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn full() -> Loaded {
+    let file = root().join("integration-tests/fixtures/config/valid/every-key.yaml");
+    config::load(Some(&file), &env).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn every_key_of_a_rule_reaches_the_runtime() {
+    let loaded = full();
+    let rule = &loaded.rules.as_slice()[0];
+    assert_eq!(&*rule.name, "shop");
+    assert_eq!(rule.matcher.hosts[1], HostPattern::Below("shop.example".into()));
+    assert_eq!(&*rule.matcher.paths[0], "/search*");
+    assert_eq!((rule.action, rule.per), (Action::Limit, Split::Domain));
+    assert_eq!((rule.limits.rate, rule.limits.burst, rule.limits.cost), (Some(0.5), 7, 2));
+    let windows: Vec<_> =
+        rule.limits.quotas.iter().map(|q| (q.tokens, q.window.as_secs())).collect();
+    assert_eq!(windows, [(1_000, 3_600), (10_000, 86_400)]);
+    assert_eq!((rule.max_wait, rule.queue), (Duration::from_secs(90), 50));
+    assert_eq!((rule.order, rule.mode), (Order::Fifo, Mode::Observe));
+    assert!(rule.intercept && !rule.verify);
+    assert_eq!(rule.tunnel, TunnelCount::Connect);
+    assert_eq!((rule.retry.attempts, &rule.retry.on[..]), (2, &[Verdict::Captcha][..]));
+    assert_eq!(rule.retry.methods, [http::Method::GET]);
+    let cooldown = rule.cooldown.as_ref().expect("on");
+    assert_eq!((cooldown.per, cooldown.after), (Split::Host, 4.0));
+    assert_eq!(cooldown.ratio.map(|ratio| (ratio.share, ratio.of)), Some((0.25, 40)));
+    assert_eq!(cooldown.on.of(Verdict::Captcha, Some(200)), Some(3.0));
+    assert_eq!(cooldown.on.of(Verdict::Ok, Some(502)), Some(0.5));
+    assert_eq!(cooldown.on.of(Verdict::Forbidden, Some(403)), None);
+    assert_eq!(cooldown.length, (Duration::from_secs(45), Duration::from_secs(90)));
+    assert_eq!(cooldown.forget_after, Duration::from_secs(300));
+    assert!(cooldown.probe && !cooldown.respect_retry_after);
+    assert_eq!((cooldown.grow, cooldown.max), (1.5, Duration::from_secs(1_200)));
+    assert_eq!(cooldown.ramp, Duration::ZERO);
+    assert_eq!(loaded.rules.as_slice()[1].action, Action::Bypass);
+    assert!(loaded.rules.as_slice()[2].cooldown.is_none());
+}
+
+#[test]
+fn every_key_of_the_top_level_reaches_the_runtime() {
+    let settings = full().settings;
+    assert_eq!(settings.listen.to_string(), "[::]:3128");
+    let admin = settings.admin.expect("on");
+    assert_eq!(admin.token.expect("set").expose(), "0123456789abcdef");
+    let StoreSettings::Redis(redis) = settings.store else { panic!("a Redis store") };
+    assert_eq!(redis.url.expose(), "rediss://crawler:hunter2@redis.example:6380/1");
+    assert_eq!((&*redis.prefix, redis.timeout), ("fleet-7", Duration::from_millis(50)));
+    assert_eq!((redis.on_failure, redis.local_share), (OnFailure::Closed, Some(0.25)));
+    assert_eq!(&*settings.auth.users[0].0, "crawler");
+    assert_eq!(settings.auth.users[0].1.expose(), "hunter2");
+    assert_eq!(settings.auth.networks[0].to_string(), "10.0.0.0/8");
+    assert_eq!(settings.egress.allow[0], EgressPattern::Loopback);
+    assert_eq!(settings.egress.connect_ports, [443, 8443]);
+    assert_eq!((settings.inspect.bytes, settings.inspect.error_bytes), (8_192, 65_536));
+    assert_eq!(settings.timeouts.drain, Duration::from_secs(5));
+    assert_eq!((settings.limits.per_client, settings.limits.header_bytes), (20, 32_768));
+    assert_eq!(settings.ca_dir.to_str(), Some("/home/crawler/ca"));
+    assert_eq!((settings.refuse.limit, settings.refuse.cooldown), (503, 502));
+    assert!(!settings.annotate && settings.log.access);
+    assert_eq!(
+        (&*settings.log.level, settings.log.format),
+        ("warn,tidegate=debug", LogFormat::Json)
+    );
+}
+
+#[test]
+fn a_value_of_the_environment_is_a_number_where_it_looks_like_one() {
+    let loaded = good(
+        "rules: [{name: a, match: '*', rate: '${FIVE}/s', burst: '${FIVE}', queue: \"${FIVE}\"}]",
+    );
+    let rule = &loaded.rules.as_slice()[0];
+    assert_eq!((rule.limits.rate, rule.limits.burst, rule.queue), (Some(5.0), 5, 5));
+}
+
+#[test]
+fn a_value_of_the_environment_cannot_change_the_structure() {
+    let text = "rules:\n  - name: a\n    match: '*'\n    rate: ${YAML}\n";
+    let problems = config::parse(text, "f", &env).expect_err("no rate");
+    assert_eq!(problems.as_slice().len(), 1, "{problems}");
+    assert_eq!(problems.as_slice()[0].path, "rules[0].rate");
+}
+
+#[test]
+fn burst_is_one_second_of_the_rate_and_at_least_the_cost() {
+    let burst = |keys: &str| {
+        let loaded = good(&format!("rules: [{{name: a, match: '*', {keys}}}]"));
+        loaded.rules.as_slice()[0].limits.burst
+    };
+    assert_eq!(burst("rate: 3/s"), 3);
+    assert_eq!(burst("rate: 2.5/s"), 3);
+    assert_eq!(burst("rate: 1/m"), 1);
+    assert_eq!(burst("rate: 3/s, cost: 10"), 10);
+    assert_eq!(burst("quota: 100/d, cost: 2"), 2);
+}
+
+#[test]
+fn the_cooldown_is_split_like_its_rule_unless_it_says_otherwise() {
+    let per = |keys: &str| {
+        let loaded = good(&format!("rules: [{{name: a, match: '*', rate: 1/s, {keys}}}]"));
+        loaded.rules.as_slice()[0].cooldown.as_ref().map(|cooldown| cooldown.per)
+    };
+    assert_eq!(per("per: host"), Some(Split::Host));
+    assert_eq!(per("per: host, cooldown: {per: domain}"), Some(Split::Domain));
+    assert_eq!(per("cooldown: off"), None);
+}
+
+#[test]
+fn anchors_and_aliases_share_parts_of_rules() {
+    let loaded = good(
+        "\
+rules:
+  - {name: a, match: a.example, cooldown: &slow {for: 5m, max: 1h}}
+  - {name: b, match: '*', cooldown: *slow}
+",
+    );
+    let cooldowns: Vec<_> = loaded.rules.as_slice().iter().map(|rule| &rule.cooldown).collect();
+    assert_eq!(cooldowns[0], cooldowns[1]);
+    assert_eq!(cooldowns[0].as_ref().map(|c| c.max), Some(Duration::from_secs(3_600)));
+}
+
+fn diff(old: &str, new: &str) -> Diff {
+    config::diff(&good(old), &good(new))
+}
+
+#[test]
+fn a_diff_is_one_short_line_per_change() {
+    let old = "rules:\n  - {name: a, match: a.example, rate: 3/s}\n  - {name: b, match: '*'}\n";
+    let new = "\
+timeouts: {idle: 2m}
+rules:
+  - {name: a, match: a.example, rate: 5/s, cooldown: {for: 1m}}
+  - {name: b, match: '*'}
+";
+    assert_eq!(
+        diff(old, new).lines,
+        [
+            "rules.a.cooldown.for: 30s-60s -> 1m",
+            "rules.a.rate: 3/s -> 5/s",
+            "timeouts.idle: 90s -> 2m",
+        ]
+    );
+    assert!(diff(old, old).is_empty());
+}
+
+#[test]
+fn a_diff_tells_rules_that_come_go_and_change_places() {
+    let old = "\
+rules:
+  - {name: a, match: a.example}
+  - {name: a.b, match: b.example}
+  - {name: c, match: '*'}
+";
+    let new = "\
+rules:
+  - {name: d, match: d.example}
+  - {name: a.b, match: b.example}
+  - {name: a, match: a.example}
+  - {name: e, match: '*'}
+";
+    assert_eq!(
+        diff(old, new).lines,
+        [
+            "rules.c: removed",
+            "rules.d: added",
+            "rules.e: added",
+            "rules: order is now d, a.b, a, e",
+        ]
+    );
+}
+
+#[test]
+fn a_diff_says_what_needs_a_restart() {
+    let rules = "rules: [{name: a, match: '*'}]\n";
+    let moved =
+        format!("listen: 127.0.0.1:1\nstore: redis://u:hunter2@h\nlog: {{level: debug}}\n{rules}");
+    let diff = diff(rules, &moved);
+    assert_eq!(diff.needs_restart, ["listen", "store"]);
+    assert!(diff.lines.contains(&"store: memory -> redis://h".to_owned()), "{:?}", diff.lines);
+}
+
+#[test]
+fn a_changed_secret_is_told_but_not_shown() {
+    let file = |password: &str| {
+        format!("auth: {{users: {{crawler: {password}}}}}\nrules: [{{name: a, match: '*'}}]\n")
+    };
+    assert_eq!(diff(&file("hunter2"), &file("hunter3")).lines, ["auth.users: changed"]);
+    let loaded = good(&file("hunter2"));
+    assert!(loaded.values().all(|(_, value)| !value.contains("hunter2")));
+    assert!(!format!("{loaded:?}").contains("hunter2"));
+}
+
+#[test]
+fn a_last_rule_that_leaves_something_over_is_a_warning() {
+    let loaded = good("rules: [{name: a, match: a.example}]\n");
+    let warning = &loaded.warnings[0];
+    assert_eq!((warning.path.as_str(), warning.line), ("rules[0].match", 1));
+    assert!(warning.message.contains("does not match everything"), "{warning}");
+}

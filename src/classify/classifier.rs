@@ -1,0 +1,173 @@
+//! All signatures of a rule, checked, ordered and compiled into two automata.
+
+use std::sync::{Arc, OnceLock};
+
+use serde::Deserialize;
+
+use super::{
+    compiled::Compiled,
+    patterns::Patterns,
+    signature::{Action, Content, Shape, Signature, SignatureError, Switches},
+    text::normalised,
+};
+use crate::verdict::Verdict;
+
+/// The built-in signatures, as data.
+const BUILTIN: &str = include_str!("../../config/signatures.yaml");
+
+/// Longest pattern.
+const MAX_PATTERN: usize = 512;
+
+/// Compiled signatures, in the order in which they are asked: a user's `ok`, a user's others, built-in ones for
+/// heads, built-in ones for bodies; else as written. The first that matches decides.
+pub struct Classifier {
+    pub(crate) signatures: Vec<Compiled>,
+    pub(crate) raw: Patterns,
+    pub(crate) raw_patterns: Vec<String>,
+    pub(crate) text: Patterns,
+    pub(crate) text_patterns: Vec<String>,
+}
+
+impl std::fmt::Debug for Classifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let signatures = self.signatures.len();
+        f.debug_struct("Classifier").field("signatures", &signatures).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Classifier {
+    fn eq(&self, other: &Self) -> bool {
+        let sources = |one: &Self| {
+            one.signatures.iter().map(|s| &s.source).eq(other.signatures.iter().map(|s| &s.source))
+        };
+        sources(self)
+    }
+}
+
+/// The file, by what its entries are looked for in.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SignatureFile {
+    heads: Vec<Signature>,
+    pages: Vec<Signature>,
+    bodies: Vec<Signature>,
+}
+
+/// The built-in signatures as they stand in `config/signatures.yaml`.
+///
+/// # Panics
+/// Never: the file is part of the binary, and a test reads it.
+#[must_use]
+pub fn builtin_signatures() -> Vec<Signature> {
+    let file: SignatureFile =
+        serde_yaml::from_str(BUILTIN).expect("config/signatures.yaml is read by a test");
+    let as_page = |signature: Signature| Signature {
+        content: Content::Page,
+        shape: Shape::Interstitial,
+        ..signature
+    };
+    let pages = file.pages.into_iter().map(as_page);
+    file.heads.into_iter().chain(pages).chain(file.bodies).collect()
+}
+
+impl Classifier {
+    /// The built-in signatures, compiled once.
+    ///
+    /// # Panics
+    /// Never: a test compiles them.
+    #[must_use]
+    pub fn builtin() -> Arc<Self> {
+        static BUILTIN: OnceLock<Arc<Classifier>> = OnceLock::new();
+        let compile = || {
+            let compiled = Self::compile(builtin_signatures());
+            Arc::new(compiled.expect("config/signatures.yaml is compiled by a test"))
+        };
+        Arc::clone(BUILTIN.get_or_init(compile))
+    }
+
+    /// The built-in signatures and those of one rule, which come first (`ok` before the others).
+    ///
+    /// # Errors
+    /// A signature that cannot be compiled, or a switch for one that does not exist.
+    pub fn with(
+        mut custom: Vec<Signature>,
+        switches: &Switches,
+    ) -> Result<Arc<Self>, SignatureError> {
+        if custom.is_empty() && *switches == Switches::default() {
+            return Ok(Self::builtin());
+        }
+        custom.sort_by_key(|signature| signature.verdict != Verdict::Ok);
+        custom.extend(builtin_signatures());
+        switches.apply(&mut custom)?;
+        Self::compile(custom).map(Arc::new)
+    }
+
+    /// Only these signatures, in this order.
+    pub(crate) fn compile(sources: Vec<Signature>) -> Result<Self, SignatureError> {
+        let mut names = std::collections::HashSet::new();
+        let (mut raw_patterns, mut text_patterns) = (Vec::new(), Vec::new());
+        let mut signatures = Vec::with_capacity(sources.len());
+        for source in sources {
+            check(&source)?;
+            if !names.insert(Arc::clone(&source.name)) {
+                return Err(SignatureError::Duplicate(source.name));
+            }
+            if source.action != Action::Off {
+                signatures.push(Compiled::new(source, &mut raw_patterns, &mut text_patterns)?);
+            }
+        }
+        let raw = Patterns::new(&raw_patterns).map_err(SignatureError::TooMany)?;
+        let text = Patterns::new(&text_patterns).map_err(SignatureError::TooMany)?;
+        Ok(Self { signatures, raw, raw_patterns, text, text_patterns })
+    }
+}
+
+impl Switches {
+    /// Sets the actions of the signatures that are named.
+    fn apply(&self, signatures: &mut [Signature]) -> Result<(), SignatureError> {
+        let off = self.off.iter().map(|name| (name, Action::Off));
+        for (name, action) in off.chain(self.log.iter().map(|name| (name, Action::Log))) {
+            match signatures.iter_mut().find(|signature| signature.name == *name) {
+                Some(signature) => signature.action = action,
+                None => {
+                    return Err(SignatureError::Unknown(Arc::clone(name), hint(name, signatures)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name that was probably meant.
+fn hint(name: &str, signatures: &[Signature]) -> String {
+    let likeness = |signature: &&Signature| {
+        (strsim::jaro_winkler(name, &signature.name) * 1_000.0).round() as u64
+    };
+    let near = signatures.iter().max_by_key(likeness).filter(|best| likeness(best) > 850);
+    near.map_or_else(String::new, |best| format!("; did you mean `{}`?", best.name))
+}
+
+/// Refuses what could never work.
+fn check(source: &Signature) -> Result<(), SignatureError> {
+    let name = || Arc::clone(&source.name);
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+    if source.name.is_empty() || source.name.len() > 64 || !source.name.bytes().all(fits) {
+        return Err(SignatureError::BadName(name()));
+    }
+    if matches!(source.verdict, Verdict::ConnectionError | Verdict::Timeout) {
+        return Err(SignatureError::BadVerdict(name(), source.verdict));
+    }
+    let location = source.location.iter().flat_map(|l| [&l.host, &l.path, &l.query]).flatten();
+    let conditions = source.status.len() + source.header.len() + location.count();
+    if source.is_head_only() && conditions == 0 {
+        return Err(SignatureError::NoCondition(name()));
+    }
+    let titles = source.title.iter().filter(|title| !title.is_empty());
+    let patterns = [&source.body, &source.any, &source.text];
+    let bad = patterns
+        .into_iter()
+        .flatten()
+        .chain(titles)
+        .find(|pattern| pattern.len() > MAX_PATTERN || normalised(pattern).trim().is_empty());
+    bad.map_or(Ok(()), |pattern| Err(SignatureError::BadPattern(name(), pattern.len())))
+}

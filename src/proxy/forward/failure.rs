@@ -1,0 +1,94 @@
+//! Why a site gave no answer: what the client is told, and what the fleet.
+
+use std::{error::Error as _, time::Duration};
+
+use http::{Request, StatusCode};
+
+use crate::{
+    metrics::Reason,
+    proxy::{
+        Pass, Refusal,
+        body::{BodyError, Upload},
+        reply::Refused,
+    },
+    verdict::{Judgement, Verdict},
+};
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The connection was closed before anything was written; the request is whole.
+    Unsent(Box<Request<Upload>>),
+    /// It broke off, or what came is no HTTP.
+    Broken(hyper::Error),
+    /// Nothing in time.
+    NoAnswer(Duration),
+}
+
+impl Failure {
+    /// Tells the fleet, and makes the client's answer.
+    pub(super) async fn report(self, mut pass: Pass) -> Refused {
+        let refusal = self.refusal().under(pass.entry());
+        if let Some(judgement) = self.verdict() {
+            pass.report(&judgement).await;
+        }
+        refusal
+    }
+
+    fn verdict(&self) -> Option<Judgement> {
+        match self {
+            Self::Broken(error) if upload_error(error).is_some() => None,
+            Self::Broken(error) => {
+                Some(Judgement::transport(Verdict::ConnectionError, &error.to_string()))
+            }
+            Self::Unsent(_) => {
+                Some(Judgement::transport(Verdict::ConnectionError, "the connection was closed"))
+            }
+            Self::NoAnswer(_) => {
+                Some(Judgement::transport(Verdict::Timeout, "no response head in time"))
+            }
+        }
+    }
+
+    pub(super) fn refusal(&self) -> Refused {
+        let bad = StatusCode::BAD_GATEWAY;
+        let site = |error, sentence: &str| Refusal::new(bad, Reason::Connect, error, sentence);
+        match self {
+            Self::NoAnswer(limit) => {
+                let sentence = format!("The site did not answer within {limit:?}.");
+                let status = StatusCode::GATEWAY_TIMEOUT;
+                Refusal::new(status, Reason::Timeout, "http_response_timeout", sentence)
+            }
+            Self::Unsent(_) => site("connection_terminated", "The site closed the connection."),
+            Self::Broken(error) => match upload_error(error) {
+                Some(BodyError::Idle(_)) => Refusal::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    Reason::Timeout,
+                    "http_request_error",
+                    "The rest of the request did not come in time.",
+                ),
+                Some(BodyError::Broken(_)) => Refusal::malformed(
+                    StatusCode::BAD_REQUEST,
+                    "The body of the request is malformed or incomplete.",
+                ),
+                None if error.is_parse_too_large() => {
+                    let sentence = "The head of the site's answer is larger than `limits` allows.";
+                    site("http_response_header_section_size", sentence)
+                }
+                None if error.is_parse() => {
+                    site("http_protocol_error", "The site's answer is not valid HTTP.")
+                }
+                None if error.is_incomplete_message() => {
+                    let sentence = "The site closed the connection before it answered.";
+                    site("http_response_incomplete", sentence)
+                }
+                None => site("connection_terminated", "The connection to the site broke."),
+            },
+        }
+    }
+}
+
+/// The client's part in a failure.
+fn upload_error(error: &hyper::Error) -> Option<&BodyError> {
+    error.source()?.downcast_ref::<BodyError>()
+}

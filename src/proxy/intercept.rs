@@ -1,0 +1,210 @@
+//! CONNECT on a rule that says `intercept: true`: the client's TLS ends here, and every request inside is a full
+//! citizen, with a token, a verdict and the cooldown.
+//!
+//! The CONNECT itself is answered at once and takes no token: a refusal goes to the request inside, where clients can
+//! read it. What turns out to be plain HTTP is served as such, anything else (SSH, say) becomes an ordinary tunnel.
+
+mod serve;
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use rustls::AlertDescription;
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
+
+use super::{
+    Asking, Body, Context, Refusal,
+    context::Live,
+    peek::{Peeked, Speech, peek},
+    reply::Refused,
+    tunnel::{self, copy::Side},
+};
+use crate::{
+    ca::Ca,
+    event::Event,
+    gate::Client,
+    metrics::Reason,
+    target::{Host, Scheme, Target},
+};
+
+/// How long a client may take to begin to speak, and to finish a TLS handshake.
+const HELLO: Duration = Duration::from_secs(10);
+
+/// What the requests inside a CONNECT have from it.
+#[derive(Debug, Clone)]
+pub(crate) struct Inside {
+    /// Where the CONNECT goes.
+    connect: Target,
+    /// What was found inside.
+    scheme: Scheme,
+    /// Who sent the CONNECT.
+    client: Client,
+}
+
+impl Inside {
+    /// Target and client of a request inside: it stays on the site of the CONNECT, however it names it. Otherwise it
+    /// would be judged by one site's rule and sent to another.
+    ///
+    /// # Errors
+    /// The refusal: 421 (RFC 9110 section 15.5.20), 405 for a CONNECT.
+    pub(super) fn admit<B>(&self, request: &Request<B>) -> Result<(Target, Client), Refused> {
+        if request.method() == Method::CONNECT {
+            let sentence = "A CONNECT inside a CONNECT is not served.";
+            return Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence));
+        }
+        let elsewhere = |why: String| Refusal::malformed(StatusCode::MISDIRECTED_REQUEST, why);
+        let target = self
+            .connect
+            .inside(self.scheme, request.method(), request.uri())
+            .map_err(|why| elsewhere(super::reply::sentence(&why.to_string())))?;
+        let mut hosts = request.headers().get_all(header::HOST).iter();
+        if !hosts.all(|host| host.to_str().is_ok_and(|host| target.is_named_by(host))) {
+            let connect = &self.connect.host;
+            let sentence =
+                format!("The Host field does not name {connect}, which the CONNECT is to.");
+            return Err(elsewhere(sentence));
+        }
+        Ok((target, self.client.clone()))
+    }
+}
+
+/// Answers a CONNECT, and serves what comes then.
+///
+/// # Errors
+/// The port is not allowed, there are too many tunnels, or there is no CA.
+pub(super) fn open(
+    cx: &Arc<Context>,
+    live: &Arc<Live>,
+    peer: SocketAddr,
+    asking: Asking,
+    mut request: Request<Incoming>,
+) -> Result<Response<Body>, Refused> {
+    tunnel::admit(cx, live, &asking)?;
+    let ca = cx.ca().map_err(|error| {
+        let what = format!("rule `{}` cannot intercept: {error}", asking.entry.rule.name);
+        cx.events.emit(Event::Warned { what });
+        let sentence = "This proxy is to look inside, but has no CA; its log says why.";
+        Refusal::new(StatusCode::BAD_GATEWAY, Reason::Tls, "proxy_internal_error", sentence)
+            .under(&asking.entry)
+    })?;
+    let upgrade = hyper::upgrade::on(&mut request);
+    let session = Session { cx: Arc::clone(cx), live: Arc::clone(live), peer, asking, ca };
+    let end = cx.end.clone();
+    cx.tunnels.spawn(async move {
+        tokio::select! {
+            () = session.run(upgrade) => {}
+            () = end.cancelled() => {}
+        }
+    });
+    Ok(Response::new(Body::empty()))
+}
+
+/// One intercepted CONNECT.
+struct Session {
+    cx: Arc<Context>,
+    live: Arc<Live>,
+    peer: SocketAddr,
+    asking: Asking,
+    ca: Arc<Ca>,
+}
+
+impl Session {
+    async fn run(self, upgrade: OnUpgrade) {
+        let (stream, early) = match upgrade.await.map(Side::of_client) {
+            Ok(Side::Tcp(stream, early)) => (stream, early),
+            Ok(Side::Other(_)) => return tracing::debug!("an intercepted CONNECT is not over TCP"),
+            Err(error) => return tracing::debug!(%error, "the client left after its CONNECT"),
+        };
+        if let Err(error) = self.serve(stream, early).await {
+            tracing::debug!(%error, "an intercepted connection ended");
+        }
+    }
+
+    async fn serve(self, stream: TcpStream, early: Bytes) -> io::Result<()> {
+        let Some((speech, stream)) = in_time(peek(stream, early)).await? else { return Ok(()) };
+        match speech {
+            Speech::Tls => {
+                let stream = self.end_tls(stream).await?;
+                let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                let inside = self.inside(Scheme::Https);
+                if is_h2 {
+                    serve::http2(&self.cx, &self.live, self.peer, inside, stream).await
+                } else {
+                    serve::http1(&self.cx, &self.live, self.peer, inside, stream).await
+                }
+            }
+            Speech::Http => {
+                let inside = self.inside(Scheme::Http);
+                serve::http1(&self.cx, &self.live, self.peer, inside, stream).await
+            }
+            Speech::Other => {
+                let (stream, early) = stream.into_parts();
+                let client = Side::Tcp(stream, early);
+                tunnel::join(&self.cx, &self.live, self.asking, client).await;
+                Ok(())
+            }
+        }
+    }
+
+    fn inside(&self, scheme: Scheme) -> Inside {
+        let (connect, client) = (self.asking.target.clone(), self.asking.client.clone());
+        Inside { connect, scheme, client }
+    }
+
+    /// The TLS handshake with the client, as the host that it asks for; as the CONNECT's where it asks for none.
+    async fn end_tls(&self, stream: Peeked<TcpStream>) -> io::Result<TlsStream<Peeked<TcpStream>>> {
+        let acceptor = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream);
+        let hello = in_time(acceptor).await?;
+        let asked = hello.client_hello().server_name().and_then(|name| Host::parse(name).ok());
+        let host = asked.unwrap_or_else(|| self.asking.target.host.clone());
+        let config = self.ca.server_config(&host).map_err(io::Error::other)?;
+        let handshake = in_time(hello.into_stream(config)).await;
+        if let Err(error) = &handshake
+            && is_distrust(error)
+        {
+            self.distrusted(&host, error);
+        }
+        handshake
+    }
+
+    /// The client does not take our certificate. Said once for a client, counted each time.
+    fn distrusted(&self, host: &Host, error: &io::Error) {
+        self.cx.metrics.tls_client_rejected.inc();
+        if self.cx.is_first_distrust(self.peer.ip()) {
+            let what = format!(
+                "the client {} does not accept our certificate for {host} ({error}): it does not \
+                 trust the CA {} yet (`tidegate env` tells how), or it knows the site's own \
+                 certificate by heart (pinning; then let a rule without `intercept` match it)",
+                self.peer.ip(),
+                self.ca.path().display(),
+            );
+            self.cx.events.emit(Event::Warned { what });
+        }
+    }
+}
+
+async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(HELLO, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Whether a client broke off because of our certificate: each TLS library has its own alert for that.
+fn is_distrust(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(
+        inner,
+        Some(rustls::Error::AlertReceived(
+            AlertDescription::UnknownCA
+                | AlertDescription::BadCertificate
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::CertificateExpired
+                | AlertDescription::UnsupportedCertificate
+                | AlertDescription::AccessDenied
+        ))
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! HTTP inside an intercepted CONNECT, in either version, by the same [`handle`] as everything else.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use hyper::{server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{Context, Inside, Live};
+use crate::proxy::{
+    Visitor,
+    accept::{ClientIo, builder},
+    handle,
+};
+
+/// Requests at a time of one connection; a held one counts.
+const MAX_STREAMS: u32 = 100;
+/// Streams that a client may open and reset before it must wait ("rapid reset", CVE-2023-44487).
+const MAX_PENDING_RESETS: usize = 20;
+/// Streams that a client may make us reset ("made you reset", CVE-2025-8671).
+const MAX_LOCAL_RESETS: usize = 100;
+/// Largest list of request fields; bounds CONTINUATION frames as well.
+const MAX_HEADER_LIST: u32 = 16 * 1024;
+/// What a stream and a connection may send before we ask for more.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// What is kept of an answer for a client that does not read.
+const MAX_SEND_BUFFER: usize = 64 * 1024;
+/// How often a client is asked whether it lives.
+const PING: Duration = Duration::from_secs(20);
+
+/// Serves HTTP/1.1.
+pub(super) async fn http1<S>(
+    cx: &Arc<Context>,
+    live: &Live,
+    peer: SocketAddr,
+    inside: Inside,
+    stream: S,
+) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (io, wire) = ClientIo::new(stream, &live.settings, &cx.metrics);
+    let visitor = Visitor { peer, wire: Some(wire), inside: Some(inside) };
+    let service = service_fn(|request| handle(cx, &visitor, request));
+    let connection = builder(&live.settings).serve_connection(TokioIo::new(io), service);
+    let mut connection = std::pin::pin!(connection.with_upgrades());
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = cx.stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    served.map_err(io::Error::other)
+}
+
+/// Serves HTTP/2. Each stream passes the gate on its own; one that is held holds no other.
+pub(super) async fn http2<S>(
+    cx: &Arc<Context>,
+    live: &Live,
+    peer: SocketAddr,
+    inside: Inside,
+    stream: S,
+) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let visitor = Arc::new(Visitor { peer, wire: None, inside: Some(inside) });
+    let activity = Arc::new(Activity::default());
+    let service = {
+        let (cx, activity) = (Arc::clone(cx), Arc::clone(&activity));
+        service_fn(move |request| {
+            let (cx, visitor) = (Arc::clone(&cx), Arc::clone(&visitor));
+            let active = activity.begin();
+            async move {
+                let response = handle(&cx, &visitor, request).await;
+                drop(active);
+                Ok::<_, Infallible>(response.unwrap_or_else(|never| match never {}))
+            }
+        })
+    };
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .max_local_error_reset_streams(MAX_LOCAL_RESETS)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(MAX_SEND_BUFFER)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING);
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = activity.rests(live.settings.timeouts.idle) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+        () = cx.stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    served.map_err(io::Error::other)
+}
+
+/// How many requests of a connection are being answered, and how many there were.
+#[derive(Debug, Default)]
+struct Activity {
+    active: AtomicUsize,
+    begun: AtomicUsize,
+}
+
+struct Active(Arc<Activity>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Activity {
+    fn begin(self: &Arc<Self>) -> Active {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        Active(Arc::clone(self))
+    }
+
+    /// Ready when nothing was asked for during `idle`.
+    async fn rests(&self, idle: Duration) {
+        loop {
+            let begun = self.begun.load(Ordering::Relaxed);
+            tokio::time::sleep(idle).await;
+            let quiet = self.begun.load(Ordering::Relaxed) == begun;
+            if quiet && self.active.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+        }
+    }
+}

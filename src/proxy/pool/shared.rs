@@ -1,0 +1,137 @@
+//! HTTP/2 connections to sites: one carries many requests, so they are shared rather than lent.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::Instant,
+};
+
+use super::Key;
+use crate::{clock, proxy::body::Upload};
+
+/// Requests at a time on one connection; servers allow 100 (RFC 9113 section 6.5.2 advises no less).
+const MAX_STREAMS: usize = 100;
+/// Connections of one site that are kept for sharing.
+const MAX_PER_SITE: usize = 4;
+/// How often a connection is asked whether it lives, and how long it may think about that; only while it is used.
+const PING: Duration = Duration::from_secs(20);
+/// Windows of a stream and of a connection: what a slow client makes us buffer.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Largest list of response fields.
+const MAX_HEADER_LIST: u32 = 64 * 1024;
+
+/// A place on a shared connection; free again when it is dropped.
+#[derive(Debug)]
+pub(in crate::proxy) struct Stream {
+    pub(super) sender: SendRequest<Upload>,
+    used: Arc<AtomicUsize>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<Upload>,
+    used: Arc<AtomicUsize>,
+    since: Instant,
+}
+
+impl Connection {
+    fn stream(&mut self) -> Stream {
+        self.since = clock::now();
+        self.used.fetch_add(1, Ordering::Relaxed);
+        Stream { sender: self.sender.clone(), used: Arc::clone(&self.used) }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.used.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// The shared connections of the process.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    sites: HashMap<Key, Vec<Connection>>,
+}
+
+impl Shared {
+    /// A place on a connection to `key` that has one.
+    pub(super) fn take(&mut self, key: &Key) -> Option<Stream> {
+        let connections = self.sites.get_mut(key)?;
+        connections.retain(|one| !one.sender.is_closed());
+        let free = |one: &&mut Connection| one.used.load(Ordering::Relaxed) < MAX_STREAMS;
+        let found = connections.iter_mut().find(free).map(Connection::stream);
+        if connections.is_empty() {
+            self.sites.remove(key);
+        }
+        found
+    }
+
+    /// Keeps a new connection and gives its first place. Where the site has enough of them, it serves this one request.
+    pub(super) fn put(&mut self, key: Key, sender: SendRequest<Upload>) -> Stream {
+        let mut connection = Connection { sender, used: Arc::default(), since: clock::now() };
+        let stream = connection.stream();
+        let connections = self.sites.entry(key).or_default();
+        if connections.len() < MAX_PER_SITE {
+            connections.push(connection);
+        }
+        stream
+    }
+
+    /// Lets go of what nobody has used for `limit`; hyper then closes it. True while anything is kept.
+    pub(super) fn sweep(&mut self, now: Instant, limit: Duration) -> bool {
+        self.sites.retain(|_, connections| {
+            connections.retain(|one| {
+                !one.sender.is_closed() && !(one.is_idle() && now.duration_since(one.since) > limit)
+            });
+            !connections.is_empty()
+        });
+        !self.sites.is_empty()
+    }
+
+    /// Makes room: idle connections go, whosoever they are.
+    pub(super) fn shrink(&mut self, most: usize) {
+        if self.sites.len() >= most {
+            self.sites.retain(|_, connections| {
+                connections.retain(|one| !one.is_idle());
+                !connections.is_empty()
+            });
+        }
+    }
+}
+
+/// Speaks HTTP/2 over `stream`.
+pub(super) async fn handshake<S>(
+    stream: S,
+) -> Result<
+    (SendRequest<Upload>, impl Future<Output = Result<(), hyper::Error>> + Send + 'static),
+    hyper::Error,
+>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING)
+        .handshake(TokioIo::new(stream))
+        .await
+}

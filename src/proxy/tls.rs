@@ -1,0 +1,258 @@
+//! TLS to sites: their certificates are verified against the system's roots (and `upstream_ca`),
+//! sessions are resumed.
+//!
+//! A bad certificate is the client's 502 with the reason, never passed over, unless the site's rule
+//! says `verify: false`. The two kinds of connections share nothing, not even sessions.
+
+mod unverified;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use http::StatusCode;
+use rustls::{
+    CertificateError, ClientConfig, RootCertStore,
+    client::Resumption,
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::Instant,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use super::{Refusal, reply::Refused};
+use crate::{
+    metrics::Reason,
+    target::Host,
+    verdict::{Judgement, Verdict},
+};
+
+/// Sessions that are kept for resumption, over all sites.
+const SESSIONS: usize = 1024;
+/// ALPN names (RFC 7301, RFC 9113 section 3.1).
+const H2: &[u8] = b"h2";
+const HTTP_1_1: &[u8] = b"http/1.1";
+
+/// Why there is no TLS connection to a site; the text is for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TlsError {
+    /// Its certificate is not to be trusted.
+    #[error("the certificate of {0} is not accepted: {1}")]
+    Certificate(Host, String),
+    /// No common way to speak TLS.
+    #[error("the TLS handshake with {0} failed: {1}")]
+    Protocol(Host, String),
+    /// The connection broke in the handshake.
+    #[error("{0} broke off the TLS handshake: {1}")]
+    Broken(Host, String),
+    /// The handshake took too long.
+    #[error("the TLS handshake with {0} was not done in time")]
+    Timeout(Host),
+}
+
+impl TlsError {
+    /// The refusal for the client (RFC 9209 section 2.3).
+    pub(super) fn refusal(&self) -> Refused {
+        let (status, reason, error) = match self {
+            Self::Certificate(..) => {
+                (StatusCode::BAD_GATEWAY, Reason::Tls, "tls_certificate_error")
+            }
+            Self::Protocol(..) => (StatusCode::BAD_GATEWAY, Reason::Tls, "tls_protocol_error"),
+            Self::Broken(..) => (StatusCode::BAD_GATEWAY, Reason::Tls, "connection_terminated"),
+            Self::Timeout(_) => {
+                (StatusCode::GATEWAY_TIMEOUT, Reason::Timeout, "connection_timeout")
+            }
+        };
+        Refusal::new(status, reason, error, super::reply::sentence(&self.to_string()))
+    }
+
+    /// What it says about the site.
+    pub(super) fn judgement(&self) -> Judgement {
+        let verdict = match self {
+            Self::Timeout(_) => Verdict::Timeout,
+            Self::Certificate(..) | Self::Protocol(..) | Self::Broken(..) => {
+                Verdict::ConnectionError
+            }
+        };
+        Judgement::transport(verdict, &self.to_string())
+    }
+}
+
+/// A file of `upstream_ca` cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("`upstream_ca`: {}: {why}", path.display())]
+pub struct BadRoots {
+    path: PathBuf,
+    why: String,
+}
+
+/// Speaks TLS to sites.
+#[derive(Clone)]
+pub struct Connector {
+    verified: TlsConnector,
+    unverified: TlsConnector,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    /// Trusts the system's roots and those of the files `extra` (PEM). Blocks for some milliseconds
+    /// the first time.
+    ///
+    /// # Errors
+    /// [`BadRoots`]: a file that cannot be read, or has no certificate in it.
+    pub fn new(extra: &[PathBuf]) -> Result<Self, BadRoots> {
+        let mut roots = system_roots().clone();
+        for path in extra {
+            add_roots(&mut roots, path)
+                .map_err(|why| BadRoots { path: path.clone(), why: why.to_string() })?;
+        }
+        Ok(Self::trusting(roots))
+    }
+
+    /// Trusts the system's roots only.
+    #[must_use]
+    pub fn with_system_roots() -> Self {
+        Self::trusting(system_roots().clone())
+    }
+
+    fn trusting(roots: RootCertStore) -> Self {
+        let provider = Arc::new(ring::default_provider());
+        let builder = || {
+            ClientConfig::builder_with_provider(Arc::clone(&provider))
+                .with_safe_default_protocol_versions()
+                .expect("ring's provider has cipher suites for TLS 1.2 and 1.3")
+        };
+        let verified = builder().with_root_certificates(roots).with_no_client_auth();
+        let unverified = builder()
+            .dangerous()
+            .with_custom_certificate_verifier(unverified::verifier(&provider))
+            .with_no_client_auth();
+        let connector = |mut config: ClientConfig| {
+            config.alpn_protocols = vec![H2.to_vec(), HTTP_1_1.to_vec()];
+            config.resumption = Resumption::in_memory_sessions(SESSIONS);
+            TlsConnector::from(Arc::new(config))
+        };
+        Self { verified: connector(verified), unverified: connector(unverified) }
+    }
+
+    /// Speaks TLS over `stream`, which leads to `host`; `http1_only` for what HTTP/2 cannot do (an
+    /// Upgrade).
+    ///
+    /// # Errors
+    /// [`TlsError`] says why not.
+    pub(super) async fn connect<S>(
+        &self,
+        host: &Host,
+        stream: S,
+        verify: bool,
+        http1_only: bool,
+        deadline: Instant,
+    ) -> Result<TlsStream<S>, TlsError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let connector = if verify { &self.verified } else { &self.unverified };
+        let protocols: &[&[u8]] = if http1_only { &[HTTP_1_1] } else { &[H2, HTTP_1_1] };
+        let protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        let connecting = connector.with_alpn(protocols).connect(server_name(host)?, stream);
+        match tokio::time::timeout_at(deadline, connecting).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => Err(explain(host, &error)),
+            Err(_elapsed) => Err(TlsError::Timeout(host.clone())),
+        }
+    }
+}
+
+/// Whether the site chose HTTP/2.
+pub(super) fn is_h2<S>(stream: &TlsStream<S>) -> bool {
+    stream.get_ref().1.alpn_protocol() == Some(H2)
+}
+
+fn server_name(host: &Host) -> Result<ServerName<'static>, TlsError> {
+    match host {
+        Host::Ip(ip) => Ok(ServerName::from(*ip)),
+        Host::Name(name) => ServerName::try_from(name.to_string())
+            .map_err(|error| TlsError::Protocol(host.clone(), error.to_string())),
+    }
+}
+
+/// The system's roots; read once, they do not change while a process runs.
+fn system_roots() -> &'static RootCertStore {
+    static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
+    ROOTS.get_or_init(|| {
+        let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::warn!(%error, "a root certificate of the system cannot be read");
+        }
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            tracing::warn!(
+                "the system has no root certificates (package ca-certificates): no site's \
+                 certificate will be accepted unless `upstream_ca` names its root"
+            );
+        }
+        roots
+    })
+}
+
+fn add_roots(roots: &mut RootCertStore, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let pem = std::fs::read(path)?;
+    let before = roots.len();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        roots.add(certificate?)?;
+    }
+    if roots.len() == before {
+        return Err("no certificate in it (PEM)".into());
+    }
+    Ok(())
+}
+
+/// What went wrong in a handshake, in words that name the site's part in it.
+fn explain(host: &Host, error: &io::Error) -> TlsError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(why)) => {
+            TlsError::Certificate(host.clone(), certificate_reason(why))
+        }
+        Some(rustls::Error::NoCertificatesPresented) => {
+            TlsError::Certificate(host.clone(), "it shows none".to_owned())
+        }
+        Some(other) => TlsError::Protocol(host.clone(), other.to_string()),
+        None => TlsError::Broken(host.clone(), error.to_string()),
+    }
+}
+
+fn certificate_reason(error: &CertificateError) -> String {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name".to_owned()
+        }
+        CertificateError::UnknownIssuer => {
+            "no root that is trusted here stands behind it (self-signed, an intermediate that \
+             the site does not send, or a root for `upstream_ca`)"
+                .to_owned()
+        }
+        CertificateError::Revoked => "it was revoked".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
