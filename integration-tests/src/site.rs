@@ -190,6 +190,10 @@ async fn serve(
 
 /// Serves one connection until its end, or until a [`Page::Reset`] breaks it.
 async fn converse(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
+    let Ok(stream) = stream.into_std() else { return };
+    // A second handle to the socket: with it, hyper's can be dropped without a farewell.
+    let Ok(twin) = stream.try_clone() else { return };
+    let Ok(stream) = TcpStream::from_std(stream) else { return };
     let reset = Arc::new(Notify::new());
     let service = service_fn({
         let reset = Arc::clone(&reset);
@@ -207,7 +211,13 @@ async fn converse(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
     tokio::select! {
         // How a connection ends is what the tests look at from the other side.
         _ = &mut serving => {}
-        () = reset.notified() => {}
+        () = reset.notified() => {
+            drop(serving);
+            if let Ok(twin) = TcpStream::from_std(twin) {
+                // Closing without lingering sends a RST.
+                drop(twin.set_zero_linger());
+            }
+        }
     }
 }
 
