@@ -6,7 +6,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, mpsc},
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use http::{HeaderMap, Method, Request, Response};
@@ -114,9 +114,10 @@ impl Site {
         self.shared.state.lock().everywhere = page;
     }
 
-    /// Answers with `page` what exceeds `burst + rate * t`: the limit that crawlers do not know.
-    pub fn limit(&self, rate: f64, burst: f64, page: Page) {
-        self.shared.state.lock().limit = Some((HiddenLimit::new(rate, burst), page));
+    /// Answers with `page` what exceeds `burst + rate * t`, and all that comes within `ban` after such an answer: the
+    /// limit that crawlers do not know.
+    pub fn limit(&self, rate: f64, burst: f64, ban: Duration, page: Page) {
+        self.shared.state.lock().limit = Some((HiddenLimit::new(rate, burst, ban), page));
     }
 
     /// Lets everything that waits on a [`Page::Held`] be answered, now and later.

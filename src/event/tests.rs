@@ -1,3 +1,5 @@
+//! What each event writes, counts and keeps.
+
 use super::*;
 use crate::target::{Host, Scheme};
 
