@@ -74,6 +74,10 @@ impl App {
         }
         let rules = loaded.rules.as_slice().len();
         let store = store(&settings, &metrics)?;
+        let shared = match &store {
+            Backend::Shared(shared) => Some(Arc::clone(shared)),
+            Backend::Memory(_) => None,
+        };
         let lease = lease(&settings);
         let gate = Gate::new(
             loaded.rules.clone(),
@@ -82,6 +86,9 @@ impl App {
             Arc::clone(&events),
             lease,
         );
+        if let Some(shared) = shared {
+            shared.first_word().await;
+        }
         let own = own_addresses(&settings);
         let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), own);
         let drain = CancellationToken::new();

@@ -53,6 +53,8 @@ struct State {
     last_batch: usize,
     /// Members that wait for the bucket, as last heard.
     members: u32,
+    /// The limits have changed: what the bucket has handed out ahead under the old ones is void.
+    start_over: bool,
     /// Release of the next held request where the rule has no rate and climbs back after a cooldown.
     spread: Option<Instant>,
 }
@@ -248,10 +250,21 @@ impl Lane {
         self.wake.notify_one();
     }
 
-    /// A reload: the lane goes on under the new rule.
+    /// A reload: the lane goes on under the new rule. Who waits for a moment of the old limits (an hour away, perhaps)
+    /// gets one of the new ones: such a bucket is empty, so nothing that was saved up is lost.
     pub(super) fn set_entry(&self, entry: Arc<Entry>) {
+        let now = clock::now();
+        let new_limits = self.entry.load().rule.limits != entry.rule.limits;
         self.entry.store(entry);
-        self.state.lock().come_back = None;
+        let mut state = self.state.lock();
+        let due_later = |ticket: &Ticket| ticket.at > now && !ticket.probe;
+        let waits = state.come_back.is_some_and(|at| at > now);
+        if new_limits && (waits || state.tickets.iter().any(due_later)) {
+            state.tickets.retain(|ticket| !due_later(ticket));
+            state.start_over = true;
+        }
+        state.come_back = None;
+        drop(state);
         self.wake.notify_one();
     }
 
@@ -334,6 +347,7 @@ impl Lane {
             // Where the client has just left, the ticket is for the next in line.
             if self.send_off(waiter, entry, ticket) {
                 state.tickets.pop_front();
+                entry.metrics.tokens_granted.inc_by(u64::from(entry.rule.limits.cost));
             }
         }
         if state.queue.is_empty()
@@ -417,7 +431,7 @@ impl Lane {
             held: u32::try_from(state.tickets.len()).unwrap_or(u32::MAX),
             bound: clock::micros(patience),
             lease: clock::micros(self.shared.lease),
-            drain: false,
+            drain: std::mem::take(&mut state.start_over),
             returned: std::mem::take(&mut state.returned),
             known: self.view.known(),
         }
@@ -426,10 +440,7 @@ impl Lane {
     /// Takes over what the store answered.
     fn absorb(&self, granted: &Granted) {
         self.view.granted(granted);
-        let entry = self.entry.load();
         let count = granted.tickets.len();
-        let cost = u64::from(entry.rule.limits.cost);
-        entry.metrics.tokens_granted.inc_by(cost * count as u64);
         let probe = granted.phase == Phase::Probe;
         let mut state = self.state.lock();
         state.members = granted.members;

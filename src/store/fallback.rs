@@ -37,6 +37,9 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a member counts without a word: three heartbeats.
 const LIFE: Duration = Duration::from_secs(3);
+/// How long a member that starts waits for the store's first word. Deciding alone it would take itself for the whole
+/// fleet and use the whole rate; a store that is away must not keep it from serving either.
+const FIRST_WORD: Duration = Duration::from_secs(1);
 /// How often a store that is away is tried; members add up to half of it, so as not to come back in step.
 const KNOCK: Duration = Duration::from_millis(250);
 
@@ -93,6 +96,18 @@ impl Shared {
     #[must_use]
     pub fn news(&self) -> broadcast::Receiver<News> {
         self.news.subscribe()
+    }
+
+    /// Waits for the store's first word, at most [`FIRST_WORD`].
+    pub async fn first_word(&self) {
+        let mut news = self.news();
+        let word = async {
+            while !self.is_up() {
+                // News that were lost say as much as any: look again.
+                news.recv().await.ok();
+            }
+        };
+        tokio::time::timeout(FIRST_WORD, word).await.ok();
     }
 
     /// This member's name in the store.
