@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin,
+    ca::{Ca, CaError},
     config::{Loaded, Overrides},
     event::{Event, Events},
     gate::Gate,
@@ -90,6 +91,7 @@ impl App {
             reload::values(&loaded),
             drain.clone(),
         );
+        admin.ca_pem.store(Arc::new(ca_pem(&loaded)?));
         let reload = Reload::new(
             overrides,
             loaded,
@@ -177,6 +179,15 @@ fn store(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Backend>
             Backend::Shared(Shared::start(redis.clone(), Arc::clone(metrics))?)
         }
     })
+}
+
+/// The certificate that clients must trust, where a rule intercepts; the CA is made on first need.
+fn ca_pem(loaded: &Loaded) -> Result<Option<String>, CaError> {
+    if !loaded.rules.as_slice().iter().any(|rule| rule.intercept) {
+        return Ok(None);
+    }
+    let ca = Ca::open(&loaded.settings.ca_dir, loaded.settings.ca.as_ref())?;
+    Ok(Some(ca.pem().to_owned()))
 }
 
 /// How long a probe may be out: longer than any request that may still get its answer.

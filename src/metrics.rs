@@ -3,119 +3,24 @@
 //! Labels are bounded by the rule file: rule names, verdicts and other closed sets, never a host. Handles are resolved
 //! once per rule ([`RuleMetrics`]), so that the hot path only touches atomics.
 
-use std::{
-    collections::HashMap,
-    fmt::{self, Write as _},
-    sync::{Arc, atomic::AtomicU64},
-};
+mod families;
+mod text;
+mod words;
 
-use crate::verdict::Verdict;
+use std::{collections::HashMap, fmt, sync::Arc};
+
 use parking_lot::Mutex;
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::Registry,
 };
 
-/// A gauge of seconds or rates.
-pub type Float = Gauge<f64, AtomicU64>;
-/// A counter of seconds.
-pub type Seconds = Counter<f64, AtomicU64>;
+pub use families::{Float, Seconds};
+pub use text::prometheus_text;
+pub use words::{Observed, Reason};
 
-type Labels = Vec<(&'static str, String)>;
-
-/// Waits from a millisecond to ten minutes: a hold may last as long as `max_wait`.
-const HOLD_BUCKETS: [f64; 15] =
-    [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
-/// Answers of sites, up to the default response timeout and beyond.
-const UPSTREAM_BUCKETS: [f64; 12] =
-    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0];
-/// Store calls: a round trip in a rack takes tenths of a millisecond, the default timeout is 100 ms.
-const STORE_BUCKETS: [f64; 10] =
-    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0];
-
-/// Why a request got an answer of our own; the words of `Tidegate-Refused`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(
-    missing_docs,
-    reason = "the words are documented in docs/metrics.md and mean what they say"
-)]
-pub enum Reason {
-    Limit,
-    Cooldown,
-    Queue,
-    Store,
-    Denied,
-    Egress,
-    Auth,
-    Malformed,
-    Dns,
-    Connect,
-    Tls,
-    Timeout,
-    Loop,
-}
-
-impl Reason {
-    /// Every reason.
-    pub const ALL: [Self; 13] = [
-        Self::Limit,
-        Self::Cooldown,
-        Self::Queue,
-        Self::Store,
-        Self::Denied,
-        Self::Egress,
-        Self::Auth,
-        Self::Malformed,
-        Self::Dns,
-        Self::Connect,
-        Self::Tls,
-        Self::Timeout,
-        Self::Loop,
-    ];
-
-    /// The word on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Limit => "limit",
-            Self::Cooldown => "cooldown",
-            Self::Queue => "queue",
-            Self::Store => "store",
-            Self::Denied => "denied",
-            Self::Egress => "egress",
-            Self::Auth => "auth",
-            Self::Malformed => "malformed",
-            Self::Dns => "dns",
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::Timeout => "timeout",
-            Self::Loop => "loop",
-        }
-    }
-}
-
-/// What `mode: observe` would have done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Observed {
-    /// Held for a token.
-    Hold,
-    /// Held by a cooldown.
-    Cooldown,
-    /// Refused.
-    Refuse,
-}
-
-impl Observed {
-    /// The label value.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Hold => "hold",
-            Self::Cooldown => "cooldown",
-            Self::Refuse => "refuse",
-        }
-    }
-}
+use crate::verdict::Verdict;
+use families::{Families, Labels, label, rule_and};
 
 /// The name of the rule in `tidegate_refused_total` for what is refused before a rule is found.
 pub const NO_RULE: &str = "";
@@ -204,105 +109,9 @@ pub struct Metrics {
     pub log_lines_dropped: Counter,
 }
 
-struct Families {
-    requests: Family<Labels, Counter>,
-    blocks: Family<Labels, Counter>,
-    refused: Family<Labels, Counter>,
-    consecutive_blocks: Family<Labels, Gauge>,
-    cooldowns: Family<Labels, Counter>,
-    cooldown_active: Family<Labels, Gauge>,
-    cooldown_remaining: Family<Labels, Float>,
-    cooldown_seconds: Family<Labels, Seconds>,
-    held: Family<Labels, Gauge>,
-    hold_seconds: Histograms,
-    tokens_granted: Family<Labels, Counter>,
-    rate_limit: Family<Labels, Float>,
-    rate_current: Family<Labels, Float>,
-    upstream_seconds: Histograms,
-    store_seconds: Histograms,
-    store_fallback: Family<Labels, Counter>,
-    store_errors: Family<Labels, Counter>,
-    probes: Family<Labels, Counter>,
-    held_gone: Family<Labels, Counter>,
-    tunnels: Family<Labels, Gauge>,
-    observed: Family<Labels, Counter>,
-    signature_hits: Family<Labels, Counter>,
-    signature_decoys: Family<Labels, Counter>,
-    reloads: Family<Labels, Counter>,
-}
-
-type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
-
-fn label(name: &'static str, value: &str) -> Labels {
-    vec![(name, value.to_owned())]
-}
-
-fn rule_and(rule: &str, name: &'static str, value: &str) -> Labels {
-    vec![("rule", rule.to_owned()), (name, value.to_owned())]
-}
-
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
-    }
-}
-
-impl Families {
-    fn new() -> Self {
-        Self {
-            requests: Family::default(),
-            blocks: Family::default(),
-            refused: Family::default(),
-            consecutive_blocks: Family::default(),
-            cooldowns: Family::default(),
-            cooldown_active: Family::default(),
-            cooldown_remaining: Family::default(),
-            cooldown_seconds: Family::default(),
-            held: Family::default(),
-            hold_seconds: Family::new_with_constructor(|| Histogram::new(HOLD_BUCKETS)),
-            tokens_granted: Family::default(),
-            rate_limit: Family::default(),
-            rate_current: Family::default(),
-            upstream_seconds: Family::new_with_constructor(|| Histogram::new(UPSTREAM_BUCKETS)),
-            store_seconds: Family::new_with_constructor(|| Histogram::new(STORE_BUCKETS)),
-            store_fallback: Family::default(),
-            store_errors: Family::default(),
-            probes: Family::default(),
-            held_gone: Family::default(),
-            tunnels: Family::default(),
-            observed: Family::default(),
-            signature_hits: Family::default(),
-            signature_decoys: Family::default(),
-            reloads: Family::default(),
-        }
-    }
-
-    #[rustfmt::skip] // one metric a line reads as the table it is
-    fn register(&self, registry: &mut Registry) {
-        registry.register("requests", "Responses (and failures to get one), by what they were judged to be", self.requests.clone());
-        registry.register("blocks", "Responses that counted towards a cooldown, by type", self.blocks.clone());
-        registry.register("refused", "Requests that the proxy answered itself, by reason", self.refused.clone());
-        registry.register("consecutive_blocks", "Blocks in a row over the whole fleet; the largest of the rule's scopes", self.consecutive_blocks.clone());
-        registry.register("cooldowns", "Cooldowns tripped by this member, by the block that tripped them", self.cooldowns.clone());
-        registry.register("cooldown_active", "Scopes of the rule that are cooling down", self.cooldown_active.clone());
-        registry.register("cooldown_remaining_seconds", "Longest remaining cooldown of the rule's scopes", self.cooldown_remaining.clone());
-        registry.register("cooldown_seconds", "Length of the cooldowns tripped by this member", self.cooldown_seconds.clone());
-        registry.register("held_requests", "Requests waiting in the proxy, unsent", self.held.clone());
-        registry.register("hold_seconds", "How long requests waited before they were sent", self.hold_seconds.clone());
-        registry.register("tokens_granted", "Tokens taken from the bucket by this member", self.tokens_granted.clone());
-        registry.register("rate_limit", "Tokens per second as written in the rule file", self.rate_limit.clone());
-        registry.register("rate_current", "Tokens per second in force; the smallest of the rule's scopes", self.rate_current.clone());
-        registry.register("upstream_seconds", "From sending a request to the head of its response", self.upstream_seconds.clone());
-        registry.register("store_seconds", "Duration of calls to the store, by command", self.store_seconds.clone());
-        registry.register("store_fallback", "Decisions taken without the store, by what the rule file says about it", self.store_fallback.clone());
-        registry.register("store_errors", "Calls to the store that failed, by kind", self.store_errors.clone());
-        registry.register("probes", "Probes at the end of a cooldown, by result", self.probes.clone());
-        registry.register("held_gone", "Clients that left while their request was held", self.held_gone.clone());
-        registry.register("tunnels", "Open tunnels", self.tunnels.clone());
-        registry.register("observed", "What `mode: observe` would have done", self.observed.clone());
-        registry.register("signature_hits", "Verdicts that rest on this signature", self.signature_hits.clone());
-        registry.register("signature_decoys", "Marks of this signature seen on ordinary pages, where they mean nothing", self.signature_decoys.clone());
-        registry.register("config_reloads", "Reloads of the rule file, by result", self.reloads.clone());
     }
 }
 
@@ -466,34 +275,6 @@ impl Metrics {
             .expect("writing to a String does not fail");
         text
     }
-}
-
-/// The OpenMetrics text in the older Prometheus form (0.0.4): there a counter's name has its `_total` in the comments
-/// too, an info is a gauge, and neither `# UNIT` nor `# EOF` exists.
-#[must_use]
-pub fn prometheus_text(openmetrics: &str) -> String {
-    let mut text = String::with_capacity(openmetrics.len() + 1_024);
-    let mut help = "";
-    for line in openmetrics.lines() {
-        if line.starts_with("# HELP ") {
-            help = line;
-        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = rest.rsplit_once(' ').unwrap_or((rest, "untyped"));
-            let (suffix, kind) = match kind {
-                "counter" => ("_total", "counter"),
-                "info" => ("_info", "gauge"),
-                "unknown" => ("", "untyped"),
-                other => ("", other),
-            };
-            let words = help.splitn(4, ' ').nth(3).unwrap_or("");
-            // Writing to a String does not fail.
-            _ = writeln!(text, "# HELP {name}{suffix} {words}\n# TYPE {name}{suffix} {kind}");
-        } else if !line.starts_with('#') {
-            text.push_str(line);
-            text.push('\n');
-        }
-    }
-    text
 }
 
 #[cfg(test)]

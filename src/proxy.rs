@@ -4,6 +4,7 @@
 //! relay. [`way`] reads in that order; each step is one call into its own module.
 
 mod accept;
+mod access;
 pub mod auth;
 mod body;
 mod context;
@@ -29,6 +30,7 @@ use hyper::body::Incoming;
 
 pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody};
 use self::{
+    access::Line,
     context::Live,
     forward::{Answer, Outbound},
 };
@@ -74,10 +76,14 @@ pub(crate) async fn handle(
 ) -> Result<Response<Body>, Infallible> {
     let is_connect = request.method() == Method::CONNECT;
     let answering = visitor.wire.as_ref().map(wire::Handle::answering);
-    let mut response = match way(cx, visitor, request).await {
+    let mut told = Told::default();
+    let mut response = match way(cx, visitor, request, &mut told).await {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(&cx.metrics),
     };
+    if let Some(line) = &told.line {
+        line.log(response.status(), &told);
+    }
     if is_connect && !response.status().is_success() {
         // What follows a refused CONNECT may have been meant for the tunnel (RFC 9931).
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -97,6 +103,7 @@ async fn way(
     cx: &Arc<Context>,
     visitor: &Visitor,
     mut request: Request<Incoming>,
+    told: &mut Told,
 ) -> Result<Response<Body>, Refused> {
     let live = cx.live();
     let (target, client) = match &visitor.inside {
@@ -106,10 +113,16 @@ async fn way(
             (target, live.authenticator.check(request.headers(), visitor.peer.ip())?)
         }
     };
+    if live.settings.log.access {
+        told.line = Some(Line::new(&client, &target, &request));
+    }
     if let Some(answer) = answer_here(cx, &mut request)? {
         return Ok(answer);
     }
     let asking = Asking::new(cx, target, client, request.headers())?;
+    if let Some(line) = &mut told.line {
+        line.rule = Arc::clone(&asking.entry.rule.name);
+    }
     if request.method() == Method::CONNECT {
         if asking.entry.rule.intercept {
             return intercept::open(cx, &live, visitor.peer, asking, request);
@@ -120,7 +133,6 @@ async fn way(
     let upgrading = hyper::upgrade::on(&mut request);
     let mut outbound = Outbound::new(cx, live.settings.timeouts.idle, &asking.target, request)?;
     let mut pass = asking.hold(cx, &live).await?;
-    let mut told = Told::default();
     loop {
         told.held = pass.held();
         let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, &method);
@@ -139,7 +151,7 @@ async fn way(
                 continue;
             }
         }
-        return Ok(relay(cx, &live, &asking, head, body, &told));
+        return Ok(relay(cx, &live, &asking, head, body, told));
     }
 }
 
@@ -213,6 +225,8 @@ struct Told {
     took: Duration,
     /// How often the request went out.
     sent: u32,
+    /// Where the access log is wanted.
+    line: Option<Box<Line>>,
 }
 
 /// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we have to tell.

@@ -36,6 +36,8 @@ async fn a_tunnel_carries_bytes_both_ways_until_one_side_ends_it() {
     let answer = String::from_utf8_lossy(&tunnel.rest(SOON).await).into_owned();
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("harbour"), "{answer}");
     assert_eq!(site.arrivals()[0].path, "/inside");
+    // The site has ended its side; the tunnel lives until the client ends its own.
+    drop(tunnel);
     wait_until("the tunnel is gone", SOON, async || {
         member.metric("tidegate_tunnels", &[]).await.abs() < 1e-9
     })

@@ -100,6 +100,10 @@ async fn one_success_anywhere_in_the_fleet_resets_the_streak() {
             .redis(&redis);
     let fleet = Member::fleet(3, &file).await;
     site.on("/wall", Page::Forbidden);
+    for member in &fleet {
+        // A member shows the scopes that it has seen requests of.
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
     let paths = ["/wall", "/wall", "/", "/wall", "/wall", "/", "/wall", "/wall"];
     for (n, path) in paths.iter().enumerate() {
         get(fleet[n % 3].proxy(), &site.url(path)).await;

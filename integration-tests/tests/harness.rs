@@ -55,7 +55,7 @@ async fn a_hidden_limit_blocks_only_what_exceeds_it() {
 async fn a_site_can_break_off_before_and_inside_a_response() {
     let site = Site::start();
     site.on("/reset", Page::Reset);
-    site.on("/cut", Page::CutOff);
+    site.on("/cut", Page::CutOff(1));
     assert!(try_get_direct(site.address(), "/reset").await.is_err());
     assert!(try_get_direct(site.address(), "/cut").await.is_err());
     assert_eq!(site.count(), 2);

@@ -192,12 +192,12 @@ fn every_lua_script_is_loaded_by_the_code_and_says_what_it_takes() {
     let code: String = files("src", "rs").iter().map(|path| read(path)).collect();
     let mut trouble = Vec::new();
     for path in files("lua", "lua") {
-        let script = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
-        if !code.contains(&format!("lua/{script}")) {
-            trouble.push(format!("lua/{script} is not loaded"));
+        let script = name(&path);
+        if !code.contains(&script) {
+            trouble.push(format!("{script} is not loaded"));
         }
         if !read(&path).starts_with("--") {
-            trouble.push(format!("lua/{script} has no head comment"));
+            trouble.push(format!("{script} has no head comment"));
         }
     }
     assert_none("Lua files", &trouble);

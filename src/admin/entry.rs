@@ -33,11 +33,11 @@ pub(super) async fn token(
     request: Request,
     next: Next,
 ) -> Response {
-    if let Some(token) = &cx.token {
-        if !bearer(request.headers()).is_some_and(|given| token.matches(given)) {
-            let why = "this needs the token of the rule file (`Authorization: Bearer ...`)";
-            return Problem::new(StatusCode::UNAUTHORIZED, why).into_response();
-        }
+    if let Some(token) = &cx.token
+        && !bearer(request.headers()).is_some_and(|given| token.matches(given))
+    {
+        let why = "this needs the token of the rule file (`Authorization: Bearer ...`)";
+        return Problem::new(StatusCode::UNAUTHORIZED, why).into_response();
     }
     next.run(request).await
 }

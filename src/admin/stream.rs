@@ -61,10 +61,13 @@ fn stream(
         let mut told = cx.events.subscribe();
         let mut beats = cx.live.watch();
         let mut plotted = 0;
-        // `told` listens already, so that nothing falls between; what came twice is sent once.
-        let mut newest = last.unwrap_or(0);
-        for event in cx.events.recent() {
-            if last.is_some() && event.id > newest {
+        // `told` listens already, so that nothing falls between; what came twice is sent once. An id beyond ours is
+        // from a process before this one: its client gets everything.
+        let recent = cx.events.recent();
+        let ours = recent.last().map_or(0, |event| event.id);
+        let mut newest = last.map_or(ours, |last| if last > ours { 0 } else { last });
+        for event in recent {
+            if event.id > newest {
                 newest = event.id;
                 yield Ok(message(&event));
             }

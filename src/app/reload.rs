@@ -61,15 +61,21 @@ impl Reload {
         match read {
             Ok(loaded) => self.replace(loaded),
             Err(problems) => {
-                let problems: Vec<String> =
-                    problems.as_slice().iter().map(ToString::to_string).collect();
-                self.admin.config.lock().problems.clone_from(&problems);
-                self.events.emit(Event::ReloadFailed { problems });
+                self.refuse(problems.as_slice().iter().map(ToString::to_string).collect());
             }
         }
     }
 
+    fn refuse(&self, problems: Vec<String>) {
+        self.admin.config.lock().problems.clone_from(&problems);
+        self.events.emit(Event::ReloadFailed { problems });
+    }
+
     fn replace(&mut self, loaded: Loaded) {
+        let ca_pem = match super::ca_pem(&loaded) {
+            Ok(pem) => pem,
+            Err(error) => return self.refuse(vec![error.to_string()]),
+        };
         let diff = config::diff(&self.loaded, &loaded);
         let needs_restart: Vec<String> =
             diff.needs_restart.iter().map(|key| (*key).to_owned()).collect();
@@ -86,6 +92,7 @@ impl Reload {
         let mut status = config_status(&loaded);
         status.needs_restart.clone_from(&needs_restart);
         *self.admin.config.lock() = status;
+        self.admin.ca_pem.store(Arc::new(ca_pem));
         self.admin.values.store(Arc::new(values(&loaded)));
         self.events.emit(Event::Reloaded { changes: diff.lines, needs_restart });
         for warning in &loaded.warnings {

@@ -20,7 +20,7 @@ enum Client {
 Examples:
   eval \"$(tidegate env python)\" && python spider.py
   java $(tidegate env java) -jar crawler.jar
-  chromium $(tidegate env chrome)")]
+  chromium $(tidegate env chrome | grep -v '^#')")]
 pub(super) struct Args {
     /// The client
     client: Client,
@@ -30,12 +30,27 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     let loaded = global.load()?;
     let proxy = reachable(loaded.settings.listen);
     let intercepts = loaded.rules.as_slice().iter().any(|rule| rule.intercept);
-    let path = certificate(&loaded.settings).display().to_string();
-    let ca = intercepts.then_some(path.as_str());
-    for line in lines(args.client, proxy, ca) {
+    let certificate = certificate(&loaded.settings);
+    let trust = intercepts.then(|| Trust {
+        // A given CA has no bundle beside it; its owner decides what goes into one.
+        bundle: match &loaded.settings.ca {
+            Some(_) => quoted(&certificate.display().to_string()),
+            None => quoted(&loaded.settings.ca_dir.join("bundle.pem").display().to_string()),
+        },
+        certificate: quoted(&certificate.display().to_string()),
+    });
+    for line in lines(args.client, proxy, trust.as_ref()) {
         out.line(line)?;
     }
     Ok(Outcome::Fine)
+}
+
+/// Files to trust where a rule intercepts, quoted for a shell.
+struct Trust {
+    /// The CA alone, for clients that add it to their roots.
+    certificate: String,
+    /// The system's roots and the CA, for clients that trust one file only.
+    bundle: String,
 }
 
 /// A client on this machine reaches an unspecified address by loopback.
@@ -48,50 +63,63 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// The lines; `ca` is the certificate to trust where a rule intercepts.
-fn lines(client: Client, proxy: SocketAddr, ca: Option<&str>) -> Vec<String> {
-    let exports = |names: &[&str]| -> Vec<String> {
-        // Lower case too: curl reads HTTP_PROXY only so (a CGI script's `Proxy` field must not become a proxy).
-        let mut lines: Vec<String> = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"]
-            .map(|name| format!("export {name}=http://{proxy}"))
-            .into();
-        if let Some(ca) = ca {
-            lines.extend(names.iter().map(|name| format!("export {name}={}", quoted(ca))));
-        }
-        lines
-    };
+/// The lines, made for `eval` or for a command line.
+fn lines(client: Client, proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
     match client {
-        Client::Curl => exports(&["CURL_CA_BUNDLE"]),
-        Client::Python => exports(&["REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"]),
-        Client::Go => exports(&["SSL_CERT_FILE"]),
+        Client::Curl => exports(proxy, trust, &["CURL_CA_BUNDLE"], &[]),
+        Client::Python => exports(proxy, trust, &["REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"], &[]),
+        Client::Go => exports(proxy, trust, &["SSL_CERT_FILE"], &[]),
         Client::Node => {
-            let mut lines = exports(&["NODE_EXTRA_CA_CERTS"]);
+            let mut lines = exports(proxy, trust, &[], &["NODE_EXTRA_CA_CERTS"]);
             lines.push("export NODE_USE_ENV_PROXY=1".to_owned());
             lines
         }
-        Client::Java => {
-            let (host, port) = (proxy.ip(), proxy.port());
-            let mut lines: Vec<String> = ["http", "https"]
-                .map(|s| format!("-D{s}.proxyHost={host} -D{s}.proxyPort={port}"))
-                .into();
-            if let Some(ca) = ca {
-                lines.push("-Djavax.net.ssl.trustStoreType=PEM".to_owned());
-                lines.push(format!("-Djavax.net.ssl.trustStore={ca}"));
-            }
-            lines
-        }
-        Client::Chrome => {
-            let mut lines = vec![format!("--proxy-server=http://{proxy}")];
-            // Chromium takes no CA file on its command line: certutil puts it into the user's store.
-            if let Some(ca) = ca {
-                let store = "certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n tidegate -i";
-                tracing::debug!(ca, store, "chromium trusts what its user's store has");
-            }
-            // Loopback sites go through the proxy too.
-            lines.push("--proxy-bypass-list=<-loopback>".to_owned());
-            lines
-        }
+        Client::Java => java(proxy, trust),
+        Client::Chrome => chrome(proxy, trust),
     }
+}
+
+/// Variables of the shell: the proxy under both spellings (curl reads `http_proxy` in lower case only, because a
+/// `Proxy` field must not become a CGI script's proxy), then what is to be trusted.
+fn exports(
+    proxy: SocketAddr,
+    trust: Option<&Trust>,
+    bundles: &[&str],
+    certificates: &[&str],
+) -> Vec<String> {
+    let mut lines: Vec<String> = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"]
+        .map(|name| format!("export {name}=http://{proxy}"))
+        .into();
+    if let Some(trust) = trust {
+        lines.extend(bundles.iter().map(|name| format!("export {name}={}", trust.bundle)));
+        lines
+            .extend(certificates.iter().map(|name| format!("export {name}={}", trust.certificate)));
+    }
+    lines
+}
+
+/// Java's default list of hosts without a proxy has loopback in it.
+fn java(proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
+    let (host, port) = (proxy.ip(), proxy.port());
+    let option = |scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}");
+    let mut lines = vec![option("http"), option("https"), "-Dhttp.nonProxyHosts=".to_owned()];
+    if let Some(trust) = trust {
+        lines.push("-Djavax.net.ssl.trustStoreType=PEM".to_owned());
+        lines.push(format!("-Djavax.net.ssl.trustStore={}", trust.bundle));
+    }
+    lines
+}
+
+/// Chromium takes no CA file: it trusts what its user's NSS store has, so the line that puts it there is a comment.
+fn chrome(proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(trust) = trust {
+        let store = "certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n tidegate -i";
+        lines.push(format!("# once: {store} {}", trust.certificate));
+    }
+    // Loopback sites go through the proxy too.
+    lines.push(format!("--proxy-server=http://{proxy} --proxy-bypass-list=<-loopback>"));
+    lines
 }
 
 /// `text` as one word of a POSIX shell.
@@ -100,4 +128,21 @@ fn quoted(text: &str) -> String {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word_of_the_shell() {
+        assert_eq!(quoted("/a/b.pem"), "/a/b.pem");
+        assert_eq!(quoted("/my dir/it's"), r"'/my dir/it'\''s'");
+    }
+
+    #[test]
+    fn a_proxy_on_every_address_is_reached_by_loopback() {
+        let any = "0.0.0.0:3128".parse().expect("an address");
+        assert_eq!(reachable(any).to_string(), "127.0.0.1:3128");
+    }
 }

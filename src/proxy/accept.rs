@@ -185,3 +185,6 @@ pub(super) fn builder(settings: &Settings) -> http1::Builder {
     }
     builder
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,8 +127,9 @@ impl Context {
 
     /// Puts reloaded settings in force: for the next request, and for the next connection where they shape one.
     pub fn reload(&self, settings: Settings) {
-        self.pool.reload(settings.limits);
+        let limits = settings.limits;
         self.live.store(Arc::new(Live::new(settings, self.own.clone(), &self.events)));
+        self.pool.reload(limits);
     }
 
     /// The CA that intercepted hosts are shown, opened (and made) on first need. It is not opened again: clients

@@ -238,7 +238,7 @@ async fn open(
             Ok(stream) if tls::is_h2(&stream) => cx.pool.open_h2(key, stream).await,
             Ok(stream) => cx.pool.open(key, stream, limits.header_bytes, limits.headers).await,
             Err(error) => {
-                pass.give_back(Some(&error.judgement())).await;
+                pass.report(&error.judgement()).await;
                 return Err(error.refusal().under(pass.entry()));
             }
         }

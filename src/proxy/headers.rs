@@ -196,3 +196,6 @@ pub(super) fn count_down(headers: &mut HeaderMap) -> bool {
         None => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

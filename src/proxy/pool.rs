@@ -125,9 +125,10 @@ impl Pool {
         })
     }
 
-    /// Takes other bounds, after a reload.
+    /// Takes other bounds, after a reload; what is kept is closed, since another egress guard let it be made.
     pub(super) fn reload(&self, bounds: Bounds) {
         *self.bounds.lock() = bounds;
+        self.shelf.lock().keep(|_| false);
     }
 
     /// A kept-alive connection that is ready for a request.

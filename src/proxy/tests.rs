@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod answers;
-mod bench;
+pub(super) mod bench;
 mod connect;
 mod forward;
 mod gate;
 mod inspect;
 mod limits;
+mod pool;
 
 use bench::{Bench, Site};
 

@@ -43,8 +43,8 @@ pub enum Page {
     Held,
     /// The connection is dropped once the head is read.
     Reset,
-    /// A head that promises more body than comes before the connection ends.
-    CutOff,
+    /// A head that promises more body than comes before the connection ends: so many KiB.
+    CutOff(u64),
     /// 200 and `times` chunks of 4 KiB plain text, one each `pause`.
     Chunked {
         /// How many.
@@ -104,7 +104,11 @@ pub(super) fn render(page: &Page, request: &Request<Incoming>, received: u64) ->
         Page::Mebibytes(n) => ("application/octet-stream", Script::repeat(vec![0; 1 << 20], *n)),
         Page::Echo => ("text/plain", Script::whole(head_as_text(request))),
         Page::Upload => ("text/plain", Script::whole(received.to_string())),
-        Page::CutOff => ("text/html", Script::whole(html("Half a page", PROSE)).cut_off()),
+        Page::CutOff(kib) => {
+            let kibibyte =
+                html("Half a page", PROSE).bytes().cycle().take(1024).collect::<Vec<_>>();
+            ("text/html", Script::repeat(kibibyte, *kib).cut_off())
+        }
         _ => ("text/html; charset=utf-8", Script::whole(text(page))),
     };
     let mut response = Response::new(script);
@@ -121,8 +125,8 @@ pub(super) fn render(page: &Page, request: &Request<Incoming>, received: u64) ->
             headers.insert("cf-mitigated", HeaderValue::from_static("challenge"));
             headers.insert("cf-ray", HeaderValue::from_static("8a1b2c3d4e5f6789-FRA"));
         }
-        Page::CutOff => {
-            headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("100000"));
+        Page::CutOff(_) => {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("10000000"));
         }
         _ => {}
     }

@@ -32,9 +32,9 @@ use crate::{
 };
 
 /// Longest that anything in these tests may take.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(in crate::proxy) const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) fn settings() -> Settings {
+pub(in crate::proxy) fn settings() -> Settings {
     Settings {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         admin: None,
@@ -71,7 +71,7 @@ pub(super) fn settings() -> Settings {
     }
 }
 
-pub(super) fn rule() -> Rule {
+pub(in crate::proxy) fn rule() -> Rule {
     Rule {
         name: "default".into(),
         matcher: Matcher::default(),
@@ -92,20 +92,20 @@ pub(super) fn rule() -> Rule {
 }
 
 /// A running proxy.
-pub(super) struct Bench {
-    pub(super) addr: SocketAddr,
-    pub(super) cx: Arc<Context>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) stop: CancellationToken,
-    pub(super) served: JoinHandle<()>,
+pub(in crate::proxy) struct Bench {
+    pub(in crate::proxy) addr: SocketAddr,
+    pub(in crate::proxy) cx: Arc<Context>,
+    pub(in crate::proxy) metrics: Arc<Metrics>,
+    pub(in crate::proxy) stop: CancellationToken,
+    pub(in crate::proxy) served: JoinHandle<()>,
 }
 
 impl Bench {
-    pub(super) async fn start() -> Self {
+    pub(in crate::proxy) async fn start() -> Self {
         Self::with(settings(), vec![rule()]).await
     }
 
-    pub(super) async fn with(settings: Settings, rules: Vec<Rule>) -> Self {
+    pub(in crate::proxy) async fn with(settings: Settings, rules: Vec<Rule>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let metrics = Metrics::new();
@@ -123,24 +123,24 @@ impl Bench {
         Self { addr, cx, metrics, stop, served }
     }
 
-    pub(super) async fn connect(&self) -> Client {
+    pub(in crate::proxy) async fn connect(&self) -> Client {
         Client { stream: TcpStream::connect(self.addr).await.unwrap(), read: Vec::new() }
     }
 
     /// One GET on a connection of its own.
-    pub(super) async fn get(&self, url: &str) -> Answer {
+    pub(in crate::proxy) async fn get(&self, url: &str) -> Answer {
         self.ask(&format!("GET {url} HTTP/1.1\r\nhost: {}\r\n\r\n", host_of(url))).await
     }
 
     /// One request on a connection of its own.
-    pub(super) async fn ask(&self, request: &str) -> Answer {
+    pub(in crate::proxy) async fn ask(&self, request: &str) -> Answer {
         let mut client = self.connect().await;
         client.send(request).await;
         client.answer().await
     }
 
     /// The value of a line of the metrics; 0 where it is not there yet.
-    pub(super) fn metric(&self, line: &str) -> f64 {
+    pub(in crate::proxy) fn metric(&self, line: &str) -> f64 {
         self.cx.gate.refresh_metrics();
         let text = self.metrics.render();
         let found = text.lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
@@ -160,7 +160,7 @@ fn host_of(url: &str) -> &str {
 }
 
 /// Waits until `condition` holds.
-pub(super) async fn until(what: &str, condition: impl Fn() -> bool) {
+pub(in crate::proxy) async fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = crate::clock::now() + PATIENCE;
     while !condition() {
         assert!(crate::clock::now() < deadline, "{what}: not in time");
@@ -169,18 +169,18 @@ pub(super) async fn until(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// A client's connection to the proxy.
-pub(super) struct Client {
-    pub(super) stream: TcpStream,
+pub(in crate::proxy) struct Client {
+    pub(in crate::proxy) stream: TcpStream,
     read: Vec<u8>,
 }
 
 impl Client {
-    pub(super) async fn send(&mut self, text: &str) {
+    pub(in crate::proxy) async fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
     /// Bytes up to and with `mark`.
-    pub(super) async fn read_to(&mut self, mark: &str) -> String {
+    pub(in crate::proxy) async fn read_to(&mut self, mark: &str) -> String {
         loop {
             let text = String::from_utf8_lossy(&self.read).into_owned();
             if let Some(at) = text.find(mark) {
@@ -193,7 +193,7 @@ impl Client {
     }
 
     /// Everything until the connection ends.
-    pub(super) async fn rest(&mut self) -> String {
+    pub(in crate::proxy) async fn rest(&mut self) -> String {
         while self.more().await {}
         String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
     }
@@ -208,7 +208,7 @@ impl Client {
     }
 
     /// One answer with a body that has a length (or none at all).
-    pub(super) async fn answer(&mut self) -> Answer {
+    pub(in crate::proxy) async fn answer(&mut self) -> Answer {
         let head = self.read_to("\r\n\r\n").await;
         let mut answer = Answer { head, body: Vec::new() };
         let length = answer.field("content-length").map(|length| length.parse::<usize>().unwrap());
@@ -222,54 +222,54 @@ impl Client {
     }
 
     /// The head of an answer only.
-    pub(super) async fn head(&mut self) -> Answer {
+    pub(in crate::proxy) async fn head(&mut self) -> Answer {
         Answer { head: self.read_to("\r\n\r\n").await, body: Vec::new() }
     }
 }
 
 /// What came back.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) head: String,
+pub(in crate::proxy) struct Answer {
+    pub(in crate::proxy) head: String,
     body: Vec<u8>,
 }
 
 impl Answer {
-    pub(super) fn status(&self) -> u16 {
+    pub(in crate::proxy) fn status(&self) -> u16 {
         self.head.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    pub(super) fn field(&self, name: &str) -> Option<&str> {
+    pub(in crate::proxy) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (field, value) = line.split_once(':')?;
             field.eq_ignore_ascii_case(name).then(|| value.trim())
         })
     }
 
-    pub(super) fn body(&self) -> &str {
+    pub(in crate::proxy) fn body(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 }
 
 /// A site that records the head (and body) of each request and answers from a script.
-pub(super) struct Site {
-    pub(super) addr: SocketAddr,
+pub(in crate::proxy) struct Site {
+    pub(in crate::proxy) addr: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
-    pub(super) connections: Arc<AtomicUsize>,
+    pub(in crate::proxy) connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
 /// What a site does with one request: the bytes to send, and whether to close then.
-pub(super) type Script = dyn Fn(usize, &str) -> (String, bool) + Send + Sync;
+pub(in crate::proxy) type Script = dyn Fn(usize, &str) -> (String, bool) + Send + Sync;
 
 impl Site {
     /// Gives the same answer to every request and keeps the connection.
-    pub(super) async fn answering(answer: &'static str) -> Self {
+    pub(in crate::proxy) async fn answering(answer: &'static str) -> Self {
         Self::scripted(move |_, _| (answer.to_owned(), false)).await
     }
 
     /// `script` gets the number of the request and its text.
-    pub(super) async fn scripted(
+    pub(in crate::proxy) async fn scripted(
         script: impl Fn(usize, &str) -> (String, bool) + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -289,23 +289,23 @@ impl Site {
     }
 
     /// Its address, for a test that need not look at it again; it runs on until the test ends.
-    pub(super) fn addr_for_good(self) -> SocketAddr {
+    pub(in crate::proxy) fn addr_for_good(self) -> SocketAddr {
         let addr = self.addr;
         std::mem::forget(self);
         addr
     }
 
-    pub(super) fn url(&self, path: &str) -> String {
+    pub(in crate::proxy) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addr)
     }
 
     /// The text of request `number`, once it is there.
-    pub(super) async fn request(&self, number: usize) -> String {
+    pub(in crate::proxy) async fn request(&self, number: usize) -> String {
         until("a request reaches the site", || self.requests.lock().len() > number).await;
         self.requests.lock()[number].clone()
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::proxy) fn count(&self) -> usize {
         self.requests.lock().len()
     }
 }
