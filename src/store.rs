@@ -14,9 +14,11 @@ pub mod fallback;
 pub mod memory;
 pub mod redis;
 mod scripts;
+mod server;
 
 pub use fallback::Shared;
 pub use memory::Memory;
+pub use server::{Answering, Reply, ScriptServer};
 
 /// The name of what shares a bucket and a cooldown: a rule and the keys by which it is split.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
