@@ -240,6 +240,7 @@ fn scaled(limits: &Limits, share: f64) -> Limits {
             })
             .collect(),
         cost: limits.cost,
+        learn: None,
     }
 }
 
