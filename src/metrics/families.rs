@@ -124,5 +124,9 @@ impl Families {
         registry.register("signature_hits", "Verdicts that rest on this signature", self.signature_hits.clone());
         registry.register("signature_decoys", "Marks of this signature seen on ordinary pages, where they mean nothing", self.signature_decoys.clone());
         registry.register("config_reloads", "Reloads of the rule file, by result", self.reloads.clone());
+        for result in ["ok", "error"] {
+            // From zero on: an alert on an increase would miss the first one otherwise.
+            drop(self.reloads.get_or_create_owned(&label("result", result)));
+        }
     }
 }

@@ -38,6 +38,9 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a member counts without a word: three heartbeats.
 const LIFE: Duration = Duration::from_secs(3);
+/// How long a member that starts waits for the store's first word. Deciding alone it would take itself for the whole
+/// fleet and use the whole rate; a store that is away must not keep it from serving either.
+const FIRST_WORD: Duration = Duration::from_secs(1);
 /// How often a store that is away is tried; members add up to half of it, so as not to come back in step.
 const KNOCK: Duration = Duration::from_millis(250);
 
@@ -110,6 +113,18 @@ impl Shared {
     #[must_use]
     pub fn news(&self) -> broadcast::Receiver<News> {
         self.news.subscribe()
+    }
+
+    /// Waits for the store's first word, at most [`FIRST_WORD`].
+    pub async fn first_word(&self) {
+        let mut news = self.news();
+        let word = async {
+            while !self.is_up() {
+                // News that were lost say as much as any: look again.
+                news.recv().await.ok();
+            }
+        };
+        tokio::time::timeout(FIRST_WORD, word).await.ok();
     }
 
     /// This member's name in the store.
@@ -258,6 +273,7 @@ fn scaled(limits: &Limits, share: f64) -> Limits {
             })
             .collect(),
         cost: limits.cost,
+        learn: None,
     }
 }
 
@@ -270,14 +286,9 @@ impl Store for Shared {
     async fn take(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Result<Granted, StoreError> {
         let Some(keys) = &scope.keys else { return Ok(self.here.take_now(scope, rule, ask)) };
         let strayed = keys.strayed.load(Ordering::Acquire);
-        let with_drain;
-        let sent = if strayed {
-            with_drain = Ask { drain: true, ..ask.clone() };
-            &with_drain
-        } else {
-            ask
-        };
-        let arguments = keys.arguments(rule).take(sent, &self.member, keys.latest(ask.known.epoch));
+        // Back from an outage: no burst, but the tickets that others hold ahead stay theirs.
+        let latest = if strayed { "1".to_owned() } else { keys.latest(ask.known.epoch) };
+        let arguments = keys.arguments(rule).take(ask, &self.member, latest);
         let reply = self.call(&self.scripts.take, keys.take.clone(), arguments).await;
         match reply.map(scripts::granted) {
             Some(Ok(granted)) => {

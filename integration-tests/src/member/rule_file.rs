@@ -15,6 +15,7 @@ pub struct RuleFile {
     egress: String,
     extra: String,
     roots: Option<PathBuf>,
+    token: Option<String>,
 }
 
 impl RuleFile {
@@ -27,6 +28,7 @@ impl RuleFile {
             egress: "{allow: [loopback]}".to_owned(),
             extra: String::new(),
             roots: None,
+            token: None,
         }
     }
 
@@ -66,6 +68,12 @@ impl RuleFile {
         self.roots.as_deref()
     }
 
+    /// With this token of the admin port.
+    #[must_use]
+    pub fn token(self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self }
+    }
+
     /// With another top-level line (or several).
     #[must_use]
     pub fn with(mut self, line: &str) -> Self {
@@ -77,6 +85,10 @@ impl RuleFile {
     /// The file's text for a member at these addresses.
     #[must_use]
     pub fn render(&self, proxy: SocketAddr, admin: SocketAddr, folder: &Path) -> String {
+        let admin = match &self.token {
+            Some(token) => format!("{{listen: \"{admin}\", token: \"{token}\"}}"),
+            None => admin.to_string(),
+        };
         let mut text = format!("listen: {proxy}\nadmin: {admin}\nstore: {}\n", self.store);
         text.push_str(&format!("egress: {}\nca_dir: {}\n", self.egress, folder.display()));
         text.push_str(&self.extra);
