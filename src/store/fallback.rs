@@ -115,7 +115,7 @@ impl Shared {
         self.news.subscribe()
     }
 
-    /// Waits for the store's first word, at most [`FIRST_WORD`].
+    /// Waits for the store's first word, at most a second.
     pub async fn first_word(&self) {
         let mut news = self.news();
         let word = async {
