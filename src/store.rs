@@ -59,6 +59,8 @@ pub struct Ask {
     pub returned: Vec<i64>,
     /// What the member knows of the cooldown.
     pub known: Known,
+    /// The learned rate as the member knows it, in tokens per second; 0 = it knows none.
+    pub rate: f64,
 }
 
 /// The state of a scope as an answer tells it.
@@ -89,6 +91,10 @@ pub struct Granted {
     pub members: u32,
     /// Blocks in a row (the sum of their weights).
     pub streak: f64,
+    /// The rate in force, in tokens per second; 0 = none, or not asked for.
+    pub rate: f64,
+    /// What the site bears as far as learned, in tokens per second; 0 = no limit has been met.
+    pub mark: f64,
     /// When the requests may go, ascending.
     pub tickets: Vec<i64>,
 }

@@ -8,7 +8,10 @@ use std::{
     collections::VecDeque,
     fmt,
     pin::Pin,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,6 +28,7 @@ use super::{
 use crate::{
     clock::{self, Instant},
     cooldown::{Answer, Known, Report},
+    event::Event,
     rules::Rule,
     store::{Ask, Granted, Phase, Scope, Store, StoreError},
     verdict::Verdict,
@@ -69,6 +73,8 @@ pub(super) struct Lane {
     pub(super) verdicts: [AtomicU64; Verdict::ALL.len()],
     state: Mutex<State>,
     wake: Notify,
+    /// The learned rate in force as last heard (bits of an `f64`); 0 = nothing is learned here.
+    rate: AtomicU64,
 }
 
 impl fmt::Debug for Lane {
@@ -104,6 +110,7 @@ impl Lane {
             verdicts: std::array::from_fn(|_| 0.into()),
             state: Mutex::default(),
             wake: Notify::new(),
+            rate: 0.into(),
         })
     }
 
@@ -123,12 +130,35 @@ impl Lane {
         let granted = self.shared.store.take_now(&self.scope, rule, &ask)?;
         drop(state);
         let ticket = granted.tickets.first().copied();
+        self.note_rate(&granted);
         if granted.phase != Phase::Open || granted.epoch != epoch {
             self.view.granted(&granted);
         }
         let ticket = ticket.filter(|_| granted.phase == Phase::Open)?;
         entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
         Some(Grant::new(self, entry, granted.epoch, ticket, false))
+    }
+
+    /// The learned rate in force, in tokens per second; 0 where nothing is learned.
+    pub(super) fn rate(&self) -> f64 {
+        f64::from_bits(self.rate.load(Ordering::Relaxed))
+    }
+
+    /// Takes note of the learned rate; a change is told.
+    fn note_rate(&self, granted: &Granted) {
+        let entry = self.entry.load();
+        if entry.rule.limits.learn.is_none() || granted.rate <= 0.0 {
+            return;
+        }
+        let old = f64::from_bits(self.rate.swap(granted.rate.to_bits(), Ordering::Relaxed));
+        if old > 0.0 && old.to_bits() != granted.rate.to_bits() {
+            self.shared.events.emit(Event::RateLearned {
+                rule: Arc::clone(&entry.rule.name),
+                key: Arc::clone(&self.scope.name.bucket),
+                from: old,
+                to: granted.rate,
+            });
+        }
     }
 
     /// Whether held requests of a rule without a rate are still being spread over the climb after a cooldown.
@@ -206,6 +236,12 @@ impl Lane {
         }
     }
 
+    /// Tokens per second, as written or as learned.
+    pub(super) fn rate_in_force(&self, rule: &Rule) -> Option<f64> {
+        let learned = self.rate();
+        rule.limits.rate.map(|rate| if learned > 0.0 { learned } else { rate })
+    }
+
     /// When a newcomer would go, as far as this member can tell; `None` where nothing speaks for a wait.
     fn estimate(&self, state: &State, rule: &Rule, client: &Client) -> Option<Instant> {
         let now = clock::now();
@@ -218,7 +254,7 @@ impl Lane {
         let ahead = state.queue.ahead_of(client, rule.order);
         let in_hand = state.tickets.len();
         let behind = ahead.saturating_sub(in_hand) + usize::from(ahead >= in_hand && ahead > 0);
-        let Some(rate) = rule.limits.rate else {
+        let Some(rate) = self.rate_in_force(rule) else {
             return state.come_back.filter(|at| *at > now);
         };
         let members = f64::from(state.members.max(1));
@@ -434,12 +470,14 @@ impl Lane {
             drain: std::mem::take(&mut state.start_over),
             returned: std::mem::take(&mut state.returned),
             known: self.view.known(),
+            rate: self.rate(),
         }
     }
 
     /// Takes over what the store answered.
     fn absorb(&self, granted: &Granted) {
         self.view.granted(granted);
+        self.note_rate(granted);
         let count = granted.tickets.len();
         let probe = granted.phase == Phase::Probe;
         let mut state = self.state.lock();

@@ -178,7 +178,7 @@ fn status(lane: &Lane) -> ScopeStatus {
         rule: name.rule.to_string(),
         key: key.to_string(),
         rate_limit: rule.limits.rate,
-        rate_current: rule.limits.rate.map(|rate| rate * factor),
+        rate_current: lane.rate_in_force(rule).map(|rate| rate * factor),
         burst: rule.limits.burst,
         tokens: None,
         held: lane.held() as u64,

@@ -272,6 +272,7 @@ fn scaled(limits: &Limits, share: f64) -> Limits {
             })
             .collect(),
         cost: limits.cost,
+        learn: None,
     }
 }
 
