@@ -24,7 +24,9 @@ fn every_link_within_the_repository_leads_somewhere() {
 fn links_of(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let targets = targets.map(|(target, _)| target.to_owned());
-    targets.filter(|target| !target.contains("://") && !target.contains(char::is_whitespace)).collect()
+    targets
+        .filter(|target| !target.contains("://") && !target.contains(char::is_whitespace))
+        .collect()
 }
 
 fn leads_somewhere(page: &Path, link: &str) -> bool {
