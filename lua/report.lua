@@ -3,12 +3,13 @@
 -- KEYS  1 cooldown
 -- ARGV  1 epoch of the grant  2 the probe's grant (us, 0 = no probe)  3 ok | block | nothing  4 weight of the block
 --       5 wait that the site asked for (us, 0 = none)  6 successes since the last report  7 a draw from [0, 1)
---       8 member  9 channel of the news  10 name of the scope in the news  11... policy (lib/cooldown.lua)
+--       8 `1` if the block is a sure sign  9 member  10 channel of the news  11 name of the scope in the news
+--       12... policy (lib/cooldown.lua)
 -- Reply now, change (none stale streak tripped opened probe_lost), epoch, end of the cooldown (us, 0 = open), streak,
 --       length of the latest cooldown (us)
 -- An answer from an older epoch changes nothing.
 local now = read_clock()
-local policy = read_policy(ARGV, 11)
+local policy = read_policy(ARGV, 12)
 local scope = load_cooldown(KEYS[1])
 observe_cooldown(scope, now)
 local report = {
@@ -19,13 +20,14 @@ local report = {
   retry_after = tonumber(ARGV[5]),
   oks = tonumber(ARGV[6]),
   draw = tonumber(ARGV[7]),
+  sure = ARGV[8] == '1' and 1 or 0,
 }
 local before = scope.streak
 local change = report_cooldown(scope, now, report, policy)
 if change ~= 'stale' then save_cooldown(KEYS[1], scope, now, policy) end
 if change ~= 'none' and change ~= 'stale' then
   local phase = change == 'tripped' and 'cooling' or change == 'probe_lost' and 'due' or 'open'
-  publish(ARGV[9], ARGV[10], ARGV[8], scope, now, phase)
+  publish(ARGV[10], ARGV[11], ARGV[9], scope, now, phase)
 end
 local streak = change == 'tripped' and before + report.weight or scope.streak
 return { now, change, scope.ep, scope.till, exact(streak), scope.len }

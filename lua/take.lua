@@ -6,8 +6,9 @@
 --       8 epoch and 9 remaining cooldown (us) as the member knows them
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
 --       (`tokens:us,...`)  15 `1` if the rule cools down  16... its policy (lib/cooldown.lua)
+--       27 the learned rate as the member knows it (0 = none)  28... how it is learned (lib/learn.lua)
 -- Reply now, phase (open cooling probing probe), epoch, come back (us, 0 = fully served), members waiting, streak,
---       then the tickets (us)
+--       rate in force, mark, then the tickets (us)
 -- Holds grants <= burst + rate * t in every window and every quota; all of them move together or not at all.
 local now = read_clock()
 local cools = ARGV[15] == '1'
@@ -33,7 +34,7 @@ local function waiting(until_)
   return redis.call('ZCARD', KEYS[3])
 end
 
-local tickets, members = {}, 1
+local tickets, members, rate, mark = {}, 1, 0, 0
 local limited = limits.rate or #limits.quotas > 0
 if phase == 'open' or phase == 'due' then
   if phase == 'due' then wanted = math.min(wanted, 1) end
@@ -41,7 +42,11 @@ if phase == 'open' or phase == 'due' then
   if limited then
     bucket = load_bucket(KEYS[1], now, limits)
     observe_bucket(bucket, now, limits)
-    if ARGV[10] == '1' then restart_bucket(bucket, scope.opened) end
+    local own = ARGV[10] == '1'
+    local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1 }
+    set_pace(bucket, now, limits, read_learn(ARGV, 28), news, tonumber(ARGV[27]))
+    if own then restart_bucket(bucket, scope.opened) end
+    rate, mark = limits.per_second or 0, bucket.learned.mark
     if ARGV[6] == '1' then drain_bucket(bucket, now) end
     give_back(bucket, ARGV[7], now)
   end
@@ -72,4 +77,4 @@ if phase == 'open' or phase == 'due' then
     end
   end
 end
-return { now, phase, scope.ep, come_back, members, exact(scope.streak), unpack(tickets) }
+return { now, phase, scope.ep, come_back, members, exact(scope.streak), exact(rate), exact(mark), unpack(tickets) }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin,
-    ca::{Ca, CaError},
+    ca::CaError,
     config::{Loaded, Overrides},
     event::{Event, Events},
     gate::Gate,
@@ -74,6 +74,10 @@ impl App {
         }
         let rules = loaded.rules.as_slice().len();
         let store = store(&settings, &metrics)?;
+        let shared = match &store {
+            Backend::Shared(shared) => Some(Arc::clone(shared)),
+            Backend::Memory(_) => None,
+        };
         let lease = lease(&settings);
         let gate = Gate::new(
             loaded.rules.clone(),
@@ -82,6 +86,9 @@ impl App {
             Arc::clone(&events),
             lease,
         );
+        if let Some(shared) = shared {
+            shared.first_word().await;
+        }
         let own = own_addresses(&settings);
         let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), own);
         let drain = CancellationToken::new();
@@ -91,7 +98,7 @@ impl App {
             reload::values(&loaded),
             drain.clone(),
         );
-        admin.ca_pem.store(Arc::new(ca_pem(&loaded)?));
+        admin.ca_pem.store(Arc::new(ca_pem(&loaded, &proxy)?));
         let reload = Reload::new(
             overrides,
             loaded,
@@ -182,12 +189,11 @@ fn store(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Backend>
 }
 
 /// The certificate that clients must trust, where a rule intercepts; the CA is made on first need.
-fn ca_pem(loaded: &Loaded) -> Result<Option<String>, CaError> {
+fn ca_pem(loaded: &Loaded, proxy: &proxy::Context) -> Result<Option<String>, CaError> {
     if !loaded.rules.as_slice().iter().any(|rule| rule.intercept) {
         return Ok(None);
     }
-    let ca = Ca::open(&loaded.settings.ca_dir, loaded.settings.ca.as_ref())?;
-    Ok(Some(ca.pem().to_owned()))
+    Ok(Some(proxy.ca()?.pem().to_owned()))
 }
 
 /// How long a probe may be out: longer than any request that may still get its answer.

@@ -10,6 +10,7 @@
 
 use crate::{
     clock,
+    learn::{Learned, News},
     rules::{Limits, Quota},
 };
 
@@ -22,6 +23,9 @@ pub const BATCH: u32 = 1_000;
 
 /// Most handed-back tickets that a bucket keeps for the next in line.
 pub const RETURNED: usize = 64;
+
+/// How long what has been learned is kept: it outlives an idle week.
+const LEARNED_FOR: i64 = 7 * 24 * 3_600 * 1_000_000;
 
 /// A fixed window in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +49,19 @@ pub struct Bucket {
     pub ramp_from: i64,
     /// Tickets handed back, ascending; they belong to whoever asks next.
     pub returned: Vec<i64>,
+    /// What has been learned of the rate that the site bears.
+    pub learned: Learned,
     /// The latest reading of the clock, to notice when it is set back.
     pub seen: i64,
+}
+
+/// How fast a bucket fills at the moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pace {
+    /// The rate in force, in tokens per second; `None` limits nothing.
+    pub rate: Option<f64>,
+    /// Length of the climb after a cooldown.
+    pub ramp: i64,
 }
 
 impl Bucket {
@@ -59,6 +74,7 @@ impl Bucket {
             windows: Vec::new(),
             ramp_from: 0,
             returned: Vec::new(),
+            learned: Learned::default(),
             seen: now,
         }
     }
@@ -72,10 +88,27 @@ impl Bucket {
             self.ramp_from = if self.ramp_from > 0 { self.ramp_from - back } else { 0 };
             self.windows.iter_mut().for_each(|window| window.start -= back);
             self.returned.iter_mut().for_each(|moment| *moment -= back);
+            self.learned.set_back(back);
         }
         self.seen = now;
         self.windows.resize(limits.quotas.len(), Window { start: i64::MIN / 2, taken: 0 });
         self.returned.retain(|moment| *moment >= now);
+    }
+
+    /// The pace in force from `now` on. Where it is learned, the news of the cooldown and the calm since the last
+    /// change may set another; what flowed in before counts at the old one.
+    pub fn pace(&mut self, now: i64, limits: &Limits, ramp: i64, news: News, known: f64) -> Pace {
+        let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else {
+            return Pace { rate: limits.rate, ramp };
+        };
+        let old = self.learned.rate;
+        self.learned.observe(now, self.at, news, known, ceiling, learn);
+        if old > 0.0 && old != self.learned.rate && self.at < now {
+            let climb = Climb { rate: old / 1e6, from: self.ramp_from, ramp };
+            self.tokens = self.tokens_at(now, f64::from(limits.burst), climb);
+            self.at = now;
+        }
+        Pace { rate: Some(self.learned.rate), ramp }
     }
 
     /// Empties the bucket once after each cooldown: it opened at `opened` and climbs back from there.
@@ -95,14 +128,14 @@ impl Bucket {
 
     /// When the next request may go at the earliest, and not before `now`.
     #[must_use]
-    pub fn next(&self, now: i64, limits: &Limits, ramp: i64) -> i64 {
+    pub fn next(&self, now: i64, limits: &Limits, pace: Pace) -> i64 {
         if let Some(moment) = self.returned.first() {
             return *moment;
         }
         let cost = f64::from(limits.cost);
         let mut moment = self.at.max(now);
-        if let Some(rate) = limits.rate {
-            let climb = Climb { rate: rate / 1e6, from: self.ramp_from, ramp };
+        if let Some(rate) = pace.rate {
+            let climb = Climb { rate: rate / 1e6, from: self.ramp_from, ramp: pace.ramp };
             if self.tokens_at(moment, f64::from(limits.burst), climb) < cost {
                 moment = moment.max(climb.when(self.at, cost - self.tokens));
             }
@@ -117,15 +150,18 @@ impl Bucket {
     }
 
     /// Takes the ticket for `moment`, which [`Bucket::next`] has just given.
-    pub fn take(&mut self, moment: i64, limits: &Limits, ramp: i64) {
+    pub fn take(&mut self, moment: i64, limits: &Limits, pace: Pace) {
         if self.returned.first() == Some(&moment) {
             self.returned.remove(0);
             return;
         }
-        if let Some(rate) = limits.rate {
-            let climb = Climb { rate: rate / 1e6, from: self.ramp_from, ramp };
+        if let Some(rate) = pace.rate {
+            let climb = Climb { rate: rate / 1e6, from: self.ramp_from, ramp: pace.ramp };
             let tokens = self.tokens_at(moment, f64::from(limits.burst), climb);
             self.tokens = (tokens - f64::from(limits.cost)).max(0.0);
+        }
+        if limits.learn.is_some() {
+            self.learned.count(moment, f64::from(limits.cost));
         }
         self.at = moment;
         for (quota, window) in limits.quotas.iter().zip(&mut self.windows) {
@@ -145,11 +181,12 @@ impl Bucket {
 
     /// How long from `now` until the bucket is full and every window over: then it need not be kept.
     #[must_use]
-    pub fn forgettable_in(&self, now: i64, limits: &Limits, ramp: i64) -> i64 {
-        let fill = limits.rate.map_or(0, |rate| ceil(f64::from(limits.burst) / rate * 1e6));
+    pub fn forgettable_in(&self, now: i64, limits: &Limits, pace: Pace) -> i64 {
+        let fill = pace.rate.map_or(0, |rate| ceil(f64::from(limits.burst) / rate * 1e6));
         let window = |quota: &Quota| clock::micros(quota.window);
         let quotas = limits.quotas.iter().map(window).max().unwrap_or(0);
-        (self.at.max(now) - now) + fill.saturating_add(ramp).max(quotas)
+        let learned = if limits.learn.is_some() { LEARNED_FOR } else { 0 };
+        (self.at.max(now) - now) + fill.saturating_add(pace.ramp).max(quotas).max(learned)
     }
 
     fn tokens_at(&self, moment: i64, burst: f64, climb: Climb) -> f64 {

@@ -38,6 +38,8 @@ pub struct Cooldown {
     pub streak: f64,
     /// When the last block came.
     pub last_block: i64,
+    /// Whether it was a sure sign.
+    pub sure: bool,
     /// The last verdicts, oldest first: `1` a block, `0` an ok.
     pub recent: String,
     /// Length of the latest cooldown.
@@ -83,6 +85,8 @@ pub enum Answer {
         weight: f64,
         /// The wait that the site asked for, in microseconds; 0 = none.
         retry_after: i64,
+        /// Whether it is a sure sign (a vendor's wall, a 429) and not a plain refusal.
+        sure: bool,
     },
     /// Nothing that says anything (a connection error, a client that left): only a probe matters here.
     Nothing,
@@ -192,7 +196,7 @@ impl Cooldown {
                 self.streak = 0.0;
                 if had { Change::Streak } else { Change::None }
             }
-            Answer::Block { weight, retry_after } => {
+            Answer::Block { weight, retry_after, sure } => {
                 if now - self.last_block > clock::micros(policy.forget_after) {
                     self.streak = 0.0;
                 }
@@ -201,6 +205,7 @@ impl Cooldown {
                 self.remember(1, true, policy);
                 self.streak += weight;
                 self.last_block = now;
+                self.sure = sure;
                 let named = policy.respect_retry_after && retry_after > 0;
                 if named || self.is_enough(policy) {
                     let length = self.first_length(report.draw, retry_after, policy);

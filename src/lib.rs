@@ -43,6 +43,7 @@ pub mod cooldown;
 pub mod event;
 pub mod explain;
 pub mod gate;
+pub mod learn;
 pub mod metrics;
 pub mod proxy;
 pub mod rules;

@@ -6,6 +6,7 @@
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use crate::{
+    learn::Learn,
     target::{Host, Target},
     verdict::Verdict,
 };
@@ -68,6 +69,8 @@ pub struct Limits {
     pub quotas: Vec<Quota>,
     /// Tokens that one request takes, at least 1.
     pub cost: u32,
+    /// How the rate is learned, `rate` being the ceiling; `None`: it is fixed.
+    pub learn: Option<Learn>,
 }
 
 impl Limits {

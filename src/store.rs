@@ -14,9 +14,11 @@ pub mod fallback;
 pub mod memory;
 pub mod redis;
 mod scripts;
+mod server;
 
 pub use fallback::Shared;
 pub use memory::Memory;
+pub use server::{Answering, Reply, ScriptServer};
 
 /// The name of what shares a bucket and a cooldown: a rule and the keys by which it is split.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -57,6 +59,8 @@ pub struct Ask {
     pub returned: Vec<i64>,
     /// What the member knows of the cooldown.
     pub known: Known,
+    /// The learned rate as the member knows it, in tokens per second; 0 = it knows none.
+    pub rate: f64,
 }
 
 /// The state of a scope as an answer tells it.
@@ -87,6 +91,10 @@ pub struct Granted {
     pub members: u32,
     /// Blocks in a row (the sum of their weights).
     pub streak: f64,
+    /// The rate in force, in tokens per second; 0 = none, or not asked for.
+    pub rate: f64,
+    /// What the site bears as far as learned, in tokens per second; 0 = no limit has been met.
+    pub mark: f64,
     /// When the requests may go, ascending.
     pub tickets: Vec<i64>,
 }

@@ -6,6 +6,7 @@
 //! - [`client`]: a keep-alive proxy client, and one that sends exact bytes.
 //! - [`load`]: many keep-alive clients at once.
 //! - [`bound`]: whether what a site saw stays within `burst + rate * t`.
+//! - [`sim`]: a big fleet on paper: the real gate and the real scripts, in virtual time.
 //! - [`tools`]: real clients, pointed at a proxy by their usual variables.
 //! - [`wait`]: waiting for a condition; no test sleeps and hopes.
 //!
@@ -17,6 +18,7 @@ pub mod load;
 pub mod member;
 pub mod ports;
 pub mod redis;
+pub mod sim;
 pub mod site;
 pub mod tools;
 pub mod wait;

@@ -19,6 +19,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use tidegate::{
     classify::Classifier,
     cooldown::{Answer, Known, Report},
+    learn::Learn,
     metrics::Metrics,
     rules::{
         Action, CooldownPolicy, Limits, Matcher, Mode, Order, Quota, Ratio, Retry, Rule, Split,
@@ -44,7 +45,11 @@ fn op() -> impl Strategy<Value = Op> {
     let answer = prop_oneof![
         3 => Just(Answer::Ok),
         4 => (1..4u8, prop_oneof![9 => Just(0i64), 1 => 1..9_000i64]).prop_map(
-            |(weight, retry_after)| Answer::Block { weight: f64::from(weight) / 2.0, retry_after }
+            |(weight, retry_after)| Answer::Block {
+                weight: f64::from(weight) / 2.0,
+                retry_after,
+                sure: weight > 1,
+            }
         ),
         1 => Just(Answer::Nothing),
     ];
@@ -73,10 +78,17 @@ fn rule() -> impl Strategy<Value = Rule> {
         3..50u32,
         prop::collection::vec(quota, 0..3),
         1..3u32,
+        any::<bool>(),
     );
     (limits, 0..3u8, any::<bool>(), prop_oneof![Just(1.0), Just(2.0)], 0..20u64).prop_map(
-        |((rate, burst, quotas, cost), ratio, probe, grow, ramp)| {
-            let limits = Limits { rate, burst, quotas, cost };
+        |((rate, burst, quotas, cost, learns), ratio, probe, grow, ramp)| {
+            let learn = learns.then_some(Learn {
+                start: 5_000.0,
+                floor: 10.0,
+                back_off: 0.87,
+                patience: 2_000,
+            });
+            let limits = Limits { rate, burst, quotas, cost, learn };
             let ratio = (ratio > 0).then_some(Ratio { share: 0.5, of: 4 });
             limited(limits, policy(ratio, probe, grow, Duration::from_millis(ramp)))
         },
@@ -175,6 +187,7 @@ impl Pair {
                     drain: *drain,
                     returned: returned.into_iter().rev().take(3).collect(),
                     known: Known { epoch: self.epoch, remaining: 0 },
+                    rate: 0.0,
                 };
                 self.take(&ask).await
             }
@@ -272,7 +285,7 @@ fn a_forgotten_script_is_loaded_again_within_the_call() {
     let redis = Redis::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let store = runtime.block_on(shared(&redis));
-    let limits = Limits { rate: Some(1e6), burst: 10, quotas: vec![], cost: 1 };
+    let limits = Limits { rate: Some(1e6), burst: 10, quotas: vec![], cost: 1, learn: None };
     let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
     let mut pair = Pair::new(store, rule, "");
     for _ in 0..3 {

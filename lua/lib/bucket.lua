@@ -1,7 +1,7 @@
 -- The token bucket with its quotas: src/bucket.rs, operation by operation (the same doubles, the same results).
 --
 -- Hash: at, tok (tokens at `at`), win (`start:taken,...`, one per quota), ramp (start of the climb), ret (returned
--- tickets, ascending), seen (latest reading of the clock).
+-- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua).
 local HORIZON = 250000
 local BATCH = 1000
 local RETURNED = 64
@@ -10,7 +10,8 @@ local LONG_AGO = -4611686018427387904
 local function read_limits(rate, burst, cost, quotas, ramp)
   local limits = { burst = tonumber(burst), cost = tonumber(cost), quotas = {}, ramp = tonumber(ramp) }
   if rate ~= '' then
-    limits.per_second = tonumber(rate)
+    limits.ceiling = tonumber(rate)
+    limits.per_second = limits.ceiling
     limits.rate = limits.per_second / 1e6
   end
   for tokens, window in string.gmatch(quotas, '(%d+):(%d+)') do
@@ -20,8 +21,8 @@ local function read_limits(rate, burst, cost, quotas, ramp)
 end
 
 local function load_bucket(key, now, limits)
-  local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ret', 'seen')
-  local bucket = { windows = {}, returned = {} }
+  local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn')
+  local bucket = { windows = {}, returned = {}, learned = load_learned(fields[7]) }
   if not fields[1] then
     bucket.at, bucket.tokens, bucket.ramp_from, bucket.seen = now, limits.burst, 0, now
   else
@@ -44,6 +45,7 @@ local function observe_bucket(bucket, now, limits)
     if bucket.ramp_from > 0 then bucket.ramp_from = bucket.ramp_from - back end
     for _, window in ipairs(bucket.windows) do window.start = window.start - back end
     for i, moment in ipairs(bucket.returned) do bucket.returned[i] = moment - back end
+    set_back_learned(bucket.learned, back)
   end
   bucket.seen = now
   for i = 1, #limits.quotas do
@@ -108,6 +110,22 @@ local function when_accrued(bucket, limits, tokens)
   return bucket.ramp_from + ceil(elapsed)
 end
 
+-- The rate in force from now on; what flowed in before counts at the old one.
+local function set_pace(bucket, now, limits, learn, news, known)
+  if not (limits.rate and learn) then return end
+  local learned = bucket.learned
+  local old = learned.rate
+  observe_learned(learned, now, bucket.at, news, known, limits.ceiling, learn)
+  if old > 0 and old ~= learned.rate and bucket.at < now then
+    limits.rate = old / 1e6
+    bucket.tokens = tokens_at(bucket, limits, now)
+    bucket.at = now
+  end
+  limits.learns = true
+  limits.per_second = learned.rate
+  limits.rate = learned.rate / 1e6
+end
+
 local function next_moment(bucket, now, limits)
   if bucket.returned[1] then return bucket.returned[1] end
   local moment = math.max(bucket.at, now)
@@ -130,6 +148,7 @@ local function take_ticket(bucket, moment, limits)
   if limits.rate then
     bucket.tokens = math.max(tokens_at(bucket, limits, moment) - limits.cost, 0)
   end
+  if limits.learns then count_learned(bucket.learned, moment, limits.cost) end
   bucket.at = moment
   for i, quota in ipairs(limits.quotas) do
     local window = bucket.windows[i]
@@ -159,7 +178,8 @@ local function save_bucket(key, bucket, now, limits)
   end
   for i, moment in ipairs(bucket.returned) do returned[i] = whole(moment) end
   redis.call('HSET', key, 'at', whole(bucket.at), 'tok', exact(bucket.tokens), 'win', table.concat(windows, ','),
-    'ramp', whole(bucket.ramp_from), 'ret', table.concat(returned, ','), 'seen', whole(bucket.seen))
+    'ramp', whole(bucket.ramp_from), 'ret', table.concat(returned, ','), 'seen', whole(bucket.seen),
+    'learn', limits.learns and pack_learned(bucket.learned) or '')
   local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
-  keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest))
+  keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, limits.learns and LEARNED_FOR or 0))
 end

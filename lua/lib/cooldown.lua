@@ -1,7 +1,7 @@
 -- The cooldown state machine: src/cooldown.rs, operation by operation (its head has the diagram).
 --
 -- Hash: ep (epoch), till (end of the cooldown, 0 = open), probe (moment of the probe's grant, 0 = none), lease (when it
--- counts as lost), opened, streak, last (last block), recent (last verdicts, 1 = block), len (latest length), suf
+-- counts as lost), opened, streak, last (last block), sure (whether it was a sure sign), recent (last verdicts, 1 = block), len (latest length), suf
 -- (length that sufficed), failed (probes in a row), seen (latest reading of the clock).
 local function read_policy(arguments, from)
   return {
@@ -19,7 +19,7 @@ local function read_policy(arguments, from)
   }
 end
 
-local COOLDOWN_FIELDS = { 'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'len', 'suf', 'failed', 'seen' }
+local COOLDOWN_FIELDS = { 'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'len', 'suf', 'failed', 'seen' }
 
 local function fresh_cooldown()
   local scope = { recent = '' }
@@ -154,7 +154,7 @@ local function report_cooldown(scope, now, report, policy)
     if now - scope.last > policy.forget_after then scope.streak = 0 end
     remember(scope, report.oks, '0', policy)
     remember(scope, 1, '1', policy)
-    scope.streak, scope.last = scope.streak + report.weight, now
+    scope.streak, scope.last, scope.sure = scope.streak + report.weight, now, report.sure
     if (policy.respect and report.retry_after > 0) or is_enough(scope, policy) then
       trip_cooldown(scope, now, first_length(scope, report.draw, report.retry_after, policy))
       return 'tripped'

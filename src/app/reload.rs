@@ -72,7 +72,7 @@ impl Reload {
     }
 
     fn replace(&mut self, loaded: Loaded) {
-        let ca_pem = match super::ca_pem(&loaded) {
+        let ca_pem = match super::ca_pem(&loaded, &self.proxy) {
             Ok(pem) => pem,
             Err(error) => return self.refuse(vec![error.to_string()]),
         };

@@ -9,18 +9,23 @@ const SECOND: i64 = 1_000_000;
 const START: i64 = 1_790_000_000 * SECOND;
 
 fn limits(rate: f64, burst: u32) -> Limits {
-    Limits { rate: Some(rate), burst, quotas: vec![], cost: 1 }
+    Limits { rate: Some(rate), burst, quotas: vec![], cost: 1, learn: None }
+}
+
+fn fixed(limits: &Limits) -> Pace {
+    Pace { rate: limits.rate, ramp: 0 }
 }
 
 fn grants(bucket: &mut Bucket, limits: &Limits, ramp: i64, now: i64, until: i64) -> Vec<i64> {
     bucket.observe(now, limits);
+    let pace = Pace { rate: limits.rate, ramp };
     let mut moments = vec![];
     loop {
-        let moment = bucket.next(now, limits, ramp);
+        let moment = bucket.next(now, limits, pace);
         if moment > until {
             return moments;
         }
-        bucket.take(moment, limits, ramp);
+        bucket.take(moment, limits, pace);
         moments.push(moment);
     }
 }
@@ -90,9 +95,9 @@ fn a_ticket_handed_back_goes_to_the_next_in_line() {
     let mut bucket = Bucket::full(START, &limits);
     let moments = grants(&mut bucket, &limits, 0, START, START + 3 * SECOND);
     bucket.give_back(&moments[1..2], START);
-    assert_eq!(bucket.next(START, &limits, 0), moments[1]);
-    bucket.take(moments[1], &limits, 0);
-    assert_eq!(bucket.next(START, &limits, 0), START + 4 * SECOND);
+    assert_eq!(bucket.next(START, &limits, fixed(&limits)), moments[1]);
+    bucket.take(moments[1], &limits, fixed(&limits));
+    assert_eq!(bucket.next(START, &limits, fixed(&limits)), START + 4 * SECOND);
 }
 
 #[test]
@@ -100,9 +105,9 @@ fn a_year_of_rest_and_ten_million_takes_do_not_drift() {
     let limits = limits(1e6, 1);
     let mut bucket = Bucket::full(START, &limits);
     for i in 0..10_000_000 {
-        let moment = bucket.next(START, &limits, 0);
+        let moment = bucket.next(START, &limits, fixed(&limits));
         assert_eq!(moment, START + i, "one token a microsecond");
-        bucket.take(moment, &limits, 0);
+        bucket.take(moment, &limits, fixed(&limits));
     }
     let later = START + 365 * 24 * 3600 * SECOND;
     assert_eq!(grants(&mut bucket, &limits, 0, later, later).len(), 1);

@@ -31,7 +31,7 @@ fn report(epoch: u64, answer: Answer) -> Report {
     Report { epoch, probe: 0, answer, oks: 0, draw: 0.5 }
 }
 
-const BLOCK: Answer = Answer::Block { weight: 1.0, retry_after: 0 };
+const BLOCK: Answer = Answer::Block { weight: 1.0, retry_after: 0, sure: true };
 
 fn tripped() -> Cooldown {
     let mut scope = Cooldown::default();
@@ -58,7 +58,9 @@ fn three_blocks_in_a_row_trip_and_one_ok_resets() {
 fn answers_to_requests_sent_before_the_trip_change_nothing() {
     let mut scope = tripped();
     let before = scope.clone();
-    for answer in [Answer::Ok, BLOCK, Answer::Block { weight: 1.0, retry_after: 99 * SECOND }] {
+    for answer in
+        [Answer::Ok, BLOCK, Answer::Block { weight: 1.0, retry_after: 99 * SECOND, sure: true }]
+    {
         assert_eq!(scope.report(START + SECOND, &report(0, answer), &policy()), Change::Stale);
     }
     assert_eq!(scope, before);
@@ -97,11 +99,11 @@ fn successes_that_cost_no_call_count_for_the_ratio() {
 #[test]
 fn a_block_that_names_its_wait_trips_at_once_for_that_long() {
     let mut scope = Cooldown::default();
-    let block = Answer::Block { weight: 1.0, retry_after: 7 * SECOND };
+    let block = Answer::Block { weight: 1.0, retry_after: 7 * SECOND, sure: true };
     assert_eq!(scope.report(START, &report(0, block), &policy()), Change::Tripped);
     assert_eq!(scope.until, START + 7 * SECOND);
     let mut scope = Cooldown::default();
-    let absurd = Answer::Block { weight: 1.0, retry_after: i64::MAX };
+    let absurd = Answer::Block { weight: 1.0, retry_after: i64::MAX, sure: true };
     scope.report(START, &report(0, absurd), &policy());
     assert_eq!(scope.until, START + 600 * SECOND, "capped by max");
 }

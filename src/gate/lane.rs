@@ -8,7 +8,10 @@ use std::{
     collections::VecDeque,
     fmt,
     pin::Pin,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,6 +28,7 @@ use super::{
 use crate::{
     clock::{self, Instant},
     cooldown::{Answer, Known, Report},
+    event::Event,
     rules::Rule,
     store::{Ask, Granted, Phase, Scope, Store, StoreError},
     verdict::Verdict,
@@ -53,6 +57,8 @@ struct State {
     last_batch: usize,
     /// Members that wait for the bucket, as last heard.
     members: u32,
+    /// The limits have changed: what the bucket has handed out ahead under the old ones is void.
+    start_over: bool,
     /// Release of the next held request where the rule has no rate and climbs back after a cooldown.
     spread: Option<Instant>,
 }
@@ -67,6 +73,8 @@ pub(super) struct Lane {
     pub(super) verdicts: [AtomicU64; Verdict::ALL.len()],
     state: Mutex<State>,
     wake: Notify,
+    /// The learned rate in force as last heard (bits of an `f64`); 0 = nothing is learned here.
+    rate: AtomicU64,
 }
 
 impl fmt::Debug for Lane {
@@ -102,6 +110,7 @@ impl Lane {
             verdicts: std::array::from_fn(|_| 0.into()),
             state: Mutex::default(),
             wake: Notify::new(),
+            rate: 0.into(),
         })
     }
 
@@ -121,12 +130,35 @@ impl Lane {
         let granted = self.shared.store.take_now(&self.scope, rule, &ask)?;
         drop(state);
         let ticket = granted.tickets.first().copied();
+        self.note_rate(&granted);
         if granted.phase != Phase::Open || granted.epoch != epoch {
             self.view.granted(&granted);
         }
         let ticket = ticket.filter(|_| granted.phase == Phase::Open)?;
         entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
         Some(Grant::new(self, entry, granted.epoch, ticket, false))
+    }
+
+    /// The learned rate in force, in tokens per second; 0 where nothing is learned.
+    pub(super) fn rate(&self) -> f64 {
+        f64::from_bits(self.rate.load(Ordering::Relaxed))
+    }
+
+    /// Takes note of the learned rate; a change is told.
+    fn note_rate(&self, granted: &Granted) {
+        let entry = self.entry.load();
+        if entry.rule.limits.learn.is_none() || granted.rate <= 0.0 {
+            return;
+        }
+        let old = f64::from_bits(self.rate.swap(granted.rate.to_bits(), Ordering::Relaxed));
+        if old > 0.0 && old.to_bits() != granted.rate.to_bits() {
+            self.shared.events.emit(Event::RateLearned {
+                rule: Arc::clone(&entry.rule.name),
+                key: Arc::clone(&self.scope.name.bucket),
+                from: old,
+                to: granted.rate,
+            });
+        }
     }
 
     /// Whether held requests of a rule without a rate are still being spread over the climb after a cooldown.
@@ -204,6 +236,12 @@ impl Lane {
         }
     }
 
+    /// Tokens per second, as written or as learned.
+    pub(super) fn rate_in_force(&self, rule: &Rule) -> Option<f64> {
+        let learned = self.rate();
+        rule.limits.rate.map(|rate| if learned > 0.0 { learned } else { rate })
+    }
+
     /// When a newcomer would go, as far as this member can tell; `None` where nothing speaks for a wait.
     fn estimate(&self, state: &State, rule: &Rule, client: &Client) -> Option<Instant> {
         let now = clock::now();
@@ -216,7 +254,7 @@ impl Lane {
         let ahead = state.queue.ahead_of(client, rule.order);
         let in_hand = state.tickets.len();
         let behind = ahead.saturating_sub(in_hand) + usize::from(ahead >= in_hand && ahead > 0);
-        let Some(rate) = rule.limits.rate else {
+        let Some(rate) = self.rate_in_force(rule) else {
             return state.come_back.filter(|at| *at > now);
         };
         let members = f64::from(state.members.max(1));
@@ -248,10 +286,21 @@ impl Lane {
         self.wake.notify_one();
     }
 
-    /// A reload: the lane goes on under the new rule.
+    /// A reload: the lane goes on under the new rule. Who waits for a moment of the old limits (an hour away, perhaps)
+    /// gets one of the new ones: such a bucket is empty, so nothing that was saved up is lost.
     pub(super) fn set_entry(&self, entry: Arc<Entry>) {
+        let now = clock::now();
+        let new_limits = self.entry.load().rule.limits != entry.rule.limits;
         self.entry.store(entry);
-        self.state.lock().come_back = None;
+        let mut state = self.state.lock();
+        let due_later = |ticket: &Ticket| ticket.at > now && !ticket.probe;
+        let waits = state.come_back.is_some_and(|at| at > now);
+        if new_limits && (waits || state.tickets.iter().any(due_later)) {
+            state.tickets.retain(|ticket| !due_later(ticket));
+            state.start_over = true;
+        }
+        state.come_back = None;
+        drop(state);
         self.wake.notify_one();
     }
 
@@ -334,6 +383,7 @@ impl Lane {
             // Where the client has just left, the ticket is for the next in line.
             if self.send_off(waiter, entry, ticket) {
                 state.tickets.pop_front();
+                entry.metrics.tokens_granted.inc_by(u64::from(entry.rule.limits.cost));
             }
         }
         if state.queue.is_empty()
@@ -417,19 +467,18 @@ impl Lane {
             held: u32::try_from(state.tickets.len()).unwrap_or(u32::MAX),
             bound: clock::micros(patience),
             lease: clock::micros(self.shared.lease),
-            drain: false,
+            drain: std::mem::take(&mut state.start_over),
             returned: std::mem::take(&mut state.returned),
             known: self.view.known(),
+            rate: self.rate(),
         }
     }
 
     /// Takes over what the store answered.
     fn absorb(&self, granted: &Granted) {
         self.view.granted(granted);
-        let entry = self.entry.load();
+        self.note_rate(granted);
         let count = granted.tickets.len();
-        let cost = u64::from(entry.rule.limits.cost);
-        entry.metrics.tokens_granted.inc_by(cost * count as u64);
         let probe = granted.phase == Phase::Probe;
         let mut state = self.state.lock();
         state.members = granted.members;

@@ -16,7 +16,7 @@ use crate::{
     event::{ClearedBy, Event, ProbeResult},
     store::Store,
     target::Target,
-    verdict::{Judgement, Verdict},
+    verdict::{Confidence, Judgement, Verdict},
 };
 
 /// A ticket with its scope: what passes from the queue to a request.
@@ -207,7 +207,7 @@ impl Permit {
                     Answer::Nothing
                 } else {
                     let retry_after = judgement.retry_after.map_or(0, clock::micros);
-                    Answer::Block { weight, retry_after }
+                    Answer::Block { weight, retry_after, sure: is_sure(judgement) }
                 }
             }
             None if judgement.verdict == Verdict::Ok => {
@@ -240,6 +240,12 @@ impl Permit {
         (&self.target.host, &self.target.path).hash(&mut hasher);
         hasher.finish()
     }
+}
+
+/// A wall that shows itself or names its wait is a sure sign; a refusal without more may be about one page.
+fn is_sure(judgement: &Judgement) -> bool {
+    judgement.retry_after.is_some()
+        || judgement.confidence == Confidence::High && judgement.verdict != Verdict::BlankPage
 }
 
 /// Waits in the lane's queue.

@@ -22,7 +22,7 @@ fn rule(rate: Option<f64>, burst: u32) -> Rule {
         matcher: Matcher::default(),
         action: Action::Limit,
         per: Split::All,
-        limits: Limits { rate, burst, quotas: vec![], cost: 1 },
+        limits: Limits { rate, burst, quotas: vec![], cost: 1, learn: None },
         max_wait: Duration::from_secs(120),
         queue: 10_000,
         order: Order::Fair,

@@ -31,8 +31,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
 /// hyper's floor for its read buffer.
 const MIN_BUFFER: usize = 8 * 1024;
 
-/// Serves clients of `listener` until `stop`, then finishes what is in flight within `timeouts.drain`; what is still
-/// open then is cut.
+/// Serves clients of `listener` until `stop`, then finishes what is in flight within
+/// `timeouts.drain`; what is still open then is cut.
 pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let doors = Doors::new();
@@ -146,8 +146,9 @@ impl Drop for Watched {
     }
 }
 
-/// A timer for hyper that never fires, and allocates nothing. [`ClientIo`] keeps the time for heads, but hyper reads
-/// on after an answer (so that the wait for the next request begins) only where it has a timer of its own.
+/// A timer for hyper that never fires, and allocates nothing. [`ClientIo`] keeps the time for
+/// heads, but hyper reads on after an answer (so that the wait for the next request begins) only
+/// where it has a timer of its own.
 #[derive(Debug)]
 struct Never;
 

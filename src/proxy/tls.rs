@@ -253,6 +253,3 @@ fn certificate_reason(error: &CertificateError) -> String {
         other => other.to_string(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -18,7 +18,8 @@ use crate::{
     bucket::{BATCH, Bucket, HORIZON},
     clock::{self, Instant},
     cooldown::{self, Change, Cooldown, Report},
-    rules::{CooldownPolicy, Limits, Rule},
+    learn::News,
+    rules::{CooldownPolicy, Rule},
 };
 
 /// The store's time starts here, far enough from 0 that moments in the past stay positive.
@@ -177,8 +178,7 @@ impl Store for Memory {
 /// What `lua/take.lua` does.
 fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
     let Some(policy) = &rule.cooldown else {
-        let (tickets, come_back) = tickets(place, rule, ask, now, 0, None);
-        return open(now, 0, 0.0, tickets, come_back);
+        return open(now, 0, 0.0, tickets(place, rule, ask, now, 0, None));
     };
     let mut kept = place.cooldown.lock();
     let state = kept.state.get_or_insert_default();
@@ -186,38 +186,55 @@ fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
     state.restore(ask.known, now);
     let phase = state.phase(now, policy);
     let (epoch, streak) = (state.epoch, state.streak);
-    let wait =
-        |phase, come_back| Granted { phase, ..open(now, epoch, streak, Vec::new(), come_back) };
+    let wait = |phase, come_back| {
+        let none = Tickets { come_back, ..Tickets::default() };
+        Granted { phase, ..open(now, epoch, streak, none) }
+    };
     let granted = match phase {
         cooldown::Phase::Cooling(until) => wait(Phase::Cooling, until),
         cooldown::Phase::Probing(until) => wait(Phase::Probing, until),
         cooldown::Phase::Open => {
-            let restart = place.own.then_some(state.opened);
+            let news = place.own.then(|| news(state));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
-            let (tickets, come_back) = tickets(place, rule, ask, now, ramp, restart);
-            open(now, epoch, streak, tickets, come_back)
+            open(now, epoch, streak, tickets(place, rule, ask, now, ramp, news))
         }
         cooldown::Phase::Due => {
-            let restart = place.own.then_some(state.opened);
+            let news = place.own.then(|| news(state));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
             let one = Ask { wanted: ask.wanted.min(1), ..ask.clone() };
-            let (tickets, come_back) = tickets(place, rule, &one, now, ramp, restart);
-            match tickets.first() {
-                None => wait(Phase::Probing, come_back),
+            let mut tickets = tickets(place, rule, &one, now, ramp, news);
+            let phase = match tickets.moments.first() {
+                None => Phase::Probing,
                 Some(moment) => {
                     state.lend_probe(*moment, ask.lease);
-                    let phase = Phase::Probe;
-                    Granted { phase, ..open(now, epoch, streak, tickets, state.probe_until) }
+                    tickets.come_back = state.probe_until;
+                    Phase::Probe
                 }
-            }
+            };
+            Granted { phase, ..open(now, epoch, streak, tickets) }
         }
     };
     kept.forget_at = now + forgettable(&kept, now, policy);
     granted
 }
 
-fn open(now: i64, epoch: u64, streak: f64, tickets: Vec<i64>, come_back: i64) -> Granted {
-    Granted { now, phase: Phase::Open, epoch, come_back, members: 1, streak, tickets }
+fn open(now: i64, epoch: u64, streak: f64, tickets: Tickets) -> Granted {
+    let Tickets { moments: tickets, come_back, rate, mark } = tickets;
+    Granted { now, phase: Phase::Open, epoch, come_back, members: 1, streak, rate, mark, tickets }
+}
+
+/// What the cooldown tells the learned rate.
+fn news(state: &Cooldown) -> News {
+    News { opened: state.opened, blocked: state.last_block, sure: state.sure }
+}
+
+/// Tickets, and what goes with them.
+#[derive(Debug, Default)]
+struct Tickets {
+    moments: Vec<i64>,
+    come_back: i64,
+    rate: f64,
+    mark: f64,
 }
 
 /// The tickets themselves, and when to come back for more (0: all there).
@@ -227,18 +244,19 @@ fn tickets(
     ask: &Ask,
     now: i64,
     ramp: i64,
-    restart: Option<i64>,
-) -> (Vec<i64>, i64) {
+    news: Option<News>,
+) -> Tickets {
     let limits = &rule.limits;
     let wanted = ask.wanted.min(BATCH) as usize;
     if limits.is_unlimited() {
-        return (vec![now; wanted], 0);
+        return Tickets { moments: vec![now; wanted], ..Tickets::default() };
     }
     let mut kept = place.bucket.lock();
     let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, limits));
     bucket.observe(now, limits);
-    if let Some(opened) = restart {
-        bucket.restart(opened);
+    let pace = bucket.pace(now, limits, ramp, news.unwrap_or_default(), ask.rate);
+    if let Some(news) = news {
+        bucket.restart(news.opened);
     }
     if ask.drain {
         bucket.drain(now);
@@ -246,30 +264,31 @@ fn tickets(
     bucket.give_back(&ask.returned, now);
     let (mut granted, mut ahead, mut come_back) = (Vec::new(), 0, 0);
     while granted.len() < wanted {
-        let moment = bucket.next(now, limits, ramp);
+        let moment = bucket.next(now, limits, pace);
         if moment > now {
             come_back = moment;
-            if moment - now > ask.bound || ask.held + ahead >= share(limits) {
+            if moment - now > ask.bound || ask.held + ahead >= share(pace.rate, limits.cost) {
                 break;
             }
             ahead += 1;
         }
-        bucket.take(moment, limits, ramp);
+        bucket.take(moment, limits, pace);
         granted.push(moment);
     }
     if granted.len() >= wanted {
         come_back = 0;
     }
-    let forget = bucket.forgettable_in(now, limits, ramp);
+    let (rate, mark) = (pace.rate.unwrap_or(0.0), bucket.learned.mark);
+    let forget = bucket.forgettable_in(now, limits, pace);
     kept.forget_at = now.saturating_add(forget);
-    (granted, come_back)
+    Tickets { moments: granted, come_back, rate, mark }
 }
 
 /// Tickets that one member may hold ahead while nobody else waits: what flows in within the horizon.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-fn share(limits: &Limits) -> u32 {
-    limits.rate.map_or(1, |rate| {
-        (rate * (HORIZON as f64 / 1e6) / f64::from(limits.cost)).ceil().clamp(1.0, 1e9) as u32
+fn share(rate: Option<f64>, cost: u32) -> u32 {
+    rate.map_or(1, |rate| {
+        (rate * (HORIZON as f64 / 1e6) / f64::from(cost)).ceil().clamp(1.0, 1e9) as u32
     })
 }
 

@@ -93,6 +93,13 @@ pub(super) struct Failure {
     pub(super) answered: bool,
 }
 
+impl Failure {
+    pub(super) fn timeout(script: &str, after: Duration) -> Self {
+        let text = format!("no answer to `{script}` within {after:?}");
+        Self { kind: "timeout", text, answered: false }
+    }
+}
+
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
         let text = error.details().to_owned();
@@ -210,11 +217,7 @@ impl Redis {
         };
         match tokio::time::timeout(self.timeout, call).await {
             Ok(result) => result.map_err(Failure::from),
-            Err(_) => Err(Failure {
-                kind: "timeout",
-                text: format!("no answer to `{}` within {:?}", script.name, self.timeout),
-                answered: false,
-            }),
+            Err(_) => Err(Failure::timeout(script.name, self.timeout)),
         }
     }
 

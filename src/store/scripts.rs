@@ -8,6 +8,7 @@ use super::{Ask, Granted, Peeked, Phase, Reported};
 use crate::{
     clock,
     cooldown::{Answer, Change, Report},
+    learn::Learn,
     rules::{CooldownPolicy, Limits, Rule},
 };
 
@@ -45,6 +46,7 @@ impl Scripts {
             take: script!(
                 "take",
                 "lib/clock.lua",
+                "lib/learn.lua",
                 "lib/bucket.lua",
                 "lib/cooldown.lua",
                 "take.lua"
@@ -69,6 +71,7 @@ pub(super) struct BadReply {
 pub(super) struct RuleArguments {
     limits: [String; 4],
     policy: [String; 11],
+    learn: [String; 4],
     cools: bool,
     own: bool,
 }
@@ -78,6 +81,7 @@ impl RuleArguments {
         Self {
             limits: limits(&rule.limits),
             policy: rule.cooldown.as_ref().map_or_else(|| [(); 11].map(|()| flag(false)), policy),
+            learn: learn(rule.limits.learn.as_ref()),
             cools: rule.cooldown.is_some(),
             own,
         }
@@ -100,14 +104,16 @@ impl RuleArguments {
         arguments.extend(self.limits.iter().cloned());
         arguments.push(flag(self.cools));
         arguments.extend(self.policy.iter().cloned());
+        arguments.push(ask.rate.to_string());
+        arguments.extend(self.learn.iter().cloned());
         arguments
     }
 
     pub(super) fn report(&self, report: &Report, news: [&str; 3]) -> Vec<String> {
-        let (word, weight, retry_after) = match report.answer {
-            Answer::Ok => ("ok", 0.0, 0),
-            Answer::Block { weight, retry_after } => ("block", weight, retry_after),
-            Answer::Nothing => ("nothing", 0.0, 0),
+        let (word, weight, retry_after, sure) = match report.answer {
+            Answer::Ok => ("ok", 0.0, 0, false),
+            Answer::Block { weight, retry_after, sure } => ("block", weight, retry_after, sure),
+            Answer::Nothing => ("nothing", 0.0, 0, false),
         };
         let mut arguments = vec![
             report.epoch.to_string(),
@@ -117,6 +123,7 @@ impl RuleArguments {
             retry_after.to_string(),
             report.oks.to_string(),
             report.draw.to_string(),
+            flag(sure),
         ];
         arguments.extend(news.map(str::to_owned));
         arguments.extend(self.policy.iter().cloned());
@@ -146,6 +153,17 @@ fn limits(limits: &Limits) -> [String; 4] {
         limits.burst.to_string(),
         limits.cost.to_string(),
         quotas.join(","),
+    ]
+}
+
+/// Empty where nothing is learned.
+fn learn(learn: Option<&Learn>) -> [String; 4] {
+    let Some(learn) = learn else { return [(); 4].map(|()| String::new()) };
+    [
+        learn.start.to_string(),
+        learn.floor.to_string(),
+        learn.back_off.to_string(),
+        learn.patience.to_string(),
     ]
 }
 
@@ -218,6 +236,8 @@ pub(super) fn granted(reply: Value) -> Result<Granted, BadReply> {
         come_back: fields.whole()?,
         members: u32::try_from(fields.whole()?).unwrap_or(u32::MAX),
         streak: fields.float()?,
+        rate: fields.float()?,
+        mark: fields.float()?,
         tickets: fields.rest()?,
     })
 }

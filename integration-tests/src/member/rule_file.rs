@@ -11,6 +11,7 @@ pub struct RuleFile {
     store: String,
     egress: String,
     extra: String,
+    token: Option<String>,
 }
 
 impl RuleFile {
@@ -22,6 +23,7 @@ impl RuleFile {
             store: "memory".to_owned(),
             egress: "{allow: [loopback]}".to_owned(),
             extra: String::new(),
+            token: None,
         }
     }
 
@@ -50,6 +52,12 @@ impl RuleFile {
         Self { egress: egress.to_owned(), ..self }
     }
 
+    /// With this token of the admin port.
+    #[must_use]
+    pub fn token(self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self }
+    }
+
     /// With another top-level line (or several).
     #[must_use]
     pub fn with(mut self, line: &str) -> Self {
@@ -61,6 +69,10 @@ impl RuleFile {
     /// The file's text for a member at these addresses.
     #[must_use]
     pub fn render(&self, proxy: SocketAddr, admin: SocketAddr, folder: &Path) -> String {
+        let admin = match &self.token {
+            Some(token) => format!("{{listen: \"{admin}\", token: \"{token}\"}}"),
+            None => admin.to_string(),
+        };
         let mut text = format!("listen: {proxy}\nadmin: {admin}\nstore: {}\n", self.store);
         text.push_str(&format!("egress: {}\nca_dir: {}\n", self.egress, folder.display()));
         text.push_str(&self.extra);

@@ -1,9 +1,13 @@
 //! Paths of the rule file: relative to its folder, `~` for the home; files that must be there are.
 
-use std::{fs::File, path::PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use super::Surroundings;
 use crate::config::{
+    is_readable_by_all,
     section::Reader,
     spot::Spot,
     units::{Read, Wrong, quote},
@@ -52,18 +56,21 @@ pub(super) fn ca(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<(Path
     Some((cert?, key?))
 }
 
-#[cfg(unix)]
-fn warn_if_open(spot: &Spot<'_>, path: &std::path::Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = std::fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
-    if mode & 0o004 != 0 {
+fn warn_if_open(spot: &Spot<'_>, path: &Path) {
+    if is_readable_by_all(path) {
         let help = "whoever has it can read all traffic of these clients: `chmod 600`";
         spot.doubt(Wrong::new("everybody on this machine can read the key", help));
     }
 }
 
-#[cfg(not(unix))]
-fn warn_if_open(_spot: &Spot<'_>, _path: &std::path::Path) {}
+/// Warns of a secret that stands in the rule file itself where everybody can read that.
+pub(super) fn warn_if_exposed(spot: &Spot<'_>, around: &Surroundings<'_>) {
+    if around.exposed && spot.is_literal() {
+        let help = "write `${NAME}` and set it in the environment, or `chmod 600` the file";
+        let message = "a secret in a file that everybody on this machine can read";
+        spot.doubt(Wrong::new(message, help));
+    }
+}
 
 /// `upstream_ca`.
 pub(super) fn upstream_ca(reader: &Reader<'_>, around: &Surroundings<'_>) -> Vec<PathBuf> {

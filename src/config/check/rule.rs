@@ -128,7 +128,7 @@ fn limits(reader: &Reader<'_>) -> Limits {
         let help = "the smaller one decides: drop the other";
         reader.wrong("quota", Wrong::new("two quotas have the same window", help));
     }
-    Limits { rate, burst, quotas, cost }
+    Limits { rate, burst, quotas, cost, learn: None }
 }
 
 /// The tokens of one second, at least the cost of one request.

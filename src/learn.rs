@@ -1,0 +1,226 @@
+//! The rate that a site bears, learned by the fleet: pure arithmetic on the store's clock.
+//!
+//! `rate` in the rule file is the ceiling. A trip says that the rate in force was too high and, by what had gone well
+//! before it, how much the site bears: that becomes the *mark*. The scope goes on at the mark and stays there; only
+//! after a calm that lasts its *patience* it tries a little above. A step that lasts becomes the new mark; one that
+//! trips confirms the old mark, and makes the scope more patient.
+//!
+//! ```text
+//! rate   ceiling ----.
+//!                    |trip            trip (confirms the mark: more patience)
+//!                    |                .--.
+//!  mark              '----------------'  '---------------------------------
+//!                      patience            a longer patience
+//! ```
+//!
+//! The rate changes only when tickets are taken, and what flowed in before counts at the rate of its time: the bucket's
+//! bound holds against the rate in force at each moment. `lua/lib/learn.lua` is this file, operation by operation.
+
+/// How a rate is learned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Learn {
+    /// Rate at the very beginning, in tokens per second.
+    pub start: f64,
+    /// Never slower than this, in tokens per second.
+    pub floor: f64,
+    /// Part of the estimate that is kept after a trip, between 0 and 1.
+    pub back_off: f64,
+    /// Calm, in microseconds, before the first try above the mark.
+    pub patience: i64,
+}
+
+/// What the cooldown tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct News {
+    /// When the scope last opened after a cooldown; 0 = it never cooled.
+    pub opened: i64,
+    /// When the last block came; 0 = none.
+    pub blocked: i64,
+    /// Whether that block was a sure sign (a vendor's challenge, a 429) and not a plain refusal.
+    pub sure: bool,
+}
+
+/// What has been learned. All times are microseconds of the store's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Learned {
+    /// The rate in force, in tokens per second; 0 before the first request.
+    pub rate: f64,
+    /// What the site bears, as far as known; 0 = no limit has been met.
+    pub mark: f64,
+    /// The rate that was blocked last; 0 = none, or outgrown.
+    pub bad: f64,
+    /// When the rate was last set.
+    pub changed: i64,
+    /// Calm that is waited for before the next try.
+    pub patience: i64,
+    /// Start of the current minute of counting.
+    pub minute: i64,
+    /// Tokens granted in it.
+    pub counted: f64,
+    /// Tokens granted in the minute before.
+    pub before: f64,
+    /// The latest cooldown that has been taken into account, by the moment at which the scope opened again.
+    pub seen: i64,
+    /// The latest block that has been taken into account.
+    pub blocked: i64,
+}
+
+/// Grants are counted by the minute: the longest window of most walls, and the shortest that a slow rate fills.
+const MINUTE: i64 = 60_000_000;
+/// How long a step above the mark must last to become the mark: one whole window of counting.
+const HOLD: i64 = MINUTE;
+/// How long each step lasts while no limit has been met: the first one is to be found within minutes.
+const QUICK: i64 = 20_000_000;
+/// Blocks within this time of one another count as one: they answer requests that were under way together.
+const ECHO: i64 = 5_000_000;
+/// A try that ended in a cooldown is not made again before this many times its length: a tenth of the time is what
+/// curiosity may cost.
+const WORTH: i64 = 10;
+/// Longest patience: limits change by day and night.
+const LONGEST: i64 = 3_600_000_000;
+/// What is left of the rate after a sure block that tripped nothing.
+const EASED: f64 = 0.9;
+/// What is left of a mark that a try just above it has confirmed.
+const CONFIRMED: f64 = 0.97;
+/// A rate counts as above the mark from here: rounding is no try.
+const ABOVE: f64 = 1.01;
+/// Less than this part of the rate used says nothing about what the site bears.
+const USED: f64 = 0.6;
+
+impl Learned {
+    /// A clock that was set back takes every moment with it.
+    pub fn set_back(&mut self, back: i64) {
+        for moment in [&mut self.changed, &mut self.minute, &mut self.seen, &mut self.blocked] {
+            *moment = if *moment > 0 { *moment - back } else { 0 };
+        }
+    }
+
+    /// Counts `tokens` granted for `moment`.
+    pub fn count(&mut self, moment: i64, tokens: f64) {
+        if moment >= self.minute + 2 * MINUTE {
+            self.before = 0.0;
+            self.counted = 0.0;
+            self.minute = moment;
+        } else if moment >= self.minute + MINUTE {
+            self.before = self.counted;
+            self.counted = 0.0;
+            self.minute += MINUTE;
+        }
+        self.counted += tokens;
+    }
+
+    /// Tokens per second over the minute before `moment`.
+    fn carried(&self, moment: i64) -> f64 {
+        let into = exact((moment - self.minute).clamp(0, MINUTE)) / exact(MINUTE);
+        (self.counted + self.before * (1.0 - into)) / 60.0
+    }
+
+    /// The rate in force from `now` on. `last`: the latest grant; `known`: what the asking member remembers (0 =
+    /// nothing), for a store that lost its memory.
+    pub fn observe(
+        &mut self,
+        now: i64,
+        last: i64,
+        news: News,
+        known: f64,
+        ceiling: f64,
+        learn: &Learn,
+    ) {
+        if self.rate <= 0.0 {
+            self.rate = if known > 0.0 { known } else { learn.start };
+            self.mark = known;
+            self.changed = now;
+            self.patience = learn.patience;
+            self.seen = news.opened;
+            self.blocked = news.blocked;
+        } else if news.opened > self.seen {
+            self.trip(last, news, learn);
+        } else if news.sure && news.blocked > self.blocked + ECHO && news.blocked > self.seen {
+            self.ease(news.blocked, learn);
+        } else {
+            self.grow(now, ceiling, learn);
+        }
+        self.rate = self.rate.max(learn.floor).min(ceiling);
+    }
+
+    fn is_trying(&self) -> bool {
+        self.mark > 0.0 && self.rate > self.mark * ABOVE
+    }
+
+    /// A cooldown is over.
+    fn trip(&mut self, last: i64, news: News, learn: &Learn) {
+        let worth = ((news.opened - last) * WORTH).max(learn.patience).min(LONGEST);
+        if self.is_trying() {
+            self.mark *= CONFIRMED;
+            self.patience = (self.patience * 2).max(worth).min(LONGEST);
+        } else {
+            // A first limit may be far below; one that was met at the mark has only fallen.
+            let least = if self.mark > 0.0 { 0.5 } else { 0.25 };
+            let estimate = self.carried(last).max(self.rate * least).min(self.rate);
+            let kept = if news.sure { learn.back_off } else { learn.back_off.sqrt() };
+            self.mark = estimate * kept;
+            self.patience = if news.sure { worth } else { learn.patience };
+        }
+        self.bad = self.rate;
+        self.rate = self.mark;
+        self.changed = news.opened;
+        self.seen = news.opened;
+        self.blocked = self.blocked.max(news.opened);
+        self.minute = 0;
+    }
+
+    /// A sure block that tripped nothing: a little slower.
+    fn ease(&mut self, blocked: i64, learn: &Learn) {
+        self.bad = self.rate;
+        if self.is_trying() {
+            self.rate = self.mark;
+            self.patience = (self.patience * 2).min(LONGEST);
+        } else {
+            self.rate *= EASED;
+            self.mark = self.rate;
+            self.patience = self.patience.max(learn.patience);
+        }
+        self.blocked = blocked;
+        self.changed = blocked;
+    }
+
+    /// Calm: after long enough a little faster.
+    fn grow(&mut self, now: i64, ceiling: f64, learn: &Learn) {
+        let trying = self.is_trying();
+        let wait = if trying {
+            HOLD
+        } else if self.mark <= 0.0 {
+            QUICK
+        } else {
+            self.patience
+        };
+        if now - self.changed < wait || self.rate >= ceiling {
+            return;
+        }
+        self.changed = now;
+        if self.mark > 0.0 && self.carried(now) < self.rate * USED {
+            return;
+        }
+        if trying {
+            self.mark = self.rate;
+            self.patience = (self.patience / 2).max(learn.patience);
+        }
+        if self.rate > self.bad {
+            self.bad = 0.0;
+        }
+        self.rate = if self.mark <= 0.0 {
+            self.rate * 1.4
+        } else if self.bad == 0.0 {
+            self.rate * 1.25
+        } else if self.rate < self.bad * 0.85 {
+            self.rate + (self.bad - self.rate) * 0.15
+        } else {
+            self.rate * 1.05
+        };
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn exact(micros: i64) -> f64 {
+    micros as f64
+}
