@@ -2,8 +2,7 @@
 --
 -- KEYS  1 bucket  2 cooldown  3 members that wait for the bucket
 -- ARGV  1 tickets wanted  2 tickets held unused  3 latest acceptable wait (us)  4 lease of a probe (us)  5 member
---       6 `1` empties the bucket first (back from an outage), `2` also voids what it handed out
---       ahead (other limits), else the latest ticket that the member knows of
+--       6 `1` empties the bucket first (back from an outage), `2` voids its tickets too (other limits), else the latest ticket that the member knows of
 --       (`us:told at us:members`, empty = none)  7 tickets handed back (`us,us`)
 --       8 epoch and 9 remaining cooldown (us) as the member knows them
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
@@ -50,7 +49,7 @@ if phase == 'open' or phase == 'due' then
     set_pace(bucket, now, limits, read_learn(ARGV, 28), news, tonumber(ARGV[27]))
     if own then restart_bucket(bucket, scope.opened) end
     rate, mark = limits.per_second or 0, bucket.learned.mark
-    -- Back from an outage, the tickets that others hold ahead stay theirs; where the limits changed, all are void.
+    -- Tickets that others hold ahead stay theirs, but where the limits have changed.
     if ARGV[6] == '1' then drain_bucket(bucket, math.max(bucket.at, now)) end
     if ARGV[6] == '2' then drain_bucket(bucket, now) end
     if tonumber(ARGV[8]) == scope.ep then recall_bucket(bucket, ARGV[6], now, limits) end

@@ -2,7 +2,7 @@
 //! and tokio's paused clock. A thousand members and a hundred thousand held requests take seconds.
 //!
 //! What is simulated: the machine under the scripts ([`redis`]: an embedded Lua 5.1 with the commands they use), the
-//! lines to it ([`line`]: each member's round trip, drawn from a distribution), clients that leave, members that die.
+//! lines to it ([`mod@line`]: each member's round trip, drawn from a distribution), clients that leave, members that die.
 //! Scripts take no virtual time, pushes neither, and tokio's timers count whole milliseconds.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};

@@ -265,6 +265,10 @@ fn tickets(
         bucket.restart(news.opened);
     }
     if ask.drain {
+        // Tickets that are out ahead stay good.
+        bucket.drain(bucket.at.max(now));
+    }
+    if ask.void {
         bucket.drain(now);
     }
     bucket.give_back(&ask.returned, now);

@@ -96,7 +96,7 @@ impl RuleArguments {
             ask.bound.to_string(),
             ask.lease.to_string(),
             member.to_owned(),
-            if ask.drain { "2".to_owned() } else { latest },
+            first_of(ask, latest),
             returned.join(","),
             ask.known.epoch.to_string(),
             ask.known.remaining.to_string(),
@@ -136,6 +136,17 @@ impl RuleArguments {
         arguments.extend(news.map(str::to_owned));
         arguments.extend(self.policy.iter().cloned());
         arguments
+    }
+}
+
+/// What is to be done with the bucket before it grants.
+fn first_of(ask: &Ask, latest: String) -> String {
+    if ask.void {
+        "2".to_owned()
+    } else if ask.drain {
+        "1".to_owned()
+    } else {
+        latest
     }
 }
 

@@ -14,8 +14,8 @@ pub struct RuleFile {
     store: String,
     egress: String,
     extra: String,
-    roots: Option<PathBuf>,
     token: Option<String>,
+    roots: Option<PathBuf>,
 }
 
 impl RuleFile {
@@ -27,8 +27,8 @@ impl RuleFile {
             store: "memory".to_owned(),
             egress: "{allow: [loopback]}".to_owned(),
             extra: String::new(),
-            roots: None,
             token: None,
+            roots: None,
         }
     }
 
@@ -57,6 +57,12 @@ impl RuleFile {
         Self { egress: egress.to_owned(), ..self }
     }
 
+    /// With this token of the admin port.
+    #[must_use]
+    pub fn token(self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self }
+    }
+
     /// With these certificates (PEM) as the system's roots (`SSL_CERT_FILE`).
     #[must_use]
     pub fn roots(self, file: &Path) -> Self {
@@ -66,12 +72,6 @@ impl RuleFile {
     /// The roots, where they are not the machine's.
     pub(super) fn roots_file(&self) -> Option<&Path> {
         self.roots.as_deref()
-    }
-
-    /// With this token of the admin port.
-    #[must_use]
-    pub fn token(self, token: &str) -> Self {
-        Self { token: Some(token.to_owned()), ..self }
     }
 
     /// With another top-level line (or several).
