@@ -31,7 +31,8 @@ impl Lane {
     /// Tokens per second, as written or as learned.
     pub(in crate::gate) fn rate_in_force(&self, rule: &Rule) -> Option<f64> {
         let learned = self.rate();
-        rule.limits.rate.map(|rate| if learned > 0.0 { learned } else { rate })
+        let learns = rule.limits.learn.is_some() && learned > 0.0;
+        rule.limits.rate.map(|rate| if learns { learned } else { rate })
     }
 
     /// When a newcomer would go, as far as this member can tell; `None` where nothing speaks for a wait.
