@@ -34,7 +34,7 @@ fn is_fair(figures: &Figures, members: usize, rate: f64) {
 #[test]
 fn members_share_a_scope_within_five_percent() {
     for (members, rate) in [(2, 20.0), (5, 200.0), (10, 20.0), (50, 200.0), (100, 1_000.0)] {
-        let figures = Plan::new(members, rate, (4 * window(rate)).div_ceil(members)).run();
+        let figures = Plan::new(members, rate, (3 * window(rate)).div_ceil(members)).run();
         show(&format!("{members} members at {rate}/s"), &figures);
         keeps_its_promises(&figures);
         is_fair(&figures, members, rate);
@@ -44,7 +44,7 @@ fn members_share_a_scope_within_five_percent() {
 #[test]
 fn members_with_slow_lines_get_as_much_as_those_with_fast_ones() {
     for (members, rate) in [(2, 5.0), (2, 200.0), (5, 20.0), (10, 100.0), (50, 20.0), (50, 500.0)] {
-        let mut plan = Plan::new(members, rate, (4 * window(rate)).div_ceil(members));
+        let mut plan = Plan::new(members, rate, (3 * window(rate)).div_ceil(members));
         let round_trip = |member| Duration::from_millis(if member % 2 == 0 { 4 } else { 40 });
         plan.round_trips = (0..members).map(round_trip).collect();
         let figures = plan.run();
