@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Context, reply::Problem};
 use crate::{
-    gate::{Client, ScopeError, Why},
+    gate::{Client, Refused, ScopeError, Why},
     status::Status,
     target::Target,
     verdict::{Confidence, Evidence, Judgement, Verdict},
@@ -110,11 +110,13 @@ pub(super) async fn acquire(
         Some(_) => return Err(bad("client: a name has 1 to 256 bytes")),
         None => Client::Address(IpAddr::from([127, 0, 0, 1])),
     };
-    match cx.gate.hold(&entry, &target, &client, patience).await {
-        Ok(permit) => {
-            let held = permit.held().as_millis();
-            Ok(Json(json!({"granted": true, "rule": &*entry.rule.name, "held_ms": held})))
-        }
+    let handed_out = async {
+        let mut permit = cx.gate.hold(&entry, &target, &client, patience).await?;
+        permit.hand_out().await?;
+        Ok::<_, Refused>(permit.held().as_millis())
+    };
+    match handed_out.await {
+        Ok(held) => Ok(Json(json!({"granted": true, "rule": &*entry.rule.name, "held_ms": held}))),
         Err(refused) => {
             let (status, reason) = match refused.why {
                 Why::Limit => (StatusCode::TOO_MANY_REQUESTS, "limit"),

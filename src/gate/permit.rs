@@ -174,6 +174,19 @@ impl Permit {
         Ok(())
     }
 
+    /// Counts the request as sent although its answer will not be seen here: for whoever sends it another way than
+    /// through the proxy. A probe that is spent like this counts as lost, so that another one goes.
+    ///
+    /// # Errors
+    /// As [`super::Gate::hold`], where a cooldown has tripped since the grant.
+    pub async fn hand_out(&mut self) -> Result<(), Refused> {
+        while !self.may_send() {
+            self.again().await?;
+        }
+        self.report(&Judgement::unseen()).await;
+        Ok(())
+    }
+
     /// Tells the fleet what came back; counts the verdict. Cheap where there is nothing to tell.
     ///
     /// The report goes out even if the caller is dropped meanwhile.
@@ -186,11 +199,25 @@ impl Permit {
         let verdict = judgement.verdict;
         self.grant.entry.metrics.verdict(verdict).inc();
         lane.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
+        self.count_marks(judgement);
         let Some(answer) = self.weigh(judgement) else { return };
         let report = self.grant.report(answer, lane.view.take_oks());
         let seen = Seen { verdict, judgement: judgement.clone() };
         // A task of its own: the client may leave, the news must not.
         tokio::spawn(deliver(lane, report, Some(seen))).await.ok();
+    }
+
+    /// Counts the signatures that matched and decided nothing: what tells a bad one before it decides.
+    fn count_marks(&self, judgement: &Judgement) {
+        let metrics = &self.grant.lane.shared.metrics;
+        for signature in &judgement.decoys {
+            metrics.signature_decoys(signature).inc();
+        }
+        for signature in &judgement.logged {
+            metrics.signature_hits(signature).inc();
+            let (rule, host) = (&self.grant.entry.rule.name, &self.target.host);
+            tracing::debug!(%signature, %rule, %host, "a signature that is set to log matched");
+        }
     }
 
     /// What the judgement means to the cooldown; `None` where the store need not hear of it.
