@@ -2,7 +2,8 @@
 --
 -- KEYS  1 bucket  2 cooldown  3 members that wait for the bucket
 -- ARGV  1 tickets wanted  2 tickets held unused  3 latest acceptable wait (us)  4 lease of a probe (us)  5 member
---       6 `1` empties the bucket first (back from an outage), `2` voids its tickets too (other limits), else the latest ticket that the member knows of
+--       6 `1` empties the bucket first (back from an outage), `2` also voids what it handed out ahead (other limits),
+--       else the latest ticket that the member knows of
 --       (`us:told at us:members`, empty = none)  7 tickets handed back (`us,us`)
 --       8 epoch and 9 remaining cooldown (us) as the member knows them
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
