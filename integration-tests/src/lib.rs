@@ -6,6 +6,7 @@
 //! - [`news`]: what the fleet tells itself, and when.
 //! - [`client`]: a keep-alive proxy client, and one that sends exact bytes.
 //! - [`load`]: many keep-alive clients at once.
+//! - [`storm`]: a fleet under load whose site begins to block.
 //! - [`bound`]: whether what a site saw stays within `burst + rate * t`.
 //! - [`sim`]: a big fleet on paper: the real gate and the real scripts, in virtual time.
 //! - [`tools`]: real clients, pointed at a proxy by their usual variables.
@@ -22,5 +23,6 @@ pub mod ports;
 pub mod redis;
 pub mod sim;
 pub mod site;
+pub mod storm;
 pub mod tools;
 pub mod wait;
