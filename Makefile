@@ -15,7 +15,7 @@ build: ## build the workspace (PROFILE=fast for an optimised one)
 	$(CARGO) build --workspace --profile $(PROFILE)
 
 test: tools build ## run every test; installs redis-server, curl and the Python clients where they are missing
-	$(CARGO) test --workspace --profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
+	$(CARGO) test --workspace --no-fail-fast --profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins

@@ -34,6 +34,9 @@ use crate::{
     verdict::Verdict,
 };
 
+/// How long a ticket that was due is still good for the next in line: no longer than a busy machine is late anyway.
+const FRESH: Duration = Duration::from_millis(10);
+
 /// A moment at which one request may go.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticket {
@@ -53,12 +56,16 @@ struct State {
     pumping: bool,
     /// Not before this moment is there another ticket.
     come_back: Option<Instant>,
-    /// Tickets in the last answer.
+    /// Tickets unused when the last ask reached the store.
+    asked_with: usize,
+    /// Tickets in hand after its answer.
     last_batch: usize,
     /// Members that wait for the bucket, as last heard.
     members: u32,
     /// The limits have changed: what the bucket has handed out ahead under the old ones is void.
     start_over: bool,
+    /// How long an ask takes to reach the store: half a round trip, smoothed.
+    lead: Duration,
     /// Release of the next held request where the rule has no rate and climbs back after a cooldown.
     spread: Option<Instant>,
 }
@@ -275,16 +282,19 @@ impl Lane {
         }
     }
 
-    /// A ticket whose request left before it was sent: it goes to the next in line, or back to the store.
-    pub(super) fn take_back(self: &Arc<Self>, id: i64, epoch: u64) {
-        if self.entry.load().rule.limits.is_unlimited() || self.view.open_epoch() != Some(epoch) {
+    /// A ticket whose request left before it was sent goes to the next in line, at once or never: one that is used
+    /// later than it was due would come on top of those that are due then.
+    pub(super) fn take_back(self: &Arc<Self>, id: i64, due: Instant, epoch: u64) {
+        let spent = due.elapsed() > FRESH;
+        let unlimited = self.entry.load().rule.limits.is_unlimited();
+        if spent || unlimited || self.view.open_epoch() != Some(epoch) {
             return;
         }
         let mut state = self.state.lock();
         if state.queue.is_empty() {
             return;
         }
-        state.tickets.push_front(Ticket { at: clock::now(), id, epoch, probe: false });
+        state.tickets.push_front(Ticket { at: due, id, epoch, probe: false });
         drop(state);
         self.wake.notify_one();
     }
@@ -333,6 +343,7 @@ impl Lane {
             state.pumping = false;
             state.tickets.clear();
             state.come_back = None;
+            state.members = 1;
             return Step::End;
         }
         let ask_at = if asking { None } else { self.ask_at(&state, now) };
@@ -436,9 +447,9 @@ impl Lane {
         self: &Arc<Self>,
         waiter: Waiter,
         entry: &Arc<Entry>,
-        Ticket { id, epoch, probe, .. }: Ticket,
+        Ticket { at, id, epoch, probe }: Ticket,
     ) -> bool {
-        let grant = Grant::new(self, entry, epoch, id, probe);
+        let grant = Grant::new(self, entry, epoch, id, probe).due(at);
         match waiter.tell.send(Outcome::Go(grant)) {
             Ok(()) => true,
             Err(Outcome::Go(grant)) => {
@@ -458,19 +469,26 @@ impl Lane {
             Gateway::Cooling(until) | Gateway::Probing(until) => Some(until),
             Gateway::Ask => Some(now),
             Gateway::Open if state.tickets.is_empty() => Some(state.come_back.unwrap_or(now)),
-            Gateway::Open if state.tickets.len() <= state.last_batch / 2 => Some(now),
-            Gateway::Open => None,
+            // The ask is to reach the store when half of the tickets are used, however long its way: so members with
+            // slow lines get as much as those with fast ones.
+            Gateway::Open => {
+                let last = state.tickets.len().checked_sub(state.last_batch / 2 + 1);
+                Some(last.map_or(now, |last| before(state.tickets[last].at, state.lead)))
+            }
         }
     }
 
     fn ask(&self, state: &mut State, wanted: u32, now: Instant) -> Ask {
         let patience = state.queue.last_deadline().map_or(Duration::ZERO, |last| last - now);
+        let arrival = now + state.lead;
+        state.asked_with = state.tickets.iter().filter(|ticket| ticket.at > arrival).count();
         Ask {
             wanted,
-            held: u32::try_from(state.tickets.len()).unwrap_or(u32::MAX),
+            held: u32::try_from(state.asked_with).unwrap_or(u32::MAX),
             bound: clock::micros(patience),
             lease: clock::micros(self.shared.lease),
-            drain: std::mem::take(&mut state.start_over),
+            drain: false,
+            void: std::mem::take(&mut state.start_over),
             returned: std::mem::take(&mut state.returned),
             known: self.view.known(),
             rate: self.rate(),
@@ -478,13 +496,14 @@ impl Lane {
     }
 
     /// Takes over what the store answered.
-    fn absorb(&self, granted: &Granted) {
+    fn absorb(&self, granted: &Granted, took: Duration) {
         self.view.granted(granted);
         self.note_rate(granted);
         let count = granted.tickets.len();
         let probe = granted.phase == Phase::Probe;
         let mut state = self.state.lock();
         state.members = granted.members;
+        state.lead = if state.lead.is_zero() { took / 2 } else { (state.lead * 7 + took / 2) / 8 };
         if granted.phase == Phase::Probing || granted.phase == Phase::Cooling {
             return;
         }
@@ -492,7 +511,7 @@ impl Lane {
         // Where tickets are in hand, the next are asked for when those are half used.
         let idle = count == 0 && state.tickets.is_empty();
         state.come_back = if idle { next } else { None };
-        state.last_batch = state.tickets.len() + count;
+        state.last_batch = state.asked_with + count;
         state.tickets.extend(granted.tickets.iter().map(|id| Ticket {
             at: moment(*id, granted.now),
             id: *id,
@@ -521,17 +540,23 @@ fn hand_back_surplus(state: &mut State, now: Instant) {
     }
 }
 
+fn before(moment: Instant, lead: Duration) -> Instant {
+    moment.checked_sub(lead).unwrap_or(moment)
+}
+
 type Asking = Pin<Box<dyn Future<Output = Result<Granted, StoreError>> + Send>>;
 
 /// Drives a lane while somebody waits.
 async fn pump(lane: Arc<Lane>) {
     let mut news = lane.view.watch();
     let mut asking: Option<Asking> = None;
+    let mut asked = clock::now();
     loop {
         let until = match lane.step(asking.is_some()) {
             Step::End => return,
             Step::Ask(ask) => {
                 asking = Some(Box::pin(take(Arc::clone(&lane), ask)));
+                asked = clock::now();
                 continue;
             }
             Step::Sleep(until) => until,
@@ -540,7 +565,7 @@ async fn pump(lane: Arc<Lane>) {
             answer = answer(&mut asking) => {
                 asking = None;
                 match answer {
-                    Ok(granted) => lane.absorb(&granted),
+                    Ok(granted) => lane.absorb(&granted, asked.elapsed()),
                     Err(_) => lane.refuse_all(),
                 }
             }

@@ -27,6 +27,8 @@ pub(super) struct Grant {
     epoch: u64,
     /// The ticket's name in the store; 0 where there is none.
     ticket: i64,
+    /// When the ticket was due, on this process's clock.
+    due: Instant,
     probe: bool,
     stage: Stage,
 }
@@ -46,8 +48,15 @@ impl Grant {
         ticket: i64,
         probe: bool,
     ) -> Self {
-        let stage = Stage::Unsent;
-        Self { lane: Arc::clone(lane), entry: Arc::clone(entry), epoch, ticket, probe, stage }
+        let (lane, entry) = (Arc::clone(lane), Arc::clone(entry));
+        Self { lane, entry, epoch, ticket, due: clock::now(), probe, stage: Stage::Unsent }
+    }
+
+    /// The same for a ticket that was due at another moment than now.
+    pub(super) fn due(self, due: Instant) -> Self {
+        let mut grant = self;
+        grant.due = due;
+        grant
     }
 
     /// Lets go of it without a word: its ticket is dealt with.
@@ -74,7 +83,7 @@ impl Drop for Grant {
                 runtime.spawn(deliver(Arc::clone(&self.lane), report, None));
             }
         } else if unsent && self.ticket != 0 {
-            self.lane.take_back(self.ticket, self.epoch);
+            self.lane.take_back(self.ticket, self.due, self.epoch);
         }
     }
 }

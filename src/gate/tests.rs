@@ -272,3 +272,26 @@ async fn stopping_answers_what_is_held() {
     assert_eq!(refused, 2);
     assert_eq!(hold(&gate, 1).await.expect_err("it stops").why, Why::Stopping);
 }
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_fail_unsent_long_after_their_leave_do_not_pass_it_on_in_a_burst() {
+    let gate = gate(rule(Some(10.0), 1));
+    let mut stuck = vec![];
+    for held in hold_many(&gate, 1) {
+        held.await.expect("no panic").expect("a permit");
+    }
+    for _ in 0..20 {
+        stuck.push(hold(&gate, 1).await.expect("a permit"));
+    }
+    let held = hold_many(&gate, 30);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let start = clock::now();
+    drop(stuck);
+    let mut sent = vec![];
+    for held in held {
+        sent.push(held.await.expect("no panic").expect("a permit").0 - start);
+    }
+    sent.sort_unstable();
+    let last = sent[29].as_secs_f64();
+    assert!(last >= 2.8, "30 at 10/s went within {last} s");
+}

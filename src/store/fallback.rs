@@ -115,7 +115,7 @@ impl Shared {
         self.news.subscribe()
     }
 
-    /// Waits for the store's first word, at most [`FIRST_WORD`].
+    /// Waits for the store's first word, at most a second.
     pub async fn first_word(&self) {
         let mut news = self.news();
         let word = async {
@@ -251,7 +251,8 @@ impl Shared {
         };
         let rule = Rule { limits, ..rule.clone() };
         let first = !keys.strayed.swap(true, Ordering::AcqRel);
-        let ask = Ask { drain: first, held: 0, returned: Vec::new(), ..ask.clone() };
+        // Tickets of the store that are still in hand count: they are used first.
+        let ask = Ask { drain: first, returned: Vec::new(), ..ask.clone() };
         Some(self.here.take_now(scope, &rule, &ask))
     }
 }
@@ -292,10 +293,11 @@ impl Store for Shared {
         } else {
             ask
         };
-        let arguments = keys.arguments(rule).take(sent, &self.member);
+        let arguments = keys.arguments(rule).take(sent, &self.member, keys.latest(ask.known.epoch));
         let reply = self.call(&self.scripts.take, keys.take.clone(), arguments).await;
         match reply.map(scripts::granted) {
             Some(Ok(granted)) => {
+                keys.granted(&granted);
                 if strayed {
                     keys.strayed.store(false, Ordering::Release);
                 }
