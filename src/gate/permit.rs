@@ -159,6 +159,16 @@ impl Permit {
         may
     }
 
+    /// The request goes another way than through the proxy: its ticket is used up, and what came back of a probe is
+    /// told by [`super::Gate::report_outside`].
+    pub(super) fn go_outside(self) {
+        let Grant { lane, epoch, ticket, probe, .. } = &self.grant;
+        if *probe {
+            *lane.outside_probe.lock() = Some((*epoch, *ticket));
+        }
+        self.grant.forget();
+    }
+
     /// Whether no cooldown has tripped since the grant, for what goes on under it (a tunnel); asks only.
     #[must_use]
     pub fn may_go_on(&self) -> bool {
