@@ -111,6 +111,7 @@ enum Outcome {
 #[derive(Debug)]
 struct Shared {
     store: Backend,
+    metrics: Arc<Metrics>,
     events: Arc<Events>,
     /// This member's name.
     member: Arc<str>,
@@ -153,12 +154,13 @@ impl Gate {
         lease: Duration,
     ) -> Arc<Self> {
         let member = match &store {
-            Backend::Memory(_) => Arc::from("this"),
+            Backend::Memory(_) => format!("{:016x}", fastrand::u64(..)).into(),
             Backend::Shared(shared) => Arc::clone(shared.member()),
         };
         let news = store.news();
         let shared = Arc::new(Shared {
             store,
+            metrics: Arc::clone(&metrics),
             events,
             member,
             lease,
@@ -281,6 +283,12 @@ impl Gate {
             Backend::Shared(store) if !store.is_up() => Err(store.why_down()),
             Backend::Shared(_) | Backend::Memory(_) => Ok(()),
         }
+    }
+
+    /// This member's name: in the store, in events and on the status page.
+    #[must_use]
+    pub fn member(&self) -> &str {
+        &self.shared.member
     }
 
     /// Running members, as last heard.
