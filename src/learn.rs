@@ -224,3 +224,7 @@ impl Learned {
 fn exact(micros: i64) -> f64 {
     micros as f64
 }
+
+#[cfg(test)]
+#[path = "learn/tests.rs"]
+mod tests;

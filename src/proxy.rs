@@ -1,7 +1,7 @@
 //! The way of a request, top to bottom.
 //!
 //! accept -> target -> authenticate -> rule -> **hold** -> connect -> last look -> send ->
-//! **observe** -> report -> relay. [`way`] reads in that order; each step is one call into its own
+//! **observe** -> report -> relay. `way` reads in that order; each step is one call into its own
 //! module.
 
 mod accept;

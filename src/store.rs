@@ -55,6 +55,8 @@ pub struct Ask {
     pub lease: i64,
     /// Empties the bucket first: the member comes back from an outage.
     pub drain: bool,
+    /// Empties the bucket and voids what it has handed out ahead: the limits have changed.
+    pub void: bool,
     /// Tickets whose requests have left.
     pub returned: Vec<i64>,
     /// What the member knows of the cooldown.

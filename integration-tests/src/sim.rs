@@ -2,7 +2,7 @@
 //! and tokio's paused clock. A thousand members and a hundred thousand held requests take seconds.
 //!
 //! What is simulated: the machine under the scripts ([`redis`]: an embedded Lua 5.1 with the commands they use), the
-//! lines to it ([`line`]: each member's round trip, drawn from a distribution), clients that leave, members that die.
+//! lines to it ([`mod@line`]: each member's round trip, drawn from a distribution), clients that leave, members that die.
 //! Scripts take no virtual time, pushes neither, and tokio's timers count whole milliseconds.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -30,7 +30,7 @@ mod keys;
 pub mod line;
 pub mod redis;
 
-use figures::{Figures, Ledger, Sent, fairness, waits};
+use figures::{Figures, Ledger, Sent, fairness, waits, window};
 use line::Line;
 use redis::VirtualRedis;
 
@@ -138,14 +138,11 @@ impl Fleet {
         let number = self.members.len();
         let line = Line::new(&self.redis, &self.ledger, number, round_trip, fastrand::u64(..));
         let metrics = Metrics::new();
-        let settings = RedisSettings {
-            url: Secret::new("redis://simulated".to_owned()),
-            prefix: "tidegate".to_owned(),
-            timeout: Duration::from_secs(1),
-            on_failure: OnFailure::Local,
-            local_share: None,
-        };
-        let store = Shared::over(Box::new(line.clone()), settings, Arc::clone(&metrics));
+        let store = Shared::over(
+            Box::new(line.clone()),
+            settings("redis://simulated"),
+            Arc::clone(&metrics),
+        );
         let events = Events::new(Arc::clone(&metrics));
         let lease = Duration::from_secs(90);
         let rules = RuleSet::new(vec![self.plan.rule()]);
@@ -224,7 +221,8 @@ impl Fleet {
             (0..self.members.len()).filter(|m| self.members[*m].alive).collect();
         let last = |member: &usize| sent.iter().rposition(|sent| sent.member == *member);
         let busy = alive.iter().filter_map(last).min().unwrap_or(0);
-        let (jain, max_over_min, unfair_by) = fairness(&sent[..busy], &alive);
+        let (jain, max_over_min, unfair_by) =
+            fairness(&sent[..busy], &alive, window(self.plan.rate));
         let (first, end) = (sent.first().expect("something is let go"), sent[sent.len() - 1]);
         let took = end.at - first.at;
         let burst = f64::from(self.plan.burst);
@@ -247,12 +245,7 @@ impl Fleet {
 }
 
 async fn crawl(gate: Arc<Gate>, member: usize, client: Client, ledger: Arc<Ledger>) {
-    let target = Target {
-        scheme: Scheme::Http,
-        host: Host::Name(Arc::from("shop.example")),
-        port: 80,
-        path: Arc::from("/"),
-    };
+    let target = target();
     let entry = gate.find(&target).expect("the rule matches everything");
     let since = clock::now();
     let Ok(mut permit) = gate.hold(&entry, &target, &client, None).await else { return };
@@ -263,8 +256,33 @@ async fn crawl(gate: Arc<Gate>, member: usize, client: Client, ledger: Arc<Ledge
     }
 }
 
+/// What every simulated request asks for.
+#[must_use]
+pub fn target() -> Target {
+    Target {
+        scheme: Scheme::Http,
+        host: Host::Name(Arc::from("shop.example")),
+        port: 80,
+        path: Arc::from("/"),
+    }
+}
+
+/// A store at `url` that waits a second for its answers.
+#[must_use]
+pub fn settings(url: &str) -> RedisSettings {
+    RedisSettings {
+        url: Secret::new(url.to_owned()),
+        prefix: "tidegate".to_owned(),
+        timeout: Duration::from_secs(1),
+        on_failure: OnFailure::Local,
+        local_share: None,
+    }
+}
+
 impl Plan {
-    fn rule(&self) -> Rule {
+    /// Its only rule.
+    #[must_use]
+    pub fn rule(&self) -> Rule {
         Rule {
             name: Arc::from("simulated"),
             matcher: Matcher::default(),

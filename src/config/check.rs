@@ -5,6 +5,7 @@
 mod cooldown;
 mod detect;
 mod hosts;
+mod learn;
 mod paths;
 mod reach;
 mod rule;

@@ -9,7 +9,7 @@ mod rule;
 mod top;
 
 pub(super) use detect::{DETECT, EXPECT, LOCATION, LONGEST_PATTERN};
-pub(super) use rule::{COOLDOWN, MATCH, RETRY, RULE};
+pub(super) use rule::{COOLDOWN, LEARN, MATCH, RETRY, RULE};
 pub(super) use top::{
     ADMIN, AUTH, CA, EGRESS, FILE, INSPECT, LIMITS, LOG, REFUSE, STORE, TIMEOUTS,
 };
@@ -205,9 +205,9 @@ impl Kind {
 }
 
 /// Every section, once, in the order of the documentation.
-pub(super) fn sections() -> [&'static Section; 18] {
+pub(super) fn sections() -> [&'static Section; 19] {
     [
-        &FILE, &ADMIN, &STORE, &RULE, &MATCH, &COOLDOWN, &RETRY, &DETECT, &LOCATION, &EXPECT,
-        &AUTH, &EGRESS, &INSPECT, &TIMEOUTS, &LIMITS, &CA, &REFUSE, &LOG,
+        &FILE, &ADMIN, &STORE, &RULE, &MATCH, &LEARN, &COOLDOWN, &RETRY, &DETECT, &LOCATION,
+        &EXPECT, &AUTH, &EGRESS, &INSPECT, &TIMEOUTS, &LIMITS, &CA, &REFUSE, &LOG,
     ]
 }

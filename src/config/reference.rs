@@ -20,7 +20,7 @@ fn place(section: &Section) -> String {
     match section.name {
         "file" => "Top level".into(),
         "rule" => "`rules[]`: a rule".into(),
-        "match" | "cooldown" | "retry" => format!("`rules[].{}`", section.name),
+        "match" | "learn" | "cooldown" | "retry" => format!("`rules[].{}`", section.name),
         "detect" => "`rules[].detect[]`: a signature".into(),
         "location" => "`rules[].detect[].location`".into(),
         "expect" => "`rules[].detect[].expect[]`: an example".into(),

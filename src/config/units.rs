@@ -184,10 +184,6 @@ fn per_window<'a>(text: &'a str, what: &str) -> Read<(&'a str, Duration)> {
 
 /// `3/s`, `100/m`, `0.5/s`: tokens per second.
 pub(super) fn rate(text: &str) -> Read<f64> {
-    if text == "auto" {
-        let help = "write a rate such as `3/s`; the fleet does not learn rates by itself yet";
-        return Err(Wrong::new("`auto` is not in this version yet", help));
-    }
     let (number, window) = per_window(text, "rate")?;
     let Some(value) = decimal(number) else {
         let help = "write digits, with a point at most: `3/s`, `0.5/s`";

@@ -27,6 +27,8 @@ pub(super) struct Grant {
     epoch: u64,
     /// The ticket's name in the store; 0 where there is none.
     ticket: i64,
+    /// When the ticket was due, on this process's clock.
+    due: Instant,
     probe: bool,
     stage: Stage,
 }
@@ -46,8 +48,15 @@ impl Grant {
         ticket: i64,
         probe: bool,
     ) -> Self {
-        let stage = Stage::Unsent;
-        Self { lane: Arc::clone(lane), entry: Arc::clone(entry), epoch, ticket, probe, stage }
+        let (lane, entry) = (Arc::clone(lane), Arc::clone(entry));
+        Self { lane, entry, epoch, ticket, due: clock::now(), probe, stage: Stage::Unsent }
+    }
+
+    /// The same for a ticket that was due at another moment than now.
+    pub(super) fn due(self, due: Instant) -> Self {
+        let mut grant = self;
+        grant.due = due;
+        grant
     }
 
     /// Lets go of it without a word: its ticket is dealt with.
@@ -74,7 +83,7 @@ impl Drop for Grant {
                 runtime.spawn(deliver(Arc::clone(&self.lane), report, None));
             }
         } else if unsent && self.ticket != 0 {
-            self.lane.take_back(self.ticket, self.epoch);
+            self.lane.take_back(self.ticket, self.due, self.epoch);
         }
     }
 }
@@ -150,6 +159,16 @@ impl Permit {
         may
     }
 
+    /// The request goes another way than through the proxy: its ticket is used up, and what came back of a probe is
+    /// told by [`super::Gate::report_outside`].
+    pub(super) fn go_outside(self) {
+        let Grant { lane, epoch, ticket, probe, .. } = &self.grant;
+        if *probe {
+            *lane.outside_probe.lock() = Some((*epoch, *ticket));
+        }
+        self.grant.forget();
+    }
+
     /// Whether no cooldown has tripped since the grant, for what goes on under it (a tunnel); asks only.
     #[must_use]
     pub fn may_go_on(&self) -> bool {
@@ -171,19 +190,6 @@ impl Permit {
         let lane = Arc::clone(&self.grant.lane);
         self.grant = wait(&lane, &request, true).await?;
         self.held = self.since.elapsed();
-        Ok(())
-    }
-
-    /// Counts the request as sent although its answer will not be seen here: for whoever sends it another way than
-    /// through the proxy. A probe that is spent like this counts as lost, so that another one goes.
-    ///
-    /// # Errors
-    /// As [`super::Gate::hold`], where a cooldown has tripped since the grant.
-    pub async fn hand_out(&mut self) -> Result<(), Refused> {
-        while !self.may_send() {
-            self.again().await?;
-        }
-        self.report(&Judgement::unseen()).await;
         Ok(())
     }
 

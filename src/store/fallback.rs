@@ -4,6 +4,7 @@
 //!   nobody waits for Redis until a heartbeat has got through again.
 //! - `local` keeps each scope at its share of the limits: 1 / members, so that the fleet as a whole stays within the
 //!   rule. The share starts empty, and so does the bucket to which a member returns: no burst on either side.
+//! - A learned rate stays as the member last heard it, and nothing more is learned meanwhile.
 //! - A cooldown in force stays in force: what a member knows of it goes with each call, and repairs the store
 //!   that comes back without it.
 
@@ -115,7 +116,7 @@ impl Shared {
         self.news.subscribe()
     }
 
-    /// Waits for the store's first word, at most [`FIRST_WORD`].
+    /// Waits for the store's first word, at most a second.
     pub async fn first_word(&self) {
         let mut news = self.news();
         let word = async {
@@ -247,13 +248,27 @@ impl Shared {
         let limits = match mode {
             OnFailure::Closed => return None,
             OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..rule.limits.clone() },
-            OnFailure::Local => scaled(&rule.limits, self.share()),
+            OnFailure::Local => scaled(&fixed(&rule.limits, ask.rate), self.share()),
         };
+        // What goes back is the fleet's rate: the member would else take a share of a share next time.
+        let rate = limits.rate.and(fixed(&rule.limits, ask.rate).rate).unwrap_or(0.0);
         let rule = Rule { limits, ..rule.clone() };
         let first = !keys.strayed.swap(true, Ordering::AcqRel);
-        let ask = Ask { drain: first, held: 0, returned: Vec::new(), ..ask.clone() };
-        Some(self.here.take_now(scope, &rule, &ask))
+        // Tickets of the store that are still in hand count: they are used first.
+        let ask = Ask { drain: first, returned: Vec::new(), ..ask.clone() };
+        Some(Granted { rate, ..self.here.take_now(scope, &rule, &ask) })
     }
+}
+
+/// The limits with the learned rate in force, as far as the member knows it, in place of the ceiling: one member's
+/// verdicts are too few to learn from, and the others would not hear of it.
+fn fixed(limits: &Limits, known: f64) -> Limits {
+    let in_force = |ceiling: f64| match &limits.learn {
+        None => ceiling,
+        Some(_) if known > 0.0 => known.min(ceiling),
+        Some(learn) => learn.start.min(ceiling),
+    };
+    Limits { rate: limits.rate.map(in_force), learn: None, ..limits.clone() }
 }
 
 /// A share of the limits, at least one request's worth.
@@ -292,10 +307,11 @@ impl Store for Shared {
         } else {
             ask
         };
-        let arguments = keys.arguments(rule).take(sent, &self.member);
+        let arguments = keys.arguments(rule).take(sent, &self.member, keys.latest(ask.known.epoch));
         let reply = self.call(&self.scripts.take, keys.take.clone(), arguments).await;
         match reply.map(scripts::granted) {
             Some(Ok(granted)) => {
+                keys.granted(&granted);
                 if strayed {
                     keys.strayed.store(false, Ordering::Release);
                 }
@@ -369,3 +385,7 @@ impl Store for Shared {
         self.server.quit().await;
     }
 }
+
+#[cfg(test)]
+#[path = "fallback/tests.rs"]
+mod tests;

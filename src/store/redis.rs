@@ -19,7 +19,7 @@ use fred::{
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{
-    News, ScopeName,
+    Granted, News, ScopeName,
     scripts::{self, BadReply, RuleArguments, Script},
 };
 use crate::{rules::Rule, settings::RedisSettings};
@@ -37,8 +37,19 @@ pub(crate) struct Keys {
     /// The scope's name in the news.
     pub(super) news: String,
     arguments: parking_lot::Mutex<Option<(Arc<RuleIdentity>, Arc<RuleArguments>)>>,
+    /// The latest ticket that the store gave this member here: where the store loses its memory, the bucket goes on
+    /// from there.
+    latest: parking_lot::Mutex<Latest>,
     /// Whether decisions were taken without the store since it last answered.
     pub(super) strayed: std::sync::atomic::AtomicBool,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Latest {
+    ticket: i64,
+    told: i64,
+    members: u32,
+    epoch: u64,
 }
 
 /// A rule's limits and policy, to notice that a reload changed them.
@@ -57,12 +68,35 @@ impl Keys {
             own: bucket == cooldown,
             news: format!("{rule}\x1f{cooldown}"),
             arguments: parking_lot::Mutex::new(None),
+            latest: parking_lot::Mutex::default(),
             strayed: false.into(),
         }
     }
 
     pub(super) fn cooldown(&self) -> Vec<String> {
         vec![self.take[1].clone()]
+    }
+
+    /// Takes note of an answer of the store.
+    pub(super) fn granted(&self, granted: &Granted) {
+        let mut latest = self.latest.lock();
+        if latest.epoch != granted.epoch {
+            *latest = Latest { epoch: granted.epoch, ..Latest::default() };
+        }
+        if let Some(ticket) = granted.tickets.last() {
+            latest.ticket = *ticket;
+            latest.told = granted.now;
+            latest.members = granted.members;
+        }
+    }
+
+    /// What to tell a store that may have lost its memory; nothing where a trip has voided it.
+    pub(super) fn latest(&self, epoch: u64) -> String {
+        let Latest { ticket, told, members, epoch: of } = *self.latest.lock();
+        if ticket == 0 || of != epoch {
+            return String::new();
+        }
+        format!("{ticket}:{told}:{members}")
     }
 
     pub(super) fn arguments(&self, rule: &Rule) -> Arc<RuleArguments> {

@@ -1,6 +1,9 @@
 //! A rule file for one member: addresses and folders are filled in when it starts.
 
-use std::{net::SocketAddr, path::Path};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use crate::redis::Redis;
 
@@ -12,6 +15,7 @@ pub struct RuleFile {
     egress: String,
     extra: String,
     token: Option<String>,
+    roots: Option<PathBuf>,
 }
 
 impl RuleFile {
@@ -24,6 +28,7 @@ impl RuleFile {
             egress: "{allow: [loopback]}".to_owned(),
             extra: String::new(),
             token: None,
+            roots: None,
         }
     }
 
@@ -56,6 +61,17 @@ impl RuleFile {
     #[must_use]
     pub fn token(self, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..self }
+    }
+
+    /// With these certificates (PEM) as the system's roots (`SSL_CERT_FILE`).
+    #[must_use]
+    pub fn roots(self, file: &Path) -> Self {
+        Self { roots: Some(file.to_owned()), ..self }
+    }
+
+    /// The roots, where they are not the machine's.
+    pub(super) fn roots_file(&self) -> Option<&Path> {
+        self.roots.as_deref()
     }
 
     /// With another top-level line (or several).

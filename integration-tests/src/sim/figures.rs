@@ -107,15 +107,23 @@ pub struct Figures {
     pub waits: [Duration; 4],
 }
 
-/// Requests in a window of fairness, as the promise says it.
-pub const WINDOW: usize = 1_000;
+/// Requests in a window of fairness, as the promise says it; where tickets come in batches, ten seconds' worth.
+#[must_use]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate of a simulation"
+)]
+pub fn window(rate: f64) -> usize {
+    1_000.max((rate * 10.0) as usize)
+}
 
-/// Fairness over each window of [`WINDOW`] requests: worst Jain index, worst max/min, worst distance beyond 5 %.
+/// Fairness over each window of so many requests: worst Jain index, worst max/min, worst distance beyond 5 %.
 #[must_use]
 #[allow(clippy::cast_precision_loss, reason = "counts")]
-pub fn fairness(sent: &[Sent], members: &[usize]) -> (f64, f64, f64) {
+pub fn fairness(sent: &[Sent], members: &[usize], window: usize) -> (f64, f64, f64) {
     let (mut jain, mut ratio, mut unfair) = (1.0_f64, 1.0_f64, 0.0_f64);
-    for window in sent.chunks_exact(WINDOW) {
+    for window in sent.chunks_exact(window) {
         let mut counts: BTreeMap<usize, f64> = members.iter().map(|m| (*m, 0.0)).collect();
         for one in window {
             if let Some(count) = counts.get_mut(&one.member) {

@@ -9,6 +9,15 @@ enum Kind {
     Sorted(BTreeMap<String, f64>),
 }
 
+impl Kind {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Hash(hash) => hash.is_empty(),
+            Self::Sorted(sorted) => sorted.is_empty(),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Key {
     kind: Kind,
@@ -37,6 +46,17 @@ impl Keys {
     /// # Errors
     /// A command or a form of it that the scripts have not needed so far.
     pub(super) fn run(&mut self, now: i64, words: &[String]) -> Result<Answer, String> {
+        let answer = self.command(now, words);
+        // A key without content is none.
+        if let Some(name) = words.get(1)
+            && self.0.get(name).is_some_and(|key| key.kind.is_empty())
+        {
+            self.0.remove(name);
+        }
+        answer
+    }
+
+    fn command(&mut self, now: i64, words: &[String]) -> Result<Answer, String> {
         let [command, rest @ ..] = words else { return Err("an empty command".to_owned()) };
         let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
         match (command.as_str(), rest.as_slice()) {
@@ -60,8 +80,8 @@ impl Keys {
             }
             ("ZADD", [key, score, member]) => {
                 let score = number(score)?;
-                self.sorted(now, key)?.insert((*member).to_owned(), score);
-                Ok(Answer::Whole(0))
+                let old = self.sorted(now, key)?.insert((*member).to_owned(), score);
+                Ok(Answer::Whole(i64::from(old.is_none())))
             }
             ("ZREM", [key, member]) => {
                 Ok(Answer::Whole(i64::from(self.sorted(now, key)?.remove(*member).is_some())))

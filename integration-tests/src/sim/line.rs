@@ -74,7 +74,7 @@ impl ScriptServer for Line {
     ) -> Answering<'a> {
         Box::pin(async move {
             self.one_way().await;
-            let returned = (name == "take").then(|| arguments[6].clone()).unwrap_or_default();
+            let returned = if name == "take" { arguments[6].clone() } else { Default::default() };
             let reply = self.0.redis.run(name, text, keys, arguments);
             if let (true, Ok(Reply::List(reply))) = (name == "take", &reply) {
                 self.0.ledger.taken(self.0.member, reply, &returned);

@@ -27,8 +27,11 @@ fn every_key_of_a_rule_reaches_the_runtime() {
     assert_eq!(&*rule.name, "shop");
     assert_eq!(rule.matcher.hosts[1], HostPattern::Below("shop.example".into()));
     assert_eq!(&*rule.matcher.paths[0], "/search*");
-    assert_eq!((rule.action, rule.per), (Action::Limit, Split::Domain));
+    assert_eq!((rule.action, rule.per), (Action::Limit, Split::Host));
     assert_eq!((rule.limits.rate, rule.limits.burst, rule.limits.cost), (Some(0.5), 7, 2));
+    let learn = rule.limits.learn.expect("on");
+    assert_eq!((learn.start, learn.floor), (20.0 / 60.0, 1.0 / 60.0));
+    assert_eq!((learn.back_off, learn.patience), (0.8, 120_000_000));
     let windows: Vec<_> =
         rule.limits.quotas.iter().map(|q| (q.tokens, q.window.as_secs())).collect();
     assert_eq!(windows, [(1_000, 3_600), (10_000, 86_400)]);
@@ -50,7 +53,33 @@ fn every_key_of_a_rule_reaches_the_runtime() {
     assert_eq!((cooldown.grow, cooldown.max), (1.5, Duration::from_secs(1_200)));
     assert_eq!(cooldown.ramp, Duration::ZERO);
     assert_eq!(loaded.rules.as_slice()[1].action, Action::Bypass);
-    assert!(loaded.rules.as_slice()[2].cooldown.is_none());
+    assert!(loaded.rules.as_slice()[3].cooldown.is_none());
+}
+
+#[test]
+fn a_rate_is_learned_where_its_own_cooldowns_tell_of_it() {
+    let limits = |keys: &str| {
+        let loaded = good(&format!("rules: [{{name: a, match: '*', {keys}}}]"));
+        loaded.rules.as_slice()[0].limits.clone()
+    };
+    let learn = limits("rate: 5/s").learn.expect("by default");
+    assert_eq!((learn.start, learn.floor), (5.0, 0.05));
+    assert_eq!((learn.back_off, learn.patience), (0.87, 60_000_000));
+    let auto = limits("rate: auto");
+    assert_eq!((auto.rate, auto.burst), (Some(1_000.0), 1));
+    let learn = auto.learn.expect("auto is learned");
+    assert_eq!((learn.start, learn.floor), (0.5, 0.02));
+    let slow = limits("rate: auto, learn: {start: 1/m}").learn.expect("on");
+    assert_eq!((slow.start, slow.floor), (1.0 / 60.0, 1.0 / 60.0));
+    for fixed in [
+        "rate: 3/s, learn: false",
+        "rate: 3/s, cooldown: off",
+        "rate: 3/s, per: host, cooldown: {per: domain}",
+        "quota: 100/d",
+        "action: bypass",
+    ] {
+        assert_eq!(limits(fixed).learn, None, "{fixed}");
+    }
 }
 
 #[test]
@@ -157,6 +186,14 @@ rules:
         ]
     );
     assert!(diff(old, old).is_empty());
+    let learn =
+        |value: &str| format!("rules: [{{name: a, match: '*', rate: 3/s, learn: {value}}}]");
+    assert!(diff(&learn("true"), &learn("{}")).is_empty());
+    assert_eq!(
+        diff(&learn("{}"), &learn("{patience: 5m}")).lines,
+        ["rules.a.learn.patience: 60s -> 5m"]
+    );
+    assert_eq!(diff(&learn("true"), &learn("false")).lines[0], "rules.a.learn: true -> false");
 }
 
 #[test]

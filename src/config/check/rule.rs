@@ -6,6 +6,7 @@ use super::{
     cooldown,
     detect::{self, Signatures},
     hosts,
+    learn::{self, Ceiling},
 };
 use crate::{
     classify::Classifier,
@@ -36,15 +37,19 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures) -> Rule {
     if action != Action::Limit {
         no_limits(&reader);
     }
-    not_yet(&reader);
     let matcher = matcher(&reader);
     let intercept = reader.flag("intercept");
     if intercept {
         doubt_intercept(&reader, &matcher);
     }
     let per = split(reader.word("per"));
-    let limits = limits(&reader);
-    let cooldown = if action == Action::Limit { cooldown::read(&reader, per) } else { None };
+    let ceiling = reader.optional("rate", learn::ceiling);
+    let mut limits = limits(&reader, ceiling);
+    let mut cooldown = None;
+    if action == Action::Limit {
+        cooldown = cooldown::read(&reader, per);
+        limits.learn = learn::read(&reader, ceiling, per, cooldown.as_ref());
+    }
     Rule {
         name: reader.optional("name", hosts::name).unwrap_or_else(|| Arc::from("unnamed")),
         matcher,
@@ -101,29 +106,13 @@ fn doubt_intercept(reader: &Reader<'_>, matcher: &Matcher) {
     }
 }
 
-fn not_yet(reader: &Reader<'_>) {
-    let Some(spot) = reader.given_spot("learn") else { return };
-    let read = |text: &str| match text {
-        "false" => Ok(()),
-        "true" => Err(Wrong::new(
-            "learning rates is not in this version yet",
-            "write `learn: false`, or leave the key out",
-        )),
-        other => Err(Wrong::new(
-            format!("{} is not known here, and learning is not in this version yet", quote(other)),
-            "write `learn: false`, or leave the key out",
-        )),
-    };
-    spot.scalar(read);
-}
-
-fn limits(reader: &Reader<'_>) -> Limits {
+fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>) -> Limits {
     let cost: u32 = reader.count("cost");
-    let rate = reader.optional("rate", units::rate);
+    let rate = ceiling.map(Ceiling::rate);
     let given = reader
         .given_spot("burst")
         .map(|_| reader.optional("burst", |text| range::count(reader.kind("burst"), text)));
-    let burst = given.flatten().unwrap_or_else(|| default_burst(rate, cost));
+    let burst = given.flatten().unwrap_or_else(|| default_burst(ceiling, cost));
     if burst < cost {
         let message =
             format!("`cost` {cost} is more than `burst` {burst}: no request could ever go");
@@ -152,9 +141,12 @@ fn limits(reader: &Reader<'_>) -> Limits {
 }
 
 /// The tokens of one second, at least the cost of one request.
-fn default_burst(rate: Option<f64>, cost: u32) -> u32 {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1,000,000")]
-    let second = rate.map_or(1, |rate| rate.ceil() as u32);
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1,000,000")]
+fn default_burst(ceiling: Option<Ceiling>, cost: u32) -> u32 {
+    let second = match ceiling {
+        Some(Ceiling::Written(rate)) => rate.ceil() as u32,
+        Some(Ceiling::Auto) | None => 1,
+    };
     second.max(cost)
 }
 

@@ -7,6 +7,7 @@ use super::{
 };
 
 const OFF: Kind = Kind::Word(&["off"]);
+const AUTO: Kind = Kind::Word(&["auto"]);
 const SPLIT: Kind = Kind::Word(&["all", "domain", "host"]);
 
 /// Verdicts that may count as blocks.
@@ -58,14 +59,15 @@ pub(in crate::config) static RULE: Section = Section {
         ),
         key(
             "rate",
-            Kind::Rate,
+            Kind::Either(&[AUTO, Kind::Rate]),
             Absent("no rate limit"),
-            "Tokens per second, minute, hour or day, over the whole fleet.",
+            "Tokens per second, minute, hour or day, over the whole fleet; the ceiling where the \
+             rate is learned. `auto`: no ceiling that matters, starts low and is learned.",
         ),
         key(
             "burst",
             Kind::Count(1, 1_000_000),
-            Absent("the tokens of one second of `rate`, at least `cost`"),
+            Absent("the tokens of one second of `rate` (of `auto`: one), at least `cost`"),
             "Capacity of the bucket: what may go at once after a pause.",
         ),
         key(
@@ -83,10 +85,11 @@ pub(in crate::config) static RULE: Section = Section {
         ),
         key(
             "learn",
-            Kind::Word(&["false"]),
-            Is("false"),
-            "Whether the fleet learns the rate that a site bears. Not in this version yet: only \
-             `false`.",
+            Kind::Either(&[Kind::Flag, Kind::Section(&LEARN)]),
+            Is("true"),
+            "Whether the fleet learns the rate that a site bears: a trip lowers it, calm raises it \
+             again, up to `rate`. By default only where there is a rate, and a cooldown that is \
+             split as the rule is.",
         ),
         key(
             "max_wait",
@@ -174,6 +177,39 @@ pub(in crate::config) static MATCH: Section = Section {
             Is("[]"),
             "Patterns of path and query, `*` for any run of characters. Empty: every path. In a \
              tunnel there is no path.",
+        ),
+    ],
+};
+
+/// `learn` as a mapping.
+pub(in crate::config) static LEARN: Section = Section {
+    name: "learn",
+    doc: "How the rate is learned that a site bears; `true` is all by default.",
+    keys: &[
+        key(
+            "start",
+            Kind::Rate,
+            Absent("`rate`; `0.5/s` for `rate: auto`"),
+            "Rate at the very beginning.",
+        ),
+        key(
+            "floor",
+            Kind::Rate,
+            Absent("a hundredth of `rate`; `0.02/s` for `rate: auto`"),
+            "Never slower than this.",
+        ),
+        key(
+            "back_off",
+            Kind::Factor(0.1, 0.99),
+            Is("0.87"),
+            "Part of what went well before a trip that is kept after it.",
+        ),
+        key(
+            "patience",
+            Kind::Duration("1s", "1h"),
+            Is("60s"),
+            "Calm before the first try above what is known to go well; it grows each time such a \
+             try trips.",
         ),
     ],
 };

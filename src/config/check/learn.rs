@@ -1,0 +1,123 @@
+//! `rate` and `learn` of a rule: what is learned, and where nothing can be.
+
+use crate::{
+    clock,
+    config::{
+        document::Node,
+        keys::Kind,
+        notes::Shown,
+        section::Reader,
+        spot::Spot,
+        units::{self, Read, Wrong},
+    },
+    learn::Learn,
+    rules::{CooldownPolicy, Split},
+};
+
+/// `rate: auto` never goes faster, in tokens per second: a bound, not a goal.
+const AUTO_MOST: f64 = 1_000.0;
+/// Where `rate: auto` starts, in tokens per second: a pace that hardly any site minds.
+const AUTO_START: f64 = 0.5;
+/// `rate: auto` never goes slower, in tokens per second: a page in fifty seconds still finds out that a wall has gone.
+const AUTO_FLOOR: f64 = 0.02;
+/// A written rate is at most this many times too high, unless `floor` says otherwise.
+const TOO_HIGH: f64 = 100.0;
+
+/// What `rate` says.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ceiling {
+    /// Nothing: it is to be learned.
+    Auto,
+    /// Tokens per second.
+    Written(f64),
+}
+
+impl Ceiling {
+    /// In tokens per second.
+    pub(super) const fn rate(self) -> f64 {
+        match self {
+            Self::Auto => AUTO_MOST,
+            Self::Written(rate) => rate,
+        }
+    }
+}
+
+/// Reads `rate`.
+pub(super) fn ceiling(text: &str) -> Read<Ceiling> {
+    if text == "auto" { Ok(Ceiling::Auto) } else { units::rate(text).map(Ceiling::Written) }
+}
+
+/// Reads `learn`; `None` where the rate is fixed, or there is none.
+pub(super) fn read(
+    rule: &Reader<'_>,
+    ceiling: Option<Ceiling>,
+    per: Split,
+    cooldown: Option<&CooldownPolicy>,
+) -> Option<Learn> {
+    let spot = rule.spot("learn")?;
+    let wanted = if spot.is_map() || spot.is_list() {
+        spot.notes.record(&spot.label, Shown::of(&Node::of_text("true"), false));
+        true
+    } else {
+        Spot { kind: &Kind::Flag, ..spot.clone() }.scalar(units::flag)?
+    };
+    let auto = matches!(ceiling, Some(Ceiling::Auto));
+    if !wanted {
+        if auto {
+            let help = "write a rate such as `3/s`, or drop `learn: false`";
+            rule.wrong("rate", Wrong::new("`auto` is a rate that is learned", help));
+        }
+        return None;
+    }
+    if let Some(wrong) = obstacle(rule, per, cooldown) {
+        if rule.has("learn") {
+            rule.wrong("learn", wrong);
+        } else if auto {
+            rule.wrong("rate", wrong);
+        }
+        return None;
+    }
+    let section = if spot.is_map() { spot.open() } else { spot.open_empty() };
+    Some(settings(&section, ceiling?))
+}
+
+/// Why nothing can be learned here.
+fn obstacle(rule: &Reader<'_>, per: Split, cooldown: Option<&CooldownPolicy>) -> Option<Wrong> {
+    if !rule.has("rate") {
+        let help = "add `rate` (the ceiling, or `auto`), or drop `learn`";
+        return Some(Wrong::new("there is no rate to learn", help));
+    }
+    let Some(policy) = cooldown else {
+        let help = "drop `cooldown: off`, or write a fixed rate and `learn: false`";
+        return Some(Wrong::new("a rate is learned from cooldowns, and there are none", help));
+    };
+    (policy.per != per).then(|| {
+        let message = "a rate is learned from its own cooldowns, and these are split otherwise";
+        Wrong::new(message, "give `per` and `cooldown.per` the same value, or fix the rate")
+    })
+}
+
+fn settings(section: &Reader<'_>, ceiling: Ceiling) -> Learn {
+    let most = ceiling.rate();
+    let (start, floor) = match ceiling {
+        Ceiling::Auto => (AUTO_START, AUTO_FLOOR),
+        Ceiling::Written(rate) => (rate, rate / TOO_HIGH),
+    };
+    let given = section.optional("floor", units::rate);
+    let start = section.optional("start", units::rate).unwrap_or(start.max(given.unwrap_or(0.0)));
+    let floor = given.unwrap_or(floor.min(start));
+    if start > most {
+        let help = "the rate is the ceiling: raise it, or start lower";
+        section.wrong("start", Wrong::new("`start` is more than `rate`", help));
+    }
+    if floor > start {
+        let help = "it could never be that slow: lower `floor`, or start higher";
+        section.wrong("floor", Wrong::new("`floor` is more than `start`", help));
+    }
+    Learn {
+        start,
+        floor,
+        back_off: section.factor("back_off"),
+        patience: clock::micros(section.duration("patience")),
+    }
+}

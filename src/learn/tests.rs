@@ -1,0 +1,177 @@
+//! The learned rate, step by step.
+
+use super::*;
+
+const SECOND: i64 = 1_000_000;
+const START: i64 = 1_000_000 * SECOND;
+const LEARN: Learn = Learn { start: 4.0, floor: 0.04, back_off: 0.87, patience: 60 * SECOND };
+
+/// A scope that is asked for tickets once a second, at the rate in force.
+struct Scope {
+    learned: Learned,
+    now: i64,
+    news: News,
+    demand: f64,
+}
+
+impl Scope {
+    fn new() -> Self {
+        let mut scope =
+            Self { learned: Learned::default(), now: START, news: News::default(), demand: 1e9 };
+        scope.ask();
+        scope
+    }
+
+    fn ask(&mut self) {
+        self.learned.observe(self.now, self.now, self.news, 0.0, 4.0, &LEARN);
+    }
+
+    fn run(&mut self, seconds: i64) {
+        for _ in 0..seconds {
+            self.now += SECOND;
+            self.ask();
+            self.learned.count(self.now, self.learned.rate.min(self.demand));
+        }
+    }
+
+    /// A cooldown of half a minute, and the first request after it.
+    fn trip(&mut self, sure: bool) {
+        let last = self.now;
+        self.now += 30 * SECOND;
+        self.news = News { opened: self.now, blocked: last, sure };
+        self.learned.observe(self.now, last, self.news, 0.0, 4.0, &LEARN);
+    }
+}
+
+fn near(is: f64, wanted: f64) {
+    assert!((is - wanted).abs() < 0.02 * wanted, "{is} is not about {wanted}");
+}
+
+#[test]
+fn the_first_trip_goes_to_what_the_last_minute_carried() {
+    let mut scope = Scope::new();
+    near(scope.learned.rate, 4.0);
+    scope.demand = 2.0;
+    scope.run(180);
+    scope.trip(true);
+    near(scope.learned.rate, 2.0 * 0.87);
+    near(scope.learned.mark, 2.0 * 0.87);
+    scope.run(60);
+    near(scope.learned.rate, 2.0 * 0.87);
+}
+
+#[test]
+fn a_trip_with_hardly_any_page_before_it_leaves_a_quarter() {
+    let mut scope = Scope::new();
+    scope.run(2);
+    scope.trip(true);
+    near(scope.learned.rate, 4.0 * 0.25 * 0.87);
+}
+
+#[test]
+fn a_try_that_trips_confirms_the_mark_and_doubles_the_patience() {
+    let mut scope = Scope::new();
+    scope.run(120);
+    scope.trip(true);
+    let (mark, patience) = (scope.learned.mark, scope.learned.patience);
+    assert_eq!(patience, 300 * SECOND, "ten times the cooldown's length");
+    scope.run(310);
+    assert!(scope.learned.rate > mark * 1.01, "a try");
+    scope.trip(true);
+    near(scope.learned.mark, mark * 0.97);
+    near(scope.learned.rate, mark * 0.97);
+    assert_eq!(scope.learned.patience, 2 * patience);
+}
+
+#[test]
+fn a_try_that_lasts_is_the_new_mark() {
+    let mut scope = Scope::new();
+    scope.run(120);
+    scope.trip(true);
+    let mark = scope.learned.mark;
+    scope.run(1_200);
+    assert!(scope.learned.mark > mark, "{} has not risen", scope.learned.mark);
+    assert!(scope.learned.rate <= 4.0);
+}
+
+#[test]
+fn a_doubtful_trip_costs_less_and_is_forgotten_sooner() {
+    let [sure, plain] = [true, false].map(|sure| {
+        let mut scope = Scope::new();
+        scope.run(120);
+        scope.trip(sure);
+        let after = scope.learned.rate;
+        scope.run(100);
+        (after, scope.learned.rate > after * 1.01)
+    });
+    assert!(plain.0 > sure.0, "{} after a plain refusal, {} after a sure sign", plain.0, sure.0);
+    assert!(plain.1 && !sure.1, "only the doubtful one is tried again after a minute and a half");
+}
+
+#[test]
+fn a_sure_block_that_trips_nothing_eases() {
+    let mut scope = Scope::new();
+    scope.run(60);
+    scope.news = News { opened: 0, blocked: scope.now, sure: true };
+    scope.run(1);
+    near(scope.learned.rate, 4.0 * 0.9);
+    scope.run(3);
+    near(scope.learned.rate, 4.0 * 0.9);
+    scope.news.blocked += 3 * SECOND;
+    scope.run(3);
+    near(scope.learned.rate, 4.0 * 0.9);
+    scope.news = News { opened: 0, blocked: scope.now, sure: false };
+    scope.run(1);
+    near(scope.learned.rate, 4.0 * 0.9);
+}
+
+#[test]
+fn nothing_grows_without_demand() {
+    let mut scope = Scope::new();
+    scope.run(120);
+    scope.trip(true);
+    let mark = scope.learned.rate;
+    scope.demand = mark * 0.3;
+    scope.run(7_200);
+    near(scope.learned.rate, mark);
+    scope.demand = 1e9;
+    scope.run(1_200);
+    assert!(scope.learned.rate > mark * 1.01, "with demand it does");
+}
+
+#[test]
+fn floor_and_ceiling_hold_whatever_happens() {
+    let mut scope = Scope::new();
+    for _ in 0..50 {
+        scope.run(1);
+        scope.trip(true);
+        assert!(scope.learned.rate >= 0.04);
+    }
+    for _ in 0..100 {
+        scope.run(3_600);
+        assert!(scope.learned.rate <= 4.0);
+    }
+}
+
+#[test]
+fn a_store_that_lost_its_memory_takes_the_rate_that_a_member_knows() {
+    let mut learned = Learned::default();
+    learned.observe(START, START, News::default(), 1.5, 4.0, &LEARN);
+    near(learned.rate, 1.5);
+    near(learned.mark, 1.5);
+}
+
+#[test]
+fn a_clock_that_is_set_back_changes_no_rate() {
+    let mut scope = Scope::new();
+    scope.run(120);
+    scope.trip(true);
+    let before = scope.learned.rate;
+    let back = 86_400 * SECOND;
+    scope.learned.set_back(back);
+    scope.now -= back;
+    scope.news.opened -= back;
+    scope.news.blocked -= back;
+    scope.run(60);
+    near(scope.learned.rate, before);
+}
