@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PROFILE ?= dev
 
-.PHONY: help tools build test demo fmt lint doc deny ci
+.PHONY: help tools build test demo bench-yield fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -20,6 +20,10 @@ test: tools build ## run every test; installs redis-server, curl and the Python 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/demo
+
+bench-yield: ## what crawls bring home under this and other policies, against five kinds of walls; a minute or two
+	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_yield
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_yield
 
 fmt: ## format the code
 	$(CARGO) fmt --all

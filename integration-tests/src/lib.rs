@@ -8,6 +8,7 @@
 //! - [`bound`]: whether what a site saw stays within `burst + rate * t`.
 //! - [`tools`]: real clients, pointed at a proxy by their usual variables.
 //! - [`wait`]: waiting for a condition; no test sleeps and hopes.
+//! - [`walls`]: how sites block who crawls too fast, as pure functions of time.
 //!
 //! Everything that is started ends with its handle, also when the test fails.
 
@@ -20,3 +21,4 @@ pub mod redis;
 pub mod site;
 pub mod tools;
 pub mod wait;
+pub mod walls;
