@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PROFILE ?= dev
 
-.PHONY: help tools build test demo bench-cooldown fmt lint doc deny ci
+.PHONY: help tools build test demo bench-cooldown bench-yield fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -24,6 +24,10 @@ demo: ## half a minute on the terminal: a site that blocks when crawled too fast
 bench-cooldown: ## how long requests still reach a site after it trips a cooldown, and how fast the news is (50 trips)
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_cooldown
+
+bench-yield: ## what crawls bring home under this and other policies, against five kinds of walls; a minute or two
+	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_yield
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_yield
 
 fmt: ## format the code
 	$(CARGO) fmt --all

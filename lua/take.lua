@@ -46,6 +46,7 @@ if phase == 'open' or phase == 'due' then
     bucket = load_bucket(KEYS[1], now, limits)
     observe_bucket(bucket, now, limits)
     local own = ARGV[10] == '1'
+    limits.probes = phase == 'due'
     local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1 }
     set_pace(bucket, now, limits, read_learn(ARGV, 28), news, tonumber(ARGV[27]))
     if own then restart_bucket(bucket, scope.opened) end

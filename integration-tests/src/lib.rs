@@ -11,6 +11,7 @@
 //! - [`sim`]: a big fleet on paper: the real gate and the real scripts, in virtual time.
 //! - [`tools`]: real clients, pointed at a proxy by their usual variables.
 //! - [`wait`]: waiting for a condition; no test sleeps and hopes.
+//! - [`walls`]: how sites block who crawls too fast, as pure functions of time.
 //!
 //! Everything that is started ends with its handle, also when the test fails.
 
@@ -26,3 +27,4 @@ pub mod site;
 pub mod storm;
 pub mod tools;
 pub mod wait;
+pub mod walls;
