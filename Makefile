@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PROFILE ?= dev
 
-.PHONY: help tools build test demo bench-cooldown bench-yield fmt lint doc deny ci
+.PHONY: help tools build test demo bench bench-cooldown bench-yield fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -20,6 +20,10 @@ test: tools build ## run every test; installs redis-server, curl and the Python 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/demo
+
+bench: ## requests/s, latency and CPU beside a bare hyper proxy and the proxies that are installed (minutes)
+	$(CARGO) build --release -p tidegate -p integration-tests --bins
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench
 
 bench-cooldown: ## how long requests still reach a site after it trips a cooldown, and how fast the news is (50 trips)
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins

@@ -32,6 +32,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use http::HeaderValue;
 use tokio::sync::broadcast::error::RecvError;
 
 use self::{
@@ -69,6 +70,8 @@ pub struct Entry {
     pub rule: Arc<Rule>,
     /// Its metrics.
     pub metrics: Arc<RuleMetrics>,
+    /// The rule's name as the value of a field, where it can be one: every answer carries it.
+    pub name: Option<HeaderValue>,
     lanes: Arc<Lanes>,
 }
 
@@ -362,7 +365,8 @@ impl Table {
                 .map_or_else(|| Arc::new(Lanes::new(Arc::clone(shared))), |e| Arc::clone(&e.lanes));
             let metrics = metrics.rule(&rule.name);
             metrics.rate_limit.set(rule.limits.rate.unwrap_or(0.0));
-            Arc::new(Entry { rule: Arc::clone(rule), metrics, lanes })
+            let name = HeaderValue::from_str(&rule.name).ok();
+            Arc::new(Entry { rule: Arc::clone(rule), metrics, name, lanes })
         };
         let entries = rules.as_slice().iter().map(entry).collect();
         Self { rules, entries }

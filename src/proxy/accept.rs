@@ -119,7 +119,7 @@ impl Watched {
         wire: wire::Handle,
         stop: CancellationToken,
     ) {
-        let visitor = Visitor { peer: self.peer, wire: Some(wire), inside: None };
+        let visitor = Visitor::new(self.peer, Some(wire), None);
         let service = service_fn(|request| handle(&self.cx, &visitor, request));
         let connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
         let mut connection = std::pin::pin!(connection);
