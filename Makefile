@@ -3,10 +3,10 @@
 CARGO ?= cargo
 PROFILE ?= dev
 
-.PHONY: help tools build test demo bench-gate fmt lint doc deny ci
+.PHONY: help tools build test demo bench bench-cooldown bench-yield fmt lint doc deny ci
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
 
 tools: ## install what the tests need and the machine lacks; says what
 	@integration-tests/clients/install.sh
@@ -21,8 +21,17 @@ demo: ## half a minute on the terminal: a site that blocks when crawled too fast
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/demo
 
-bench-gate: ## what a grant costs, on both stores, beside a bare EVALSHA loop
-	@$(CARGO) run --quiet --profile fast -p integration-tests --bin bench_gate
+bench: ## requests/s, latency and CPU beside a bare hyper proxy and the proxies that are installed (minutes)
+	$(CARGO) build --release -p tidegate -p integration-tests --bins
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench
+
+bench-cooldown: ## how long requests still reach a site after it trips a cooldown, and how fast the news is (50 trips)
+	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_cooldown
+
+bench-yield: ## what crawls bring home under this and other policies, against five kinds of walls; a minute or two
+	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_yield
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_yield
 
 fmt: ## format the code
 	$(CARGO) fmt --all

@@ -2,7 +2,8 @@
 --
 -- KEYS  1 bucket  2 cooldown  3 members that wait for the bucket
 -- ARGV  1 tickets wanted  2 tickets held unused  3 latest acceptable wait (us)  4 lease of a probe (us)  5 member
---       6 `1` empties the bucket first (back from an outage), `2` voids its tickets too (other limits), else the latest ticket that the member knows of
+--       6 `1` empties the bucket first (back from an outage), `2` also voids what it handed out ahead (other limits),
+--       else the latest ticket that the member knows of
 --       (`us:told at us:members`, empty = none)  7 tickets handed back (`us,us`)
 --       8 epoch and 9 remaining cooldown (us) as the member knows them
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
@@ -45,6 +46,7 @@ if phase == 'open' or phase == 'due' then
     bucket = load_bucket(KEYS[1], now, limits)
     observe_bucket(bucket, now, limits)
     local own = ARGV[10] == '1'
+    limits.probes = phase == 'due'
     local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1 }
     set_pace(bucket, now, limits, read_learn(ARGV, 28), news, tonumber(ARGV[27]))
     if own then restart_bucket(bucket, scope.opened) end

@@ -16,6 +16,7 @@
 
 mod lane;
 mod lanes;
+mod outside;
 mod permit;
 mod queue;
 mod status;
@@ -31,6 +32,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use http::HeaderValue;
 use tokio::sync::broadcast::error::RecvError;
 
 use self::{
@@ -50,7 +52,6 @@ use crate::{
     settings::OnFailure,
     store::{Ask, Backend, News, Phase, Store},
     target::Target,
-    verdict::Judgement,
 };
 
 /// Who waits: clients take turns by this.
@@ -69,6 +70,8 @@ pub struct Entry {
     pub rule: Arc<Rule>,
     /// Its metrics.
     pub metrics: Arc<RuleMetrics>,
+    /// The rule's name as the value of a field, where it can be one: every answer carries it.
+    pub name: Option<HeaderValue>,
     lanes: Arc<Lanes>,
 }
 
@@ -111,6 +114,7 @@ enum Outcome {
 #[derive(Debug)]
 struct Shared {
     store: Backend,
+    metrics: Arc<Metrics>,
     events: Arc<Events>,
     /// This member's name.
     member: Arc<str>,
@@ -153,12 +157,13 @@ impl Gate {
         lease: Duration,
     ) -> Arc<Self> {
         let member = match &store {
-            Backend::Memory(_) => Arc::from("this"),
+            Backend::Memory(_) => format!("{:016x}", fastrand::u64(..)).into(),
             Backend::Shared(shared) => Arc::clone(shared.member()),
         };
         let news = store.news();
         let shared = Arc::new(Shared {
             store,
+            metrics: Arc::clone(&metrics),
             events,
             member,
             lease,
@@ -283,6 +288,12 @@ impl Gate {
         }
     }
 
+    /// This member's name: in the store, in events and on the status page.
+    #[must_use]
+    pub fn member(&self) -> &str {
+        &self.shared.member
+    }
+
     /// Running members, as last heard.
     #[must_use]
     pub fn members(&self) -> u32 {
@@ -339,23 +350,6 @@ impl Gate {
             Event::StoreDown { reason: store.why_down(), mode }
         });
     }
-
-    /// Counts an answer that did not pass through the proxy (`POST /api/v1/report`).
-    pub async fn report_outside(&self, target: &Target, judgement: &Judgement) -> bool {
-        let Some(entry) = self.find(target) else { return false };
-        let lane = entry.lanes.find(&entry, target);
-        let since = clock::now();
-        let request = Request {
-            target: target.clone(),
-            client: Client::User(Arc::from("report")),
-            since,
-            deadline: since,
-            seq: 0,
-        };
-        let grant = Grant::new(&lane, &entry, lane.view.epoch(), 0, false);
-        Permit::new(grant, request, Duration::ZERO, true).report(judgement).await;
-        true
-    }
 }
 
 impl Table {
@@ -371,7 +365,8 @@ impl Table {
                 .map_or_else(|| Arc::new(Lanes::new(Arc::clone(shared))), |e| Arc::clone(&e.lanes));
             let metrics = metrics.rule(&rule.name);
             metrics.rate_limit.set(rule.limits.rate.unwrap_or(0.0));
-            Arc::new(Entry { rule: Arc::clone(rule), metrics, lanes })
+            let name = HeaderValue::from_str(&rule.name).ok();
+            Arc::new(Entry { rule: Arc::clone(rule), metrics, name, lanes })
         };
         let entries = rules.as_slice().iter().map(entry).collect();
         Self { rules, entries }

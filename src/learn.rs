@@ -149,19 +149,33 @@ impl Learned {
 
     /// A cooldown is over.
     fn trip(&mut self, last: i64, news: News, learn: &Learn) {
-        let worth = ((news.opened - last) * WORTH).max(learn.patience).min(LONGEST);
-        if self.is_trying() {
+        // The block that tripped it; a trip by hand has none.
+        let at = if news.blocked > self.seen { news.blocked } else { last };
+        let worth = ((news.opened - at) * WORTH).max(learn.patience).min(LONGEST);
+        // The first of the blocks that tripped it has already ended the try.
+        let eased = self.changed == self.blocked
+            && self.changed > self.seen
+            && at - self.changed < HOLD
+            && self.carried(at) >= self.mark;
+        let known = self.bad > 0.0;
+        if !eased {
+            self.bad = self.rate;
+        }
+        if eased {
+            self.mark *= CONFIRMED;
+            self.patience = self.patience.max(worth);
+        } else if self.is_trying() {
             self.mark *= CONFIRMED;
             self.patience = (self.patience * 2).max(worth).min(LONGEST);
         } else {
             // A first limit may be far below; one that was met at the mark has only fallen.
             let least = if self.mark > 0.0 { 0.5 } else { 0.25 };
-            let estimate = self.carried(last).max(self.rate * least).min(self.rate);
+            let estimate = self.carried(at).max(self.rate * least).min(self.rate);
             let kept = if news.sure { learn.back_off } else { learn.back_off.sqrt() };
             self.mark = estimate * kept;
-            self.patience = if news.sure { worth } else { learn.patience };
+            // One doubtful trip is soon forgotten, another before that is none to doubt.
+            self.patience = if news.sure || known { worth } else { learn.patience };
         }
-        self.bad = self.rate;
         self.rate = self.mark;
         self.changed = news.opened;
         self.seen = news.opened;

@@ -28,6 +28,7 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, response::Parts};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 
 pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody};
 use self::{
@@ -41,6 +42,7 @@ pub(crate) use self::{
 };
 use crate::{
     classify::{Head, Reading, ScanLimits},
+    gate::Entry,
     rules::{Action, Rule},
     target::Target,
     verdict::{Judgement, Verdict},
@@ -58,9 +60,19 @@ pub(crate) struct Visitor {
     pub(crate) wire: Option<wire::Handle>,
     /// The CONNECT that it speaks inside of, where that is intercepted.
     pub(crate) inside: Option<intercept::Inside>,
+    /// Lent to the request that is under way: a timer that is set once for many of them.
+    silence: Mutex<Option<body::Idle>>,
 }
 
 impl Visitor {
+    pub(crate) fn new(
+        peer: SocketAddr,
+        wire: Option<wire::Handle>,
+        inside: Option<intercept::Inside>,
+    ) -> Self {
+        Self { peer, wire, inside, silence: Mutex::default() }
+    }
+
     /// The next bytes are no HTTP any more.
     fn pass_through(&self) {
         if let Some(wire) = &self.wire {
@@ -133,6 +145,9 @@ async fn way(
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
     let mut outbound = Outbound::new(cx, live.settings.timeouts.idle, &asking.target, request)?;
+    if let Some(silence) = visitor.silence.lock().take() {
+        outbound.silence = silence;
+    }
     let mut pass = asking.hold(cx, &live).await?;
     loop {
         told.held = pass.held();
@@ -155,6 +170,7 @@ async fn way(
         if body.is_cut_off() {
             return Err(Refusal::cut_off().under(&asking.entry));
         }
+        *visitor.silence.lock() = Some(outbound.silence);
         return Ok(relay(cx, &live, &asking, head, body, told));
     }
 }
@@ -249,29 +265,27 @@ fn relay(
         // 6.3).
         head.headers.remove(header::CONTENT_LENGTH);
     }
-    headers::strip(&mut head.headers);
+    headers::strip_answer(&mut head.headers);
     head.version = http::Version::HTTP_11;
     head.headers.append(header::VIA, cx.via.clone());
     if live.settings.annotate {
-        told.annotate(&mut head.headers, &asking.entry.rule);
+        told.annotate(&mut head.headers, &asking.entry);
     }
     Response::from_parts(head, Body::site(body))
 }
 
 impl Told {
-    fn annotate(&self, headers: &mut http::HeaderMap, rule: &Rule) {
+    fn annotate(&self, headers: &mut http::HeaderMap, entry: &Entry) {
         if let Some(verdict) = self.verdict {
             headers.insert(headers::VERDICT, HeaderValue::from_static(verdict.as_str()));
         }
-        if let Ok(name) = HeaderValue::from_str(&rule.name) {
-            headers.insert(headers::RULE, name);
+        if let Some(name) = &entry.name {
+            headers.insert(headers::RULE, name.clone());
         }
         if self.sent > 1 {
             headers.insert(headers::ATTEMPTS, self.sent.into());
         }
-        let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let timing = format!("hold;dur={:.1}, upstream;dur={:.1}", ms(self.held), ms(self.took));
-        if let Ok(timing) = HeaderValue::try_from(timing) {
+        if let Some(timing) = headers::timing(self.held, self.took) {
             headers.append(headers::SERVER_TIMING, timing);
         }
     }

@@ -145,7 +145,10 @@ local function set_pace(bucket, now, limits, learn, news, known)
   if not (limits.rate and learn) then return end
   local learned = bucket.learned
   local old = learned.rate
-  observe_learned(learned, now, bucket.at, news, known, limits.ceiling, learn)
+  -- A probe says nothing until its answer is in.
+  if not limits.probes or old <= 0 then
+    observe_learned(learned, now, bucket.at, news, known, limits.ceiling, learn)
+  end
   if old > 0 and old ~= learned.rate and bucket.at < now then
     limits.rate = old / 1e6
     bucket.tokens = tokens_at(bucket, limits, now)
@@ -178,7 +181,7 @@ local function take_ticket(bucket, moment, limits)
   if limits.rate then
     bucket.tokens = math.max(tokens_at(bucket, limits, moment) - limits.cost, 0)
   end
-  if limits.learns then count_learned(bucket.learned, moment, limits.cost) end
+  if limits.learns and not limits.probes then count_learned(bucket.learned, moment, limits.cost) end
   bucket.at = moment
   for i, quota in ipairs(limits.quotas) do
     local window = bucket.windows[i]

@@ -66,17 +66,25 @@ local function is_trying(learned)
 end
 
 local function learn_trip(learned, last, news, learn)
-  local worth = math.min(math.max((news.opened - last) * WORTH, learn.patience), LONGEST)
-  if is_trying(learned) then
+  local at = news.blocked > learned.seen and news.blocked or last
+  local worth = math.min(math.max((news.opened - at) * WORTH, learn.patience), LONGEST)
+  local eased = learned.changed == learned.blocked and learned.changed > learned.seen
+    and at - learned.changed < HOLD and carried(learned, at) >= learned.mark
+  local known = learned.bad > 0
+  if not eased then learned.bad = learned.rate end
+  if eased then
+    learned.mark = learned.mark * CONFIRMED
+    learned.patience = math.max(learned.patience, worth)
+  elseif is_trying(learned) then
     learned.mark = learned.mark * CONFIRMED
     learned.patience = math.min(math.max(learned.patience * 2, worth), LONGEST)
   else
     local least = learned.mark > 0 and 0.5 or 0.25
-    local estimate = math.min(math.max(carried(learned, last), learned.rate * least), learned.rate)
+    local estimate = math.min(math.max(carried(learned, at), learned.rate * least), learned.rate)
     learned.mark = estimate * (news.sure and learn.back_off or math.sqrt(learn.back_off))
-    learned.patience = news.sure and worth or learn.patience
+    learned.patience = (news.sure or known) and worth or learn.patience
   end
-  learned.bad, learned.rate = learned.rate, learned.mark
+  learned.rate = learned.mark
   learned.changed, learned.seen = news.opened, news.opened
   learned.blocked = math.max(learned.blocked, news.opened)
   learned.minute = 0

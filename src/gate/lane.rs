@@ -81,6 +81,8 @@ pub(super) struct Lane {
     pub(super) entry: ArcSwap<Entry>,
     pub(super) sent: AtomicU64,
     pub(super) verdicts: [AtomicU64; Verdict::ALL.len()],
+    /// Epoch and ticket of a probe that went another way than through the proxy.
+    pub(super) outside_probe: Mutex<Option<(u64, i64)>>,
     state: Mutex<State>,
     wake: Notify,
     /// The learned rate in force as last heard (bits of an `f64`); 0 = nothing is learned here.
@@ -108,6 +110,7 @@ impl Lane {
             entry: ArcSwap::new(entry),
             sent: 0.into(),
             verdicts: std::array::from_fn(|_| 0.into()),
+            outside_probe: Mutex::default(),
             state: Mutex::default(),
             wake: Notify::new(),
             rate: 0.into(),

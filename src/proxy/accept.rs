@@ -32,8 +32,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
 const MIN_BUFFER: usize = 8 * 1024;
 
 /// Serves clients of `listener` until `stop`, then finishes what is in flight within
-/// `timeouts.drain`; what is still open then is cut.
-pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationToken) {
+/// `timeouts.drain`; what is still open then is cut. Returns how many connections and tunnels were.
+pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationToken) -> usize {
     let connections = TaskTracker::new();
     let doors = Doors::new();
     loop {
@@ -56,12 +56,15 @@ pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationTo
     cx.tunnels.close();
     let drained = async { tokio::join!(connections.wait(), cx.tunnels.wait()) };
     let limit = cx.live().settings.timeouts.drain;
+    let mut cut_off = 0;
     if tokio::time::timeout(limit, drained).await.is_err() {
         let (left, tunnels) = (connections.len(), cx.tunnels.len());
         tracing::warn!(left, tunnels, "the drain time is over; cutting what is still open");
+        cut_off = left + tunnels;
     }
     cx.end.cancel();
     tokio::join!(connections.wait(), cx.tunnels.wait());
+    cut_off
 }
 
 /// What a client's leaving in the middle of accept makes of it; the next one is fine.
@@ -116,7 +119,7 @@ impl Watched {
         wire: wire::Handle,
         stop: CancellationToken,
     ) {
-        let visitor = Visitor { peer: self.peer, wire: Some(wire), inside: None };
+        let visitor = Visitor::new(self.peer, Some(wire), None);
         let service = service_fn(|request| handle(&self.cx, &visitor, request));
         let connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
         let mut connection = std::pin::pin!(connection);

@@ -3,7 +3,13 @@
 mod failure;
 mod shape;
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    task::{Poll, ready},
+    time::Duration,
+};
 
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
@@ -37,6 +43,8 @@ pub(super) struct Outbound {
     progress: Option<Progress>,
     repeatable: bool,
     upgrades: bool,
+    /// How long the site has said nothing; lent by the client's connection, for all its requests.
+    pub(super) silence: Idle,
 }
 
 /// The head of an answer, and the connection it came on.
@@ -96,13 +104,15 @@ impl Outbound {
             head.headers.insert(header::UPGRADE, protocol);
         }
         let progress = (!repeatable).then(Progress::default);
+        let silence = Idle::new(idle);
         let upload = match &progress {
             None => Upload::Empty,
             Some(progress) => {
                 Upload::Client { body, idle: Idle::new(idle), progress: progress.clone() }
             }
         };
-        Ok(Self { head: Request::from_parts(head, ()), upload, progress, repeatable, upgrades })
+        let head = Request::from_parts(head, ());
+        Ok(Self { head, upload, progress, repeatable, upgrades, silence })
     }
 
     /// Whether it has no body, so that it can go out more than once.
@@ -295,24 +305,34 @@ async fn answer(
     sending: impl Future<
         Output = Result<Response<Incoming>, hyper::client::conn::TrySendError<Request<Upload>>>,
     >,
-    outbound: &Outbound,
+    outbound: &mut Outbound,
     limit: Duration,
 ) -> Result<Response<Incoming>, Failure> {
     let mut sending = pin!(sending);
-    let uploaded = || outbound.progress.as_ref().map_or(0, Progress::frames);
-    loop {
-        let before = uploaded();
-        match tokio::time::timeout(limit, &mut sending).await {
-            Ok(Ok(response)) => return Ok(response),
-            Ok(Err(mut error)) => {
-                return Err(match error.take_message() {
-                    Some(request) => Failure::Unsent(Box::new(request)),
-                    None => Failure::Broken(error.into_error()),
-                });
-            }
-            Err(_elapsed) if uploaded() != before => {}
-            Err(_elapsed) => return Err(Failure::NoAnswer(limit)),
+    let Outbound { silence, progress, .. } = outbound;
+    let uploaded = || progress.as_ref().map_or(0, Progress::frames);
+    let mut before = uploaded();
+    silence.moved();
+    let answered = poll_fn(|cx| {
+        if let Poll::Ready(answered) = sending.as_mut().poll(cx) {
+            return Poll::Ready(Some(answered));
         }
+        loop {
+            ready!(silence.poll_expired(cx, limit));
+            if uploaded() == before {
+                return Poll::Ready(None);
+            }
+            before = uploaded();
+            silence.moved();
+        }
+    });
+    match answered.await {
+        Some(Ok(response)) => Ok(response),
+        Some(Err(mut error)) => Err(match error.take_message() {
+            Some(request) => Failure::Unsent(Box::new(request)),
+            None => Failure::Broken(error.into_error()),
+        }),
+        None => Err(Failure::NoAnswer(limit)),
     }
 }
 

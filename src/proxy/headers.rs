@@ -5,11 +5,6 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Fields of one hop that have no constant in `http`.
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
-const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// Our own fields begin so; a site cannot speak in our name, and a site need not hear what is said
 /// to us.
@@ -50,23 +45,36 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Fields of one hop: RFC 9110 section 7.6.1, and those that clients and proxies use alike.
-static OF_ONE_HOP: [HeaderName; 11] = [
-    header::CONNECTION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::PROXY_AUTHORIZATION,
-    header::PROXY_AUTHENTICATE,
-    KEEP_ALIVE,
-    PROXY_CONNECTION,
-    PROXY_AUTHENTICATION_INFO,
-    HTTP2_SETTINGS,
-];
+/// The same for an answer, whose order means nothing to anybody: no new map for the one field that
+/// nearly every answer has.
+pub(super) fn strip_answer(headers: &mut HeaderMap) {
+    let named = connection_options(headers);
+    let unwanted: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| is_of_one_hop(name) || named.contains(name))
+        .cloned()
+        .collect();
+    for name in unwanted {
+        headers.remove(name);
+    }
+}
 
+/// Fields of one hop: RFC 9110 section 7.6.1, and those that clients and proxies use alike.
 fn is_of_one_hop(name: &HeaderName) -> bool {
-    OF_ONE_HOP.contains(name) || name.as_str().starts_with(OURS)
+    match name.as_str() {
+        "connection"
+        | "te"
+        | "trailer"
+        | "transfer-encoding"
+        | "upgrade"
+        | "proxy-authorization"
+        | "proxy-authenticate"
+        | "keep-alive"
+        | "proxy-connection"
+        | "proxy-authentication-info"
+        | "http2-settings" => true,
+        name => name.starts_with(OURS),
+    }
 }
 
 /// The fields that `Connection` names, except those that no sender may name there (RFC 9110 section
@@ -104,6 +112,16 @@ static END_TO_END: [HeaderName; 13] = [
 
 fn is_end_to_end(name: &HeaderName) -> bool {
     END_TO_END.contains(name)
+}
+
+/// Where the time went, in milliseconds with one digit: `hold;dur=0.0, upstream;dur=1.2`.
+pub(super) fn timing(held: Duration, took: Duration) -> Option<HeaderValue> {
+    let tenths = |time: Duration| (time.as_micros() + 50) / 100;
+    let (held, took) = (tenths(held), tenths(took));
+    // Floating point would cost several times as much, for every answer.
+    let text =
+        format!("hold;dur={}.{}, upstream;dur={}.{}", held / 10, held % 10, took / 10, took % 10);
+    HeaderValue::try_from(text).ok()
 }
 
 /// Whether a request carries our own entry in `Via`: it came back to us (RFC 9110 section 7.6.3).

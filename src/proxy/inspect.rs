@@ -6,6 +6,8 @@
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
+    pin::pin,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -69,7 +71,14 @@ impl SiteBody {
     ///
     /// Dropping the future in between loses nothing, see [`SiteBody::drop`].
     pub(super) async fn look(&mut self, delay: Duration) -> Option<(Judgement, Pass)> {
-        let end = tokio::time::timeout(delay, self.read_ahead()).await.ok()?;
+        let end = {
+            let mut ahead = pin!(self.read_ahead());
+            // Mostly it is all there: no timer for that.
+            match poll_fn(|cx| Poll::Ready(ahead.as_mut().poll(cx))).await {
+                Poll::Ready(end) => end,
+                Poll::Pending => tokio::time::timeout(delay, ahead).await.ok()?,
+            }
+        };
         let Watch { scan, pass } = *self.watch.take()?;
         Some((scan.finish(end), pass))
     }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::{Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, Store, StoreError};
 use crate::{
-    bucket::{BATCH, Bucket, FIRST, HORIZON},
+    bucket::{BATCH, Bucket, FIRST, HORIZON, Pace},
     clock::{self, Instant},
     cooldown::{self, Change, Cooldown, Report},
     learn::News,
@@ -183,7 +183,7 @@ impl Store for Memory {
 /// What `lua/take.lua` does.
 fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
     let Some(policy) = &rule.cooldown else {
-        return open(now, 0, 0.0, tickets(place, rule, ask, now, 0, None));
+        return open(now, 0, 0.0, tickets(place, rule, ask, now, 0, None, false));
     };
     let mut kept = place.cooldown.lock();
     let state = kept.state.get_or_insert_default();
@@ -201,13 +201,13 @@ fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
         cooldown::Phase::Open => {
             let news = place.own.then(|| news(state));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
-            open(now, epoch, streak, tickets(place, rule, ask, now, ramp, news))
+            open(now, epoch, streak, tickets(place, rule, ask, now, ramp, news, false))
         }
         cooldown::Phase::Due => {
             let news = place.own.then(|| news(state));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
             let one = Ask { wanted: ask.wanted.min(1), ..ask.clone() };
-            let mut tickets = tickets(place, rule, &one, now, ramp, news);
+            let mut tickets = tickets(place, rule, &one, now, ramp, news, true);
             let phase = match tickets.moments.first() {
                 None => Phase::Probing,
                 Some(moment) => {
@@ -250,6 +250,7 @@ fn tickets(
     now: i64,
     ramp: i64,
     news: Option<News>,
+    probe: bool,
 ) -> Tickets {
     let limits = &rule.limits;
     let wanted = ask.wanted.min(BATCH) as usize;
@@ -260,7 +261,14 @@ fn tickets(
     let Kept { state, waited_until, forget_at } = &mut *kept;
     let bucket = state.get_or_insert_with(|| Bucket::full(now, limits));
     bucket.observe(now, limits);
-    let pace = bucket.pace(now, limits, ramp, news.unwrap_or_default(), ask.rate);
+    let learns = limits.learn.is_some();
+    // A probe says nothing until its answer is in.
+    let pace = if probe && learns && bucket.learned.rate > 0.0 {
+        Pace { rate: Some(bucket.learned.rate), ramp }
+    } else {
+        bucket.pace(now, limits, ramp, news.unwrap_or_default(), ask.rate)
+    };
+    let learned = bucket.learned;
     if let Some(news) = news {
         bucket.restart(news.opened);
     }
@@ -296,6 +304,9 @@ fn tickets(
     }
     if granted.len() >= wanted {
         come_back = 0;
+    }
+    if probe {
+        bucket.learned = learned;
     }
     let (rate, mark) = (pace.rate.unwrap_or(0.0), bucket.learned.mark);
     let forget = bucket.forgettable_in(now, limits, pace);

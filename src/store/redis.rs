@@ -13,7 +13,7 @@ use fred::{
     },
     types::{
         Value,
-        config::{Options, UnresponsiveConfig},
+        config::{Options, Server, UnresponsiveConfig},
     },
 };
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -182,6 +182,20 @@ pub(super) struct Redis {
 #[error("the store's URL is no Redis URL: {0}")]
 pub struct BadUrl(String);
 
+/// What a URL puts around an IPv6 address (RFC 3986 section 3.2.2).
+const BRACKETS: [char; 2] = ['[', ']'];
+
+/// Host and port of every server that the store's URL names (nodes, sentinels).
+///
+/// # Errors
+/// A URL that is none.
+pub fn servers(settings: &RedisSettings) -> Result<Vec<(String, u16)>, BadUrl> {
+    let config = Config::from_url(settings.url.expose())
+        .map_err(|error| BadUrl(error.details().to_owned()))?;
+    let place = |server: Server| (server.host.trim_matches(BRACKETS).to_owned(), server.port);
+    Ok(config.server.hosts().into_iter().map(place).collect())
+}
+
 impl Redis {
     /// Prepares the client; [`Redis::connect`] starts it.
     ///
@@ -288,5 +302,41 @@ impl Redis {
         // Goodbyes are a courtesy: a dead connection is not worth a message.
         self.plain.quit().await.ok();
         self.subscriber.quit().await.ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{secret::Secret, settings::OnFailure};
+
+    #[test]
+    fn every_server_of_the_url_is_known_by_host_and_port() {
+        for (url, expected) in [
+            ("redis://:secret@127.0.0.1:6380/1", vec![("127.0.0.1", 6380)]),
+            ("rediss://cache.example", vec![("cache.example", 6379)]),
+            ("redis://[::1]:6381", vec![("::1", 6381)]),
+            (
+                "redis-sentinel://10.0.0.1:26379?node=10.0.0.2:26380&sentinelServiceName=main",
+                vec![("10.0.0.1", 26379), ("10.0.0.2", 26380)],
+            ),
+            (
+                "redis-cluster://10.0.0.1:7000?node=10.0.0.2:7001",
+                vec![("10.0.0.1", 7000), ("10.0.0.2", 7001)],
+            ),
+        ] {
+            let settings = RedisSettings {
+                url: Secret::new(url),
+                prefix: "tidegate".to_owned(),
+                timeout: Duration::from_millis(100),
+                on_failure: OnFailure::Local,
+                local_share: None,
+            };
+            let mut found = servers(&settings).expect("a URL");
+            found.sort_unstable();
+            let expected: Vec<_> =
+                expected.into_iter().map(|(host, port)| (host.to_owned(), port)).collect();
+            assert_eq!(found, expected, "{url}");
+        }
     }
 }

@@ -51,7 +51,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (io, wire) = ClientIo::new(stream, &live.settings, &cx.metrics);
-    let visitor = Visitor { peer, wire: Some(wire), inside: Some(inside) };
+    let visitor = Visitor::new(peer, Some(wire), Some(inside));
     let service = service_fn(|request| handle(cx, &visitor, request));
     let connection = builder(&live.settings).serve_connection(TokioIo::new(io), service);
     let mut connection = std::pin::pin!(connection.with_upgrades());
@@ -76,7 +76,7 @@ pub(super) async fn http2<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let visitor = Arc::new(Visitor { peer, wire: None, inside: Some(inside) });
+    let visitor = Arc::new(Visitor::new(peer, None, Some(inside)));
     let activity = Arc::new(Activity::default());
     let service = {
         let (cx, activity) = (Arc::clone(cx), Arc::clone(&activity));

@@ -1,0 +1,88 @@
+//! What everything is compared with: a forward proxy of hyper and hyper-util without any feature; and the origin.
+
+use std::{convert::Infallible, net::SocketAddr};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Either, Empty, Full};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use tokio::net::TcpListener;
+
+use super::load::BODY;
+
+type Answer = Response<Either<Incoming, Empty<Bytes>>>;
+
+/// Serves as a forward proxy until the process is ended.
+pub(crate) async fn proxy(at: SocketAddr) -> anyhow::Result<()> {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    let client = Client::builder(TokioExecutor::new()).build(connector);
+    let listener = TcpListener::bind(at).await?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let client = client.clone();
+        tokio::spawn(async move {
+            let service = service_fn(move |request| forward(client.clone(), request));
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new());
+            builder.serve_connection(TokioIo::new(stream), service).await
+        });
+    }
+}
+
+async fn forward(
+    client: Client<HttpConnector, Incoming>,
+    mut request: Request<Incoming>,
+) -> Result<Answer, Infallible> {
+    request.headers_mut().remove(header::CONNECTION);
+    request.headers_mut().remove("proxy-connection");
+    Ok(match client.request(request).await {
+        Ok(response) => response.map(Either::Left),
+        Err(_) => {
+            let mut response = Response::new(Either::Right(Empty::new()));
+            *response.status_mut() = StatusCode::BAD_GATEWAY;
+            response
+        }
+    })
+}
+
+/// Serves one small page until the process is ended.
+pub(crate) async fn origin(at: SocketAddr) -> anyhow::Result<()> {
+    let page = Bytes::from(page());
+    let listener = TcpListener::bind(at).await?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let page = page.clone();
+        tokio::spawn(async move {
+            let service = service_fn(move |request: Request<Incoming>| {
+                let page = page.clone();
+                async move {
+                    drop(request.into_body().collect().await);
+                    let mut response = Response::new(Full::new(page));
+                    let html = header::HeaderValue::from_static("text/html; charset=utf-8");
+                    response.headers_mut().insert(header::CONTENT_TYPE, html);
+                    Ok::<_, Infallible>(response)
+                }
+            });
+            http1::Builder::new().serve_connection(TokioIo::new(stream), service).await
+        });
+    }
+}
+
+/// An ordinary page of [`BODY`] bytes.
+fn page() -> String {
+    let mut page = "<!doctype html><html><head><title>bench</title></head><body>\n".to_owned();
+    let end = "</body></html>\n";
+    while page.len() + end.len() < BODY {
+        page.push_str("<p class=\"line\">a few words that mean nothing at all</p>\n");
+    }
+    page.truncate(BODY - end.len());
+    page.push_str(end);
+    page
+}

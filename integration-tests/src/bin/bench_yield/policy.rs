@@ -1,0 +1,198 @@
+//! Who decides when a request goes: Tidegate's store, and what is in use elsewhere.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use integration_tests::walls::{Answer, SECOND};
+use tidegate::{
+    bucket::HORIZON,
+    config,
+    cooldown::{self, Known, Report},
+    rules::Rule,
+    store::{Ask, Memory, Phase, Scope, ScopeName, Store},
+};
+
+use super::fleet::Pass;
+
+/// Workers of the fleet; slots are dealt out among them.
+const WORKERS: usize = 3;
+/// The store's time at the start.
+const EPOCH: i64 = 1_000_000 * SECOND;
+/// How long a probe may be out.
+const LEASE: i64 = 90 * SECOND;
+
+/// A policy.
+pub(crate) trait Policy {
+    /// Leave for `slot`: when, and what to say about it later; or when to ask again.
+    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Pass), i64>;
+
+    /// Whether leave that was given still counts.
+    fn may_send(&self, pass: Pass) -> bool {
+        let _ = pass;
+        true
+    }
+
+    /// Hears of an answer.
+    fn hear(&mut self, slot: usize, now: i64, pass: Pass, answer: Answer);
+}
+
+/// Tidegate: a rule in the store that all members share.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    time: Arc<AtomicI64>,
+    store: Memory,
+    scope: Scope,
+    rule: Arc<Rule>,
+    epoch: u64,
+    come_back: i64,
+    draw: fastrand::Rng,
+}
+
+impl Proxy {
+    /// With these keys of a rule.
+    pub(crate) fn boxed(keys: &str, seed: u64) -> Box<dyn Policy> {
+        let text = format!("rules: [{{name: a, match: '*', {keys}}}]");
+        let loaded = config::parse(&text, "bench", &|_| None).expect("a good rule");
+        let rule = Arc::clone(&loaded.rules.as_slice()[0]);
+        let time = Arc::new(AtomicI64::new(EPOCH));
+        let store = Memory::at(Arc::clone(&time));
+        let all: Arc<str> = Arc::from("");
+        let name =
+            ScopeName { rule: Arc::clone(&rule.name), bucket: Arc::clone(&all), cooldown: all };
+        let scope = store.scope(name);
+        let draw = fastrand::Rng::with_seed(seed);
+        Box::new(Self { time, store, scope, rule, epoch: 0, come_back: 0, draw })
+    }
+}
+
+impl Policy for Proxy {
+    fn ask(&mut self, _slot: usize, now: i64) -> Result<(i64, Pass), i64> {
+        if now < self.come_back {
+            return Err(self.come_back);
+        }
+        self.time.store(EPOCH + now, Ordering::Relaxed);
+        let known = Known { epoch: self.epoch, remaining: 0 };
+        let ask = Ask { wanted: 1, bound: HORIZON, lease: LEASE, known, ..Ask::default() };
+        let granted = self.store.take_now(&self.scope, &self.rule, &ask);
+        self.epoch = granted.epoch;
+        match (granted.phase, granted.tickets.first()) {
+            (phase @ (Phase::Open | Phase::Probe), Some(ticket)) => {
+                let probe = if phase == Phase::Probe { *ticket } else { 0 };
+                Ok((ticket - EPOCH, Pass { epoch: granted.epoch, probe }))
+            }
+            _ => {
+                // A probe that is out may come back at any time.
+                let patience = if granted.phase == Phase::Probing { SECOND / 10 } else { i64::MAX };
+                self.come_back = (granted.come_back - EPOCH).min(now.saturating_add(patience));
+                Err(self.come_back)
+            }
+        }
+    }
+
+    fn may_send(&self, pass: Pass) -> bool {
+        pass.epoch == self.epoch
+    }
+
+    fn hear(&mut self, _slot: usize, now: i64, pass: Pass, answer: Answer) {
+        self.time.store(EPOCH + now, Ordering::Relaxed);
+        let answer = match answer {
+            Answer::Page => cooldown::Answer::Ok,
+            Answer::Block { retry_after, sure } => {
+                cooldown::Answer::Block { weight: 1.0, retry_after, sure }
+            }
+        };
+        let Pass { epoch, probe } = pass;
+        let report = Report { epoch, probe, answer, oks: 0, draw: self.draw.f64() };
+        let reported = self.store.report_now(&self.scope, &self.rule, &report);
+        if self.rule.cooldown.is_some() {
+            self.epoch = self.epoch.max(reported.epoch);
+        }
+    }
+}
+
+/// A limiter in each worker, which rests for half a minute after three blocks in a row that it has seen itself.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    gap: i64,
+    next: [i64; WORKERS],
+    streak: [u32; WORKERS],
+}
+
+impl Workers {
+    /// Each sends at most so many requests per second.
+    pub(crate) fn new(rate: f64) -> Self {
+        Self { gap: micros(1.0 / rate), next: [0; WORKERS], streak: [0; WORKERS] }
+    }
+}
+
+impl Policy for Workers {
+    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Pass), i64> {
+        let next = &mut self.next[slot % WORKERS];
+        if now < *next {
+            return Err(*next);
+        }
+        *next = now + self.gap;
+        Ok((now, Pass::default()))
+    }
+
+    fn hear(&mut self, slot: usize, now: i64, _pass: Pass, answer: Answer) {
+        let worker = slot % WORKERS;
+        self.streak[worker] = if answer == Answer::Page { 0 } else { self.streak[worker] + 1 };
+        if self.streak[worker] >= 3 {
+            self.streak[worker] = 0;
+            self.next[worker] = now + 30 * SECOND;
+        }
+    }
+}
+
+/// Scrapy's AutoThrottle by its documentation: each worker's delay follows the latency of what comes back, halfway
+/// each time, and never falls below the delay that was written; a blocked answer may not shorten it. Delays are
+/// spread from half to one and a half. It knows no blocks.
+#[derive(Debug)]
+pub(crate) struct Autothrottle {
+    least: f64,
+    delay: [f64; WORKERS],
+    next: [i64; WORKERS],
+    sent: [i64; 16],
+    draw: fastrand::Rng,
+}
+
+impl Autothrottle {
+    /// The fleet's rate as written, a third in each worker.
+    pub(crate) fn new(rate: f64, seed: u64) -> Self {
+        #[allow(clippy::cast_precision_loss, reason = "three")]
+        let least = WORKERS as f64 / rate;
+        // Its default start is a delay of five seconds.
+        let (delay, draw) = ([5.0; WORKERS], fastrand::Rng::with_seed(seed));
+        Self { least, delay, next: [0; WORKERS], sent: [0; 16], draw }
+    }
+}
+
+impl Policy for Autothrottle {
+    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Pass), i64> {
+        let worker = slot % WORKERS;
+        if now < self.next[worker] {
+            return Err(self.next[worker]);
+        }
+        self.sent[slot] = now;
+        self.next[worker] = now + micros(self.delay[worker] * (0.5 + self.draw.f64()));
+        Ok((now, Pass::default()))
+    }
+
+    fn hear(&mut self, slot: usize, now: i64, _pass: Pass, answer: Answer) {
+        let delay = &mut self.delay[slot % WORKERS];
+        #[allow(clippy::cast_precision_loss, reason = "a second at most")]
+        let latency = (now - self.sent[slot]) as f64 / 1e6;
+        let new = latency.max(f64::midpoint(*delay, latency)).max(self.least);
+        if answer == Answer::Page || new > *delay {
+            *delay = new;
+        }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "minutes at most")]
+fn micros(seconds: f64) -> i64 {
+    (seconds * 1e6) as i64
+}
