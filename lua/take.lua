@@ -2,8 +2,8 @@
 --
 -- KEYS  1 bucket  2 cooldown  3 members that wait for the bucket
 -- ARGV  1 tickets wanted  2 tickets held unused  3 latest acceptable wait (us)  4 lease of a probe (us)  5 member
---       6 `1` empties the bucket first (back from an outage), `2` also voids what it handed out ahead (other limits),
---       else the latest ticket that the member knows of
+--       6 `1` empties the bucket first (back from an outage), `2` voids what it handed out ahead (other limits),
+--       `3` does both, else the latest ticket that the member knows of
 --       (`us:told at us:members`, empty = none)  7 tickets handed back (`us,us`)
 --       8 epoch and 9 remaining cooldown (us) as the member knows them
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
@@ -52,8 +52,8 @@ if phase == 'open' or phase == 'due' then
     if own then restart_bucket(bucket, scope.opened) end
     rate, mark = limits.per_second or 0, bucket.learned.mark
     -- Tickets that others hold ahead stay theirs, but where the limits have changed.
-    if ARGV[6] == '1' then drain_bucket(bucket, math.max(bucket.at, now)) end
-    if ARGV[6] == '2' then void_bucket(bucket, now, table.concat(ARGV, '|', 11, 14)) end
+    if ARGV[6] == '1' or ARGV[6] == '3' then drain_bucket(bucket, math.max(bucket.at, now)) end
+    if ARGV[6] == '2' or ARGV[6] == '3' then void_bucket(bucket, now, table.concat(ARGV, '|', 11, 14)) end
     if tonumber(ARGV[8]) == scope.ep then recall_bucket(bucket, ARGV[6], now, limits) end
     give_back(bucket, ARGV[7], now)
   end

@@ -141,12 +141,11 @@ impl RuleArguments {
 
 /// What is to be done with the bucket before it grants.
 fn first_of(ask: &Ask, latest: String) -> String {
-    if ask.void {
-        "2".to_owned()
-    } else if ask.drain {
-        "1".to_owned()
-    } else {
-        latest
+    match (ask.drain, ask.void) {
+        (false, false) => latest,
+        (true, false) => "1".to_owned(),
+        (false, true) => "2".to_owned(),
+        (true, true) => "3".to_owned(),
     }
 }
 
