@@ -53,7 +53,7 @@ if phase == 'open' or phase == 'due' then
     rate, mark = limits.per_second or 0, bucket.learned.mark
     -- Tickets that others hold ahead stay theirs, but where the limits have changed.
     if ARGV[6] == '1' then drain_bucket(bucket, math.max(bucket.at, now)) end
-    if ARGV[6] == '2' then drain_bucket(bucket, now) end
+    if ARGV[6] == '2' then void_bucket(bucket, now, table.concat(ARGV, '|', 11, 14)) end
     if tonumber(ARGV[8]) == scope.ep then recall_bucket(bucket, ARGV[6], now, limits) end
     give_back(bucket, ARGV[7], now)
   end

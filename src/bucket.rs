@@ -57,6 +57,8 @@ pub struct Bucket {
     pub learned: Learned,
     /// The latest reading of the clock, to notice when it is set back.
     pub seen: i64,
+    /// The limits for which its tickets were voided, where a reload has changed them.
+    pub voided_for: Option<Limits>,
 }
 
 /// How fast a bucket fills at the moment.
@@ -80,6 +82,7 @@ impl Bucket {
             returned: Vec::new(),
             learned: Learned::default(),
             seen: now,
+            voided_for: None,
         }
     }
 
@@ -120,6 +123,17 @@ impl Bucket {
         if opened > self.ramp_from {
             self.drain(opened);
             self.ramp_from = opened;
+        }
+    }
+
+    /// The limits have changed: voids what was handed out ahead, once. Each member of a fleet says so at its own reload,
+    /// and what has been handed out under the new limits since then stays good.
+    pub fn void(&mut self, now: i64, limits: &Limits) {
+        // How the rate is learned does not matter here.
+        let limits = Limits { learn: None, ..limits.clone() };
+        if self.voided_for.as_ref() != Some(&limits) {
+            self.drain(now);
+            self.voided_for = Some(limits);
         }
     }
 

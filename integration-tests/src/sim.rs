@@ -221,8 +221,10 @@ impl Fleet {
             (0..self.members.len()).filter(|m| self.members[*m].alive).collect();
         let last = |member: &usize| sent.iter().rposition(|sent| sent.member == *member);
         let busy = alive.iter().filter_map(last).min().unwrap_or(0);
-        let (jain, max_over_min, unfair_by) =
-            fairness(&sent[..busy], &alive, window(self.plan.rate));
+        let window = window(self.plan.rate);
+        let (start, later) = sent[..busy].split_at(window.min(busy));
+        let (jain, max_over_min, unfair_by) = fairness(later, &alive, window);
+        let (_, _, unfair_at_first) = fairness(start, &alive, window);
         let (first, end) = (sent.first().expect("something is let go"), sent[sent.len() - 1]);
         let took = end.at - first.at;
         let burst = f64::from(self.plan.burst);
@@ -237,6 +239,7 @@ impl Fleet {
             jain,
             max_over_min,
             unfair_by,
+            unfair_at_first,
             calls_per_grant: calls.calls as f64 / sent.len() as f64,
             script: calls.took.div_f64(calls.calls.max(1) as f64),
             waits: waits(&sent),

@@ -151,7 +151,8 @@ fn a_reload_changes_the_rate_and_refills_nothing() {
         fleet.figures()
     });
     show("5 members, 50/s and then 100/s", &figures);
-    assert!(figures.ticket_excess <= ROUNDING, "{figures}");
+    // Tickets that the reload voids are never used, so what counts is what was sent; lines differ by milliseconds.
+    assert!(figures.sent_excess <= 2.0, "{figures}");
 }
 
 #[test]

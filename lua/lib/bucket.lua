@@ -1,7 +1,8 @@
 -- The token bucket with its quotas: src/bucket.rs, operation by operation (the same doubles, the same results).
 --
 -- Hash: at, tok (tokens at `at`), win (`start:taken,...`, one per quota), ramp (start of the climb), ret (returned
--- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua).
+-- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua), lim (limits for which its tickets
+-- were voided).
 local HORIZON = 250000
 local BATCH = 1000
 local FIRST = 16
@@ -22,8 +23,8 @@ local function read_limits(rate, burst, cost, quotas, ramp)
 end
 
 local function load_bucket(key, now, limits)
-  local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn')
-  local bucket = { windows = {}, returned = {}, learned = load_learned(fields[7]) }
+  local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn', 'lim')
+  local bucket = { windows = {}, returned = {}, limits = fields[8] or '', learned = load_learned(fields[7]) }
   if not fields[1] then
     bucket.at, bucket.tokens, bucket.ramp_from, bucket.seen = now, limits.burst, 0, now
     bucket.fresh = true
@@ -82,6 +83,14 @@ local function recall_bucket(bucket, latest, now, limits)
   elseif bucket.was_seen < told and bucket.at < moment then
     bucket.at, bucket.tokens = moment, 0
   end
+end
+
+-- The limits have changed: voids what was handed out ahead, once. Each member of a fleet says so at its own reload, and
+-- what has been handed out under the new limits since then stays good.
+local function void_bucket(bucket, now, limits)
+  if bucket.limits == limits then return end
+  drain_bucket(bucket, now)
+  bucket.limits = limits
 end
 
 local function restart_bucket(bucket, opened)
@@ -203,7 +212,7 @@ local function save_bucket(key, bucket, now, limits)
   for i, moment in ipairs(bucket.returned) do returned[i] = whole(moment) end
   redis.call('HSET', key, 'at', whole(bucket.at), 'tok', exact(bucket.tokens), 'win', table.concat(windows, ','),
     'ramp', whole(bucket.ramp_from), 'ret', table.concat(returned, ','), 'seen', whole(bucket.seen),
-    'learn', limits.learns and pack_learned(bucket.learned) or '')
+    'learn', limits.learns and pack_learned(bucket.learned) or '', 'lim', bucket.limits)
   local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
   keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, limits.learns and LEARNED_FOR or 0))
 end

@@ -277,7 +277,7 @@ fn tickets(
         bucket.drain(bucket.at.max(now));
     }
     if ask.void {
-        bucket.drain(now);
+        bucket.void(now, limits);
     }
     bucket.give_back(&ask.returned, now);
     let (mut granted, mut ahead, mut come_back, mut most) = (Vec::new(), 0, 0, None);

@@ -99,6 +99,8 @@ pub struct Figures {
     pub max_over_min: f64,
     /// How far a member was from its equal share in a window, in requests beyond 5 % of it, the worst.
     pub unfair_by: f64,
+    /// The same in the first window alone, in which nobody knows yet who else waits.
+    pub unfair_at_first: f64,
     /// Calls to the script `take` per request let go.
     pub calls_per_grant: f64,
     /// Real time of one such call in the interpreter.
@@ -161,7 +163,7 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{} requests in {:.1} s; excess of tickets {:.3}, as sent {:.2}; used {:.2} % of the rate; \
-             Jain {:.4}, max/min {:.2}, beyond 5 % by {:.1}; {:.3} calls per grant ({:.0} us each); \
+             Jain {:.4}, max/min {:.2}, beyond 5 % by {:.1} (at first {:.1}); {:.3} calls per grant ({:.0} us each); \
              held p50 {p50:.1} p90 {p90:.1} p99 {p99:.1} max {most:.1} s",
             self.sent,
             self.took.as_secs_f64(),
@@ -171,6 +173,7 @@ impl fmt::Display for Figures {
             self.jain,
             self.max_over_min,
             self.unfair_by,
+            self.unfair_at_first,
             self.calls_per_grant,
             self.script.as_secs_f64() * 1e6,
         )
