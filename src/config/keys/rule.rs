@@ -227,7 +227,7 @@ pub(in crate::config) static COOLDOWN: Section = Section {
         ),
         key(
             "after",
-            Kind::Factor(0.1, 1000.0),
+            Kind::Factor(0.1, 1e9),
             Is("3"),
             "Consecutive blocks (the sum of their weights) that trip.",
         ),
