@@ -200,6 +200,12 @@ impl Learned {
 
     /// Calm: after long enough a little faster.
     fn grow(&mut self, now: i64, ceiling: f64, learn: &Learn) {
+        if self.mark <= 0.0 && self.rate < learn.start {
+            // No limit has been met, and the rule file allows more than it did.
+            self.rate = learn.start;
+            self.changed = now;
+            return;
+        }
         let trying = self.is_trying();
         let wait = if trying {
             HOLD

@@ -99,16 +99,16 @@ async fn a_client_without_the_password_gets_a_407_and_nothing_goes_out() {
 #[tokio::test]
 async fn a_client_with_the_password_or_in_a_network_is_served() {
     let site = Site::start();
-    let file = RuleFile::one_rule("rate: 100/s").with("auth: {users: {crawler: secret}}");
+    let file = RuleFile::one_rule("rate: 100/s").with("auth: {users: {crawler: open-sesame}}");
     let member = Member::start(&file).await;
-    // base64 of `crawler:secret`
-    let right = "Basic Y3Jhd2xlcjpzZWNyZXQ=";
+    // base64 of `crawler:open-sesame`
+    let right = "Basic Y3Jhd2xlcjpvcGVuLXNlc2FtZQ==";
     let answer = get_with(member.proxy(), &site.url("/"), "proxy-authorization", right).await;
     assert_eq!(answer.status, 200);
     assert_eq!(site.arrivals()[0].header("proxy-authorization"), None, "not the site's business");
-    assert!(!member.log().contains("secret"), "secrets stay out of the log");
+    assert!(!member.log().contains("open-sesame"), "secrets stay out of the log");
     let file = RuleFile::one_rule("rate: 100/s")
-        .with("auth: {users: {crawler: secret}, networks: [\"127.0.0.0/8\"]}");
+        .with("auth: {users: {crawler: open-sesame}, networks: [\"127.0.0.0/8\"]}");
     let member = Member::start(&file).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
 }

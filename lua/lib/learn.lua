@@ -104,6 +104,11 @@ local function learn_ease(learned, blocked, learn)
 end
 
 local function learn_grow(learned, now, ceiling, learn)
+  if learned.mark <= 0 and learned.rate < learn.start then
+    -- No limit has been met, and the rule file allows more than it did.
+    learned.rate, learned.changed = learn.start, now
+    return
+  end
   local trying = is_trying(learned)
   local wait = trying and HOLD or learned.mark <= 0 and QUICK or learned.patience
   if now - learned.changed < wait or learned.rate >= ceiling then return end

@@ -140,6 +140,18 @@ fn nothing_grows_without_demand() {
 }
 
 #[test]
+fn a_rule_file_that_allows_more_counts_at_once_where_no_limit_has_been_met() {
+    let mut scope = Scope::new();
+    let more = Learn { start: 40.0, ..LEARN };
+    scope.learned.observe(scope.now, scope.now, scope.news, 0.0, 40.0, &more);
+    near(scope.learned.rate, 40.0);
+    scope.trip(true);
+    let mark = scope.learned.mark;
+    scope.learned.observe(scope.now, scope.now, scope.news, 0.0, 40.0, &more);
+    near(scope.learned.rate, mark);
+}
+
+#[test]
 fn floor_and_ceiling_hold_whatever_happens() {
     let mut scope = Scope::new();
     for _ in 0..50 {
