@@ -145,10 +145,11 @@ fn a_rule_file_that_allows_more_counts_at_once_where_no_limit_has_been_met() {
     let more = Learn { start: 40.0, ..LEARN };
     scope.learned.observe(scope.now, scope.now, scope.news, 0.0, 40.0, &more);
     near(scope.learned.rate, 40.0);
-    scope.trip(true);
-    let mark = scope.learned.mark;
-    scope.learned.observe(scope.now, scope.now, scope.news, 0.0, 40.0, &more);
-    near(scope.learned.rate, mark);
+    let mut met = Scope::new();
+    met.trip(true);
+    let mark = met.learned.mark;
+    met.learned.observe(met.now, met.now, met.news, 0.0, 40.0, &more);
+    near(met.learned.rate, mark);
 }
 
 #[test]
