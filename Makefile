@@ -3,10 +3,10 @@
 CARGO ?= cargo
 PROFILE ?= dev
 
-.PHONY: help tools build test demo bench-yield fmt lint doc deny ci
+.PHONY: help tools build test demo bench-cooldown bench-yield fmt lint doc deny ci
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
 
 tools: ## install what the tests need and the machine lacks; says what
 	@integration-tests/clients/install.sh
@@ -15,7 +15,7 @@ build: ## build the workspace (PROFILE=fast for an optimised one)
 	$(CARGO) build --workspace --profile $(PROFILE)
 
 test: tools build ## run every test; installs redis-server, curl and the Python clients where they are missing
-	$(CARGO) test --workspace --profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
+	$(CARGO) test --workspace --no-fail-fast --profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
@@ -24,6 +24,10 @@ demo: ## half a minute on the terminal: a site that blocks when crawled too fast
 bench-yield: ## what crawls bring home under this and other policies, against five kinds of walls; a minute or two
 	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_yield
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_yield
+
+bench-cooldown: ## how long requests still reach a site after it trips a cooldown, and how fast the news is (50 trips)
+	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_cooldown
 
 fmt: ## format the code
 	$(CARGO) fmt --all

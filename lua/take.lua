@@ -2,7 +2,9 @@
 --
 -- KEYS  1 bucket  2 cooldown  3 members that wait for the bucket
 -- ARGV  1 tickets wanted  2 tickets held unused  3 latest acceptable wait (us)  4 lease of a probe (us)  5 member
---       6 `1` empties the bucket first (back from an outage)  7 tickets handed back (`us,us`)
+--       6 `1` empties the bucket first (back from an outage), `2` also voids what it handed out ahead (other limits),
+--       else the latest ticket that the member knows of
+--       (`us:told at us:members`, empty = none)  7 tickets handed back (`us,us`)
 --       8 epoch and 9 remaining cooldown (us) as the member knows them
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
 --       (`tokens:us,...`)  15 `1` if the rule cools down  16... its policy (lib/cooldown.lua)
@@ -26,12 +28,13 @@ if cools then
   if restored or scope.till ~= was then save_cooldown(KEYS[2], scope, now, policy) end
 end
 
--- How many members wait for this bucket, this one included; asked only where somebody has to wait.
+-- How many members wait for this bucket, this one included, and whether it has only just come; asked only where
+-- somebody has to wait.
 local function waiting(until_)
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', whole(now))
-  redis.call('ZADD', KEYS[3], whole(until_ + 1000000), ARGV[5])
+  local new = redis.call('ZADD', KEYS[3], whole(until_ + 1000000), ARGV[5])
   redis.call('PEXPIRE', KEYS[3], whole(ceil((until_ - now) / 1000) + 5000))
-  return redis.call('ZCARD', KEYS[3])
+  return redis.call('ZCARD', KEYS[3]), new == 1
 end
 
 local tickets, members, rate, mark = {}, 1, 0, 0
@@ -48,7 +51,10 @@ if phase == 'open' or phase == 'due' then
     set_pace(bucket, now, limits, read_learn(ARGV, 28), news, tonumber(ARGV[27]))
     if own then restart_bucket(bucket, scope.opened) end
     rate, mark = limits.per_second or 0, bucket.learned.mark
-    if ARGV[6] == '1' then drain_bucket(bucket, now) end
+    -- Tickets that others hold ahead stay theirs, but where the limits have changed.
+    if ARGV[6] == '1' then drain_bucket(bucket, math.max(bucket.at, now)) end
+    if ARGV[6] == '2' then drain_bucket(bucket, now) end
+    if tonumber(ARGV[8]) == scope.ep then recall_bucket(bucket, ARGV[6], now, limits) end
     give_back(bucket, ARGV[7], now)
   end
   local ahead, share = 0, nil
@@ -58,8 +64,11 @@ if phase == 'open' or phase == 'due' then
       come_back = moment
       if moment - now > bound then break end
       if not share then
-        members = waiting(math.min(moment, now + bound))
+        local new
+        members, new = waiting(math.min(moment, now + bound))
         share = limits.rate and math.max(1, ceil(limits.per_second * (HORIZON / 1e6) / limits.cost / members)) or 1
+        -- Who has only just come may be one of many that do: it begins with little.
+        if new then share = ceil(share / FIRST) end
       end
       if held + ahead >= share then break end
       ahead = ahead + 1

@@ -100,7 +100,7 @@ impl Context {
             config: Mutex::new(config),
             ca_pem: ArcSwap::from_pointee(None),
             token,
-            member: proxy.pseudonym.clone(),
+            member: proxy.gate.member().to_owned(),
             accepting: AtomicBool::new(false),
             started: clock::now(),
             live: live::Live::new(),

@@ -6,7 +6,11 @@
 
 mod reload;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
@@ -14,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin,
-    ca::{Ca, CaError},
+    ca::CaError,
     config::{Loaded, Overrides},
     event::{Event, Events},
     gate::Gate,
@@ -22,13 +26,16 @@ use crate::{
     proxy,
     settings::{Settings, StoreSettings},
     shutdown::Told,
-    store::{Backend, Memory, Shared},
+    store::{self, Backend, Memory, Shared},
 };
 
 use reload::Reload;
 
 /// Time for a probe's verdict to reach the store.
 const LEASE_SLACK: Duration = Duration::from_secs(5);
+
+/// Longest look-up of one of the store's names at the start.
+const STORE_LOOKUP: Duration = Duration::from_secs(2);
 
 /// A proxy that is bound but does not serve yet.
 #[derive(Debug)]
@@ -73,7 +80,11 @@ impl App {
             events.emit(Event::Warned { what: warning.to_string() });
         }
         let rules = loaded.rules.as_slice().len();
-        let store = store(&settings, &metrics)?;
+        let store = backend(&settings, &metrics)?;
+        let shared = match &store {
+            Backend::Shared(shared) => Some(Arc::clone(shared)),
+            Backend::Memory(_) => None,
+        };
         let lease = lease(&settings);
         let gate = Gate::new(
             loaded.rules.clone(),
@@ -82,7 +93,10 @@ impl App {
             Arc::clone(&events),
             lease,
         );
-        let own = own_addresses(&settings);
+        if let Some(shared) = shared {
+            shared.first_word().await;
+        }
+        let own = own_addresses(&settings, &events).await;
         let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), own);
         let drain = CancellationToken::new();
         let admin = admin::Context::new(
@@ -91,7 +105,7 @@ impl App {
             reload::values(&loaded),
             drain.clone(),
         );
-        admin.ca_pem.store(Arc::new(ca_pem(&loaded)?));
+        admin.ca_pem.store(Arc::new(ca_pem(&loaded, &proxy)?));
         let reload = Reload::new(
             overrides,
             loaded,
@@ -132,7 +146,7 @@ impl App {
         let mut serving = tokio::spawn(proxy::serve(listener, Arc::clone(&proxy), drain.clone()));
         admin.set_accepting(true);
         events.emit(started);
-        loop {
+        let cut_off = loop {
             tokio::select! {
                 what = told.recv() => match what {
                     Some(Told::Reload) => reload.ask(),
@@ -148,16 +162,15 @@ impl App {
                 },
                 read = reload.next() => reload.take(read),
                 ended = &mut serving => {
-                    ended.context("the proxy's listener failed")?;
-                    break;
+                    break ended.context("the proxy's listener failed")?;
                 }
             }
-        }
+        };
         if !drain.is_cancelled() {
             bail!("the proxy's listener ended by itself");
         }
         proxy.gate.close().await;
-        events.emit(Event::Stopped { cut_off: proxy.tunnels.len() });
+        events.emit(Event::Stopped { cut_off });
         close_admin(admin_task, &admin_stop).await;
         Ok(Ended::Drained)
     }
@@ -172,7 +185,7 @@ impl App {
     }
 }
 
-fn store(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Backend> {
+fn backend(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Backend> {
     Ok(match &settings.store {
         StoreSettings::Memory => Backend::Memory(Memory::default()),
         StoreSettings::Redis(redis) => {
@@ -182,12 +195,11 @@ fn store(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Backend>
 }
 
 /// The certificate that clients must trust, where a rule intercepts; the CA is made on first need.
-fn ca_pem(loaded: &Loaded) -> Result<Option<String>, CaError> {
+fn ca_pem(loaded: &Loaded, proxy: &proxy::Context) -> Result<Option<String>, CaError> {
     if !loaded.rules.as_slice().iter().any(|rule| rule.intercept) {
         return Ok(None);
     }
-    let ca = Ca::open(&loaded.settings.ca_dir, loaded.settings.ca.as_ref())?;
-    Ok(Some(ca.pem().to_owned()))
+    Ok(Some(proxy.ca()?.pem().to_owned()))
 }
 
 /// How long a probe may be out: longer than any request that may still get its answer.
@@ -195,10 +207,33 @@ fn lease(settings: &Settings) -> Duration {
     settings.timeouts.connect + settings.timeouts.response + LEASE_SLACK
 }
 
-/// Nobody may reach these through the proxy.
-fn own_addresses(settings: &Settings) -> Vec<SocketAddr> {
+/// Nobody may reach these through the proxy: its listeners, and the servers that the store's URL names.
+async fn own_addresses(settings: &Settings, events: &Events) -> Vec<SocketAddr> {
     let admin = settings.admin.as_ref().map(|admin| admin.listen);
-    [Some(settings.listen), admin].into_iter().flatten().collect()
+    let mut own: Vec<SocketAddr> = [Some(settings.listen), admin].into_iter().flatten().collect();
+    let StoreSettings::Redis(redis) = &settings.store else { return own };
+    for (host, port) in store::redis::servers(redis).unwrap_or_default() {
+        let looking = tokio::net::lookup_host((host.as_str(), port));
+        match tokio::time::timeout(STORE_LOOKUP, looking).await {
+            Ok(Ok(found)) => own.extend(found.map(everywhere)),
+            Ok(Err(_)) | Err(_) => events.emit(Event::Warned {
+                what: format!(
+                    "the store's name {host} has no address now, so that the egress guard cannot \
+                     keep clients from it: deny it in `egress.deny`, or restart once it has one"
+                ),
+            }),
+        }
+    }
+    own
+}
+
+/// A store that is known by a loopback address often listens on all of this machine's: the unspecified
+/// address stands for them.
+fn everywhere(store: SocketAddr) -> SocketAddr {
+    if !store.ip().to_canonical().is_loopback() {
+        return store;
+    }
+    SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), store.port())
 }
 
 async fn close_admin(task: Option<JoinHandle<()>>, stop: &CancellationToken) {
@@ -231,4 +266,24 @@ fn with_bound(
         settings.listen = listener.local_addr()?;
     }
     Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    #[tokio::test]
+    async fn clients_reach_neither_the_proxy_nor_its_store() {
+        let text = "listen: 127.0.0.1:3128\nadmin: 127.0.0.1:9128\n\
+                    store: redis-sentinel://[::1]:26379?node=10.0.0.9:26380&sentinelServiceName=x\n";
+        let loaded = config::parse(text, "rules.yaml", &|_| None)
+            .unwrap_or_else(|problems| panic!("{problems}"));
+        let events = Events::new(Metrics::new());
+        let own = own_addresses(&loaded.settings, &events).await;
+        for addr in ["127.0.0.1:3128", "127.0.0.1:9128", "0.0.0.0:26379", "10.0.0.9:26380"] {
+            let addr: SocketAddr = addr.parse().expect("an address");
+            assert!(own.contains(&addr), "{addr} is not among {own:?}");
+        }
+    }
 }

@@ -18,6 +18,10 @@ use crate::{
 /// sensible round trip to a store, so that members with slow lines keep their turn.
 pub const HORIZON: i64 = 250_000;
 
+/// What part of its share a member may hold ahead that has only just begun to wait: all of a fleet may begin at once,
+/// each as yet unknown to the others.
+pub const FIRST: u32 = 16;
+
 /// Most tickets that one call takes; bounds the time that a script keeps Redis busy.
 pub const BATCH: u32 = 1_000;
 

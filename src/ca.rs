@@ -13,7 +13,7 @@ use std::{
     fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -27,7 +27,7 @@ use rustls::{
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::target::Host;
+use crate::{clock, target::Host};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Life of a CA made here.
@@ -56,7 +56,8 @@ pub enum CaError {
     },
     /// Others than the owner may read a secret.
     #[error(
-        "{} holds the key of the CA, but others may open it (mode {mode:03o}): chmod {wanted:03o} {}",
+        "{} holds the key of the CA, but others may open it (mode {mode:03o}): \
+         chmod {wanted:03o} {}",
         path.display(), path.display()
     )]
     Exposed {
@@ -173,7 +174,7 @@ impl Ca {
     /// # Errors
     /// [`CaError::Mint`].
     pub fn server_config(&self, host: &Host) -> Result<Arc<ServerConfig>, CaError> {
-        self.mint.server_config(&self.issuer, host, SystemTime::now())
+        self.mint.server_config(&self.issuer, host, clock::wall())
     }
 }
 
@@ -194,7 +195,7 @@ fn new_authority() -> Result<String, CaError> {
     let name = format!("Tidegate local CA {:02x}{:02x}", serial[1], serial[2]);
     params.distinguished_name.push(DnType::CommonName, name);
     params.serial_number = Some(SerialNumber::from_slice(&serial));
-    let now = SystemTime::now();
+    let now = clock::wall();
     params.not_before = (now - BACKDATE).into();
     params.not_after = (now + CA_LIFE).into();
     // A leaked key signs server certificates, but neither another CA nor programs nor mail.

@@ -1,16 +1,18 @@
 //! Telling blocks from pages.
 //!
-//! A verdict is a pure function of a response: method, status, named fields, a bounded decoded prefix of the body,
-//! and whether that is all of it. Nothing is known here of other responses, of rules or of time. The order:
+//! A verdict is a pure function of a response: method, status, named fields, a bounded decoded
+//! prefix of the body, and whether that is all of it. Nothing is known here of other responses, of
+//! rules or of time. The order:
 //!
-//! 1. **Head** ([`Classifier::read`]): fields and redirects that settle it alone. Most responses end here, all that
-//!    is neither text nor HTML does, and costs nothing.
-//! 2. **Body** ([`Scan`]): one pass over the decoded prefix counts visible text and looks for all marks at once.
-//!    A mark counts only on a page with the shape of a wall; on any other page it is a decoy.
+//! 1. **Head** ([`Classifier::read`]): fields and redirects that settle it alone. Most responses
+//!    end here, all that is neither text nor HTML does, and costs nothing.
+//! 2. **Body** ([`Scan`]): one pass over the decoded prefix counts visible text and looks for all
+//!    marks at once. A mark counts only on a page with the shape of a wall; on any other page it is
+//!    a decoy.
 //! 3. **What is left**: 429 and 403 by themselves; a blank page.
 //!
-//! What marks there are is data: `config/signatures.yaml`. Precision comes first throughout, since a false block
-//! stalls the whole fleet: what is in doubt is `ok`.
+//! What marks there are is data: `config/signatures.yaml`. Precision comes first throughout, since
+//! a false block stalls the whole fleet: what is in doubt is `ok`.
 
 mod charset;
 mod classifier;

@@ -108,11 +108,11 @@ pub fn load_with(
     env: &Env<'_>,
 ) -> Result<Loaded, Problems> {
     let Some(path) = file_of(path) else {
-        return parse_with(BUILT_IN, BUILT_IN_NAME, overrides, env);
+        return parse_with(BUILT_IN, BUILT_IN_NAME, overrides, env, false);
     };
     let name = path.display().to_string();
     let text = read(&path, &name)?;
-    let loaded = parse_with(&text, &name, overrides, env)?;
+    let loaded = parse_with(&text, &name, overrides, env, is_readable_by_all(&path))?;
     Ok(Loaded { path: Some(path), ..loaded })
 }
 
@@ -151,7 +151,20 @@ fn read(path: &Path, name: &str) -> Result<String, Problems> {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn parse(text: &str, name: &str, env: &Env<'_>) -> Result<Loaded, Problems> {
-    parse_with(text, name, &Overrides::default(), env)
+    parse_with(text, name, &Overrides::default(), env, false)
+}
+
+/// Whether everybody on this machine can read the file, and so what is secret in it.
+#[cfg(unix)]
+fn is_readable_by_all(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o004 != 0)
+}
+
+/// Whether everybody on this machine can read the file: not to be told from a mode here.
+#[cfg(not(unix))]
+fn is_readable_by_all(_path: &Path) -> bool {
+    false
 }
 
 fn fingerprint_of(text: &[u8]) -> u64 {
@@ -165,6 +178,7 @@ fn parse_with(
     name: &str,
     overrides: &Overrides,
     env: &Env<'_>,
+    exposed: bool,
 ) -> Result<Loaded, Problems> {
     if text.len() as u64 > MOST_BYTES {
         return Err(Problems::of_file(name, "it is larger than 1 MiB".into(), None));
@@ -182,10 +196,8 @@ fn parse_with(
         notes.note(Severity::Error, flaw);
     }
     let read = document.root.map(|root| {
-        let builtin = document::parse(BUILT_IN, env).root.map(|root| root.nowhere());
-        let builtin = builtin.expect("the built-in file is YAML: a test loads it");
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-        let around = check::Surroundings { folder, env, builtin };
+        let around = check::Surroundings { folder, env, exposed };
         check::file(&notes, &root, overrides, &around)
     });
     let (values, mut problems) = notes.finish();

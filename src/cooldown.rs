@@ -185,6 +185,8 @@ impl Cooldown {
             return Change::Stale;
         }
         self.restore(Known { epoch: report.epoch, remaining: 0 }, now);
+        // A cooldown without probe may be over although nobody has asked yet.
+        self.phase(now, policy);
         if self.until > 0 {
             return self.report_probe(now, report, policy);
         }

@@ -1,7 +1,8 @@
 //! What lies behind `tidegate explain`: saved responses in, verdicts with their reasons out.
 //!
-//! Takes a saved page (status and headers come from the caller), a raw HTTP response, a HAR file, a WARC file, or a
-//! folder with a `manifest.tsv`. Nothing here touches the network; reading files is all the I/O there is.
+//! Takes a saved page (status and headers come from the caller), a raw HTTP response, a HAR file, a
+//! WARC file, or a folder with a `manifest.tsv`. Nothing here touches the network; reading files is
+//! all the I/O there is.
 
 mod replay;
 pub mod report;
@@ -20,7 +21,8 @@ use crate::{
 
 pub use report::{Cooldown, Item, Proof, Report, Summary};
 
-/// Largest file that is read: saved crawls are tens of megabytes, and more would not be read by a person either.
+/// Largest file that is read: saved crawls are tens of megabytes, and more would not be read by a
+/// person either.
 pub const MAX_FILE: u64 = 512 * 1024 * 1024;
 
 /// What to explain.
@@ -84,7 +86,8 @@ pub(crate) struct Exchange {
     pub(crate) url: Option<String>,
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// As on the wire, or decoded where the source kept it so (then `headers` has no `content-encoding`).
+    /// As on the wire, or decoded where the source kept it so (then `headers` has no
+    /// `content-encoding`).
     pub(crate) body: Vec<u8>,
     /// Whether the source has the whole body.
     pub(crate) end: BodyEnd,
@@ -94,15 +97,19 @@ pub(crate) struct Exchange {
 
 /// Explains what `source` has.
 ///
-/// # Errors
-/// What cannot be read or makes no sense. An unreadable entry of a folder is an error too: a report that silently
-/// leaves something out would be worse.
+/// # Errors What cannot be read or makes no sense. An unreadable entry of a folder is an error too:
+/// a report that silently leaves something out would be worse.
 pub fn run(source: &Source, options: &Options) -> Result<Report, ExplainError> {
     let exchanges = source::read(source, options)?;
     let mut judged = Vec::with_capacity(exchanges.items.len());
     for exchange in exchanges.items {
-        // Without a URL it is a page of nobody: rules for certain hosts do not apply.
-        let target = Target::of_url(exchange.url.as_deref().unwrap_or("http://unknown.invalid/"))?;
+        let target = match exchange.url.as_deref().map(Target::of_url) {
+            Some(Ok(target)) => target,
+            Some(Err(error)) if exchanges.single => return Err(error.into()),
+            // A page of nobody, or a URL that no proxy is asked for: rules for certain hosts do not
+            // apply.
+            Some(Err(_)) | None => Target::of_url("http://unknown.invalid/")?,
+        };
         let rule = options.rules.find(&target).map(|at| Arc::clone(&options.rules.as_slice()[at]));
         let (judgement, item) = explain(&exchange, &target, rule.as_deref(), options.limits);
         judged.push(Judged { item, judgement, rule, host: target.host });

@@ -16,6 +16,7 @@
 
 mod lane;
 mod lanes;
+mod outside;
 mod permit;
 mod queue;
 mod status;
@@ -50,7 +51,6 @@ use crate::{
     settings::OnFailure,
     store::{Ask, Backend, News, Phase, Store},
     target::Target,
-    verdict::Judgement,
 };
 
 /// Who waits: clients take turns by this.
@@ -111,6 +111,7 @@ enum Outcome {
 #[derive(Debug)]
 struct Shared {
     store: Backend,
+    metrics: Arc<Metrics>,
     events: Arc<Events>,
     /// This member's name.
     member: Arc<str>,
@@ -153,12 +154,13 @@ impl Gate {
         lease: Duration,
     ) -> Arc<Self> {
         let member = match &store {
-            Backend::Memory(_) => Arc::from("this"),
+            Backend::Memory(_) => format!("{:016x}", fastrand::u64(..)).into(),
             Backend::Shared(shared) => Arc::clone(shared.member()),
         };
         let news = store.news();
         let shared = Arc::new(Shared {
             store,
+            metrics: Arc::clone(&metrics),
             events,
             member,
             lease,
@@ -283,6 +285,12 @@ impl Gate {
         }
     }
 
+    /// This member's name: in the store, in events and on the status page.
+    #[must_use]
+    pub fn member(&self) -> &str {
+        &self.shared.member
+    }
+
     /// Running members, as last heard.
     #[must_use]
     pub fn members(&self) -> u32 {
@@ -338,23 +346,6 @@ impl Gate {
             let mode: OnFailure = store.on_failure();
             Event::StoreDown { reason: store.why_down(), mode }
         });
-    }
-
-    /// Counts an answer that did not pass through the proxy (`POST /api/v1/report`).
-    pub async fn report_outside(&self, target: &Target, judgement: &Judgement) -> bool {
-        let Some(entry) = self.find(target) else { return false };
-        let lane = entry.lanes.find(&entry, target);
-        let since = clock::now();
-        let request = Request {
-            target: target.clone(),
-            client: Client::User(Arc::from("report")),
-            since,
-            deadline: since,
-            seq: 0,
-        };
-        let grant = Grant::new(&lane, &entry, lane.view.epoch(), 0, false);
-        Permit::new(grant, request, Duration::ZERO, true).report(judgement).await;
-        true
     }
 }
 

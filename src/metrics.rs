@@ -244,7 +244,7 @@ impl Metrics {
         self.families.store_errors.get_or_create_owned(&label("kind", kind))
     }
 
-    /// Verdicts that rest on a signature (ids are bounded by the built-in file and the rule file).
+    /// Verdicts that rest on a signature, and matches of one that is set to log (ids are bounded by the built-in file and the rule file).
     #[must_use]
     pub fn signature_hits(&self, signature: &str) -> Counter {
         self.families.signature_hits.get_or_create_owned(&label("signature", signature))

@@ -1,7 +1,8 @@
 //! The way of a request, top to bottom.
 //!
-//! accept -> target -> authenticate -> rule -> **hold** -> connect -> last look -> send -> **observe** -> report ->
-//! relay. [`way`] reads in that order; each step is one call into its own module.
+//! accept -> target -> authenticate -> rule -> **hold** -> connect -> last look -> send ->
+//! **observe** -> report -> relay. `way` reads in that order; each step is one call into its own
+//! module.
 
 mod accept;
 mod access;
@@ -151,12 +152,15 @@ async fn way(
                 continue;
             }
         }
+        if body.is_cut_off() {
+            return Err(Refusal::cut_off().under(&asking.entry));
+        }
         return Ok(relay(cx, &live, &asking, head, body, told));
     }
 }
 
-/// What never goes on to a site: a request that was here before, TRACE, and an OPTIONS whose `Max-Forwards` is used
-/// up (RFC 9110 sections 7.6.3, 9.3.8 and 7.6.2).
+/// What never goes on to a site: a request that was here before, TRACE, and an OPTIONS whose
+/// `Max-Forwards` is used up (RFC 9110 sections 7.6.3, 9.3.8 and 7.6.2).
 fn answer_here(
     cx: &Context,
     request: &mut Request<Incoming>,
@@ -187,7 +191,8 @@ fn retries(rule: &Rule, method: &Method) -> u32 {
     if rule.action == Action::Limit && retry.methods.contains(method) { retry.attempts } else { 0 }
 }
 
-/// Judges the answer and reports the verdict, now or, where it is not clear in time, while the body passes.
+/// Judges the answer and reports the verdict, now or, where it is not clear in time, while the body
+/// passes.
 async fn observe(
     live: &Live,
     asking: &Asking,
@@ -229,7 +234,8 @@ struct Told {
     line: Option<Box<Line>>,
 }
 
-/// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we have to tell.
+/// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we have
+/// to tell.
 fn relay(
     cx: &Context,
     live: &Live,
@@ -239,7 +245,8 @@ fn relay(
     told: &Told,
 ) -> Response<Body> {
     if head.headers.contains_key(header::TRANSFER_ENCODING) {
-        // Both would be two lengths for one message; the coding is what counted (RFC 9112 section 6.3).
+        // Both would be two lengths for one message; the coding is what counted (RFC 9112 section
+        // 6.3).
         head.headers.remove(header::CONTENT_LENGTH);
     }
     headers::strip(&mut head.headers);

@@ -39,6 +39,17 @@ pub struct Settings {
     pub log: Log,
 }
 
+impl Settings {
+    /// Whether a proxy that listens on `listen` would be open to everybody, which nobody has said
+    /// on purpose. After a reload `listen` is the address in use, not the file's.
+    #[must_use]
+    pub fn lacks_auth_on(&self, listen: SocketAddr) -> bool {
+        let auth = &self.auth;
+        let anybody = auth.users.is_empty() && auth.networks.is_empty() && !auth.none;
+        anybody && !listen.ip().is_loopback()
+    }
+}
+
 /// The admin port.
 #[derive(Debug, Clone)]
 pub struct AdminSettings {

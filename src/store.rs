@@ -14,9 +14,11 @@ pub mod fallback;
 pub mod memory;
 pub mod redis;
 mod scripts;
+mod server;
 
 pub use fallback::Shared;
 pub use memory::Memory;
+pub use server::{Answering, Reply, ScriptServer};
 
 /// The name of what shares a bucket and a cooldown: a rule and the keys by which it is split.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -53,6 +55,8 @@ pub struct Ask {
     pub lease: i64,
     /// Empties the bucket first: the member comes back from an outage.
     pub drain: bool,
+    /// Empties the bucket and voids what it has handed out ahead: the limits have changed.
+    pub void: bool,
     /// Tickets whose requests have left.
     pub returned: Vec<i64>,
     /// What the member knows of the cooldown.

@@ -1,6 +1,7 @@
 //! What one response was judged to be, and why.
 //!
-//! The strings of [`Verdict::as_str`] are the label values of the metrics, the header values and the words of the rule file.
+//! The strings of [`Verdict::as_str`] are the label values of the metrics, the header values and
+//! the words of the rule file.
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
@@ -133,9 +134,9 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// How sure.
     pub confidence: Confidence,
-    /// True for what no person or parser would read (images, styles, scripts, media), and for what sites refuse
-    /// to robots out of habit (`/robots.txt`, `/favicon.ico`): counted, but neither a block nor a sign of health,
-    /// whatever the verdict says.
+    /// True for what no person or parser would read (images, styles, scripts, media), and for what
+    /// sites refuse to robots out of habit (`/robots.txt`, `/favicon.ico`): counted, but neither a
+    /// block nor a sign of health, whatever the verdict says.
     pub neutral: bool,
     /// What it rests on; nothing for a plain `ok`.
     pub evidence: Option<Box<Evidence>>,
@@ -143,8 +144,8 @@ pub struct Judgement {
     pub retry_after: Option<Duration>,
     /// The status, where there was a response.
     pub status: Option<u16>,
-    /// Signatures whose marks stood on a page that has not the shape of a wall: no evidence, but counted. One with
-    /// many decoys and few hits is a bad one.
+    /// Signatures whose marks stood on a page that has not the shape of a wall: no evidence, but
+    /// counted. One with many decoys and few hits is a bad one.
     pub decoys: Vec<Arc<str>>,
     /// Signatures that matched and are set to log only.
     pub logged: Vec<Arc<str>>,
@@ -172,7 +173,8 @@ impl Judgement {
         Self { neutral: true, status: None, ..Self::ok(200) }
     }
 
-    /// No response at all: `verdict` is [`Verdict::ConnectionError`] or [`Verdict::Timeout`], `what` says which step failed.
+    /// No response at all: `verdict` is [`Verdict::ConnectionError`] or [`Verdict::Timeout`],
+    /// `what` says which step failed.
     #[must_use]
     pub fn transport(verdict: Verdict, what: &str) -> Self {
         Self {

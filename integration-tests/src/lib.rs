@@ -3,9 +3,12 @@
 //! - [`site`]: a web site that answers as told and records what reached it, and when.
 //! - [`redis`]: a private `redis-server` that can be killed, stopped and brought back.
 //! - [`member`]: one running `tidegate` with a rule file of its own, its metrics and its log.
+//! - [`news`]: what the fleet tells itself, and when.
 //! - [`client`]: a keep-alive proxy client, and one that sends exact bytes.
 //! - [`load`]: many keep-alive clients at once.
+//! - [`storm`]: a fleet under load whose site begins to block.
 //! - [`bound`]: whether what a site saw stays within `burst + rate * t`.
+//! - [`sim`]: a big fleet on paper: the real gate and the real scripts, in virtual time.
 //! - [`tools`]: real clients, pointed at a proxy by their usual variables.
 //! - [`wait`]: waiting for a condition; no test sleeps and hopes.
 //! - [`walls`]: how sites block who crawls too fast, as pure functions of time.
@@ -16,9 +19,12 @@ pub mod bound;
 pub mod client;
 pub mod load;
 pub mod member;
+pub mod news;
 pub mod ports;
 pub mod redis;
+pub mod sim;
 pub mod site;
+pub mod storm;
 pub mod tools;
 pub mod wait;
 pub mod walls;

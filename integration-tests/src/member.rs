@@ -83,6 +83,7 @@ impl Member {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", folder.path())
+            .envs(file.roots_file().map(|roots| ("SSL_CERT_FILE", roots)))
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -104,7 +104,6 @@ impl Redis {
     ///
     /// # Panics
     /// If the server does not answer.
-    #[must_use]
     pub fn command(&self, words: &[&str]) -> String {
         self.try_command(words).expect("redis-server answers")
     }

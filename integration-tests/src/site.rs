@@ -6,7 +6,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, mpsc},
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use http::{HeaderMap, Method, Request, Response};
@@ -114,9 +114,10 @@ impl Site {
         self.shared.state.lock().everywhere = page;
     }
 
-    /// Answers with `page` what exceeds `burst + rate * t`: the limit that crawlers do not know.
-    pub fn limit(&self, rate: f64, burst: f64, page: Page) {
-        self.shared.state.lock().limit = Some((HiddenLimit::new(rate, burst), page));
+    /// Answers with `page` what exceeds `burst + rate * t`, and all that comes within `ban` after such an answer: the
+    /// limit that crawlers do not know.
+    pub fn limit(&self, rate: f64, burst: f64, ban: Duration, page: Page) {
+        self.shared.state.lock().limit = Some((HiddenLimit::new(rate, burst, ban), page));
     }
 
     /// Lets everything that waits on a [`Page::Held`] be answered, now and later.
@@ -190,6 +191,10 @@ async fn serve(
 
 /// Serves one connection until its end, or until a [`Page::Reset`] breaks it.
 async fn converse(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
+    let Ok(stream) = stream.into_std() else { return };
+    // A second handle to the socket: with it, hyper's can be dropped without a farewell.
+    let Ok(twin) = stream.try_clone() else { return };
+    let Ok(stream) = TcpStream::from_std(stream) else { return };
     let reset = Arc::new(Notify::new());
     let service = service_fn({
         let reset = Arc::clone(&reset);
@@ -207,7 +212,13 @@ async fn converse(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
     tokio::select! {
         // How a connection ends is what the tests look at from the other side.
         _ = &mut serving => {}
-        () = reset.notified() => {}
+        () = reset.notified() => {
+            drop(serving);
+            if let Ok(twin) = TcpStream::from_std(twin) {
+                // Closing without lingering sends a RST.
+                drop(twin.set_zero_linger());
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use integration_tests::{
-    client::{Answer, Raw, get},
+    client::{Answer, Raw, get, get_with},
     member::{Member, RuleFile},
     ports::free_address,
     site::{Page, Site},
@@ -117,20 +117,42 @@ async fn each_way_of_not_reaching_a_site_has_its_word() {
     let member = Member::start(&file).await;
     site.on("/hang", Page::Hang);
     site.on("/reset", Page::Reset);
-    let own = format!("http://{}/", member.proxy());
     let cases = [
         ("http://no-such-host.invalid/".to_owned(), 502, "dns", "dns_error"),
         (format!("http://{}/", free_address()), 502, "connect", "connection_refused"),
         (format!("https://{}/", site.address()), 502, "tls", "tls_"),
         (site.url("/reset"), 502, "connect", "connection_terminated"),
         (site.url("/hang"), 504, "timeout", "http_response_timeout"),
-        (own, 508, "loop", "proxy_loop_detected"),
     ];
     for (url, status, refused, error) in cases {
         let answer = get(member.proxy(), &url).await;
         is_own_answer(&answer, status, refused, error);
         let counted = member.metric("tidegate_refused_total", &[("reason", refused)]).await;
         assert!(counted > 0.0, "{refused} is counted");
+    }
+}
+
+#[tokio::test]
+async fn what_was_sent_through_here_before_is_a_loop() {
+    let site = Site::start();
+    let member = Member::start(&RuleFile::one_rule("rate: 100/s")).await;
+    let url = site.url("/");
+    get(member.proxy(), &url).await;
+    let arrivals = site.arrivals();
+    let via = arrivals[0].header("via").expect("the proxy names itself").to_owned();
+    let answer = get_with(member.proxy(), &url, "via", &format!("1.1 other, {via}")).await;
+    is_own_answer(&answer, 508, "loop", "proxy_loop_detected");
+    assert_eq!(site.count(), 1);
+    let other = get_with(member.proxy(), &url, "via", "1.1 other").await;
+    assert_eq!(other.status, 200, "another proxy's name is no loop");
+}
+
+#[tokio::test]
+async fn the_proxys_own_ports_cannot_be_reached_through_it() {
+    let member = Member::start(&RuleFile::one_rule("rate: 100/s")).await;
+    for own in [member.proxy(), member.admin()] {
+        let answer = get(member.proxy(), &format!("http://{own}/metrics")).await;
+        is_own_answer(&answer, 403, "egress", "destination_ip_prohibited");
     }
 }
 

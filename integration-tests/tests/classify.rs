@@ -1,5 +1,5 @@
-//! Verdicts on whole responses: every signature against its own examples, the traps that detectors fall into, and
-//! bodies that come in pieces, encoded, broken or without end.
+//! Verdicts on whole responses: every signature against its own examples, the traps that detectors
+//! fall into, and bodies that come in pieces, encoded, broken or without end.
 #![allow(clippy::unwrap_used)]
 
 #[path = "classify/bodies.rs"]

@@ -41,7 +41,7 @@ async fn a_site_can_be_switched_to_blocking_and_back() {
 #[tokio::test]
 async fn a_hidden_limit_blocks_only_what_exceeds_it() {
     let site = Site::start();
-    site.limit(0.001, 3.0, Page::Captcha);
+    site.limit(0.001, 3.0, Duration::ZERO, Page::Captcha);
     let mut client = ProxyClient::connect(site.address()).await;
     let mut statuses = Vec::new();
     for _ in 0..5 {
@@ -49,6 +49,24 @@ async fn a_hidden_limit_blocks_only_what_exceeds_it() {
     }
     assert_eq!(statuses, [200, 200, 200, 403, 403]);
     assert!((worst_window_excess(&site.times(), 0.0, 3.0) - 2.0).abs() < 1e-9);
+}
+
+#[tokio::test]
+async fn a_ban_outlives_the_refill_for_who_goes_on_asking() {
+    let site = Site::start();
+    site.limit(1000.0, 1.0, Duration::from_secs(60), Page::Captcha);
+    let mut client = ProxyClient::connect(site.address()).await;
+    let mut status = 200;
+    while status == 200 {
+        status = client.get(&site.url("/")).await.status;
+        assert!(site.count() < 10_000, "faster than a thousand a second, sooner or later");
+    }
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(
+        client.get(&site.url("/")).await.status,
+        403,
+        "the bucket is full again, the ban is on"
+    );
 }
 
 #[tokio::test]

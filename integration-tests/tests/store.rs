@@ -33,7 +33,7 @@ use tidegate::{
 /// One step of a sequence.
 #[derive(Debug, Clone)]
 enum Op {
-    Take { wanted: u32, held: u32, bound: i64, drain: bool, hand_back: bool },
+    Take { wanted: u32, held: u32, bound: i64, drain: bool, void: bool, hand_back: bool },
     Report { answer: Answer, oks: u32, old: bool, probe: bool, draw: f64 },
     Trip(i64),
     Clear,
@@ -41,7 +41,14 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let take = (1..40u32, 0..5u32, 0..20_000i64, prop::bool::weighted(0.05), any::<bool>());
+    let take = (
+        1..40u32,
+        0..5u32,
+        0..20_000i64,
+        prop::bool::weighted(0.05),
+        prop::bool::weighted(0.05),
+        any::<bool>(),
+    );
     let answer = prop_oneof![
         3 => Just(Answer::Ok),
         4 => (1..4u8, prop_oneof![9 => Just(0i64), 1 => 1..9_000i64]).prop_map(
@@ -55,8 +62,8 @@ fn op() -> impl Strategy<Value = Op> {
     ];
     let report = (answer, 0..5u32, prop::bool::weighted(0.1), any::<bool>(), 0.0..1.0f64);
     prop_oneof![
-        6 => take.prop_map(|(wanted, held, bound, drain, hand_back)| Op::Take {
-            wanted, held, bound, drain, hand_back
+        6 => take.prop_map(|(wanted, held, bound, drain, void, hand_back)| Op::Take {
+            wanted, held, bound, drain, void, hand_back
         }),
         5 => report.prop_map(|(answer, oks, old, probe, draw)| Op::Report {
             answer, oks, old, probe, draw
@@ -177,7 +184,7 @@ impl Pair {
 
     async fn step(&mut self, op: &Op) -> Result<(), TestCaseError> {
         match op {
-            Op::Take { wanted, held, bound, drain, hand_back } => {
+            Op::Take { wanted, held, bound, drain, void, hand_back } => {
                 let returned = if *hand_back { std::mem::take(&mut self.tickets) } else { vec![] };
                 let ask = Ask {
                     wanted: *wanted,
@@ -185,6 +192,7 @@ impl Pair {
                     bound: *bound,
                     lease: 3_000,
                     drain: *drain,
+                    void: *void,
                     returned: returned.into_iter().rev().take(3).collect(),
                     known: Known { epoch: self.epoch, remaining: 0 },
                     rate: 0.0,
@@ -293,4 +301,37 @@ fn a_forgotten_script_is_loaded_again_within_the_call() {
         let ask = Ask { wanted: 1, ..Ask::default() };
         runtime.block_on(pair.take(&ask)).unwrap();
     }
+}
+
+#[test]
+fn a_flush_refills_no_bucket_that_a_member_knows() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = runtime.block_on(shared(&redis));
+    let limits = Limits { rate: Some(1.0), burst: 10, quotas: vec![], cost: 1, learn: None };
+    let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
+    let name = ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
+    let scope = store.scope(name);
+    let ask = Ask { wanted: 10, ..Ask::default() };
+    let first = runtime.block_on(store.take(&scope, &rule, &ask)).unwrap();
+    assert_eq!(first.tickets.len(), 10, "the burst");
+    assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
+    let second = runtime.block_on(store.take(&scope, &rule, &ask)).unwrap();
+    assert_eq!(second.tickets.len(), 0, "no second burst, {second:?}");
+}
+
+#[test]
+fn a_member_that_comes_back_from_an_outage_leaves_others_their_tickets() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = runtime.block_on(shared(&redis));
+    let limits = Limits { rate: Some(100.0), burst: 1, quotas: vec![], cost: 1, learn: None };
+    let mut pair = Pair::new(store, limited(limits, policy(None, true, 1.0, Duration::ZERO)), "");
+    let ahead = Ask { wanted: 20, bound: 10_000_000, ..Ask::default() };
+    runtime.block_on(pair.take(&ahead)).unwrap();
+    runtime.block_on(pair.take(&ahead)).unwrap();
+    let latest = pair.tickets.iter().copied().max().unwrap();
+    let back = Ask { wanted: 1, bound: 10_000_000, drain: true, ..Ask::default() };
+    runtime.block_on(pair.take(&back)).unwrap();
+    assert!(pair.tickets.last().is_some_and(|ticket| *ticket > latest));
 }

@@ -4,6 +4,7 @@
 -- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua).
 local HORIZON = 250000
 local BATCH = 1000
+local FIRST = 16
 local RETURNED = 64
 local LONG_AGO = -4611686018427387904
 
@@ -25,6 +26,7 @@ local function load_bucket(key, now, limits)
   local bucket = { windows = {}, returned = {}, learned = load_learned(fields[7]) }
   if not fields[1] then
     bucket.at, bucket.tokens, bucket.ramp_from, bucket.seen = now, limits.burst, 0, now
+    bucket.fresh = true
   else
     bucket.at, bucket.tokens = tonumber(fields[1]), tonumber(fields[2])
     bucket.ramp_from, bucket.seen = tonumber(fields[4]), tonumber(fields[6])
@@ -35,6 +37,7 @@ local function load_bucket(key, now, limits)
       bucket.returned[#bucket.returned + 1] = tonumber(moment)
     end
   end
+  bucket.was_seen = bucket.seen
   return bucket
 end
 
@@ -61,6 +64,24 @@ end
 
 local function drain_bucket(bucket, moment)
   bucket.at, bucket.tokens, bucket.returned = moment, 0, {}
+end
+
+-- A bucket that lost its memory (a flush, a failover) goes on where a member says that it was: `latest` is the member's
+-- latest ticket, the time at which it was told, and how many members waited then. Where the bucket is gone altogether,
+-- it hands out nothing for as long as tickets of others may be out. What has read the clock since then has lost
+-- nothing, and neither has a clock that was set back.
+local function recall_bucket(bucket, latest, now, limits)
+  local moment, told, members = string.match(latest, '^(%d+):(%d+):(%d+)$')
+  if not moment or not limits.rate then return end
+  moment, told = tonumber(moment), tonumber(told)
+  if told > now then return end
+  if bucket.fresh then
+    local ahead = HORIZON + ceil(members * limits.cost / limits.rate)
+    bucket.at, bucket.tokens = moment, 0
+    if moment + ahead > now then bucket.at = math.max(moment, now + ahead) end
+  elseif bucket.was_seen < told and bucket.at < moment then
+    bucket.at, bucket.tokens = moment, 0
+  end
 end
 
 local function restart_bucket(bucket, opened)

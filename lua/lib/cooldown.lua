@@ -144,6 +144,7 @@ end
 local function report_cooldown(scope, now, report, policy)
   if report.epoch < scope.ep then return 'stale' end
   restore_cooldown(scope, report.epoch, 0, now)
+  phase_of(scope, now, policy)
   if scope.till > 0 then return report_probe(scope, now, report, policy) end
   if report.answer == 'ok' then
     remember(scope, report.oks + 1, '0', policy)

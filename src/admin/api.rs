@@ -43,7 +43,9 @@ pub(super) async fn config(State(cx): State<Arc<Context>>) -> Json<Value> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reported {
-    url: String,
+    url: Option<String>,
+    /// In place of the URL, where the rules do not look at paths.
+    host: Option<String>,
     verdict: String,
     status: Option<u16>,
 }
@@ -54,7 +56,11 @@ pub(super) async fn report(
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
     let reported: Reported = read(request.into_body()).await?;
-    let target = target(&reported.url)?;
+    let target = match (&reported.url, &reported.host) {
+        (Some(url), None) => target(url)?,
+        (None, Some(host)) => target(&format!("http://{host}/"))?,
+        _ => return Err(bad("say which site: either `url` or `host`")),
+    };
     let verdict: Verdict = reported.verdict.parse().map_err(|error| {
         let words = Verdict::ALL.map(Verdict::as_str).join(", ");
         bad(format!("verdict: {error}; there are {words}"))
@@ -110,10 +116,10 @@ pub(super) async fn acquire(
         Some(_) => return Err(bad("client: a name has 1 to 256 bytes")),
         None => Client::Address(IpAddr::from([127, 0, 0, 1])),
     };
-    match cx.gate.hold(&entry, &target, &client, patience).await {
-        Ok(permit) => {
-            let held = permit.held().as_millis();
-            Ok(Json(json!({"granted": true, "rule": &*entry.rule.name, "held_ms": held})))
+    match cx.gate.acquire(&entry, &target, &client, patience).await {
+        Ok(held) => {
+            let (rule, held) = (&*entry.rule.name, held.as_millis());
+            Ok(Json(json!({"granted": true, "rule": rule, "held_ms": held})))
         }
         Err(refused) => {
             let (status, reason) = match refused.why {

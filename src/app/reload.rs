@@ -1,6 +1,6 @@
 //! A changed rule file takes effect as a whole or not at all.
 
-use std::{collections::BTreeMap, future, sync::Arc};
+use std::{collections::BTreeMap, future, net::SocketAddr, sync::Arc};
 
 use crate::{
     admin, clock,
@@ -72,7 +72,11 @@ impl Reload {
     }
 
     fn replace(&mut self, loaded: Loaded) {
-        let ca_pem = match super::ca_pem(&loaded) {
+        let listen = self.proxy.live().settings.listen;
+        if loaded.settings.lacks_auth_on(listen) {
+            return self.refuse(vec![open_to_everybody(listen)]);
+        }
+        let ca_pem = match super::ca_pem(&loaded, &self.proxy) {
             Ok(pem) => pem,
             Err(error) => return self.refuse(vec![error.to_string()]),
         };
@@ -102,6 +106,14 @@ impl Reload {
     }
 }
 
+/// The file's own check judges its `listen`; what is bound until a restart may be another address.
+fn open_to_everybody(listen: SocketAddr) -> String {
+    format!(
+        "auth: the proxy listens on {listen} until a restart, where anybody could use it without \
+         `auth`; give `auth.users` or `auth.networks`, or write `auth: none`"
+    )
+}
+
 /// The rule file in force, for the status page.
 pub(super) fn config_status(loaded: &Loaded) -> ConfigStatus {
     ConfigStatus {
@@ -114,4 +126,49 @@ pub(super) fn config_status(loaded: &Loaded) -> ConfigStatus {
 /// Every key with the value that counts, secrets as `***`.
 pub(super) fn values(loaded: &Loaded) -> BTreeMap<String, String> {
     loaded.values().map(|(path, value)| (path.to_owned(), value.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::{
+        gate::Gate,
+        metrics::Metrics,
+        store::{Backend, Memory},
+    };
+
+    fn read(text: &str) -> Loaded {
+        config::parse(text, "rules.yaml", &|_| None).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    /// The reload of a proxy that was started with `text`; it is not bound.
+    fn started_with(text: &str) -> Reload {
+        let loaded = read(text);
+        let metrics = Metrics::new();
+        let events = Events::new(Arc::clone(&metrics));
+        let store = Backend::Memory(Memory::default());
+        let (counts, told) = (Arc::clone(&metrics), Arc::clone(&events));
+        let gate = Gate::new(loaded.rules.clone(), store, counts, told, Duration::from_secs(60));
+        let settings = loaded.settings.clone();
+        let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), vec![]);
+        let (status, stop) = (config_status(&loaded), CancellationToken::new());
+        let admin = admin::Context::new(Arc::clone(&proxy), status, values(&loaded), stop);
+        Reload::new(Overrides::default(), loaded, proxy, admin, events)
+    }
+
+    #[tokio::test]
+    async fn no_reload_opens_a_bound_proxy_to_everybody() {
+        let mut reload = started_with("listen: 192.0.2.1:3128\nauth: {users: {crawler: secret}}\n");
+        reload.take(Ok(read("listen: 127.0.0.1:3128\n")));
+        let problems = reload.admin.config.lock().problems.clone();
+        assert!(matches!(&*problems, [one] if one.contains("192.0.2.1:3128")), "{problems:?}");
+        assert_eq!(reload.proxy.live().settings.auth.users.len(), 1, "nothing has changed");
+        reload.take(Ok(read("listen: 127.0.0.1:3128\nauth: none\n")));
+        assert!(reload.proxy.live().settings.auth.none, "said on purpose, it is taken");
+        assert!(reload.admin.config.lock().problems.is_empty());
+    }
 }

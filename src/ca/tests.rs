@@ -30,7 +30,7 @@ fn host(text: &str) -> Host {
 }
 
 fn leaf_of(ca: &Ca, host: &Host) -> CertificateDer<'static> {
-    ca.mint.leaf(&ca.issuer, host, SystemTime::now() - BACKDATE).unwrap()
+    ca.mint.leaf(&ca.issuer, host, clock::wall() - BACKDATE).unwrap()
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_leaf_has_what_strict_clients_ask_for() {
 fn a_leaf_is_minted_once_and_again_before_it_expires() {
     let (_dir, ca) = fresh();
     let name = host("example.com");
-    let now = SystemTime::now();
+    let now = clock::wall();
     let at = |time| ca.mint.server_config(&ca.issuer, &name, time).unwrap();
     let first = at(now);
     let same = std::thread::scope(|scope| {
@@ -189,7 +189,7 @@ fn a_given_ca_is_used_and_what_is_none_is_refused() {
     let leaf = CertificateParams::default().self_signed(&leaf_key).unwrap().pem();
     let mut old = CertificateParams::default();
     old.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    old.not_after = (SystemTime::now() - DAY).into();
+    old.not_after = (clock::wall() - DAY).into();
     let expired = old.self_signed(&leaf_key).unwrap().pem();
     let leaf_key = leaf_key.serialize_pem();
     for (certificate, key, says) in [

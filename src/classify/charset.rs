@@ -1,8 +1,8 @@
 //! Which characters the bytes of a body stand for.
 //!
-//! A byte order mark wins over the header, the header over a `<meta>` in the first [`PRESCAN`] bytes (WHATWG Encoding
-//! section 6.1 and HTML section 13.2.3.2); without any of them it is UTF-8. Every result is UTF-8 in whole characters,
-//! whatever the pieces in which the bytes come.
+//! A byte order mark wins over the header, the header over a `<meta>` in the first [`PRESCAN`]
+//! bytes (WHATWG Encoding section 6.1 and HTML section 13.2.3.2); without any of them it is UTF-8.
+//! Every result is UTF-8 in whole characters, whatever the pieces in which the bytes come.
 
 use encoding_rs::{CoderResult, Decoder, Encoding, UTF_8};
 use http::HeaderValue;
@@ -106,7 +106,8 @@ fn guess(first: &[u8]) -> &'static Encoding {
         }
         let tag = &rest[..memchr::memchr(b'>', rest).unwrap_or(rest.len())];
         if let Some(encoding) = charset_of(tag) {
-            // A page whose ASCII markup could be read is not UTF-16, whatever it says (HTML section 13.2.3.3).
+            // A page whose ASCII markup could be read is not UTF-16, whatever it says (HTML section
+            // 13.2.3.3).
             return encoding.output_encoding();
         }
     }

@@ -18,8 +18,9 @@ const BUILTIN: &str = include_str!("../../config/signatures.yaml");
 /// Longest pattern.
 const MAX_PATTERN: usize = 512;
 
-/// Compiled signatures, in the order in which they are asked: a user's `ok`, a user's others, built-in ones for
-/// heads, built-in ones for bodies; else as written. The first that matches decides.
+/// Compiled signatures, in the order in which they are asked: a user's `ok`, a user's others,
+/// built-in ones for heads, built-in ones for bodies; else as written. The first that matches
+/// decides.
 pub struct Classifier {
     pub(crate) signatures: Vec<Compiled>,
     pub(crate) raw: Patterns,

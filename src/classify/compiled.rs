@@ -245,9 +245,10 @@ fn find_text(page: &Page, pattern: usize, within: usize) -> Option<Found> {
 
 fn one_of(wanted: &[String]) -> String {
     match wanted {
-        [one] => format!("`{one}`"),
-        [first, ..] => format!("`{first}` or one of {} others", wanted.len() - 1),
         [] => String::new(),
+        [one] => format!("`{one}`"),
+        [one, other] => format!("`{one}` or `{other}`"),
+        [first, ..] => format!("`{first}` or one of {} others", wanted.len() - 1),
     }
 }
 

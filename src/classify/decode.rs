@@ -1,7 +1,9 @@
-//! Undoing content codings for the scanner's eyes only: gzip, deflate, br and zstd, also stacked or wrongly labelled.
+//! Undoing content codings for the scanner's eyes only: gzip, deflate, br and zstd, also stacked or
+//! wrongly labelled.
 //!
-//! Output comes in pieces of [`PIECE`] bytes and the caller can stop after each, so that a bomb costs no more than
-//! what is looked at. Windows are bounded: 32 KiB (deflate), 16 MiB (br without large windows), 8 MiB (zstd).
+//! Output comes in pieces of [`PIECE`] bytes and the caller can stop after each, so that a bomb
+//! costs no more than what is looked at. Windows are bounded: 32 KiB (deflate), 16 MiB (br without
+//! large windows), 8 MiB (zstd).
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::{Decompress, FlushDecompress, Status};
@@ -71,7 +73,8 @@ fn is_plain(first: &[u8]) -> bool {
         || first.starts_with(b"\xef\xbb\xbf")
 }
 
-/// Whether the data has a zlib header (RFC 1950 section 2.2); many senders of `deflate` leave it out.
+/// Whether the data has a zlib header (RFC 1950 section 2.2); many senders of `deflate` leave it
+/// out.
 fn has_zlib_header(first: &[u8]) -> bool {
     matches!(first, [cmf, flg, ..]
         if cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)) % 31 == 0)
@@ -129,7 +132,8 @@ impl Decoder {
         self.stages.as_ref().is_none_or(|stages| stages.iter().all(|stage| stage.ended))
     }
 
-    /// Decides on the codings once the first bytes are known: they are right where the label is wrong.
+    /// Decides on the codings once the first bytes are known: they are right where the label is
+    /// wrong.
     fn start(&mut self, first: &[u8]) -> Result<&mut [Stage], Unreadable> {
         let mut codings = std::mem::take(&mut self.labelled);
         let labelled = codings.pop();
@@ -176,7 +180,8 @@ struct Stage {
     /// `None` for a `deflate` whose first bytes are not there yet.
     engine: Option<Engine>,
     piece: Box<[u8]>,
-    /// Whether a stream has ended: what follows is another one (gzip, zstd) or rubbish, which all readers ignore.
+    /// Whether a stream has ended: what follows is another one (gzip, zstd) or rubbish, which all
+    /// readers ignore.
     ended: bool,
 }
 
@@ -203,7 +208,8 @@ impl Stage {
         Ok(Self { coding, engine, piece: vec![0; PIECE].into_boxed_slice(), ended: false })
     }
 
-    /// Decodes `input`, each piece through the stages below and into `sink`. False once that wants no more.
+    /// Decodes `input`, each piece through the stages below and into `sink`. False once that wants
+    /// no more.
     fn run(
         &mut self,
         mut input: &[u8],

@@ -1,4 +1,5 @@
-//! The examples of a signature, tried out: what `tidegate check` runs for a user's `expect`, and a test for ours.
+//! The examples of a signature, tried out: what `tidegate check` runs for a user's `expect`, and a
+//! test for ours.
 
 use std::{borrow::Cow, sync::Arc};
 

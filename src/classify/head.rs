@@ -1,4 +1,5 @@
-//! What the head of a response says: what its body is, where it redirects to, whether a body can tell anything.
+//! What the head of a response says: what its body is, where it redirects to, whether a body can
+//! tell anything.
 
 use http::{
     HeaderMap, Method, StatusCode, Uri,
@@ -63,8 +64,9 @@ fn kind_of(essence: &str) -> Kind {
     }
 }
 
-/// Whether the body of such an answer can tell anything. The answer to HEAD has none (RFC 9110 section 9.3.2), 1xx,
-/// 204, 205 and 304 neither; a part (206) has no beginning, and the body of a redirect is read by nobody.
+/// Whether the body of such an answer can tell anything. The answer to HEAD has none (RFC 9110
+/// section 9.3.2), 1xx, 204, 205 and 304 neither; a part (206) has no beginning, and the body of a
+/// redirect is read by nobody.
 pub(crate) fn has_telling_body(method: &Method, status: StatusCode) -> bool {
     let silent = status.is_informational()
         || status.is_redirection()
@@ -84,8 +86,8 @@ pub(crate) const fn is_origin_fault(status: u16) -> bool {
     matches!(status, 500 | 502 | 504 | 520..=530)
 }
 
-/// Where a redirect leads, in parts: `Location` is never searched as text, since the page that was asked for often
-/// stands in its query.
+/// Where a redirect leads, in parts: `Location` is never searched as text, since the page that was
+/// asked for often stands in its query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) host: String,

@@ -1,7 +1,8 @@
-//! Splitting HTML into visible text, titles and tags, in one pass and whatever the pieces it comes in.
+//! Splitting HTML into visible text, titles and tags, in one pass and whatever the pieces it comes
+//! in.
 //!
-//! This is no parser: it follows the tokenizer of HTML section 13.2.5 as far as telling text from markup needs.
-//! What is left open at a cut (a tag, a comment, a script) is markup, never text.
+//! This is no parser: it follows the tokenizer of HTML section 13.2.5 as far as telling text from
+//! markup needs. What is left open at a cut (a tag, a comment, a script) is markup, never text.
 
 use std::sync::LazyLock;
 
@@ -304,8 +305,8 @@ impl Markup {
     }
 }
 
-/// What stands before and behind the byte at `at`; everything and nothing where there is none. `at` is the place of
-/// an ASCII byte, so both ends are whole characters.
+/// What stands before and behind the byte at `at`; everything and nothing where there is none. `at`
+/// is the place of an ASCII byte, so both ends are whole characters.
 fn split_at_byte(text: &str, at: Option<usize>) -> (&str, &str) {
     at.map_or((text, ""), |at| (&text[..at], &text[at + 1..]))
 }

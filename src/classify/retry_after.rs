@@ -7,13 +7,14 @@ use http::{
     header::{DATE, RETRY_AFTER},
 };
 
-/// Longest wait that is believed. A site that names more means "go away", and each rule caps it further.
+/// Longest wait that is believed. A site that names more means "go away", and each rule caps it
+/// further.
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The wait that the head asks for, from `now`; `None` where it asks for none or makes no sense.
 ///
-/// A date is taken against the sender's own `Date`, so that neither clock needs to be right; without one against
-/// `now`. A date in the past is no wait at all.
+/// A date is taken against the sender's own `Date`, so that neither clock needs to be right;
+/// without one against `now`. A date in the past is no wait at all.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();

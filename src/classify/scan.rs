@@ -66,8 +66,9 @@ struct Text {
     /// The coding is broken: what was found counts, what was not found says nothing.
     unreadable: bool,
     done: bool,
-    /// Characters of visible text after which no candidate can match any more.
-    most_text: usize,
+    /// Characters of visible text after which no candidate can match any more; `None` without
+    /// candidates, and before the first characters.
+    most_text: Option<usize>,
     title_known: bool,
 }
 
@@ -106,7 +107,7 @@ impl Scan {
             decoded: 0,
             unreadable: false,
             done: false,
-            most_text: usize::MAX,
+            most_text: None,
             title_known: false,
         };
         Self { decoder: Decoder::new(start.codings), text }
@@ -172,7 +173,7 @@ impl Text {
         self.done = self.left == 0;
         let Some(page) = &self.page else { return };
         let title_known = matches!(page.title, Title::Known(_));
-        if self.most_text == usize::MAX || title_known != self.title_known {
+        if self.most_text.is_none() || title_known != self.title_known {
             self.title_known = title_known;
             let classifier = &self.classifier;
             self.candidates
@@ -180,13 +181,13 @@ impl Text {
             let most = |number: &usize| {
                 classifier.signatures[*number].most_text(self.ground.status, &page.title)
             };
-            self.most_text = self.candidates.iter().map(most).max().unwrap_or(0);
+            self.most_text = self.candidates.iter().map(most).max();
         }
         self.may_be_blank &= page.is_html()
             && self.decoded <= BLANK_BYTES
             && !page.has_content
             && page.visible.count() == 0;
-        let is_open = !self.candidates.is_empty() && page.visible.count() <= self.most_text;
+        let is_open = self.most_text.is_some_and(|most| page.visible.count() <= most);
         self.done |= !is_open && !self.may_be_blank;
     }
 

@@ -1,7 +1,7 @@
 //! What a signature is: plain data, whether built in or written by a user under `detect`.
 //!
-//! Every condition given must hold. A condition that is left out holds always; a signature without any condition is
-//! an error when it is compiled, since it would match every response.
+//! Every condition given must hold. A condition that is left out holds always; a signature without
+//! any condition is an error when it is compiled, since it would match every response.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,8 @@ use crate::{
 pub struct Signature {
     /// Its id: unique, at most 64 characters of `[A-Za-z0-9_.-]`; a label value.
     pub name: Arc<str>,
-    /// What a match means; `ok` overrules the built-in signatures. Never `connection_error` or `timeout`.
+    /// What a match means; `ok` overrules the built-in signatures. Never `connection_error` or
+    /// `timeout`.
     pub verdict: Verdict,
     /// Whose wall it is, where known.
     #[serde(default)]
@@ -41,18 +42,19 @@ pub struct Signature {
     /// The statuses, one of which the response must have; empty: any.
     #[serde(default)]
     pub status: Vec<StatusRange>,
-    /// Fields the head must have: name, and a glob (`*` stands for any run of characters) that one of its values
-    /// must match as a whole, letter case aside.
+    /// Fields the head must have: name, and a glob (`*` stands for any run of characters) that one
+    /// of its values must match as a whole, letter case aside.
     #[serde(default)]
     pub header: BTreeMap<String, String>,
     /// Where a redirect must lead.
     #[serde(default)]
     pub location: Option<LocationMatch>,
-    /// Titles (globs, letter case aside, runs of blanks are one blank), one of which the page must have; an empty
-    /// one stands for a page without title.
+    /// Titles (globs, letter case aside, runs of blanks are one blank), one of which the page must
+    /// have; an empty one stands for a page without title.
     #[serde(default, deserialize_with = "one_or_many")]
     pub title: Vec<String>,
-    /// Strings that must all stand in the decoded prefix, in the markup or in the visible text, letter case aside.
+    /// Strings that must all stand in the decoded prefix, in the markup or in the visible text,
+    /// letter case aside.
     #[serde(default, deserialize_with = "one_or_many")]
     pub body: Vec<String>,
     /// Strings of which at least one must stand there.
@@ -108,8 +110,8 @@ pub enum Shape {
     /// Any: what a user writes about one site needs no such guard.
     #[default]
     Any,
-    /// Little visible text, as pages that stand in the way have; the built-in signatures ask for it. On any other
-    /// page the marks are decoys: counted, no evidence.
+    /// Little visible text, as pages that stand in the way have; the built-in signatures ask for
+    /// it. On any other page the marks are decoys: counted, no evidence.
     Interstitial,
 }
 
@@ -180,8 +182,8 @@ pub struct LocationMatch {
 
 /// A response, and whether the signature must match it.
 ///
-/// In `body`, `{prose}` stands for about 2,000 characters of harmless text and `{filler}` for 20 KB of markup
-/// without any text, so that examples stay short.
+/// In `body`, `{prose}` stands for about 2,000 characters of harmless text and `{filler}` for 20 KB
+/// of markup without any text, so that examples stay short.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
@@ -269,7 +271,8 @@ pub enum SignatureError {
     BadName(Arc<str>),
     /// It would match everything.
     #[error(
-        "the signature `{0}` has no condition and would match every response: add status, header, location, title, body, any or text"
+        "the signature `{0}` has no condition and would match every response: add \
+         status, header, location, title, body, any or text"
     )]
     NoCondition(Arc<str>),
     /// What a signature cannot say.

@@ -1,6 +1,8 @@
-//! Visible text as a reader sees it: entities decoded, blanks collapsed, letters lowered, characters counted.
+//! Visible text as a reader sees it: entities decoded, blanks collapsed, letters lowered,
+//! characters counted.
 
-/// Characters of an entity that are looked at, `&` included; the longest that matters is `&#x10FFFF;`.
+/// Characters of an entity that are looked at, `&` included; the longest that matters is
+/// `&#x10FFFF;`.
 const MAX_ENTITY: usize = 10;
 
 /// Collects visible text piece by piece.
@@ -128,7 +130,8 @@ fn decode_entity(entity: &str) -> Option<char> {
     NAMED.iter().find(|(known, _)| *known == name).map(|(_, character)| *character)
 }
 
-/// The named entities (HTML section 13.5) that texts on walls use: punctuation and the letters of western Europe.
+/// The named entities (HTML section 13.5) that texts on walls use: punctuation and the letters of
+/// western Europe.
 const NAMED: [(&str, char); 58] = [
     ("amp", '&'),
     ("lt", '<'),

@@ -14,8 +14,8 @@ mod top;
 use std::{collections::HashMap, path::Path, rc::Rc};
 
 use super::{
-    Overrides,
-    document::Node,
+    BUILT_IN, Overrides,
+    document::{self, Node},
     env::Env,
     keys::{FILE, Kind},
     notes::Notes,
@@ -37,8 +37,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) folder: &'a Path,
     /// The environment.
     pub(super) env: &'a Env<'a>,
-    /// The root of the built-in file, for the rules of a file that has none.
-    pub(super) builtin: Rc<Node>,
+    /// Whether everybody on the machine can read the rule file.
+    pub(super) exposed: bool,
 }
 
 /// Reads the file whose tree is `root`, with the values of the command line in place of its own.
@@ -59,7 +59,8 @@ pub(super) fn file(
 fn rules(reader: &Reader<'_>, around: &Surroundings<'_>) -> Vec<Rule> {
     let switches = detect::switches(reader);
     let spot = reader.spot("rules").or_else(|| {
-        let node = around.builtin.get("rules").cloned()?;
+        // Standing nowhere: its lines are not those of this file.
+        let node = document::parse(BUILT_IN, around.env).root?.get("rules")?.nowhere();
         Some(reader.spot_with("rules", node))
     });
     let Some(spot) = spot else { return Vec::new() };

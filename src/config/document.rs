@@ -20,6 +20,12 @@ const MOST_DEPTH: usize = 32;
 /// full rules.
 const MOST_NODES: usize = 150_000;
 
+/// Characters of a scalar that weigh as much as one value more: what aliases of a long text expand to
+/// counts too.
+const CHARS_PER_NODE: usize = 32;
+/// Longest key, in bytes; the longest that means something is a user name.
+const LONGEST_KEY: usize = 256;
+
 /// Where something stands in the file: lines and columns from 1, columns in characters, the end
 /// exclusive. All zero for what does not stand in a file (a default, the command line).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,7 +73,7 @@ pub(super) struct Node {
     pub(super) place: Place,
     /// What it is.
     pub(super) value: Value,
-    /// Values in it, itself included, aliases expanded.
+    /// Values in it, itself included, aliases expanded, long texts by their length.
     weight: usize,
 }
 

@@ -2,13 +2,14 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     hash::{BuildHasher, RandomState},
+    rc::Rc,
     sync::OnceLock,
 };
 
 use super::{
-    document::{Flaw, Node, Place, Value},
+    document::{self, Flaw, Node, Place, Value},
     problem::{MOST_PROBLEMS, Problem, Severity, Source, blank_before_at},
 };
 
@@ -19,6 +20,7 @@ pub(super) struct Notes<'a> {
     found: RefCell<Vec<(Severity, Flaw)>>,
     hidden: RefCell<Vec<Place>>,
     values: RefCell<BTreeMap<String, Shown>>,
+    defaults: RefCell<HashMap<&'static str, Rc<Node>>>,
 }
 
 /// The value of a key as it counts, for people and for comparing two files.
@@ -38,7 +40,21 @@ impl<'a> Notes<'a> {
             found: RefCell::default(),
             hidden: RefCell::default(),
             values: RefCell::default(),
+            defaults: RefCell::default(),
         }
+    }
+
+    /// A default of the key table as a value, read once. It stands nowhere: what is wrong with it is
+    /// wrong with the mapping that lacks the key.
+    pub(super) fn default_node(&self, text: &'static str) -> Rc<Node> {
+        let read = || match text.as_bytes().first() {
+            Some(b'[' | b'{' | b'"') => {
+                let root = document::parse(text, &|_| None).root;
+                root.expect("the table's defaults are YAML: a test reads each").nowhere()
+            }
+            _ => Node::of_text(text),
+        };
+        Rc::clone(self.defaults.borrow_mut().entry(text).or_insert_with(read))
     }
 
     /// Notes a flaw.
@@ -159,7 +175,7 @@ fn write_flow(node: &Node, out: &mut String) {
         Value::Scalar(scalar) => out.push_str(&scalar.text),
         Value::List(items) => list('[', ']', items.iter().map(|item| part(item)).collect(), out),
         Value::Map(entries) => {
-            let entry = |(name, node): &(super::document::Name, std::rc::Rc<Node>)| {
+            let entry = |(name, node): &(super::document::Name, Rc<Node>)| {
                 format!("{}: {}", name.text, part(node))
             };
             list('{', '}', entries.iter().map(entry).collect(), out);

@@ -20,6 +20,8 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// The file is looked at this often even without news: network file systems tell none, and a folder
 /// that was itself replaced is no longer watched.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// Longest wait for a folder to come to rest.
+const RESTLESS: Duration = Duration::from_secs(1);
 /// A file that is gone may be on its way back: between a delete and a create.
 const GONE: Duration = Duration::from_secs(1);
 
@@ -109,7 +111,7 @@ impl Reloader {
                 }
             }
             if !self.asked {
-                tokio::time::sleep(SETTLE).await;
+                self.settle().await;
                 self.wait_for_return().await;
             }
             let (path, overrides) = (self.path.clone(), self.overrides.clone());
@@ -128,6 +130,15 @@ impl Reloader {
                 return read;
             }
         }
+    }
+
+    /// Waits until nothing has changed for [`SETTLE`], so that no half-written file is read; up to
+    /// [`RESTLESS`], since a folder may hold a file that never rests.
+    async fn settle(&self) {
+        let quiet = async {
+            while tokio::time::timeout(SETTLE, self.wake.changed.notified()).await.is_ok() {}
+        };
+        let _restless = tokio::time::timeout(RESTLESS, quiet).await.is_err();
     }
 
     /// Waits until the file is there, up to [`GONE`].

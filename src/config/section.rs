@@ -5,7 +5,7 @@
 use std::{rc::Rc, time::Duration};
 
 use super::{
-    document::{self, Flaw, Name, Node, Place, Value},
+    document::{Flaw, Name, Node, Place, Value},
     keys::{Default, Key, Kind, Section},
     notes::{Notes, Shown},
     problem::Severity,
@@ -184,17 +184,7 @@ impl<'a> Reader<'a> {
         let Default::Is(text) = spec.default else {
             unreachable!("only keys with a default are read by default, see the tests")
         };
-        let node = if text.starts_with(['[', '{', '"']) {
-            document::parse(text, &|_| None).root.expect("the table's defaults are YAML")
-        } else {
-            Node::of_text(text)
-        };
-        let mut spot = self.spot_of(spec, node);
-        // A default stands nowhere: what is wrong with it is wrong with the mapping.
-        if let Some(node) = Rc::get_mut(&mut spot.node) {
-            node.place = Place::default();
-        }
-        spot
+        self.spot_of(spec, self.notes.default_node(text))
     }
 
     fn record(&self, spot: &Spot<'_>) {

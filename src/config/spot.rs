@@ -112,6 +112,12 @@ impl<'a> Spot<'a> {
         self.notes.has_error(&join(&self.path, key))
     }
 
+    /// Whether it is a text that stands in the file itself, nothing of it from the environment.
+    pub(super) fn is_literal(&self) -> bool {
+        let in_file = self.node.place.line > 0;
+        matches!(&self.node.value, Value::Scalar(scalar) if in_file && scalar.written.is_none())
+    }
+
     /// Whether it is a mapping.
     pub(super) fn is_map(&self) -> bool {
         matches!(self.node.value, Value::Map(_))

@@ -1,3 +1,5 @@
+//! What an event becomes: metrics, list, listeners, JSON.
+
 use super::*;
 use crate::target::{Host, Scheme};
 

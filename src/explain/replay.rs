@@ -1,7 +1,8 @@
 //! Which cooldowns a sequence of responses would have tripped.
 //!
-//! The responses are taken as if one followed the other without a pause, each sent after the one before was judged.
-//! A cooldown is noted and the count starts anew; what the probe would have met is the next response.
+//! The responses are taken as if one followed the other without a pause, each sent after the one
+//! before was judged. A cooldown is noted and the count starts anew; what the probe would have met
+//! is the next response.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

@@ -82,7 +82,8 @@ pub struct Summary {
     pub verdicts: BTreeMap<&'static str, usize>,
     /// How many of each signature.
     pub signatures: BTreeMap<String, usize>,
-    /// The cooldowns that this sequence would have tripped, had the requests been sent one after the other.
+    /// The cooldowns that this sequence would have tripped, had the requests been sent one after
+    /// the other.
     pub cooldowns: Vec<Cooldown>,
     /// How many were judged other than the source expected; nothing where it expects nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,7 +161,8 @@ impl fmt::Display for Item {
             writeln!(f, "wait        {wait} s, says the site")?;
         }
         for near in &self.near {
-            writeln!(f, "nearly      {} ({}): {}", near.signature, near.verdict, near.missing)?;
+            let NearMiss { signature, verdict, missing } = near;
+            writeln!(f, "nearly      {signature} ({verdict}), which lacks {missing}")?;
         }
         for logged in &self.logged {
             writeln!(f, "log only    {logged}")?;

@@ -4,10 +4,13 @@
 //! due or the store said to come back, and hands each ticket to the next in line. It never polls, and it ends when
 //! nobody waits. A ticket whose request has left goes to the next in line, or back to the store.
 
+mod estimate;
+mod pump;
+mod release;
+
 use std::{
     collections::VecDeque,
     fmt,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -23,16 +26,19 @@ use super::{
     Client, Entry, Outcome, Shared, Why,
     permit::Grant,
     queue::{Queue, Waiter},
-    view::{Gateway, View, moment},
+    view::{Gateway, View},
 };
 use crate::{
     clock::{self, Instant},
-    cooldown::{Answer, Known, Report},
+    cooldown::Known,
     event::Event,
     rules::Rule,
-    store::{Ask, Granted, Phase, Scope, Store, StoreError},
+    store::{Ask, Granted, Phase, Scope},
     verdict::Verdict,
 };
+
+/// How long a ticket that was due is still good for the next in line: no longer than a busy machine is late anyway.
+const FRESH: Duration = Duration::from_millis(10);
 
 /// A moment at which one request may go.
 #[derive(Debug, Clone, Copy)]
@@ -53,10 +59,16 @@ struct State {
     pumping: bool,
     /// Not before this moment is there another ticket.
     come_back: Option<Instant>,
-    /// Tickets in the last answer.
+    /// Tickets unused when the last ask reached the store.
+    asked_with: usize,
+    /// Tickets in hand after its answer.
     last_batch: usize,
     /// Members that wait for the bucket, as last heard.
     members: u32,
+    /// The limits have changed: what the bucket has handed out ahead under the old ones is void.
+    start_over: bool,
+    /// How long an ask takes to reach the store: half a round trip, smoothed.
+    lead: Duration,
     /// Release of the next held request where the rule has no rate and climbs back after a cooldown.
     spread: Option<Instant>,
 }
@@ -69,6 +81,8 @@ pub(super) struct Lane {
     pub(super) entry: ArcSwap<Entry>,
     pub(super) sent: AtomicU64,
     pub(super) verdicts: [AtomicU64; Verdict::ALL.len()],
+    /// Epoch and ticket of a probe that went another way than through the proxy.
+    pub(super) outside_probe: Mutex<Option<(u64, i64)>>,
     state: Mutex<State>,
     wake: Notify,
     /// The learned rate in force as last heard (bits of an `f64`); 0 = nothing is learned here.
@@ -80,16 +94,6 @@ impl fmt::Debug for Lane {
         // A lane and its rule know each other: telling everything would never end.
         f.debug_struct("Lane").field("name", &self.scope.name).finish_non_exhaustive()
     }
-}
-
-/// What the pump does next.
-enum Step {
-    /// Asks the store.
-    Ask(Ask),
-    /// Sleeps until then, or until something happens.
-    Sleep(Option<Instant>),
-    /// Ends: nobody waits.
-    End,
 }
 
 impl Lane {
@@ -106,6 +110,7 @@ impl Lane {
             entry: ArcSwap::new(entry),
             sent: 0.into(),
             verdicts: std::array::from_fn(|_| 0.into()),
+            outside_probe: Mutex::default(),
             state: Mutex::default(),
             wake: Notify::new(),
             rate: 0.into(),
@@ -208,59 +213,11 @@ impl Lane {
         let start = !std::mem::replace(&mut state.pumping, true);
         drop(state);
         if start {
-            tokio::spawn(pump(Arc::clone(self)));
+            tokio::spawn(pump::pump(Arc::clone(self)));
         } else {
             self.wake.notify_one();
         }
         Ok(outcome)
-    }
-
-    fn refuse_hopeless(
-        &self,
-        state: &State,
-        rule: &Rule,
-        client: &Client,
-        deadline: Instant,
-    ) -> Result<(), (Why, Option<Duration>)> {
-        let now = clock::now();
-        if let Gateway::Cooling(until) = self.view.gateway()
-            && until > deadline
-        {
-            return Err((Why::Cooldown, Some(until - now)));
-        }
-        match self.estimate(state, rule, client) {
-            Some(at) if at > deadline => Err((Why::Limit, Some(at - now))),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Tokens per second, as written or as learned.
-    pub(super) fn rate_in_force(&self, rule: &Rule) -> Option<f64> {
-        let learned = self.rate();
-        let learns = rule.limits.learn.is_some() && learned > 0.0;
-        rule.limits.rate.map(|rate| if learns { learned } else { rate })
-    }
-
-    /// When a newcomer would go, as far as this member can tell; `None` where nothing speaks for a wait.
-    fn estimate(&self, state: &State, rule: &Rule, client: &Client) -> Option<Instant> {
-        let now = clock::now();
-        let start = match self.view.gateway() {
-            Gateway::Cooling(until) => until,
-            Gateway::Open | Gateway::Probing(_) | Gateway::Ask => now,
-        };
-        let last = state.tickets.back().map(|ticket| ticket.at);
-        let earliest = [state.come_back, last].into_iter().flatten().fold(start, Instant::max);
-        let ahead = state.queue.ahead_of(client, rule.order);
-        let in_hand = state.tickets.len();
-        let behind = ahead.saturating_sub(in_hand) + usize::from(ahead >= in_hand && ahead > 0);
-        let Some(rate) = self.rate_in_force(rule) else {
-            return state.come_back.filter(|at| *at > now);
-        };
-        let members = f64::from(state.members.max(1));
-        #[allow(clippy::cast_precision_loss)]
-        let seconds = behind as f64 * f64::from(rule.limits.cost) * members / rate;
-        // A day is far beyond any `max_wait`; the bound keeps the sum within what a clock can hold.
-        Some(earliest + Duration::from_secs_f64(seconds.min(86_400.0)))
     }
 
     /// The client of a held request has left.
@@ -271,24 +228,38 @@ impl Lane {
         }
     }
 
-    /// A ticket whose request left before it was sent: it goes to the next in line, or back to the store.
-    pub(super) fn take_back(self: &Arc<Self>, id: i64, epoch: u64) {
-        if self.entry.load().rule.limits.is_unlimited() || self.view.open_epoch() != Some(epoch) {
+    /// A ticket whose request left before it was sent goes to the next in line, at once or never: one that is used
+    /// later than it was due would come on top of those that are due then.
+    pub(super) fn take_back(self: &Arc<Self>, id: i64, due: Instant, epoch: u64) {
+        let spent = due.elapsed() > FRESH;
+        let unlimited = self.entry.load().rule.limits.is_unlimited();
+        if spent || unlimited || self.view.open_epoch() != Some(epoch) {
             return;
         }
         let mut state = self.state.lock();
         if state.queue.is_empty() {
             return;
         }
-        state.tickets.push_front(Ticket { at: clock::now(), id, epoch, probe: false });
+        state.tickets.push_front(Ticket { at: due, id, epoch, probe: false });
         drop(state);
         self.wake.notify_one();
     }
 
-    /// A reload: the lane goes on under the new rule.
+    /// A reload: the lane goes on under the new rule. Who waits for a moment of the old limits (an hour away, perhaps)
+    /// gets one of the new ones: such a bucket is empty, so nothing that was saved up is lost.
     pub(super) fn set_entry(&self, entry: Arc<Entry>) {
+        let now = clock::now();
+        let new_limits = self.entry.load().rule.limits != entry.rule.limits;
         self.entry.store(entry);
-        self.state.lock().come_back = None;
+        let mut state = self.state.lock();
+        let due_later = |ticket: &Ticket| ticket.at > now && !ticket.probe;
+        let waits = state.come_back.is_some_and(|at| at > now);
+        if new_limits && (waits || state.tickets.iter().any(due_later)) {
+            state.tickets.retain(|ticket| !due_later(ticket));
+            state.start_over = true;
+        }
+        state.come_back = None;
+        drop(state);
         self.wake.notify_one();
     }
 
@@ -300,259 +271,5 @@ impl Lane {
         }
         drop(state);
         self.wake.notify_one();
-    }
-
-    /// The next thing to do; also lets go what is due.
-    fn step(self: &Arc<Self>, asking: bool) -> Step {
-        let now = clock::now();
-        let entry = self.entry.load_full();
-        let mut state = self.state.lock();
-        self.give_up_hopeless(&mut state, now);
-        self.void_tickets(&mut state);
-        self.release(&mut state, &entry, now);
-        hand_back_surplus(&mut state, now);
-        if state.queue.is_empty() && !asking {
-            if !state.returned.is_empty() {
-                return Step::Ask(self.ask(&mut state, 0, now));
-            }
-            state.pumping = false;
-            state.tickets.clear();
-            state.come_back = None;
-            return Step::End;
-        }
-        let ask_at = if asking { None } else { self.ask_at(&state, now) };
-        let nothing_to_ask = entry.rule.limits.is_unlimited() && self.view.open_epoch().is_some();
-        if ask_at.is_some_and(|at| at <= now) && !nothing_to_ask {
-            let wanted = state.queue.len().saturating_sub(state.tickets.len());
-            return Step::Ask(self.ask(&mut state, u32::try_from(wanted).unwrap_or(u32::MAX), now));
-        }
-        let due = state.tickets.front().map(|ticket| ticket.at);
-        let wakes = [due, state.queue.first_deadline(), ask_at, state.spread];
-        Step::Sleep(wakes.into_iter().flatten().filter(|at| *at > now).min())
-    }
-
-    /// Refuses those who would go too late: past their time, or before the cooldown ends or the next ticket comes.
-    fn give_up_hopeless(&self, state: &mut State, now: Instant) {
-        while let Some(waiter) = state.queue.pop_hopeless(now) {
-            let why = if self.view.open_epoch().is_some() { Why::Limit } else { Why::Cooldown };
-            waiter.tell.send(Outcome::Refused(why, state.come_back.map(|at| at - now))).ok();
-        }
-        if let Gateway::Cooling(until) = self.view.gateway() {
-            while let Some(waiter) = state.queue.pop_hopeless(until) {
-                waiter.tell.send(Outcome::Refused(Why::Cooldown, Some(until - now))).ok();
-            }
-        } else if let Some(at) = state.come_back.filter(|_| state.tickets.is_empty()) {
-            while let Some(waiter) = state.queue.pop_hopeless(at) {
-                waiter.tell.send(Outcome::Refused(Why::Limit, Some(at - now))).ok();
-            }
-        }
-    }
-
-    /// A trip voids the tickets in hand. Where the bucket is shared with scopes that go on, it gets them back.
-    fn void_tickets(&self, state: &mut State) {
-        let shared_bucket = self.scope.name.bucket != self.scope.name.cooldown;
-        let State { tickets, returned, .. } = state;
-        tickets.retain(|ticket| {
-            let good = self.view.allows(ticket.epoch, ticket.probe);
-            if !good && shared_bucket {
-                returned.push(ticket.id);
-            }
-            good
-        });
-    }
-
-    /// Hands due tickets to those next in line.
-    fn release(self: &Arc<Self>, state: &mut State, entry: &Arc<Entry>, now: Instant) {
-        if entry.rule.limits.is_unlimited() {
-            self.release_unlimited(state, entry, now);
-        }
-        while let Some(ticket) = state.tickets.front().copied().filter(|ticket| ticket.at <= now) {
-            let Some(waiter) = state.queue.pop() else { break };
-            // Where the client has just left, the ticket is for the next in line.
-            if self.send_off(waiter, entry, ticket) {
-                state.tickets.pop_front();
-            }
-        }
-        if state.queue.is_empty()
-            && let Some(at) = state.tickets.iter().position(|ticket| ticket.probe)
-            && let Some(ticket) = state.tickets.remove(at)
-        {
-            self.lose_probe(ticket);
-        }
-    }
-
-    /// The probe was granted to somebody who has left: the store is told, so that another member's turn comes.
-    fn lose_probe(self: &Arc<Self>, ticket: Ticket) {
-        let report = Report {
-            epoch: ticket.epoch,
-            probe: ticket.id,
-            answer: Answer::Nothing,
-            oks: 0,
-            draw: 0.0,
-        };
-        tokio::spawn(super::permit::deliver(Arc::clone(self), report, None));
-    }
-
-    /// Without a rate there are no tickets while the scope is open: all go, spread over the climb after a cooldown.
-    fn release_unlimited(self: &Arc<Self>, state: &mut State, entry: &Arc<Entry>, now: Instant) {
-        let Some(epoch) = self.view.open_epoch() else { return };
-        let ramp = entry.rule.cooldown.as_ref().map_or(Duration::ZERO, |policy| policy.ramp);
-        let end = self.view.opened().map(|opened| opened + ramp).filter(|end| *end > now);
-        while !state.queue.is_empty() {
-            if let (Some(end), Some(next)) = (end, state.spread)
-                && next > now
-                && next < end
-            {
-                return;
-            }
-            #[allow(clippy::cast_precision_loss)]
-            let gap = end.map(|end| (end - now).div_f64(state.queue.len() as f64));
-            let Some(waiter) = state.queue.pop() else { return };
-            if self.send_off(waiter, entry, Ticket { at: now, id: 0, epoch, probe: false }) {
-                state.spread = gap.map(|gap| now + gap);
-            }
-        }
-        state.spread = None;
-    }
-
-    /// False where the client has just left.
-    fn send_off(
-        self: &Arc<Self>,
-        waiter: Waiter,
-        entry: &Arc<Entry>,
-        Ticket { id, epoch, probe, .. }: Ticket,
-    ) -> bool {
-        let grant = Grant::new(self, entry, epoch, id, probe);
-        match waiter.tell.send(Outcome::Go(grant)) {
-            Ok(()) => true,
-            Err(Outcome::Go(grant)) => {
-                grant.forget();
-                false
-            }
-            Err(Outcome::Refused(..)) => false,
-        }
-    }
-
-    /// When to ask for tickets; `None` where there is no need.
-    fn ask_at(&self, state: &State, now: Instant) -> Option<Instant> {
-        if state.queue.len() <= state.tickets.len() {
-            return None;
-        }
-        match self.view.gateway() {
-            Gateway::Cooling(until) | Gateway::Probing(until) => Some(until),
-            Gateway::Ask => Some(now),
-            Gateway::Open if state.tickets.is_empty() => Some(state.come_back.unwrap_or(now)),
-            Gateway::Open if state.tickets.len() <= state.last_batch / 2 => Some(now),
-            Gateway::Open => None,
-        }
-    }
-
-    fn ask(&self, state: &mut State, wanted: u32, now: Instant) -> Ask {
-        let patience = state.queue.last_deadline().map_or(Duration::ZERO, |last| last - now);
-        Ask {
-            wanted,
-            held: u32::try_from(state.tickets.len()).unwrap_or(u32::MAX),
-            bound: clock::micros(patience),
-            lease: clock::micros(self.shared.lease),
-            drain: false,
-            returned: std::mem::take(&mut state.returned),
-            known: self.view.known(),
-            rate: self.rate(),
-        }
-    }
-
-    /// Takes over what the store answered.
-    fn absorb(&self, granted: &Granted) {
-        self.view.granted(granted);
-        self.note_rate(granted);
-        let entry = self.entry.load();
-        let count = granted.tickets.len();
-        let cost = u64::from(entry.rule.limits.cost);
-        entry.metrics.tokens_granted.inc_by(cost * count as u64);
-        let probe = granted.phase == Phase::Probe;
-        let mut state = self.state.lock();
-        state.members = granted.members;
-        if granted.phase == Phase::Probing || granted.phase == Phase::Cooling {
-            return;
-        }
-        let next = (granted.come_back > 0).then(|| moment(granted.come_back, granted.now));
-        // Where tickets are in hand, the next are asked for when those are half used.
-        let idle = count == 0 && state.tickets.is_empty();
-        state.come_back = if idle { next } else { None };
-        state.last_batch = state.tickets.len() + count;
-        state.tickets.extend(granted.tickets.iter().map(|id| Ticket {
-            at: moment(*id, granted.now),
-            id: *id,
-            epoch: granted.epoch,
-            probe,
-        }));
-        state.tickets.make_contiguous().sort_by_key(|ticket| ticket.at);
-    }
-
-    /// The store is away and the rule file says `closed`.
-    fn refuse_all(&self) {
-        let mut state = self.state.lock();
-        while let Some(waiter) = state.queue.pop() {
-            waiter.tell.send(Outcome::Refused(Why::Store, Some(Duration::from_secs(1)))).ok();
-        }
-    }
-}
-
-/// Tickets for which nobody waits any more go back, if their time has not come.
-fn hand_back_surplus(state: &mut State, now: Instant) {
-    while state.tickets.len() > state.queue.len() {
-        let Some(ticket) = state.tickets.pop_back() else { return };
-        if ticket.at > now && !ticket.probe {
-            state.returned.push(ticket.id);
-        }
-    }
-}
-
-type Asking = Pin<Box<dyn Future<Output = Result<Granted, StoreError>> + Send>>;
-
-/// Drives a lane while somebody waits.
-async fn pump(lane: Arc<Lane>) {
-    let mut news = lane.view.watch();
-    let mut asking: Option<Asking> = None;
-    loop {
-        let until = match lane.step(asking.is_some()) {
-            Step::End => return,
-            Step::Ask(ask) => {
-                asking = Some(Box::pin(take(Arc::clone(&lane), ask)));
-                continue;
-            }
-            Step::Sleep(until) => until,
-        };
-        tokio::select! {
-            answer = answer(&mut asking) => {
-                asking = None;
-                match answer {
-                    Ok(granted) => lane.absorb(&granted),
-                    Err(_) => lane.refuse_all(),
-                }
-            }
-            () = sleep_until(until) => {}
-            () = lane.wake.notified() => {}
-            _ = news.changed() => {}
-        }
-    }
-}
-
-async fn take(lane: Arc<Lane>, ask: Ask) -> Result<Granted, StoreError> {
-    let entry = lane.entry.load_full();
-    lane.shared.store.take(&lane.scope, &entry.rule, &ask).await
-}
-
-async fn answer(asking: &mut Option<Asking>) -> Result<Granted, StoreError> {
-    match asking {
-        Some(asking) => asking.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn sleep_until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

@@ -60,7 +60,8 @@ impl Lanes {
         lane
     }
 
-    fn whole(&self, entry: &Arc<Entry>) -> Arc<Lane> {
+    /// The only lane of a rule that is not split.
+    pub(super) fn whole(&self, entry: &Arc<Entry>) -> Arc<Lane> {
         if let Some(lane) = &*self.whole.load() {
             return Arc::clone(lane);
         }

@@ -27,6 +27,8 @@ pub(super) struct Grant {
     epoch: u64,
     /// The ticket's name in the store; 0 where there is none.
     ticket: i64,
+    /// When the ticket was due, on this process's clock.
+    due: Instant,
     probe: bool,
     stage: Stage,
 }
@@ -46,8 +48,15 @@ impl Grant {
         ticket: i64,
         probe: bool,
     ) -> Self {
-        let stage = Stage::Unsent;
-        Self { lane: Arc::clone(lane), entry: Arc::clone(entry), epoch, ticket, probe, stage }
+        let (lane, entry) = (Arc::clone(lane), Arc::clone(entry));
+        Self { lane, entry, epoch, ticket, due: clock::now(), probe, stage: Stage::Unsent }
+    }
+
+    /// The same for a ticket that was due at another moment than now.
+    pub(super) fn due(self, due: Instant) -> Self {
+        let mut grant = self;
+        grant.due = due;
+        grant
     }
 
     /// Lets go of it without a word: its ticket is dealt with.
@@ -74,7 +83,7 @@ impl Drop for Grant {
                 runtime.spawn(deliver(Arc::clone(&self.lane), report, None));
             }
         } else if unsent && self.ticket != 0 {
-            self.lane.take_back(self.ticket, self.epoch);
+            self.lane.take_back(self.ticket, self.due, self.epoch);
         }
     }
 }
@@ -150,6 +159,16 @@ impl Permit {
         may
     }
 
+    /// The request goes another way than through the proxy: its ticket is used up, and what came back of a probe is
+    /// told by [`super::Gate::report_outside`].
+    pub(super) fn go_outside(self) {
+        let Grant { lane, epoch, ticket, probe, .. } = &self.grant;
+        if *probe {
+            *lane.outside_probe.lock() = Some((*epoch, *ticket));
+        }
+        self.grant.forget();
+    }
+
     /// Whether no cooldown has tripped since the grant, for what goes on under it (a tunnel); asks only.
     #[must_use]
     pub fn may_go_on(&self) -> bool {
@@ -186,11 +205,25 @@ impl Permit {
         let verdict = judgement.verdict;
         self.grant.entry.metrics.verdict(verdict).inc();
         lane.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
+        self.count_marks(judgement);
         let Some(answer) = self.weigh(judgement) else { return };
         let report = self.grant.report(answer, lane.view.take_oks());
         let seen = Seen { verdict, judgement: judgement.clone() };
         // A task of its own: the client may leave, the news must not.
         tokio::spawn(deliver(lane, report, Some(seen))).await.ok();
+    }
+
+    /// Counts the signatures that matched and decided nothing: what tells a bad one before it decides.
+    fn count_marks(&self, judgement: &Judgement) {
+        let metrics = &self.grant.lane.shared.metrics;
+        for signature in &judgement.decoys {
+            metrics.signature_decoys(signature).inc();
+        }
+        for signature in &judgement.logged {
+            metrics.signature_hits(signature).inc();
+            let (rule, host) = (&self.grant.entry.rule.name, &self.target.host);
+            tracing::debug!(%signature, %rule, %host, "a signature that is set to log matched");
+        }
     }
 
     /// What the judgement means to the cooldown; `None` where the store need not hear of it.

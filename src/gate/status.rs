@@ -9,7 +9,7 @@ use crate::{
     rules::{Mode, Split},
     status::{ScopeState, ScopeStatus},
     store::{Override, Store, StoreError},
-    target::Host,
+    target::{Host, Scheme, Target},
     verdict::Verdict,
 };
 
@@ -127,13 +127,21 @@ impl Gate {
             None => {
                 let host = if key.is_empty() { Ok(None) } else { Host::parse(key).map(Some) };
                 let host = host.map_err(|_| unknown())?;
-                let split =
-                    |per: Split| host.as_ref().map_or_else(|| Arc::from(""), |h| per.key(h));
-                entry.lanes.make(&entry, split(entry.rule.per), split(policy.per))
+                match host {
+                    // Kept like a request's: what was tripped by hand is seen before its first request.
+                    Some(host) => entry.lanes.find(&entry, &site(host)),
+                    None if entry.rule.per == Split::All => entry.lanes.whole(&entry),
+                    None => entry.lanes.make(&entry, Arc::from(""), Arc::from("")),
+                }
             }
         };
         Ok((entry, lane))
     }
+}
+
+/// A target of which only the host matters.
+fn site(host: Host) -> Target {
+    Target { scheme: Scheme::Http, host, port: Scheme::Http.default_port(), path: Arc::from("/") }
 }
 
 fn status(lane: &Lane) -> ScopeStatus {

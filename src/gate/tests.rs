@@ -274,6 +274,29 @@ async fn stopping_answers_what_is_held() {
     assert_eq!(hold(&gate, 1).await.expect_err("it stops").why, Why::Stopping);
 }
 
+#[tokio::test(start_paused = true)]
+async fn requests_that_fail_unsent_long_after_their_leave_do_not_pass_it_on_in_a_burst() {
+    let gate = gate(rule(Some(10.0), 1));
+    let mut stuck = vec![];
+    for held in hold_many(&gate, 1) {
+        held.await.expect("no panic").expect("a permit");
+    }
+    for _ in 0..20 {
+        stuck.push(hold(&gate, 1).await.expect("a permit"));
+    }
+    let held = hold_many(&gate, 30);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let start = clock::now();
+    drop(stuck);
+    let mut sent = vec![];
+    for held in held {
+        sent.push(held.await.expect("no panic").expect("a permit").0 - start);
+    }
+    sent.sort_unstable();
+    let last = sent[29].as_secs_f64();
+    assert!(last >= 2.8, "30 at 10/s went within {last} s");
+}
+
 /// A site that takes so many requests within a minute, and bans for twenty seconds who sends more.
 struct Wall {
     limit: usize,
@@ -332,4 +355,48 @@ async fn a_rate_written_twice_too_high_settles_below_the_wall() {
     assert!((0.5..1.1).contains(&rate), "{rate} per second at a wall of 1 per second");
     assert!(good > 3_600 * 2 / 3, "{good} pages in an hour at a wall of 3600");
     assert!(blocks * 50 < good, "{blocks} blocks for {good} pages");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_handed_out_and_requests_share_one_bound() {
+    let (rate, burst) = (10.0, 5);
+    let gate = gate(rule(Some(rate), burst));
+    let start = clock::now();
+    let handed_out = |gate: Arc<Gate>| async move {
+        let entry = gate.find(&target()).expect("the rule matches everything");
+        gate.acquire(&entry, &target(), &client(2), None).await.expect("a token");
+        clock::now()
+    };
+    let outside: Vec<_> = (0..50).map(|_| tokio::spawn(handed_out(Arc::clone(&gate)))).collect();
+    let mut sent = vec![];
+    for held in hold_many(&gate, 50) {
+        sent.push(held.await.expect("no panic").expect("a permit").0 - start);
+    }
+    for handed_out in outside {
+        sent.push(handed_out.await.expect("no panic") - start);
+    }
+    sent.sort_unstable();
+    for (first, from) in sent.iter().enumerate() {
+        for (count, to) in (1_u32..).zip(&sent[first..]) {
+            let bound = f64::from(burst) + rate * ((*to - *from).as_secs_f64() + 0.001);
+            assert!(f64::from(count) <= bound, "{count} from {from:?} to {to:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn signatures_that_decide_nothing_are_counted() {
+    let gate = gate(rule(None, 1));
+    let mut permit = hold(&gate, 1).await.expect("a permit");
+    assert!(permit.may_send());
+    let judgement = Judgement {
+        decoys: vec![Arc::from("widget")],
+        logged: vec![Arc::from("on-trial")],
+        ..Judgement::ok(200)
+    };
+    permit.report(&judgement).await;
+    permit.report(&judgement).await;
+    assert_eq!(gate.metrics.signature_decoys("widget").get(), 1);
+    assert_eq!(gate.metrics.signature_hits("on-trial").get(), 1);
+    assert_eq!(gate.metrics.signature_hits("widget").get(), 0, "a decoy is no hit");
 }

@@ -121,8 +121,12 @@ impl Families {
         registry.register("held_gone", "Clients that left while their request was held", self.held_gone.clone());
         registry.register("tunnels", "Open tunnels", self.tunnels.clone());
         registry.register("observed", "What `mode: observe` would have done", self.observed.clone());
-        registry.register("signature_hits", "Verdicts that rest on this signature", self.signature_hits.clone());
+        registry.register("signature_hits", "Verdicts that rest on this signature, and matches of one that is set to log", self.signature_hits.clone());
         registry.register("signature_decoys", "Marks of this signature seen on ordinary pages, where they mean nothing", self.signature_decoys.clone());
         registry.register("config_reloads", "Reloads of the rule file, by result", self.reloads.clone());
+        for result in ["ok", "error"] {
+            // From zero on: an alert on an increase would miss the first one otherwise.
+            drop(self.reloads.get_or_create_owned(&label("result", result)));
+        }
     }
 }

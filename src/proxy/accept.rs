@@ -31,9 +31,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
 /// hyper's floor for its read buffer.
 const MIN_BUFFER: usize = 8 * 1024;
 
-/// Serves clients of `listener` until `stop`, then finishes what is in flight within `timeouts.drain`; what is still
-/// open then is cut.
-pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationToken) {
+/// Serves clients of `listener` until `stop`, then finishes what is in flight within
+/// `timeouts.drain`; what is still open then is cut. Returns how many connections and tunnels were.
+pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationToken) -> usize {
     let connections = TaskTracker::new();
     let doors = Doors::new();
     loop {
@@ -56,12 +56,15 @@ pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationTo
     cx.tunnels.close();
     let drained = async { tokio::join!(connections.wait(), cx.tunnels.wait()) };
     let limit = cx.live().settings.timeouts.drain;
+    let mut cut_off = 0;
     if tokio::time::timeout(limit, drained).await.is_err() {
         let (left, tunnels) = (connections.len(), cx.tunnels.len());
         tracing::warn!(left, tunnels, "the drain time is over; cutting what is still open");
+        cut_off = left + tunnels;
     }
     cx.end.cancel();
     tokio::join!(connections.wait(), cx.tunnels.wait());
+    cut_off
 }
 
 /// What a client's leaving in the middle of accept makes of it; the next one is fine.
@@ -146,8 +149,9 @@ impl Drop for Watched {
     }
 }
 
-/// A timer for hyper that never fires, and allocates nothing. [`ClientIo`] keeps the time for heads, but hyper reads
-/// on after an answer (so that the wait for the next request begins) only where it has a timer of its own.
+/// A timer for hyper that never fires, and allocates nothing. [`ClientIo`] keeps the time for
+/// heads, but hyper reads on after an answer (so that the wait for the next request begins) only
+/// where it has a timer of its own.
 #[derive(Debug)]
 struct Never;
 

@@ -99,8 +99,8 @@ impl HttpBody for Body {
 pub(super) enum Upload {
     /// None.
     Empty,
-    /// What the client sends. First polled after the request head went out, which is when the client gets its
-    /// `100 Continue`: a held request's body stays with the client.
+    /// What the client sends. First polled after the request head went out, which is when the
+    /// client gets its `100 Continue`: a held request's body stays with the client.
     Client {
         /// The client's body.
         body: Incoming,
@@ -159,7 +159,8 @@ pub(super) struct Idle {
     limit: Duration,
     /// Since when nothing came, plus the limit; `None` while something does.
     deadline: Option<Instant>,
-    /// May be set to an earlier time than the deadline: it is moved when it fires, not whenever bytes come.
+    /// May be set to an earlier time than the deadline: it is moved when it fires, not whenever
+    /// bytes come.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 

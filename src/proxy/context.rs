@@ -1,4 +1,5 @@
-//! What every request needs: the settings in force, the gate, the metrics, the connections to sites.
+//! What every request needs: the settings in force, the gate, the metrics, the connections to
+//! sites.
 
 use std::{
     collections::HashSet,
@@ -58,16 +59,16 @@ pub struct Context {
     pub(crate) end: CancellationToken,
     /// Connections to sites that wait for their next request.
     pub(super) pool: Arc<Pool>,
-    /// Our name in `Via` (RFC 9110 section 7.6.3): random for each process, so that a request that comes back to us
-    /// is told from one that passed another member.
+    /// Our name in `Via` (RFC 9110 section 7.6.3): random for each process, so that a request that
+    /// comes back to us is told from one that passed another member.
     pub(crate) pseudonym: String,
     /// Our entry in `Via`.
     pub(super) via: HeaderValue,
 }
 
 impl Context {
-    /// The context of a process. `own` are the addresses of its listeners and of its store, which nobody may reach
-    /// through the proxy.
+    /// The context of a process. `own` are the addresses of its listeners and of its store, which
+    /// nobody may reach through the proxy.
     #[must_use]
     pub fn new(
         settings: Settings,
@@ -103,7 +104,8 @@ impl Context {
         self.live.load_full()
     }
 
-    /// Whether this client is the first time seen not to accept our certificates; the memory of that is bounded.
+    /// Whether this client is the first time seen not to accept our certificates; the memory of
+    /// that is bounded.
     pub(super) fn is_first_distrust(&self, client: IpAddr) -> bool {
         let mut distrusting = self.distrusting.lock();
         if distrusting.len() >= MAX_DISTRUSTING {
@@ -125,15 +127,16 @@ impl Context {
         }
     }
 
-    /// Puts reloaded settings in force: for the next request, and for the next connection where they shape one.
+    /// Puts reloaded settings in force: for the next request, and for the next connection where
+    /// they shape one.
     pub fn reload(&self, settings: Settings) {
         let limits = settings.limits;
         self.live.store(Arc::new(Live::new(settings, self.own.clone(), &self.events)));
         self.pool.reload(limits);
     }
 
-    /// The CA that intercepted hosts are shown, opened (and made) on first need. It is not opened again: clients
-    /// trust the one that they were given, and another one needs a restart.
+    /// The CA that intercepted hosts are shown, opened (and made) on first need. It is not opened
+    /// again: clients trust the one that they were given, and another one needs a restart.
     ///
     /// # Errors
     /// [`CaError`]; asked again, it is tried again.

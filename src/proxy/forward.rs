@@ -50,8 +50,8 @@ pub(super) struct Answer {
 }
 
 impl Outbound {
-    /// Rewrites a client's request into the site's: origin-form, the target's authority as Host, HTTP/1.1, nothing of
-    /// this hop, and our entry in `Via`.
+    /// Rewrites a client's request into the site's: origin-form, the target's authority as Host,
+    /// HTTP/1.1, nothing of this hop, and our entry in `Via`.
     ///
     /// # Errors
     /// None for a target that was parsed from this request.
@@ -69,17 +69,23 @@ impl Outbound {
             headers::join_cookies(&mut head.headers);
         }
         headers::take_patience(&mut head.headers);
+        let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let is_named = named.is_some_and(|host| {
+            // Nearly always the very same text.
+            head.uri.authority().is_some_and(|authority| authority == host)
+                || target.is_named_by(host)
+        });
         head.uri = origin_form(target, &head.uri)?;
         head.version = Version::HTTP_11;
-        let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        if !named.is_some_and(|host| target.is_named_by(host)) {
+        if !is_named {
             let host = HeaderValue::try_from(target.authority()).map_err(|_| bad_target())?;
             head.headers.insert(header::HOST, host);
         }
         head.headers.append(header::VIA, cx.via.clone());
         let repeatable = body.is_end_stream();
         if !repeatable && body.size_hint().exact().is_none() {
-            // hyper's client drops a body of unknown length from a GET unless its framing is written out.
+            // hyper's client drops a body of unknown length from a GET unless its framing is
+            // written out.
             let chunked = HeaderValue::from_static("chunked");
             head.headers.insert(header::TRANSFER_ENCODING, chunked);
         }
@@ -137,9 +143,9 @@ fn origin_form(target: &Target, uri: &Uri) -> Result<Uri, Refused> {
 
 /// Sends `outbound` and waits for the head of the answer.
 ///
-/// A kept-alive connection may turn out to be closed at the very moment it is used: then, and only where that does no
-/// harm (nothing was sent, or an idempotent request without a body), the request goes out once more on a new
-/// connection, without a second token.
+/// A kept-alive connection may turn out to be closed at the very moment it is used: then, and only
+/// where that does no harm (nothing was sent, or an idempotent request without a body), the request
+/// goes out once more on a new connection, without a second token.
 ///
 /// `again` says that the caller may send the same request later.
 ///
@@ -194,7 +200,8 @@ pub(super) async fn send(
     }
 }
 
-/// A connection, and leave to use it *now*: the last look at the cooldown stands between connecting and sending.
+/// A connection, and leave to use it *now*: the last look at the cooldown stands between connecting
+/// and sending.
 async fn connect(
     cx: &Arc<Context>,
     live: &Live,
@@ -309,7 +316,8 @@ async fn answer(
     }
 }
 
-/// What no client should get: a change of protocol that it did not ask for, a coding that it cannot see.
+/// What no client should get: a change of protocol that it did not ask for, a coding that it cannot
+/// see.
 fn check(outbound: &Outbound, response: Response<Incoming>) -> Result<Response<Incoming>, Refused> {
     let bad = |error, sentence: &str| {
         Err(Refusal::new(StatusCode::BAD_GATEWAY, Reason::Connect, error, sentence))

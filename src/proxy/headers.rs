@@ -1,5 +1,5 @@
-//! Header fields on their way through: what belongs to one hop stays there (RFC 9110 section 7.6.1), and nothing that
-//! a client says to the proxy reaches a site.
+//! Header fields on their way through: what belongs to one hop stays there (RFC 9110 section
+//! 7.6.1), and nothing that a client says to the proxy reaches a site.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
-/// Our own fields begin so; a site cannot speak in our name, and a site need not hear what is said to us.
+/// Our own fields begin so; a site cannot speak in our name, and a site need not hear what is said
+/// to us.
 const OURS: &str = "tidegate-";
 
 /// The verdict, on relayed answers.
@@ -26,7 +27,8 @@ pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-tim
 /// Longest `Via` chain that is looked through for our own name.
 const MAX_VIA: usize = 64;
 
-/// Removes what belongs to this hop, keeping the order of the rest: a site may judge a client by it.
+/// Removes what belongs to this hop, keeping the order of the rest: a site may judge a client by
+/// it.
 pub(super) fn strip(headers: &mut HeaderMap) {
     let named = connection_options(headers);
     let unwanted = |name: &HeaderName| is_of_one_hop(name) || named.contains(name);
@@ -48,26 +50,28 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// Fields of one hop: RFC 9110 section 7.6.1, and those that clients and proxies use alike.
+static OF_ONE_HOP: [HeaderName; 11] = [
+    header::CONNECTION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHORIZATION,
+    header::PROXY_AUTHENTICATE,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    PROXY_AUTHENTICATION_INFO,
+    HTTP2_SETTINGS,
+];
+
 fn is_of_one_hop(name: &HeaderName) -> bool {
-    [
-        header::CONNECTION,
-        header::TE,
-        header::TRAILER,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-        header::PROXY_AUTHORIZATION,
-        header::PROXY_AUTHENTICATE,
-        KEEP_ALIVE,
-        PROXY_CONNECTION,
-        PROXY_AUTHENTICATION_INFO,
-        HTTP2_SETTINGS,
-    ]
-    .contains(name)
-        || name.as_str().starts_with(OURS)
+    OF_ONE_HOP.contains(name) || name.as_str().starts_with(OURS)
 }
 
-/// The fields that `Connection` names, except those that no sender may name there (RFC 9110 section 7.6.1): a message
-/// that loses its length, its host or its credentials that way would be another message.
+/// The fields that `Connection` names, except those that no sender may name there (RFC 9110 section
+/// 7.6.1): a message that loses its length, its host or its credentials that way would be another
+/// message.
 fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
     headers
         .get_all(header::CONNECTION)
@@ -82,23 +86,24 @@ fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
+static END_TO_END: [HeaderName; 13] = [
+    header::AUTHORIZATION,
+    header::CACHE_CONTROL,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::COOKIE,
+    header::DATE,
+    header::HOST,
+    header::LOCATION,
+    header::RANGE,
+    header::SET_COOKIE,
+    header::VIA,
+];
+
 fn is_end_to_end(name: &HeaderName) -> bool {
-    [
-        header::AUTHORIZATION,
-        header::CACHE_CONTROL,
-        header::CONTENT_ENCODING,
-        header::CONTENT_LENGTH,
-        header::CONTENT_RANGE,
-        header::CONTENT_TYPE,
-        header::COOKIE,
-        header::DATE,
-        header::HOST,
-        header::LOCATION,
-        header::RANGE,
-        header::SET_COOKIE,
-        header::VIA,
-    ]
-    .contains(name)
+    END_TO_END.contains(name)
 }
 
 /// Whether a request carries our own entry in `Via`: it came back to us (RFC 9110 section 7.6.3).
@@ -112,7 +117,8 @@ pub(super) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
         .any(|entry| entry.split_whitespace().nth(1) == Some(pseudonym))
 }
 
-/// Cookies, which HTTP/2 may send in several fields, in one as HTTP/1.1 wants them (RFC 9113 section 8.2.3).
+/// Cookies, which HTTP/2 may send in several fields, in one as HTTP/1.1 wants them (RFC 9113
+/// section 8.2.3).
 pub(super) fn join_cookies(headers: &mut HeaderMap) {
     let crumbs: Vec<&[u8]> =
         headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
@@ -160,7 +166,8 @@ fn wait_of(preference: &str) -> Option<&str> {
 
 /// The protocol that a request asks to change to, where `Connection` lists the wish.
 ///
-/// `h2c` is no such wish: it was never negotiated across proxies and is gone (RFC 9113 section 3.1).
+/// `h2c` is no such wish: it was never negotiated across proxies and is gone (RFC 9113 section
+/// 3.1).
 pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let asked = headers
         .get_all(header::CONNECTION)
@@ -175,8 +182,8 @@ pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     (!is_h2c).then(|| protocol.clone())
 }
 
-/// Transfer codings other than `chunked` in a response: we asked for none, and without the field the body would be
-/// taken for something that it is not.
+/// Transfer codings other than `chunked` in a response: we asked for none, and without the field
+/// the body would be taken for something that it is not.
 pub(super) fn has_foreign_coding(headers: &HeaderMap) -> bool {
     headers.get_all(header::TRANSFER_ENCODING).iter().any(|value| {
         let Ok(value) = value.to_str() else { return true };
@@ -184,7 +191,8 @@ pub(super) fn has_foreign_coding(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Counts `Max-Forwards` down; true where it was used up, so that the request is for us (RFC 9110 section 7.6.2).
+/// Counts `Max-Forwards` down; true where it was used up, so that the request is for us (RFC 9110
+/// section 7.6.2).
 pub(super) fn count_down(headers: &mut HeaderMap) -> bool {
     let left = headers.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok());
     match left.and_then(|value| value.trim().parse::<u32>().ok()) {

@@ -1,8 +1,8 @@
-//! Looks at responses on their way: a bounded prefix is read ahead for the verdict, the original bytes go on
-//! untouched, and what is not known in time is learnt while they pass.
+//! Looks at responses on their way: a bounded prefix is read ahead for the verdict, the original
+//! bytes go on untouched, and what is not known in time is learnt while they pass.
 //!
-//! A verdict is reported even when the client leaves: what was being looked at is then looked at to its end, within
-//! the same bounds, in a task of its own.
+//! A verdict is reported even when the client leaves: what was being looked at is then looked at to
+//! its end, within the same bounds, in a task of its own.
 
 use std::{
     collections::VecDeque,
@@ -26,8 +26,8 @@ use crate::{
     verdict::Judgement,
 };
 
-/// Most bytes on the wire that are read ahead of the client. The scan has bounds of its own in *decoded* bytes; this
-/// one holds where nothing decodes.
+/// Most bytes on the wire that are read ahead of the client. The scan has bounds of its own in
+/// *decoded* bytes; this one holds where nothing decodes.
 const MAX_AHEAD: usize = 256 * 1024;
 
 /// A site's body on its way to the client, with what was read ahead of it.
@@ -64,13 +64,20 @@ impl SiteBody {
         self.watch = Some(Box::new(Watch { scan, pass }));
     }
 
-    /// Reads ahead until the verdict is clear, at most for `delay`; `None` where it will be clear later.
+    /// Reads ahead until the verdict is clear, at most for `delay`; `None` where it will be clear
+    /// later.
     ///
     /// Dropping the future in between loses nothing, see [`SiteBody::drop`].
     pub(super) async fn look(&mut self, delay: Duration) -> Option<(Judgement, Pass)> {
         let end = tokio::time::timeout(delay, self.read_ahead()).await.ok()?;
         let Watch { scan, pass } = *self.watch.take()?;
         Some((scan.finish(end), pass))
+    }
+
+    /// Whether the site broke off before anything was passed on: that can still be said in so many
+    /// words.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.broken.is_some()
     }
 
     async fn read_ahead(&mut self) -> BodyEnd {
@@ -170,7 +177,8 @@ impl SiteBody {
 }
 
 impl Drop for SiteBody {
-    /// Keeps the connection where the answer was read to its end, and sees a verdict through where the client left.
+    /// Keeps the connection where the answer was read to its end, and sees a verdict through where
+    /// the client left.
     fn drop(&mut self) {
         if self.is_read() {
             self.conclude(BodyEnd::Complete);
@@ -201,7 +209,8 @@ impl Drop for SiteBody {
 /// How long an answer is read on for its verdict after its client left.
 const LEFT: Duration = Duration::from_secs(2);
 
-/// Whether a response may be held back for its verdict: what a person reads, and that comes at once.
+/// Whether a response may be held back for its verdict: what a person reads, and that comes at
+/// once.
 pub(super) fn may_wait(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else { return true };
     let Ok(kind) = kind.to_str() else { return true };

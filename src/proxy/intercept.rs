@@ -1,8 +1,9 @@
-//! CONNECT on a rule that says `intercept: true`: the client's TLS ends here, and every request inside is a full
-//! citizen, with a token, a verdict and the cooldown.
+//! CONNECT on a rule that says `intercept: true`: the client's TLS ends here, and every request
+//! inside is a full citizen, with a token, a verdict and the cooldown.
 //!
-//! The CONNECT itself is answered at once and takes no token: a refusal goes to the request inside, where clients can
-//! read it. What turns out to be plain HTTP is served as such, anything else (SSH, say) becomes an ordinary tunnel.
+//! The CONNECT itself is answered at once and takes no token: a refusal goes to the request inside,
+//! where clients can read it. What turns out to be plain HTTP is served as such, anything else
+//! (SSH, say) becomes an ordinary tunnel.
 
 mod serve;
 
@@ -45,8 +46,8 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// Target and client of a request inside: it stays on the site of the CONNECT, however it names it. Otherwise it
-    /// would be judged by one site's rule and sent to another.
+    /// Target and client of a request inside: it stays on the site of the CONNECT, however it names
+    /// it. Otherwise it would be judged by one site's rule and sent to another.
     ///
     /// # Errors
     /// The refusal: 421 (RFC 9110 section 15.5.20), 405 for a CONNECT.
@@ -154,7 +155,8 @@ impl Session {
         Inside { connect, scheme, client }
     }
 
-    /// The TLS handshake with the client, as the host that it asks for; as the CONNECT's where it asks for none.
+    /// The TLS handshake with the client, as the host that it asks for; as the CONNECT's where it
+    /// asks for none.
     async fn end_tls(&self, stream: Peeked<TcpStream>) -> io::Result<TlsStream<Peeked<TcpStream>>> {
         let acceptor = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream);
         let hello = in_time(acceptor).await?;
@@ -190,7 +192,8 @@ async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> 
     timeout(HELLO, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Whether a client broke off because of our certificate: each TLS library has its own alert for that.
+/// Whether a client broke off because of our certificate: each TLS library has its own alert for
+/// that.
 fn is_distrust(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(
@@ -205,6 +208,3 @@ fn is_distrust(error: &io::Error) -> bool {
         ))
     )
 }
-
-#[cfg(test)]
-mod tests;

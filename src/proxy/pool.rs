@@ -1,8 +1,8 @@
 //! Kept-alive connections to sites.
 //!
-//! Our own pool, since the gate's last look stands between *having* a connection and *sending* on it, and since what
-//! is kept must be bounded: per site, in total, and in age. The last one used is the first one taken, so that a calm
-//! site's surplus ages out.
+//! Our own pool, since the gate's last look stands between *having* a connection and *sending* on
+//! it, and since what is kept must be bounded: per site, in total, and in age. The last one used is
+//! the first one taken, so that a calm site's surplus ages out.
 
 mod shared;
 
@@ -25,8 +25,9 @@ use self::shared::{Shared, Stream};
 use super::body::Upload;
 use crate::{clock, metrics::Metrics, settings::Bounds, target::Host};
 
-/// A site's kept-alive connection is closed after this long without a request: most servers close theirs sooner or
-/// about then (nginx 75 s, Apache 5 s), and a connection that both ends give up at once costs a request.
+/// A site's kept-alive connection is closed after this long without a request: most servers close
+/// theirs sooner or about then (nginx 75 s, Apache 5 s), and a connection that both ends give up at
+/// once costs a request.
 const MAX_IDLE: Duration = Duration::from_secs(60);
 /// How often idle connections are looked through while there are any.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -125,7 +126,8 @@ impl Pool {
         })
     }
 
-    /// Takes other bounds, after a reload; what is kept is closed, since another egress guard let it be made.
+    /// Takes other bounds, after a reload; what is kept is closed, since another egress guard let
+    /// it be made.
     pub(super) fn reload(&self, bounds: Bounds) {
         *self.bounds.lock() = bounds;
         self.shelf.lock().keep(|_| false);
@@ -223,7 +225,8 @@ impl Pool {
         Ok(self.conn(Sender::Http1(sender), key, false))
     }
 
-    /// Speaks HTTP/2 over `stream`, which leads to `key`, and shares it with others who ask for that.
+    /// Speaks HTTP/2 over `stream`, which leads to `key`, and shares it with others who ask for
+    /// that.
     ///
     /// # Errors
     /// The connection broke in hyper's handshake.

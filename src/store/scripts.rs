@@ -87,7 +87,8 @@ impl RuleArguments {
         }
     }
 
-    pub(super) fn take(&self, ask: &Ask, member: &str) -> Vec<String> {
+    /// `latest`: what the member knows of the bucket (`lua/take.lua`, argument 6).
+    pub(super) fn take(&self, ask: &Ask, member: &str, latest: String) -> Vec<String> {
         let returned: Vec<String> = ask.returned.iter().map(i64::to_string).collect();
         let mut arguments = vec![
             ask.wanted.to_string(),
@@ -95,7 +96,7 @@ impl RuleArguments {
             ask.bound.to_string(),
             ask.lease.to_string(),
             member.to_owned(),
-            flag(ask.drain),
+            first_of(ask, latest),
             returned.join(","),
             ask.known.epoch.to_string(),
             ask.known.remaining.to_string(),
@@ -135,6 +136,17 @@ impl RuleArguments {
         arguments.extend(news.map(str::to_owned));
         arguments.extend(self.policy.iter().cloned());
         arguments
+    }
+}
+
+/// What is to be done with the bucket before it grants.
+fn first_of(ask: &Ask, latest: String) -> String {
+    if ask.void {
+        "2".to_owned()
+    } else if ask.drain {
+        "1".to_owned()
+    } else {
+        latest
     }
 }
 

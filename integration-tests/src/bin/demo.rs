@@ -31,6 +31,8 @@ const THINK: Duration = Duration::from_millis(15);
 /// The site's secret: so many requests a second, after a start of so many.
 const SECRET_RATE: f64 = 15.0;
 const SECRET_BURST: f64 = 30.0;
+/// Who exceeds it gets walls only, until nothing was asked for so long.
+const SECRET_BAN: Duration = Duration::from_secs(2);
 const ALONE: Duration = Duration::from_secs(5);
 const TOGETHER: Duration = Duration::from_secs(25);
 const RULE: &str = "rate: 20/s, burst: 5, cooldown: {after: 3, for: 3s-4s, ramp: 2s}";
@@ -48,21 +50,28 @@ async fn main() -> Outcome {
 
 async fn show() -> Outcome {
     let site = Site::start();
-    site.limit(SECRET_RATE, SECRET_BURST, Page::CloudflareChallenge);
+    keep_secret(&site);
     say(&format!(
-        "A site that answers with a wall above {SECRET_RATE:.0} requests a second (its secret),\n\
-         and {WORKERS} workers that want its pages.\n\n\
-         Without a proxy:\n"
+        "A site with a secret: more than {SECRET_RATE:.0} requests a second, and it answers with walls until\n\
+         nobody has asked for {} s. And {WORKERS} workers that want its pages.\n\n\
+         Without a proxy:\n",
+        SECRET_BAN.as_secs()
     ))?;
     crawl_alone(&site).await?;
     let alone = site.arrivals();
 
     site.forget();
+    keep_secret(&site);
     let redis = Redis::is_installed().then(Redis::start);
     let fleet = start_fleet(redis.as_ref()).await;
     say(&format!("\nThrough {}, `{RULE}`:\n\n", who(&fleet, redis.is_some())))?;
     crawl_together(&site, &fleet).await?;
     summary(&alone, &site.arrivals(), &fleet).await
+}
+
+/// From here on the site counts anew: nobody is banned.
+fn keep_secret(site: &Site) {
+    site.limit(SECRET_RATE, SECRET_BURST, SECRET_BAN, Page::CloudflareChallenge);
 }
 
 fn who(fleet: &[Member], shared: bool) -> String {

@@ -1,6 +1,9 @@
 //! A rule file for one member: addresses and folders are filled in when it starts.
 
-use std::{net::SocketAddr, path::Path};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use crate::redis::Redis;
 
@@ -11,6 +14,8 @@ pub struct RuleFile {
     store: String,
     egress: String,
     extra: String,
+    token: Option<String>,
+    roots: Option<PathBuf>,
 }
 
 impl RuleFile {
@@ -22,6 +27,8 @@ impl RuleFile {
             store: "memory".to_owned(),
             egress: "{allow: [loopback]}".to_owned(),
             extra: String::new(),
+            token: None,
+            roots: None,
         }
     }
 
@@ -50,6 +57,23 @@ impl RuleFile {
         Self { egress: egress.to_owned(), ..self }
     }
 
+    /// With this token of the admin port.
+    #[must_use]
+    pub fn token(self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self }
+    }
+
+    /// With these certificates (PEM) as the system's roots (`SSL_CERT_FILE`).
+    #[must_use]
+    pub fn roots(self, file: &Path) -> Self {
+        Self { roots: Some(file.to_owned()), ..self }
+    }
+
+    /// The roots, where they are not the machine's.
+    pub(super) fn roots_file(&self) -> Option<&Path> {
+        self.roots.as_deref()
+    }
+
     /// With another top-level line (or several).
     #[must_use]
     pub fn with(mut self, line: &str) -> Self {
@@ -61,6 +85,10 @@ impl RuleFile {
     /// The file's text for a member at these addresses.
     #[must_use]
     pub fn render(&self, proxy: SocketAddr, admin: SocketAddr, folder: &Path) -> String {
+        let admin = match &self.token {
+            Some(token) => format!("{{listen: \"{admin}\", token: \"{token}\"}}"),
+            None => admin.to_string(),
+        };
         let mut text = format!("listen: {proxy}\nadmin: {admin}\nstore: {}\n", self.store);
         text.push_str(&format!("egress: {}\nca_dir: {}\n", self.egress, folder.display()));
         text.push_str(&self.extra);

@@ -41,7 +41,7 @@ pub enum Page {
     Hang,
     /// [`Page::Ok`] once [`super::Site::release`] was called.
     Held,
-    /// The connection is dropped once the head is read.
+    /// The connection is reset (RST) once the head is read.
     Reset,
     /// A head that promises more body than comes before the connection ends: so many KiB.
     CutOff(u64),

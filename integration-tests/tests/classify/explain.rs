@@ -115,6 +115,81 @@ fn a_warc_file_is_replayed_packed_or_not() {
     }
 }
 
+/// Rules from a file, with an environment that is empty.
+fn rules(text: &str) -> Arc<RuleSet> {
+    Arc::new(tidegate::config::parse(text, "rules.yaml", &|_| None).unwrap().rules)
+}
+
+/// Host, status, fields.
+type Answer<'a> = (&'a str, u16, &'a [(&'a str, &'a str)]);
+
+/// A HAR file with these answers.
+fn har(responses: &[Answer<'_>]) -> Vec<u8> {
+    let entry = |(host, status, fields): &Answer<'_>| {
+        let mut headers = vec![serde_json::json!({"name": "content-type", "value": "text/html"})];
+        headers.extend(
+            fields.iter().map(|(name, value)| serde_json::json!({"name": name, "value": value})),
+        );
+        serde_json::json!({
+            "request": {"method": "GET", "url": format!("https://{host}/page")},
+            "response": {"status": status, "headers": headers,
+                "content": {"size": 5, "text": "<p>Hi"}},
+        })
+    };
+    let entries: Vec<_> = responses.iter().map(entry).collect();
+    serde_json::json!({"log": {"version": "1.2", "entries": entries}}).to_string().into_bytes()
+}
+
+fn cooldowns(rules_text: &str, responses: &[Answer<'_>]) -> Vec<explain::Cooldown> {
+    let options = Options { rules: rules(rules_text), ..options(200) };
+    let source = Source::Bytes("crawl.har".to_owned(), har(responses));
+    match explain::run(&source, &options).unwrap() {
+        Report::Many { summary, .. } => summary.cooldowns,
+        Report::One(_) => panic!("a HAR has many"),
+    }
+}
+
+#[test]
+fn a_replay_says_which_cooldowns_would_have_been_tripped_and_for_how_long() {
+    let rules = "rules: [{name: all, match: '*', cooldown: {per: host, after: 2, ratio: 'off', \
+        for: 30s-60s, max: 10m}}]";
+    let none: &[(&str, &str)] = &[];
+    let wait: &[(&str, &str)] = &[("retry-after", "90")];
+    let tripped = cooldowns(
+        rules,
+        &[
+            ("a.example", 403, none),
+            ("b.example", 403, none),
+            ("a.example", 200, none),
+            ("a.example", 403, none),
+            ("a.example", 403, none),
+            ("b.example", 429, wait),
+        ],
+    );
+    let told: Vec<(&str, usize, (f64, f64), &str)> = tripped
+        .iter()
+        .map(|one| (one.scope.as_str(), one.position, one.seconds, one.why.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("all/a.example", 5, (30.0, 60.0), "2 in a row"),
+            ("all/b.example", 6, (90.0, 90.0), "Retry-After"),
+        ]
+    );
+}
+
+#[test]
+fn a_replay_counts_the_share_of_blocks_where_the_rule_does() {
+    let rules =
+        "rules: [{name: all, match: '*', cooldown: {after: 10, ratio: 50% of 4, for: 30s}}]";
+    let none: &[(&str, &str)] = &[];
+    let responses = [200, 403, 200, 403, 200].map(|status| ("a.example", status, none));
+    let tripped = cooldowns(rules, &responses);
+    assert_eq!(tripped.len(), 1);
+    assert_eq!((tripped[0].position, tripped[0].why.as_str()), (4, "50% of the last 4"));
+}
+
 #[test]
 fn what_cannot_be_read_is_said_with_its_place() {
     let failed = |name: &str, bytes: &[u8]| {

@@ -63,7 +63,7 @@ fn widgets_on_short_pages_are_no_walls() {
 
 #[test]
 fn long_pages_with_every_mark_there_is_are_ordinary_and_their_decoys_are_counted() {
-    let marks = "<code>window._cf_chl_opt</code> <div id=\"px-captcha\"></div> geo.captcha-delivery.com \
+    let marks = "<code>window._cf_chl_opt</code> <div id=\"px-captcha\"></div> ct.captcha-delivery.com/c.js \
         /errors/validateCaptcha Reference #18. anubis_challenge sucuri_cloudproxy_js";
     let response =
         page(200, &format!("<title>Just a moment...</title>{marks}<p>{}</p>", prose(3_000)));

@@ -88,7 +88,7 @@ fn linear(rules: &RuleSet, target: &Target) -> Option<usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn the_index_finds_the_first_rule_of_the_file(

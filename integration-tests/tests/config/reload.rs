@@ -153,3 +153,24 @@ async fn a_change_is_not_lost_when_the_wait_is_given_up() {
         assert_eq!(rate(&read.expect("good")), Some(f64::from(rate_now)));
     }
 }
+
+#[tokio::test]
+async fn a_file_that_is_being_written_is_read_when_it_is_whole() {
+    use std::io::Write as _;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tidegate.yaml");
+    fs::write(&path, text(3)).expect("writable");
+    let (mut reloader, _) = watch(&path);
+    let write = async {
+        let mut file = fs::File::create(&path).expect("writable");
+        for part in
+            ["rules:\n", "  - {name: default, match: '*', rate: 5/s}\n", "log: {access: true}\n"]
+        {
+            file.write_all(part.as_bytes()).expect("written");
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    };
+    let (read, ()) = tokio::join!(next(&mut reloader), write);
+    let loaded = read.expect("never half of it");
+    assert!(loaded.settings.log.access);
+}

@@ -155,6 +155,35 @@ fn the_default_file_shows_every_key_of_the_table() {
     }
 }
 
+/// Paths of all keys below `schema`, of lists of rules as those of the rule `shop`.
+fn paths(schema: &Value, at: &str, found: &mut Vec<String>) {
+    for (key, inner) in schema["properties"].as_object().expect("keys") {
+        let path = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+        let variants = inner["anyOf"].as_array().into_iter().flatten();
+        let section = variants.chain([inner]).find(|variant| variant["properties"].is_object());
+        match (section, &inner["items"]) {
+            (Some(section), _) => paths(section, &path, found),
+            (None, rule) if path == "rules" => paths(rule, "rules.shop", found),
+            (None, _) => found.push(path),
+        }
+    }
+}
+
+#[test]
+fn every_key_of_the_table_is_read() {
+    let file = root().join("integration-tests/fixtures/config/valid/every-key.yaml");
+    let loaded = config::load(Some(&file), &env).unwrap_or_else(|problems| panic!("{problems}"));
+    let read: Vec<&str> = loaded.values().map(|(path, _)| path).collect();
+    let mut all = Vec::new();
+    paths(&schema::json(), "", &mut all);
+    assert!(all.len() > 70, "{all:?}");
+    // A given CA needs a key that nobody else can read, which a repository cannot hold.
+    all.retain(|path| !path.starts_with("ca."));
+    for path in all {
+        assert!(read.contains(&path.as_str()), "{path} is in the table, but nobody reads it");
+    }
+}
+
 /// The tree is built from another parser's events; both must read the same.
 #[test]
 fn two_yaml_parsers_read_the_same() {

@@ -250,3 +250,107 @@ fn a_last_rule_that_leaves_something_over_is_a_warning() {
     assert_eq!((warning.path.as_str(), warning.line), ("rules[0].match", 1));
     assert!(warning.message.contains("does not match everything"), "{warning}");
 }
+
+/// A rule file with `text` and the files of a CA beside it, with these modes.
+#[cfg(unix)]
+fn folder(text: &str, mode: u32, key_mode: u32) -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = folder.path().join("made");
+    tidegate::ca::Ca::open(&made, None).expect("a CA is made");
+    let read = |name| std::fs::read_to_string(made.join(name)).expect("it was made");
+    let (cert, key) = (read("ca.pem"), read("ca.key"));
+    let files =
+        [("tidegate.yaml", text, mode), ("ca.pem", &cert, 0o644), ("ca.key", &key, key_mode)];
+    for (name, text, mode) in files {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("writable");
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&path, permissions).expect("ours");
+    }
+    folder
+}
+
+#[cfg(unix)]
+const WITH_SECRETS: &str = "\
+auth: {users: {crawler: hunter2, other: '${PROXY_PASSWORD}'}}
+ca: {cert: ca.pem, key: ca.key}
+rules: [{name: a, match: '*'}]
+";
+
+#[cfg(unix)]
+#[test]
+fn paths_start_at_the_rule_file() {
+    let folder = folder(WITH_SECRETS, 0o600, 0o600);
+    let loaded = config::load(Some(&folder.path().join("tidegate.yaml")), &env).expect("good");
+    assert_eq!(loaded.warnings, []);
+    let (cert, key) = loaded.settings.ca.expect("given");
+    assert_eq!((cert, key), (folder.path().join("ca.pem"), folder.path().join("ca.key")));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_secret_that_everybody_can_read_is_a_warning_unless_it_is_in_the_environment() {
+    let folder = folder(WITH_SECRETS, 0o644, 0o600);
+    let loaded = config::load(Some(&folder.path().join("tidegate.yaml")), &env).expect("good");
+    let warned: Vec<_> = loaded.warnings.iter().map(|warning| warning.path.as_str()).collect();
+    assert_eq!(warned, ["auth.users.crawler"]);
+    assert!(!format!("{:?}", loaded.warnings).contains("hunter2"));
+}
+
+/// Path and message of the only problem of the rule file in `folder`.
+#[cfg(unix)]
+fn only_problem(folder: &tempfile::TempDir) -> (String, String) {
+    let read = config::load(Some(&folder.path().join("tidegate.yaml")), &env);
+    let problems = read.expect_err("it is bad");
+    let [problem] = problems.as_slice() else { panic!("{problems}") };
+    (problem.path.clone(), problem.message.clone())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_ca_that_cannot_be_used_is_an_error_at_its_file() {
+    let (path, message) = only_problem(&folder(WITH_SECRETS, 0o600, 0o644));
+    assert_eq!(path, "ca.key");
+    assert!(message.contains("ca.key") && message.contains("chmod 600"), "{message}");
+    let bad = folder(WITH_SECRETS, 0o600, 0o600);
+    std::fs::write(bad.path().join("ca.pem"), "no certificate").expect("writable");
+    let (path, message) = only_problem(&bad);
+    assert_eq!(path, "ca.cert");
+    assert!(message.contains("ca.pem"), "{message}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_of_roots_without_a_certificate_is_an_error_at_its_place() {
+    let text = "upstream_ca: [ca.pem, tidegate.yaml]\nrules: [{name: a, match: '*'}]\n";
+    let (path, message) = only_problem(&folder(text, 0o600, 0o600));
+    assert_eq!(path, "upstream_ca[1]");
+    assert!(message.contains("tidegate.yaml"), "{message}");
+}
+
+#[test]
+fn intercept_on_a_rule_with_paths_is_a_warning() {
+    let rule = |paths: &str| {
+        good(&format!(
+            "rules:\n  - {{name: a, match: {{hosts: [a.example], paths: ['{paths}']}}, \
+             intercept: true}}\n  - {{name: b, match: '*'}}\n"
+        ))
+    };
+    let warnings = rule("/search*").warnings;
+    let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
+    assert_eq!(warning.path, "rules[0].intercept");
+    assert!(warning.message.contains("CONNECT"), "{warning}");
+    assert_eq!(rule("*").warnings, [], "`*` stands for no path, too");
+}
+
+#[test]
+fn a_reload_can_ask_whether_it_would_open_the_proxy() {
+    let settings = good("rules: [{name: a, match: '*'}]").settings;
+    let address = |text: &str| text.parse().expect("an address");
+    assert!(settings.lacks_auth_on(address("0.0.0.0:3128")));
+    assert!(settings.lacks_auth_on(address("192.0.2.1:3128")));
+    assert!(!settings.lacks_auth_on(address("[::1]:3128")));
+    let said = good("auth: none\nrules: [{name: a, match: '*'}]").settings;
+    assert!(!said.lacks_auth_on(address("0.0.0.0:3128")));
+}

@@ -1,12 +1,19 @@
 //! Paths of the rule file: relative to its folder, `~` for the home; files that must be there are.
 
-use std::{fs::File, path::PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use super::Surroundings;
-use crate::config::{
-    section::Reader,
-    spot::Spot,
-    units::{Read, Wrong, quote},
+use crate::{
+    ca::{Ca, CaError},
+    config::{
+        section::Reader,
+        spot::Spot,
+        units::{Read, Wrong, quote},
+    },
+    proxy::tls::Connector,
 };
 
 /// A path as the process can open it.
@@ -40,33 +47,55 @@ fn file(spot: &Spot<'_>, around: &Surroundings<'_>) -> Option<PathBuf> {
     })
 }
 
-/// `ca`.
+/// `ca`: opened as the proxy will, so that what it cannot use is told before a rule intercepts.
 pub(super) fn ca(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<(PathBuf, PathBuf)> {
-    let section = reader.given_spot("ca")?.open();
-    let cert = section.spot("cert").and_then(|spot| file(&spot, around));
-    let key_spot = section.spot("key");
-    let key = key_spot.as_ref().and_then(|spot| file(spot, around));
-    if let (Some(spot), Some(path)) = (&key_spot, &key) {
-        warn_if_open(spot, path);
-    }
-    Some((cert?, key?))
-}
-
-#[cfg(unix)]
-fn warn_if_open(spot: &Spot<'_>, path: &std::path::Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = std::fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
-    if mode & 0o004 != 0 {
-        let help = "whoever has it can read all traffic of these clients: `chmod 600`";
-        spot.doubt(Wrong::new("everybody on this machine can read the key", help));
+    let spot = reader.given_spot("ca")?;
+    let section = spot.open();
+    let path = |key| section.spot(key).and_then(|spot| file(&spot, around));
+    let (cert, key) = (path("cert"), path("key"));
+    let given = (cert?, key?);
+    match Ca::open(Path::new(""), Some(&given)) {
+        Ok(_) => Some(given),
+        Err(error) => {
+            let key = if names(&error, &given.1) { "key" } else { "cert" };
+            section.wrong(key, Wrong { message: error.to_string(), help: None });
+            None
+        }
     }
 }
 
-#[cfg(not(unix))]
-fn warn_if_open(_spot: &Spot<'_>, _path: &std::path::Path) {}
+/// Whether what is wrong is this file.
+fn names(error: &CaError, file: &Path) -> bool {
+    match error {
+        CaError::File { path, .. }
+        | CaError::Exposed { path, .. }
+        | CaError::Unfit { path, .. } => path == file,
+        CaError::Mint(_) => false,
+    }
+}
+
+/// Warns of a secret that stands in the rule file itself where everybody can read that.
+pub(super) fn warn_if_exposed(spot: &Spot<'_>, around: &Surroundings<'_>) {
+    if around.exposed && spot.is_literal() {
+        let help = "write `${NAME}` and set it in the environment, or `chmod 600` the file";
+        let message = "a secret in a file that everybody on this machine can read";
+        spot.doubt(Wrong::new(message, help));
+    }
+}
 
 /// `upstream_ca`.
 pub(super) fn upstream_ca(reader: &Reader<'_>, around: &Surroundings<'_>) -> Vec<PathBuf> {
     let Some(spot) = reader.spot("upstream_ca") else { return Vec::new() };
-    spot.one_or_many().iter().filter_map(|item| file(item, around)).collect()
+    let mut paths = Vec::new();
+    for item in spot.one_or_many() {
+        let Some(path) = file(&item, around) else { continue };
+        match Connector::check_roots(&path) {
+            Ok(()) => paths.push(path),
+            Err(error) => {
+                let help = "name a file with certificates (PEM, `-----BEGIN CERTIFICATE-----`)";
+                item.wrong(Wrong::new(error.to_string(), help));
+            }
+        }
+    }
+    paths
 }

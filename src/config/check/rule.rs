@@ -16,7 +16,10 @@ use crate::{
         spot::Spot,
         units::{self, Read, Wrong, quote},
     },
-    rules::{Action, HostPattern, Limits, Matcher, Mode, Order, Retry, Rule, Split, TunnelCount},
+    rules::{
+        Action, HostPattern, Limits, Matcher, Mode, Order, Retry, Rule, Split, TunnelCount,
+        glob_matches,
+    },
     verdict::Verdict,
 };
 
@@ -34,6 +37,11 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures) -> Rule {
     if action != Action::Limit {
         no_limits(&reader);
     }
+    let matcher = matcher(&reader);
+    let intercept = reader.flag("intercept");
+    if intercept {
+        doubt_intercept(&reader, &matcher);
+    }
     let per = split(reader.word("per"));
     let ceiling = reader.optional("rate", learn::ceiling);
     let mut limits = limits(&reader, ceiling);
@@ -44,7 +52,7 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures) -> Rule {
     }
     Rule {
         name: reader.optional("name", hosts::name).unwrap_or_else(|| Arc::from("unnamed")),
-        matcher: matcher(&reader),
+        matcher,
         action,
         per,
         limits,
@@ -52,7 +60,7 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures) -> Rule {
         queue: reader.count("queue"),
         order: if reader.word("order") == "fifo" { Order::Fifo } else { Order::Fair },
         mode: if reader.word("mode") == "observe" { Mode::Observe } else { Mode::Enforce },
-        intercept: reader.flag("intercept"),
+        intercept,
         verify: reader.flag("verify"),
         tunnel: match reader.word("tunnel") {
             "connect" => TunnelCount::Connect,
@@ -83,6 +91,18 @@ fn no_limits(reader: &Reader<'_>) {
             let message = "means nothing on a rule that is `bypass` or `deny`";
             reader.wrong_key(name, Wrong::new(message, "drop the key, or the `action`"));
         }
+    }
+}
+
+/// A CONNECT is found by its host alone: it has no path.
+fn doubt_intercept(reader: &Reader<'_>, matcher: &Matcher) {
+    let by_path = !matcher.paths.is_empty() && !matcher.paths.iter().any(|p| glob_matches(p, ""));
+    if by_path {
+        let message = "`intercept` means nothing on a rule with `paths`: a CONNECT has no path, so \
+                       that this rule never matches one";
+        let help = "put `intercept: true` on a rule for these hosts without `paths`, behind this \
+                    one; requests inside are then matched by their paths";
+        reader.doubt("intercept", Wrong::new(message, help));
     }
 }
 

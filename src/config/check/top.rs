@@ -24,7 +24,7 @@ const SHORT_TOKEN: usize = 16;
 
 pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settings {
     let listen = reader.value("listen", address);
-    let admin = admin(reader);
+    let admin = admin(reader, around);
     if let Some(admin) = &admin
         && admin.listen == listen
         && listen.port() != 0
@@ -32,17 +32,10 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
         let help = "give the admin port another one, or `admin: off`";
         reader.wrong("admin", Wrong::new(format!("{listen} is `listen` too"), help));
     }
-    let auth = auth(reader);
-    let open = auth.users.is_empty() && auth.networks.is_empty() && !auth.none;
-    if open && !listen.ip().is_loopback() && !reader.is_wrong("auth") {
-        let message = format!("{listen} can be reached from outside, and there is no `auth`");
-        let help = "add `auth: {users: {NAME: PASSWORD}}` or `auth: {networks: [...]}`, listen \
-                    on 127.0.0.1, or say `auth: none` if everybody may use the proxy";
-        reader.wrong("listen", Wrong::new(message, help));
-    }
+    let auth = auth(reader, around);
     let sizes = reader.section("inspect");
     let refuse = reader.section("refuse");
-    Settings {
+    let settings = Settings {
         listen,
         admin,
         store: store(reader),
@@ -64,7 +57,14 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
             cooldown: refuse_status(&refuse, "cooldown"),
         },
         log: log(&reader.section("log")),
+    };
+    if settings.lacks_auth_on(listen) && !reader.is_wrong("auth") {
+        let message = format!("{listen} can be reached from outside, and there is no `auth`");
+        let help = "add `auth: {users: {NAME: PASSWORD}}` or `auth: {networks: [...]}`, listen \
+                    on 127.0.0.1, or say `auth: none` if everybody may use the proxy";
+        reader.wrong("listen", Wrong::new(message, help));
     }
+    settings
 }
 
 /// An address with a port.
@@ -79,7 +79,7 @@ fn address(text: &str) -> Read<SocketAddr> {
     text.parse().map_err(|_| Wrong::new(format!("{} is no address", quote(text)), help))
 }
 
-fn admin(reader: &Reader<'_>) -> Option<AdminSettings> {
+fn admin(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<AdminSettings> {
     let spot = reader.spot("admin")?;
     if spot.is_word("off") {
         return None;
@@ -87,7 +87,7 @@ fn admin(reader: &Reader<'_>) -> Option<AdminSettings> {
     let settings = if spot.is_map() {
         let reader = spot.open();
         let listen = reader.value("listen", address);
-        AdminSettings { listen, token: token(&reader) }
+        AdminSettings { listen, token: token(&reader, around) }
     } else {
         let listen = spot.scalar(|text| {
             address(text).map_err(|wrong| match units::flag(text) {
@@ -108,7 +108,7 @@ fn admin(reader: &Reader<'_>) -> Option<AdminSettings> {
     Some(settings)
 }
 
-fn token(reader: &Reader<'_>) -> Option<Secret> {
+fn token(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<Secret> {
     let spot = reader.given_spot("token")?;
     let token = spot.scalar(|text| match text {
         "" => Err(Wrong::new("the token is empty", "leave it out, or give one")),
@@ -117,6 +117,7 @@ fn token(reader: &Reader<'_>) -> Option<Secret> {
         }
         text => Ok(Secret::new(text)),
     })?;
+    paths::warn_if_exposed(&spot, around);
     if token.expose().len() < SHORT_TOKEN {
         let message = format!("the token is shorter than {SHORT_TOKEN} characters");
         spot.doubt(Wrong::new(message, "a good one: `openssl rand -hex 16`"));
@@ -169,7 +170,7 @@ fn prefix(text: &str) -> Read<String> {
     hosts::name(text).map(|name| name.to_string())
 }
 
-fn auth(reader: &Reader<'_>) -> Auth {
+fn auth(reader: &Reader<'_>, around: &Surroundings<'_>) -> Auth {
     let Some(spot) = reader.spot("auth") else { return Auth::default() };
     if !spot.is_map() {
         spot.notes.hide_all(&spot.node);
@@ -192,6 +193,7 @@ fn auth(reader: &Reader<'_>) -> Auth {
             }
             text => Ok(Secret::new(text)),
         });
+        paths::warn_if_exposed(&password, around);
         users.extend(secret.map(|secret| (Arc::from(name.text.as_str()), secret)));
     }
     Auth { users, networks: section.many("networks", hosts::network), none: false }

@@ -4,7 +4,10 @@ use std::{borrow::Cow, collections::HashMap, rc::Rc};
 
 use saphyr_parser::{Event, ScalarStyle};
 
-use super::{Document, Flaw, MOST_DEPTH, MOST_NODES, Name, Node, Place, Scalar, Value};
+use super::{
+    CHARS_PER_NODE, Document, Flaw, LONGEST_KEY, MOST_DEPTH, MOST_NODES, Name, Node, Place, Scalar,
+    Value,
+};
 use crate::config::{
     env::{self, Env},
     problem::MOST_PROBLEMS,
@@ -124,7 +127,9 @@ impl<'a> Builder<'a> {
             self.anchors.insert(anchor, Rc::clone(&node));
         }
         let place = node.place;
-        self.weight += 1;
+        // What is in a list or mapping has been counted already.
+        let is_scalar = matches!(node.value, Value::Scalar(_));
+        self.weight += if is_scalar { node.weight } else { 1 };
         self.add(node, place)
     }
 
@@ -152,6 +157,10 @@ impl<'a> Builder<'a> {
             Part::Map { entries, key, seen } => match (key.take(), &node.value) {
                 (None, Value::Scalar(scalar)) => {
                     let text = scalar.written.clone().unwrap_or_else(|| scalar.text.clone());
+                    if text.len() > LONGEST_KEY {
+                        let message = format!("a key longer than {LONGEST_KEY} bytes");
+                        return Err(self.flaw(place, message, None));
+                    }
                     *key = Some(Name { text, place });
                 }
                 (None, _) => {
@@ -195,7 +204,8 @@ impl<'a> Builder<'a> {
                 return Rc::new(Node { place, value, weight: 1 });
             }
         };
-        Rc::new(Node { place, value: Value::Scalar(scalar), weight: 1 })
+        let weight = 1 + scalar.text.len() / CHARS_PER_NODE;
+        Rc::new(Node { place, value: Value::Scalar(scalar), weight })
     }
 
     fn wants_key(&self) -> bool {

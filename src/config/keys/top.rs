@@ -282,7 +282,12 @@ pub(in crate::config) static LIMITS: Section = Section {
             "Bytes of a request or response head.",
         ),
         key("headers", Kind::Count(16, 1000), Is("100"), "Fields of a head."),
-        key("idle_per_host", Kind::Count(0, 10_000), Is("8"), "Idle connections kept to one site."),
+        key(
+            "idle_per_host",
+            Kind::Count(0, 10_000),
+            Is("256"),
+            "Idle connections kept to one site.",
+        ),
         key(
             "idle_total",
             Kind::Count(0, 100_000),

@@ -105,14 +105,16 @@ fn entry(folder: &Path, line: &str, columns: &Columns, options: &Options) -> Res
     Ok(exchange)
 }
 
-/// A cell without the quotes that writers of TSV put around one with quotes in it (where they are doubled).
+/// A cell without the quotes that writers of TSV put around one with quotes in it (where they are
+/// doubled).
 fn unquoted(cell: &str) -> String {
     let cell = cell.trim();
     let inner = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"'));
     inner.map_or_else(|| cell.to_owned(), |inner| inner.replace("\"\"", "\""))
 }
 
-/// `name: value; name: value`. A value may have `; ` in it: what follows without a name and a colon belongs to it.
+/// `name: value; name: value`. A value may have `; ` in it: what follows without a name and a colon
+/// belongs to it.
 fn headers(text: &str) -> Result<HeaderMap, String> {
     let mut fields: Vec<(HeaderName, String)> = Vec::new();
     for part in text.split("; ").filter(|part| !part.is_empty()) {

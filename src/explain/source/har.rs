@@ -64,8 +64,8 @@ pub(super) fn is_one(bytes: &[u8]) -> bool {
         && memchr::memmem::find(start, b"\"version\"").is_some()
 }
 
-/// Reads all responses. Entries without one (a browser writes status 0 for what failed or was cancelled) are no
-/// answer of a site and are left out.
+/// Reads all responses. Entries without one (a browser writes status 0 for what failed or was
+/// cancelled) are no answer of a site and are left out.
 pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Vec<Exchange>, ExplainError> {
     let har: Har = serde_json::from_slice(bytes).map_err(|error| ExplainError::Malformed {
         name: name.to_owned(),

@@ -21,7 +21,8 @@ impl Record<'_> {
     }
 }
 
-/// Reads all responses to GET (the format keeps the method in another record, which is seldom there).
+/// Reads all responses to GET (the format keeps the method in another record, which is seldom
+/// there).
 pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Vec<Exchange>, ExplainError> {
     let bad = |position: usize, why: &str| ExplainError::Malformed {
         name: name.to_owned(),

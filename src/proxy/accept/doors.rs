@@ -19,7 +19,8 @@ use crate::{
 const MAX_REFUSING: usize = 64;
 /// How long such a client has to read its answer.
 const REFUSING: Duration = Duration::from_secs(1);
-/// What such a client may still send; closing on unread bytes would reset the connection under our answer.
+/// What such a client may still send; closing on unread bytes would reset the connection under our
+/// answer.
 const REFUSED_BYTES: u64 = 64 * 1024;
 
 /// Counts who is in.

@@ -1,5 +1,5 @@
-//! A client's socket that does not wait for ever: neither for a head, nor for the next request, nor for a client that
-//! stopped reading.
+//! A client's socket that does not wait for ever: neither for a head, nor for the next request, nor
+//! for a client that stopped reading.
 
 use std::{
     io,
@@ -25,8 +25,8 @@ use crate::{
 
 /// A client's socket.
 ///
-/// hyper's own timer for heads also ends idle kept-alive connections, and it does not poll a body (whose timer then
-/// never runs) while a client reads nothing; so both times are kept here.
+/// hyper's own timer for heads also ends idle kept-alive connections, and it does not poll a body
+/// (whose timer then never runs) while a client reads nothing; so both times are kept here.
 #[derive(Debug)]
 pub(in crate::proxy) struct ClientIo<S = TcpStream> {
     wire: Wire<S>,
@@ -61,8 +61,9 @@ impl<S> ClientIo<S> {
         self.wire.into_inner()
     }
 
-    /// Ends a wait for the client: of `header` for a head from its first byte and for the first one on a connection,
-    /// of `idle` for another request. What happens within a request has its own times.
+    /// Ends a wait for the client: of `header` for a head from its first byte and for the first one
+    /// on a connection, of `idle` for another request. What happens within a request has its own
+    /// times.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (limit, in_head) = match self.wire.waiting() {
             Waiting::Head => (self.timeouts.header, true),

@@ -1,4 +1,5 @@
-//! The one difference between HTTP/1.1 and HTTP/2 that a request carries in itself: where its site is named.
+//! The one difference between HTTP/1.1 and HTTP/2 that a request carries in itself: where its site
+//! is named.
 
 use http::{HeaderValue, Request, Uri, Version, header, uri::PathAndQuery};
 use http_body::Body as _;
@@ -7,8 +8,8 @@ use crate::{proxy::body::Upload, target::Target};
 
 /// Fits a request to the connection that it goes out on; may be called again for another one.
 ///
-/// HTTP/1.1 has an origin-form target and a Host field, HTTP/2 has `:scheme` and `:authority` and no framing fields
-/// (RFC 9113 sections 8.2.2 and 8.3.1).
+/// HTTP/1.1 has an origin-form target and a Host field, HTTP/2 has `:scheme` and `:authority` and
+/// no framing fields (RFC 9113 sections 8.2.2 and 8.3.1).
 pub(super) fn fit(request: &mut Request<Upload>, target: &Target, h2: bool) {
     match (h2, request.uri().authority().is_some()) {
         (true, false) => to_h2(request, target),

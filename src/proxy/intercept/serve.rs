@@ -1,4 +1,5 @@
-//! HTTP inside an intercepted CONNECT, in either version, by the same [`handle`] as everything else.
+//! HTTP inside an intercepted CONNECT, in either version, by the same [`handle`] as everything
+//! else.
 
 use std::{
     convert::Infallible,

@@ -19,11 +19,13 @@ use tokio::{
 use super::Key;
 use crate::{clock, proxy::body::Upload};
 
-/// Requests at a time on one connection; servers allow 100 (RFC 9113 section 6.5.2 advises no less).
+/// Requests at a time on one connection; servers allow 100 (RFC 9113 section 6.5.2 advises no
+/// less).
 const MAX_STREAMS: usize = 100;
 /// Connections of one site that are kept for sharing.
 const MAX_PER_SITE: usize = 4;
-/// How often a connection is asked whether it lives, and how long it may think about that; only while it is used.
+/// How often a connection is asked whether it lives, and how long it may think about that; only
+/// while it is used.
 const PING: Duration = Duration::from_secs(20);
 /// Windows of a stream and of a connection: what a slow client makes us buffer.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -82,7 +84,8 @@ impl Shared {
         found
     }
 
-    /// Keeps a new connection and gives its first place. Where the site has enough of them, it serves this one request.
+    /// Keeps a new connection and gives its first place. Where the site has enough of them, it
+    /// serves this one request.
     pub(super) fn put(&mut self, key: Key, sender: SendRequest<Upload>) -> Stream {
         let mut connection = Connection { sender, used: Arc::default(), since: clock::now() };
         let stream = connection.stream();
@@ -93,12 +96,12 @@ impl Shared {
         stream
     }
 
-    /// Lets go of what nobody has used for `limit`; hyper then closes it. True while anything is kept.
+    /// Lets go of what nobody has used for `limit`; hyper then closes it. True while anything is
+    /// kept.
     pub(super) fn sweep(&mut self, now: Instant, limit: Duration) -> bool {
         self.sites.retain(|_, connections| {
-            connections.retain(|one| {
-                !one.sender.is_closed() && !(one.is_idle() && now.duration_since(one.since) > limit)
-            });
+            let rested = |one: &Connection| now.duration_since(one.since) > limit;
+            connections.retain(|one| !one.sender.is_closed() && (!one.is_idle() || !rested(one)));
             !connections.is_empty()
         });
         !self.sites.is_empty()

@@ -97,7 +97,7 @@ pub(in crate::proxy) struct Bench {
     pub(in crate::proxy) cx: Arc<Context>,
     pub(in crate::proxy) metrics: Arc<Metrics>,
     pub(in crate::proxy) stop: CancellationToken,
-    pub(in crate::proxy) served: JoinHandle<()>,
+    pub(in crate::proxy) served: JoinHandle<usize>,
 }
 
 impl Bench {

@@ -115,6 +115,22 @@ async fn a_tunnel_in_which_nothing_moves_ends() {
 }
 
 #[tokio::test]
+async fn a_tunnel_ends_soon_after_its_site_has() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let site = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"goodbye").await.unwrap();
+    });
+    let bench = Bench::start().await;
+    let mut client = bench.connect().await;
+    client.send(&connect(site)).await;
+    assert_eq!(client.head().await.status(), 200);
+    assert_eq!(client.rest().await, "goodbye");
+    until("the tunnel is gone, though its client stays", || bench.cx.tunnels.is_empty()).await;
+}
+
+#[tokio::test]
 async fn megabytes_pass_both_ways_at_once() {
     const SIZE: usize = 4 << 20;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -199,6 +199,7 @@ async fn what_outlasts_the_drain_is_cut() {
     assert_eq!(tunnel.head().await.status(), 200);
     site.request(0).await;
     bench.stop.cancel();
-    tokio::time::timeout(PATIENCE, &mut bench.served).await.expect("the end").unwrap();
+    let cut = tokio::time::timeout(PATIENCE, &mut bench.served).await.expect("the end").unwrap();
+    assert_eq!(cut, 2, "the connection and the tunnel");
     assert_eq!((stuck.rest().await, tunnel.rest().await), (String::new(), String::new()));
 }

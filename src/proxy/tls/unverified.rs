@@ -1,4 +1,5 @@
-//! `verify: false`: any certificate will do, but the site must hold the key of the one that it shows.
+//! `verify: false`: any certificate will do, but the site must hold the key of the one that it
+//! shows.
 
 use std::sync::Arc;
 

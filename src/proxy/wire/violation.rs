@@ -1,8 +1,8 @@
 //! What is wrong with a request on the wire, and the answer that says so.
 
-use std::time::SystemTime;
-
 use bytes::Bytes;
+
+use crate::clock;
 
 /// Why a request is not served; the text is for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -91,7 +91,7 @@ impl Violation {
         let body = format!(
             r#"{{"type":"about:blank","title":"{title}","status":{status},"detail":"{self}."}}"#
         );
-        let date = httpdate::fmt_http_date(SystemTime::now());
+        let date = httpdate::fmt_http_date(clock::wall());
         Bytes::from(format!(
             "HTTP/1.1 {status} {title}\r\n\
              Date: {date}\r\n\

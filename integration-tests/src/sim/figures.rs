@@ -1,0 +1,178 @@
+//! What a simulated fleet did, in figures: bound, use of the rate, fairness, calls, waits.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use parking_lot::Mutex;
+use tidegate::{clock::Instant, store::Reply};
+
+/// One request that was let go.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    /// When, on the virtual clock.
+    pub at: Instant,
+    /// By which member.
+    pub member: usize,
+    /// After how long.
+    pub held: Duration,
+}
+
+/// Everything that happened, as it happens.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    tickets: Mutex<BTreeMap<i64, u32>>,
+    sent: Mutex<Vec<Sent>>,
+}
+
+/// Fields of a reply of `take` before its tickets.
+const BEFORE_TICKETS: usize = 6;
+
+impl Ledger {
+    /// Notes the tickets of a reply; `returned` are those that came back with the call.
+    pub(super) fn taken(&self, _member: usize, reply: &[Reply], returned: &str) {
+        let Some(Reply::Whole(now)) = reply.first() else { return };
+        let mut tickets = self.tickets.lock();
+        for moment in returned.split(',').filter_map(|moment| moment.parse::<i64>().ok()) {
+            // Those of the past are spent.
+            if let Some(count) = tickets.get_mut(&moment).filter(|_| moment >= *now) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        for ticket in reply.iter().skip(BEFORE_TICKETS) {
+            if let Reply::Whole(moment) = ticket {
+                *tickets.entry(*moment).or_default() += 1;
+            }
+        }
+    }
+
+    /// Notes a request that was let go.
+    pub fn sent(&self, sent: Sent) {
+        self.sent.lock().push(sent);
+    }
+
+    /// How many were let go so far.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.sent.lock().len()
+    }
+
+    /// Those that were let go, in order.
+    #[must_use]
+    pub fn all(&self) -> Vec<Sent> {
+        let mut sent = self.sent.lock().clone();
+        sent.sort_by_key(|sent| sent.at);
+        sent
+    }
+
+    /// By how much the worst window of tickets (on the store's clock) exceeds `burst + rate * t`.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
+    pub fn ticket_excess(&self, rate: f64, burst: f64) -> f64 {
+        let tickets = self.tickets.lock();
+        let Some(first) = tickets.keys().next().copied() else { return -burst };
+        let (mut granted, mut lowest, mut worst) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
+        for (moment, count) in tickets.iter().filter(|(_, count)| **count > 0) {
+            let flowed = rate * (moment - first) as f64 / 1e6;
+            lowest = f64::min(lowest, granted - flowed);
+            granted += f64::from(*count);
+            worst = f64::max(worst, granted - flowed - lowest - burst);
+        }
+        worst
+    }
+}
+
+/// The figures of one run.
+#[derive(Debug, Clone)]
+pub struct Figures {
+    /// Requests let go.
+    pub sent: usize,
+    /// Virtual time from the first to the last of them.
+    pub took: Duration,
+    /// By how much the worst window of tickets exceeds the bound; zero or less: it holds.
+    pub ticket_excess: f64,
+    /// The same for the requests as they were let go.
+    pub sent_excess: f64,
+    /// Share of the rate that was used while requests waited.
+    pub used: f64,
+    /// Jain's index over the windows looked at, the worst.
+    pub jain: f64,
+    /// Requests of the busiest over those of the idlest member in a window, the worst.
+    pub max_over_min: f64,
+    /// How far a member was from its equal share in a window, in requests beyond 5 % of it, the worst.
+    pub unfair_by: f64,
+    /// Calls to the script `take` per request let go.
+    pub calls_per_grant: f64,
+    /// Real time of one such call in the interpreter.
+    pub script: Duration,
+    /// Percentiles of the time held: 50, 90, 99, 100.
+    pub waits: [Duration; 4],
+}
+
+/// Requests in a window of fairness, as the promise says it; where tickets come in batches, ten seconds' worth.
+#[must_use]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate of a simulation"
+)]
+pub fn window(rate: f64) -> usize {
+    1_000.max((rate * 10.0) as usize)
+}
+
+/// Fairness over each window of so many requests: worst Jain index, worst max/min, worst distance beyond 5 %.
+#[must_use]
+#[allow(clippy::cast_precision_loss, reason = "counts")]
+pub fn fairness(sent: &[Sent], members: &[usize], window: usize) -> (f64, f64, f64) {
+    let (mut jain, mut ratio, mut unfair) = (1.0_f64, 1.0_f64, 0.0_f64);
+    for window in sent.chunks_exact(window) {
+        let mut counts: BTreeMap<usize, f64> = members.iter().map(|m| (*m, 0.0)).collect();
+        for one in window {
+            if let Some(count) = counts.get_mut(&one.member) {
+                *count += 1.0;
+            }
+        }
+        let n = counts.len() as f64;
+        let sum: f64 = counts.values().sum();
+        let squares: f64 = counts.values().map(|count| count * count).sum();
+        jain = jain.min(sum * sum / (n * squares));
+        let most = counts.values().copied().fold(0.0, f64::max);
+        let least = counts.values().copied().fold(f64::INFINITY, f64::min);
+        ratio = ratio.max(most / least.max(1.0));
+        let share = sum / n;
+        unfair = unfair.max((most - share).max(share - least) - share * 0.05);
+    }
+    (jain, ratio, unfair)
+}
+
+/// Percentiles 50, 90, 99 and 100 of the time held.
+#[must_use]
+pub fn waits(sent: &[Sent]) -> [Duration; 4] {
+    let mut held: Vec<_> = sent.iter().map(|sent| sent.held).collect();
+    held.sort_unstable();
+    let at = |percent: usize| {
+        let index = (held.len() * percent / 100).min(held.len().saturating_sub(1));
+        held.get(index).copied().unwrap_or_default()
+    };
+    [at(50), at(90), at(99), at(100)]
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [p50, p90, p99, most] = self.waits.map(|wait| wait.as_secs_f64());
+        write!(
+            f,
+            "{} requests in {:.1} s; excess of tickets {:.3}, as sent {:.2}; used {:.2} % of the rate; \
+             Jain {:.4}, max/min {:.2}, beyond 5 % by {:.1}; {:.3} calls per grant ({:.0} us each); \
+             held p50 {p50:.1} p90 {p90:.1} p99 {p99:.1} max {most:.1} s",
+            self.sent,
+            self.took.as_secs_f64(),
+            self.ticket_excess,
+            self.sent_excess,
+            self.used * 100.0,
+            self.jain,
+            self.max_over_min,
+            self.unfair_by,
+            self.calls_per_grant,
+            self.script.as_secs_f64() * 1e6,
+        )
+    }
+}

@@ -1,0 +1,90 @@
+//! A member's line to the virtual Redis: it takes its time, and it can be cut.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tidegate::store::{Answering, Reply, ScriptServer};
+use tokio::sync::broadcast;
+
+use super::{figures::Ledger, redis::VirtualRedis};
+
+/// A member's line.
+#[derive(Debug, Clone)]
+pub struct Line(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    redis: Arc<VirtualRedis>,
+    ledger: Arc<Ledger>,
+    member: usize,
+    /// Mean time of one way.
+    one_way: Duration,
+    random: Mutex<fastrand::Rng>,
+    cut: AtomicBool,
+}
+
+impl Line {
+    /// A line whose round trips take `round_trip` on average: half of each way is fixed, half is drawn from an
+    /// exponential distribution (a queue on the way).
+    #[must_use]
+    pub fn new(
+        redis: &Arc<VirtualRedis>,
+        ledger: &Arc<Ledger>,
+        member: usize,
+        round_trip: Duration,
+        seed: u64,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            redis: Arc::clone(redis),
+            ledger: Arc::clone(ledger),
+            member,
+            one_way: round_trip / 2,
+            random: Mutex::new(fastrand::Rng::with_seed(seed)),
+            cut: AtomicBool::new(false),
+        }))
+    }
+
+    /// Nothing passes any more, in either direction: to the rest of the fleet, the member is dead.
+    pub fn cut(&self) {
+        self.0.cut.store(true, Ordering::Relaxed);
+    }
+
+    async fn one_way(&self) {
+        let drawn = -(1.0 - self.0.random.lock().f64()).ln();
+        tokio::time::sleep(self.0.one_way.mul_f64(0.5 + drawn / 2.0)).await;
+        if self.0.cut.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl ScriptServer for Line {
+    fn run<'a>(
+        &'a self,
+        name: &'static str,
+        text: &'static str,
+        keys: Vec<String>,
+        arguments: Vec<String>,
+    ) -> Answering<'a> {
+        Box::pin(async move {
+            self.one_way().await;
+            let returned = if name == "take" { arguments[6].clone() } else { Default::default() };
+            let reply = self.0.redis.run(name, text, keys, arguments);
+            if let (true, Ok(Reply::List(reply))) = (name == "take", &reply) {
+                self.0.ledger.taken(self.0.member, reply, &returned);
+            }
+            self.one_way().await;
+            reply
+        })
+    }
+
+    fn subscribe(&self, channel: &str) -> broadcast::Receiver<String> {
+        self.0.redis.subscribe(channel)
+    }
+}

@@ -1,0 +1,292 @@
+//! The admin port: who may come in, what it says, what it changes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::Full;
+use integration_tests::{
+    client::{Answer, ProxyClient, Raw, get, get_direct},
+    member::{Member, RuleFile},
+    site::{Page, Site},
+    wait::wait_until,
+};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(10);
+const COOLDOWN: &str = "/api/v1/scopes/default/cooldown";
+
+/// Header fields of a request.
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
+async fn member() -> Member {
+    Member::start(&RuleFile::one_rule("rate: 50/s, burst: 20, cooldown: {for: 60s-60s}")).await
+}
+
+/// A request with these fields; `host` stands first and may be replaced.
+async fn ask(
+    member: &Member,
+    method: Method,
+    path: &str,
+    fields: Fields<'_>,
+    body: &str,
+) -> Answer {
+    let mut request = Request::builder().method(method).uri(path);
+    if !fields.iter().any(|(name, _)| *name == "host") {
+        request = request.header(header::HOST, member.admin().to_string());
+    }
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("it is a request");
+    ProxyClient::connect(member.admin()).await.send(request).await.expect("the port answers")
+}
+
+async fn post(member: &Member, path: &str, body: &Value) -> Answer {
+    let fields = [("content-type", "application/json")];
+    ask(member, Method::POST, path, &fields, &body.to_string()).await
+}
+
+async fn state(member: &Member) -> String {
+    member.status().await["scopes"][0]["state"].as_str().unwrap_or("no scope").to_owned()
+}
+
+fn parsed(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.text()).unwrap_or_else(|_| panic!("no JSON: {}", answer.text()))
+}
+
+#[tokio::test]
+async fn a_rebound_name_gets_nothing() {
+    let member = member().await;
+    for host in ["evil.example", "evil.example:9128", "localhost.evil.example"] {
+        let answer = ask(&member, Method::GET, "/api/v1/status", &[("host", host)], "").await;
+        assert_eq!(answer.status, 421, "{host}");
+    }
+    for host in ["localhost", "localhost:1", "127.0.0.1", "[::1]:9128"] {
+        let answer = ask(&member, Method::GET, "/api/v1/status", &[("host", host)], "").await;
+        assert_eq!(answer.status, 200, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn no_page_of_another_origin_and_no_form_changes_anything() {
+    let member = member().await;
+    let json = ("content-type", "application/json");
+    let refused: [(Method, Fields<'_>, u16); 6] = [
+        (Method::GET, &[], 405),
+        (Method::POST, &[], 415),
+        (Method::POST, &[("content-type", "application/x-www-form-urlencoded")], 415),
+        (Method::POST, &[json, ("origin", "http://evil.example")], 403),
+        (Method::POST, &[json, ("sec-fetch-site", "cross-site")], 403),
+        (Method::DELETE, &[("origin", "null")], 403),
+    ];
+    for (method, fields, status) in refused {
+        let answer = ask(&member, method.clone(), COOLDOWN, fields, "{}").await;
+        assert_eq!(answer.status, status, "{method} with {fields:?}: {}", answer.text());
+        assert!(answer.header("access-control-allow-origin").is_none());
+    }
+    assert_ne!(state(&member).await, "cooling");
+    let own = format!("http://{}", member.admin());
+    let fields = [json, ("origin", own.as_str()), ("sec-fetch-site", "same-origin")];
+    let answer = ask(&member, Method::POST, COOLDOWN, &fields, "{}").await;
+    assert_eq!(answer.status, 200, "our own page may: {}", answer.text());
+    assert_eq!(state(&member).await, "cooling");
+}
+
+#[tokio::test]
+async fn a_cooldown_by_hand_holds_requests_until_it_is_cleared() {
+    let site = Site::start();
+    let member = member().await;
+    assert_eq!(post(&member, COOLDOWN, &json!({"seconds": 300})).await.status, 200);
+    let (proxy, url) = (member.proxy(), site.url("/"));
+    // 300 s are longer than the default `max_wait`: refused at once.
+    assert_eq!(get(proxy, &url).await.status, 503);
+    assert_eq!(ask(&member, Method::DELETE, COOLDOWN, &[], "").await.status, 200);
+    assert_eq!(get(proxy, &url).await.status, 200);
+    let events = parsed(&get_direct(member.admin(), "/api/v1/events").await);
+    let kinds: Vec<&str> = events["events"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|e| e["event"].as_str())
+        .collect();
+    assert_eq!(kinds, ["started", "tripped", "cleared"]);
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_with_its_reason() {
+    let member = member().await;
+    let report = "/api/v1/report";
+    let url = "http://shop.example/";
+    for (path, body, status, word) in [
+        (report, json!({"url": url, "verdict": "captcha", "extra": 1}), 400, "extra"),
+        (report, json!({"url": 5, "verdict": "captcha"}), 400, "string"),
+        (report, json!({"url": "shop", "verdict": "captcha"}), 400, "url"),
+        (report, json!({"url": url, "verdict": "nonsense"}), 400, "cloudflare_challenge"),
+        (report, json!({"url": url, "verdict": "ok", "status": 99}), 400, "status"),
+        (COOLDOWN, json!({"seconds": -1}), 400, "seconds"),
+        (COOLDOWN, json!({"seconds": 1e9}), 400, "seconds"),
+        ("/api/v1/scopes/nobody/cooldown", json!({}), 404, "default"),
+        ("/api/v1/scopes/default", json!({}), 404, "cooldown"),
+        ("/api/v1/nothing", json!({}), 404, "nothing"),
+        ("/api/v1/../../etc/passwd", json!({}), 404, "nothing"),
+    ] {
+        let answer = post(&member, path, &body).await;
+        assert_eq!(answer.status, status, "{path} {body}: {}", answer.text());
+        assert!(answer.text().contains(word), "`{word}` is missing: {}", answer.text());
+    }
+    let large = json!({"url": url, "verdict": "x".repeat(70_000)});
+    assert_eq!(post(&member, report, &large).await.status, 413);
+}
+
+#[tokio::test]
+async fn reported_blocks_trip_the_cooldown_like_our_own() {
+    let member = member().await;
+    for _ in 0..3 {
+        let body = json!({"url": "https://shop.example/", "verdict": "captcha", "status": 200});
+        assert_eq!(post(&member, "/api/v1/report", &body).await.status, 202);
+    }
+    wait_until("it cools down", SOON, async || state(&member).await == "cooling").await;
+    let blocks = member.metric("tidegate_blocks_total", &[("type", "captcha")]).await;
+    assert!((blocks - 3.0).abs() < 1e-9, "{blocks} blocks");
+}
+
+#[tokio::test]
+async fn a_token_for_another_way_comes_from_the_same_bucket() {
+    let file = RuleFile::one_rule("rate: 1/h, burst: 2, max_wait: 1s");
+    let member = Member::start(&file).await;
+    let body = json!({"url": "https://shop.example/", "client": "browser-1"});
+    for _ in 0..2 {
+        let answer = post(&member, "/api/v1/acquire", &body).await;
+        assert_eq!(parsed(&answer)["granted"], true, "{}", answer.text());
+    }
+    let answer = post(&member, "/api/v1/acquire", &body).await;
+    assert_eq!((answer.status, &parsed(&answer)["reason"]), (429, &json!("limit")));
+    assert!(answer.header("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn with_a_token_only_health_and_the_page_are_open() {
+    // Any address but loopback needs one; on loopback it may be set too.
+    let file = RuleFile::one_rule("rate: 50/s, burst: 5").token("open-sesame");
+    let member = Member::start(&file).await;
+    for (path, status) in [("/healthz", 200), ("/readyz", 200), ("/", 200), ("/ca.pem", 404)] {
+        assert_eq!(get_direct(member.admin(), path).await.status, status, "{path}");
+    }
+    for path in ["/metrics", "/api/v1/status", "/api/v1/events", "/api/v1/config"] {
+        assert_eq!(get_direct(member.admin(), path).await.status, 401, "{path}");
+        let wrong = [("authorization", "Bearer open-sesam")];
+        assert_eq!(ask(&member, Method::GET, path, &wrong, "").await.status, 401, "{path}");
+        let right = [("authorization", "Bearer open-sesame"), ("host", "proxy.example")];
+        let answer = ask(&member, Method::GET, path, &right, "").await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(!answer.text().contains("sesame"), "{path} shows the token");
+    }
+}
+
+#[tokio::test]
+async fn the_settings_in_force_are_shown_without_secrets() {
+    let file = RuleFile::one_rule("rate: 7/s, burst: 5").with("auth: {users: {a: hunter2}}");
+    let member = Member::start(&file).await;
+    let answer = get_direct(member.admin(), "/api/v1/config").await;
+    let config = parsed(&answer);
+    assert_eq!(config["values"]["rules.default.rate"], "7/s", "{config}");
+    assert!(!answer.text().contains("hunter2") && answer.text().contains("***"), "{config}");
+}
+
+#[tokio::test]
+async fn a_block_is_told_with_its_evidence_and_without_its_query() {
+    let site = Site::start();
+    site.on("/wall", Page::Captcha);
+    let member = member().await;
+    get(member.proxy(), &site.url("/wall?token=hunter2")).await;
+    let events = parsed(&get_direct(member.admin(), "/api/v1/events").await);
+    let blocked = events["events"].as_array().and_then(|list| list.last()).expect("one event");
+    assert_eq!(blocked["event"], "blocked", "{events}");
+    assert_eq!((&blocked["verdict"], &blocked["rule"]), (&json!("captcha"), &json!("default")));
+    assert!(blocked["evidence"]["signature"].is_string(), "{blocked}");
+    assert!(blocked["url"].as_str().is_some_and(|url| url.contains("/wall")), "{blocked}");
+    let log = member.log();
+    assert!(log.contains("blocked") && !log.contains("hunter2"), "{log}");
+    assert!(!events.to_string().contains("hunter2"));
+}
+
+#[tokio::test]
+async fn the_stream_tells_a_trip_within_a_second() {
+    let member = member().await;
+    let mut stream = Raw::connect(member.admin()).await;
+    let head = format!(
+        "GET /api/v1/events?status HTTP/1.1\r\nHost: {}\r\nAccept: text/event-stream\r\n\r\n",
+        member.admin()
+    );
+    stream.send(head).await;
+    assert!(stream.head().await.contains("text/event-stream"));
+    post(&member, COOLDOWN, &json!({"seconds": 30})).await;
+    let tripped = std::time::Instant::now();
+    let mut seen = Vec::new();
+    // The snapshot that shows it comes after the event itself.
+    while !String::from_utf8_lossy(&seen).contains("\"state\":\"cooling\"") {
+        seen.extend(stream.exactly(1).await);
+        assert!(tripped.elapsed() < SOON, "it never comes: {}", String::from_utf8_lossy(&seen));
+    }
+    let text = String::from_utf8_lossy(&seen);
+    assert!(tripped.elapsed() < Duration::from_secs(3), "{:?}", tripped.elapsed());
+    assert!(text.contains("event: tripped") && text.contains("event: status"), "{text}");
+}
+
+#[tokio::test]
+async fn the_page_needs_nothing_but_this_port_and_nobody_may_frame_it() {
+    let member = member().await;
+    let page = get_direct(member.admin(), "/").await;
+    let policy = page.header("content-security-policy").expect("a policy").to_owned();
+    for part in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"] {
+        assert!(policy.contains(part), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+    for path in ["/", "/style.css", "/script.js"] {
+        let text = get_direct(member.admin(), path).await.text();
+        assert!(text.len() > 1_000, "{path} is there");
+        let elsewhere =
+            ["src=\"http", "href=\"http", "url(http", "@import", "fetch(\"http", "//cdn"];
+        for outside in elsewhere {
+            assert!(!text.contains(outside), "{path} has {outside}");
+        }
+        for markup in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write"] {
+            assert!(!text.contains(markup), "{path} writes markup from data: {markup}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn idle_connections_to_the_admin_port_do_not_touch_the_proxy() {
+    let site = Site::start();
+    let member = member().await;
+    let mut idle = Vec::new();
+    for _ in 0..200 {
+        let mut raw = Raw::connect(member.admin()).await;
+        raw.send("GET / HTTP/1.1\r\nHo").await;
+        idle.push(raw);
+    }
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_draining_proxy_is_alive_but_not_ready() {
+    let site = Site::start();
+    site.on("/slow", Page::Held);
+    let mut member = member().await;
+    let (proxy, slow) = (member.proxy(), site.url("/slow"));
+    let in_flight = tokio::spawn(async move { get(proxy, &slow).await.status });
+    wait_until("it is in flight", SOON, async || site.count() == 1).await;
+    assert_eq!(get_direct(member.admin(), "/readyz").await.status, 200);
+    member.terminate();
+    wait_until("it is not ready", SOON, async || {
+        get_direct(member.admin(), "/readyz").await.status == 503
+    })
+    .await;
+    assert_eq!(get_direct(member.admin(), "/healthz").await.status, 200);
+    site.release();
+    assert_eq!(in_flight.await.expect("it ends"), 200);
+    assert_eq!(member.exit_code(SOON).await, 0);
+}

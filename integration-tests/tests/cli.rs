@@ -1,0 +1,233 @@
+//! The command line: what people and scripts rely on, exit codes above all.
+
+use std::{path::Path, process::Output, time::Duration};
+
+use integration_tests::{
+    client::get,
+    member::{Member, RuleFile, run},
+    site::{Page, Site},
+    wait::wait_until,
+};
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("the folder for temporary files is writable")
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    std::fs::write(folder.join(name), text).expect("the folder is writable");
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", out(output), err(output)))
+}
+
+const GOOD: &str = "rules:\n  - {name: default, match: \"*\", rate: 3/s, burst: 5}\n";
+const BAD: &str = "rules:\n  - {name: default, match: \"*\", ratte: 3/s, burst: many}\n";
+
+#[test]
+fn check_says_good_or_everything_that_is_bad() {
+    let folder = folder();
+    write(folder.path(), "good.yaml", GOOD);
+    write(folder.path(), "bad.yaml", BAD);
+    let good = run(folder.path(), &["check", "good.yaml"]);
+    assert_eq!(good.status.code(), Some(0), "{}", err(&good));
+    assert_eq!(out(&good), "good good.yaml: 1 rule\n", "no colours where there is no terminal");
+    let bad = run(folder.path(), &["check", "bad.yaml"]);
+    assert_eq!(bad.status.code(), Some(2));
+    for part in ["bad.yaml:2", "did you mean", "rate", "burst"] {
+        assert!(err(&bad).contains(part), "`{part}` is missing:\n{}", err(&bad));
+    }
+    let bad = run(folder.path(), &["check", "bad.yaml", "--json"]);
+    assert_eq!(bad.status.code(), Some(2));
+    assert_eq!(json(&bad)["ok"], false);
+    assert_eq!(json(&bad)["errors"], 2);
+    let missing = run(folder.path(), &["check", "none.yaml"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(err(&missing).contains("none.yaml"), "{}", err(&missing));
+}
+
+#[test]
+fn the_schema_describes_the_rule_file() {
+    let output = run(folder().path(), &["schema"]);
+    assert_eq!(output.status.code(), Some(0));
+    let schema = json(&output);
+    for key in ["listen", "rules", "store", "egress"] {
+        assert!(schema["properties"][key].is_object(), "{key} is missing");
+    }
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    for words in [&["--nonsense"][..], &["explain"], &["env", "lynx"], &["cooldown", "trip"]] {
+        let output = run(folder().path(), words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", err(&output));
+        assert!(err(&output).contains("--help"), "{words:?} names the way out");
+    }
+    let length = run(folder().path(), &["cooldown", "trip", "default", "--for", "5"]);
+    assert_eq!(length.status.code(), Some(2));
+    assert!(err(&length).contains("30s, 5m or 1h"), "{}", err(&length));
+}
+
+#[test]
+fn help_has_examples_everywhere() {
+    let pages: [&[&str]; 8] = [
+        &["--help"],
+        &["check", "--help"],
+        &["env", "--help"],
+        &["explain", "--help"],
+        &["status", "--help"],
+        &["cooldown", "--help"],
+        &["ca", "--help"],
+        &["completions", "--help"],
+    ];
+    for words in pages {
+        let output = run(folder().path(), words);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(out(&output).contains("Examples:\n  "), "{words:?}:\n{}", out(&output));
+    }
+}
+
+#[test]
+fn completions_and_the_manual_page_know_every_command() {
+    let script = out(&run(folder().path(), &["completions", "bash"]));
+    let page = out(&run(folder().path(), &["man"]));
+    for command in ["check", "schema", "env", "explain", "status", "cooldown", "ca", "top"] {
+        assert!(script.contains(command), "the script lacks {command}");
+        assert!(page.contains(command), "the page lacks {command}");
+    }
+    assert!(page.contains(".TH tidegate 1"), "it is roff");
+}
+
+#[test]
+fn env_points_each_client_at_the_proxy() {
+    let folder = folder();
+    write(folder.path(), "r.yaml", &format!("listen: 127.0.0.1:4444\n{GOOD}"));
+    for (client, line) in [
+        ("curl", "export http_proxy=http://127.0.0.1:4444"),
+        ("python", "export HTTPS_PROXY=http://127.0.0.1:4444"),
+        ("node", "export NODE_USE_ENV_PROXY=1"),
+        ("java", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=4444"),
+        ("go", "export HTTP_PROXY=http://127.0.0.1:4444"),
+        ("chrome", "--proxy-server=http://127.0.0.1:4444 --proxy-bypass-list=<-loopback>"),
+    ] {
+        let output = run(folder.path(), &["env", client, "--config", "r.yaml"]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        assert!(out(&output).lines().any(|l| l == line), "{client}:\n{}", out(&output));
+        assert!(!out(&output).contains("CA"), "nothing to trust where nothing intercepts");
+    }
+}
+
+#[test]
+fn env_names_the_files_to_trust_where_a_rule_intercepts() {
+    let folder = folder();
+    let rules = GOOD.replace("burst: 5", "burst: 5, intercept: true");
+    write(folder.path(), "r.yaml", &format!("ca_dir: ca dir\n{rules}"));
+    let lines = out(&run(folder.path(), &["env", "python", "--config", "r.yaml"]));
+    let quoted = lines.lines().find(|line| line.contains("SSL_CERT_FILE")).expect("it is there");
+    assert!(quoted.ends_with("ca dir/bundle.pem'"), "one word of the shell: {quoted}");
+    let path = out(&run(folder.path(), &["ca", "path", "--config", "r.yaml"]));
+    assert!(path.trim_end().ends_with("ca dir/ca.pem"), "{path}");
+    let none = run(folder.path(), &["ca", "print", "--config", "r.yaml"]);
+    assert_eq!(none.status.code(), Some(1), "there is none before the first start");
+    assert!(err(&none).contains("first starts"), "{}", err(&none));
+}
+
+#[test]
+fn explain_says_verdict_rule_and_evidence() {
+    let folder = folder();
+    write(folder.path(), "page.html", "<html><head><title>Just a moment...</title></head></html>");
+    let words =
+        ["explain", "page.html", "--status", "403", "--header", "server: cloudflare", "--json"];
+    let output = run(folder.path(), &words);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let report = json(&output);
+    assert_eq!(report["verdict"], "cloudflare_challenge", "{report}");
+    assert_eq!(report["rule"], "default");
+    assert!(report["evidence"]["signature"].is_string(), "{report}");
+    let text = run(folder.path(), &["explain", "page.html", "--status", "403"]);
+    assert!(out(&text).contains("verdict"), "{}", out(&text));
+    let missing = run(folder.path(), &["explain", "none.html"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(err(&missing).contains("none.html"), "{}", err(&missing));
+}
+
+#[tokio::test]
+async fn status_is_a_table_and_its_exit_code_says_whether_all_is_fine() {
+    let site = Site::start();
+    let member = Member::start(&RuleFile::one_rule("rate: 50/s, burst: 20")).await;
+    get(member.proxy(), &site.url("/")).await;
+    let admin = member.admin().to_string();
+    let place = folder();
+    let fine = run(place.path(), &["status", "--admin", &admin]);
+    assert_eq!(fine.status.code(), Some(0), "{}{}", out(&fine), err(&fine));
+    for word in ["ready", "scope", "default", "50.00/s", "open"] {
+        assert!(out(&fine).contains(word), "`{word}` is missing:\n{}", out(&fine));
+    }
+    assert!(!out(&fine).contains('\u{1b}'), "no colours where there is no terminal");
+    site.answer_everything_with(Some(Page::TooManyRequests(None)));
+    for _ in 0..3 {
+        get(member.proxy(), &site.url("/")).await;
+    }
+    wait_until("it cools down", SOON, async || {
+        run(place.path(), &["status", "--admin", &admin]).status.code() == Some(1)
+    })
+    .await;
+    let cooling = run(place.path(), &["status", "--admin", &admin, "--json"]);
+    assert_eq!(cooling.status.code(), Some(1));
+    assert_eq!(json(&cooling)["scopes"][0]["state"], "cooling");
+}
+
+#[tokio::test]
+async fn a_cooldown_is_tripped_and_cleared_by_hand() {
+    let member = Member::start(&RuleFile::one_rule("rate: 50/s, burst: 20").token("sesame")).await;
+    let admin = member.admin().to_string();
+    let place = folder();
+    let with = |words: &[&str]| {
+        run(place.path(), &[words, &["--admin", &admin, "--token", "sesame"]].concat())
+    };
+    let tripped = with(&["cooldown", "trip", "default", "--for", "5m"]);
+    assert_eq!(tripped.status.code(), Some(0), "{}", err(&tripped));
+    assert_eq!(out(&tripped), "default stands still for 5 min\n");
+    assert!(out(&with(&["status"])).contains("cooling"));
+    let cleared = with(&["cooldown", "clear", "default"]);
+    assert_eq!((cleared.status.code(), out(&cleared).as_str()), (Some(0), "default goes on\n"));
+    let unknown = with(&["cooldown", "clear", "nobody"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(err(&unknown).contains("default"), "it names the rules: {}", err(&unknown));
+    let no_token = run(place.path(), &["status", "--admin", &admin]);
+    assert_eq!(no_token.status.code(), Some(1));
+    assert!(err(&no_token).contains("TIDEGATE_TOKEN"), "{}", err(&no_token));
+}
+
+#[test]
+fn a_proxy_that_does_not_run_is_said_plainly() {
+    let address = integration_tests::ports::free_address().to_string();
+    let output = run(folder().path(), &["status", "--admin", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("is the proxy running?"), "{}", err(&output));
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_one_clear_line() {
+    let member = Member::start(&RuleFile::one_rule("rate: 3/s, burst: 5")).await;
+    let listen = member.proxy().to_string();
+    let output = run(folder().path(), &["--listen", &listen, "--admin", "off"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = err(&output);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for part in [listen.as_str(), "--listen", "in use"] {
+        assert!(said.contains(part), "`{part}` is missing: {said}");
+    }
+}

@@ -1,0 +1,92 @@
+//! The cooldown's promises, each with real processes: one wall anywhere, and the fleet stands still, then recovers.
+
+#[path = "cooldown_fleet/blocks.rs"]
+mod blocks;
+#[path = "cooldown_fleet/by_hand.rs"]
+mod by_hand;
+#[path = "cooldown_fleet/news.rs"]
+mod news;
+#[path = "cooldown_fleet/outside.rs"]
+mod outside;
+#[path = "cooldown_fleet/probe.rs"]
+mod probe;
+#[path = "cooldown_fleet/retry.rs"]
+mod retry;
+#[path = "cooldown_fleet/tunnels.rs"]
+mod tunnels;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::Full;
+use integration_tests::{
+    client::{Answer, ProxyClient, get},
+    member::Member,
+    site::{Page, Site},
+    storm::Storm,
+    wait::wait_until,
+};
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(10);
+const COOLDOWN: &str = "/api/v1/scopes/default/cooldown";
+
+/// The promise is 20 ms. The rest is for a machine that builds and tests at the same time, where a member or this test
+/// may not be scheduled for so long; `make bench-cooldown` prints what it really takes.
+const SLACK: Duration = Duration::from_millis(20 + 80);
+
+/// `POST` of JSON to the admin port.
+async fn post(member: &Member, path: &str, body: &Value) -> Answer {
+    let request = Request::post(path)
+        .header(header::HOST, member.admin().to_string())
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body.to_string())))
+        .expect("it is a request");
+    ProxyClient::connect(member.admin()).await.send(request).await.expect("the port answers")
+}
+
+/// Ends the cooldown by hand.
+async fn clear(member: &Member) {
+    let request = Request::delete(COOLDOWN)
+        .header(header::HOST, member.admin().to_string())
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::default())
+        .expect("it is a request");
+    let sent = ProxyClient::connect(member.admin()).await.send(request).await;
+    assert_eq!(sent.expect("the port answers").status, 200);
+}
+
+/// Waits until the member says that a scope cools down, or that none does.
+async fn cools(member: &Member, at_most: Duration, cools: bool) {
+    wait_until(&format!("cooling: {cools}"), at_most, async || {
+        (member.metric("tidegate_cooldown_active", &[]).await > 0.0) == cools
+    })
+    .await;
+}
+
+/// Three blocks through this member, and a good site from then on.
+async fn three_blocks(member: &Member, site: &Site) {
+    site.answer_everything_with(Some(Page::TooManyRequests(None)));
+    for _ in 0..3 {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 429);
+    }
+    cools(member, SOON, true).await;
+    site.answer_everything_with(None);
+}
+
+/// A request in the background.
+fn spawn_get(member: &Member, url: String) -> tokio::task::JoinHandle<Answer> {
+    let proxy = member.proxy();
+    tokio::spawn(async move { get(proxy, &url).await })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_is_sent_after_a_trip_reaches_the_site() {
+    let mut storm = Storm::start(3, 20).await;
+    for n in 0..20 {
+        let trip = storm.trip().await;
+        assert_eq!(trip.leaked(SLACK), 0, "trip {n}: {trip:?}");
+    }
+    storm.end().await;
+}

@@ -1,0 +1,119 @@
+//! What counts as a block, what it weighs, what it names, and what says nothing.
+
+use std::{process::Command, time::Duration};
+
+use integration_tests::{
+    client::get,
+    member::{Member, RuleFile},
+    site::{Page, Site},
+    wait::wait_until,
+};
+
+use crate::{SOON, cools};
+
+/// The pause that the fleet made after the first answer.
+async fn pause_after(first: Page) -> Duration {
+    let site = Site::start();
+    let file = RuleFile::one_rule("cooldown: {after: 3, for: 60s, ramp: 0s}");
+    let member = Member::start(&file).await;
+    site.answer_everything_with(Some(first));
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 429);
+    site.answer_everything_with(None);
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    let times = site.times();
+    times[1] - times[0]
+}
+
+#[tokio::test]
+async fn one_block_with_a_retry_after_in_seconds_trips_for_exactly_that_long() {
+    let pause = pause_after(Page::TooManyRequests(Some("2".to_owned()))).await;
+    assert!(pause >= Duration::from_secs(2) && pause < Duration::from_secs(4), "{pause:?}");
+}
+
+#[tokio::test]
+async fn one_block_with_a_retry_after_as_a_date_trips_until_then() {
+    let words = ["-u", "-d", "+3 seconds", "+%a, %d %b %Y %H:%M:%S GMT"];
+    let date = Command::new("date").env("LC_ALL", "C").args(words).output();
+    let date = String::from_utf8(date.expect("`date` runs").stdout).expect("ASCII");
+    let pause = pause_after(Page::TooManyRequests(Some(date.trim().to_owned()))).await;
+    // Dates have whole seconds, and the member had to start.
+    assert!(pause > Duration::from_millis(500) && pause < Duration::from_secs(5), "{pause:?}");
+}
+
+#[tokio::test]
+async fn an_absurd_retry_after_is_capped() {
+    let site = Site::start();
+    let member = Member::start(&RuleFile::one_rule("cooldown: {for: 1s, max: 20s}")).await;
+    site.answer_everything_with(Some(Page::TooManyRequests(Some("99999999999".to_owned()))));
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 429);
+    cools(&member, SOON, true).await;
+    let left = member.metric("tidegate_cooldown_remaining_seconds", &[]).await;
+    assert!(left > 5.0 && left <= 20.0, "{left} s of at most 20");
+}
+
+#[tokio::test]
+async fn a_wall_of_one_site_neither_stops_another_nor_is_hidden_by_it() {
+    let site = Site::start();
+    let file = RuleFile::one_rule(
+        "rate: 200/s, burst: 50, per: all, cooldown: {per: domain, after: 3, for: 3s, ratio: off, ramp: 0s}",
+    );
+    let member = Member::start(&file).await;
+    let walled = |path: &str| format!("http://localhost:{}{path}", site.address().port());
+    site.on("/wall", Page::Forbidden);
+    for _ in 0..3 {
+        assert_eq!(get(member.proxy(), &walled("/wall")).await.status, 403);
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200, "of the other site");
+    }
+    cools(&member, SOON, true).await;
+    let other = get(member.proxy(), &site.url("/")).await;
+    assert!(other.status == 200 && other.took < Duration::from_secs(2), "{:?}", other.took);
+    assert_eq!(get(member.proxy(), &walled("/")).await.status, 200);
+    let arrivals = site.arrivals();
+    let walls: Vec<_> = arrivals.iter().filter(|arrival| arrival.path == "/wall").collect();
+    let pause = arrivals.last().expect("they came").at - walls[2].at;
+    assert!(pause >= Duration::from_secs(3), "the walled site waited {pause:?} of 3 s");
+}
+
+#[tokio::test]
+async fn images_and_robots_txt_say_nothing() {
+    let site = Site::start();
+    let file = RuleFile::one_rule("cooldown: {after: 3, for: 1m, ratio: off}");
+    let member = Member::start(&file).await;
+    site.on("/wall", Page::Forbidden);
+    site.on("/robots.txt", Page::Forbidden);
+    site.on("/favicon.ico", Page::Forbidden);
+    site.on("/image.png", Page::Image);
+    let paths = ["/wall", "/image.png", "/robots.txt", "/wall", "/favicon.ico", "/image.png"];
+    for path in paths {
+        get(member.proxy(), &site.url(path)).await;
+    }
+    wait_until("two blocks are a streak of two", SOON, async || {
+        (member.metric("tidegate_consecutive_blocks", &[]).await - 2.0).abs() < 1e-9
+    })
+    .await;
+    get(member.proxy(), &site.url("/wall")).await;
+    cools(&member, SOON, true).await;
+}
+
+/// Whether `times` answers like this trip under this `on`.
+async fn trips(on: &str, page: Page, times: usize) {
+    let site = Site::start();
+    let file = RuleFile::one_rule(&format!("cooldown: {{after: 3, for: 1m, on: {on}}}"));
+    let member = Member::start(&file).await;
+    site.answer_everything_with(Some(page));
+    for n in 1..=times {
+        let active = member.metric("tidegate_cooldown_active", &[]).await;
+        assert!(active.abs() < 1e-9, "{on}: not before answer {n}");
+        get(member.proxy(), &site.url("/")).await;
+    }
+    cools(&member, SOON, true).await;
+}
+
+#[tokio::test]
+async fn weights_statuses_and_broken_connections_count_where_the_rule_says_so() {
+    trips("{captcha: 3, 403_forbidden: 1}", Page::Captcha, 1).await;
+    trips("{captcha: 3, 403_forbidden: 1.5}", Page::Forbidden, 2).await;
+    trips("[5xx]", Page::Status(503), 3).await;
+    trips("[404]", Page::NotFound, 3).await;
+    trips("[connection_error]", Page::Reset, 3).await;
+}

@@ -1,0 +1,54 @@
+//! News: who was cut off, or starts later, knows within a second.
+
+use std::time::{Duration, Instant};
+
+use integration_tests::{
+    client::get,
+    member::{Member, RuleFile},
+    redis::Redis,
+    site::Site,
+};
+use serde_json::json;
+
+use crate::{COOLDOWN, SOON, clear, cools, post, spawn_get, three_blocks};
+
+/// The promise is a second; the rest is for a busy machine.
+const A_SECOND: Duration = Duration::from_millis(1_000 + 500);
+
+#[tokio::test]
+async fn a_member_whose_subscription_was_cut_knows_of_a_trip_within_a_second() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let file = RuleFile::one_rule("cooldown: {for: 1m}").redis(&redis);
+    let fleet = Member::fleet(2, &file).await;
+    for member in &fleet {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    for _ in 0..3 {
+        let killed = redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        assert!(killed.starts_with(':'), "{killed}");
+        let tripped = post(&fleet[0], COOLDOWN, &json!({"seconds": 60})).await;
+        assert_eq!(tripped.status, 200, "{}", tripped.text());
+        cools(&fleet[1], A_SECOND, true).await;
+        clear(&fleet[0]).await;
+        cools(&fleet[1], A_SECOND, false).await;
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_starts_during_a_cooldown_sends_nothing() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let length = Duration::from_secs(4);
+    let file = RuleFile::one_rule("cooldown: {for: 4s, ramp: 0s}").redis(&redis);
+    let first = Member::start(&file).await;
+    let start = Instant::now();
+    three_blocks(&first, &site).await;
+    let later = Member::start(&file).await;
+    let held = spawn_get(&later, site.url("/later"));
+    cools(&later, SOON, true).await;
+    assert!(start.elapsed() < length, "the machine is too slow for this test");
+    assert_eq!(held.await.expect("the client lives").status, 200);
+    let times = site.times();
+    assert_eq!(times.len(), 4);
+    let pause = times[3] - times[2];
+    assert!(pause >= length, "only {pause:?} of the cooldown of {length:?}");
+}

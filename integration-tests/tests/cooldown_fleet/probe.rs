@@ -1,0 +1,106 @@
+//! The probe: exactly one in the whole fleet, and a lost one gives way to another.
+
+use std::time::Duration;
+
+use integration_tests::{
+    client::{Raw, get},
+    member::{Member, RuleFile},
+    redis::Redis,
+    site::{Page, Site},
+    wait::wait_until,
+};
+
+use crate::{SOON, cools, spawn_get, three_blocks};
+
+/// What `src/app.rs` adds to the time-outs before a probe counts as lost.
+const LEASE_SLACK: Duration = Duration::from_secs(5);
+
+/// Sees that nothing comes for a while: the only wait here that is not for something.
+async fn nothing_more_than(site: &Site, count: usize) {
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(site.count(), count, "{:?}", site.arrivals());
+}
+
+#[tokio::test]
+async fn exactly_one_probe_goes_however_many_members_and_requests_wait() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let file = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}").redis(&redis);
+    let fleet = Member::fleet(3, &file).await;
+    three_blocks(&fleet[0], &site).await;
+    site.answer_everything_with(Some(Page::Held));
+    let waiting: Vec<_> = (0..30).map(|n| spawn_get(&fleet[n % 3], site.url("/"))).collect();
+    wait_until("the probe goes", SOON, async || site.count() > 3).await;
+    nothing_more_than(&site, 4).await;
+    site.release();
+    for answer in waiting {
+        assert_eq!(answer.await.expect("the client lives").status, 200);
+    }
+    assert_eq!(site.count(), 33);
+    let mut probes = 0.0;
+    for member in &fleet {
+        probes += member.metric("tidegate_probes_total", &[]).await;
+    }
+    assert!((probes - 1.0).abs() < 1e-9, "the fleet counts {probes} probes");
+}
+
+#[tokio::test]
+async fn a_probe_whose_connection_breaks_hands_on_to_the_next() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let file = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}").redis(&redis);
+    let fleet = Member::fleet(2, &file).await;
+    three_blocks(&fleet[0], &site).await;
+    site.on("/broken", Page::Reset);
+    let broken = spawn_get(&fleet[1], site.url("/broken"));
+    let waits = || async {
+        cools(&fleet[1], SOON, true).await;
+        fleet[1].metric("tidegate_held_requests", &[]).await > 0.0
+    };
+    wait_until("the first waits", SOON, async || waits().await).await;
+    let good = spawn_get(&fleet[1], site.url("/good"));
+    assert_eq!(broken.await.expect("the client lives").status, 502);
+    assert_eq!(good.await.expect("the client lives").status, 200);
+    let lost = fleet[1].metric("tidegate_probes_total", &[("result", "lost")]).await;
+    assert!(lost >= 1.0, "the lost probe is counted");
+    cools(&fleet[0], SOON, false).await;
+}
+
+#[tokio::test]
+async fn a_probe_whose_client_leaves_gives_way() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let file = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}").redis(&redis);
+    let fleet = Member::fleet(2, &file).await;
+    three_blocks(&fleet[0], &site).await;
+    site.on("/leaves", Page::Hang);
+    let mut leaver = Raw::connect(fleet[0].proxy()).await;
+    let url = site.url("/leaves");
+    leaver.send(format!("GET {url} HTTP/1.1\r\nHost: {}\r\n\r\n", site.address())).await;
+    wait_until("it is the probe", SOON, async || site.count() == 4).await;
+    let other = spawn_get(&fleet[1], site.url("/"));
+    nothing_more_than(&site, 4).await;
+    drop(leaver);
+    assert_eq!(other.await.expect("the client lives").status, 200);
+}
+
+#[tokio::test]
+async fn a_member_that_is_killed_while_it_probes_is_replaced_after_the_lease() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let (connect, response) = (Duration::from_millis(200), Duration::from_secs(2));
+    let file = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}")
+        .with("timeouts: {connect: 200ms, response: 2s}")
+        .redis(&redis);
+    let mut fleet = Member::fleet(2, &file).await;
+    three_blocks(&fleet[0], &site).await;
+    site.on("/killed", Page::Hang);
+    let (proxy, url) = (fleet[0].proxy(), site.url("/killed"));
+    tokio::spawn(async move { integration_tests::client::try_get(proxy, &url).await.is_ok() });
+    wait_until("it is the probe", SOON, async || site.count() == 4).await;
+    fleet[0].kill();
+    assert_eq!(get(fleet[1].proxy(), &site.url("/")).await.status, 200);
+    let times = site.times();
+    assert_eq!(times.len(), 5);
+    let lease = connect + response + LEASE_SLACK;
+    let pause = times[4] - times[3];
+    // The lease counts from the grant, a moment before the site saw the probe.
+    let early = lease - Duration::from_millis(500);
+    assert!(pause >= early && pause < lease + Duration::from_secs(3), "{pause:?} for {lease:?}");
+}

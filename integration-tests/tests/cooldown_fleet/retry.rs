@@ -1,0 +1,80 @@
+//! A rule's `retry`: the blocked answer is not relayed, the request goes out again after the cooldown.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::Full;
+use integration_tests::{
+    client::ProxyClient,
+    member::{Member, RuleFile},
+    site::{Page, Site},
+    wait::wait_until,
+};
+
+use crate::{SOON, spawn_get};
+
+const RULE: &str = "cooldown: {for: 1s, ramp: 0s}, \
+                    retry: {attempts: 1, on: [429_rate_limited], methods: [GET]}";
+
+fn wall() -> Page {
+    Page::TooManyRequests(Some("1".to_owned()))
+}
+
+#[tokio::test]
+async fn a_blocked_answer_is_asked_for_again_after_the_cooldown() {
+    let site = Site::start();
+    let member = Member::start(&RuleFile::one_rule(RULE)).await;
+    site.answer_everything_with(Some(wall()));
+    let answer = spawn_get(&member, site.url("/page"));
+    wait_until("the first attempt is blocked", SOON, async || site.count() == 1).await;
+    site.answer_everything_with(None);
+    let answer = answer.await.expect("the client lives");
+    assert_eq!((answer.status, answer.header("tidegate-attempts")), (200, Some("2")));
+    let times = site.times();
+    assert_eq!(times.len(), 2);
+    assert!(times[1] - times[0] >= Duration::from_secs(1), "it waits out the cooldown");
+}
+
+#[tokio::test]
+async fn the_last_attempt_is_relayed_as_it_is() {
+    let site = Site::start();
+    let member = Member::start(&RuleFile::one_rule(RULE)).await;
+    site.answer_everything_with(Some(wall()));
+    let answer = spawn_get(&member, site.url("/page")).await.expect("the client lives");
+    assert_eq!((answer.status, answer.header("tidegate-attempts")), (429, Some("2")));
+    assert_eq!(site.count(), 2);
+}
+
+#[tokio::test]
+async fn what_has_a_body_or_another_method_or_verdict_goes_once() {
+    let site = Site::start();
+    let member = Member::start(&RuleFile::one_rule(RULE)).await;
+    site.on("/page", wall());
+    site.on("/refused", Page::Forbidden);
+    let refused = spawn_get(&member, site.url("/refused")).await.expect("the client lives");
+    assert_eq!((refused.status, refused.header("tidegate-attempts")), (403, None));
+    for (method, body) in [("POST", ""), ("GET", "a body")] {
+        let request = Request::builder()
+            .method(method)
+            .uri(site.url("/page"))
+            .header(header::HOST, site.address().to_string())
+            .body(Full::new(Bytes::from(body)))
+            .expect("it is a request");
+        let sent = ProxyClient::connect(member.proxy()).await.send(request).await;
+        let answer = sent.expect("the proxy answers");
+        assert_eq!((answer.status, answer.header("tidegate-attempts")), (429, None), "{method}");
+    }
+    assert_eq!(site.count(), 3);
+}
+
+#[tokio::test]
+async fn a_cooldown_beyond_max_wait_is_not_waited_for() {
+    let site = Site::start();
+    let member = Member::start(&RuleFile::one_rule(&format!("max_wait: 2s, {RULE}"))).await;
+    site.answer_everything_with(Some(Page::TooManyRequests(Some("60".to_owned()))));
+    let answer = spawn_get(&member, site.url("/page")).await.expect("the client lives");
+    assert_eq!((answer.status, answer.refused()), (429, None), "the answer that there is");
+    assert!(answer.took < Duration::from_secs(2), "{:?}", answer.took);
+    assert_eq!(site.count(), 1);
+}

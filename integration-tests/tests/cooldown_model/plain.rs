@@ -1,0 +1,211 @@
+//! The promises, written down as plainly as they are made: a history and what follows from it. Slow and obvious.
+
+use tidegate::{cooldown::Change, rules::CooldownPolicy};
+
+use crate::Reply;
+
+/// What a scope has seen since it last opened.
+#[derive(Debug, Clone, Copy)]
+enum Seen {
+    /// A success. A quiet one came without a call and says nothing about the streak.
+    Ok { quiet: bool },
+    /// A block of this weight.
+    Block { weight: f64, at: i64 },
+}
+
+/// A cooldown that is on.
+#[derive(Debug, Clone, Copy)]
+struct Cooling {
+    until: i64,
+    /// The probe that is out and the end of its lease.
+    probe: Option<(i64, i64)>,
+}
+
+/// The model.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    policy: CooldownPolicy,
+    pub(crate) epoch: u64,
+    history: Vec<Seen>,
+    cooling: Option<Cooling>,
+    length: i64,
+    failures: u32,
+    sufficed: i64,
+}
+
+/// What the model expects of an ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    Open,
+    CoolingUntil(i64),
+    ProbeOutUntil(i64),
+    Probe,
+}
+
+impl Plain {
+    pub(crate) fn new(policy: CooldownPolicy) -> Self {
+        Self {
+            policy,
+            epoch: 0,
+            history: Vec::new(),
+            cooling: None,
+            length: 0,
+            failures: 0,
+            sufficed: 0,
+        }
+    }
+
+    pub(crate) fn until(&self) -> i64 {
+        self.cooling.map_or(0, |cooling| cooling.until)
+    }
+
+    pub(crate) fn ask(&mut self, now: i64, lease: i64) -> Leave {
+        self.come_to_an_end(now);
+        let Some(cooling) = &mut self.cooling else { return Leave::Open };
+        match cooling.probe {
+            _ if now < cooling.until => Leave::CoolingUntil(cooling.until),
+            Some((_, end)) if now < end => Leave::ProbeOutUntil(end),
+            _ => {
+                cooling.probe = Some((now, now + lease));
+                Leave::Probe
+            }
+        }
+    }
+
+    pub(crate) fn answer(
+        &mut self,
+        now: i64,
+        (epoch, probe): (u64, i64),
+        reply: Reply,
+        oks: u32,
+        draw: f64,
+    ) -> Change {
+        if epoch < self.epoch {
+            return Change::Stale;
+        }
+        self.come_to_an_end(now);
+        if self.cooling.is_some() {
+            return if probe == 0 { Change::None } else { self.probed(now, probe, reply) };
+        }
+        match reply {
+            Reply::Nothing => Change::None,
+            Reply::Ok => {
+                let had = self.streak() > 0.0;
+                let more = (0..oks).map(|_| Seen::Ok { quiet: true });
+                self.history.extend(more.chain([Seen::Ok { quiet: false }]));
+                if had { Change::Streak } else { Change::None }
+            }
+            Reply::Block(quarters, wait) => {
+                self.history.extend((0..oks).map(|_| Seen::Ok { quiet: true }));
+                self.history.push(Seen::Block { weight: f64::from(quarters) / 4.0, at: now });
+                let named = self.policy.respect_retry_after && wait > 0;
+                if !named && self.streak() < self.policy.after && !self.share_is_reached() {
+                    return Change::Streak;
+                }
+                let (low, high) = (us(self.policy.length.0), us(self.policy.length.1));
+                let drawn = low + whole(draw * exact(high - low));
+                let length = if named { wait * 1_000 } else { drawn.max(self.sufficed) };
+                self.trip(now, length.min(us(self.policy.max)));
+                Change::Tripped
+            }
+        }
+    }
+
+    pub(crate) fn trip(&mut self, now: i64, length: i64) {
+        self.epoch += 1;
+        self.length = length;
+        self.cooling = Some(Cooling { until: now + length, probe: None });
+        self.history.clear();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.epoch += 1;
+        self.sufficed = 0;
+        self.open();
+    }
+
+    /// The sum of the weights since the last ok, or since the blocks last paused for too long.
+    pub(crate) fn streak(&self) -> f64 {
+        let mut sum = 0.0;
+        let mut last = i64::MIN / 2;
+        for seen in &self.history {
+            match seen {
+                Seen::Ok { quiet: true } => {}
+                Seen::Ok { quiet: false } => sum = 0.0,
+                Seen::Block { weight, at } => {
+                    if at - last > us(self.policy.forget_after) {
+                        sum = 0.0;
+                    }
+                    sum += weight;
+                    last = *at;
+                }
+            }
+        }
+        sum
+    }
+
+    fn share_is_reached(&self) -> bool {
+        let Some(ratio) = self.policy.ratio else { return false };
+        let Some(from) = self.history.len().checked_sub(ratio.of as usize) else { return false };
+        let is_block = |seen: &&Seen| matches!(seen, Seen::Block { .. });
+        let blocks = self.history[from..].iter().filter(is_block).count();
+        blocks * 100 >= (ratio.share * 100.0).round() as usize * ratio.of as usize
+    }
+
+    fn probed(&mut self, now: i64, probe: i64, reply: Reply) -> Change {
+        let max = us(self.policy.max);
+        match reply {
+            Reply::Ok => {
+                // What had to grow is where the next one starts; what sufficed at once may be shorter next time.
+                let next = match self.failures {
+                    0 => whole(exact(self.sufficed) / self.policy.grow.max(1.25)),
+                    _ => self.length,
+                };
+                self.sufficed = if next > us(self.policy.length.1) { next } else { 0 };
+                self.open();
+                Change::Opened
+            }
+            Reply::Block(_, wait) => {
+                let named = self.policy.respect_retry_after && wait > 0;
+                let grown = whole(exact(self.length) * self.policy.grow);
+                let length = if named { wait * 1_000 } else { grown.max(us(self.policy.length.0)) };
+                self.failures += 1;
+                self.trip(now, length.min(max));
+                Change::Tripped
+            }
+            Reply::Nothing => match &mut self.cooling {
+                Some(cooling) if cooling.probe.is_some_and(|(id, _)| id == probe) => {
+                    cooling.probe = None;
+                    Change::ProbeLost
+                }
+                _ => Change::None,
+            },
+        }
+    }
+
+    fn come_to_an_end(&mut self, now: i64) {
+        if !self.policy.probe && self.cooling.is_some_and(|cooling| now >= cooling.until) {
+            self.open();
+        }
+    }
+
+    fn open(&mut self) {
+        self.cooling = None;
+        self.failures = 0;
+        self.history.clear();
+    }
+}
+
+fn us(length: std::time::Duration) -> i64 {
+    i64::try_from(length.as_micros()).unwrap()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "cooldowns of seconds")]
+fn exact(micros: i64) -> f64 {
+    micros as f64
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "cooldowns of seconds")]
+fn whole(micros: f64) -> i64 {
+    micros.floor() as i64
+}

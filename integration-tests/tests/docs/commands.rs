@@ -1,0 +1,98 @@
+//! Commands that the pages and `docker/` name exist, with the options that they are given.
+
+use std::{collections::BTreeMap, path::Path};
+
+use integration_tests::member::run;
+
+use super::{assert_none, blocks::blocks, files, name, read, root};
+
+#[test]
+fn every_command_and_option_in_the_pages_exists() {
+    let mut commands = Vec::new();
+    for block in blocks("sh") {
+        let lines = block.text.replace("\\\n", " ");
+        for line in lines.lines() {
+            commands.extend(commands_of(line).map(|words| (block.place.clone(), words)));
+        }
+    }
+    assert!(commands.len() >= 10, "{} commands", commands.len());
+    assert_all_exist(&commands);
+}
+
+#[test]
+fn every_command_and_option_for_deployment_exists() {
+    let mut commands = Vec::new();
+    for path in files("docker", &["service"]) {
+        for line in read(&path).lines().filter(|line| line.starts_with("Exec")) {
+            commands.extend(commands_of(line).map(|words| (name(&path), words)));
+        }
+    }
+    let path = root().join("docker/kubernetes/deployment.yaml");
+    let text = read(&path);
+    let first = text.split("\n---\n").next().unwrap_or(&text);
+    let document: serde_yaml::Value = serde_yaml::from_str(first).expect("it is YAML");
+    let arguments = &document["spec"]["template"]["spec"]["containers"][0]["args"];
+    let arguments = arguments.as_sequence().expect("the container has arguments");
+    let words = arguments.iter().map(|word| word.as_str().expect("a text").to_owned());
+    commands.push((name(&path), words.collect()));
+    assert!(commands.len() >= 3, "{} commands", commands.len());
+    assert_all_exist(&commands);
+}
+
+/// The arguments of each call of `tidegate` in a line of shell.
+fn commands_of(line: &str) -> impl Iterator<Item = Vec<String>> {
+    let code = line.split(" #").next().unwrap_or(line);
+    let parts = code.split(['|', ';', '&', '(', ')', '=', '"']);
+    parts.filter_map(|part| {
+        let mut words = part.split_whitespace().skip_while(|word| *word == "eval");
+        let program = words.next()?;
+        let is_ours = program == "tidegate" || program.ends_with("/bin/tidegate");
+        is_ours.then(|| words.map(str::to_owned).collect())
+    })
+}
+
+fn assert_all_exist(commands: &[(String, Vec<String>)]) {
+    let mut helps = BTreeMap::new();
+    let mut unknown = Vec::new();
+    for (place, words) in commands {
+        let mut path: Vec<&str> = Vec::new();
+        for word in words.iter().take_while(|word| !word.starts_with('-')) {
+            if !help(&mut helps, &path).contains(&format!("\n  {word} ")) {
+                break;
+            }
+            path.push(word);
+        }
+        let known = help(&mut helps, &path);
+        let names_one = words.first().is_none_or(|word| word.starts_with('-') || !path.is_empty());
+        let options = words.iter().filter(|word| word.starts_with("--"));
+        let wrong = options.filter(|option| !known.contains(option.as_str())).cloned();
+        unknown.extend(wrong.map(|option| format!("{place}: {words:?} has no {option}")));
+        if !names_one {
+            unknown.push(format!("{place}: there is no command {words:?}"));
+        }
+    }
+    assert_none("commands and options that do not exist", &unknown);
+}
+
+/// The help of a command, asked for once.
+fn help(known: &mut BTreeMap<String, String>, path: &[&str]) -> String {
+    let key = path.join(" ");
+    let ask = || {
+        let arguments: Vec<&str> = path.iter().copied().chain(["--help"]).collect();
+        let output = run(Path::new("/"), &arguments);
+        assert!(output.status.success(), "tidegate {key} --help");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    known.entry(key.clone()).or_insert_with(ask).clone()
+}
+
+#[test]
+fn commands_are_found_in_lines_of_shell() {
+    let found = |line| commands_of(line).collect::<Vec<_>>();
+    assert_eq!(found("tidegate"), [Vec::<String>::new()]);
+    assert_eq!(found("tidegate check a.yaml  # why"), [["check", "a.yaml"]]);
+    assert_eq!(found("eval \"$(tidegate env curl)\""), [["env", "curl"]]);
+    assert_eq!(found("echo x | tidegate explain -"), [["explain", "-"]]);
+    assert_eq!(found("ExecStart=/usr/local/bin/tidegate --config x"), [["--config", "x"]]);
+    assert!(found("install tidegate /usr/local/bin/").is_empty());
+}

@@ -1,0 +1,135 @@
+//! Several real processes on one real Redis: the bound, whatever happens in the middle.
+
+use std::{net::SocketAddr, time::Duration};
+
+use integration_tests::{
+    bound::worst_window_excess,
+    client::try_get,
+    load::{crawl, statuses},
+    member::{Member, RuleFile},
+    redis::Redis,
+    site::Site,
+    wait::wait_until,
+};
+
+/// What a site may see above the bound although no grant was: requests that were under way for 100 ms longer than
+/// others, on a machine that builds at the same time.
+fn jitter(rate: f64) -> f64 {
+    1.0 + rate * 0.1
+}
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn rule(rate: f64, burst: u32, redis: &Redis) -> RuleFile {
+    RuleFile::one_rule(&format!("rate: {rate}/s, burst: {burst}, cooldown: off")).redis(redis)
+}
+
+fn proxies(fleet: &[Member]) -> Vec<SocketAddr> {
+    fleet.iter().map(Member::proxy).collect()
+}
+
+#[tokio::test]
+async fn a_flush_of_everything_refills_no_bucket() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let fleet = Member::fleet(3, &rule(20.0, 20, &redis)).await;
+    let load = tokio::spawn({
+        let (proxies, url) = (proxies(&fleet), site.url("/"));
+        async move { crawl(&proxies, 8, &url, 140).await }
+    });
+    for seen in [40, 70, 100] {
+        wait_until("the load runs", SOON, async || site.count() > seen).await;
+        assert!(redis.command(&["SCRIPT", "FLUSH"]).starts_with("+OK"));
+        assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
+    }
+    assert_eq!(statuses(&load.await.expect("the load ends")), [(200, 140)].into());
+    let excess = worst_window_excess(&site.times(), 20.0, 20.0);
+    assert!(excess <= jitter(20.0), "the worst window has {excess:.2} requests too many");
+}
+
+#[tokio::test]
+async fn clients_that_leave_in_hundreds_take_no_token() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let fleet = Member::fleet(2, &rule(20.0, 1, &redis)).await;
+    let url = site.url("/");
+    for round in 0..3 {
+        let mut leaving = tokio::task::JoinSet::new();
+        for _ in 0..150 {
+            let (url, proxy) = (url.clone(), fleet[round % 2].proxy());
+            leaving.spawn(async move { try_get(proxy, &url).await.is_ok() });
+        }
+        let before = site.count();
+        wait_until("some of them have had their turn", SOON, async || site.count() > before + 5)
+            .await;
+        leaving.shutdown().await;
+    }
+    let before = site.count();
+    let start = std::time::Instant::now();
+    crawl(&proxies(&fleet), 5, &url, 40).await;
+    let took = start.elapsed().as_secs_f64();
+    assert!(
+        took <= 2.0 / 0.9,
+        "{took:.2} s for 40 requests at 20/s: tokens were lost to those who left"
+    );
+    assert!(site.count() >= before + 40);
+    let excess = worst_window_excess(&site.times(), 20.0, 1.0);
+    assert!(excess <= jitter(20.0), "the worst window has {excess:.2} requests too many");
+}
+
+#[tokio::test]
+async fn a_reload_that_changes_the_rate_refills_nothing() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let fleet = Member::fleet(3, &rule(20.0, 10, &redis)).await;
+    let load = tokio::spawn({
+        let (proxies, url) = (proxies(&fleet), site.url("/"));
+        async move { crawl(&proxies, 8, &url, 200).await }
+    });
+    wait_until("the load runs", SOON, async || site.count() > 50).await;
+    let before = site.times();
+    for member in &fleet {
+        member.rewrite(&rule(40.0, 10, &redis));
+    }
+    assert_eq!(statuses(&load.await.expect("the load ends")), [(200, 200)].into());
+    let excess = worst_window_excess(&before, 20.0, 10.0);
+    assert!(excess <= jitter(20.0), "before: {excess:.2} requests too many");
+    let after = &site.times()[before.len()..];
+    let excess = worst_window_excess(after, 40.0, 1.0);
+    assert!(excess <= jitter(40.0), "the bucket was empty at the reload: {excess:.2} too many");
+    let took = (after[after.len() - 1] - after[0]).as_secs_f64();
+    assert!(took < 5.5, "{took:.2} s for {} requests at 40/s", after.len());
+}
+
+#[tokio::test]
+async fn members_come_and_go_under_load_at_a_high_rate() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let file = rule(500.0, 10, &redis);
+    let mut fleet = Member::fleet(2, &file).await;
+    let (survivor, url) = (fleet[0].proxy(), site.url("/"));
+    let load = tokio::spawn({
+        let url = url.clone();
+        async move { crawl(&[survivor], 50, &url, 1_500).await }
+    });
+    for _ in 0..50 {
+        let (url, proxy) = (url.clone(), fleet[1].proxy());
+        // Some of these die with their member; how is not what this test is about.
+        tokio::spawn(async move { try_get(proxy, &url).await.is_ok() });
+    }
+    wait_until("the load runs", SOON, async || site.count() > 100).await;
+    fleet[1].kill();
+    let late = Member::start(&file).await;
+    crawl(&[late.proxy()], 5, &url, 100).await;
+    assert_eq!(statuses(&load.await.expect("the load ends")), [(200, 1_500)].into());
+    let excess = worst_window_excess(&site.times(), 500.0, 10.0);
+    assert!(excess <= jitter(500.0), "the worst window has {excess:.2} requests too many");
+}
+
+#[tokio::test]
+async fn a_rate_of_one_in_five_seconds_is_kept_by_two_members() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let fleet = Member::fleet(2, &rule(0.2, 1, &redis)).await;
+    let answers = crawl(&proxies(&fleet), 2, &site.url("/"), 4).await;
+    assert_eq!(statuses(&answers), [(200, 4)].into());
+    let times = site.times();
+    let took = (times[3] - times[0]).as_secs_f64();
+    assert!((14.9..15.4).contains(&took), "{took:.2} s for three more at 0.2/s");
+    assert!(worst_window_excess(&times, 0.2, 1.0) <= 0.05);
+}

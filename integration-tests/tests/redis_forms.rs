@@ -1,0 +1,208 @@
+//! The store in each of its forms, started for the test: ACL user, Sentinel with a failover, a Cluster that loses a
+//! node, each under load.
+
+use std::{fs, process::Command, time::Duration};
+
+use integration_tests::{
+    bound::worst_window_excess,
+    load::{crawl, statuses},
+    member::{Member, RuleFile},
+    ports::free_address,
+    redis::Redis,
+    site::Site,
+    wait::{wait_until, wait_until_blocking},
+};
+
+const SOON: Duration = Duration::from_secs(30);
+const RATE: f64 = 20.0;
+
+fn rule_on(store: &str) -> RuleFile {
+    RuleFile::one_rule("rate: 20/s, burst: 2").store(&format!("{{url: \"{store}\", timeout: 1s}}"))
+}
+
+async fn joined(fleet: &[Member]) {
+    for member in fleet {
+        wait_until("every member sees the whole fleet", SOON, async || {
+            let known = member.metric("tidegate_members", &[]).await;
+            usize::from(known > 1.5) + 1 == fleet.len()
+        })
+        .await;
+    }
+}
+
+/// Two members crawl; meanwhile, something happens to the store. The answers all come, and within the bound but for
+/// `slack` requests.
+async fn crawl_while(fleet: &[Member], total: usize, slack: f64, happens: impl AsyncFnOnce(&Site)) {
+    let site = Site::start();
+    let load = tokio::spawn({
+        let (proxies, url) = (fleet.iter().map(Member::proxy).collect::<Vec<_>>(), site.url("/"));
+        async move { crawl(&proxies, 5, &url, total).await }
+    });
+    wait_until("the load runs", SOON, async || site.count() > 10).await;
+    happens(&site).await;
+    assert_eq!(statuses(&load.await.expect("the load ends")), [(200, total)].into());
+    let excess = worst_window_excess(&site.times(), RATE, 2.0);
+    assert!(excess <= slack, "the worst window has {excess:.2} requests too many");
+}
+
+#[tokio::test]
+async fn an_acl_user_with_a_password() {
+    let user = ["--user", "crawler", "on", ">s3cret", "~tidegate:*", "&tidegate:*", "+@all"];
+    let options: Vec<_> = user.into_iter().chain(["--user", "default", "off"]).collect();
+    let redis = Redis::start_with(&options);
+    let file = rule_on(&format!("redis://crawler:s3cret@{}", redis.address()));
+    let fleet = Member::fleet(2, &file).await;
+    joined(&fleet).await;
+    crawl_while(&fleet, 60, 3.0, async |_| {}).await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_said_and_the_member_goes_on_alone() {
+    let redis = Redis::start_with(&["--requirepass", "s3cret"]);
+    let member = Member::start(&rule_on(&format!("redis://:wrong@{}", redis.address()))).await;
+    crawl_while(std::slice::from_ref(&member), 20, 3.0, async |_| {}).await;
+    let up = member.metric("tidegate_store_up", &[]).await;
+    assert!(up.abs() < 1e-9);
+    assert!(!member.log().contains("wrong"), "the password is in the log:\n{}", member.log());
+}
+
+/// A sentinel: the same program, another role.
+struct Sentinel {
+    address: std::net::SocketAddr,
+    child: std::process::Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Sentinel {
+    fn start(main: &Redis) -> Self {
+        let (address, folder) = (free_address(), tempfile::tempdir().expect("a folder"));
+        let path = folder.path().join("sentinel.conf");
+        let (main, port) = (main.address(), address.port());
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {} 1\n\
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n",
+            main.port()
+        );
+        fs::write(&path, text).expect("a temporary folder is writable");
+        let mut command = Command::new("redis-server");
+        command.arg(&path).arg("--sentinel").current_dir(folder.path());
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let child = command.spawn().expect("redis-server is installed");
+        let sentinel = Self { address, child, _folder: folder };
+        wait_until_blocking("the sentinel knows the replica", SOON, || {
+            sentinel.ask(&["SENTINEL", "replicas", "main"]).contains("127.0.0.1:")
+        });
+        sentinel
+    }
+
+    fn ask(&self, words: &[&str]) -> String {
+        cli(self.address.port(), words)
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn cli(port: u16, words: &[&str]) -> String {
+    let output = Command::new("redis-cli")
+        .args(["-h", "127.0.0.1", "-p", &port.to_string()])
+        .args(words)
+        .output()
+        .expect("redis-cli is installed");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[tokio::test]
+async fn sentinel_fails_over_under_load() {
+    let mut main = Redis::start();
+    let port = main.address().port().to_string();
+    let replica = Redis::start_with(&["--replicaof", "127.0.0.1", &port]);
+    let sentinel = Sentinel::start(&main);
+    let url = format!("redis-sentinel://{}?sentinelServiceName=main", sentinel.address);
+    let fleet = Member::fleet(2, &rule_on(&url)).await;
+    joined(&fleet).await;
+    // While the store is away each member keeps to its half, and its share starts empty. What may come on top is what
+    // was in hand when it went and when it came back: a quarter of a second's worth each, and the jitter of the site.
+    crawl_while(&fleet, 240, 5.0 + 5.0, async |_| {
+        main.kill();
+        wait_until("the sentinel promotes the replica", SOON, async || {
+            replica.command(&["ROLE"]).contains("master")
+        })
+        .await;
+        for member in &fleet {
+            wait_until("the members follow", SOON, async || {
+                member.metric("tidegate_store_up", &[]).await > 0.5
+            })
+            .await;
+        }
+    })
+    .await;
+    assert!(replica.command(&["DBSIZE"]) != ":0\r\n", "the members use the new main server");
+}
+
+#[tokio::test]
+async fn a_cluster_loses_a_node_and_gets_it_back() {
+    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+    let more = ["--cluster-require-full-coverage", "no"];
+    let options: Vec<_> = options.into_iter().chain(more).collect();
+    let mut nodes: Vec<Redis> = (0..3).map(|_| Redis::start_with(&options)).collect();
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
+    let mut command = Command::new("redis-cli");
+    command.args(["--cluster", "create"]).args(&addresses).args(["--cluster-yes"]);
+    let output = command.output().expect("redis-cli is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    wait_until("the cluster is whole", SOON, async || {
+        nodes.iter().all(|node| node.command(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+    })
+    .await;
+    let fleet =
+        Member::fleet(2, &rule_on(&format!("redis-cluster://{}", nodes[0].address()))).await;
+    joined(&fleet).await;
+    let slot = nodes[0].command(&["CLUSTER", "KEYSLOT", "tidegate:{default}:b:"]);
+    let slot: u32 = slot.trim_start_matches(':').trim().parse().expect("a slot");
+    let owner = usize::try_from(slot / 5_462).expect("one of three");
+    crawl_while(&fleet, 200, 5.0, async |site| {
+        nodes[owner].freeze();
+        let before = site.count();
+        wait_until("the crawl goes on without the node", SOON, async || site.count() > before + 20)
+            .await;
+        nodes[owner].thaw();
+    })
+    .await;
+    for member in &fleet {
+        wait_until("the members come back to the store", SOON, async || {
+            member.metric("tidegate_store_up", &[]).await > 0.5
+        })
+        .await;
+    }
+    drop(nodes.drain(..));
+}
+
+#[tokio::test]
+async fn tls_with_a_certificate_of_an_own_root() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+    let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    fs::write(&cert, made.cert.pem()).expect("a temporary folder is writable");
+    fs::write(&key, made.signing_key.serialize_pem()).expect("a temporary folder is writable");
+    let (cert, key) = (cert.display().to_string(), key.display().to_string());
+    let tls = free_address();
+    let port = tls.port().to_string();
+    let options = ["--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key];
+    let trust = ["--tls-ca-cert-file", &cert, "--tls-auth-clients", "no"];
+    let options: Vec<_> = options.into_iter().chain(trust).collect();
+    let redis = Redis::start_with(&options);
+    let file = rule_on(&format!("rediss://{tls}"));
+    let fleet = Member::fleet(2, &file.clone().roots(cert.as_ref())).await;
+    joined(&fleet).await;
+    crawl_while(&fleet, 60, 3.0, async |_| {}).await;
+    assert!(redis.command(&["DBSIZE"]) != ":0\r\n", "the members use it");
+    let stranger = Member::start(&file).await;
+    let up = stranger.metric("tidegate_store_up", &[]).await;
+    assert!(up.abs() < 1e-9, "a certificate that nobody trusts is not used");
+}

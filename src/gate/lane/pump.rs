@@ -1,0 +1,176 @@
+//! The task that drives a lane while somebody waits: it asks, sleeps until something is due, and never polls.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use super::{Gateway, Lane, Outcome, State, Ticket, Why, release::hand_back_surplus};
+use crate::{
+    clock::{self, Instant},
+    gate::view::moment,
+    store::{Ask, Granted, Phase, Store, StoreError},
+};
+
+/// What the pump does next.
+enum Step {
+    /// Asks the store.
+    Ask(Ask),
+    /// Sleeps until then, or until something happens.
+    Sleep(Option<Instant>),
+    /// Ends: nobody waits.
+    End,
+}
+
+impl Lane {
+    /// The next thing to do; also lets go what is due.
+    fn step(self: &Arc<Self>, asking: bool) -> Step {
+        let now = clock::now();
+        let entry = self.entry.load_full();
+        let mut state = self.state.lock();
+        self.give_up_hopeless(&mut state, now);
+        self.void_tickets(&mut state);
+        self.release(&mut state, &entry, now);
+        hand_back_surplus(&mut state, now);
+        if state.queue.is_empty() && !asking {
+            if !state.returned.is_empty() {
+                return Step::Ask(self.ask(&mut state, 0, now));
+            }
+            state.pumping = false;
+            state.tickets.clear();
+            state.come_back = None;
+            state.members = 1;
+            return Step::End;
+        }
+        let ask_at = if asking { None } else { self.ask_at(&state, now) };
+        let nothing_to_ask = entry.rule.limits.is_unlimited() && self.view.open_epoch().is_some();
+        if ask_at.is_some_and(|at| at <= now) && !nothing_to_ask {
+            let wanted = state.queue.len().saturating_sub(state.tickets.len());
+            return Step::Ask(self.ask(&mut state, u32::try_from(wanted).unwrap_or(u32::MAX), now));
+        }
+        let due = state.tickets.front().map(|ticket| ticket.at);
+        let wakes = [due, state.queue.first_deadline(), ask_at, state.spread];
+        Step::Sleep(wakes.into_iter().flatten().filter(|at| *at > now).min())
+    }
+
+    /// When to ask for tickets; `None` where there is no need.
+    fn ask_at(&self, state: &State, now: Instant) -> Option<Instant> {
+        if state.queue.len() <= state.tickets.len() {
+            return None;
+        }
+        match self.view.gateway() {
+            Gateway::Cooling(until) | Gateway::Probing(until) => Some(until),
+            Gateway::Ask => Some(now),
+            Gateway::Open if state.tickets.is_empty() => Some(state.come_back.unwrap_or(now)),
+            // The ask is to reach the store when half of the tickets are used, however long its way: so members with
+            // slow lines get as much as those with fast ones.
+            Gateway::Open => {
+                let last = state.tickets.len().checked_sub(state.last_batch / 2 + 1);
+                Some(last.map_or(now, |last| before(state.tickets[last].at, state.lead)))
+            }
+        }
+    }
+
+    fn ask(&self, state: &mut State, wanted: u32, now: Instant) -> Ask {
+        let patience = state.queue.last_deadline().map_or(Duration::ZERO, |last| last - now);
+        let arrival = now + state.lead;
+        state.asked_with = state.tickets.iter().filter(|ticket| ticket.at > arrival).count();
+        Ask {
+            wanted,
+            held: u32::try_from(state.asked_with).unwrap_or(u32::MAX),
+            bound: clock::micros(patience),
+            lease: clock::micros(self.shared.lease),
+            drain: false,
+            void: std::mem::take(&mut state.start_over),
+            returned: std::mem::take(&mut state.returned),
+            known: self.view.known(),
+            rate: self.rate(),
+        }
+    }
+
+    /// Takes over what the store answered.
+    fn absorb(&self, granted: &Granted, took: Duration) {
+        self.view.granted(granted);
+        self.note_rate(granted);
+        let count = granted.tickets.len();
+        let probe = granted.phase == Phase::Probe;
+        let mut state = self.state.lock();
+        state.members = granted.members;
+        state.lead = if state.lead.is_zero() { took / 2 } else { (state.lead * 7 + took / 2) / 8 };
+        if granted.phase == Phase::Probing || granted.phase == Phase::Cooling {
+            return;
+        }
+        let next = (granted.come_back > 0).then(|| moment(granted.come_back, granted.now));
+        // Where tickets are in hand, the next are asked for when those are half used.
+        let idle = count == 0 && state.tickets.is_empty();
+        state.come_back = if idle { next } else { None };
+        state.last_batch = state.asked_with + count;
+        state.tickets.extend(granted.tickets.iter().map(|id| Ticket {
+            at: moment(*id, granted.now),
+            id: *id,
+            epoch: granted.epoch,
+            probe,
+        }));
+        state.tickets.make_contiguous().sort_by_key(|ticket| ticket.at);
+    }
+
+    /// The store is away and the rule file says `closed`.
+    fn refuse_all(&self) {
+        let mut state = self.state.lock();
+        while let Some(waiter) = state.queue.pop() {
+            waiter.tell.send(Outcome::Refused(Why::Store, Some(Duration::from_secs(1)))).ok();
+        }
+    }
+}
+
+fn before(moment: Instant, lead: Duration) -> Instant {
+    moment.checked_sub(lead).unwrap_or(moment)
+}
+
+type Asking = Pin<Box<dyn Future<Output = Result<Granted, StoreError>> + Send>>;
+
+/// Drives a lane while somebody waits.
+pub(super) async fn pump(lane: Arc<Lane>) {
+    let mut news = lane.view.watch();
+    let mut asking: Option<Asking> = None;
+    let mut asked = clock::now();
+    loop {
+        let until = match lane.step(asking.is_some()) {
+            Step::End => return,
+            Step::Ask(ask) => {
+                asking = Some(Box::pin(take(Arc::clone(&lane), ask)));
+                asked = clock::now();
+                continue;
+            }
+            Step::Sleep(until) => until,
+        };
+        tokio::select! {
+            answer = answer(&mut asking) => {
+                asking = None;
+                match answer {
+                    Ok(granted) => lane.absorb(&granted, asked.elapsed()),
+                    Err(_) => lane.refuse_all(),
+                }
+            }
+            () = sleep_until(until) => {}
+            () = lane.wake.notified() => {}
+            _ = news.changed() => {}
+        }
+    }
+}
+
+async fn take(lane: Arc<Lane>, ask: Ask) -> Result<Granted, StoreError> {
+    let entry = lane.entry.load_full();
+    lane.shared.store.take(&lane.scope, &entry.rule, &ask).await
+}
+
+async fn answer(asking: &mut Option<Asking>) -> Result<Granted, StoreError> {
+    match asking {
+        Some(asking) => asking.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,113 @@
+//! Handing tickets out: due ones to who is next in line, void and surplus ones back.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Entry, Grant, Lane, Outcome, State, Ticket, Waiter};
+use crate::{
+    clock::Instant,
+    cooldown::{Answer, Report},
+    gate::permit,
+};
+
+impl Lane {
+    /// A trip voids the tickets in hand. Where the bucket is shared with scopes that go on, it gets them back.
+    pub(super) fn void_tickets(&self, state: &mut State) {
+        let shared_bucket = self.scope.name.bucket != self.scope.name.cooldown;
+        let State { tickets, returned, .. } = state;
+        tickets.retain(|ticket| {
+            let good = self.view.allows(ticket.epoch, ticket.probe);
+            if !good && shared_bucket {
+                returned.push(ticket.id);
+            }
+            good
+        });
+    }
+
+    /// Hands due tickets to those next in line.
+    pub(super) fn release(self: &Arc<Self>, state: &mut State, entry: &Arc<Entry>, now: Instant) {
+        if entry.rule.limits.is_unlimited() {
+            self.release_unlimited(state, entry, now);
+        }
+        while let Some(ticket) = state.tickets.front().copied().filter(|ticket| ticket.at <= now) {
+            let Some(waiter) = state.queue.pop() else { break };
+            // Where the client has just left, the ticket is for the next in line.
+            if self.send_off(waiter, entry, ticket) {
+                state.tickets.pop_front();
+                entry.metrics.tokens_granted.inc_by(u64::from(entry.rule.limits.cost));
+            }
+        }
+        if state.queue.is_empty()
+            && let Some(at) = state.tickets.iter().position(|ticket| ticket.probe)
+            && let Some(ticket) = state.tickets.remove(at)
+        {
+            self.lose_probe(ticket);
+        }
+    }
+
+    /// The probe was granted to somebody who has left: the store is told, so that another member's turn comes.
+    pub(super) fn lose_probe(self: &Arc<Self>, ticket: Ticket) {
+        let report = Report {
+            epoch: ticket.epoch,
+            probe: ticket.id,
+            answer: Answer::Nothing,
+            oks: 0,
+            draw: 0.0,
+        };
+        tokio::spawn(permit::deliver(Arc::clone(self), report, None));
+    }
+
+    /// Without a rate there are no tickets while the scope is open: all go, spread over the climb after a cooldown.
+    pub(super) fn release_unlimited(
+        self: &Arc<Self>,
+        state: &mut State,
+        entry: &Arc<Entry>,
+        now: Instant,
+    ) {
+        let Some(epoch) = self.view.open_epoch() else { return };
+        let ramp = entry.rule.cooldown.as_ref().map_or(Duration::ZERO, |policy| policy.ramp);
+        let end = self.view.opened().map(|opened| opened + ramp).filter(|end| *end > now);
+        while !state.queue.is_empty() {
+            if let (Some(end), Some(next)) = (end, state.spread)
+                && next > now
+                && next < end
+            {
+                return;
+            }
+            #[allow(clippy::cast_precision_loss)]
+            let gap = end.map(|end| (end - now).div_f64(state.queue.len() as f64));
+            let Some(waiter) = state.queue.pop() else { return };
+            if self.send_off(waiter, entry, Ticket { at: now, id: 0, epoch, probe: false }) {
+                state.spread = gap.map(|gap| now + gap);
+            }
+        }
+        state.spread = None;
+    }
+
+    /// False where the client has just left.
+    pub(super) fn send_off(
+        self: &Arc<Self>,
+        waiter: Waiter,
+        entry: &Arc<Entry>,
+        Ticket { at, id, epoch, probe }: Ticket,
+    ) -> bool {
+        let grant = Grant::new(self, entry, epoch, id, probe).due(at);
+        match waiter.tell.send(Outcome::Go(grant)) {
+            Ok(()) => true,
+            Err(Outcome::Go(grant)) => {
+                grant.forget();
+                false
+            }
+            Err(Outcome::Refused(..)) => false,
+        }
+    }
+}
+
+/// Tickets for which nobody waits any more go back, if their time has not come.
+pub(super) fn hand_back_surplus(state: &mut State, now: Instant) {
+    while state.tickets.len() > state.queue.len() {
+        let Some(ticket) = state.tickets.pop_back() else { return };
+        if ticket.at > now && !ticket.probe {
+            state.returned.push(ticket.id);
+        }
+    }
+}

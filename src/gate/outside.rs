@@ -1,0 +1,59 @@
+//! Work that goes another way than through the proxy: it takes its token here and tells here what came back.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Client, Entry, Gate, Refused,
+    permit::{Grant, Permit, Request},
+};
+use crate::{clock, store::Store as _, target::Target, verdict::Judgement};
+
+impl Gate {
+    /// Holds work that goes another way than through the proxy, and says for how long it was held. Its token is used
+    /// up; a probe stays out until [`Self::report_outside`] tells what came back, or until its lease ends.
+    ///
+    /// # Errors
+    /// As [`Self::hold`].
+    pub async fn acquire(
+        &self,
+        entry: &Arc<Entry>,
+        target: &Target,
+        client: &Client,
+        patience: Option<Duration>,
+    ) -> Result<Duration, Refused> {
+        let mut permit = self.hold(entry, target, client, patience).await?;
+        while !permit.may_send() {
+            permit.again().await?;
+        }
+        let held = permit.held();
+        permit.go_outside();
+        Ok(held)
+    }
+
+    /// Counts an answer that did not pass through the proxy (`POST /api/v1/report`).
+    pub async fn report_outside(&self, target: &Target, judgement: &Judgement) -> bool {
+        let Some(entry) = self.find(target) else { return false };
+        let lane = entry.lanes.find(&entry, target);
+        let since = clock::now();
+        let request = Request {
+            target: target.clone(),
+            client: Client::User(Arc::from("report")),
+            since,
+            deadline: since,
+            seq: 0,
+        };
+        if lane.view.open_epoch().is_none()
+            && let Ok(peeked) = self.shared.store.peek(&lane.scope).await
+        {
+            // Who has not asked yet knows no epoch, and an answer without one would count as late.
+            lane.view.peeked(&peeked);
+        }
+        let probe = lane.outside_probe.lock().take();
+        let grant = match probe.filter(|(epoch, _)| lane.view.allows(*epoch, true)) {
+            Some((epoch, ticket)) => Grant::new(&lane, &entry, epoch, ticket, true),
+            None => Grant::new(&lane, &entry, lane.view.epoch(), 0, false),
+        };
+        Permit::new(grant, request, Duration::ZERO, true).report(judgement).await;
+        true
+    }
+}

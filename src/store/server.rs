@@ -1,0 +1,112 @@
+//! Who runs the scripts: Redis or Valkey through the client, or a server of your own.
+//!
+//! A server of your own is what a simulation needs: everything above it (arguments, replies, fallback, gate) and the
+//! scripts themselves stay the real ones, and only the machine that they run on is another.
+
+use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
+
+use fred::types::Value;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::{
+    News,
+    redis::{Failure, Redis},
+    scripts::{self, Script},
+};
+
+/// One value of a script's reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// An integer.
+    Whole(i64),
+    /// A string.
+    Text(String),
+    /// A table.
+    List(Vec<Reply>),
+}
+
+/// An answer that is under way: the reply, or what went wrong in words.
+pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Reply, String>> + Send + 'a>>;
+
+/// A server of your own: runs scripts one at a time, each with its keys and arguments, and pushes what they publish.
+pub trait ScriptServer: Send + Sync + Debug {
+    /// Runs the script `text`; `name` is for messages.
+    fn run<'a>(
+        &'a self,
+        name: &'static str,
+        text: &'static str,
+        keys: Vec<String>,
+        arguments: Vec<String>,
+    ) -> Answering<'a>;
+
+    /// What is published on `channel` from now on.
+    fn subscribe(&self, channel: &str) -> broadcast::Receiver<String>;
+}
+
+/// Who runs the scripts.
+#[derive(Debug)]
+pub(super) enum Server {
+    /// Redis or Valkey.
+    Redis(Redis),
+    /// A server of your own, and the longest wait for its answer.
+    Own(Box<dyn ScriptServer>, Duration),
+}
+
+impl Server {
+    pub(super) async fn run(
+        &self,
+        script: &Script,
+        keys: Vec<String>,
+        arguments: Vec<String>,
+    ) -> Result<Value, Failure> {
+        match self {
+            Self::Redis(redis) => redis.run(script, keys, arguments).await,
+            Self::Own(server, timeout) => {
+                let call = server.run(script.name, script.text, keys, arguments);
+                match tokio::time::timeout(*timeout, call).await {
+                    Ok(Ok(reply)) => Ok(reply.into()),
+                    Ok(Err(text)) => Err(Failure { kind: "script", text, answered: true }),
+                    Err(_) => Err(Failure::timeout(script.name, *timeout)),
+                }
+            }
+        }
+    }
+
+    /// Listens to `channel` for ever; see [`Redis::listen`].
+    pub(super) async fn listen(&self, channel: String, news: broadcast::Sender<News>) {
+        let server = match self {
+            Self::Redis(redis) => return redis.listen(channel, news).await,
+            Self::Own(server, _) => server,
+        };
+        let mut messages = server.subscribe(&channel);
+        loop {
+            match messages.recv().await {
+                Ok(message) => {
+                    if let Some(item) = scripts::news(&message) {
+                        news.send(item).ok();
+                    }
+                }
+                Err(RecvError::Lagged(_)) => {
+                    news.send(News::Resync).ok();
+                }
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    pub(super) async fn quit(&self) {
+        if let Self::Redis(redis) = self {
+            redis.quit().await;
+        }
+    }
+}
+
+impl From<Reply> for Value {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Whole(number) => Self::Integer(number),
+            Reply::Text(text) => Self::String(text.into()),
+            Reply::List(list) => Self::Array(list.into_iter().map(Into::into).collect()),
+        }
+    }
+}
