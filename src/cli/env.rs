@@ -74,7 +74,7 @@ fn lines(client: Client, proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String
             lines.push("export NODE_USE_ENV_PROXY=1".to_owned());
             lines
         }
-        Client::Java => java(proxy, trust),
+        Client::Java => java(proxy),
         Client::Chrome => chrome(proxy, trust),
     }
 }
@@ -98,16 +98,12 @@ fn exports(
     lines
 }
 
-/// Java's default list of hosts without a proxy has loopback in it.
-fn java(proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
+/// Java's default list of hosts without a proxy has loopback in it. It reads no PEM file, so the CA is none of these
+/// options: it goes into a key store once, as `docs/https.md` says.
+fn java(proxy: SocketAddr) -> Vec<String> {
     let (host, port) = (proxy.ip(), proxy.port());
     let option = |scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}");
-    let mut lines = vec![option("http"), option("https"), "-Dhttp.nonProxyHosts=".to_owned()];
-    if let Some(trust) = trust {
-        lines.push("-Djavax.net.ssl.trustStoreType=PEM".to_owned());
-        lines.push(format!("-Djavax.net.ssl.trustStore={}", trust.bundle));
-    }
-    lines
+    vec![option("http"), option("https"), "-Dhttp.nonProxyHosts=".to_owned()]
 }
 
 /// Chromium takes no CA file: it trusts what its user's NSS store has, so the line that puts it there is a comment.

@@ -1,4 +1,4 @@
-//! What the proxy itself answers: the table of `docs/refusals.md`.
+//! What the proxy itself answers: the table of `docs/faq.md`.
 //!
 //! Every own answer carries `Proxy-Status` (RFC 9209) for programs that know it, one word in
 //! `Tidegate-Refused` for plain clients, and a problem document (RFC 9457) with one sentence for a
