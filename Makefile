@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PROFILE ?= dev
 
-.PHONY: help tools build test demo bench bench-cooldown bench-yield fmt lint doc deny ci
+.PHONY: help tools build test demo bench bench-cooldown bench-detect bench-yield fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -28,6 +28,10 @@ bench: ## requests/s, latency and CPU beside a bare hyper proxy and the proxies 
 bench-cooldown: ## how long requests still reach a site after it trips a cooldown, and how fast the news is (50 trips)
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_cooldown
+
+bench-detect: ## precision and recall over a folder of saved pages with a manifest: make bench-detect DIR=pages
+	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_detect
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_detect $(DIR)
 
 bench-yield: ## what crawls bring home under this and other policies, against five kinds of walls; a minute or two
 	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_yield

@@ -32,7 +32,16 @@ impl Visible {
     /// Takes the next piece of text and returns it normalised.
     pub(crate) fn push(&mut self, text: &str) -> &str {
         self.piece.clear();
-        for character in text.chars() {
+        let mut rest = text;
+        while let Some(character) = rest.chars().next() {
+            // Most of a page are runs of plain letters: taken whole, without a look at each.
+            let plain = if self.entity.is_empty() { plain_run(rest) } else { 0 };
+            if plain > 0 {
+                self.take_plain(&rest[..plain]);
+                rest = &rest[plain..];
+                continue;
+            }
+            rest = &rest[character.len_utf8()..];
             if self.entity.is_empty() && character != '&' {
                 self.take(character);
             } else {
@@ -40,6 +49,14 @@ impl Visible {
             }
         }
         &self.piece
+    }
+
+    fn take_plain(&mut self, run: &str) {
+        self.before();
+        let start = self.piece.len();
+        self.piece.push_str(run);
+        self.piece[start..].make_ascii_lowercase();
+        self.count += run.len();
     }
 
     fn in_entity(&mut self, character: char) {
@@ -88,6 +105,11 @@ impl Visible {
             self.count += 1;
         }
     }
+}
+
+/// How many bytes at the beginning of `text` are visible ASCII characters that begin no entity.
+fn plain_run(text: &str) -> usize {
+    text.bytes().position(|b| !b.is_ascii_graphic() || b == b'&').unwrap_or(text.len())
 }
 
 /// `text` as [`Visible`] has it.
