@@ -9,7 +9,7 @@
 //! operation by operation, so that both stores give the same answers to the last bit.
 
 use crate::{
-    clock,
+    clock::{self, exact},
     learn::{Learned, News},
     rules::{Limits, Quota},
 };
@@ -262,17 +262,9 @@ impl Climb {
     }
 }
 
-/// Microseconds as a float: exact up to 2^53, which is the year 2255.
-#[allow(clippy::cast_precision_loss)]
-fn exact(micros: i64) -> f64 {
-    micros as f64
-}
-
-/// The next whole microsecond; saturates, so that absurdly slow rates end up far in the future.
-#[allow(clippy::cast_possible_truncation)]
+/// The next whole microsecond.
 fn ceil(micros: f64) -> i64 {
-    // 2^53: the largest range in which a double (all that Lua has) still counts single microseconds.
-    micros.ceil().min(9_007_199_254_740_992.0) as i64
+    clock::whole(micros.ceil())
 }
 
 #[cfg(test)]

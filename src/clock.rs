@@ -30,6 +30,21 @@ pub fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// Microseconds as a float: exact up to 2^53, which is the year 2255.
+#[must_use]
+#[allow(clippy::cast_precision_loss)]
+pub fn exact(micros: i64) -> f64 {
+    micros as f64
+}
+
+/// A whole number of microseconds; saturates at 2^53, the largest range in which a double (all that Lua has) still
+/// counts them one by one, so that absurdly slow rates end up far in the future.
+#[must_use]
+#[allow(clippy::cast_possible_truncation)]
+pub fn whole(micros: f64) -> i64 {
+    micros.min(9_007_199_254_740_992.0) as i64
+}
+
 /// The length of `micros` microseconds; negative counts as nothing.
 #[must_use]
 pub fn from_micros(micros: i64) -> Duration {

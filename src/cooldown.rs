@@ -19,7 +19,10 @@
 //! one. The state lives in the store; `lua/lib/cooldown.lua` is this file, operation by operation. All times are
 //! microseconds of the store's clock.
 
-use crate::{clock, rules::CooldownPolicy};
+use crate::{
+    clock::{self, exact},
+    rules::CooldownPolicy,
+};
 
 /// The state of one cooldown scope.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -333,14 +336,8 @@ impl Cooldown {
     }
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn exact(micros: i64) -> f64 {
-    micros as f64
-}
-
-#[allow(clippy::cast_possible_truncation)]
 fn whole(micros: f64) -> i64 {
-    micros.floor().min(9_007_199_254_740_992.0) as i64
+    clock::whole(micros.floor())
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@
 //! The rate changes only when tickets are taken, and what flowed in before counts at the rate of its time: the bucket's
 //! bound holds against the rate in force at each moment. `lua/lib/learn.lua` is this file, operation by operation.
 
+use crate::clock::exact;
+
 /// How a rate is learned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Learn {
@@ -238,11 +240,6 @@ impl Learned {
             self.rate * 1.05
         };
     }
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn exact(micros: i64) -> f64 {
-    micros as f64
 }
 
 #[cfg(test)]
