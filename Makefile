@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PROFILE ?= dev
 
-.PHONY: help tools build test demo bench bench-cooldown bench-detect bench-yield fmt lint doc deny ci
+.PHONY: help tools build test test-clients demo bench bench-cooldown bench-detect bench-yield fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -16,6 +16,11 @@ build: ## build the workspace (PROFILE=fast for an optimised one)
 
 test: tools build ## run every test; installs redis-server, curl and the Python clients where they are missing
 	$(CARGO) test --workspace --no-fail-fast --profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
+
+test-clients: build ## drive every client, Chromium too; installs wget, Node, Go, Java and Chromium where they are missing
+	@integration-tests/clients/install.sh --all
+	$(CARGO) test -p integration-tests --test real_clients --no-fail-fast \
+		--profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins

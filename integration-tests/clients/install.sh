@@ -1,12 +1,27 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the machine lacks, and says what. Debian and its kin as root (or with sudo);
 # elsewhere it names what is missing and ends with 1.
-# The Python clients go into a virtual environment below target/, never into the system.
+#
+#   install.sh          for `make test`: Redis, curl and the Python clients
+#   install.sh --all    for `make test-clients`: also wget, Node, Go, Java and Chromium with what they run
+#
+# Libraries go below target/ (a virtual environment, a node_modules, a built Go program), never into the system.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+clients=integration-tests/clients
 venv=target/clients-venv
-wanted=integration-tests/clients/requirements.txt
+wanted=$clients/requirements.txt
+node=target/clients-node
+go=target/clients-go
+all=${1:-}
+case $all in
+  "" | --all) ;;
+  *)
+    printf 'usage: %s [--all]\n' "$0" >&2
+    exit 2
+    ;;
+esac
 
 say() { printf 'tidegate: %s\n' "$*"; }
 
@@ -19,6 +34,14 @@ need redis-server redis-server
 need curl curl
 need python3 python3
 if ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then missing+=(python3-venv); fi
+if [ -n "$all" ]; then
+  need wget wget
+  need node nodejs
+  need npm npm
+  need go golang-go
+  need javac default-jdk-headless
+  need chromium chromium
+fi
 
 if ((${#missing[@]})); then
   as_root=()
@@ -41,4 +64,19 @@ if ! cmp -s "$wanted" "$venv/installed.txt"; then
   python3 -m venv --clear "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
   cp "$wanted" "$venv/installed.txt"
+fi
+
+if [ -n "$all" ] && ! cmp -s "$clients/package.json" "$node/installed.json"; then
+  say "installing the Node clients into $node: $(sed -n 's/^    "\(.*\)": "\(.*\)".*/\1 \2/p' "$clients/package.json" | tr '\n' ' ')"
+  mkdir -p "$node"
+  cp "$clients/package.json" "$node/package.json"
+  npm install --prefix "$node" --no-audit --no-fund --loglevel error
+  cp "$clients/package.json" "$node/installed.json"
+fi
+
+if [ -n "$all" ] && ! cmp -s "$clients/crawl.go" "$go/crawl.go"; then
+  say "building the Go client into $go"
+  mkdir -p "$go"
+  go build -o "$go/crawl" "$clients/crawl.go"
+  cp "$clients/crawl.go" "$go/crawl.go"
 fi

@@ -1,7 +1,6 @@
 """One Scrapy spider: the index page, then every link on it. The proxy comes from HTTP_PROXY.
 
-Prints one JSON object: {"statuses": [...], "verdicts": [...]}, the index page first.
-`AUTOTHROTTLE=1` in the environment switches Scrapy's own throttle on.
+Arguments and output: see README.md in this folder. `AUTOTHROTTLE=1` switches Scrapy's own throttle on.
 """
 import json
 import os
@@ -10,38 +9,56 @@ import sys
 import scrapy
 from scrapy.crawler import CrawlerProcess
 
-statuses, verdicts = [], []
+answers, errors = [], []
 
 
 class Spider(scrapy.Spider):
     name = "harbour"
-    start_urls = [sys.argv[1]]
     custom_settings = {
         "AUTOTHROTTLE_ENABLED": os.environ.get("AUTOTHROTTLE") == "1",
         "AUTOTHROTTLE_START_DELAY": 0.05,
-        "CONCURRENT_REQUESTS": 8,
-        "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
+        "CONCURRENT_REQUESTS": 64,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 64,
         "DOWNLOAD_DELAY": 0,
-        "DOWNLOAD_TIMEOUT": 60,
+        "DOWNLOAD_TIMEOUT": float(os.environ.get("TIMEOUT", "60")),
         "HTTPERROR_ALLOW_ALL": True,
-        "LOG_LEVEL": "WARNING",
-        "RETRY_ENABLED": False,
+        "LOG_LEVEL": "CRITICAL",
         "ROBOTSTXT_OBEY": False,
         "TELNETCONSOLE_ENABLED": False,
     }
+    if os.environ.get("ADVISED") == "1":
+        custom_settings["RETRY_HTTP_CODES"] = [500, 502, 504, 522, 524, 408]
 
-    def parse(self, response):
+    async def start(self):
+        yield scrapy.Request(sys.argv[1], self.index, errback=self.failed)
+
+    def index(self, response):
         self.note(response)
         for link in response.css("a::attr(href)").getall():
-            yield response.follow(link, self.note)
+            yield response.follow(link, self.note, errback=self.failed)
 
     def note(self, response):
-        verdict = response.headers.get("Tidegate-Verdict")
-        statuses.append(response.status)
-        verdicts.append(verdict.decode() if verdict else None)
+        answers.append((response.status, response.headers))
+
+    def failed(self, failure):
+        errors.append(failure.type.__name__)
+
+
+def field(name):
+    values = (headers.get(name) for _, headers in answers)
+    return [value.decode() if value else None for value in values]
 
 
 process = CrawlerProcess()
 process.crawl(Spider)
 process.start()
-print(json.dumps({"statuses": statuses, "verdicts": verdicts}))
+print(
+    json.dumps(
+        {
+            "statuses": [status for status, _ in answers],
+            "verdicts": field("Tidegate-Verdict"),
+            "refused": field("Tidegate-Refused"),
+            "error": errors[0] if errors else None,
+        }
+    )
+)

@@ -184,6 +184,19 @@ pub async fn try_get_direct(server: SocketAddr, path: &str) -> io::Result<Answer
     ProxyClient::try_connect(server).await?.send(request).await
 }
 
+/// One POST of a JSON text to `path` at a server itself.
+///
+/// # Panics
+/// If no whole response comes.
+pub async fn post_json(server: SocketAddr, path: &str, body: &str) -> Answer {
+    let request = Request::post(path)
+        .header(header::HOST, server.to_string())
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body.to_owned())))
+        .expect("the parts are good");
+    ProxyClient::connect(server).await.send(request).await.expect("the server answers")
+}
+
 /// A connection that carries exactly the bytes it is given.
 #[derive(Debug)]
 pub struct Raw {

@@ -1,4 +1,5 @@
-//! Real clients: commands of the machine and Python programs in the tests' own environment, pointed at a proxy.
+//! Real clients, pointed at a proxy by their usual variables: commands of the machine, and the crawlers of `clients/`
+//! with what `clients/install.sh` has installed for them.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use serde::Deserialize;
 use tokio::{process::Command, time::timeout};
 
 /// No client in the tests takes longer; one that does is ended.
@@ -15,21 +17,97 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace")
 }
 
+/// What `install.sh` puts below `target/`.
+fn installed(path: &str) -> PathBuf {
+    let path = root().join("target").join(path);
+    let way = "run `make tools`, or `make test-clients` for all clients";
+    assert!(path.exists(), "{} is missing: {way}", path.display());
+    path
+}
+
 /// The interpreter with the clients of `clients/requirements.txt`.
 ///
 /// # Panics
 /// If it is not installed (`make test` does it).
 #[must_use]
 pub fn python() -> PathBuf {
-    let python = root().join("target/clients-venv/bin/python");
-    assert!(python.is_file(), "{} is missing: run `make tools`", python.display());
-    python
+    installed("clients-venv/bin/python")
 }
 
 /// A program in `clients/`.
 #[must_use]
 pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(name)
+}
+
+/// What a crawler of `clients/` says of its crawl: one entry per answer.
+#[derive(Debug, Deserialize)]
+pub struct Report {
+    /// What it was answered with.
+    pub statuses: Vec<u16>,
+    /// `Tidegate-Verdict` of each answer.
+    pub verdicts: Vec<Option<String>>,
+    /// `Tidegate-Refused` of each answer.
+    pub refused: Vec<Option<String>>,
+    /// What kept an answer from coming.
+    pub error: Option<String>,
+}
+
+impl Report {
+    /// How many answers had this status.
+    #[must_use]
+    pub fn count(&self, status: u16) -> usize {
+        self.statuses.iter().filter(|s| **s == status).count()
+    }
+
+    /// How many answers had this verdict.
+    #[must_use]
+    pub fn judged(&self, verdict: &str) -> usize {
+        self.verdicts.iter().filter(|v| v.as_deref() == Some(verdict)).count()
+    }
+}
+
+/// Lets a crawler of `clients/` crawl `index` through `proxy` (`http://ADDRESS`), with these variables of its own.
+///
+/// # Panics
+/// If it is not installed, does not end in time, fails or prints no report.
+pub async fn crawl(proxy: &str, name: &str, index: &str, variables: &[(&str, &str)]) -> Report {
+    let program = script(name);
+    let mut command = match program.extension().and_then(|end| end.to_str()) {
+        Some("py") => Command::new(python()),
+        Some("sh") => Command::new("bash"),
+        Some("cjs") => node(),
+        Some("java") => java(proxy),
+        _ => Command::new(installed("clients-go/crawl")),
+    };
+    if program.extension().is_some_and(|end| end != "go") {
+        command.arg(&program);
+    }
+    command.arg(index).envs(variables.iter().copied());
+    let output = run(proxy, name, command).await;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let report = serde_json::from_str(said.trim());
+    report.unwrap_or_else(|error| panic!("{name} prints no report: {error}\n{said}"))
+}
+
+/// Node, with the libraries of `clients/package.json`.
+#[must_use]
+pub fn node() -> Command {
+    let mut command = Command::new("node");
+    command.env("NODE_PATH", installed("clients-node/node_modules"));
+    command
+}
+
+/// Java takes its proxy from system properties; by default it goes past it to loopback sites.
+fn java(proxy: &str) -> Command {
+    let (host, port) = proxy
+        .strip_prefix("http://")
+        .and_then(|address| address.rsplit_once(':'))
+        .expect("the proxy's URL is http://HOST:PORT");
+    let mut command = Command::new("java");
+    command.arg(format!("-Dhttp.proxyHost={host}")).arg(format!("-Dhttp.proxyPort={port}"));
+    command.arg("-Dhttp.nonProxyHosts=");
+    command
 }
 
 /// Runs a client with its usual variables (`HTTP_PROXY` and its kin, upper and lower case) set to `proxy`, and
@@ -39,7 +117,12 @@ pub fn script(name: &str) -> PathBuf {
 /// If it cannot be started, takes too long or fails.
 pub async fn run_through(proxy: &str, program: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    command.args(arguments);
+    run(proxy, &program.display().to_string(), command).await
+}
+
+async fn run(proxy: &str, name: &str, mut command: Command) -> Output {
+    command.stdin(Stdio::null()).kill_on_drop(true);
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
         command.env(name, proxy);
     }
@@ -47,6 +130,6 @@ pub async fn run_through(proxy: &str, program: &Path, arguments: &[&str]) -> Out
     let output = timeout(AT_MOST, command.output()).await;
     let output = output.expect("the client ends in time").expect("the client is installed");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{} failed: {said}", program.display());
+    assert!(output.status.success(), "{name} failed: {said}");
     output
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request, header};
 use http_body_util::Full;
 use integration_tests::{
-    client::{Answer, ProxyClient, Raw, get, get_direct},
+    client::{Answer, ProxyClient, Raw, get, get_direct, post_json},
     member::{Member, RuleFile},
     site::{Page, Site},
     wait::wait_until,
@@ -43,8 +43,7 @@ async fn ask(
 }
 
 async fn post(member: &Member, path: &str, body: &Value) -> Answer {
-    let fields = [("content-type", "application/json")];
-    ask(member, Method::POST, path, &fields, &body.to_string()).await
+    post_json(member.admin(), path, &body.to_string()).await
 }
 
 async fn state(member: &Member) -> String {

@@ -1,4 +1,5 @@
 //! Real clients crawl a small site through `HTTP_PROXY`: a page that passes, one that is blocked, and some that are held.
+//! These are the light ones; `real_clients.rs` drives the whole list.
 
 use std::{
     path::Path,
@@ -9,7 +10,7 @@ use integration_tests::{
     bound::worst_window_excess,
     member::{Member, RuleFile},
     site::{Page, Site},
-    tools::{python, run_through, script},
+    tools::{crawl, run_through},
 };
 
 const RATE: f64 = 10.0;
@@ -27,25 +28,12 @@ async fn small_site() -> (Site, Member) {
 /// Lets a Python client crawl the small site and checks what it got and what the site saw.
 async fn python_client_crawls(name: &str) {
     let (site, member) = small_site().await;
-    let program = script(name);
-    let arguments = [program.to_str().expect("a plain path"), &site.url("/")];
-    let output = run_through(&member.proxy_url(), &python(), &arguments).await;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let report: serde_json::Value = serde_json::from_str(said.trim()).expect("it prints JSON");
-    let list = |key: &str| report[key].as_array().expect("a list").clone();
-    let count = |key: &str, value: serde_json::Value| {
-        list(key).into_iter().filter(|entry| *entry == value).count()
-    };
-    assert_eq!(list("statuses").len(), 7, "{name}: {report}");
-    assert_eq!(
-        (count("statuses", 200.into()), count("statuses", 403.into())),
-        (6, 1),
-        "{name}: {report}"
-    );
-    assert_eq!(count("verdicts", "ok".into()), 6, "{name}: {report}");
-    assert_eq!(count("verdicts", "403_forbidden".into()), 1, "{name}: {report}");
-    // Some clients ask for robots.txt and the like by themselves: never less, and never too fast.
-    assert!(site.count() >= 7);
+    let report = crawl(&member.proxy_url(), name, &site.url("/"), &[]).await;
+    assert_eq!(report.error, None, "{name}: {report:?}");
+    assert_eq!((report.count(200), report.count(403)), (6, 1), "{name}: {report:?}");
+    assert_eq!(report.judged("ok"), 6, "{name}: {report:?}");
+    assert_eq!(report.judged("403_forbidden"), 1, "{name}: {report:?}");
+    assert_eq!(site.count(), 7, "{name}: nothing went twice, nothing past the proxy");
     let excess = worst_window_excess(&site.times(), RATE, 1.0);
     assert!(excess <= 1.0, "{name}: {excess:.2} requests too many");
 }

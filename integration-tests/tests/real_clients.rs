@@ -1,0 +1,216 @@
+//! Every client of `docs/clients.md`: it crawls a small site, reads why it was refused, waits (or does not) for
+//! `Retry-After`, and leaves its place when it gives up. `make test-clients` runs it; the light part is in `clients.rs`.
+
+use std::{sync::Arc, time::Duration};
+
+use integration_tests::{
+    bound::worst_window_excess,
+    client::{get, post_json},
+    member::{Member, RuleFile},
+    site::{Page, Site},
+    tools::{self, Report},
+    wait::wait_until,
+};
+
+const SOON: Duration = Duration::from_secs(10);
+const RATE: f64 = 10.0;
+
+/// One client, and what `docs/clients.md` says of it.
+#[derive(Debug, Clone, Copy)]
+struct Client {
+    /// Its crawler in `clients/`.
+    program: &'static str,
+    /// How often it asks for a page that it is refused, as it comes.
+    tries: usize,
+    advised: Advised,
+}
+
+/// What a client does with 429 and `Retry-After` under the settings that are advised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Advised {
+    /// Comes back when it was told to.
+    Waits,
+    /// Comes back when it likes.
+    ComesBack,
+    /// Gives the answer to its caller.
+    Returns,
+}
+
+/// A member with these keys for the site; what a browser asks for by itself is denied and blurs no count.
+async fn member(keys: &str) -> Member {
+    let hosts = "hosts: [127.0.0.1, localhost]";
+    let rules = format!(
+        "- {{name: shop, match: {{{hosts}}}, {keys}}}\n- {{name: else, match: \"*\", action: deny}}"
+    );
+    Member::start(&RuleFile::new(&rules)).await
+}
+
+impl Client {
+    /// Go sends nothing for loopback sites to the proxy that the variables name, as long as it knows the name.
+    fn url(self, site: &Site, path: &str) -> String {
+        let url = site.url(path);
+        if self.program.ends_with(".go") { url.replace("127.0.0.1", "localhost.") } else { url }
+    }
+
+    async fn crawl(self, member: &Member, url: &str, variables: &[(&str, &str)]) -> Report {
+        tools::crawl(&member.proxy_url(), self.program, url, variables).await
+    }
+
+    /// A page that passes, one that is blocked, and five that are held for a tenth of a second each.
+    async fn crawls_a_small_site(self, variables: &[(&str, &str)]) {
+        let site = Site::start();
+        site.on("/", Page::Index(6));
+        site.on("/item/3", Page::Forbidden);
+        let member = member("rate: 10/s, burst: 1, cooldown: {after: 2}").await;
+        let report = self.crawl(&member, &self.url(&site, "/"), variables).await;
+        assert_eq!(report.error, None, "{self:?}: {report:?}");
+        assert_eq!((report.count(200), report.count(403)), (6, 1), "{self:?}: {report:?}");
+        assert_eq!(report.judged("ok"), 6, "{self:?}: {report:?}");
+        assert_eq!(report.judged("403_forbidden"), 1, "{self:?}: {report:?}");
+        assert_eq!(site.count(), 7, "{self:?}: nothing went twice, nothing past the proxy");
+        let excess = worst_window_excess(&site.times(), RATE, 1.0);
+        assert!(excess <= 1.0, "{self:?}: {excess:.2} requests too many");
+    }
+
+    /// Both kinds of refusal reach the program that asked, with the proxy's word for it.
+    async fn is_refused(self) {
+        let site = Site::start();
+        let member = member("rate: 1/h, burst: 1, max_wait: 1s").await;
+        let url = self.url(&site, "/");
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200, "the only token");
+        let report = self.crawl(&member, &url, &[]).await;
+        assert_eq!(report.statuses, [429], "{self:?}: {report:?}");
+        assert_eq!(report.refused, [Some("limit".to_owned())], "{self:?}: {report:?}");
+        let path = "/api/v1/scopes/shop/cooldown";
+        assert_eq!(post_json(member.admin(), path, "{\"seconds\": 600}").await.status, 200);
+        let report = self.crawl(&member, &url, &[]).await;
+        assert_eq!(report.statuses, [503], "{self:?}: {report:?}");
+        assert_eq!(report.refused, [Some("cooldown".to_owned())], "{self:?}: {report:?}");
+        let metrics = member.metrics().await;
+        for reason in ["limit", "cooldown"] {
+            let refused =
+                metrics.sum("tidegate_refused_total", &[("rule", "shop"), ("reason", reason)]);
+            #[allow(clippy::cast_precision_loss, reason = "a handful of tries")]
+            let tries = self.tries as f64;
+            assert!(
+                (refused - tries).abs() < 1e-9,
+                "{self:?} is refused {refused} times: {reason}"
+            );
+        }
+        assert_eq!(site.count(), 1, "{self:?}: nothing went past the proxy");
+    }
+
+    /// A site answers 429 once, with a time to come back.
+    async fn is_told_when_to_come_back(self) {
+        // One that does not look at the time must be seen to come before it.
+        let wait = if self.advised == Advised::ComesBack { 60 } else { 2 };
+        let site = Arc::new(Site::start());
+        site.on("/", Page::TooManyRequests(Some(wait.to_string())));
+        // Else the proxy would hold the second request until the site's time is up.
+        let member = member("rate: 50/s, burst: 5, cooldown: {on: [captcha]}").await;
+        let watched = Arc::clone(&site);
+        let url = self.url(&site, "/");
+        let opens = async {
+            wait_until("it asks", Duration::from_secs(60), async || watched.count() == 1).await;
+            watched.on("/", Page::Ok);
+        };
+        let variables = [("ADVISED", "1")];
+        let ((), report) = tokio::join!(opens, self.crawl(&member, &url, &variables));
+        let times = site.times();
+        if self.advised == Advised::Returns {
+            assert_eq!(report.statuses, [429], "{self:?}: {report:?}");
+            assert_eq!(times.len(), 1, "{self:?}");
+            return;
+        }
+        assert_eq!(report.statuses, [200], "{self:?}: {report:?}");
+        assert_eq!(times.len(), 2, "{self:?}");
+        let pause = times[1].duration_since(times[0]).as_secs_f64();
+        let waited = pause >= f64::from(wait);
+        assert_eq!(waited, self.advised == Advised::Waits, "{self:?}: it paused {pause:.2} s");
+    }
+
+    /// A client whose time-out is shorter than the hold leaves the queue and takes no token.
+    async fn gives_up_while_held(self) {
+        let site = Site::start();
+        let member = member("rate: 1/h, burst: 1, max_wait: 2h").await;
+        let url = self.url(&site, "/");
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200, "the only token");
+        let report = self.crawl(&member, &url, &[("TIMEOUT", "1")]).await;
+        assert!(report.statuses.is_empty() && report.error.is_some(), "{self:?}: {report:?}");
+        wait_until("its place is free", SOON, async || {
+            let metrics = member.metrics().await;
+            metrics.sum("tidegate_held_gone_total", &[]) >= 1.0
+                && metrics.sum("tidegate_held_requests", &[]) < 0.5
+        })
+        .await;
+        assert_eq!(site.count(), 1, "{self:?}");
+    }
+
+    async fn does_what_the_page_says(self) {
+        self.crawls_a_small_site(&[]).await;
+        self.is_refused().await;
+        self.is_told_when_to_come_back().await;
+        self.gives_up_while_held().await;
+    }
+}
+
+#[tokio::test]
+async fn curl() {
+    let client = Client { program: "crawl_curl.sh", tries: 1, advised: Advised::Waits };
+    client.does_what_the_page_says().await;
+}
+
+#[tokio::test]
+async fn wget() {
+    let client = Client { program: "crawl_wget.sh", tries: 1, advised: Advised::ComesBack };
+    client.does_what_the_page_says().await;
+}
+
+#[tokio::test]
+async fn python_requests() {
+    let client = Client { program: "crawl_requests.py", tries: 1, advised: Advised::Waits };
+    client.does_what_the_page_says().await;
+}
+
+#[tokio::test]
+async fn httpx() {
+    let client = Client { program: "crawl_httpx.py", tries: 1, advised: Advised::Returns };
+    client.does_what_the_page_says().await;
+}
+
+#[tokio::test]
+async fn aiohttp() {
+    let client = Client { program: "crawl_aiohttp.py", tries: 1, advised: Advised::Returns };
+    client.does_what_the_page_says().await;
+}
+
+#[tokio::test]
+async fn scrapy() {
+    let client = Client { program: "spider.py", tries: 3, advised: Advised::Returns };
+    client.does_what_the_page_says().await;
+    client.crawls_a_small_site(&[("AUTOTHROTTLE", "1")]).await;
+}
+
+#[tokio::test]
+async fn node_fetch() {
+    let client = Client { program: "crawl_node.cjs", tries: 1, advised: Advised::Waits };
+    client.does_what_the_page_says().await;
+}
+
+#[tokio::test]
+async fn go_net_http() {
+    let client = Client { program: "crawl.go", tries: 1, advised: Advised::Returns };
+    client.does_what_the_page_says().await;
+}
+
+#[tokio::test]
+async fn java_http_client() {
+    let client = Client { program: "Crawl.java", tries: 1, advised: Advised::Returns };
+    client.does_what_the_page_says().await;
+}
+
+#[tokio::test]
+async fn chromium_with_playwright() {
+    let client = Client { program: "crawl_chromium.cjs", tries: 1, advised: Advised::Returns };
+    client.does_what_the_page_says().await;
+}
