@@ -14,6 +14,7 @@ mod forward;
 mod headers;
 mod inspect;
 mod intercept;
+mod interim;
 mod pass;
 mod peek;
 mod pool;
@@ -152,8 +153,10 @@ async fn way(
     loop {
         told.held = pass.held();
         let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, &method);
-        let answer = forward::send(cx, &live, &asking.target, &mut outbound, pass, again).await?;
+        let answer =
+            forward::send(cx, &live, visitor, &asking.target, &mut outbound, pass, again).await?;
         (told.took, told.sent) = (answer.took, told.sent + 1);
+        told.unread = answer.conn.unwanted.is_some();
         if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(upgrade::join(cx, &live, upgrading, answer).await);
         }
@@ -246,6 +249,8 @@ struct Told {
     took: Duration,
     /// How often the request went out.
     sent: u32,
+    /// The request's body was never asked for: the client's connection cannot go on.
+    unread: bool,
     /// Where the access log is wanted.
     line: Option<Box<Line>>,
 }
@@ -266,8 +271,11 @@ fn relay(
         head.headers.remove(header::CONTENT_LENGTH);
     }
     headers::strip_answer(&mut head.headers);
+    head.headers.append(header::VIA, cx.via.of(head.version));
     head.version = http::Version::HTTP_11;
-    head.headers.append(header::VIA, cx.via.clone());
+    if told.unread {
+        head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     if live.settings.annotate {
         told.annotate(&mut head.headers, &asking.entry);
     }

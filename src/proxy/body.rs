@@ -15,7 +15,11 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
-use super::{inspect::SiteBody, wire::Answering};
+use super::{
+    inspect::SiteBody,
+    interim::{self, Interim, Wait},
+    wire::Answering,
+};
 use crate::clock;
 
 /// Why a body broke off.
@@ -27,6 +31,9 @@ pub enum BodyError {
     /// The connection it came from broke, or its framing did.
     #[error("the body broke off")]
     Broken(#[from] hyper::Error),
+    /// The site answered without it, and the answer has been relayed.
+    #[error("the body was not wanted")]
+    Unwanted,
 }
 
 /// The body of an answer to a client.
@@ -99,8 +106,9 @@ impl HttpBody for Body {
 pub(super) enum Upload {
     /// None.
     Empty,
-    /// What the client sends. First polled after the request head went out, which is when the
-    /// client gets its `100 Continue`: a held request's body stays with the client.
+    /// What the client sends. The client gets its `100 Continue` when this is first read, which is
+    /// after the request head went out and the site asked for more: a held request's body stays
+    /// with the client.
     Client {
         /// The client's body.
         body: Incoming,
@@ -108,7 +116,27 @@ pub(super) enum Upload {
         idle: Idle,
         /// Counts what passed, for the response timeout.
         progress: Progress,
+        /// Where the client holds it back until the site asks for it.
+        wait: Option<Wait>,
     },
+    /// What a client held back, and the site answered without.
+    Unwanted(Interim),
+}
+
+impl Upload {
+    /// Ready when the body may be asked for. One that nobody wants is let go of, so that the
+    /// client's connection ends with its answer.
+    fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self::Client { wait, .. } = self else { return Poll::Ready(()) };
+        let Some(waiting) = wait else { return Poll::Ready(()) };
+        let is_wanted = ready!(waiting.poll(cx)) == interim::Body::Goes;
+        if let Some(waited) = wait.take()
+            && !is_wanted
+        {
+            *self = Self::Unwanted(waited.into_interim());
+        }
+        Poll::Ready(())
+    }
 }
 
 impl HttpBody for Upload {
@@ -119,8 +147,15 @@ impl HttpBody for Upload {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Self::Client { body, idle, progress } = self.get_mut() else {
-            return Poll::Ready(None);
+        let this = self.get_mut();
+        ready!(this.poll_wanted(cx));
+        let (body, idle, progress) = match this {
+            Self::Empty => return Poll::Ready(None),
+            Self::Unwanted(interim) => {
+                ready!(interim.poll_body(cx, interim::Body::Unwanted));
+                return Poll::Ready(Some(Err(BodyError::Unwanted)));
+            }
+            Self::Client { body, idle, progress, .. } => (body, idle, progress),
         };
         let frame = ready!(idle.poll(cx, body))?;
         progress.0.fetch_add(1, Ordering::Relaxed);
@@ -131,6 +166,7 @@ impl HttpBody for Upload {
         match self {
             Self::Empty => true,
             Self::Client { body, .. } => body.is_end_stream(),
+            Self::Unwanted(_) => false,
         }
     }
 
@@ -138,6 +174,7 @@ impl HttpBody for Upload {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Client { body, .. } => body.size_hint(),
+            Self::Unwanted(_) => SizeHint::default(),
         }
     }
 }

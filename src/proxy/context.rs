@@ -9,11 +9,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{auth::Authenticator, egress::Guard, pool::Pool, tls::Connector};
+use super::{auth::Authenticator, egress::Guard, headers::Via, pool::Pool, tls::Connector};
 use crate::{
     ca::{Ca, CaError},
     event::{Event, Events},
@@ -63,7 +62,7 @@ pub struct Context {
     /// comes back to us is told from one that passed another member.
     pub(crate) pseudonym: String,
     /// Our entry in `Via`.
-    pub(super) via: HeaderValue,
+    pub(super) via: Via,
 }
 
 impl Context {
@@ -78,8 +77,7 @@ impl Context {
         own: Vec<SocketAddr>,
     ) -> Arc<Self> {
         let pseudonym = format!("tidegate-{:08x}", fastrand::u32(..));
-        let via = HeaderValue::from_str(&format!("1.1 {pseudonym}"))
-            .expect("letters, digits, a dash and a space make a field value");
+        let via = Via::new(&pseudonym);
         let pool = Pool::new(settings.limits, &metrics);
         Arc::new(Self {
             live: ArcSwap::from_pointee(Live::new(settings, own.clone(), &events)),

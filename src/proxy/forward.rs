@@ -1,15 +1,10 @@
 //! To the site and back: a connection, the gate's last look, the request, the head of the answer.
 
+mod answer;
 mod failure;
 mod shape;
 
-use std::{
-    future::poll_fn,
-    pin::pin,
-    sync::Arc,
-    task::{Poll, ready},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
@@ -18,18 +13,18 @@ use tokio::net::TcpStream;
 
 use self::failure::Failure;
 use super::{
-    Context, Pass, Refusal,
+    Context, Pass, Refusal, Visitor,
     body::{Idle, Progress, Upload},
     context::Live,
     egress::DialError,
     headers,
+    interim::{Interim, Wait},
     pool::{Conn, Key},
     reply::Refused,
     tls,
 };
 use crate::{
     clock,
-    metrics::Reason,
     target::{Scheme, Target},
     verdict::{Judgement, Verdict},
 };
@@ -43,6 +38,11 @@ pub(super) struct Outbound {
     progress: Option<Progress>,
     repeatable: bool,
     upgrades: bool,
+    /// Whether the client's version has interim answers (RFC 9110 section 15.2).
+    hears_interim: bool,
+    interim: Interim,
+    /// Whether its client holds the body back until it is asked for.
+    waits: bool,
     /// How long the site has said nothing; lent by the client's connection, for all its requests.
     pub(super) silence: Idle,
 }
@@ -71,6 +71,8 @@ impl Outbound {
     ) -> Result<Self, Refused> {
         let (mut head, body) = request.into_parts();
         head.extensions.remove::<hyper::upgrade::OnUpgrade>();
+        let version = head.version;
+        let hears_interim = version == Version::HTTP_11;
         let upgrade = headers::upgrade(&head.headers).filter(|_| head.version == Version::HTTP_11);
         headers::strip(&mut head.headers);
         if head.version == Version::HTTP_2 {
@@ -89,7 +91,7 @@ impl Outbound {
             let host = HeaderValue::try_from(target.authority()).map_err(|_| bad_target())?;
             head.headers.insert(header::HOST, host);
         }
-        head.headers.append(header::VIA, cx.via.clone());
+        head.headers.append(header::VIA, cx.via.of(version));
         let repeatable = body.is_end_stream();
         if !repeatable && body.size_hint().exact().is_none() {
             // hyper's client drops a body of unknown length from a GET unless its framing is
@@ -104,15 +106,26 @@ impl Outbound {
             head.headers.insert(header::UPGRADE, protocol);
         }
         let progress = (!repeatable).then(Progress::default);
-        let silence = Idle::new(idle);
+        let interim = Interim::default();
+        let wait = Wait::new(&head.headers, &interim);
+        let waits = wait.is_some();
         let upload = match &progress {
             None => Upload::Empty,
             Some(progress) => {
-                Upload::Client { body, idle: Idle::new(idle), progress: progress.clone() }
+                Upload::Client { body, idle: Idle::new(idle), progress: progress.clone(), wait }
             }
         };
-        let head = Request::from_parts(head, ());
-        Ok(Self { head, upload, progress, repeatable, upgrades, silence })
+        Ok(Self {
+            head: Request::from_parts(head, ()),
+            upload,
+            progress,
+            repeatable,
+            upgrades,
+            hears_interim,
+            interim,
+            waits,
+            silence: Idle::new(idle),
+        })
     }
 
     /// Whether it has no body, so that it can go out more than once.
@@ -164,6 +177,7 @@ fn origin_form(target: &Target, uri: &Uri) -> Result<Uri, Refused> {
 pub(super) async fn send(
     cx: &Arc<Context>,
     live: &Live,
+    visitor: &Visitor,
     target: &Target,
     outbound: &mut Outbound,
     mut pass: Pass,
@@ -179,13 +193,16 @@ pub(super) async fn send(
             None => outbound.request(again || (conn.reused && outbound.may_repeat())),
         };
         shape::fit(&mut request, target, conn.is_h2());
+        outbound.interim.listen(&mut request, conn.is_h2(), cx.via.of(Version::HTTP_11));
         let started = clock::now();
         let sending = conn.send(request);
-        let failure = match answer(sending, outbound, live.settings.timeouts.response).await {
+        let limit = live.settings.timeouts.response;
+        let failure = match answer::wait(sending, outbound, visitor.wire.as_ref(), limit).await {
             Ok(response) => {
+                conn.unwanted = outbound.interim.answered(outbound.waits);
                 let took = clock::now() - started;
                 pass.entry().metrics.upstream_seconds.observe(took.as_secs_f64());
-                return check(outbound, response).map(|response| Answer {
+                return answer::check(outbound, response).map(|response| Answer {
                     response,
                     conn,
                     pass,
@@ -298,56 +315,4 @@ fn dial_verdict(error: &DialError) -> Option<Judgement> {
         }
     };
     Some(Judgement::transport(verdict, &error.to_string()))
-}
-
-/// Waits for the head of the answer, as long as the upload still moves.
-async fn answer(
-    sending: impl Future<
-        Output = Result<Response<Incoming>, hyper::client::conn::TrySendError<Request<Upload>>>,
-    >,
-    outbound: &mut Outbound,
-    limit: Duration,
-) -> Result<Response<Incoming>, Failure> {
-    let mut sending = pin!(sending);
-    let Outbound { silence, progress, .. } = outbound;
-    let uploaded = || progress.as_ref().map_or(0, Progress::frames);
-    let mut before = uploaded();
-    silence.moved();
-    let answered = poll_fn(|cx| {
-        if let Poll::Ready(answered) = sending.as_mut().poll(cx) {
-            return Poll::Ready(Some(answered));
-        }
-        loop {
-            ready!(silence.poll_expired(cx, limit));
-            if uploaded() == before {
-                return Poll::Ready(None);
-            }
-            before = uploaded();
-            silence.moved();
-        }
-    });
-    match answered.await {
-        Some(Ok(response)) => Ok(response),
-        Some(Err(mut error)) => Err(match error.take_message() {
-            Some(request) => Failure::Unsent(Box::new(request)),
-            None => Failure::Broken(error.into_error()),
-        }),
-        None => Err(Failure::NoAnswer(limit)),
-    }
-}
-
-/// What no client should get: a change of protocol that it did not ask for, a coding that it cannot
-/// see.
-fn check(outbound: &Outbound, response: Response<Incoming>) -> Result<Response<Incoming>, Refused> {
-    let bad = |error, sentence: &str| {
-        Err(Refusal::new(StatusCode::BAD_GATEWAY, Reason::Connect, error, sentence))
-    };
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS && !outbound.is_upgrade() {
-        return bad("http_upgrade_failed", "The site changed protocols without being asked.");
-    }
-    if headers::has_foreign_coding(response.headers()) {
-        let sentence = "The site answered in a transfer coding that nobody asked for.";
-        return bad("http_response_transfer_coding", sentence);
-    }
-    Ok(response)
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// Our own fields begin so; a site cannot speak in our name, and a site need not hear what is said
@@ -19,8 +19,34 @@ pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attemp
 /// Where the time went (W3C Server Timing).
 pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// Longest `Via` chain that is looked through for our own name.
-const MAX_VIA: usize = 64;
+/// Our entry in `Via`: the version in which a message came to us, and our name (RFC 9110 section
+/// 7.6.3).
+#[derive(Debug)]
+pub(super) struct Via {
+    http1_0: HeaderValue,
+    http1_1: HeaderValue,
+    http2: HeaderValue,
+}
+
+impl Via {
+    /// For a proxy of this name.
+    pub(super) fn new(pseudonym: &str) -> Self {
+        let entry = |version| {
+            HeaderValue::from_str(&format!("{version} {pseudonym}"))
+                .expect("letters, digits, a dash and a space make a field value")
+        };
+        Self { http1_0: entry("1.0"), http1_1: entry("1.1"), http2: entry("2.0") }
+    }
+
+    /// For a message of this version.
+    pub(super) fn of(&self, version: Version) -> HeaderValue {
+        match version {
+            Version::HTTP_10 => self.http1_0.clone(),
+            Version::HTTP_2 => self.http2.clone(),
+            _ => self.http1_1.clone(),
+        }
+    }
+}
 
 /// Removes what belongs to this hop, keeping the order of the rest: a site may judge a client by
 /// it.
@@ -131,7 +157,6 @@ pub(super) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .take(MAX_VIA)
         .any(|entry| entry.split_whitespace().nth(1) == Some(pseudonym))
 }
 

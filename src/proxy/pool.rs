@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use self::shared::{Shared, Stream};
-use super::body::Upload;
+use super::{body::Upload, interim::Unwanted};
 use crate::{clock, metrics::Metrics, settings::Bounds, target::Host};
 
 /// A site's kept-alive connection is closed after this long without a request: most servers close
@@ -51,6 +51,8 @@ pub(super) struct Conn {
     sender: Sender,
     /// It has carried a request before: the site may be closing it at this moment.
     pub(super) reused: bool,
+    /// The site answered without the request's body: the connection cannot carry another request.
+    pub(super) unwanted: Option<Unwanted>,
     key: Key,
     pool: Arc<Pool>,
 }
@@ -67,9 +69,10 @@ enum Sender {
 impl Conn {
     /// Back into the pool, for the next request to the same site.
     pub(super) fn release(self) {
-        let Self { sender, key, pool, .. } = self;
+        let Self { sender, key, pool, unwanted, .. } = self;
         match sender {
-            Sender::Http1(sender) => pool.put(key, sender),
+            Sender::Http1(sender) if unwanted.is_none() => pool.put(key, sender),
+            Sender::Http1(sender) => drop(sender),
             Sender::Http2(stream) => drop(stream),
         }
     }
@@ -157,7 +160,7 @@ impl Pool {
     }
 
     fn conn(self: &Arc<Self>, sender: Sender, key: Key, reused: bool) -> Conn {
-        Conn { sender, reused, key, pool: Arc::clone(self) }
+        Conn { sender, reused, unwanted: None, key, pool: Arc::clone(self) }
     }
 
     fn put(self: &Arc<Self>, key: Key, sender: SendRequest<Upload>) {

@@ -17,6 +17,7 @@ mod ascii;
 mod chunks;
 mod handle;
 mod head;
+mod interim;
 mod refuse;
 mod violation;
 
@@ -79,6 +80,8 @@ pub struct Wire<S> {
     wrote: bool,
     /// Everything written is flushed: nothing of an answer is under way.
     flushed: bool,
+    /// What is left of an interim answer that is being written.
+    interim: Bytes,
     limits: Limits,
     handle: Handle,
     metrics: Arc<Metrics>,
@@ -98,6 +101,7 @@ impl<S> Wire<S> {
             requests: 0,
             wrote: false,
             flushed: true,
+            interim: Bytes::new(),
             limits: Limits { bytes: bounds.header_bytes, fields: bounds.headers },
             handle: handle.clone(),
             metrics,
@@ -349,6 +353,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        ready!(this.poll_rest_of_interim(cx))?;
         this.begin_write()?;
         Pin::new(&mut this.io).poll_write(cx, buf)
     }
@@ -359,6 +364,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        ready!(this.poll_rest_of_interim(cx))?;
         this.begin_write()?;
         Pin::new(&mut this.io).poll_write_vectored(cx, bufs)
     }
@@ -371,7 +377,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.io).poll_flush(cx))?;
         this.flushed = true;
-        Poll::Ready(Ok(()))
+        this.poll_interim(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -3,12 +3,14 @@
 use std::{error::Error as _, time::Duration};
 
 use http::{Request, StatusCode};
+use hyper::client::conn::TrySendError;
 
 use crate::{
     metrics::Reason,
     proxy::{
         Pass, Refusal,
         body::{BodyError, Upload},
+        interim::Endless,
         reply::Refused,
     },
     verdict::{Judgement, Verdict},
@@ -23,6 +25,23 @@ pub(super) enum Failure {
     Broken(hyper::Error),
     /// Nothing in time.
     NoAnswer(Duration),
+    /// Interim answers without end.
+    Endless,
+}
+
+impl From<TrySendError<Request<Upload>>> for Failure {
+    fn from(mut error: TrySendError<Request<Upload>>) -> Self {
+        match error.take_message() {
+            Some(request) => Self::Unsent(Box::new(request)),
+            None => Self::Broken(error.into_error()),
+        }
+    }
+}
+
+impl From<Endless> for Failure {
+    fn from(_: Endless) -> Self {
+        Self::Endless
+    }
 }
 
 impl Failure {
@@ -44,6 +63,9 @@ impl Failure {
             Self::Unsent(_) => {
                 Some(Judgement::transport(Verdict::ConnectionError, "the connection was closed"))
             }
+            Self::Endless => {
+                Some(Judgement::transport(Verdict::ConnectionError, "interim answers without end"))
+            }
             Self::NoAnswer(_) => {
                 Some(Judgement::transport(Verdict::Timeout, "no response head in time"))
             }
@@ -59,6 +81,9 @@ impl Failure {
                 let status = StatusCode::GATEWAY_TIMEOUT;
                 Refusal::new(status, Reason::Timeout, "http_response_timeout", sentence)
             }
+            Self::Endless => {
+                site("http_protocol_error", "The site sends interim answers (1xx) without end.")
+            }
             Self::Unsent(_) => site("connection_terminated", "The site closed the connection."),
             Self::Broken(error) => match upload_error(error) {
                 Some(BodyError::Idle(_)) => Refusal::new(
@@ -67,7 +92,7 @@ impl Failure {
                     "http_request_error",
                     "The rest of the request did not come in time.",
                 ),
-                Some(BodyError::Broken(_)) => Refusal::malformed(
+                Some(BodyError::Broken(_) | BodyError::Unwanted) => Refusal::malformed(
                     StatusCode::BAD_REQUEST,
                     "The body of the request is malformed or incomplete.",
                 ),

@@ -68,14 +68,19 @@ async fn a_head_without_end_is_cut() {
 }
 
 #[tokio::test]
-async fn interim_answers_are_passed_over() {
+async fn interim_answers_come_before_their_answer() {
     let site = Site::scripted(|_, _| {
         let interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(20);
         (interim + "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", false)
     })
     .await;
     let bench = Bench::start().await;
-    assert_eq!(bench.get(&site.url("/")).await.body(), "hi");
+    let mut client = bench.connect().await;
+    client.send(&format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", site.url("/"))).await;
+    for _ in 0..20 {
+        assert_eq!(client.head().await.status(), 102);
+    }
+    assert_eq!(client.answer().await.body(), "hi");
 }
 
 #[tokio::test]

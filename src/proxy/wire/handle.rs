@@ -1,13 +1,16 @@
-//! What the proxy tells a [`super::Wire`]: which answers are done, and that a tunnel has begun.
+//! What the proxy tells a [`super::Wire`]: which answers are done, what is to be said before one,
+//! and that a tunnel has begun.
 
 use std::{
+    future::poll_fn,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
 };
 
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
 /// The proxy's end of a [`super::Wire`].
@@ -19,6 +22,17 @@ struct Shared {
     answered: AtomicU64,
     through: AtomicBool,
     waiting: Mutex<Option<Waker>>,
+    /// Whether interim answers are still to be written; looked at after each flush.
+    has_interim: AtomicBool,
+    interim: Mutex<Interim>,
+}
+
+/// Interim answers on their way out.
+#[derive(Debug, Default)]
+struct Interim {
+    bytes: BytesMut,
+    /// Whoever waits until they are.
+    sender: Option<Waker>,
 }
 
 impl Shared {
@@ -54,6 +68,40 @@ impl Handle {
     pub fn pass_through(&self) {
         self.0.through.store(true, Ordering::Release);
         self.0.wake();
+    }
+
+    /// Writes interim answers (whole ones, as they stand on the wire) and returns when they are
+    /// out. To be called by the handler of the request that is being answered, which must not
+    /// answer meanwhile: nothing else is then written.
+    pub async fn interim(&self, answers: &[u8]) {
+        self.0.interim.lock().bytes.extend_from_slice(answers);
+        self.0.has_interim.store(true, Ordering::Release);
+        poll_fn(|cx| {
+            if !self.0.has_interim.load(Ordering::Acquire) {
+                return Poll::Ready(());
+            }
+            self.0.interim.lock().sender = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// What is to be written, whole.
+    pub(super) fn take_interim(&self) -> Option<Bytes> {
+        if !self.0.has_interim.load(Ordering::Acquire) {
+            return None;
+        }
+        Some(self.0.interim.lock().bytes.split().freeze())
+    }
+
+    pub(super) fn interim_is_written(&self) {
+        let mut interim = self.0.interim.lock();
+        if interim.bytes.is_empty() {
+            self.0.has_interim.store(false, Ordering::Release);
+            if let Some(sender) = interim.sender.take() {
+                sender.wake();
+            }
+        }
     }
 
     pub(super) fn passes_through(&self) -> bool {

@@ -1,0 +1,93 @@
+//! The wait for the head of a site's answer, and for what the site says before.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    task::{Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use hyper::{body::Incoming, client::conn::TrySendError};
+
+use super::{Outbound, Request, Upload, failure::Failure};
+use crate::{
+    metrics::Reason,
+    proxy::{Refusal, body::Progress, headers, interim::Endless, reply::Refused, wire::Handle},
+};
+
+type Sent = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
+
+/// What comes, or does not, before the answer.
+enum Before {
+    Interim(Result<Bytes, Endless>),
+    Silence,
+}
+
+/// Waits for the head of the answer, as long as the upload still moves, and passes interim answers
+/// on to `client`.
+pub(super) async fn wait(
+    sending: impl Future<Output = Sent>,
+    outbound: &mut Outbound,
+    client: Option<&Handle>,
+    limit: Duration,
+) -> Result<Response<Incoming>, Failure> {
+    let mut sending = pin!(sending);
+    let client = client.filter(|_| outbound.hears_interim);
+    let Outbound { silence, progress, interim, .. } = outbound;
+    let uploaded = || progress.as_ref().map_or(0, Progress::frames);
+    let mut before = uploaded();
+    silence.moved();
+    loop {
+        let event = poll_fn(|cx| {
+            if let Poll::Ready(answered) = sending.as_mut().poll(cx) {
+                return Poll::Ready(Ok(answered));
+            }
+            if let Poll::Ready(next) = interim.poll_next(cx) {
+                return Poll::Ready(Err(Before::Interim(next)));
+            }
+            loop {
+                ready!(silence.poll_expired(cx, limit));
+                if uploaded() == before {
+                    return Poll::Ready(Err(Before::Silence));
+                }
+                before = uploaded();
+                silence.moved();
+            }
+        });
+        match event.await {
+            Ok(answered) => {
+                relay(client, interim.rest()?).await;
+                return answered.map_err(Failure::from);
+            }
+            Err(Before::Interim(next)) => relay(client, next?).await,
+            Err(Before::Silence) => return Err(Failure::NoAnswer(limit)),
+        }
+    }
+}
+
+async fn relay(client: Option<&Handle>, interim: Bytes) {
+    if let Some(client) = client.filter(|_| !interim.is_empty()) {
+        client.interim(&interim).await;
+    }
+}
+
+/// What no client should get: a change of protocol that it did not ask for, a coding that it cannot
+/// see.
+pub(super) fn check(
+    outbound: &Outbound,
+    response: Response<Incoming>,
+) -> Result<Response<Incoming>, Refused> {
+    let bad = |error, sentence: &str| {
+        Err(Refusal::new(StatusCode::BAD_GATEWAY, Reason::Connect, error, sentence))
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS && !outbound.is_upgrade() {
+        return bad("http_upgrade_failed", "The site changed protocols without being asked.");
+    }
+    if headers::has_foreign_coding(response.headers()) {
+        let sentence = "The site answered in a transfer coding that nobody asked for.";
+        return bad("http_response_transfer_coding", sentence);
+    }
+    Ok(response)
+}

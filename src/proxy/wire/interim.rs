@@ -1,0 +1,44 @@
+//! Interim answers on their way to the client: hyper's server has no way to send any, so they are
+//! written past it, where nothing else is under way.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Buf as _;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Wire;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    /// Writes what the proxy gave to [`super::Handle::interim`]. To be called when everything that
+    /// hyper wrote is out; it writes no answer before the request's handler is done, which waits
+    /// for this.
+    pub(super) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.interim.is_empty() {
+            match self.handle.take_interim() {
+                Some(interim) => self.interim = interim,
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        self.flushed = false;
+        ready!(self.poll_rest_of_interim(cx))?;
+        ready!(Pin::new(&mut self.io).poll_flush(cx))?;
+        self.flushed = true;
+        self.handle.interim_is_written();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Finishes an interim answer that is half out, before anything else is written.
+    pub(super) fn poll_rest_of_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.interim.has_remaining() {
+            match ready!(Pin::new(&mut self.io).poll_write(cx, &self.interim))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.interim.advance(written),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
