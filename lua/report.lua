@@ -3,13 +3,13 @@
 -- KEYS  1 cooldown
 -- ARGV  1 epoch of the grant  2 the probe's grant (us, 0 = no probe)  3 ok | block | nothing  4 weight of the block
 --       5 wait that the site asked for (us, 0 = none)  6 successes since the last report  7 a draw from [0, 1)
---       8 `1` if the block is a sure sign  9 member  10 channel of the news  11 name of the scope in the news
---       12... policy (lib/cooldown.lua)
--- Reply now, change (none stale streak tripped opened probe_lost), epoch, end of the cooldown (us, 0 = open), streak,
---       length of the latest cooldown (us)
+--       8 `1` if the block is a sure sign  9 the block's letter  10 member  11 command (PUBLISH SPUBLISH) and 12 channel
+--       of the news  13 name of the scope in the news  14... policy (lib/cooldown.lua)
+-- Reply now, change (none stale streak tripped opened probe_lost), epoch, end of the cooldown (us, 0 = open), streak
+--       (after a trip, the one that tripped), length of the latest cooldown (us), cause of the latest trip, its blocks
 -- An answer from an older epoch changes nothing.
 local now = read_clock()
-local policy = read_policy(ARGV, 12)
+local policy = read_policy(ARGV, 14)
 local scope = load_cooldown(KEYS[1])
 observe_cooldown(scope, now)
 local report = {
@@ -21,13 +21,13 @@ local report = {
   oks = tonumber(ARGV[6]),
   draw = tonumber(ARGV[7]),
   sure = ARGV[8] == '1' and 1 or 0,
+  kind = ARGV[9],
 }
-local before = scope.streak
 local change = report_cooldown(scope, now, report, policy)
 if change ~= 'stale' then save_cooldown(KEYS[1], scope, now, policy) end
 if change ~= 'none' and change ~= 'stale' then
-  local phase = change == 'tripped' and 'cooling' or change == 'probe_lost' and 'due' or 'open'
-  publish(ARGV[10], ARGV[11], ARGV[9], scope, now, phase)
+  local news = { tripped = 'cooling', probe_lost = 'due', opened = 'open', streak = 'streak' }
+  publish(ARGV[11], ARGV[12], ARGV[13], ARGV[10], scope, now, news[change])
 end
-local streak = change == 'tripped' and before + report.weight or scope.streak
-return { now, change, scope.ep, scope.till, exact(streak), scope.len }
+local streak = change == 'tripped' and scope.peak or scope.streak
+return { now, change, scope.ep, scope.till, exact(streak), scope.len, scope.cause, scope.blamed }

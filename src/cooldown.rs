@@ -1,17 +1,16 @@
 //! The cooldown state machine: when to trip, for how long, who probes.
 //!
 //! ```text
-//!             enough blocks, or one that names its wait
-//!        +----------------------------------------------+
-//!        |                                              v
-//!   +--------+   ok of the probe   +---------+      +---------+
-//!   |  open  | <------------------ | probing | <--- | cooling |
-//!   +--------+   (climbs: ramp)    +---------+ time +---------+
-//!                                    |    ^    up       ^
-//!                     probe lost:    |    |             |
-//!                     the next asks  +----+             |
-//!                                    |  block: longer   |
-//!                                    +------------------+
+//!               enough blocks, or one that names its wait, or by hand
+//!        +--------------------------------------------------------------+
+//!        |                 |  the same                                  v
+//!   +--------+ ramp  +---------+  ok of the probe   +---------+    +---------+
+//!   |  open  | <---- | ramping | <----------------- | probing | <- | cooling |
+//!   +--------+ over  +---------+  (or by hand)      +---------+    +---------+
+//!                                                    |  ^  |  time    ^
+//!                             probe lost: next asks  +--+  |   up     |
+//!                                                          +----------+
+//!                                                          block: longer
 //! ```
 //!
 //! Each trip and each clear by hand begins a new *epoch*. A grant carries the epoch it was made in, and an answer from
@@ -19,10 +18,18 @@
 //! one. The state lives in the store; `lua/lib/cooldown.lua` is this file, operation by operation. All times are
 //! microseconds of the store's clock.
 
+mod told;
+
+pub use told::{Blocks, Cause};
+
 use crate::{
     clock::{self, exact},
     rules::CooldownPolicy,
+    verdict::Verdict,
 };
+
+/// Block types of a streak that are remembered: more than any sensible `after`.
+const KINDS: usize = 64;
 
 /// The state of one cooldown scope.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -43,8 +50,16 @@ pub struct Cooldown {
     pub last_block: i64,
     /// Whether it was a sure sign.
     pub sure: bool,
-    /// The last verdicts, oldest first: `1` a block, `0` an ok.
+    /// The last verdicts, oldest first: a block's letter ([`Verdict::letter`]), `0` for an ok.
     pub recent: String,
+    /// The letters of the streak's blocks, oldest first.
+    pub kinds: String,
+    /// What tripped the latest cooldown.
+    pub cause: Option<Cause>,
+    /// The letters of the blocks that tripped it.
+    pub blamed: String,
+    /// The streak that tripped it.
+    pub peak: f64,
     /// Length of the latest cooldown.
     pub length: i64,
     /// Length that sufficed last time, where it had to grow; 0 = the usual one did.
@@ -90,6 +105,8 @@ pub enum Answer {
         retry_after: i64,
         /// Whether it is a sure sign (a vendor's wall, a 429) and not a plain refusal.
         sure: bool,
+        /// Its type.
+        verdict: Verdict,
     },
     /// Nothing that says anything (a connection error, a client that left): only a probe matters here.
     Nothing,
@@ -196,41 +213,44 @@ impl Cooldown {
         match report.answer {
             Answer::Nothing => Change::None,
             Answer::Ok => {
-                self.remember(report.oks.saturating_add(1), false, policy);
+                self.remember(report.oks.saturating_add(1), '0', policy);
                 let had = self.streak > 0.0;
-                self.streak = 0.0;
+                self.forget_streak();
                 if had { Change::Streak } else { Change::None }
             }
-            Answer::Block { weight, retry_after, sure } => {
+            Answer::Block { weight, retry_after, sure, verdict } => {
                 if now - self.last_block > clock::micros(policy.forget_after) {
-                    self.streak = 0.0;
+                    self.forget_streak();
                 }
                 // Successes that came without a call were before the streak: a member that knows of one reports.
-                self.remember(report.oks, false, policy);
-                self.remember(1, true, policy);
-                self.streak += weight;
+                self.remember(report.oks, '0', policy);
+                self.remember(1, verdict.letter(), policy);
+                self.count(weight, verdict);
                 self.last_block = now;
                 self.sure = sure;
-                let named = policy.respect_retry_after && retry_after > 0;
-                if named || self.is_enough(policy) {
-                    let length = self.first_length(report.draw, retry_after, policy);
-                    self.trip(now, length);
-                    Change::Tripped
-                } else {
-                    Change::Streak
-                }
+                let Some(cause) = self.cause(retry_after, policy) else { return Change::Streak };
+                let length = self.first_length(report.draw, retry_after, policy);
+                self.trip(now, length, cause);
+                Change::Tripped
             }
         }
     }
 
     /// Starts a cooldown of `length` now.
-    pub fn trip(&mut self, now: i64, length: i64) {
+    pub fn trip(&mut self, now: i64, length: i64, cause: Cause) {
         self.epoch += 1;
         self.until = now + length;
         self.length = length;
         self.probe = 0;
         self.probe_until = 0;
-        self.streak = 0.0;
+        self.cause = Some(cause);
+        self.peak = self.streak;
+        self.blamed = match cause {
+            Cause::Ratio => self.recent.replace('0', ""),
+            Cause::Hand => String::new(),
+            Cause::Streak | Cause::Named | Cause::Probe => self.kinds.clone(),
+        };
+        self.forget_streak();
         self.recent.clear();
     }
 
@@ -258,10 +278,11 @@ impl Cooldown {
                 self.open(now);
                 Change::Opened
             }
-            Answer::Block { retry_after, .. } => {
+            Answer::Block { weight, retry_after, verdict, .. } => {
                 let length = self.next_length(retry_after, policy);
                 self.failed += 1;
-                self.trip(now, length);
+                self.count(weight, verdict);
+                self.trip(now, length, Cause::Probe);
                 Change::Tripped
             }
             Answer::Nothing if report.probe == self.probe => {
@@ -289,29 +310,45 @@ impl Cooldown {
         self.until = 0;
         self.probe = 0;
         self.probe_until = 0;
-        self.streak = 0.0;
+        self.forget_streak();
         self.failed = 0;
         self.opened = moment;
         self.recent.clear();
     }
 
-    fn is_enough(&self, policy: &CooldownPolicy) -> bool {
-        // Weights are sums of decimal fractions: 0.1 + 0.2 must reach 0.3.
-        if self.streak + 1e-9 >= policy.after {
-            return true;
-        }
-        policy.ratio.is_some_and(|ratio| {
-            let blocks = self.recent.bytes().filter(|b| *b == b'1').count();
-            self.recent.len() >= ratio.of as usize
-                && blocks as f64 >= ratio.share * f64::from(ratio.of) - 1e-9
-        })
+    fn count(&mut self, weight: f64, verdict: Verdict) {
+        self.streak += weight;
+        self.kinds.push(verdict.letter());
+        let surplus = self.kinds.len().saturating_sub(KINDS);
+        self.kinds.drain(..surplus);
     }
 
-    fn remember(&mut self, times: u32, block: bool, policy: &CooldownPolicy) {
+    fn forget_streak(&mut self) {
+        self.streak = 0.0;
+        self.kinds.clear();
+    }
+
+    /// Why the block that was just counted trips, where it does.
+    fn cause(&self, retry_after: i64, policy: &CooldownPolicy) -> Option<Cause> {
+        if policy.respect_retry_after && retry_after > 0 {
+            return Some(Cause::Named);
+        }
+        // Weights are sums of decimal fractions: 0.1 + 0.2 must reach 0.3.
+        if self.streak + 1e-9 >= policy.after {
+            return Some(Cause::Streak);
+        }
+        let ratio = policy.ratio?;
+        let blocks = self.recent.bytes().filter(|b| *b != b'0').count();
+        let reached = self.recent.len() >= ratio.of as usize
+            && blocks as f64 >= ratio.share * f64::from(ratio.of) - 1e-9;
+        reached.then_some(Cause::Ratio)
+    }
+
+    fn remember(&mut self, times: u32, mark: char, policy: &CooldownPolicy) {
         let Some(ratio) = policy.ratio else { return };
         let of = ratio.of as usize;
         let times = (times as usize).min(of);
-        self.recent.extend(std::iter::repeat_n(if block { '1' } else { '0' }, times));
+        self.recent.extend(std::iter::repeat_n(mark, times));
         let surplus = self.recent.len().saturating_sub(of);
         self.recent.drain(..surplus);
     }

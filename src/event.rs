@@ -8,6 +8,7 @@
 mod access;
 mod line;
 mod text;
+mod trip;
 mod wire;
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
@@ -17,13 +18,14 @@ use tokio::sync::broadcast;
 
 pub use access::Access;
 pub use text::{clean, shown};
+pub use trip::{Trip, Tripping};
 
 use crate::{
     clock,
-    metrics::Metrics,
+    metrics::{Metrics, Observed},
     settings::OnFailure,
     target::Target,
-    verdict::{Evidence, Judgement, Verdict},
+    verdict::Judgement,
 };
 
 /// Recent events kept for the status page and `GET /api/v1/events`: at well under 1 KiB each, about a megabyte.
@@ -53,18 +55,8 @@ pub enum Event {
         rule: Arc<str>,
         /// Key of the cooldown's scope.
         key: Arc<str>,
-        /// The block that tripped it; `None` for a person's hand.
-        by: Option<Verdict>,
-        /// The streak at that moment (a sum of weights).
-        streak: f64,
-        /// How long the whole fleet stands still.
-        length: Duration,
-        /// The member whose report tripped it.
-        member: Arc<str>,
-        /// What the last block rested on, where this member saw it.
-        evidence: Option<Box<Evidence>>,
-        /// Whether this member's report caused it.
-        made_by_us: bool,
+        /// The rest.
+        trip: Box<Trip>,
     },
     /// A scope is open again.
     Cleared {
@@ -74,6 +66,28 @@ pub enum Event {
         key: Arc<str>,
         /// How.
         by: ClearedBy,
+    },
+    /// This member sends the probe.
+    ProbeSent {
+        /// Name of the rule.
+        rule: Arc<str>,
+        /// Key of the cooldown's scope.
+        key: Arc<str>,
+        /// Where it goes; its query is never shown.
+        target: Target,
+    },
+    /// What `mode: observe` would have done with requests, and did not. Told once in a while for each scope.
+    Observed {
+        /// Name of the rule.
+        rule: Arc<str>,
+        /// The scope's key.
+        key: Arc<str>,
+        /// What.
+        action: Observed,
+        /// With how many requests since this was last told.
+        requests: u64,
+        /// For how long in all, at least: each by itself, with nobody before it in a queue.
+        wait: Duration,
     },
     /// This member's probe came back (or did not). Counts the probe.
     Probe {
@@ -278,12 +292,14 @@ impl Events {
                     metrics.signature_hits(&evidence.signature).inc();
                 }
             }
-            Event::Tripped { rule, by, length, made_by_us: true, .. } => {
-                let rule = metrics.rule(rule);
-                if let Some(by) = by {
-                    rule.cooldown(*by).inc();
+            Event::Tripped { rule, trip, .. } => {
+                if trip.made_by_us {
+                    let rule = metrics.rule(rule);
+                    if let Some(by) = trip.by {
+                        rule.cooldown(by).inc();
+                    }
+                    rule.cooldown_seconds.inc_by(trip.length.as_secs_f64());
                 }
-                rule.cooldown_seconds.inc_by(length.as_secs_f64());
             }
             Event::Probe { rule, result, .. } => {
                 let rule = metrics.rule(rule);
@@ -298,8 +314,9 @@ impl Events {
             Event::Reloaded { .. } => _ = metrics.config_reloads("ok").inc(),
             Event::ReloadFailed { .. } => _ = metrics.config_reloads("error").inc(),
             Event::Panicked { .. } => _ = metrics.panics.inc(),
-            Event::Tripped { .. }
-            | Event::Cleared { .. }
+            Event::Cleared { .. }
+            | Event::ProbeSent { .. }
+            | Event::Observed { .. }
             | Event::RateLearned { .. }
             | Event::Warned { .. }
             | Event::Started { .. }

@@ -16,10 +16,12 @@
 
 mod lane;
 mod lanes;
+mod observe;
 mod outside;
 mod permit;
 mod queue;
 mod status;
+mod tell;
 mod view;
 
 use std::{
@@ -47,10 +49,10 @@ pub use self::{
 use crate::{
     clock,
     event::{Event, Events},
-    metrics::{Metrics, Observed, RuleMetrics},
+    metrics::{Metrics, RuleMetrics},
     rules::{Mode, Rule, RuleSet},
     settings::OnFailure,
-    store::{Ask, Backend, News, Phase, Store},
+    store::{Backend, News, ScopeNews, Store},
     target::Target,
 };
 
@@ -211,7 +213,7 @@ impl Gate {
             seq: self.shared.arrivals.fetch_add(1, Ordering::Relaxed),
         };
         if entry.rule.mode == Mode::Observe {
-            let grant = self.watch(entry, &lane).await;
+            let grant = observe::watch(&self.shared, entry, &lane).await;
             return Ok(Permit::new(grant, request, Duration::ZERO, true));
         }
         let grant = match lane.try_now(entry) {
@@ -219,37 +221,6 @@ impl Gate {
             None => permit::wait(&lane, &request, false).await?,
         };
         Ok(Permit::new(grant, request, since.elapsed(), false))
-    }
-
-    /// What `mode: observe` would have done: counted, not done.
-    async fn watch(&self, entry: &Arc<Entry>, lane: &Arc<Lane>) -> Grant {
-        if let Some(grant) = lane.try_now(entry) {
-            return grant;
-        }
-        let known = lane.view.known();
-        let ask =
-            Ask { wanted: 1, known, lease: clock::micros(self.shared.lease), ..Ask::default() };
-        let answer = self.shared.store.take(&lane.scope, &entry.rule, &ask).await;
-        let (ticket, probe) = match answer {
-            Err(_) => {
-                entry.metrics.observed(Observed::Refuse).inc();
-                (0, false)
-            }
-            Ok(granted) => {
-                lane.view.granted(&granted);
-                let would = match granted.phase {
-                    Phase::Cooling | Phase::Probing => Some(Observed::Cooldown),
-                    Phase::Open if granted.tickets.is_empty() => Some(Observed::Hold),
-                    Phase::Open | Phase::Probe => None,
-                };
-                if let Some(would) = would {
-                    entry.metrics.observed(would).inc();
-                }
-                let ticket = granted.tickets.first().copied().unwrap_or(0);
-                (ticket, granted.phase == Phase::Probe)
-            }
-        };
-        Grant::new(lane, entry, lane.view.epoch(), ticket, probe)
     }
 
     /// Puts other rules in force. Held requests, tokens and cooldowns of rules that keep their name stay.
@@ -311,11 +282,9 @@ impl Gate {
     async fn follow(self: Arc<Self>, mut news: tokio::sync::broadcast::Receiver<News>) {
         loop {
             match news.recv().await {
-                Ok(News::Scope { rule, key, epoch, remaining, due, streak, member }) => {
-                    if member != self.shared.member
-                        && let Some(view) = self.view(&rule, &key)
-                    {
-                        view.pushed(epoch, clock::from_micros(remaining), due, streak);
+                Ok(News::Scope(news)) => {
+                    if news.member != self.shared.member {
+                        self.hear(news);
                     }
                 }
                 Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.resync().await,
@@ -325,10 +294,16 @@ impl Gate {
         }
     }
 
-    fn view(&self, rule: &str, key: &str) -> Option<Arc<view::View>> {
+    /// Takes over what another member says of a scope that is known here.
+    fn hear(&self, news: ScopeNews) {
         let table = self.table.load();
-        let entry = table.entries.iter().find(|entry| &*entry.rule.name == rule)?;
-        entry.lanes.view(key)
+        let entry = table.entries.iter().find(|entry| entry.rule.name == news.rule);
+        if let Some(entry) = entry
+            && let Some(view) = entry.lanes.view(&news.key)
+        {
+            view.pushed(&news);
+            tell::heard(&self.shared.events, entry, &view, news);
+        }
     }
 
     /// Reads every scope again: push is at most once.

@@ -37,6 +37,7 @@ pub struct RuleMetrics {
     cooldowns: [Counter; Verdict::ALL.len()],
     refused: [Counter; Reason::ALL.len()],
     observed: [Counter; 3],
+    observed_seconds: [Seconds; 3],
     pub consecutive_blocks: Gauge,
     pub cooldown_active: Gauge,
     pub cooldown_remaining: Float,
@@ -83,6 +84,12 @@ impl RuleMetrics {
     #[must_use]
     pub fn observed(&self, action: Observed) -> &Counter {
         &self.observed[action as usize]
+    }
+
+    /// For how long it would have done so, over all requests.
+    #[must_use]
+    pub fn observed_seconds(&self, action: Observed) -> &Seconds {
+        &self.observed_seconds[action as usize]
     }
 }
 
@@ -198,16 +205,16 @@ impl Metrics {
             Verdict::ALL.map(|v| family.get_or_create_owned(&rule_and(rule, name, v.as_str())))
         };
         let probe = |result| f.probes.get_or_create_owned(&rule_and(rule, "result", result));
-        let observed = |action: Observed| {
-            f.observed.get_or_create_owned(&rule_and(rule, "action", action.as_str()))
-        };
+        let action = |action: Observed| rule_and(rule, "action", action.as_str());
         RuleMetrics {
             verdicts: by_verdict(&f.requests, "verdict"),
             blocks: by_verdict(&f.blocks, "type"),
             cooldowns: by_verdict(&f.cooldowns, "type"),
             refused: Reason::ALL
                 .map(|r| f.refused.get_or_create_owned(&rule_and(rule, "reason", r.as_str()))),
-            observed: [Observed::Hold, Observed::Cooldown, Observed::Refuse].map(observed),
+            observed: Observed::ALL.map(|a| f.observed.get_or_create_owned(&action(a))),
+            observed_seconds: Observed::ALL
+                .map(|a| f.observed_seconds.get_or_create_owned(&action(a))),
             consecutive_blocks: f.consecutive_blocks.get_or_create_owned(&own),
             cooldown_active: f.cooldown_active.get_or_create_owned(&own),
             cooldown_remaining: f.cooldown_remaining.get_or_create_owned(&own),

@@ -6,18 +6,21 @@
 use std::{future::Future, sync::Arc};
 
 use crate::{
-    cooldown::{Change, Known, Report},
+    cooldown::{Blocks, Cause, Change, Known, Report},
     rules::Rule,
 };
 
 pub mod fallback;
 pub mod memory;
+mod news;
+mod push;
 pub mod redis;
 mod scripts;
 mod server;
 
 pub use fallback::Shared;
 pub use memory::Memory;
+pub use news::{News, ScopeNews, What};
 pub use server::{Answering, Reply, ScriptServer};
 
 /// The name of what shares a bucket and a cooldown: a rule and the keys by which it is split.
@@ -116,6 +119,27 @@ pub struct Reported {
     pub streak: f64,
     /// Length of the latest cooldown.
     pub length: i64,
+    /// What tripped it.
+    pub cause: Option<Cause>,
+    /// The blocks that tripped it.
+    pub blocks: Blocks,
+}
+
+impl Reported {
+    /// Nothing happened: an open scope, never tripped.
+    #[must_use]
+    pub fn unchanged(now: i64, epoch: u64) -> Self {
+        Self {
+            now,
+            change: Change::None,
+            epoch,
+            until: 0,
+            streak: 0.0,
+            length: 0,
+            cause: None,
+            blocks: Blocks::default(),
+        }
+    }
 }
 
 /// What an operator does to a cooldown by hand.
@@ -140,32 +164,6 @@ pub struct Peeked {
     pub probe_until: i64,
     /// Blocks in a row.
     pub streak: f64,
-}
-
-/// News that other members push.
-#[derive(Debug, Clone, PartialEq)]
-pub enum News {
-    /// A scope changed.
-    Scope {
-        /// The rule.
-        rule: Arc<str>,
-        /// The cooldown's key.
-        key: Arc<str>,
-        /// The epoch.
-        epoch: u64,
-        /// What is left of the cooldown, in microseconds; 0 = open, or over and without a probe.
-        remaining: i64,
-        /// Whether a probe is due.
-        due: bool,
-        /// Blocks in a row.
-        streak: f64,
-        /// Who says so.
-        member: Arc<str>,
-    },
-    /// News may have been lost: read every scope again.
-    Resync,
-    /// The store went away, or came back.
-    Up(bool),
 }
 
 /// Why a store did not answer.

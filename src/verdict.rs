@@ -57,6 +57,20 @@ impl Verdict {
     }
 }
 
+impl Verdict {
+    /// Its letter, where a line of them is kept: `a` for the first of [`Verdict::ALL`], and so on.
+    #[must_use]
+    pub const fn letter(self) -> char {
+        (b'a' + self as u8) as char
+    }
+
+    /// The verdict of a letter.
+    #[must_use]
+    pub fn of_letter(letter: char) -> Option<Self> {
+        Self::ALL.into_iter().find(|verdict| verdict.letter() == letter)
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -167,10 +181,11 @@ impl Judgement {
         }
     }
 
-    /// What passes unseen (a tunnel, an upgraded connection): neither a block nor a sign of health.
+    /// What passes unseen (a tunnel, an upgraded connection): neither a block nor a sign of health. For a `probe` the
+    /// site's answer is good enough: where nothing can be judged, nothing better would ever come.
     #[must_use]
-    pub fn unseen() -> Self {
-        Self { neutral: true, status: None, ..Self::ok(200) }
+    pub fn unseen(probe: bool) -> Self {
+        Self { neutral: !probe, status: None, ..Self::ok(200) }
     }
 
     /// No response at all: `verdict` is [`Verdict::ConnectionError`] or [`Verdict::Timeout`],
@@ -203,6 +218,7 @@ mod tests {
     fn every_verdict_is_read_back_from_its_word() {
         for verdict in Verdict::ALL {
             assert_eq!(verdict.as_str().parse(), Ok(verdict));
+            assert_eq!(Verdict::of_letter(verdict.letter()), Some(verdict));
         }
         assert!("forbidden".parse::<Verdict>().is_err());
     }

@@ -23,7 +23,7 @@ pub struct Item {
     pub at: Instant,
     /// The scope's epoch.
     pub epoch: u64,
-    /// `open`, `cooling` or `due`.
+    /// `open`, `clear`, `cooling`, `due` or `streak`.
     pub phase: String,
     /// What is left of the cooldown.
     pub left: Duration,
@@ -111,7 +111,7 @@ impl Item {
     fn parse(text: &str) -> Option<Self> {
         let at = Instant::now();
         let words: Vec<&str> = text.split('\x1f').collect();
-        let [_rule, _key, epoch, phase, left, _streak, member] = words[..] else { return None };
+        let [_rule, _key, epoch, phase, left, _streak, member, ..] = words[..] else { return None };
         Some(Self {
             at,
             epoch: epoch.parse().ok()?,

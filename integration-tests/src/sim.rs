@@ -21,7 +21,7 @@ use tidegate::{
     settings::{OnFailure, RedisSettings},
     store::{Backend, Shared},
     target::{Host, Scheme, Target},
-    verdict::Judgement,
+    verdict::{Judgement, Verdict},
 };
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -158,9 +158,20 @@ impl Fleet {
             let client =
                 Client::Address(IpAddr::from([10, 0, 0, u8::try_from(n % 16).unwrap_or(0)]));
             let ledger = Arc::clone(&self.ledger);
-            let task = self.clients.spawn(crawl(gate, member, client, ledger));
-            self.members[member].clients.push(task);
+            self.client(member, crawl(gate, member, client, ledger));
         }
+    }
+
+    /// The gate of a member, for requests of your own.
+    #[must_use]
+    pub fn gate(&self, member: usize) -> Arc<Gate> {
+        Arc::clone(&self.members[member].gate)
+    }
+
+    /// A client of a member that does as it likes; it ends with the member.
+    pub fn client(&mut self, member: usize, client: impl Future<Output = ()> + Send + 'static) {
+        let task = self.clients.spawn(client);
+        self.members[member].clients.push(task);
     }
 
     /// Kills a member: nothing that it holds or knows reaches anybody any more.
@@ -310,7 +321,7 @@ impl Plan {
                 per: Split::All,
                 after: 3.0,
                 ratio: None,
-                on: Weights::default(),
+                on: Weights { verdicts: vec![(Verdict::RateLimited, 1.0)], statuses: vec![] },
                 length: (Duration::from_secs(30), Duration::from_secs(60)),
                 forget_after: Duration::from_secs(600),
                 probe: true,

@@ -246,7 +246,7 @@ async fn answer(
             reset.notify_one();
             std::future::pending::<()>().await;
         }
-        Page::Held => {
+        Page::Held | Page::HeldWall(_) => {
             let mut released = shared.released.subscribe();
             // The sender lives as long as the site.
             drop(released.wait_for(|released| *released).await);

@@ -4,14 +4,20 @@
 mod blocks;
 #[path = "cooldown_fleet/by_hand.rs"]
 mod by_hand;
+#[path = "cooldown_fleet/connecting.rs"]
+mod connecting;
 #[path = "cooldown_fleet/news.rs"]
 mod news;
 #[path = "cooldown_fleet/outside.rs"]
 mod outside;
 #[path = "cooldown_fleet/probe.rs"]
 mod probe;
+#[path = "cooldown_fleet/ramp.rs"]
+mod ramp;
 #[path = "cooldown_fleet/retry.rs"]
 mod retry;
+#[path = "cooldown_fleet/story.rs"]
+mod story;
 #[path = "cooldown_fleet/tunnels.rs"]
 mod tunnels;
 

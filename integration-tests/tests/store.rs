@@ -28,6 +28,7 @@ use tidegate::{
     secret::Secret,
     settings::{OnFailure, RedisSettings},
     store::{Ask, Granted, Memory, Override, Reported, Scope, ScopeName, Shared, Store},
+    verdict::Verdict,
 };
 
 /// One step of a sequence.
@@ -56,6 +57,7 @@ fn op() -> impl Strategy<Value = Op> {
                 weight: f64::from(weight) / 2.0,
                 retry_after,
                 sure: weight > 1,
+                verdict: Verdict::ALL[usize::from(weight)],
             }
         ),
         1 => Just(Answer::Nothing),

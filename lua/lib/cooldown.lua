@@ -1,8 +1,10 @@
 -- The cooldown state machine: src/cooldown.rs, operation by operation (its head has the diagram).
 --
 -- Hash: ep (epoch), till (end of the cooldown, 0 = open), probe (moment of the probe's grant, 0 = none), lease (when it
--- counts as lost), opened, streak, last (last block), sure (whether it was a sure sign), recent (last verdicts, 1 = block), len (latest length), suf
--- (length that sufficed), failed (probes in a row), seen (latest reading of the clock).
+-- counts as lost), opened, streak, last (last block), sure (whether it was a sure sign), peak (streak that tripped
+-- last), len (latest length), suf (length that sufficed), failed (probes in a row), seen (latest reading of the clock);
+-- texts: recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
+-- ratio retry_after probe hand), blamed (letters of the blocks that tripped it).
 local function read_policy(arguments, from)
   return {
     after = tonumber(arguments[from]),
@@ -19,27 +21,42 @@ local function read_policy(arguments, from)
   }
 end
 
-local COOLDOWN_FIELDS = { 'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'len', 'suf', 'failed', 'seen' }
+-- Blocks of a streak whose types are remembered.
+local KINDS = 64
+
+-- The first so many are numbers, the others texts.
+local COOLDOWN_NUMBERS = 13
+local COOLDOWN_FIELDS = {
+  'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'peak', 'len', 'suf', 'failed', 'seen',
+  'recent', 'kinds', 'cause', 'blamed',
+}
 
 local function fresh_cooldown()
-  local scope = { recent = '' }
-  for _, field in ipairs(COOLDOWN_FIELDS) do scope[field] = 0 end
+  local scope = {}
+  for i, field in ipairs(COOLDOWN_FIELDS) do scope[field] = i <= COOLDOWN_NUMBERS and 0 or '' end
   return scope
 end
 
 local function load_cooldown(key)
-  local values = redis.call('HMGET', key, 'recent', unpack(COOLDOWN_FIELDS))
-  if not values[2] then return fresh_cooldown() end
-  local scope = { recent = values[1] }
-  for i, field in ipairs(COOLDOWN_FIELDS) do scope[field] = tonumber(values[i + 1]) end
+  local values = redis.call('HMGET', key, unpack(COOLDOWN_FIELDS))
+  if not values[1] then return fresh_cooldown() end
+  local scope = {}
+  for i, field in ipairs(COOLDOWN_FIELDS) do
+    if i <= COOLDOWN_NUMBERS then scope[field] = tonumber(values[i]) or 0 else scope[field] = values[i] or '' end
+  end
   return scope
 end
 
 local function save_cooldown(key, scope, now, policy)
-  local pairs_ = { 'recent', scope.recent }
-  for _, field in ipairs(COOLDOWN_FIELDS) do
-    pairs_[#pairs_ + 1] = field
-    pairs_[#pairs_ + 1] = field == 'streak' and exact(scope.streak) or whole(scope[field])
+  local pairs_ = {}
+  for i, field in ipairs(COOLDOWN_FIELDS) do
+    local value = scope[field]
+    if field == 'streak' or field == 'peak' then
+      value = exact(value)
+    elseif i <= COOLDOWN_NUMBERS then
+      value = whole(value)
+    end
+    pairs_[2 * i - 1], pairs_[2 * i] = field, value
   end
   redis.call('HSET', key, unpack(pairs_))
   keep(key, math.max(scope.till - now, 0) + math.max(policy.forget_after, policy.max) + policy.ramp)
@@ -68,14 +85,24 @@ local function restore_cooldown(scope, epoch, remaining, now)
   return true
 end
 
+local function forget_streak(scope)
+  scope.streak, scope.kinds = 0, ''
+end
+
 local function open_cooldown(scope, moment)
-  scope.till, scope.probe, scope.lease, scope.streak, scope.failed = 0, 0, 0, 0, 0
+  scope.till, scope.probe, scope.lease, scope.failed = 0, 0, 0, 0
+  forget_streak(scope)
   scope.opened, scope.recent = moment, ''
 end
 
-local function trip_cooldown(scope, now, length)
+local function trip_cooldown(scope, now, length, cause)
   scope.ep, scope.till, scope.len = scope.ep + 1, now + length, length
-  scope.probe, scope.lease, scope.streak, scope.recent = 0, 0, 0, ''
+  scope.probe, scope.lease = 0, 0
+  scope.cause, scope.peak, scope.blamed = cause, scope.streak, scope.kinds
+  if cause == 'ratio' then scope.blamed = string.gsub(scope.recent, '0', '') end
+  if cause == 'hand' then scope.blamed = '' end
+  forget_streak(scope)
+  scope.recent = ''
 end
 
 local function clear_cooldown(scope, now)
@@ -100,11 +127,18 @@ local function remember(scope, times, mark, policy)
   scope.recent = string.sub(scope.recent .. string.rep(mark, math.min(times, policy.of)), -policy.of)
 end
 
-local function is_enough(scope, policy)
-  if scope.streak + 1e-9 >= policy.after then return true end
-  if policy.of == 0 or #scope.recent < policy.of then return false end
-  local _, blocks = string.gsub(scope.recent, '1', '')
-  return blocks >= policy.share * policy.of - 1e-9
+local function count_block(scope, report)
+  scope.streak = scope.streak + report.weight
+  scope.kinds = string.sub(scope.kinds .. report.kind, -KINDS)
+end
+
+-- Why the block that was just counted trips; nil where it does not.
+local function cause_of(scope, retry_after, policy)
+  if policy.respect and retry_after > 0 then return 'retry_after' end
+  if scope.streak + 1e-9 >= policy.after then return 'streak' end
+  if policy.of == 0 or #scope.recent < policy.of then return nil end
+  local _, blocks = string.gsub(scope.recent, '[^0]', '')
+  return blocks >= policy.share * policy.of - 1e-9 and 'ratio' or nil
 end
 
 local function first_length(scope, draw, retry_after, policy)
@@ -132,7 +166,8 @@ local function report_probe(scope, now, report, policy)
   elseif report.answer == 'block' then
     local length = next_length(scope, report.retry_after, policy)
     scope.failed = scope.failed + 1
-    trip_cooldown(scope, now, length)
+    count_block(scope, report)
+    trip_cooldown(scope, now, length, 'probe')
     return 'tripped'
   elseif report.probe == scope.probe then
     scope.probe, scope.lease = 0, 0
@@ -149,25 +184,28 @@ local function report_cooldown(scope, now, report, policy)
   if report.answer == 'ok' then
     remember(scope, report.oks + 1, '0', policy)
     local had = scope.streak > 0
-    scope.streak = 0
+    forget_streak(scope)
     return had and 'streak' or 'none'
   elseif report.answer == 'block' then
-    if now - scope.last > policy.forget_after then scope.streak = 0 end
+    if now - scope.last > policy.forget_after then forget_streak(scope) end
     remember(scope, report.oks, '0', policy)
-    remember(scope, 1, '1', policy)
-    scope.streak, scope.last, scope.sure = scope.streak + report.weight, now, report.sure
-    if (policy.respect and report.retry_after > 0) or is_enough(scope, policy) then
-      trip_cooldown(scope, now, first_length(scope, report.draw, report.retry_after, policy))
-      return 'tripped'
-    end
-    return 'streak'
+    remember(scope, 1, report.kind, policy)
+    count_block(scope, report)
+    scope.last, scope.sure = now, report.sure
+    local cause = cause_of(scope, report.retry_after, policy)
+    if not cause then return 'streak' end
+    trip_cooldown(scope, now, first_length(scope, report.draw, report.retry_after, policy), cause)
+    return 'tripped'
   end
   return 'none'
 end
 
--- Tells every member: rule, key, epoch, phase, what is left of it (microseconds), streak, who says so.
-local function publish(channel, name, member, scope, now, phase)
-  local left = phase == 'cooling' and scope.till - now or 0
-  redis.call('PUBLISH', channel,
-    table.concat({ name, whole(scope.ep), phase, whole(left), exact(scope.streak), member }, '\31'))
+-- Tells every member: rule, key, epoch, what happened (open clear cooling due streak), what is left of the cooldown
+-- (microseconds), streak, who says so, and of the latest trip its cause, streak and blocks. Where the store is a Cluster
+-- (`command` is SPUBLISH) only the scope's own nodes carry it, from version 7 on; before that every node does.
+local function publish(command, channel, name, member, scope, now, what)
+  local left = what == 'cooling' and scope.till - now or 0
+  local text = table.concat({ name, whole(scope.ep), what, whole(left), exact(scope.streak), member,
+    scope.cause, exact(scope.peak), scope.blamed }, '\31')
+  redis.call(redis.REDIS_VERSION_NUM and command or 'PUBLISH', channel, text)
 end

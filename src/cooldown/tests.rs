@@ -31,7 +31,11 @@ fn report(epoch: u64, answer: Answer) -> Report {
     Report { epoch, probe: 0, answer, oks: 0, draw: 0.5 }
 }
 
-const BLOCK: Answer = Answer::Block { weight: 1.0, retry_after: 0, sure: true };
+const BLOCK: Answer = named(0);
+
+const fn named(retry_after: i64) -> Answer {
+    Answer::Block { weight: 1.0, retry_after, sure: true, verdict: Verdict::Forbidden }
+}
 
 fn tripped() -> Cooldown {
     let mut scope = Cooldown::default();
@@ -58,9 +62,7 @@ fn three_blocks_in_a_row_trip_and_one_ok_resets() {
 fn answers_to_requests_sent_before_the_trip_change_nothing() {
     let mut scope = tripped();
     let before = scope.clone();
-    for answer in
-        [Answer::Ok, BLOCK, Answer::Block { weight: 1.0, retry_after: 99 * SECOND, sure: true }]
-    {
+    for answer in [Answer::Ok, BLOCK, named(99 * SECOND)] {
         assert_eq!(scope.report(START + SECOND, &report(0, answer), &policy()), Change::Stale);
     }
     assert_eq!(scope, before);
@@ -92,19 +94,17 @@ fn successes_that_cost_no_call_count_for_the_ratio() {
     let mut scope = Cooldown::default();
     let after_many = Report { oks: 1000, ..report(0, BLOCK) };
     scope.report(START, &after_many, &policy());
-    assert_eq!(scope.recent, "00000000000000000001");
+    assert_eq!(scope.recent, "0000000000000000000b");
     assert!((scope.streak - 1.0).abs() < 1e-9);
 }
 
 #[test]
 fn a_block_that_names_its_wait_trips_at_once_for_that_long() {
     let mut scope = Cooldown::default();
-    let block = Answer::Block { weight: 1.0, retry_after: 7 * SECOND, sure: true };
-    assert_eq!(scope.report(START, &report(0, block), &policy()), Change::Tripped);
+    assert_eq!(scope.report(START, &report(0, named(7 * SECOND)), &policy()), Change::Tripped);
     assert_eq!(scope.until, START + 7 * SECOND);
     let mut scope = Cooldown::default();
-    let absurd = Answer::Block { weight: 1.0, retry_after: i64::MAX, sure: true };
-    scope.report(START, &report(0, absurd), &policy());
+    scope.report(START, &report(0, named(i64::MAX)), &policy());
     assert_eq!(scope.until, START + 600 * SECOND, "capped by max");
 }
 
@@ -155,4 +155,32 @@ fn a_clear_by_hand_begins_a_new_epoch() {
     scope.clear(START + SECOND);
     assert_eq!(scope.phase(START + SECOND, &policy()), Phase::Open);
     assert_eq!(scope.report(START + SECOND, &report(1, BLOCK), &policy()), Change::Stale);
+}
+
+#[test]
+fn a_trip_says_why_it_came_and_which_blocks_built_it() {
+    let block = |verdict, weight| Answer::Block { weight, retry_after: 0, sure: true, verdict };
+    let mut scope = Cooldown::default();
+    scope.report(START, &report(0, block(Verdict::Timeout, 1.0)), &policy());
+    scope.report(START, &report(0, Answer::Ok), &policy());
+    for verdict in [Verdict::Captcha, Verdict::Forbidden, Verdict::Captcha] {
+        scope.report(START, &report(0, block(verdict, 1.5)), &policy());
+    }
+    assert_eq!((scope.cause, scope.peak), (Some(Cause::Streak), 3.0));
+    assert_eq!(Blocks::of_letters(&scope.blamed).to_string(), "1 403_forbidden, 1 captcha");
+    scope.lend_probe(scope.until, SECOND);
+    let blocked = Report { probe: scope.probe, ..report(1, BLOCK) };
+    scope.report(scope.until, &blocked, &policy());
+    assert_eq!((scope.cause, &*scope.blamed), (Some(Cause::Probe), "b"));
+    let mut scope = Cooldown::default();
+    for _ in 0..10 {
+        scope.report(START, &report(0, block(Verdict::Captcha, 1.0)), &policy());
+        scope.report(START, &report(0, Answer::Ok), &policy());
+    }
+    scope.report(START, &report(0, BLOCK), &policy());
+    assert_eq!(scope.cause, Some(Cause::Ratio));
+    assert_eq!(Blocks::of_letters(&scope.blamed).to_string(), "1 403_forbidden, 9 captcha");
+    let mut scope = Cooldown::default();
+    scope.report(START, &report(0, named(SECOND)), &policy());
+    assert_eq!((scope.cause, &*scope.blamed), (Some(Cause::Named), "b"));
 }

@@ -4,7 +4,7 @@
 use tracing::{error, info, warn};
 
 use super::{
-    Event, ProbeResult,
+    Event, ProbeResult, Trip,
     text::{clean, shown},
 };
 use crate::{
@@ -18,7 +18,9 @@ pub(super) fn write(event: &Event) {
         Event::Blocked { .. }
         | Event::Tripped { .. }
         | Event::Cleared { .. }
+        | Event::ProbeSent { .. }
         | Event::Probe { .. }
+        | Event::Observed { .. }
         | Event::RateLearned { .. } => of_a_scope(event),
         Event::StoreDown { reason, mode } => {
             warn!(reason = clean(reason), on_failure = mode.as_str(), "the store is away");
@@ -65,18 +67,7 @@ fn of_a_scope(event: &Event) {
             evidence = judgement.evidence.as_deref().map(evidence),
             "blocked"
         ),
-        Event::Tripped { rule, key, by, streak, length, member, evidence: seen, made_by_us } => {
-            info!(
-                scope = scope_name(rule, key),
-                by = by.map_or("hand", Verdict::as_str),
-                streak,
-                length_s = length.as_secs_f64(),
-                member = clean(member),
-                ours = made_by_us,
-                evidence = seen.as_deref().map(evidence),
-                "cooldown: nothing of this scope is sent"
-            );
-        }
+        Event::Tripped { rule, key, trip } => tripped(&scope_name(rule, key), trip),
         Event::Cleared { rule, key, by } => {
             info!(scope = scope_name(rule, key), by = by.as_str(), "open again");
         }
@@ -89,6 +80,16 @@ fn of_a_scope(event: &Event) {
                 }
             }
         }
+        Event::ProbeSent { rule, key, target } => {
+            info!(scope = scope_name(rule, key), url = shown(target), "probe goes");
+        }
+        Event::Observed { rule, key, action, requests, wait } => info!(
+            scope = scope_name(rule, key),
+            action = action.as_str(),
+            requests,
+            wait_s = wait.as_secs_f64(),
+            "observe: would have been done"
+        ),
         Event::RateLearned { rule, key, from, to } => {
             info!(scope = scope_name(rule, key), from, to, "learned a rate");
         }
@@ -102,6 +103,29 @@ fn of_a_scope(event: &Event) {
         | Event::Stopping { .. }
         | Event::Stopped { .. } => {}
     }
+}
+
+fn tripped(scope: &str, trip: &Trip) {
+    let answer = trip.answer.as_ref();
+    info!(
+        scope,
+        by = trip.by.map_or("hand", Verdict::as_str),
+        cause = trip.cause.as_str(),
+        streak = trip.streak,
+        blocks = %trip.blocks,
+        length_s = trip.length.as_secs_f64(),
+        member = clean(&trip.member),
+        ours = trip.made_by_us,
+        url = answer.map(|answer| shown(&answer.target)),
+        status = answer.and_then(|answer| answer.status),
+        evidence = answer.and_then(|answer| answer.evidence.as_deref()).map(evidence),
+        "{}",
+        if trip.observe {
+            "cooldown, observed only: all of this scope is sent"
+        } else {
+            "cooldown: nothing of this scope is sent"
+        }
+    );
 }
 
 fn reloaded(changes: &[String], needs_restart: &[String]) {

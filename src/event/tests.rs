@@ -1,7 +1,11 @@
 //! What an event becomes: metrics, list, listeners, JSON.
 
 use super::*;
-use crate::target::{Host, Scheme};
+use crate::{
+    cooldown::{Blocks, Cause},
+    target::{Host, Scheme},
+    verdict::Verdict,
+};
 
 fn blocked(path: &str) -> Event {
     let mut judgement = Judgement::transport(Verdict::Forbidden, "refused\r\n\u{1b}[31m");
@@ -19,24 +23,32 @@ fn blocked(path: &str) -> Event {
     }
 }
 
+fn tripped(member: &str, made_by_us: bool) -> Event {
+    let trip = Trip {
+        cause: Cause::Streak,
+        by: Some(Verdict::Captcha),
+        blocks: Blocks::of_letters("bdd"),
+        streak: 3.0,
+        length: Duration::from_secs(40),
+        member: Arc::from(member),
+        answer: None,
+        observe: false,
+        made_by_us,
+    };
+    Event::Tripped { rule: Arc::from("shops"), key: Arc::from(""), trip: Box::new(trip) }
+}
+
 #[tokio::test]
 async fn an_event_reaches_the_metrics_the_list_and_the_listeners() {
     let metrics = Metrics::new();
     let events = Events::new(Arc::clone(&metrics));
     let mut listener = events.subscribe();
-    events.emit(Event::Tripped {
-        rule: Arc::from("shops"),
-        key: Arc::from(""),
-        by: Some(Verdict::Captcha),
-        streak: 3.0,
-        length: Duration::from_secs(40),
-        member: Arc::from("a"),
-        evidence: None,
-        made_by_us: true,
-    });
+    events.emit(tripped("a", true));
     let heard = listener.recv().await.expect("the sender lives");
     assert_eq!((heard.id, heard.event.kind()), (1, "tripped"));
     assert_eq!(events.recent().len(), 1);
+    let json = serde_json::to_string(&heard).expect("an event is JSON");
+    assert!(json.contains(r#""blocks":{"403_forbidden":1,"captcha":2}"#), "{json}");
     let text = metrics.render();
     assert!(text.contains(r#"tidegate_cooldowns_total{rule="shops",type="captcha"} 1"#));
     assert!(text.contains(r#"tidegate_cooldown_seconds_total{rule="shops"} 40"#));
@@ -46,16 +58,7 @@ async fn an_event_reaches_the_metrics_the_list_and_the_listeners() {
 async fn a_trip_by_another_member_is_told_but_not_counted() {
     let metrics = Metrics::new();
     let events = Events::new(Arc::clone(&metrics));
-    events.emit(Event::Tripped {
-        rule: Arc::from("shops"),
-        key: Arc::from(""),
-        by: Some(Verdict::Captcha),
-        streak: 3.0,
-        length: Duration::from_secs(40),
-        member: Arc::from("b"),
-        evidence: None,
-        made_by_us: false,
-    });
+    events.emit(tripped("b", false));
     assert_eq!(events.recent().len(), 1);
     assert!(!metrics.render().contains(r#"type="captcha"} 1"#));
 }

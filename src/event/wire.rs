@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Event, Told,
+    Event, Told, Trip,
     text::{clean, shown},
 };
 use crate::verdict::{Evidence, Judgement, Verdict};
@@ -30,7 +30,9 @@ impl Event {
             Self::Blocked { .. } => "blocked",
             Self::Tripped { .. } => "tripped",
             Self::Cleared { .. } => "cleared",
+            Self::ProbeSent { .. } => "probe_sent",
             Self::Probe { .. } => "probe",
+            Self::Observed { .. } => "observed",
             Self::RateLearned { .. } => "rate_learned",
             Self::StoreDown { .. } => "store_down",
             Self::StoreUp => "store_up",
@@ -54,13 +56,11 @@ impl Event {
                 fields["url"] = json!(shown(target));
                 fields
             }
-            Self::Tripped { rule, key, by, streak, length, member, evidence, made_by_us } => {
-                json!({
-                    "rule": &**rule, "key": clean(key),
-                    "by": by.map_or("hand", Verdict::as_str), "streak": streak,
-                    "length_ms": ms(*length), "member": clean(member), "ours": made_by_us,
-                    "evidence": evidence.as_deref().map(evidence_json),
-                })
+            Self::Tripped { rule, key, trip } => {
+                let mut fields = tripped(trip);
+                fields["rule"] = json!(&**rule);
+                fields["key"] = json!(clean(key));
+                fields
             }
             Self::Cleared { rule, key, by } => {
                 json!({"rule": &**rule, "key": clean(key), "by": by.as_str()})
@@ -68,6 +68,13 @@ impl Event {
             Self::Probe { rule, key, result } => {
                 json!({"rule": &**rule, "key": clean(key), "result": result.as_str()})
             }
+            Self::ProbeSent { rule, key, target } => {
+                json!({"rule": &**rule, "key": clean(key), "url": shown(target)})
+            }
+            Self::Observed { rule, key, action, requests, wait } => json!({
+                "rule": &**rule, "key": clean(key), "action": action.as_str(),
+                "requests": requests, "wait_ms": ms(*wait),
+            }),
             Self::RateLearned { rule, key, from, to } => {
                 json!({"rule": &**rule, "key": clean(key), "from": from, "to": to})
             }
@@ -87,6 +94,20 @@ impl Event {
             Self::Stopped { cut_off } => json!({"cut_off": cut_off}),
         }
     }
+}
+
+fn tripped(trip: &Trip) -> Value {
+    let blocks: Map<_, _> =
+        trip.blocks.iter().map(|(verdict, n)| (verdict.as_str().to_owned(), json!(n))).collect();
+    let answer = trip.answer.as_ref();
+    json!({
+        "by": trip.by.map_or("hand", Verdict::as_str), "cause": trip.cause.as_str(),
+        "streak": trip.streak, "blocks": blocks, "length_ms": ms(trip.length),
+        "member": clean(&trip.member), "ours": trip.made_by_us, "observe": trip.observe,
+        "url": answer.map(|answer| shown(&answer.target)),
+        "status": answer.and_then(|answer| answer.status),
+        "evidence": answer.and_then(|answer| answer.evidence.as_deref()).map(evidence_json),
+    })
 }
 
 fn judged(judgement: &Judgement) -> Value {

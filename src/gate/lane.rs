@@ -24,6 +24,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{
     Client, Entry, Outcome, Shared, Why,
+    observe::Untold,
     permit::Grant,
     queue::{Queue, Waiter},
     view::{Gateway, View},
@@ -81,6 +82,8 @@ pub(super) struct Lane {
     pub(super) entry: ArcSwap<Entry>,
     pub(super) sent: AtomicU64,
     pub(super) verdicts: [AtomicU64; Verdict::ALL.len()],
+    /// What `mode: observe` has not told yet.
+    pub(super) untold: Mutex<Untold>,
     /// Epoch and ticket of a probe that went another way than through the proxy.
     pub(super) outside_probe: Mutex<Option<(u64, i64)>>,
     state: Mutex<State>,
@@ -110,6 +113,7 @@ impl Lane {
             entry: ArcSwap::new(entry),
             sent: 0.into(),
             verdicts: std::array::from_fn(|_| 0.into()),
+            untold: Mutex::default(),
             outside_probe: Mutex::default(),
             state: Mutex::default(),
             wake: Notify::new(),
@@ -209,7 +213,7 @@ impl Lane {
         {
             return Err((Why::Cooldown, Some(until - clock::now())));
         }
-        state.queue.push(client, rule.order, Waiter { seq, deadline, tell });
+        state.queue.push(client, rule.order, Waiter { seq, deadline, tell }, returns);
         let start = !std::mem::replace(&mut state.pumping, true);
         drop(state);
         if start {

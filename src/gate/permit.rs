@@ -9,12 +9,15 @@ use std::{
     time::Duration,
 };
 
-use super::{Client, Entry, Outcome, Refused, Why, lane::Lane};
+use super::{
+    Client, Entry, Outcome, Refused, Why,
+    lane::Lane,
+    tell::{self, Seen, deliver},
+};
 use crate::{
     clock::{self, Instant},
-    cooldown::{Answer, Change, Report},
-    event::{ClearedBy, Event, ProbeResult},
-    store::Store,
+    cooldown::{Answer, Report},
+    event::Event,
     target::Target,
     verdict::{Confidence, Judgement, Verdict},
 };
@@ -153,6 +156,9 @@ impl Permit {
         let grant = &mut self.grant;
         let may = self.observe || grant.lane.view.allows(grant.epoch, grant.probe);
         if may {
+            if grant.probe && grant.stage == Stage::Unsent {
+                tell::probe_sent(&grant.lane, &self.target);
+            }
             grant.stage = Stage::Sent;
             grant.lane.sent.fetch_add(1, Ordering::Relaxed);
         }
@@ -208,9 +214,15 @@ impl Permit {
         self.count_marks(judgement);
         let Some(answer) = self.weigh(judgement) else { return };
         let report = self.grant.report(answer, lane.view.take_oks());
-        let seen = Seen { verdict, judgement: judgement.clone() };
+        let seen = Seen { target: self.target.clone(), judgement: judgement.clone() };
         // A task of its own: the client may leave, the news must not.
         tokio::spawn(deliver(lane, report, Some(seen))).await.ok();
+    }
+
+    /// Tells the fleet that the site answered what cannot be judged (a tunnel, an upgraded connection).
+    pub async fn report_unseen(&mut self) {
+        let judgement = Judgement::unseen(self.grant.probe);
+        self.report(&judgement).await;
     }
 
     /// Counts the signatures that matched and decided nothing: what tells a bad one before it decides.
@@ -240,7 +252,8 @@ impl Permit {
                     Answer::Nothing
                 } else {
                     let retry_after = judgement.retry_after.map_or(0, clock::micros);
-                    Answer::Block { weight, retry_after, sure: is_sure(judgement) }
+                    let (sure, verdict) = (is_sure(judgement), judgement.verdict);
+                    Answer::Block { weight, retry_after, sure, verdict }
                 }
             }
             None if judgement.verdict == Verdict::Ok => {
@@ -308,45 +321,5 @@ pub(super) async fn wait(
         Ok(Outcome::Refused(why, retry_after)) => Err(refused(why, retry_after)),
         // The pump ends only with an empty queue; its task dies only with the runtime.
         Err(_) => Err(refused(Why::Stopping, None)),
-    }
-}
-
-/// What was seen, for the events.
-pub(super) struct Seen {
-    verdict: Verdict,
-    judgement: Judgement,
-}
-
-/// Brings a report to the store, takes over what it changed, and tells what a person wants to know.
-pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>) {
-    let entry = lane.entry.load_full();
-    let Ok(reported) = lane.shared.store.report(&lane.scope, &entry.rule, &report).await else {
-        return;
-    };
-    lane.view.reported(&reported);
-    let (rule, key) = (Arc::clone(&entry.rule.name), Arc::clone(&lane.view.key));
-    let events = &lane.shared.events;
-    let probe = |result| Event::Probe { rule: Arc::clone(&rule), key: Arc::clone(&key), result };
-    if report.probe != 0 {
-        match (reported.change, report.answer) {
-            (Change::Opened, _) => events.emit(probe(ProbeResult::Ok)),
-            (Change::Tripped, _) => events.emit(probe(ProbeResult::Block)),
-            (_, Answer::Nothing) => events.emit(probe(ProbeResult::Lost)),
-            _ => {}
-        }
-    }
-    match reported.change {
-        Change::Tripped => events.emit(Event::Tripped {
-            rule,
-            key,
-            by: seen.as_ref().map(|seen| seen.verdict),
-            streak: reported.streak,
-            length: clock::from_micros(reported.length),
-            member: Arc::clone(&lane.shared.member),
-            evidence: seen.and_then(|seen| seen.judgement.evidence),
-            made_by_us: true,
-        }),
-        Change::Opened => events.emit(Event::Cleared { rule, key, by: ClearedBy::Probe }),
-        Change::None | Change::Stale | Change::Streak | Change::ProbeLost => {}
     }
 }

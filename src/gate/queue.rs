@@ -52,22 +52,19 @@ impl Queue {
         self.len().min((own + 1) * clients - 1)
     }
 
-    /// Adds a request. One that comes back (an old `seq`) goes to the head of its line, and its line goes next.
-    pub(super) fn push(&mut self, client: Client, order: Order, waiter: Waiter) {
+    /// Adds a request. One that `returns` (it had its leave) goes to the head of its line, and its line goes next.
+    pub(super) fn push(&mut self, client: Client, order: Order, waiter: Waiter, returns: bool) {
         let line = (order == Order::Fair).then_some(client);
         self.deadlines.insert((waiter.deadline, waiter.seq), line.clone());
         let waiters = self.lines.entry(line.clone()).or_default();
         let new_line = waiters.is_empty();
         let at = waiters.partition_point(|other| other.seq < waiter.seq);
-        let returns = at < waiters.len();
         waiters.insert(at, waiter);
-        if new_line {
-            self.turns.push_back(line);
-        } else if returns
-            && let Some(turn) = self.turns.iter().position(|other| *other == line)
-            && let Some(line) = self.turns.remove(turn)
-        {
+        if returns {
+            self.turns.retain(|other| *other != line);
             self.turns.push_front(line);
+        } else if new_line {
+            self.turns.push_back(line);
         }
     }
 
@@ -149,9 +146,9 @@ mod tests {
     fn clients_take_turns_and_each_goes_first_in_first_out() {
         let mut queue = Queue::default();
         for seq in 0..4 {
-            queue.push(client(1), Order::Fair, waiter(seq));
+            queue.push(client(1), Order::Fair, waiter(seq), false);
         }
-        queue.push(client(2), Order::Fair, waiter(4));
+        queue.push(client(2), Order::Fair, waiter(4), false);
         assert_eq!(queue.ahead_of(&client(3), Order::Fair), 2);
         assert_eq!(queue.ahead_of(&client(1), Order::Fair), 5);
         assert_eq!(order_of(&mut queue), [0, 4, 1, 2, 3]);
@@ -161,19 +158,30 @@ mod tests {
     #[test]
     fn fifo_keeps_one_line() {
         let mut queue = Queue::default();
-        queue.push(client(1), Order::Fifo, waiter(0));
-        queue.push(client(1), Order::Fifo, waiter(1));
-        queue.push(client(2), Order::Fifo, waiter(2));
+        queue.push(client(1), Order::Fifo, waiter(0), false);
+        queue.push(client(1), Order::Fifo, waiter(1), false);
+        queue.push(client(2), Order::Fifo, waiter(2), false);
         assert_eq!(order_of(&mut queue), [0, 1, 2]);
     }
 
     #[test]
     fn a_request_that_comes_back_goes_first() {
         let mut queue = Queue::default();
-        queue.push(client(1), Order::Fair, waiter(5));
-        queue.push(client(2), Order::Fair, waiter(6));
-        queue.push(client(2), Order::Fair, waiter(1));
+        queue.push(client(1), Order::Fair, waiter(5), false);
+        queue.push(client(2), Order::Fair, waiter(6), false);
+        queue.push(client(2), Order::Fair, waiter(1), true);
         assert_eq!(order_of(&mut queue), [1, 5, 6]);
+    }
+
+    #[test]
+    fn a_request_that_comes_back_goes_first_also_where_nobody_of_its_client_waits() {
+        for order in [Order::Fair, Order::Fifo] {
+            let mut queue = Queue::default();
+            queue.push(client(1), order, waiter(5), false);
+            queue.push(client(2), order, waiter(6), false);
+            queue.push(client(3), order, waiter(1), true);
+            assert_eq!(order_of(&mut queue), [1, 5, 6], "{order:?}");
+        }
     }
 
     #[test]
@@ -181,8 +189,8 @@ mod tests {
         let mut queue = Queue::default();
         let gone = waiter(0);
         let (deadline, seq) = (gone.deadline, gone.seq);
-        queue.push(client(1), Order::Fair, gone);
-        queue.push(client(2), Order::Fair, waiter(1));
+        queue.push(client(1), Order::Fair, gone, false);
+        queue.push(client(2), Order::Fair, waiter(1), false);
         assert!(queue.remove(deadline, seq));
         assert!(!queue.remove(deadline, seq));
         assert!(queue.pop_hopeless(clock::now()).is_none());

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use super::{Entry, Gate, lane::Lane, view::Gateway};
+use super::{Entry, Gate, lane::Lane, tell, view::Gateway};
 use crate::{
     clock,
     event::{ClearedBy, Event},
@@ -76,16 +76,7 @@ impl Gate {
         let what = Override::Trip(clock::micros(length));
         let reported = self.shared.store.set(&lane.scope, &entry.rule, what).await?;
         lane.view.reported(&reported);
-        self.shared.events.emit(Event::Tripped {
-            rule: Arc::clone(&entry.rule.name),
-            key: Arc::clone(&lane.view.key),
-            by: None,
-            streak: 0.0,
-            length,
-            member: Arc::clone(&self.shared.member),
-            evidence: None,
-            made_by_us: true,
-        });
+        tell::tripped_by_hand(&lane, &entry, length);
         Ok(())
     }
 

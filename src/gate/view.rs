@@ -6,7 +6,6 @@ use std::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -15,7 +14,7 @@ use tokio::sync::watch;
 use crate::{
     clock::{self, Instant},
     cooldown::Known,
-    store::{Granted, Peeked, Phase, Reported},
+    store::{Granted, Peeked, Phase, Reported, ScopeNews, What},
 };
 
 /// What the scope does with requests, as far as this member knows.
@@ -181,15 +180,13 @@ impl View {
     }
 
     /// Takes over pushed news.
-    pub(super) fn pushed(&self, epoch: u64, remaining: Duration, due: bool, streak: f64) {
-        let gateway = if due {
-            Gateway::Ask
-        } else if remaining.is_zero() {
-            Gateway::Open
-        } else {
-            Gateway::Cooling(clock::now() + remaining)
+    pub(super) fn pushed(&self, news: &ScopeNews) {
+        let gateway = match news.what {
+            What::Due => Gateway::Ask,
+            What::Opened | What::Cleared | What::Streak => Gateway::Open,
+            What::Tripped => Gateway::Cooling(clock::now() + clock::from_micros(news.remaining)),
         };
-        self.set(epoch, gateway, Some(streak));
+        self.set(news.epoch, gateway, Some(news.streak));
     }
 
     /// The store was away and is back, or news were lost: what is closed here is asked for again at once.

@@ -48,6 +48,7 @@ pub(super) struct Families {
     pub(super) held_gone: Family<Labels, Counter>,
     pub(super) tunnels: Family<Labels, Gauge>,
     pub(super) observed: Family<Labels, Counter>,
+    pub(super) observed_seconds: Family<Labels, Seconds>,
     pub(super) signature_hits: Family<Labels, Counter>,
     pub(super) signature_decoys: Family<Labels, Counter>,
     pub(super) reloads: Family<Labels, Counter>,
@@ -91,6 +92,7 @@ impl Families {
             held_gone: Family::default(),
             tunnels: Family::default(),
             observed: Family::default(),
+            observed_seconds: Family::default(),
             signature_hits: Family::default(),
             signature_decoys: Family::default(),
             reloads: Family::default(),
@@ -121,6 +123,7 @@ impl Families {
         registry.register("held_gone", "Clients that left while their request was held", self.held_gone.clone());
         registry.register("tunnels", "Open tunnels", self.tunnels.clone());
         registry.register("observed", "What `mode: observe` would have done", self.observed.clone());
+        registry.register("observed_seconds", "For how long `mode: observe` would have held requests, each by itself", self.observed_seconds.clone());
         registry.register("signature_hits", "Verdicts that rest on this signature, and matches of one that is set to log", self.signature_hits.clone());
         registry.register("signature_decoys", "Marks of this signature seen on ordinary pages, where they mean nothing", self.signature_decoys.clone());
         registry.register("config_reloads", "Reloads of the rule file, by result", self.reloads.clone());

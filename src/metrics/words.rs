@@ -73,6 +73,9 @@ pub enum Observed {
 }
 
 impl Observed {
+    /// Every action.
+    pub const ALL: [Self; 3] = [Self::Hold, Self::Cooldown, Self::Refuse];
+
     /// The label value.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

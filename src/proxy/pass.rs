@@ -99,4 +99,11 @@ impl Pass {
             permit.report(judgement).await;
         }
     }
+
+    /// Tells the fleet that the site answered what cannot be judged.
+    pub(crate) async fn report_unseen(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.report_unseen().await;
+        }
+    }
 }

@@ -21,7 +21,7 @@ use super::{
     pool::Counted,
     reply::{Refused, sentence},
 };
-use crate::{metrics::Reason, rules::TunnelCount, verdict::Judgement};
+use crate::{metrics::Reason, rules::TunnelCount};
 
 /// Opens the tunnel that a CONNECT asks for; the 200 stands for a connection that is there (RFC
 /// 9110 section 9.3.6).
@@ -111,8 +111,8 @@ async fn serve(client: copy::Side, site: TcpStream, flights: Flights) {
 /// Asks the gate before bytes go from a tunnel's client to its site.
 ///
 /// A flight is what the client sends after the site has spoken. What is inside is not for us to
-/// judge, so the report on a flight is neutral: it frees a probe, and is neither a block nor a sign
-/// of health.
+/// judge, so the report on a flight is neutral: neither a block nor a sign of health. Only where it
+/// is the probe, the site's answer opens the scope: nothing better will ever be seen in a tunnel.
 pub(super) struct Flights {
     cx: Arc<Context>,
     live: Arc<Live>,
@@ -148,6 +148,11 @@ impl Flights {
         Ok(())
     }
 
+    /// Whether no cooldown has tripped since the gate was last asked.
+    pub(super) fn may_go_on(&self) -> bool {
+        self.under_way.lock().as_ref().is_some_and(|flight| flight.pass.may_go_on())
+    }
+
     /// Leave for a new flight, or for the rest of one that a cooldown interrupted.
     async fn next(&self, ended: Option<Flight>) -> Result<Flight, Refused> {
         let mut pass = match ended {
@@ -169,7 +174,7 @@ impl Flights {
         let Some(mut flight) = under_way else { return };
         if !flight.answered {
             flight.answered = true;
-            flight.pass.report(&Judgement::unseen()).await;
+            flight.pass.report_unseen().await;
         }
         *self.under_way.lock() = Some(flight);
     }

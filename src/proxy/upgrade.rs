@@ -6,7 +6,6 @@ use http::{HeaderValue, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 
 use super::{Body, Context, context::Live, forward::Answer, headers, pool::Counted, tunnel::copy};
-use crate::verdict::Judgement;
 
 /// Joins client and site after the site's 101, which goes to the client with the site's fields.
 pub(super) async fn join(
@@ -16,7 +15,7 @@ pub(super) async fn join(
     answer: Answer,
 ) -> Response<Body> {
     let Answer { mut response, mut pass, .. } = answer;
-    pass.report(&Judgement::unseen()).await;
+    pass.report_unseen().await;
     let site = hyper::upgrade::on(&mut response);
     let idle = live.settings.timeouts.idle;
     let end = cx.end.clone();

@@ -99,10 +99,9 @@ impl Shared {
         });
         let (listener, beater) = (Arc::clone(&store), Arc::clone(&store));
         tokio::spawn(async move {
-            let channel = listener.channel();
             let news = listener.news.clone();
             tokio::select! {
-                () = listener.server.listen(channel, news) => {}
+                () = listener.server.listen(&listener.settings.prefix, news) => {}
                 () = listener.stopped.cancelled() => {}
             }
         });
@@ -156,10 +155,6 @@ impl Shared {
     #[must_use]
     pub fn members(&self) -> u32 {
         self.members.load(Ordering::Relaxed)
-    }
-
-    fn channel(&self) -> String {
-        format!("{}:news", self.settings.prefix)
     }
 
     /// Says every second that this member lives; while the store is away, knocks more often.
@@ -293,8 +288,9 @@ fn scaled(limits: &Limits, share: f64) -> Limits {
 
 impl Store for Shared {
     fn scope(&self, name: ScopeName) -> Scope {
-        let keys = Some(Arc::new(Keys::new(&self.settings.prefix, &name)));
-        Scope { here: self.here.place(&name), keys, name }
+        let prefix = &self.settings.prefix;
+        let keys = Keys::new(prefix, &name, self.server.channel(prefix, &name.rule));
+        Scope { here: self.here.place(&name), keys: Some(Arc::new(keys)), name }
     }
 
     async fn take(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Result<Granted, StoreError> {
@@ -330,9 +326,7 @@ impl Store for Shared {
         report: &Report,
     ) -> Result<Reported, StoreError> {
         if let Some(keys) = &scope.keys {
-            let channel = self.channel();
-            let news = [&*self.member, &*channel, &*keys.news];
-            let arguments = keys.arguments(rule).report(report, news);
+            let arguments = keys.arguments(rule).report(report, keys.news(&self.member));
             let reply = self.call(&self.scripts.report, keys.cooldown(), arguments).await;
             match reply.map(scripts::reported) {
                 Some(Ok(reported)) => return Ok(reported),
@@ -352,13 +346,11 @@ impl Store for Shared {
         let (Some(keys), Some(_)) = (&scope.keys, &rule.cooldown) else {
             return self.here.set(scope, rule, what).await;
         };
-        let channel = self.channel();
         let (word, length) = match what {
             Override::Trip(length) => ("trip", length),
             Override::Clear => ("clear", 0),
         };
-        let news = [&*self.member, &*channel, &*keys.news];
-        let arguments = keys.arguments(rule).set(word, length, news);
+        let arguments = keys.arguments(rule).set(word, length, keys.news(&self.member));
         let reply = self.call(&self.scripts.set, keys.cooldown(), arguments).await;
         match reply.map(scripts::set) {
             Some(Ok(reported)) => Ok(reported),

@@ -17,7 +17,7 @@ use super::{Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, S
 use crate::{
     bucket::{BATCH, Bucket, FIRST, HORIZON, Pace},
     clock::{self, Instant},
-    cooldown::{self, Change, Cooldown, Report},
+    cooldown::{self, Blocks, Cause, Change, Cooldown, Report},
     learn::News,
     rules::{CooldownPolicy, Rule},
 };
@@ -102,7 +102,7 @@ impl Memory {
     /// Takes a report, at once.
     #[must_use]
     pub fn report_now(&self, scope: &Scope, rule: &Rule, report: &Report) -> Reported {
-        let Some(policy) = &rule.cooldown else { return unchanged(self.now()) };
+        let Some(policy) = &rule.cooldown else { return Reported::unchanged(self.now(), 0) };
         tell(&scope.here, policy, report, self.now())
     }
 
@@ -151,16 +151,16 @@ impl Store for Memory {
         rule: &Rule,
         what: Override,
     ) -> Result<Reported, StoreError> {
-        let Some(policy) = &rule.cooldown else { return Ok(unchanged(self.now())) };
+        let Some(policy) = &rule.cooldown else { return Ok(Reported::unchanged(self.now(), 0)) };
         let now = self.now();
         let mut kept = scope.here.cooldown.lock();
         let state = kept.state.get_or_insert_default();
         state.observe(now);
         match what {
-            Override::Trip(length) => state.trip(now, length),
+            Override::Trip(length) => state.trip(now, length, Cause::Hand),
             Override::Clear => state.clear(now),
         }
-        let reported = describe(state, now, Change::None, 0.0);
+        let reported = describe(state, now, Change::None);
         kept.forget_at = now + forgettable(&kept, now, policy);
         Ok(reported)
     }
@@ -327,30 +327,23 @@ fn tell(place: &Place, policy: &CooldownPolicy, report: &Report, now: i64) -> Re
     let mut kept = place.cooldown.lock();
     let state = kept.state.get_or_insert_default();
     state.observe(now);
-    let before = state.streak;
     let change = state.report(now, report, policy);
-    let weight = match report.answer {
-        cooldown::Answer::Block { weight, .. } => weight,
-        cooldown::Answer::Ok | cooldown::Answer::Nothing => 0.0,
-    };
-    let reported = describe(state, now, change, before + weight);
+    let reported = describe(state, now, change);
     kept.forget_at = now + forgettable(&kept, now, policy);
     reported
 }
 
-fn describe(state: &Cooldown, now: i64, change: Change, tripped_by: f64) -> Reported {
+fn describe(state: &Cooldown, now: i64, change: Change) -> Reported {
     Reported {
         now,
         change,
         epoch: state.epoch,
         until: state.until,
-        streak: if change == Change::Tripped { tripped_by } else { state.streak },
+        streak: if change == Change::Tripped { state.peak } else { state.streak },
         length: state.length,
+        cause: state.cause,
+        blocks: Blocks::of_letters(&state.blamed),
     }
-}
-
-fn unchanged(now: i64) -> Reported {
-    Reported { now, change: Change::None, epoch: 0, until: 0, streak: 0.0, length: 0 }
 }
 
 fn forgettable(kept: &Kept<Cooldown>, now: i64, policy: &CooldownPolicy) -> i64 {

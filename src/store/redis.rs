@@ -1,4 +1,4 @@
-//! The client to Redis or Valkey: connection, scripts, push.
+//! The client to Redis or Valkey: connection and scripts; the news are [`super::push`]'s.
 //!
 //! fred's defaults wait without end, queue without bound and send a script again after a broken connection, which
 //! could take a token twice; all of that is set here, once. A call either answers within `timeout` or fails.
@@ -8,19 +8,20 @@ use std::{sync::Arc, time::Duration};
 use fred::{
     clients::SubscriberClient,
     prelude::{
-        Builder, Client, ClientLike, Config, Error as RedisError, ErrorKind, EventInterface,
-        LuaInterface, PubsubInterface, ReconnectPolicy,
+        Builder, Client, ClientLike, Config, Error as RedisError, ErrorKind, LuaInterface,
+        ReconnectPolicy,
     },
     types::{
         Value,
         config::{Options, Server, UnresponsiveConfig},
     },
 };
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::broadcast;
 
 use super::{
     Granted, News, ScopeName,
-    scripts::{self, BadReply, RuleArguments, Script},
+    push::{Channel, Push},
+    scripts::{BadReply, RuleArguments, Script},
 };
 use crate::{rules::Rule, settings::RedisSettings};
 
@@ -35,7 +36,9 @@ pub(crate) struct Keys {
     pub(super) take: Vec<String>,
     pub(super) own: bool,
     /// The scope's name in the news.
-    pub(super) news: String,
+    news: String,
+    /// Where they are published.
+    channel: Channel,
     arguments: parking_lot::Mutex<Option<(Arc<RuleIdentity>, Arc<RuleArguments>)>>,
     /// The latest ticket that the store gave this member here: where the store loses its memory, the bucket goes on
     /// from there.
@@ -60,13 +63,14 @@ struct RuleIdentity {
 }
 
 impl Keys {
-    pub(super) fn new(prefix: &str, name: &ScopeName) -> Self {
+    pub(super) fn new(prefix: &str, name: &ScopeName, channel: Channel) -> Self {
         let ScopeName { rule, bucket, cooldown } = name;
         let key = |kind: char, part: &str| format!("{prefix}:{{{rule}}}:{kind}:{part}");
         Self {
             take: vec![key('b', bucket), key('c', cooldown), key('w', bucket)],
             own: bucket == cooldown,
             news: format!("{rule}\x1f{cooldown}"),
+            channel,
             arguments: parking_lot::Mutex::new(None),
             latest: parking_lot::Mutex::default(),
             strayed: false.into(),
@@ -75,6 +79,11 @@ impl Keys {
 
     pub(super) fn cooldown(&self) -> Vec<String> {
         vec![self.take[1].clone()]
+    }
+
+    /// What a script needs to publish as `member`.
+    pub(super) fn news<'a>(&'a self, member: &'a str) -> [&'a str; 4] {
+        [member, self.channel.0, &self.channel.1, &self.news]
     }
 
     /// Takes note of an answer of the store.
@@ -174,6 +183,7 @@ pub(super) struct Redis {
     client: fred::clients::WithOptions<Client>,
     plain: Client,
     subscriber: SubscriberClient,
+    pub(super) push: Push,
     timeout: Duration,
 }
 
@@ -206,6 +216,7 @@ impl Redis {
         let mut config = Config::from_url(url).map_err(|e| BadUrl(e.details().to_owned()))?;
         // Away at the start is away like later: the proxy runs, and joins the store when it comes.
         config.fail_fast = false;
+        let clustered = config.server.is_clustered();
         let timeout = settings.timeout;
         let mut builder = Builder::from_config(config);
         builder
@@ -238,7 +249,8 @@ impl Redis {
             timeout: Some(timeout.saturating_mul(2)),
             ..Options::default()
         };
-        Ok(Self { client: plain.with_options(&options), plain, subscriber, timeout })
+        let push = Push::new(subscriber.clone(), &settings.prefix, clustered);
+        Ok(Self { client: plain.with_options(&options), plain, subscriber, push, timeout })
     }
 
     /// Starts connecting, in the background.
@@ -269,39 +281,15 @@ impl Redis {
         }
     }
 
-    /// Listens to `channel` for ever; ends only with the client. After each (re)connection and each gap the listener
-    /// hears [`News::Resync`], since push alone is at most once.
-    pub(super) async fn listen(&self, channel: String, news: broadcast::Sender<News>) {
-        let mut messages = self.subscriber.message_rx();
-        let mut connections = self.subscriber.reconnect_rx();
-        self.connect();
-        loop {
-            tokio::select! {
-                message = messages.recv() => match message {
-                    Ok(message) => {
-                        if let Some(item) = message.value.as_str().and_then(|t| scripts::news(&t)) {
-                            news.send(item).ok();
-                        }
-                    }
-                    Err(RecvError::Lagged(_)) => { news.send(News::Resync).ok(); }
-                    Err(RecvError::Closed) => return,
-                },
-                connection = connections.recv() => match connection {
-                    Ok(_) | Err(RecvError::Lagged(_)) => {
-                        // Subscribing again is fred's business where it remembers the channel; ours where it does not.
-                        self.subscriber.subscribe(channel.clone()).await.ok();
-                        news.send(News::Resync).ok();
-                    }
-                    Err(RecvError::Closed) => return,
-                },
-            }
-        }
+    /// Listens to the news for ever; see [`Push::listen`].
+    pub(super) async fn listen(&self, news: broadcast::Sender<News>) {
+        self.push.listen(news, || self.connect()).await;
     }
 
     pub(super) async fn quit(&self) {
         // Goodbyes are a courtesy: a dead connection is not worth a message.
         self.plain.quit().await.ok();
-        self.subscriber.quit().await.ok();
+        self.push.quit().await;
     }
 }
 

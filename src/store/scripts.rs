@@ -1,13 +1,11 @@
 //! The scripts of `lua/`, typed: their text, their arguments, their replies.
 
-use std::sync::Arc;
-
 use fred::types::Value;
 
 use super::{Ask, Granted, Peeked, Phase, Reported};
 use crate::{
     clock,
-    cooldown::{Answer, Change, Report},
+    cooldown::{Answer, Blocks, Change, Report},
     learn::Learn,
     rules::{CooldownPolicy, Limits, Rule},
 };
@@ -110,11 +108,13 @@ impl RuleArguments {
         arguments
     }
 
-    pub(super) fn report(&self, report: &Report, news: [&str; 3]) -> Vec<String> {
-        let (word, weight, retry_after, sure) = match report.answer {
-            Answer::Ok => ("ok", 0.0, 0, false),
-            Answer::Block { weight, retry_after, sure } => ("block", weight, retry_after, sure),
-            Answer::Nothing => ("nothing", 0.0, 0, false),
+    pub(super) fn report(&self, report: &Report, news: [&str; 4]) -> Vec<String> {
+        let (word, weight, retry_after, sure, letter) = match report.answer {
+            Answer::Ok => ("ok", 0.0, 0, false, None),
+            Answer::Block { weight, retry_after, sure, verdict } => {
+                ("block", weight, retry_after, sure, Some(verdict.letter()))
+            }
+            Answer::Nothing => ("nothing", 0.0, 0, false, None),
         };
         let mut arguments = vec![
             report.epoch.to_string(),
@@ -125,13 +125,14 @@ impl RuleArguments {
             report.oks.to_string(),
             report.draw.to_string(),
             flag(sure),
+            letter.map_or_else(String::new, String::from),
         ];
         arguments.extend(news.map(str::to_owned));
         arguments.extend(self.policy.iter().cloned());
         arguments
     }
 
-    pub(super) fn set(&self, word: &str, length: i64, news: [&str; 3]) -> Vec<String> {
+    pub(super) fn set(&self, word: &str, length: i64, news: [&str; 4]) -> Vec<String> {
         let mut arguments = vec![word.to_owned(), length.to_string()];
         arguments.extend(news.map(str::to_owned));
         arguments.extend(self.policy.iter().cloned());
@@ -227,6 +228,10 @@ impl Fields {
         found.map(|(_, meaning)| *meaning).ok_or(BadReply { script: self.script })
     }
 
+    fn text(&mut self) -> Result<String, BadReply> {
+        self.next()?.as_string().ok_or(BadReply { script: self.script })
+    }
+
     fn rest(self) -> Result<Vec<i64>, BadReply> {
         let script = self.script;
         self.values.map(|value| value.as_i64().ok_or(BadReply { script })).collect()
@@ -269,6 +274,8 @@ pub(super) fn reported(reply: Value) -> Result<Reported, BadReply> {
         until: fields.whole()?,
         streak: fields.float()?,
         length: fields.whole()?,
+        cause: fields.text()?.parse().ok(),
+        blocks: Blocks::of_letters(&fields.text()?),
     })
 }
 
@@ -276,7 +283,7 @@ pub(super) fn set(reply: Value) -> Result<Reported, BadReply> {
     let mut fields = Fields::of("set", reply);
     let (now, epoch, until) = (fields.whole()?, fields.epoch()?, fields.whole()?);
     let length = if until > 0 { until - now } else { 0 };
-    Ok(Reported { now, change: Change::None, epoch, until, streak: 0.0, length })
+    Ok(Reported { until, length, ..Reported::unchanged(now, epoch) })
 }
 
 pub(super) fn peeked(reply: Value) -> Result<Peeked, BadReply> {
@@ -288,17 +295,4 @@ pub(super) fn peeked(reply: Value) -> Result<Peeked, BadReply> {
         probe_until: fields.whole()?,
         streak: fields.float()?,
     })
-}
-
-/// News as `lib/cooldown.lua` publishes them: rule, key, epoch, phase, remaining, streak, member.
-pub(super) fn news(text: &str) -> Option<super::News> {
-    let mut parts = text.split('\x1f');
-    let mut next = || parts.next();
-    let (rule, key) = (Arc::from(next()?), Arc::from(next()?));
-    let epoch = next()?.parse().ok()?;
-    let due = next()? == "due";
-    let remaining = next()?.parse().ok()?;
-    let streak = next()?.parse().ok()?;
-    let member = Arc::from(next()?);
-    Some(super::News::Scope { rule, key, epoch, remaining, due, streak, member })
 }

@@ -9,9 +9,10 @@ use fred::types::Value;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{
-    News,
+    news::{self, News},
+    push::{self, Channel},
     redis::{Failure, Redis},
-    scripts::{self, Script},
+    scripts::Script,
 };
 
 /// One value of a script's reply.
@@ -72,22 +73,31 @@ impl Server {
         }
     }
 
-    /// Listens to `channel` for ever; see [`Redis::listen`].
-    pub(super) async fn listen(&self, channel: String, news: broadcast::Sender<News>) {
+    /// Where the news of `rule` are published.
+    pub(super) fn channel(&self, prefix: &str, rule: &str) -> Channel {
+        match self {
+            Self::Redis(redis) => redis.push.channel(rule),
+            Self::Own(..) => push::whole(prefix),
+        }
+    }
+
+    /// Listens to the news for ever; see [`push::Push::listen`].
+    pub(super) async fn listen(&self, prefix: &str, tell: broadcast::Sender<News>) {
         let server = match self {
-            Self::Redis(redis) => return redis.listen(channel, news).await,
+            Self::Redis(redis) => return redis.listen(tell).await,
             Self::Own(server, _) => server,
         };
+        let (_, channel) = push::whole(prefix);
         let mut messages = server.subscribe(&channel);
         loop {
             match messages.recv().await {
                 Ok(message) => {
-                    if let Some(item) = scripts::news(&message) {
-                        news.send(item).ok();
+                    if let Some(item) = news::parse(&message) {
+                        tell.send(item).ok();
                     }
                 }
                 Err(RecvError::Lagged(_)) => {
-                    news.send(News::Resync).ok();
+                    tell.send(News::Resync).ok();
                 }
                 Err(RecvError::Closed) => return,
             }

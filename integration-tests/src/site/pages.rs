@@ -41,6 +41,8 @@ pub enum Page {
     Hang,
     /// [`Page::Ok`] once [`super::Site::release`] was called.
     Held,
+    /// 429 with this `Retry-After`, once [`super::Site::release`] was called.
+    HeldWall(String),
     /// The connection is reset (RST) once the head is read.
     Reset,
     /// A head that promises more body than comes before the connection ends: so many KiB.
@@ -68,7 +70,7 @@ impl Page {
     pub fn status(&self) -> u16 {
         match self {
             Self::Forbidden | Self::Captcha | Self::CloudflareChallenge => 403,
-            Self::TooManyRequests(_) => 429,
+            Self::TooManyRequests(_) | Self::HeldWall(_) => 429,
             Self::NotFound => 404,
             Self::Status(status) => *status,
             Self::Upgrade => 101,
@@ -116,7 +118,7 @@ pub(super) fn render(page: &Page, request: &Request<Incoming>, received: u64) ->
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     match page {
-        Page::TooManyRequests(Some(wait)) => {
+        Page::TooManyRequests(Some(wait)) | Page::HeldWall(wait) => {
             let wait = HeaderValue::from_str(wait).expect("tests send clean values");
             headers.insert(header::RETRY_AFTER, wait);
         }
@@ -141,7 +143,7 @@ fn text(page: &Page) -> String {
             html("Contents", &format!("{PROSE}{links}"))
         }
         Page::Forbidden => plain("403 Forbidden"),
-        Page::TooManyRequests(_) => plain("429 Too Many Requests"),
+        Page::TooManyRequests(_) | Page::HeldWall(_) => plain("429 Too Many Requests"),
         Page::NotFound => plain("404 Not Found"),
         Page::Status(status) => plain(&format!("Status {status}")),
         Page::Blank => "<html><head></head><body></body></html>".to_owned(),

@@ -98,7 +98,8 @@ async fn images_and_robots_txt_say_nothing() {
 /// Whether `times` answers like this trip under this `on`.
 async fn trips(on: &str, page: Page, times: usize) {
     let site = Site::start();
-    let file = RuleFile::one_rule(&format!("cooldown: {{after: 3, for: 1m, on: {on}}}"));
+    let file = RuleFile::one_rule(&format!("cooldown: {{after: 3, for: 1m, on: {on}}}"))
+        .with("timeouts: {response: 500ms}");
     let member = Member::start(&file).await;
     site.answer_everything_with(Some(page));
     for n in 1..=times {
@@ -110,10 +111,43 @@ async fn trips(on: &str, page: Page, times: usize) {
 }
 
 #[tokio::test]
-async fn weights_statuses_and_broken_connections_count_where_the_rule_says_so() {
+async fn weights_and_statuses_count_where_the_rule_says_so() {
     trips("{captcha: 3, 403_forbidden: 1}", Page::Captcha, 1).await;
     trips("{captcha: 3, 403_forbidden: 1.5}", Page::Forbidden, 2).await;
     trips("[5xx]", Page::Status(503), 3).await;
     trips("[404]", Page::NotFound, 3).await;
+}
+
+#[tokio::test]
+async fn broken_connections_and_missing_answers_are_blocks_where_the_rule_says_so() {
     trips("[connection_error]", Page::Reset, 3).await;
+    trips("[timeout]", Page::Hang, 3).await;
+    trips("{connection_error: 1, timeout: 2}", Page::Hang, 2).await;
+}
+
+#[tokio::test]
+async fn a_site_that_nobody_can_connect_to_trips_by_its_connection_errors() {
+    let gone = integration_tests::ports::free_address();
+    let file = RuleFile::one_rule("cooldown: {after: 3, for: 1m, on: [connection_error]}");
+    let member = Member::start(&file).await;
+    for _ in 0..3 {
+        let answer = get(member.proxy(), &format!("http://{gone}/")).await;
+        assert_eq!((answer.status, answer.refused()), (502, Some("connect")));
+    }
+    cools(&member, SOON, true).await;
+}
+
+#[tokio::test]
+async fn broken_connections_and_missing_answers_are_no_blocks_by_default() {
+    let site = Site::start();
+    let file = RuleFile::one_rule("cooldown: {after: 1, for: 1m}")
+        .with("timeouts: {response: 300ms}");
+    let member = Member::start(&file).await;
+    for page in [Page::Reset, Page::Hang, Page::Status(503)] {
+        site.answer_everything_with(Some(page));
+        get(member.proxy(), &site.url("/")).await;
+    }
+    assert!(member.metric("tidegate_cooldown_active", &[]).await.abs() < 1e-9);
+    let blocks = member.metric("tidegate_blocks_total", &[]).await;
+    assert!(blocks.abs() < 1e-9, "{blocks} blocks");
 }

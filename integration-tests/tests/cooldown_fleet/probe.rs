@@ -65,6 +65,28 @@ async fn a_probe_whose_connection_breaks_hands_on_to_the_next() {
 }
 
 #[tokio::test]
+async fn a_probe_without_an_answer_hands_on_to_the_next() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let file = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}")
+        .with("timeouts: {response: 1s}")
+        .redis(&redis);
+    let fleet = Member::fleet(2, &file).await;
+    three_blocks(&fleet[0], &site).await;
+    site.on("/silent", Page::Hang);
+    let silent = spawn_get(&fleet[1], site.url("/silent"));
+    wait_until("it is the probe", SOON, async || site.count() == 4).await;
+    let good = spawn_get(&fleet[0], site.url("/good"));
+    assert_eq!(silent.await.expect("the client lives").status, 504);
+    assert_eq!(good.await.expect("the client lives").status, 200);
+    let times = site.times();
+    assert_eq!(times.len(), 5);
+    assert!(times[4] - times[3] >= Duration::from_millis(900), "the next waits for the time-out");
+    let lost = fleet[1].metric("tidegate_probes_total", &[("result", "lost")]).await;
+    assert!((lost - 1.0).abs() < 1e-9, "{lost} lost probes");
+    cools(&fleet[1], SOON, false).await;
+}
+
+#[tokio::test]
 async fn a_probe_whose_client_leaves_gives_way() {
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}").redis(&redis);

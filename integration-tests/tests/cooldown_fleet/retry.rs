@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Full;
 use integration_tests::{
-    client::ProxyClient,
+    client::{Answer, ProxyClient, get_with},
     member::{Member, RuleFile},
     site::{Page, Site},
     wait::wait_until,
@@ -77,4 +77,45 @@ async fn a_cooldown_beyond_max_wait_is_not_waited_for() {
     assert_eq!((answer.status, answer.refused()), (429, None), "the answer that there is");
     assert!(answer.took < Duration::from_secs(2), "{:?}", answer.took);
     assert_eq!(site.count(), 1);
+}
+
+/// A request of a proxy user in the background.
+fn spawn_as(member: &Member, url: String, user: &'static str) -> tokio::task::JoinHandle<Answer> {
+    let proxy = member.proxy();
+    tokio::spawn(async move { get_with(proxy, &url, "proxy-authorization", user).await })
+}
+
+#[tokio::test]
+async fn a_retry_goes_back_to_the_head_of_the_queue_before_every_other_client() {
+    let site = Site::start();
+    let file = RuleFile::one_rule(&format!("rate: 1/s, burst: 1, learn: false, {RULE}"))
+        .with("auth: {users: {a: a, b: b, c: c}}");
+    let member = Member::start(&file).await;
+    site.on("/retried", Page::HeldWall("1".to_owned()));
+    let retried = spawn_as(&member, site.url("/retried"), "Basic YTph");
+    wait_until("the first attempt is out", SOON, async || site.count() == 1).await;
+    let others = [
+        spawn_as(&member, site.url("/b"), "Basic Yjpi"),
+        spawn_as(&member, site.url("/c"), "Basic Yzpj"),
+    ];
+    // They wait for the token of the next second, unless the machine is slow; the wall keeps all of them from then on.
+    wait_until("the others wait or went", SOON, async || {
+        let held = member.metric("tidegate_held_requests", &[]).await;
+        held > 0.5 && held + f64::from(u8::try_from(site.count()).expect("a few")) > 2.5
+    })
+    .await;
+    let before = site.count();
+    site.release();
+    wait_until("it is blocked", SOON, async || {
+        member.metric("tidegate_cooldowns_total", &[]).await > 0.5
+    })
+    .await;
+    site.on("/retried", Page::Ok);
+    let answer = retried.await.expect("the client lives");
+    assert_eq!((answer.status, answer.header("tidegate-attempts")), (200, Some("2")));
+    for other in others {
+        assert_eq!(other.await.expect("the client lives").status, 200);
+    }
+    let paths: Vec<_> = site.arrivals().iter().map(|arrival| arrival.path.clone()).collect();
+    assert_eq!(paths[before], "/retried", "{paths:?}");
 }

@@ -16,6 +16,7 @@ use tidegate::{
         Action, CooldownPolicy, Limits, Matcher, Mode, Order, Retry, Rule, Split, TunnelCount,
     },
     store::{Ask, Memory, Override, Peeked, Phase, Scope, ScopeName, Store as _},
+    verdict::Verdict,
 };
 
 use crate::{
@@ -169,6 +170,7 @@ impl World {
                 weight: f64::from(quarters) / 4.0,
                 retry_after: wait * 1_000,
                 sure: true,
+                verdict: Verdict::Forbidden,
             },
         };
         let before = self.peek();

@@ -322,12 +322,20 @@ function scopeOf(event) {
   return event.key ? `${event.rule}/${event.key}` : event.rule;
 }
 
+/** The blocks behind a trip: "2 captcha, 1 403_forbidden". */
+function blocksOf(event) {
+  return Object.entries(event.blocks).map(([type, count]) => `${count} ${type}`).join(", ");
+}
+
 /** Kind for the filter, tone, word, sentence. */
 const TELL = {
   blocked: (e) => ["blocked", "bad", e.verdict, `${e.url}${e.status ? ` answered ${e.status}` : ""} in ${scopeOf(e)}`],
   tripped: (e) => ["cooldown", "bad", "cooldown", `${scopeOf(e)} stands still for ${span(e.length_ms / 1000)}, tripped by ${
-    e.by === "hand" ? "hand" : `${e.by} after a streak of ${number(e.streak)}`}${e.ours ? "" : `, told by ${e.member}`}`],
+    e.by === "hand" ? "hand" : `${e.by} (${e.cause}: ${blocksOf(e)})`}${e.observe ? ", observed only" : ""}${e.ours ? "" : `, told by ${e.member}`}`],
   cleared: (e) => ["cooldown", "good", "open again", `${scopeOf(e)}, by ${e.by}`],
+  probe_sent: (e) => ["cooldown", "busy", "probe goes", `${scopeOf(e)}: ${e.url}`],
+  observed: (e) => ["cooldown", "busy", "observed", `${scopeOf(e)} would have met "${e.action}": ${e.requests} requests, ${
+    span(e.wait_ms / 1000)} in all`],
   probe: (e) => ["cooldown", e.result === "ok" ? "good" : "warn", "probe", `${scopeOf(e)}: ${e.result}`],
   rate_learned: (e) => ["cooldown", "busy", "rate", `${scopeOf(e)}: ${number(e.from)}/s to ${number(e.to)}/s`],
   store_down: (e) => ["other", "warn", "store away", e.reason],

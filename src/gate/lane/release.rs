@@ -6,7 +6,7 @@ use super::{Entry, Grant, Lane, Outcome, State, Ticket, Waiter};
 use crate::{
     clock::Instant,
     cooldown::{Answer, Report},
-    gate::permit,
+    gate::tell,
 };
 
 impl Lane {
@@ -53,7 +53,7 @@ impl Lane {
             oks: 0,
             draw: 0.0,
         };
-        tokio::spawn(permit::deliver(Arc::clone(self), report, None));
+        tokio::spawn(tell::deliver(Arc::clone(self), report, None));
     }
 
     /// Without a rate there are no tickets while the scope is open: all go, spread over the climb after a cooldown.

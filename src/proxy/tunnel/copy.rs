@@ -1,9 +1,11 @@
 //! Bytes both ways between a client and a site, each direction with its own end.
 
 use std::{
+    future::poll_fn,
     io,
-    pin::pin,
+    pin::{Pin, pin},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    task::Poll,
     time::Duration,
 };
 
@@ -119,15 +121,10 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
 ) -> io::Result<()> {
     let pace = Pace::new();
     let up = async {
-        if !up.early.is_empty() {
-            pace.hold(flights).await?;
-            up.to.write_all(&up.early).await?;
-        }
+        pace.send(&mut up.to, &up.early, flights).await?;
         let mut buffer = Vec::new();
         while up.from.next(&mut buffer).await? > 0 {
-            pace.hold(flights).await?;
-            up.to.write_all(&buffer).await?;
-            pace.moved();
+            pace.send(&mut up.to, &buffer, flights).await?;
         }
         up.to.shutdown().await
     };
@@ -215,6 +212,32 @@ impl Pace {
     fn moved(&self) {
         let since = clock::now().duration_since(self.start).as_millis();
         self.last_ms.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Sends `bytes` to a site. Between the look at the cooldown and each piece that goes there is no wait: what a site
+    /// takes slowly is held by a trip like what has not begun.
+    async fn send<W: Sink>(
+        &self,
+        to: &mut W,
+        mut bytes: &[u8],
+        flights: Option<&Flights>,
+    ) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.hold(flights).await?;
+            let sent = poll_fn(|cx| {
+                if flights.is_some_and(|flights| !flights.may_go_on()) {
+                    return Poll::Ready(Ok(None));
+                }
+                Pin::new(&mut *to).poll_write(cx, bytes).map_ok(Some)
+            });
+            match sent.await? {
+                None => {}
+                Some(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Some(sent) => bytes = &bytes[sent..],
+            }
+            self.moved();
+        }
+        Ok(())
     }
 
     /// Asks the gate; a tunnel that is held is not idle.

@@ -12,6 +12,7 @@ use tidegate::{
     cooldown::{self, Known, Report},
     rules::Rule,
     store::{Ask, Memory, Phase, Scope, ScopeName, Store},
+    verdict::Verdict,
 };
 
 use super::fleet::Pass;
@@ -100,7 +101,8 @@ impl Policy for Proxy {
         let answer = match answer {
             Answer::Page => cooldown::Answer::Ok,
             Answer::Block { retry_after, sure } => {
-                cooldown::Answer::Block { weight: 1.0, retry_after, sure }
+                let verdict = Verdict::RateLimited;
+                cooldown::Answer::Block { weight: 1.0, retry_after, sure, verdict }
             }
         };
         let Pass { epoch, probe } = pass;

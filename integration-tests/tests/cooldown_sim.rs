@@ -1,0 +1,117 @@
+//! The probe in a fleet of fifty, in virtual time: the real gate, store code and scripts; see `integration_tests::sim`.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use integration_tests::sim::{Fleet, Plan, target};
+use tidegate::{
+    gate::{Client, Gate, Permit},
+    verdict::{Judgement, Verdict},
+};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+const MEMBERS: usize = 50;
+const HELD: usize = 4;
+/// The rule's longest first cooldown, and `grow`.
+const COOLDOWN: Duration = Duration::from_secs(60);
+const GROW: u32 = 2;
+/// What the simulated fleet gives a probe.
+const LEASE: Duration = Duration::from_secs(90);
+/// Long beside every line of the fleet, short beside its cooldowns.
+const MOMENT: Duration = Duration::from_secs(5);
+
+/// A request that has reached the site: it waits for its answer.
+type Arrived = (usize, Permit);
+
+/// One request: held, sent, and handed to the site.
+async fn request(gate: Arc<Gate>, member: usize, site: Sender<Arrived>) {
+    let target = target();
+    let entry = gate.find(&target).expect("the rule matches everything");
+    let client = Client::Address(IpAddr::from([10, 0, 0, 1]));
+    let mut permit = gate.hold(&entry, &target, &client, None).await.expect("there is time");
+    while !permit.may_send() {
+        permit.again().await.expect("there is time");
+    }
+    // Where the test has ended, nobody waits for it any more.
+    drop(site.send((member, permit)).await);
+}
+
+fn blocked() -> Judgement {
+    Judgement { verdict: Verdict::RateLimited, status: Some(429), ..Judgement::ok(429) }
+}
+
+/// A fleet in its cooldown, each member with requests that wait, and what reaches the site from then on.
+async fn walled(fleet: &mut Fleet) -> Receiver<Arrived> {
+    let (site, mut arrived) = channel(MEMBERS * HELD);
+    for member in 0..3 {
+        fleet.client(member, request(fleet.gate(member), member, site.clone()));
+        let (_, mut permit) = arrived.recv().await.expect("it goes");
+        permit.report(&blocked()).await;
+    }
+    for member in 0..MEMBERS {
+        for _ in 0..HELD {
+            fleet.client(member, request(fleet.gate(member), member, site.clone()));
+        }
+    }
+    arrived
+}
+
+/// The next to reach the site, within `at_most`, and nobody with it.
+async fn exactly_one(
+    fleet: &mut Fleet,
+    arrived: &mut Receiver<Arrived>,
+    at_most: Duration,
+) -> Arrived {
+    let one = tokio::time::timeout(at_most, arrived.recv()).await.expect("one goes");
+    fleet.pass(MOMENT).await;
+    let more = std::iter::from_fn(|| arrived.try_recv().ok()).count();
+    assert_eq!(more, 0, "the probe goes alone");
+    one.expect("the fleet lives")
+}
+
+/// Everything that still waits goes, once the scope is open.
+async fn the_rest_goes(fleet: &mut Fleet, arrived: &mut Receiver<Arrived>, count: usize) {
+    for _ in 0..count {
+        let (_, mut permit) = arrived.recv().await.expect("it goes");
+        permit.report(&Judgement::ok(200)).await;
+    }
+    fleet.pass(MOMENT).await;
+    assert!(arrived.try_recv().is_err(), "each goes once");
+}
+
+#[test]
+fn exactly_one_of_fifty_members_probes_and_a_blocked_probe_starts_the_next_cooldown() {
+    Plan::new(MEMBERS, 1_000.0, 0).play(async |fleet| {
+        let mut arrived = walled(fleet).await;
+        let (_, mut probe) = exactly_one(fleet, &mut arrived, COOLDOWN + MOMENT).await;
+        probe.report(&blocked()).await;
+        let nobody = tokio::time::timeout(COOLDOWN - MOMENT, arrived.recv()).await;
+        assert!(nobody.is_err(), "the next cooldown is twice as long as at least half a minute");
+        let (_, mut probe) = exactly_one(fleet, &mut arrived, COOLDOWN * GROW).await;
+        probe.report(&Judgement::ok(200)).await;
+        the_rest_goes(fleet, &mut arrived, MEMBERS * HELD - 2).await;
+    });
+}
+
+#[test]
+fn a_probe_of_fifty_members_that_is_lost_gives_way_to_exactly_one_other() {
+    Plan::new(MEMBERS, 1_000.0, 0).play(async |fleet| {
+        let mut arrived = walled(fleet).await;
+        let (left_at, left) = exactly_one(fleet, &mut arrived, COOLDOWN + MOMENT).await;
+        drop(left);
+        let (silent_at, mut silent) = exactly_one(fleet, &mut arrived, MOMENT).await;
+        silent.report(&Judgement::transport(Verdict::Timeout, "no answer")).await;
+        let (broken_at, mut broken) = exactly_one(fleet, &mut arrived, MOMENT).await;
+        broken.report(&Judgement::transport(Verdict::ConnectionError, "reset")).await;
+        let (killed, never_answered) = exactly_one(fleet, &mut arrived, MOMENT).await;
+        fleet.kill(killed);
+        let nobody = tokio::time::timeout(LEASE - 3 * MOMENT, arrived.recv()).await;
+        assert!(nobody.is_err(), "its lease has not ended");
+        let (last_at, mut last) = exactly_one(fleet, &mut arrived, 3 * MOMENT).await;
+        drop(never_answered);
+        last.report(&Judgement::ok(200)).await;
+        // What the killed member held is lost with it.
+        let tried = [left_at, silent_at, broken_at, last_at];
+        let tried = tried.iter().filter(|member| **member != killed).count();
+        the_rest_goes(fleet, &mut arrived, (MEMBERS - 1) * HELD - tried).await;
+    });
+}

@@ -1,0 +1,43 @@
+//! A cooldown that began: who tripped it, why, and what it rests on.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    cooldown::{Blocks, Cause},
+    target::Target,
+    verdict::{Evidence, Verdict},
+};
+
+/// A cooldown that began.
+#[derive(Debug, Clone)]
+pub struct Trip {
+    /// Why.
+    pub cause: Cause,
+    /// The block that tripped it; `None` for a person's hand.
+    pub by: Option<Verdict>,
+    /// The blocks that built the streak (or the share), over the whole fleet.
+    pub blocks: Blocks,
+    /// The streak at that moment (a sum of weights).
+    pub streak: f64,
+    /// How long the whole fleet stands still.
+    pub length: Duration,
+    /// The member whose report tripped it.
+    pub member: Arc<str>,
+    /// The answer that tripped it, where this member saw it.
+    pub answer: Option<Tripping>,
+    /// Whether the rule only watches, so that nothing really stands still.
+    pub observe: bool,
+    /// Whether this member's report caused it.
+    pub made_by_us: bool,
+}
+
+/// The answer that tripped a cooldown.
+#[derive(Debug, Clone)]
+pub struct Tripping {
+    /// Where the request went; its query is never shown.
+    pub target: Target,
+    /// The answer's status, where there was one.
+    pub status: Option<u16>,
+    /// What the verdict rests on.
+    pub evidence: Option<Box<Evidence>>,
+}

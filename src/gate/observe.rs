@@ -1,0 +1,74 @@
+//! `mode: observe`: what would have been done with a request is counted and told, and not done.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Entry, Shared, lane::Lane, permit::Grant};
+use crate::{
+    clock::{self, Instant},
+    event::Event,
+    metrics::Observed,
+    store::{Ask, Phase, Store as _},
+};
+
+/// Between two events about the same thing in a scope: the metrics count every request.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// What has not been told yet, by action.
+pub(super) type Untold = [Tally; Observed::ALL.len()];
+
+/// Requests that would have met one action.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    told: Option<Instant>,
+    requests: u64,
+    wait: Duration,
+}
+
+/// Leave for a request of a rule that only watches, with a ticket where there is one.
+pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>) -> Grant {
+    if let Some(grant) = lane.try_now(entry) {
+        return grant;
+    }
+    let known = lane.view.known();
+    let ask = Ask { wanted: 1, known, lease: clock::micros(shared.lease), ..Ask::default() };
+    let Ok(granted) = shared.store.take(&lane.scope, &entry.rule, &ask).await else {
+        note(lane, entry, Observed::Refuse, Duration::ZERO);
+        return Grant::new(lane, entry, lane.view.epoch(), 0, false);
+    };
+    lane.view.granted(&granted);
+    let wait = clock::from_micros(granted.come_back.saturating_sub(granted.now).max(0));
+    let would = match granted.phase {
+        Phase::Cooling | Phase::Probing => Some(Observed::Cooldown),
+        Phase::Open if granted.tickets.is_empty() => Some(Observed::Hold),
+        Phase::Open | Phase::Probe => None,
+    };
+    if let Some(would) = would {
+        let refused = wait > entry.rule.max_wait;
+        note(lane, entry, if refused { Observed::Refuse } else { would }, wait);
+    }
+    let ticket = granted.tickets.first().copied().unwrap_or(0);
+    Grant::new(lane, entry, lane.view.epoch(), ticket, granted.phase == Phase::Probe)
+}
+
+fn note(lane: &Lane, entry: &Entry, action: Observed, wait: Duration) {
+    entry.metrics.observed(action).inc();
+    entry.metrics.observed_seconds(action).inc_by(wait.as_secs_f64());
+    let (requests, wait) = {
+        let mut untold = lane.untold.lock();
+        let tally = &mut untold[action as usize];
+        tally.requests += 1;
+        tally.wait += wait;
+        if tally.told.is_some_and(|told| told.elapsed() < TELL_EVERY) {
+            return;
+        }
+        tally.told = Some(clock::now());
+        (std::mem::take(&mut tally.requests), std::mem::take(&mut tally.wait))
+    };
+    lane.shared.events.emit(Event::Observed {
+        rule: Arc::clone(&entry.rule.name),
+        key: Arc::clone(&lane.view.key),
+        action,
+        requests,
+        wait,
+    });
+}

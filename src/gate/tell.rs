@@ -1,0 +1,126 @@
+//! Brings reports to the store, and tells people what happened to a scope: here, or at another member.
+
+use std::sync::Arc;
+
+use super::{Entry, lane::Lane, view::View};
+use crate::{
+    clock,
+    cooldown::{Answer, Blocks, Cause, Change, Report},
+    event::{ClearedBy, Event, Events, ProbeResult, Trip, Tripping},
+    rules::Mode,
+    store::{Reported, ScopeNews, Store as _, What},
+    target::Target,
+    verdict::Judgement,
+};
+
+/// What was seen, for the events.
+pub(super) struct Seen {
+    pub(super) target: Target,
+    pub(super) judgement: Judgement,
+}
+
+/// The probe goes.
+pub(super) fn probe_sent(lane: &Lane, target: &Target) {
+    lane.shared.events.emit(Event::ProbeSent {
+        rule: Arc::clone(&lane.scope.name.rule),
+        key: Arc::clone(&lane.view.key),
+        target: target.clone(),
+    });
+}
+
+/// Brings a report to the store, takes over what it changed, and tells what a person wants to know.
+pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>) {
+    let entry = lane.entry.load_full();
+    let Ok(reported) = lane.shared.store.report(&lane.scope, &entry.rule, &report).await else {
+        return;
+    };
+    lane.view.reported(&reported);
+    let (rule, key) = (Arc::clone(&entry.rule.name), Arc::clone(&lane.view.key));
+    let events = &lane.shared.events;
+    let probe = |result| Event::Probe { rule: Arc::clone(&rule), key: Arc::clone(&key), result };
+    if report.probe != 0 {
+        match (reported.change, report.answer) {
+            (Change::Opened, _) => events.emit(probe(ProbeResult::Ok)),
+            (Change::Tripped, _) => events.emit(probe(ProbeResult::Block)),
+            (_, Answer::Nothing) => events.emit(probe(ProbeResult::Lost)),
+            _ => {}
+        }
+    }
+    match reported.change {
+        Change::Tripped => tripped(&lane, &entry, &reported, seen),
+        Change::Opened => events.emit(Event::Cleared { rule, key, by: ClearedBy::Probe }),
+        Change::None | Change::Stale | Change::Streak | Change::ProbeLost => {}
+    }
+}
+
+/// This member's report tripped the scope.
+fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) {
+    let trip = Trip {
+        cause: reported.cause.unwrap_or(Cause::Streak),
+        by: seen.as_ref().map(|seen| seen.judgement.verdict),
+        blocks: reported.blocks,
+        streak: reported.streak,
+        length: clock::from_micros(reported.length),
+        member: Arc::clone(&lane.shared.member),
+        answer: seen.map(|Seen { target, judgement }| Tripping {
+            target,
+            status: judgement.status,
+            evidence: judgement.evidence,
+        }),
+        observe: entry.rule.mode == Mode::Observe,
+        made_by_us: true,
+    };
+    began(&lane.shared.events, entry, &lane.view, trip);
+}
+
+/// A person tripped it here.
+pub(super) fn tripped_by_hand(lane: &Lane, entry: &Entry, length: std::time::Duration) {
+    let trip = Trip {
+        cause: Cause::Hand,
+        by: None,
+        blocks: Blocks::default(),
+        streak: 0.0,
+        length,
+        member: Arc::clone(&lane.shared.member),
+        answer: None,
+        observe: entry.rule.mode == Mode::Observe,
+        made_by_us: true,
+    };
+    began(&lane.shared.events, entry, &lane.view, trip);
+}
+
+/// Another member's news: the fleet's story is told at each of its members.
+pub(super) fn heard(events: &Events, entry: &Entry, view: &View, news: ScopeNews) {
+    let cleared = |by| Event::Cleared {
+        rule: Arc::clone(&entry.rule.name),
+        key: Arc::clone(&view.key),
+        by,
+    };
+    match news.what {
+        What::Tripped => {
+            let trip = Trip {
+                cause: news.cause.unwrap_or(Cause::Streak),
+                by: news.by,
+                blocks: news.blocks,
+                streak: news.peak,
+                length: clock::from_micros(news.remaining),
+                member: news.member,
+                answer: None,
+                observe: entry.rule.mode == Mode::Observe,
+                made_by_us: false,
+            };
+            began(events, entry, view, trip);
+        }
+        What::Opened => events.emit(cleared(ClearedBy::Probe)),
+        What::Cleared => events.emit(cleared(ClearedBy::Hand)),
+        What::Due | What::Streak => {}
+    }
+}
+
+fn began(events: &Events, entry: &Entry, view: &View, trip: Trip) {
+    events.emit(Event::Tripped {
+        rule: Arc::clone(&entry.rule.name),
+        key: Arc::clone(&view.key),
+        trip: Box::new(trip),
+    });
+}

@@ -1,0 +1,91 @@
+//! What the fleet tells itself: trips, openings, lost probes and streaks, as the scripts publish them.
+
+use std::sync::Arc;
+
+use crate::{
+    cooldown::{Blocks, Cause},
+    verdict::Verdict,
+};
+
+/// What has happened to a scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Its probe came back well.
+    Opened,
+    /// A person ended the cooldown.
+    Cleared,
+    /// A cooldown began.
+    Tripped,
+    /// A probe was lost: the next one asks.
+    Due,
+    /// Its streak grew or was reset.
+    Streak,
+}
+
+/// What the fleet is told about a scope.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScopeNews {
+    /// The rule.
+    pub rule: Arc<str>,
+    /// The cooldown's key.
+    pub key: Arc<str>,
+    /// The epoch.
+    pub epoch: u64,
+    /// What has happened.
+    pub what: What,
+    /// What is left of the cooldown, in microseconds; 0 where none is on.
+    pub remaining: i64,
+    /// Blocks in a row.
+    pub streak: f64,
+    /// Who says so.
+    pub member: Arc<str>,
+    /// What tripped the latest cooldown.
+    pub cause: Option<Cause>,
+    /// The streak that tripped it.
+    pub peak: f64,
+    /// The blocks that tripped it.
+    pub blocks: Blocks,
+    /// The last of them.
+    pub by: Option<Verdict>,
+}
+
+/// News that other members push.
+#[derive(Debug, Clone, PartialEq)]
+pub enum News {
+    /// A scope changed.
+    Scope(ScopeNews),
+    /// News may have been lost: read every scope again.
+    Resync,
+    /// The store went away, or came back.
+    Up(bool),
+}
+
+/// News as `lib/cooldown.lua` publishes them.
+pub(super) fn parse(text: &str) -> Option<News> {
+    let mut parts = text.split('\x1f');
+    let mut next = || parts.next();
+    let mut news = ScopeNews {
+        rule: Arc::from(next()?),
+        key: Arc::from(next()?),
+        epoch: next()?.parse().ok()?,
+        what: match next()? {
+            "open" => What::Opened,
+            "clear" => What::Cleared,
+            "cooling" => What::Tripped,
+            "due" => What::Due,
+            "streak" => What::Streak,
+            _ => return None,
+        },
+        remaining: next()?.parse().ok()?,
+        streak: next()?.parse().ok()?,
+        member: Arc::from(next()?),
+        cause: next()?.parse().ok(),
+        peak: next()?.parse().ok()?,
+        blocks: Blocks::default(),
+        by: None,
+    };
+    let letters = next()?;
+    news.blocks = Blocks::of_letters(letters);
+    news.by = letters.chars().last().and_then(Verdict::of_letter);
+    Some(News::Scope(news))
+}

@@ -1,0 +1,134 @@
+//! The fleet's news: subscribed to, kept subscribed, and every scope read again where some may have been lost.
+//!
+//! On one server (or behind a Sentinel) one channel carries all of them. In a Cluster a message on such a channel goes to
+//! every node; there each rule has a shard channel, in the slot of its keys, which only the nodes of that slot carry.
+//! Servers before version 7 have none: there the channels of the same names do.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use fred::{
+    clients::SubscriberClient,
+    prelude::{ClientLike, EventInterface, PubsubInterface},
+};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{
+        Notify,
+        broadcast::{self, error::RecvError},
+    },
+    time::MissedTickBehavior,
+};
+
+use super::news::{self, News};
+
+/// How often shard channels are subscribed to again: a slot that moves to another node takes its channels along, and the
+/// node that had it only says goodbye.
+const RENEW: Duration = Duration::from_secs(1);
+
+/// Where news of a scope are published: the command and the channel.
+pub(super) type Channel = (&'static str, String);
+
+/// The subscriptions of one client.
+#[derive(Debug)]
+pub(super) struct Push {
+    subscriber: SubscriberClient,
+    prefix: String,
+    clustered: bool,
+    channels: Mutex<BTreeSet<String>>,
+    added: Notify,
+}
+
+impl Push {
+    pub(super) fn new(subscriber: SubscriberClient, prefix: &str, clustered: bool) -> Self {
+        let channels = if clustered { BTreeSet::new() } else { [whole(prefix).1].into() };
+        Self {
+            subscriber,
+            prefix: prefix.to_owned(),
+            clustered,
+            channels: Mutex::new(channels),
+            added: Notify::new(),
+        }
+    }
+
+    /// The channel of a rule's news; heard from now on.
+    pub(super) fn channel(&self, rule: &str) -> Channel {
+        if !self.clustered {
+            return whole(&self.prefix);
+        }
+        let channel = format!("{}:{{{rule}}}:news", self.prefix);
+        if self.channels.lock().insert(channel.clone()) {
+            self.added.notify_one();
+        }
+        ("SPUBLISH", channel)
+    }
+
+    /// Listens for ever; ends only with the client. `start` connects. After each (re)connection and each gap the listener
+    /// hears [`News::Resync`], since push alone is at most once.
+    pub(super) async fn listen(&self, news: broadcast::Sender<News>, start: impl FnOnce()) {
+        let messages = self.subscriber.message_rx();
+        // Reading must not wait for a node that does not take its subscription.
+        tokio::select! {
+            () = read(messages, &news) => {}
+            () = self.keep_subscribed(&news, start) => {}
+        }
+    }
+
+    async fn keep_subscribed(&self, news: &broadcast::Sender<News>, start: impl FnOnce()) {
+        let mut connections = self.subscriber.reconnect_rx();
+        let mut moves = self.subscriber.cluster_change_rx();
+        let mut renew = tokio::time::interval(RENEW);
+        renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        start();
+        loop {
+            let may_have_lost = tokio::select! {
+                connection = connections.recv() => match connection {
+                    Ok(_) | Err(RecvError::Lagged(_)) => true,
+                    Err(RecvError::Closed) => return,
+                },
+                Ok(_) = moves.recv() => true,
+                () = self.added.notified() => true,
+                _ = renew.tick(), if self.clustered => false,
+            };
+            self.subscribe().await;
+            if may_have_lost {
+                news.send(News::Resync).ok();
+            }
+        }
+    }
+
+    /// Subscribing again is fred's business where it remembers the channel; ours where it does not.
+    async fn subscribe(&self) {
+        let channels: Vec<_> = self.channels.lock().iter().cloned().collect();
+        for channel in channels {
+            let sharded = self.clustered && self.subscriber.ssubscribe(channel.clone()).await.is_ok();
+            if !sharded {
+                self.subscriber.subscribe(channel).await.ok();
+            }
+        }
+    }
+
+    pub(super) async fn quit(&self) {
+        self.subscriber.quit().await.ok();
+    }
+}
+
+/// The one channel of a store that is no Cluster.
+pub(super) fn whole(prefix: &str) -> Channel {
+    ("PUBLISH", format!("{prefix}:news"))
+}
+
+async fn read(mut messages: broadcast::Receiver<fred::types::Message>, news: &broadcast::Sender<News>) {
+    loop {
+        match messages.recv().await {
+            Ok(message) => {
+                if let Some(item) = message.value.as_str().and_then(|text| news::parse(&text)) {
+                    news.send(item).ok();
+                }
+            }
+            Err(RecvError::Lagged(_)) => {
+                news.send(News::Resync).ok();
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
