@@ -17,6 +17,7 @@
 
 pub mod bound;
 pub mod client;
+pub mod cluster;
 pub mod load;
 pub mod member;
 pub mod news;

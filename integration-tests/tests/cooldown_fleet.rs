@@ -4,6 +4,8 @@
 mod blocks;
 #[path = "cooldown_fleet/by_hand.rs"]
 mod by_hand;
+#[path = "cooldown_fleet/cluster.rs"]
+mod cluster;
 #[path = "cooldown_fleet/connecting.rs"]
 mod connecting;
 #[path = "cooldown_fleet/news.rs"]

@@ -5,6 +5,7 @@ use std::{fs, process::Command, time::Duration};
 
 use integration_tests::{
     bound::worst_window_excess,
+    cluster::Cluster,
     load::{crawl, statuses},
     member::{Member, RuleFile},
     ports::free_address,
@@ -146,31 +147,16 @@ async fn sentinel_fails_over_under_load() {
 
 #[tokio::test]
 async fn a_cluster_loses_a_node_and_gets_it_back() {
-    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
-    let more = ["--cluster-require-full-coverage", "no"];
-    let options: Vec<_> = options.into_iter().chain(more).collect();
-    let mut nodes: Vec<Redis> = (0..3).map(|_| Redis::start_with(&options)).collect();
-    let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
-    let mut command = Command::new("redis-cli");
-    command.args(["--cluster", "create"]).args(&addresses).args(["--cluster-yes"]);
-    let output = command.output().expect("redis-cli is installed");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    wait_until("the cluster is whole", SOON, async || {
-        nodes.iter().all(|node| node.command(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
-    })
-    .await;
-    let fleet =
-        Member::fleet(2, &rule_on(&format!("redis-cluster://{}", nodes[0].address()))).await;
+    let cluster = Cluster::start().await;
+    let fleet = Member::fleet(2, &rule_on(&cluster.url())).await;
     joined(&fleet).await;
-    let slot = nodes[0].command(&["CLUSTER", "KEYSLOT", "tidegate:{default}:b:"]);
-    let slot: u32 = slot.trim_start_matches(':').trim().parse().expect("a slot");
-    let owner = usize::try_from(slot / 5_462).expect("one of three");
+    let (_, owner) = cluster.owner("tidegate:{default}:b:");
     crawl_while(&fleet, 200, 5.0, async |site| {
-        nodes[owner].freeze();
+        cluster.nodes[owner].freeze();
         let before = site.count();
         wait_until("the crawl goes on without the node", SOON, async || site.count() > before + 20)
             .await;
-        nodes[owner].thaw();
+        cluster.nodes[owner].thaw();
     })
     .await;
     for member in &fleet {
@@ -179,7 +165,6 @@ async fn a_cluster_loses_a_node_and_gets_it_back() {
         })
         .await;
     }
-    drop(nodes.drain(..));
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use super::*;
 use crate::{
     classify::Classifier,
     clock::Instant,
+    metrics::Observed,
     rules::{
         Action, CooldownPolicy, Limits, Matcher, Order, Ratio, Retry, Split, TunnelCount, Weights,
     },

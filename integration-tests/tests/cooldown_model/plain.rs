@@ -1,6 +1,9 @@
 //! The promises, written down as plainly as they are made: a history and what follows from it. Slow and obvious.
 
-use tidegate::{cooldown::Change, rules::CooldownPolicy};
+use tidegate::{
+    cooldown::{Cause, Change},
+    rules::CooldownPolicy,
+};
 
 use crate::Reply;
 
@@ -31,6 +34,8 @@ pub(crate) struct Plain {
     length: i64,
     failures: u32,
     sufficed: i64,
+    /// Why the latest cooldown began, and how many blocks built it.
+    pub(crate) blame: Option<(Cause, usize)>,
 }
 
 /// What the model expects of an ask.
@@ -52,6 +57,7 @@ impl Plain {
             length: 0,
             failures: 0,
             sufficed: 0,
+            blame: None,
         }
     }
 
@@ -99,9 +105,16 @@ impl Plain {
                 self.history.extend((0..oks).map(|_| Seen::Ok { quiet: true }));
                 self.history.push(Seen::Block { weight: f64::from(quarters) / 4.0, at: now });
                 let named = self.policy.respect_retry_after && wait > 0;
-                if !named && self.streak() < self.policy.after && !self.share_is_reached() {
+                let blame = if named {
+                    (Cause::Named, self.blocks_in_a_row())
+                } else if self.streak() >= self.policy.after {
+                    (Cause::Streak, self.blocks_in_a_row())
+                } else if let Some(blocks) = self.share_that_is_reached() {
+                    (Cause::Ratio, blocks)
+                } else {
                     return Change::Streak;
-                }
+                };
+                self.blame = Some(blame);
                 let (low, high) = (us(self.policy.length.0), us(self.policy.length.1));
                 let drawn = low + whole(draw * exact(high - low));
                 let length = if named { wait * 1_000 } else { drawn.max(self.sufficed) };
@@ -144,12 +157,31 @@ impl Plain {
         sum
     }
 
-    fn share_is_reached(&self) -> bool {
-        let Some(ratio) = self.policy.ratio else { return false };
-        let Some(from) = self.history.len().checked_sub(ratio.of as usize) else { return false };
+    /// The blocks that the streak sums up.
+    fn blocks_in_a_row(&self) -> usize {
+        let (mut blocks, mut last) = (0, i64::MIN / 2);
+        for seen in &self.history {
+            match seen {
+                Seen::Ok { quiet: true } => {}
+                Seen::Ok { quiet: false } => blocks = 0,
+                Seen::Block { at, .. } => {
+                    let forgotten = at - last > us(self.policy.forget_after);
+                    blocks = if forgotten { 1 } else { blocks + 1 };
+                    last = *at;
+                }
+            }
+        }
+        blocks
+    }
+
+    /// The blocks among the last verdicts, where they are too many.
+    fn share_that_is_reached(&self) -> Option<usize> {
+        let ratio = self.policy.ratio?;
+        let from = self.history.len().checked_sub(ratio.of as usize)?;
         let is_block = |seen: &&Seen| matches!(seen, Seen::Block { .. });
         let blocks = self.history[from..].iter().filter(is_block).count();
-        blocks * 100 >= (ratio.share * 100.0).round() as usize * ratio.of as usize
+        let reached = blocks * 100 >= (ratio.share * 100.0).round() as usize * ratio.of as usize;
+        reached.then_some(blocks)
     }
 
     fn probed(&mut self, now: i64, probe: i64, reply: Reply) -> Change {
@@ -170,6 +202,7 @@ impl Plain {
                 let grown = whole(exact(self.length) * self.policy.grow);
                 let length = if named { wait * 1_000 } else { grown.max(us(self.policy.length.0)) };
                 self.failures += 1;
+                self.blame = Some((Cause::Probe, 1));
                 self.trip(now, length.min(max));
                 Change::Tripped
             }

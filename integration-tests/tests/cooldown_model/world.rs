@@ -185,6 +185,10 @@ impl World {
         }
         match reported.change {
             Change::Tripped => {
+                let (cause, blocks) = self.model.blame.unwrap();
+                prop_assert_eq!(reported.cause, Some(cause));
+                let told: usize = reported.blocks.iter().map(|(_, n)| usize::from(n)).sum();
+                prop_assert_eq!(told, blocks, "{:?}", reported.blocks);
                 self.tally.trips += 1;
                 self.witness.until = reported.until;
                 self.witness.lease = None;
