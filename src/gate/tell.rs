@@ -91,11 +91,8 @@ pub(super) fn tripped_by_hand(lane: &Lane, entry: &Entry, length: std::time::Dur
 
 /// Another member's news: the fleet's story is told at each of its members.
 pub(super) fn heard(events: &Events, entry: &Entry, view: &View, news: ScopeNews) {
-    let cleared = |by| Event::Cleared {
-        rule: Arc::clone(&entry.rule.name),
-        key: Arc::clone(&view.key),
-        by,
-    };
+    let cleared =
+        |by| Event::Cleared { rule: Arc::clone(&entry.rule.name), key: Arc::clone(&view.key), by };
     match news.what {
         What::Tripped => {
             let trip = Trip {

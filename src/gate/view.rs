@@ -1,11 +1,9 @@
 //! A cooldown scope as this member knows it: the store's answers and the fleet's news, one atomic word for the check
 //! that stands directly before the first byte.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
 use parking_lot::Mutex;

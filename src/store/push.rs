@@ -100,7 +100,8 @@ impl Push {
     async fn subscribe(&self) {
         let channels: Vec<_> = self.channels.lock().iter().cloned().collect();
         for channel in channels {
-            let sharded = self.clustered && self.subscriber.ssubscribe(channel.clone()).await.is_ok();
+            let sharded =
+                self.clustered && self.subscriber.ssubscribe(channel.clone()).await.is_ok();
             if !sharded {
                 self.subscriber.subscribe(channel).await.ok();
             }
@@ -117,7 +118,10 @@ pub(super) fn whole(prefix: &str) -> Channel {
     ("PUBLISH", format!("{prefix}:news"))
 }
 
-async fn read(mut messages: broadcast::Receiver<fred::types::Message>, news: &broadcast::Sender<News>) {
+async fn read(
+    mut messages: broadcast::Receiver<fred::types::Message>,
+    news: &broadcast::Sender<News>,
+) {
     loop {
         match messages.recv().await {
             Ok(message) => {

@@ -140,8 +140,8 @@ async fn a_site_that_nobody_can_connect_to_trips_by_its_connection_errors() {
 #[tokio::test]
 async fn broken_connections_and_missing_answers_are_no_blocks_by_default() {
     let site = Site::start();
-    let file = RuleFile::one_rule("cooldown: {after: 1, for: 1m}")
-        .with("timeouts: {response: 300ms}");
+    let file =
+        RuleFile::one_rule("cooldown: {after: 1, for: 1m}").with("timeouts: {response: 300ms}");
     let member = Member::start(&file).await;
     for page in [Page::Reset, Page::Hang, Page::Status(503)] {
         site.answer_everything_with(Some(page));

@@ -46,7 +46,8 @@ async fn a_trip_is_told_with_its_blocks_its_answer_and_its_probe_at_every_member
     for (member, path) in [(0, "/a"), (1, "/b"), (0, "/c?secret=1")] {
         assert_eq!(get(fleet[member].proxy(), &site.url(path)).await.status, 403);
     }
-    let (ours, theirs) = (the_only(&fleet[0], "tripped").await, the_only(&fleet[1], "tripped").await);
+    let (ours, theirs) =
+        (the_only(&fleet[0], "tripped").await, the_only(&fleet[1], "tripped").await);
     for told in [&ours, &theirs] {
         assert_eq!(told["blocks"], json!({"403_forbidden": 1, "captcha": 2}), "{told}");
         assert_eq!((&told["cause"], &told["by"]), (&json!("streak"), &json!("captcha")), "{told}");
@@ -73,8 +74,7 @@ async fn a_trip_is_told_with_its_blocks_its_answer_and_its_probe_at_every_member
 #[tokio::test]
 async fn a_trip_and_a_clear_by_hand_are_told_at_every_member() {
     let (redis, site) = (Redis::start(), Site::start());
-    let fleet =
-        Member::fleet(2, &RuleFile::one_rule("cooldown: {for: 1m}").redis(&redis)).await;
+    let fleet = Member::fleet(2, &RuleFile::one_rule("cooldown: {for: 1m}").redis(&redis)).await;
     for member in &fleet {
         assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
     }
@@ -104,7 +104,10 @@ async fn a_retry_after_and_a_share_of_blocks_are_told_as_what_tripped() {
     site.on("/named", Page::TooManyRequests(Some("9".to_owned())));
     get(other.proxy(), &site.url("/named")).await;
     let tripped = the_only(&other, "tripped").await;
-    assert_eq!((&tripped["cause"], &tripped["by"]), (&json!("retry_after"), &json!("429_rate_limited")));
+    assert_eq!(
+        (&tripped["cause"], &tripped["by"]),
+        (&json!("retry_after"), &json!("429_rate_limited"))
+    );
     assert_eq!(tripped["length_ms"], 9_000);
 }
 
