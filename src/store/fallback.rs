@@ -68,7 +68,7 @@ impl Shared {
     /// # Errors
     /// A URL that is none.
     pub fn start(settings: RedisSettings, metrics: Arc<Metrics>) -> Result<Arc<Self>, BadUrl> {
-        let server = Server::Redis(Redis::new(&settings)?);
+        let server = Server::Redis(Box::new(Redis::new(&settings)?));
         Ok(Self::on(server, settings, metrics))
     }
 

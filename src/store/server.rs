@@ -48,7 +48,7 @@ pub trait ScriptServer: Send + Sync + Debug {
 #[derive(Debug)]
 pub(super) enum Server {
     /// Redis or Valkey.
-    Redis(Redis),
+    Redis(Box<Redis>),
     /// A server of your own, and the longest wait for its answer.
     Own(Box<dyn ScriptServer>, Duration),
 }
