@@ -139,13 +139,15 @@ impl App {
     pub async fn serve(self, mut told: mpsc::Receiver<Told>) -> anyhow::Result<Ended> {
         let started = self.started()?;
         let Self { listener, admin_listener, proxy, admin, events, mut reload, drain, .. } = self;
+        // Both ports are bound: whoever connects from now on is served. Said first, so that no event stands before it
+        // and no probe finds a port that answers and is not ready.
+        admin.set_accepting(true);
+        events.emit(started);
         let admin_stop = CancellationToken::new();
         let admin_task = admin_listener.map(|listener| {
             tokio::spawn(admin::serve(listener, Arc::clone(&admin), admin_stop.clone()))
         });
         let mut serving = tokio::spawn(proxy::serve(listener, Arc::clone(&proxy), drain.clone()));
-        admin.set_accepting(true);
-        events.emit(started);
         let cut_off = loop {
             tokio::select! {
                 what = told.recv() => match what {

@@ -10,6 +10,8 @@ use std::{
 use serde::Deserialize;
 use tokio::{process::Command, time::timeout};
 
+use crate::member::Member;
+
 /// No client in the tests takes longer; one that does is ended.
 const AT_MOST: Duration = Duration::from_secs(90);
 
@@ -91,8 +93,7 @@ pub async fn crawl(proxy: &str, name: &str, index: &str, variables: &[(&str, &st
 }
 
 /// Node, with the libraries of `clients/package.json`.
-#[must_use]
-pub fn node() -> Command {
+fn node() -> Command {
     let mut command = Command::new("node");
     command.env("NODE_PATH", installed("clients-node/node_modules"));
     command
@@ -122,14 +123,37 @@ pub async fn run_through(proxy: &str, program: &Path, arguments: &[&str]) -> Out
 }
 
 async fn run(proxy: &str, name: &str, mut command: Command) -> Output {
-    command.stdin(Stdio::null()).kill_on_drop(true);
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
         command.env(name, proxy);
     }
     command.env_remove("NO_PROXY").env_remove("no_proxy").env("PYTHONDONTWRITEBYTECODE", "1");
+    finish(name, command).await
+}
+
+async fn finish(name: &str, mut command: Command) -> Output {
+    command.stdin(Stdio::null()).kill_on_drop(true);
     let output = timeout(AT_MOST, command.output()).await;
     let output = output.expect("the client ends in time").expect("the client is installed");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name} failed: {said}");
     output
+}
+
+/// Opens the status page of `member` in Chromium, does what an operator does, and returns what was seen; the program
+/// is `clients/status_page.cjs`, `other` the member that trips the cooldown, and `wall` the URL of a page that blocks.
+///
+/// # Panics
+/// If something on the page never comes.
+pub async fn status_page(
+    member: &Member,
+    token: &str,
+    other: &Member,
+    wall: &str,
+) -> serde_json::Value {
+    let admin = |member: &Member| format!("http://{}/", member.admin());
+    let mut command = node();
+    command.arg(script("status_page.cjs")).args([&admin(member), token, &admin(other)]);
+    command.args([&member.proxy_url(), wall]);
+    let output = finish("status_page.cjs", command).await;
+    serde_json::from_slice(&output.stdout).expect("it prints JSON")
 }

@@ -1,4 +1,5 @@
-//! The heartbeat behind the live streams: one snapshot a second, made once and shared by all who watch.
+//! The heartbeat behind the live streams: one snapshot a second, made once and shared by all who watch; and one at once
+//! when a cooldown begins or ends.
 
 use std::{
     cmp::Reverse,
@@ -10,14 +11,19 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, broadcast, watch};
 
 use super::{
     Context,
     history::{History, STEP_S},
 };
-use crate::status::{ScopeState, ScopeStatus};
+use crate::{
+    event::{Event, Told},
+    status::{ScopeState, ScopeStatus},
+};
 
+/// News that comes within this time shares one beat: many scopes may trip at once, and a snapshot costs.
+const SETTLE: Duration = Duration::from_millis(50);
 /// Streams at once: each costs a connection and a task.
 const STREAMS: usize = 32;
 
@@ -64,12 +70,39 @@ impl Live {
 pub(super) async fn run(cx: Arc<Context>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut told = cx.events.subscribe();
+    let mut seconds: u64 = 0;
     loop {
-        ticks.tick().await;
-        let number = cx.live.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let point = number % STEP_S == 1;
+        let mut point = false;
+        tokio::select! {
+            _ = ticks.tick() => {
+                seconds += 1;
+                point = seconds % STEP_S == 1;
+            }
+            () = news(&mut told) => {
+                tokio::time::sleep(SETTLE).await;
+                told = told.resubscribe();
+            }
+        }
         if point || cx.live.beats.receiver_count() > 0 {
+            let number = cx.live.count.fetch_add(1, Ordering::Relaxed) + 1;
             beat(&cx, number, point);
+        }
+    }
+}
+
+/// Waits for a cooldown to begin or end. Where events were lost, one of them may have been it.
+async fn news(told: &mut broadcast::Receiver<Arc<Told>>) {
+    loop {
+        match told.recv().await {
+            Ok(told) => {
+                if matches!(told.event, Event::Tripped { .. } | Event::Cleared { .. }) {
+                    return;
+                }
+            }
+            Err(broadcast::error::RecvError::Lagged(_)) => return,
+            // The events live as long as we do.
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }
     }
 }

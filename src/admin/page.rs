@@ -14,9 +14,16 @@ fn file(kind: &'static str, text: &'static str) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-/// `/`
-pub(super) async fn index() -> Response {
-    file("text/html; charset=utf-8", include_str!("page/index.html"))
+/// `/`. Where the API wants a token, the page says so: its script asks for it before the first request, which would
+/// only fail.
+pub(super) async fn index(State(cx): State<Arc<Context>>) -> Response {
+    const PAGE: &str = include_str!("page/index.html");
+    const KIND: &str = "text/html; charset=utf-8";
+    if cx.token.is_none() {
+        return file(KIND, PAGE);
+    }
+    ([(header::CONTENT_TYPE, KIND)], PAGE.replacen("<body>", "<body data-token>", 1))
+        .into_response()
 }
 
 /// `/style.css`

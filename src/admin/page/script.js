@@ -23,6 +23,7 @@ function headers(more) {
 
 async function listen() {
   for (let wait = 500; ; wait = Math.min(wait * 2, 5000)) {
+    if (!token && "token" in document.body.dataset) await askForToken();
     try {
       const response = await fetch("api/v1/events?status", {
         headers: headers({ Accept: "text/event-stream", "Last-Event-ID": String(lastId) }),
@@ -140,6 +141,7 @@ function showStatus(status) {
   fact("listen", status.listen);
   fact("store", status.store.kind + (status.store.up ? "" : " (away)"));
   fact("members", status.members);
+  document.body.dataset.fleet = status.members > 1 ? "yes" : "no";
   fact("clients", status.client_connections);
   fact("sites", status.upstream_connections);
   fact("uptime", span(status.uptime_s));
@@ -344,7 +346,7 @@ const TELL = {
   reload_failed: (e) => ["other", "bad", "bad rule file", "the one before stays in force"],
   warned: (e) => ["other", "warn", "note", e.what],
   panicked: (e) => ["other", "bad", "panic", e.what],
-  started: (e) => ["other", "busy", "started", `${e.rules} rules, store ${e.store}`],
+  started: (e) => ["other", "busy", "started", `${e.rules} ${e.rules === 1 ? "rule" : "rules"}, store ${e.store}`],
   stopping: (e) => ["other", "warn", "stopping", `${e.why}: finishing what is in flight`],
   stopped: () => ["other", "warn", "stopped", ""],
 };
