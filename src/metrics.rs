@@ -17,7 +17,7 @@ use prometheus_client::{
 
 pub use families::{Float, Seconds};
 pub use text::prometheus_text;
-pub use words::{Observed, Reason};
+pub use words::{Bound, Observed, Reason};
 
 use crate::verdict::Verdict;
 use families::{Families, Labels, label, rule_and};
@@ -112,6 +112,7 @@ pub struct Metrics {
     pub tls_client_rejected: Counter,
     /// Requests repeated once because a kept-alive connection to the site had gone stale.
     pub upstream_retries: Counter,
+    limit_hits: [Counter; Bound::ALL.len()],
     /// Log lines dropped because nobody takes them (a full disk, a pipe that is not read).
     pub log_lines_dropped: Counter,
 }
@@ -129,6 +130,8 @@ impl Metrics {
         let mut registry = Registry::with_prefix("tidegate");
         let families = Families::new();
         families.register(&mut registry);
+        let limit_hits = Bound::ALL
+            .map(|bound| families.limit_hits.get_or_create_owned(&label("limit", bound.as_str())));
         let store_up = Gauge::default();
         let members = Gauge::default();
         let client_connections = Gauge::default();
@@ -182,6 +185,7 @@ impl Metrics {
             panics,
             tls_client_rejected,
             upstream_retries,
+            limit_hits,
             log_lines_dropped,
         })
     }
@@ -272,6 +276,11 @@ impl Metrics {
     /// What is refused before a rule is known.
     pub fn refused_without_rule(&self, reason: Reason) {
         self.rule(NO_RULE).refused(reason).inc();
+    }
+
+    /// A bound on a client or a site is reached.
+    pub fn reached(&self, bound: Bound) {
+        self.limit_hits[bound as usize].inc();
     }
 
     /// All metrics in the OpenMetrics text format.

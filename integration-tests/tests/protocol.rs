@@ -11,7 +11,11 @@ mod bench;
 mod hostile;
 #[path = "protocol/interim.rs"]
 mod interim;
+#[path = "protocol/limits.rs"]
+mod limits;
 #[path = "protocol/origin.rs"]
 mod origin;
 #[path = "protocol/requests.rs"]
 mod requests;
+#[path = "protocol/tunnels.rs"]
+mod tunnels;

@@ -52,6 +52,7 @@ pub(super) struct Families {
     pub(super) signature_hits: Family<Labels, Counter>,
     pub(super) signature_decoys: Family<Labels, Counter>,
     pub(super) reloads: Family<Labels, Counter>,
+    pub(super) limit_hits: Family<Labels, Counter>,
 }
 
 /// Histograms by labels.
@@ -96,6 +97,7 @@ impl Families {
             signature_hits: Family::default(),
             signature_decoys: Family::default(),
             reloads: Family::default(),
+            limit_hits: Family::default(),
         }
     }
 
@@ -127,6 +129,7 @@ impl Families {
         registry.register("signature_hits", "Verdicts that rest on this signature, and matches of one that is set to log", self.signature_hits.clone());
         registry.register("signature_decoys", "Marks of this signature seen on ordinary pages, where they mean nothing", self.signature_decoys.clone());
         registry.register("config_reloads", "Reloads of the rule file, by result", self.reloads.clone());
+        registry.register("limit_hits", "How often a bound on clients or sites was reached, by limit", self.limit_hits.clone());
         for result in ["ok", "error"] {
             // From zero on: an alert on an increase would miss the first one otherwise.
             drop(self.reloads.get_or_create_owned(&label("result", result)));

@@ -61,6 +61,68 @@ impl Reason {
     }
 }
 
+/// Which bound on a client or a site was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// `limits.connections`.
+    Connections,
+    /// `limits.per_client`.
+    PerClient,
+    /// `limits.tunnels`.
+    Tunnels,
+    /// `limits.header_bytes`, and the fixed bounds on request lines, trailers and chunk extensions.
+    HeaderBytes,
+    /// `limits.headers`.
+    Headers,
+    /// `timeouts.header`: no head in time, from the first byte or from the connection on.
+    HeaderTime,
+    /// `timeouts.idle` between two requests of a connection.
+    IdleConnection,
+    /// `timeouts.idle` within the body of a request.
+    IdleRequest,
+    /// `timeouts.idle` of a client that does not take its answer.
+    IdleAnswer,
+    /// `timeouts.idle` in a tunnel, both ways.
+    IdleTunnel,
+    /// Interim answers of a site before one answer.
+    Interim,
+}
+
+impl Bound {
+    /// Every bound.
+    pub const ALL: [Self; 11] = [
+        Self::Connections,
+        Self::PerClient,
+        Self::Tunnels,
+        Self::HeaderBytes,
+        Self::Headers,
+        Self::HeaderTime,
+        Self::IdleConnection,
+        Self::IdleRequest,
+        Self::IdleAnswer,
+        Self::IdleTunnel,
+        Self::Interim,
+    ];
+
+    /// The label value.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::PerClient => "per_client",
+            Self::Tunnels => "tunnels",
+            Self::HeaderBytes => "header_bytes",
+            Self::Headers => "headers",
+            Self::HeaderTime => "header_time",
+            Self::IdleConnection => "idle_connection",
+            Self::IdleRequest => "idle_request",
+            Self::IdleAnswer => "idle_answer",
+            Self::IdleTunnel => "idle_tunnel",
+            Self::Interim => "interim",
+        }
+    }
+}
+
 /// What `mode: observe` would have done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Observed {

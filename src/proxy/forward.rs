@@ -220,6 +220,9 @@ pub(super) async fn send(
             failure => Some(failure),
         };
         if let Some(failure) = failure {
+            if let Some(bound) = failure.bound() {
+                cx.metrics.reached(bound);
+            }
             return Err(failure.report(pass).await);
         }
         cx.metrics.upstream_retries.inc();

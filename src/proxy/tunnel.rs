@@ -21,7 +21,10 @@ use super::{
     pool::Counted,
     reply::{Refused, sentence},
 };
-use crate::{metrics::Reason, rules::TunnelCount};
+use crate::{
+    metrics::{Bound, Metrics, Reason},
+    rules::TunnelCount,
+};
 
 /// Opens the tunnel that a CONNECT asks for; the 200 stands for a connection that is there (RFC
 /// 9110 section 9.3.6).
@@ -65,6 +68,7 @@ pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<(), Re
         return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&asking.entry));
     }
     if cx.tunnels.len() >= live.settings.limits.tunnels {
+        cx.metrics.reached(Bound::Tunnels);
         return Err(Refusal::busy("tunnels").under(&asking.entry));
     }
     Ok(())
@@ -104,8 +108,16 @@ async fn serve(client: copy::Side, site: TcpStream, flights: Flights) {
     let idle = flights.live.settings.timeouts.idle;
     let site = copy::Side::Tcp(site, Bytes::new());
     if let Err(error) = copy::both(client, site, Some(&flights), idle).await {
-        tracing::debug!(%error, "a tunnel ended");
+        ended(&flights.cx.metrics, &error);
     }
+}
+
+/// Tells why a tunnel, or what an upgrade made one, did not end by itself.
+pub(super) fn ended(metrics: &Metrics, error: &io::Error) {
+    if error.kind() == io::ErrorKind::TimedOut {
+        metrics.reached(Bound::IdleTunnel);
+    }
+    tracing::debug!(%error, "a tunnel ended");
 }
 
 /// Asks the gate before bytes go from a tunnel's client to its site.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use http::{HeaderValue, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 
-use super::{Body, Context, context::Live, forward::Answer, headers, pool::Counted, tunnel::copy};
+use super::{
+    Body, Context, context::Live, forward::Answer, headers, pool::Counted, tunnel, tunnel::copy,
+};
 
 /// Joins client and site after the site's 101, which goes to the client with the site's fields.
 pub(super) async fn join(
@@ -18,7 +20,7 @@ pub(super) async fn join(
     pass.report_unseen().await;
     let site = hyper::upgrade::on(&mut response);
     let idle = live.settings.timeouts.idle;
-    let end = cx.end.clone();
+    let (end, metrics) = (cx.end.clone(), Arc::clone(&cx.metrics));
     let counted = Counted::new(&pass.entry().metrics.tunnels);
     cx.tunnels.spawn(async move {
         let _counted = counted;
@@ -29,7 +31,7 @@ pub(super) async fn join(
         };
         tokio::select! {
             ended = copied => if let Err(error) = ended {
-                tracing::debug!(%error, "an upgraded connection ended");
+                tunnel::ended(&metrics, &error);
             },
             () = end.cancelled() => {}
         }

@@ -176,6 +176,9 @@ impl<S> Wire<S> {
 
     fn violated(&mut self, violation: Violation, in_body: bool) {
         self.metrics.refused_without_rule(Reason::Malformed);
+        if let Some(bound) = violation.bound() {
+            self.metrics.reached(bound);
+        }
         tracing::debug!(%violation, "a malformed request is refused");
         // A body belongs to a request that is being answered: either nothing of that answer is out,
         // or it is too late for another one.

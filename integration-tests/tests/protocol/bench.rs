@@ -56,6 +56,10 @@ impl Client {
         let stream = timeout(SOON, TcpStream::connect(proxy)).await.expect("accepted in time");
         let stream = stream.expect("the proxy listens");
         stream.set_nodelay(true).expect("a connected socket takes options");
+        Self::over(stream)
+    }
+
+    pub(crate) fn over(stream: TcpStream) -> Self {
         Self { stream, read: Vec::new() }
     }
 

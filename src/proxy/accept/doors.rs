@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    metrics::Metrics,
+    metrics::{Bound, Metrics},
     proxy::{Refusal, pool::Counted},
     settings::Bounds,
 };
@@ -89,10 +89,11 @@ impl Doors {
         stream: TcpStream,
         metrics: &Arc<Metrics>,
     ) -> Option<impl Future<Output = ()> + Send + 'static> {
-        let what = match full {
-            Full::Total => "client connections",
-            Full::Client => "connections from one client",
+        let (what, bound) = match full {
+            Full::Total => ("client connections", Bound::Connections),
+            Full::Client => ("connections from one client", Bound::PerClient),
         };
+        metrics.reached(bound);
         let response = Refusal::busy(what).into_response(metrics);
         let mut inside = self.inside.lock();
         if inside.refusing >= MAX_REFUSING {

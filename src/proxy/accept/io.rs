@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    metrics::{Metrics, Reason},
+    metrics::{Bound, Metrics, Reason},
     proxy::{
         body::Idle,
         wire::{Handle, Waiting, Wire},
@@ -65,10 +65,11 @@ impl<S> ClientIo<S> {
     /// on a connection, of `idle` for another request. What happens within a request has its own
     /// times.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let (limit, in_head) = match self.wire.waiting() {
-            Waiting::Head => (self.timeouts.header, true),
-            Waiting::FirstRequest => (self.timeouts.header, false),
-            Waiting::NextRequest => (self.timeouts.idle, false),
+        let Timeouts { header, idle, .. } = self.timeouts;
+        let (limit, in_head, bound) = match self.wire.waiting() {
+            Waiting::Head => (header, true, Bound::HeaderTime),
+            Waiting::FirstRequest => (header, false, Bound::HeaderTime),
+            Waiting::NextRequest => (idle, false, Bound::IdleConnection),
             Waiting::Nothing => {
                 self.silent.moved();
                 return Poll::Pending;
@@ -79,6 +80,7 @@ impl<S> ClientIo<S> {
             self.silent.moved();
         }
         ready!(self.silent.poll_expired(cx, limit));
+        self.metrics.reached(bound);
         if in_head {
             self.metrics.refused_without_rule(Reason::Timeout);
         }
@@ -95,6 +97,7 @@ impl<S> ClientIo<S> {
             return poll;
         }
         ready!(self.stalled.poll_expired(cx, self.timeouts.idle));
+        self.metrics.reached(Bound::IdleAnswer);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }

@@ -6,7 +6,7 @@ use http::{Request, StatusCode};
 use hyper::client::conn::TrySendError;
 
 use crate::{
-    metrics::Reason,
+    metrics::{Bound, Reason},
     proxy::{
         Pass, Refusal,
         body::{BodyError, Upload},
@@ -52,6 +52,18 @@ impl Failure {
             pass.report(&judgement).await;
         }
         refusal
+    }
+
+    /// The bound that was reached, where that is why.
+    pub(super) fn bound(&self) -> Option<Bound> {
+        match self {
+            Self::Endless => Some(Bound::Interim),
+            Self::Broken(error) if error.is_parse_too_large() => Some(Bound::HeaderBytes),
+            Self::Broken(error) => {
+                matches!(upload_error(error)?, BodyError::Idle(_)).then_some(Bound::IdleRequest)
+            }
+            Self::Unsent(_) | Self::NoAnswer(_) => None,
+        }
     }
 
     fn verdict(&self) -> Option<Judgement> {

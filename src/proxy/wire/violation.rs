@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::clock;
+use crate::{clock, metrics::Bound};
 
 /// Why a request is not served; the text is for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -82,6 +82,18 @@ impl Violation {
             }
             Self::TransferCoding => (501, "Not Implemented"),
             Self::Version => (505, "HTTP Version Not Supported"),
+        }
+    }
+
+    /// The bound that it is beyond, where it is that.
+    pub(super) const fn bound(self) -> Option<Bound> {
+        match self {
+            Self::HeadTooLarge
+            | Self::TargetTooLong
+            | Self::TrailersTooLarge
+            | Self::ChunkExtensions => Some(Bound::HeaderBytes),
+            Self::TooManyFields => Some(Bound::Headers),
+            _ => None,
         }
     }
 
