@@ -49,6 +49,7 @@ if phase == 'open' or phase == 'due' then
     limits.probes = phase == 'due'
     local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1 }
     set_pace(bucket, now, limits, read_learn(ARGV, 28), news, tonumber(ARGV[27]))
+    fill_by(bucket, now, limits)
     if own then restart_bucket(bucket, scope.opened) end
     rate, mark = limits.per_second or 0, bucket.learned.mark
     -- Tickets that others hold ahead stay theirs, but where the limits have changed.
@@ -68,7 +69,7 @@ if phase == 'open' or phase == 'due' then
         members, new = waiting(math.min(moment, now + bound))
         share = limits.rate and math.max(1, ceil(limits.per_second * (HORIZON / 1e6) / limits.cost / members)) or 1
         -- Who has only just come may be one of many that do: it begins with little.
-        if new then share = ceil(share / FIRST) end
+        if new then share = FIRST end
       end
       if held + ahead >= share then break end
       ahead = ahead + 1

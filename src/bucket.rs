@@ -18,9 +18,9 @@ use crate::{
 /// sensible round trip to a store, so that members with slow lines keep their turn.
 pub const HORIZON: i64 = 250_000;
 
-/// What part of its share a member may hold ahead that has only just begun to wait: all of a fleet may begin at once,
-/// each as yet unknown to the others.
-pub const FIRST: u32 = 16;
+/// What a member may hold ahead that has only just begun to wait: all of a fleet may begin at once, each as yet unknown
+/// to the others.
+pub const FIRST: u32 = 1;
 
 /// Most tickets that one call takes; bounds the time that a script keeps Redis busy.
 pub const BATCH: u32 = 1_000;
@@ -57,6 +57,8 @@ pub struct Bucket {
     pub learned: Learned,
     /// The latest reading of the clock, to notice when it is set back.
     pub seen: i64,
+    /// Rate and burst by which it has been filling since `at`; `None` = nothing is known, or there was no rate.
+    pub filling: Option<(f64, u32)>,
     /// The limits for which its tickets were voided, where a reload has changed them.
     pub voided_for: Option<Limits>,
 }
@@ -82,6 +84,7 @@ impl Bucket {
             returned: Vec::new(),
             learned: Learned::default(),
             seen: now,
+            filling: None,
             voided_for: None,
         }
     }
@@ -103,19 +106,28 @@ impl Bucket {
     }
 
     /// The pace in force from `now` on. Where it is learned, the news of the cooldown and the calm since the last
-    /// change may set another; what flowed in before counts at the old one.
+    /// change may set another.
     pub fn pace(&mut self, now: i64, limits: &Limits, ramp: i64, news: News, known: f64) -> Pace {
         let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else {
             return Pace { rate: limits.rate, ramp };
         };
-        let old = self.learned.rate;
         self.learned.observe(now, self.at, news, known, ceiling, learn);
-        if old > 0.0 && old != self.learned.rate && self.at < now {
-            let climb = Climb { rate: old / 1e6, from: self.ramp_from, ramp };
-            self.tokens = self.tokens_at(now, f64::from(limits.burst), climb);
+        Pace { rate: Some(self.learned.rate), ramp }
+    }
+
+    /// Goes on filling at `pace`. Where rate or burst is another than before (learned, or a reload), what flowed in
+    /// until now counts by the old ones: tokens are carried over, and no change refills the bucket.
+    pub fn fill_by(&mut self, now: i64, limits: &Limits, pace: Pace) {
+        let new = pace.rate.map(|rate| (rate, limits.burst));
+        if let (Some((rate, burst)), Some(_)) = (self.filling, new)
+            && self.filling != new
+            && self.at < now
+        {
+            let climb = Climb { rate: rate / 1e6, from: self.ramp_from, ramp: pace.ramp };
+            self.tokens = self.tokens_at(now, f64::from(burst), climb);
             self.at = now;
         }
-        Pace { rate: Some(self.learned.rate), ramp }
+        self.filling = new;
     }
 
     /// Empties the bucket once after each cooldown: it opened at `opened` and climbs back from there.
@@ -260,6 +272,14 @@ impl Climb {
             (elapsed - ramp / 2.0) * self.rate
         }
     }
+}
+
+/// Tickets that each of so many waiting members may hold ahead: together, what flows in within the horizon.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub fn share(rate: f64, cost: u32, members: u32) -> u32 {
+    let ahead = rate * (exact(HORIZON) / 1e6) / f64::from(cost) / f64::from(members);
+    ahead.ceil().clamp(1.0, 1e9) as u32
 }
 
 /// The next whole microsecond.

@@ -2,10 +2,10 @@
 --
 -- Hash: at, tok (tokens at `at`), win (`start:taken,...`, one per quota), ramp (start of the climb), ret (returned
 -- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua), lim (limits for which its tickets
--- were voided).
+-- were voided), fill (`rate:burst` by which it has been filling since `at`).
 local HORIZON = 250000
 local BATCH = 1000
-local FIRST = 16
+local FIRST = 1
 local RETURNED = 64
 local LONG_AGO = -4611686018427387904
 
@@ -23,7 +23,8 @@ local function read_limits(rate, burst, cost, quotas, ramp)
 end
 
 local function load_bucket(key, now, limits)
-  local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn', 'lim')
+  local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn', 'lim',
+    'fill')
   local bucket = { windows = {}, returned = {}, limits = fields[8] or '', learned = load_learned(fields[7]) }
   if not fields[1] then
     bucket.at, bucket.tokens, bucket.ramp_from, bucket.seen = now, limits.burst, 0, now
@@ -38,6 +39,8 @@ local function load_bucket(key, now, limits)
       bucket.returned[#bucket.returned + 1] = tonumber(moment)
     end
   end
+  local rate, burst = string.match(fields[9] or '', '^(.+):(.+)$')
+  bucket.fill_rate, bucket.fill_burst = tonumber(rate), tonumber(burst)
   bucket.was_seen = bucket.seen
   return bucket
 end
@@ -140,23 +143,27 @@ local function when_accrued(bucket, limits, tokens)
   return bucket.ramp_from + ceil(elapsed)
 end
 
--- The rate in force from now on; what flowed in before counts at the old one.
+-- The rate in force from now on.
 local function set_pace(bucket, now, limits, learn, news, known)
   if not (limits.rate and learn) then return end
   local learned = bucket.learned
-  local old = learned.rate
   -- A probe says nothing until its answer is in.
-  if not limits.probes or old <= 0 then
+  if not limits.probes or learned.rate <= 0 then
     observe_learned(learned, now, bucket.at, news, known, limits.ceiling, learn)
-  end
-  if old > 0 and old ~= learned.rate and bucket.at < now then
-    limits.rate = old / 1e6
-    bucket.tokens = tokens_at(bucket, limits, now)
-    bucket.at = now
   end
   limits.learns = true
   limits.per_second = learned.rate
   limits.rate = learned.rate / 1e6
+end
+
+-- Where rate or burst is another than before (learned, or a reload), what flowed in until now counts by the old ones.
+local function fill_by(bucket, now, limits)
+  local rate, burst = bucket.fill_rate, bucket.fill_burst
+  if rate and limits.rate and (rate ~= limits.per_second or burst ~= limits.burst) and bucket.at < now then
+    bucket.tokens = tokens_at(bucket, { rate = rate / 1e6, burst = burst, ramp = limits.ramp }, now)
+    bucket.at = now
+  end
+  bucket.fill_rate, bucket.fill_burst = limits.per_second, limits.burst
 end
 
 local function next_moment(bucket, now, limits)
@@ -212,7 +219,8 @@ local function save_bucket(key, bucket, now, limits)
   for i, moment in ipairs(bucket.returned) do returned[i] = whole(moment) end
   redis.call('HSET', key, 'at', whole(bucket.at), 'tok', exact(bucket.tokens), 'win', table.concat(windows, ','),
     'ramp', whole(bucket.ramp_from), 'ret', table.concat(returned, ','), 'seen', whole(bucket.seen),
-    'learn', limits.learns and pack_learned(bucket.learned) or '', 'lim', bucket.limits)
+    'learn', limits.learns and pack_learned(bucket.learned) or '', 'lim', bucket.limits,
+    'fill', limits.rate and exact(limits.per_second) .. ':' .. whole(limits.burst) or '')
   local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
   keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, limits.learns and LEARNED_FOR or 0))
 end

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::{Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, Store, StoreError};
 use crate::{
-    bucket::{BATCH, Bucket, FIRST, HORIZON, Pace},
+    bucket::{self, BATCH, Bucket, FIRST, Pace},
     clock::{self, Instant},
     cooldown::{self, Blocks, Cause, Change, Cooldown, Report},
     learn::News,
@@ -268,6 +268,7 @@ fn tickets(
     } else {
         bucket.pace(now, limits, ramp, news.unwrap_or_default(), ask.rate)
     };
+    bucket.fill_by(now, limits, pace);
     let learned = bucket.learned;
     if let Some(news) = news {
         bucket.restart(news.opened);
@@ -289,10 +290,10 @@ fn tickets(
                 break;
             }
             let most = *most.get_or_insert_with(|| {
-                let share = share(pace.rate, limits.cost);
+                let share = pace.rate.map_or(1, |rate| bucket::share(rate, limits.cost, 1));
                 let new = *waited_until <= now;
                 *waited_until = moment.min(now + ask.bound).saturating_add(REMEMBERED);
-                if new { share.div_ceil(FIRST) } else { share }
+                if new { FIRST } else { share }
             });
             if ask.held + ahead >= most {
                 break;
@@ -312,14 +313,6 @@ fn tickets(
     let forget = bucket.forgettable_in(now, limits, pace);
     *forget_at = now.saturating_add(forget);
     Tickets { moments: granted, come_back, rate, mark }
-}
-
-/// Tickets that one member may hold ahead while nobody else waits: what flows in within the horizon.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-fn share(rate: Option<f64>, cost: u32) -> u32 {
-    rate.map_or(1, |rate| {
-        (rate * (HORIZON as f64 / 1e6) / f64::from(cost)).ceil().clamp(1.0, 1e9) as u32
-    })
 }
 
 /// What `lua/report.lua` does.

@@ -1,0 +1,217 @@
+//! The promises of a bucket, written down as plainly as they are made: a history, and what follows from it. Slow and
+//! obvious: nothing is kept but what happened, and every level is worked out from the beginning.
+
+use tidegate::{clock, rules::Limits};
+
+/// What a double may be wrong by after a long history, in tokens.
+const ROUNDING: f64 = 1e-6;
+
+/// Something that changed the bucket.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    /// A request was let go.
+    Grant(f64),
+    /// The bucket is empty.
+    Empty,
+    /// The scope opened again: empty, and the rate climbs from nothing over so long.
+    Opened(f64),
+    /// Rate and burst are these from now on.
+    Limits { rate: f64, burst: f64 },
+}
+
+/// The model of one bucket under one rule.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    pub(crate) limits: Limits,
+    history: Vec<(i64, Event)>,
+    /// Grants in the window of each quota, and its start.
+    windows: Vec<Option<(i64, u64)>>,
+    /// Tickets that came back and are free for the next.
+    free: Vec<i64>,
+    voided_for: Option<Limits>,
+}
+
+impl Plain {
+    /// A full bucket.
+    pub(crate) fn new(now: i64, limits: Limits) -> Self {
+        let windows = vec![None; limits.quotas.len()];
+        let mut new = Self { limits, history: vec![], windows, free: vec![], voided_for: None };
+        new.note_limits(now);
+        new
+    }
+
+    /// The moment of the last thing that happened.
+    pub(crate) fn latest(&self) -> i64 {
+        self.history.last().map_or(i64::MIN, |(at, _)| *at)
+    }
+
+    /// The rule file has other limits.
+    pub(crate) fn reload(&mut self, now: i64, limits: Limits) {
+        self.windows.resize(limits.quotas.len(), None);
+        self.limits = limits;
+        self.note_limits(now.max(self.latest()));
+    }
+
+    /// What was handed out ahead is void, once for these limits.
+    pub(crate) fn void(&mut self, now: i64) {
+        if self.voided_for.as_ref() != Some(&self.limits) {
+            self.voided_for = Some(self.limits.clone());
+            self.history.retain(|(at, _)| *at <= now);
+            self.note_limits(now);
+            self.empty(now);
+        }
+    }
+
+    /// A member comes back from an outage.
+    pub(crate) fn drain(&mut self, now: i64) {
+        self.empty(now.max(self.latest()));
+    }
+
+    /// A cooldown is over since then.
+    pub(crate) fn opened(&mut self, at: i64, ramp: f64) {
+        // What was handed out beyond it is void: the epoch is another.
+        self.history.retain(|(moment, _)| *moment <= at);
+        self.note_limits(at);
+        self.history.push((at, Event::Opened(ramp)));
+        self.free.clear();
+    }
+
+    /// Tickets whose requests have left.
+    pub(crate) fn hand_back(&mut self, tickets: &[i64], now: i64) {
+        self.free.retain(|ticket| *ticket >= now);
+        self.free.extend(tickets.iter().filter(|ticket| **ticket >= now));
+        self.free.sort_unstable();
+    }
+
+    /// Why `ticket` is not the next one at `now`, if it is not: the first moment at which every limit holds.
+    pub(crate) fn is_wrong(&self, ticket: i64, now: i64) -> Option<String> {
+        if let Some(free) = self.free.iter().find(|free| **free >= now) {
+            return (*free != ticket).then(|| format!("{free} came back and is free"));
+        }
+        let from = now.max(self.latest());
+        if ticket < from {
+            return Some(format!("{ticket} is before {from}"));
+        }
+        if !self.fits(ticket, -ROUNDING) {
+            return Some(format!("a limit does not hold at {ticket}"));
+        }
+        // A microsecond is what the store counts in, and another is what a double may be wrong by.
+        let earlier = ticket - 2;
+        (earlier >= from && self.fits(earlier, ROUNDING))
+            .then(|| format!("it could have been {earlier}"))
+    }
+
+    /// The request goes.
+    pub(crate) fn take(&mut self, ticket: i64) {
+        if let Some(at) = self.free.iter().position(|free| *free == ticket) {
+            self.free.remove(at);
+            return;
+        }
+        self.history.push((ticket, Event::Grant(f64::from(self.limits.cost))));
+        for (quota, window) in self.limits.quotas.iter().zip(&mut self.windows) {
+            let over =
+                window.is_none_or(|(start, _)| ticket >= start + clock::micros(quota.window));
+            let (start, taken) = if over { (ticket, 0) } else { window.unwrap_or_default() };
+            *window = Some((start, taken + u64::from(self.limits.cost)));
+        }
+    }
+
+    /// Whether every limit holds for one more request at `moment`; `slack` tokens more or fewer are wanted.
+    fn fits(&self, moment: i64, slack: f64) -> bool {
+        let cost = f64::from(self.limits.cost);
+        let tokens = self.limits.rate.is_none() || self.level(moment) >= cost + slack;
+        let quotas = self.limits.quotas.iter().zip(&self.windows).all(|(quota, window)| {
+            window.is_none_or(|(start, taken)| {
+                moment >= start + clock::micros(quota.window)
+                    || taken + u64::from(self.limits.cost) <= quota.tokens
+            })
+        });
+        tokens && quotas
+    }
+
+    /// Tokens at `moment`, from the whole history.
+    fn level(&self, moment: i64) -> f64 {
+        let (mut level, mut rate, mut burst) = (f64::INFINITY, 0.0, f64::INFINITY);
+        let (mut climb, mut since) = (None, i64::MIN);
+        let all = self.history.iter().filter(|(at, _)| *at <= moment).copied();
+        for (at, event) in all.map(|(at, event)| (at, Some(event))).chain([(moment, None)]) {
+            if since > i64::MIN {
+                level = f64::min(level + flowed(rate, climb, since, at), burst);
+            }
+            since = at;
+            match event {
+                Some(Event::Grant(cost)) => level = f64::max(level - cost, 0.0),
+                Some(Event::Empty) => level = 0.0,
+                Some(Event::Opened(ramp)) => (level, climb) = (0.0, Some((at, ramp))),
+                Some(Event::Limits { rate: new, burst: most }) => {
+                    (rate, burst, level) = (new, most, f64::min(level, most));
+                }
+                None => {}
+            }
+        }
+        level
+    }
+
+    fn empty(&mut self, at: i64) {
+        self.history.push((at, Event::Empty));
+        self.free.clear();
+    }
+
+    fn note_limits(&mut self, at: i64) {
+        if let Some(rate) = self.limits.rate {
+            let burst = f64::from(self.limits.burst);
+            self.history.push((at, Event::Limits { rate: rate / 1e6, burst }));
+        }
+    }
+}
+
+/// Tokens that flow in between two moments, at a rate that climbs linearly from nothing after a cooldown.
+fn flowed(rate: f64, climb: Option<(i64, f64)>, start: i64, end: i64) -> f64 {
+    let Some((from, ramp)) = climb.filter(|(_, ramp)| *ramp > 0.0) else {
+        return rate * clock::exact(end - start);
+    };
+    let whole = |moment: i64| {
+        let climbed = clock::exact(moment - from).clamp(0.0, ramp);
+        let full = f64::max(clock::exact(moment - from) - ramp, 0.0);
+        rate * (climbed * climbed / (2.0 * ramp) + full)
+    };
+    whole(end) - whole(start)
+}
+
+/// The same bucket in the formulation of timestamps (the Generic Cell Rate Algorithm, ITU-T I.371): a request conforms
+/// where it comes no earlier than its theoretical arrival time less a tolerance. In whole numbers: the unit is a
+/// `rate`-th of a microsecond, so that a token is a million of them.
+#[derive(Debug)]
+pub(crate) struct Gcra {
+    rate: i128,
+    cost: i128,
+    tolerance: i128,
+    theoretical: i128,
+}
+
+/// One token.
+const TOKEN: i128 = 1_000_000;
+
+impl Gcra {
+    pub(crate) fn new(now: i64, rate: u32, burst: u32, cost: u32) -> Self {
+        let (rate, cost) = (i128::from(rate), i128::from(cost) * TOKEN);
+        let tolerance = i128::from(burst) * TOKEN - cost;
+        Self { rate, cost, tolerance, theoretical: i128::from(now) * rate }
+    }
+
+    /// The first microsecond from `from` on at which a request conforms.
+    pub(crate) fn next(&self, from: i64) -> i64 {
+        let earliest = self.theoretical - self.tolerance;
+        let ceil = earliest.div_euclid(self.rate) + i128::from(earliest.rem_euclid(self.rate) > 0);
+        from.max(i64::try_from(ceil).expect("within the years of a simulation"))
+    }
+
+    pub(crate) fn take(&mut self, moment: i64) {
+        self.theoretical = self.theoretical.max(i128::from(moment) * self.rate) + self.cost;
+    }
+
+    /// Nothing is saved up at `moment`.
+    pub(crate) fn drain(&mut self, moment: i64) {
+        self.theoretical = i128::from(moment) * self.rate + self.tolerance + self.cost;
+    }
+}
