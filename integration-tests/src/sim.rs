@@ -30,7 +30,7 @@ mod keys;
 pub mod line;
 pub mod redis;
 
-use figures::{Figures, Ledger, Sent, fairness, waits, window};
+use figures::{Figures, Ledger, Sent, WINDOW, fairness, waits};
 use line::Line;
 use redis::VirtualRedis;
 
@@ -219,8 +219,8 @@ impl Fleet {
         }
     }
 
-    /// The figures so far. Fairness is looked at from the first window on, among the members alive, for as long as
-    /// each of them has requests waiting.
+    /// The figures so far. Fairness is looked at from the first ticket on, among the members alive, for as long as each
+    /// of them has requests waiting.
     ///
     /// # Panics
     /// If nothing was let go.
@@ -230,12 +230,12 @@ impl Fleet {
         let sent = self.ledger.all();
         let alive: Vec<usize> =
             (0..self.members.len()).filter(|m| self.members[*m].alive).collect();
-        let last = |member: &usize| sent.iter().rposition(|sent| sent.member == *member);
+        let turns = self.ledger.turns();
+        let last = |member: &usize| turns.iter().rposition(|turn| turn == member);
         let busy = alive.iter().filter_map(last).min().unwrap_or(0);
-        let window = window(self.plan.rate);
-        let (start, later) = sent[..busy].split_at(window.min(busy));
-        let (jain, max_over_min, unfair_by) = fairness(later, &alive, window);
-        let (_, _, unfair_at_first) = fairness(start, &alive, window);
+        let (start, later) = turns[..busy].split_at(WINDOW.min(busy));
+        let (jain, max_over_min, unfair_by) = fairness(later, &alive);
+        let (_, _, unfair_at_first) = fairness(start, &alive);
         let (first, end) = (sent.first().expect("something is let go"), sent[sent.len() - 1]);
         let took = end.at - first.at;
         let burst = f64::from(self.plan.burst);
@@ -251,6 +251,7 @@ impl Fleet {
             max_over_min,
             unfair_by,
             unfair_at_first,
+            windows: busy / WINDOW,
             calls_per_grant: calls.calls as f64 / sent.len() as f64,
             script: calls.took.div_f64(calls.calls.max(1) as f64),
             waits: waits(&sent),

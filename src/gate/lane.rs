@@ -22,6 +22,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+use self::estimate::Unjudged;
 use super::{
     Client, Entry, Outcome, Shared, Why,
     observe::Untold,
@@ -62,14 +63,25 @@ struct State {
     come_back: Option<Instant>,
     /// Tickets unused when the last ask reached the store.
     asked_with: usize,
-    /// Tickets in hand after its answer.
-    last_batch: usize,
+    /// Whether that ask was for all that wait.
+    asked_for_all: bool,
+    /// With so many tickets left in hand it is time to ask for more.
+    refill: usize,
+    /// Most tickets to ask for at once; 0 = no bound of its own.
+    most: usize,
+    /// While the hand is filled: when to ask for more, but before its last ticket is due.
+    fill_at: Option<Instant>,
     /// Members that wait for the bucket, as last heard.
     members: u32,
     /// The limits have changed: what the bucket has handed out ahead under the old ones is void.
     start_over: bool,
-    /// How long an ask takes to reach the store: half a round trip, smoothed.
+    /// How long before a ticket is due here an ask must go so as to reach the store when the ticket is due there: a
+    /// round trip, smoothed, since a ticket is due here later by the way of the answer.
     lead: Duration,
+    /// Who came before it was known when the next ticket is due.
+    unjudged: Vec<Unjudged>,
+    /// How many requests had their turn.
+    turns: u64,
     /// Release of the next held request where the rule has no rate and climbs back after a cooldown.
     spread: Option<Instant>,
 }
@@ -203,11 +215,12 @@ impl Lane {
         let (tell, outcome) = oneshot::channel();
         let mut state = self.state.lock();
         if !returns {
+            let ahead = state.queue.ahead_of(&client, rule.order);
             if state.queue.len() >= rule.queue {
-                let wait = self.estimate(&state, rule, &client);
-                return Err((Why::Queue, wait.map(|at| at - clock::now())));
+                let wait = self.estimate(&state, rule, ahead);
+                return Err((Why::Queue, wait.map(|estimate| estimate.at - clock::now())));
             }
-            self.refuse_hopeless(&state, rule, &client, deadline)?;
+            self.refuse_hopeless(&mut state, rule, ahead, deadline, seq)?;
         } else if let Gateway::Cooling(until) = self.view.gateway()
             && until > deadline
         {
@@ -227,7 +240,7 @@ impl Lane {
     /// The client of a held request has left.
     pub(super) fn leave(&self, deadline: Instant, seq: u64) {
         self.entry.load().metrics.held_gone.inc();
-        if self.state.lock().queue.remove(deadline, seq) {
+        if self.state.lock().queue.remove(deadline, seq).is_some() {
             self.wake.notify_one();
         }
     }

@@ -82,12 +82,15 @@ impl Queue {
         Some(waiter)
     }
 
-    /// Takes out a request whose client has left; false where it is not there any more.
-    pub(super) fn remove(&mut self, deadline: Instant, seq: u64) -> bool {
-        match self.deadlines.remove(&(deadline, seq)) {
-            Some(line) => self.take_from(&line, seq).is_some(),
-            None => false,
-        }
+    /// Whether a request is still here.
+    pub(super) fn holds(&self, deadline: Instant, seq: u64) -> bool {
+        self.deadlines.contains_key(&(deadline, seq))
+    }
+
+    /// Takes out a request; `None` where it is not here any more.
+    pub(super) fn remove(&mut self, deadline: Instant, seq: u64) -> Option<Waiter> {
+        let line = self.deadlines.remove(&(deadline, seq))?;
+        self.take_from(&line, seq)
     }
 
     /// When the next one gives up.
@@ -191,8 +194,9 @@ mod tests {
         let (deadline, seq) = (gone.deadline, gone.seq);
         queue.push(client(1), Order::Fair, gone, false);
         queue.push(client(2), Order::Fair, waiter(1), false);
-        assert!(queue.remove(deadline, seq));
-        assert!(!queue.remove(deadline, seq));
+        assert!(queue.holds(deadline, seq));
+        assert!(queue.remove(deadline, seq).is_some());
+        assert!(queue.remove(deadline, seq).is_none() && !queue.holds(deadline, seq));
         assert!(queue.pop_hopeless(clock::now()).is_none());
         let late = clock::now() + Duration::from_secs(120);
         assert_eq!(queue.pop_hopeless(late).map(|waiter| waiter.seq), Some(1));

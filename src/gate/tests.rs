@@ -136,6 +136,26 @@ async fn a_request_that_cannot_go_in_time_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_comes_before_the_store_has_answered_is_judged_by_its_answer() {
+    // One a minute, three saved up, two minutes of patience: three go at once, two within two minutes.
+    let gate = gate(rule(Some(1.0 / 60.0), 3));
+    let start = clock::now();
+    let mut waits = vec![];
+    for held in hold_many(&gate, 9) {
+        if let Some((at, _)) = held.await.expect("no panic") {
+            waits.push((at - start).as_secs());
+        }
+    }
+    waits.sort_unstable();
+    assert_eq!(waits, [0, 0, 0, 60, 120]);
+    let start = clock::now();
+    for held in hold_many(&gate, 4).into_iter().skip(2) {
+        assert!(held.await.expect("no panic").is_none(), "two within two minutes, and no third");
+    }
+    assert!(start.elapsed() < Duration::from_secs(1), "refused at once, not after waiting");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_takes_no_token() {
     let gate = gate(rule(Some(1.0), 1));
     let first = hold(&gate, 1).await.expect("the burst");

@@ -19,27 +19,29 @@ pub struct Sent {
 /// Everything that happened, as it happens.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    tickets: Mutex<BTreeMap<i64, u32>>,
+    tickets: Mutex<BTreeMap<i64, Vec<usize>>>,
     sent: Mutex<Vec<Sent>>,
 }
 
 /// Fields of a reply of `take` before its tickets.
-const BEFORE_TICKETS: usize = 6;
+const BEFORE_TICKETS: usize = 8;
 
 impl Ledger {
     /// Notes the tickets of a reply; `returned` are those that came back with the call.
-    pub(super) fn taken(&self, _member: usize, reply: &[Reply], returned: &str) {
+    pub(super) fn taken(&self, member: usize, reply: &[Reply], returned: &str) {
         let Some(Reply::Whole(now)) = reply.first() else { return };
         let mut tickets = self.tickets.lock();
         for moment in returned.split(',').filter_map(|moment| moment.parse::<i64>().ok()) {
             // Those of the past are spent.
-            if let Some(count) = tickets.get_mut(&moment).filter(|_| moment >= *now) {
-                *count = count.saturating_sub(1);
+            if let Some(holders) = tickets.get_mut(&moment).filter(|_| moment >= *now)
+                && let Some(at) = holders.iter().position(|holder| *holder == member)
+            {
+                holders.remove(at);
             }
         }
         for ticket in reply.iter().skip(BEFORE_TICKETS) {
             if let Reply::Whole(moment) = ticket {
-                *tickets.entry(*moment).or_default() += 1;
+                tickets.entry(*moment).or_default().push(member);
             }
         }
     }
@@ -63,6 +65,12 @@ impl Ledger {
         sent
     }
 
+    /// Who got each ticket, in the order of their moments; those that came back are not among them.
+    #[must_use]
+    pub fn turns(&self) -> Vec<usize> {
+        self.tickets.lock().values().flatten().copied().collect()
+    }
+
     /// By how much the worst window of tickets (on the store's clock) exceeds `burst + rate * t`.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
@@ -70,10 +78,10 @@ impl Ledger {
         let tickets = self.tickets.lock();
         let Some(first) = tickets.keys().next().copied() else { return -burst };
         let (mut granted, mut lowest, mut worst) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
-        for (moment, count) in tickets.iter().filter(|(_, count)| **count > 0) {
+        for (moment, holders) in tickets.iter().filter(|(_, holders)| !holders.is_empty()) {
             let flowed = rate * (moment - first) as f64 / 1e6;
             lowest = f64::min(lowest, granted - flowed);
-            granted += f64::from(*count);
+            granted += holders.len() as f64;
             worst = f64::max(worst, granted - flowed - lowest - burst);
         }
         worst
@@ -95,12 +103,14 @@ pub struct Figures {
     pub used: f64,
     /// Jain's index over the windows looked at, the worst.
     pub jain: f64,
-    /// Requests of the busiest over those of the idlest member in a window, the worst.
+    /// Tickets of the busiest over those of the idlest member in a window, the worst.
     pub max_over_min: f64,
-    /// How far a member was from its equal share in a window, in requests beyond 5 % of it, the worst.
+    /// How far a member was from its equal share in a window, in tickets beyond 5 % of it, the worst.
     pub unfair_by: f64,
-    /// The same in the first window alone, in which nobody knows yet who else waits.
+    /// The same in the first window, in which the first to come do not know of the others yet.
     pub unfair_at_first: f64,
+    /// Windows of fairness looked at.
+    pub windows: usize,
     /// Calls to the script `take` per request let go.
     pub calls_per_grant: f64,
     /// Real time of one such call in the interpreter.
@@ -109,26 +119,18 @@ pub struct Figures {
     pub waits: [Duration; 4],
 }
 
-/// Requests in a window of fairness, as the promise says it; where tickets come in batches, ten seconds' worth.
-#[must_use]
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a rate of a simulation"
-)]
-pub fn window(rate: f64) -> usize {
-    1_000.max((rate * 10.0) as usize)
-}
+/// Tickets in a window of fairness, as the promise says it.
+pub const WINDOW: usize = 1_000;
 
-/// Fairness over each window of so many requests: worst Jain index, worst max/min, worst distance beyond 5 %.
+/// Fairness over each window of so many tickets: worst Jain index, worst max/min, worst distance beyond 5 %.
 #[must_use]
 #[allow(clippy::cast_precision_loss, reason = "counts")]
-pub fn fairness(sent: &[Sent], members: &[usize], window: usize) -> (f64, f64, f64) {
+pub fn fairness(turns: &[usize], members: &[usize]) -> (f64, f64, f64) {
     let (mut jain, mut ratio, mut unfair) = (1.0_f64, 1.0_f64, 0.0_f64);
-    for window in sent.chunks_exact(window) {
+    for window in turns.chunks_exact(WINDOW) {
         let mut counts: BTreeMap<usize, f64> = members.iter().map(|m| (*m, 0.0)).collect();
         for one in window {
-            if let Some(count) = counts.get_mut(&one.member) {
+            if let Some(count) = counts.get_mut(one) {
                 *count += 1.0;
             }
         }
@@ -163,7 +165,7 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{} requests in {:.1} s; excess of tickets {:.3}, as sent {:.2}; used {:.2} % of the rate; \
-             Jain {:.4}, max/min {:.2}, beyond 5 % by {:.1} (at first {:.1}); {:.3} calls per grant ({:.0} us each); \
+             Jain {:.4}, max/min {:.2}, beyond 5 % by {:.1} (at first {:.1}) in {} windows; {:.3} calls per grant ({:.0} us each); \
              held p50 {p50:.1} p90 {p90:.1} p99 {p99:.1} max {most:.1} s",
             self.sent,
             self.took.as_secs_f64(),
@@ -174,6 +176,7 @@ impl fmt::Display for Figures {
             self.max_over_min,
             self.unfair_by,
             self.unfair_at_first,
+            self.windows,
             self.calls_per_grant,
             self.script.as_secs_f64() * 1e6,
         )

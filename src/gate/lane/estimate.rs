@@ -1,20 +1,44 @@
 //! When a request would go, and which ones would go too late: those are refused at once.
+//!
+//! Who comes while the store has not yet said when the next ticket is due is judged by the earliest that can be, and
+//! once more as soon as the store has said it.
 
 use std::time::Duration;
 
-use super::{Client, Gateway, Lane, Outcome, State, Why};
+use super::{Gateway, Lane, Outcome, State, Why};
 use crate::{
     clock::{self, Instant},
     rules::Rule,
 };
 
+/// When a request would go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Estimate {
+    pub(super) at: Instant,
+    /// False where this is only the earliest that can be.
+    sure: bool,
+}
+
+/// A held request that came before anybody knew when the next ticket is due.
+#[derive(Debug)]
+pub(super) struct Unjudged {
+    deadline: Instant,
+    seq: u64,
+    /// Requests before it when it came.
+    ahead: usize,
+    /// Requests that had been let go when it came.
+    turns: u64,
+}
+
 impl Lane {
+    /// Lets a newcomer with so many before it into the queue, or says why not.
     pub(super) fn refuse_hopeless(
         &self,
-        state: &State,
+        state: &mut State,
         rule: &Rule,
-        client: &Client,
+        ahead: usize,
         deadline: Instant,
+        seq: u64,
     ) -> Result<(), (Why, Option<Duration>)> {
         let now = clock::now();
         if let Gateway::Cooling(until) = self.view.gateway()
@@ -22,9 +46,39 @@ impl Lane {
         {
             return Err((Why::Cooldown, Some(until - now)));
         }
-        match self.estimate(state, rule, client) {
-            Some(at) if at > deadline => Err((Why::Limit, Some(at - now))),
+        match self.estimate(state, rule, ahead) {
+            Some(estimate) if estimate.at > deadline => Err((Why::Limit, Some(estimate.at - now))),
+            Some(Estimate { sure: false, .. }) => {
+                let State { unjudged, queue, .. } = state;
+                // Those whose clients have left since are of no use: never more than who is held, and some.
+                if unjudged.len() > 64 + 2 * queue.len() {
+                    unjudged.retain(|one| queue.holds(one.deadline, one.seq));
+                }
+                unjudged.push(Unjudged { deadline, seq, ahead, turns: state.turns });
+                Ok(())
+            }
             Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Judges those who came before anything was known, now that the store has answered.
+    pub(super) fn judge(&self, state: &mut State, rule: &Rule) {
+        let now = clock::now();
+        let mut refused = 0;
+        for one in std::mem::take(&mut state.unjudged) {
+            let gone = usize::try_from(state.turns - one.turns).unwrap_or(usize::MAX);
+            let ahead = one.ahead.saturating_sub(gone).saturating_sub(refused);
+            match self.estimate(state, rule, ahead) {
+                Some(estimate) if estimate.at > one.deadline => {
+                    if let Some(waiter) = state.queue.remove(one.deadline, one.seq) {
+                        refused += 1;
+                        let wait = Some(estimate.at - now);
+                        waiter.tell.send(Outcome::Refused(Why::Limit, wait)).ok();
+                    }
+                }
+                Some(Estimate { sure: false, .. }) => state.unjudged.push(one),
+                Some(_) | None => {}
+            }
         }
     }
 
@@ -35,26 +89,39 @@ impl Lane {
         rule.limits.rate.map(|rate| if learns { learned } else { rate })
     }
 
-    /// When a newcomer would go, as far as this member can tell; `None` where nothing speaks for a wait.
-    pub(super) fn estimate(&self, state: &State, rule: &Rule, client: &Client) -> Option<Instant> {
+    /// When a request with so many before it would go, as far as this member can tell; `None` where nothing speaks for
+    /// a wait.
+    pub(super) fn estimate(&self, state: &State, rule: &Rule, ahead: usize) -> Option<Estimate> {
         let now = clock::now();
-        let start = match self.view.gateway() {
-            Gateway::Cooling(until) => until,
-            Gateway::Open | Gateway::Probing(_) | Gateway::Ask => now,
-        };
-        let last = state.tickets.back().map(|ticket| ticket.at);
-        let earliest = [state.come_back, last].into_iter().flatten().fold(start, Instant::max);
-        let ahead = state.queue.ahead_of(client, rule.order);
-        let in_hand = state.tickets.len();
-        let behind = ahead.saturating_sub(in_hand) + usize::from(ahead >= in_hand && ahead > 0);
+        if let Some(ticket) = state.tickets.get(ahead) {
+            return Some(Estimate { at: ticket.at, sure: true });
+        }
+        let come_back = state.come_back.filter(|at| *at > now);
         let Some(rate) = self.rate_in_force(rule) else {
-            return state.come_back.filter(|at| *at > now);
+            return come_back.map(|at| Estimate { at, sure: true });
         };
-        let members = f64::from(state.members.max(1));
-        #[allow(clippy::cast_precision_loss)]
-        let seconds = behind as f64 * f64::from(rule.limits.cost) * members / rate;
-        // A day is far beyond any `max_wait`; the bound keeps the sum within what a clock can hold.
-        Some(earliest + Duration::from_secs_f64(seconds.min(86_400.0)))
+        let after = |from: Instant, requests: usize, members: u32, sure: bool| {
+            #[allow(clippy::cast_precision_loss)]
+            let tokens = requests as f64 * f64::from(rule.limits.cost) * f64::from(members);
+            // A day is the longest `max_wait`; the bound keeps the sum within what a clock can hold.
+            Some(Estimate {
+                at: from + Duration::from_secs_f64((tokens / rate).min(86_401.0)),
+                sure,
+            })
+        };
+        let members = state.members.max(1);
+        let last = state.tickets.back().map(|ticket| ticket.at).filter(|at| *at > now);
+        match (self.view.gateway(), last, come_back) {
+            (Gateway::Cooling(until), ..) => after(until, ahead, members, true),
+            (_, Some(last), _) => after(last, ahead + 1 - state.tickets.len(), members, true),
+            (_, None, Some(at)) => after(at, ahead, members, true),
+            _ => {
+                // The bucket may be full, and nobody else may want it.
+                let burst =
+                    usize::try_from(rule.limits.burst / rule.limits.cost).unwrap_or(usize::MAX);
+                after(now, (ahead + 1).saturating_sub(burst), 1, false)
+            }
+        }
     }
 
     /// Refuses those who would go too late: past their time, or before the cooldown ends or the next ticket comes.

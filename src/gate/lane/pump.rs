@@ -4,10 +4,20 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use super::{Gateway, Lane, Outcome, State, Ticket, Why, release::hand_back_surplus};
 use crate::{
+    bucket,
     clock::{self, Instant},
     gate::view::moment,
     store::{Ask, Granted, Phase, Store, StoreError},
 };
+
+/// Tickets that all members together take in one turn of each: a fortieth of the thousand over which they are to be
+/// equal.
+const SHORT: usize = 25;
+/// Calls per second that short turns may cost a scope; at higher rates, turns are longer.
+const CALLS: f64 = 800.0;
+/// Most to ask for at once while a hand is filled, in what flows in for its member during a round trip: one part is used
+/// meanwhile, the other fills the hand within the horizon, whatever the line.
+const FILL: f64 = 2.0;
 
 /// What the pump does next.
 enum Step {
@@ -36,13 +46,16 @@ impl Lane {
             state.pumping = false;
             state.tickets.clear();
             state.come_back = None;
+            state.unjudged.clear();
             state.members = 1;
             return Step::End;
         }
         let ask_at = if asking { None } else { self.ask_at(&state, now) };
         let nothing_to_ask = entry.rule.limits.is_unlimited() && self.view.open_epoch().is_some();
         if ask_at.is_some_and(|at| at <= now) && !nothing_to_ask {
-            let wanted = state.queue.len().saturating_sub(state.tickets.len());
+            let waiting = state.queue.len().saturating_sub(state.tickets.len());
+            let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
+            state.asked_for_all = wanted == waiting;
             return Step::Ask(self.ask(&mut state, u32::try_from(wanted).unwrap_or(u32::MAX), now));
         }
         let due = state.tickets.front().map(|ticket| ticket.at);
@@ -59,11 +72,15 @@ impl Lane {
             Gateway::Cooling(until) | Gateway::Probing(until) => Some(until),
             Gateway::Ask => Some(now),
             Gateway::Open if state.tickets.is_empty() => Some(state.come_back.unwrap_or(now)),
-            // The ask is to reach the store when half of the tickets are used, however long its way: so members with
-            // slow lines get as much as those with fast ones.
+            // The ask is to reach the store when so many of the tickets are used, however long its way: so members
+            // with slow lines get as much as those with fast ones.
             Gateway::Open => {
-                let last = state.tickets.len().checked_sub(state.last_batch / 2 + 1);
-                Some(last.map_or(now, |last| before(state.tickets[last].at, state.lead)))
+                let due = |ticket: usize| before(state.tickets[ticket].at, state.lead);
+                let count = state.tickets.len();
+                Some(match count.checked_sub(state.refill + 1) {
+                    Some(ticket) => due(ticket),
+                    None => state.fill_at.map_or(now, |at| at.min(due(count - 1))),
+                })
             }
         }
     }
@@ -86,14 +103,15 @@ impl Lane {
     }
 
     /// Takes over what the store answered.
-    fn absorb(&self, granted: &Granted, took: Duration) {
+    fn absorb(&self, granted: &Granted, asked: Instant) {
+        let took = asked.elapsed();
         self.view.granted(granted);
         self.note_rate(granted);
         let count = granted.tickets.len();
         let probe = granted.phase == Phase::Probe;
         let mut state = self.state.lock();
         state.members = granted.members;
-        state.lead = if state.lead.is_zero() { took / 2 } else { (state.lead * 7 + took / 2) / 8 };
+        state.lead = if state.lead.is_zero() { took } else { (state.lead * 7 + took) / 8 };
         if granted.phase == Phase::Probing || granted.phase == Phase::Cooling {
             return;
         }
@@ -101,7 +119,7 @@ impl Lane {
         // Where tickets are in hand, the next are asked for when those are half used.
         let idle = count == 0 && state.tickets.is_empty();
         state.come_back = if idle { next } else { None };
-        state.last_batch = state.asked_with + count;
+        self.take_turns(&mut state, granted, asked);
         state.tickets.extend(granted.tickets.iter().map(|id| Ticket {
             at: moment(*id, granted.now),
             id: *id,
@@ -109,6 +127,35 @@ impl Lane {
             probe,
         }));
         state.tickets.make_contiguous().sort_by_key(|ticket| ticket.at);
+        self.judge(&mut state, &self.entry.load().rule);
+    }
+
+    /// How many tickets to hold and to ask for at a time. Alone, a member asks when half of its tickets are used; with
+    /// others it asks more often and for fewer, so that the turns of all are short against a window of fairness. Who
+    /// holds less than its share fills its hand at a pace that does not depend on its line.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a few tickets"
+    )]
+    fn take_turns(&self, state: &mut State, granted: &Granted, asked: Instant) {
+        let count = granted.tickets.len();
+        let in_hand = state.asked_with + count;
+        let (members, cost) = (granted.members.max(1), self.entry.load().rule.limits.cost);
+        let share = bucket::share(granted.rate, cost, members) as usize;
+        let full = if state.asked_for_all || count == 0 { in_hand } else { share };
+        let rate = granted.rate / f64::from(cost);
+        let at_least = ((rate / CALLS) as usize).max(1);
+        let turn = if members > 1 { at_least.max(SHORT / members as usize) } else { share };
+        let turn = turn.min(full.div_ceil(2));
+        state.refill = full - turn;
+        let own = rate / f64::from(members) * FILL;
+        let worth = (own * state.lead.as_secs_f64()).ceil() as usize;
+        // Who has just come may be one of many who do not know of each other yet.
+        let fill = worth.max(at_least).min((worth / 4).max(in_hand + 1)).max(1);
+        state.most = if in_hand < state.refill { fill } else { worth.max(turn) };
+        state.fill_at = (own > 0.0).then(|| asked + Duration::from_secs_f64(fill as f64 / own));
     }
 
     /// The store is away and the rule file says `closed`.
@@ -145,7 +192,7 @@ pub(super) async fn pump(lane: Arc<Lane>) {
             answer = answer(&mut asking) => {
                 asking = None;
                 match answer {
-                    Ok(granted) => lane.absorb(&granted, asked.elapsed()),
+                    Ok(granted) => lane.absorb(&granted, asked),
                     Err(_) => lane.refuse_all(),
                 }
             }

@@ -30,6 +30,7 @@ impl Lane {
         }
         while let Some(ticket) = state.tickets.front().copied().filter(|ticket| ticket.at <= now) {
             let Some(waiter) = state.queue.pop() else { break };
+            state.turns += 1;
             // Where the client has just left, the ticket is for the next in line.
             if self.send_off(waiter, entry, ticket) {
                 state.tickets.pop_front();
