@@ -19,7 +19,7 @@ test: tools build ## run every test; installs redis-server, curl and the Python 
 
 test-clients: build ## drive every client, Chromium too; installs wget, Node, Go, Java and Chromium where they are missing
 	@integration-tests/clients/install.sh --all
-	$(CARGO) test -p integration-tests --test real_clients --test status_page --no-fail-fast \
+	$(CARGO) test -p integration-tests --test real_clients --test status_page --test https_clients --no-fail-fast \
 		--profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers

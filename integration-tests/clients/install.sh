@@ -41,6 +41,7 @@ if [ -n "$all" ]; then
   need go golang-go
   need javac default-jdk-headless
   need chromium chromium
+  need certutil libnss3-tools
 fi
 
 if ((${#missing[@]})); then

@@ -8,6 +8,7 @@
 //! - [`load`]: many keep-alive clients at once.
 //! - [`storm`]: a fleet under load whose site begins to block.
 //! - [`bound`]: whether what a site saw stays within `burst + rate * t`.
+//! - [`secure`]: certificates of sites that speak TLS, good and bad ones.
 //! - [`sim`]: a big fleet on paper: the real gate and the real scripts, in virtual time.
 //! - [`tools`]: real clients, pointed at a proxy by their usual variables.
 //! - [`wait`]: waiting for a condition; no test sleeps and hopes.
@@ -23,6 +24,7 @@ pub mod member;
 pub mod news;
 pub mod ports;
 pub mod redis;
+pub mod secure;
 pub mod sim;
 pub mod site;
 pub mod storm;

@@ -138,6 +138,12 @@ impl Member {
         self.folder.path()
     }
 
+    /// The certificate of its CA, which is there once a rule intercepts.
+    #[must_use]
+    pub fn ca_file(&self) -> PathBuf {
+        self.folder.path().join("ca/ca.pem")
+    }
+
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {

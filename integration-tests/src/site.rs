@@ -9,14 +9,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::{HeaderMap, Method, Request, Response};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::{HeaderMap, Method, Request, Response, Version};
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
+use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Notify, watch},
 };
+use tokio_rustls::TlsAcceptor;
 
 pub mod body;
 mod limit;
@@ -33,6 +39,8 @@ pub struct Arrival {
     pub at: Instant,
     /// Which connection it came on, counted from 0.
     pub connection: u64,
+    /// HTTP/1.1 or HTTP/2.
+    pub version: Version,
     /// Its method.
     pub method: Method,
     /// Path and query, as sent.
@@ -62,6 +70,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct Site {
     address: SocketAddr,
+    scheme: &'static str,
     shared: Arc<Shared>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
@@ -74,6 +83,20 @@ impl Site {
     /// If loopback cannot be bound.
     #[must_use]
     pub fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// Starts one that speaks TLS; its [`Site::url`] names `localhost`.
+    ///
+    /// # Panics
+    /// As [`Site::start`].
+    #[must_use]
+    pub fn secure(tls: Arc<ServerConfig>) -> Self {
+        Self::start_with(Some(tls.into()))
+    }
+
+    fn start_with(tls: Option<TlsAcceptor>) -> Self {
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let shared =
             Arc::new(Shared { state: Mutex::default(), released: watch::Sender::new(false) });
         let stop = watch::Sender::new(false);
@@ -84,10 +107,10 @@ impl Site {
                 .enable_all()
                 .build()
                 .expect("a runtime starts");
-            runtime.block_on(serve(for_thread, tell, stopped));
+            runtime.block_on(serve(for_thread, tls, tell, stopped));
         });
         let address = told.recv().expect("the site's thread tells its address");
-        Self { address, shared, stop, thread: Some(thread) }
+        Self { address, scheme, shared, stop, thread: Some(thread) }
     }
 
     /// Where it listens.
@@ -99,7 +122,16 @@ impl Site {
     /// The absolute URL of `path`, which starts with a slash.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}://{}{path}", self.scheme, self.authority())
+    }
+
+    /// Host and port as its URLs have them.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        match self.scheme {
+            "https" => format!("localhost:{}", self.address.port()),
+            _ => self.address.to_string(),
+        }
     }
 
     /// Answers `path` (the query does not matter; a `*` at its end covers all that begin so) with `page` from now on.
@@ -166,6 +198,7 @@ impl Drop for Site {
 
 async fn serve(
     shared: Arc<Shared>,
+    tls: Option<TlsAcceptor>,
     tell: mpsc::Sender<SocketAddr>,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -182,7 +215,7 @@ async fn serve(
                     state.connections += 1;
                     state.connections - 1
                 };
-                tokio::spawn(converse(Arc::clone(&shared), stream, connection));
+                tokio::spawn(converse(Arc::clone(&shared), tls.clone(), stream, connection));
             }
             _ = stopped.changed() => return,
         }
@@ -190,7 +223,12 @@ async fn serve(
 }
 
 /// Serves one connection until its end, or until a [`Page::Reset`] breaks it.
-async fn converse(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
+async fn converse(
+    shared: Arc<Shared>,
+    tls: Option<TlsAcceptor>,
+    stream: TcpStream,
+    connection: u64,
+) {
     let Ok(stream) = stream.into_std() else { return };
     // A second handle to the socket: with it, hyper's can be dropped without a farewell.
     let Ok(twin) = stream.try_clone() else { return };
@@ -203,15 +241,34 @@ async fn converse(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
             async move { answer(&shared, connection, &reset, request).await }
         }
     });
-    let mut serving = Box::pin(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .serve_connection(TokioIo::new(stream), service)
-            .with_upgrades(),
-    );
+    let http1 = || {
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new());
+        builder
+    };
+    // How a connection ends is what the tests look at from the other side.
+    let serving = async {
+        match tls {
+            None => {
+                let io = TokioIo::new(stream);
+                drop(http1().serve_connection(io, service).with_upgrades().await);
+            }
+            Some(tls) => {
+                let Ok(stream) = tls.accept(stream).await else { return };
+                let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                let io = TokioIo::new(stream);
+                if is_h2 {
+                    let builder = http2::Builder::new(TokioExecutor::new());
+                    drop(builder.serve_connection(io, service).await);
+                } else {
+                    drop(http1().serve_connection(io, service).with_upgrades().await);
+                }
+            }
+        }
+    };
+    let mut serving = Box::pin(serving);
     tokio::select! {
-        // How a connection ends is what the tests look at from the other side.
-        _ = &mut serving => {}
+        () = &mut serving => {}
         () = reset.notified() => {
             drop(serving);
             if let Ok(twin) = TcpStream::from_std(twin) {
@@ -233,6 +290,7 @@ async fn answer(
     let arrival = Arrival {
         at,
         connection,
+        version: request.version(),
         method: request.method().clone(),
         path: request.uri().path_and_query().map_or_else(String::new, ToString::to_string),
         headers: request.headers().clone(),

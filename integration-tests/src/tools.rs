@@ -92,6 +92,15 @@ pub async fn crawl(proxy: &str, name: &str, index: &str, variables: &[(&str, &st
     report.unwrap_or_else(|error| panic!("{name} prints no report: {error}\n{said}"))
 }
 
+/// The variables by which clients are told whom to trust, all with these certificates (PEM).
+#[must_use]
+pub fn trusting(roots: &Path) -> Vec<(&'static str, &str)> {
+    let roots = roots.to_str().expect("a plain path");
+    ["CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"]
+        .map(|name| (name, roots))
+        .to_vec()
+}
+
 /// Node, with the libraries of `clients/package.json`.
 fn node() -> Command {
     let mut command = Command::new("node");
@@ -106,7 +115,10 @@ fn java(proxy: &str) -> Command {
         .and_then(|address| address.rsplit_once(':'))
         .expect("the proxy's URL is http://HOST:PORT");
     let mut command = Command::new("java");
-    command.arg(format!("-Dhttp.proxyHost={host}")).arg(format!("-Dhttp.proxyPort={port}"));
+    for scheme in ["http", "https"] {
+        command.arg(format!("-D{scheme}.proxyHost={host}"));
+        command.arg(format!("-D{scheme}.proxyPort={port}"));
+    }
     command.arg("-Dhttp.nonProxyHosts=");
     command
 }

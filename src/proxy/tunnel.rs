@@ -1,10 +1,13 @@
 //! CONNECT: held first, then dialled, then answered, then bytes both ways.
 //!
-//! An open tunnel is part of the traffic: nothing more goes from client to site while its scope
-//! cools down, and with `tunnel: flights` each new client flight after an answer takes a token.
-//! What is withheld stays in the client's socket, but for one buffer.
+//! An open tunnel is part of the traffic: no more of what may be a request goes from client to site
+//! while its scope cools down, and with `tunnel: flights` each new client flight after an answer
+//! takes a token. Where the client speaks TLS, flights are of application data; handshake, alerts
+//! and control frames pass. What is withheld stays in the client's socket, but for one buffer.
 
 pub(super) mod copy;
+mod records;
+mod sealing;
 
 use std::{io, sync::Arc};
 
@@ -24,7 +27,13 @@ use super::{
 use crate::{
     metrics::{Bound, Metrics, Reason},
     rules::TunnelCount,
+    verdict::Judgement,
 };
+use records::{Piece, Records};
+
+/// What a site must say before a client that has only opened HTTP/2 is answered: its own SETTINGS
+/// and session tickets are less.
+const OPENING_ANSWER: usize = 768;
 
 /// Opens the tunnel that a CONNECT asks for; the 200 stands for a connection that is there (RFC
 /// 9110 section 9.3.6).
@@ -122,40 +131,58 @@ pub(super) fn ended(metrics: &Metrics, error: &io::Error) {
 
 /// Asks the gate before bytes go from a tunnel's client to its site.
 ///
-/// A flight is what the client sends after the site has spoken. What is inside is not for us to
-/// judge, so the report on a flight is neutral: neither a block nor a sign of health. Only where it
-/// is the probe, the site's answer opens the scope: nothing better will ever be seen in a tunnel.
+/// A flight is what the client sends after the site has spoken; the first one has the leave of the
+/// CONNECT. What is inside is not for us to judge, so the report on a flight is neutral: neither a
+/// block nor a sign of health. Only where it is the probe, the site's answer opens the scope:
+/// nothing better will ever be seen in a tunnel.
 pub(super) struct Flights {
     cx: Arc<Context>,
     live: Arc<Live>,
     asking: Asking,
+    records: Mutex<Records>,
     /// Empty only while the gate is asked.
     under_way: Mutex<Option<Flight>>,
 }
 
 struct Flight {
     pass: Pass,
-    answered: bool,
+    /// Bytes that the site must say until this flight is answered.
+    unanswered: usize,
+    /// A request has gone under it.
+    used: bool,
 }
 
 impl Flights {
     fn new(cx: Arc<Context>, live: Arc<Live>, asking: Asking, pass: Pass) -> Self {
-        let first = Flight { pass, answered: false };
-        Self { cx, live, asking, under_way: Mutex::new(Some(first)) }
+        let first = Flight::new(pass);
+        let records = Mutex::default();
+        Self { cx, live, asking, records, under_way: Mutex::new(Some(first)) }
     }
 
-    /// Waits until more bytes may go from the client to the site.
+    /// What `bytes`, the next ones of the client, begin with, and how many they are; `None` where
+    /// there are too few to tell. To be asked once for the same bytes.
+    pub(super) fn piece(&self, bytes: &[u8]) -> Option<(Piece, usize)> {
+        self.records.lock().piece(bytes)
+    }
+
+    /// Waits until bytes of this kind may go from the client to the site.
     ///
     /// # Errors
     /// The gate refuses: the tunnel is to be closed.
-    pub(super) async fn before(&self) -> io::Result<()> {
-        let under_way = self.under_way.lock().take();
-        let flight = match under_way {
+    pub(super) async fn before(&self, piece: Piece) -> io::Result<()> {
+        let mut under_way = self.under_way.lock().take();
+        if let (Some(flight), Piece::Request) = (&mut under_way, piece) {
+            flight.ends_with_another().await;
+        }
+        let mut flight = match under_way {
             Some(flight) if flight.may_go_on(self.asking.entry.rule.tunnel) => flight,
             ended => {
-                self.next(ended).await.map_err(|refused| io::Error::other(refused.to_string()))?
+                // On the heap: a tunnel that moves has no use for the wait.
+                let next = Box::pin(self.next(ended)).await;
+                next.map_err(|refused| io::Error::other(refused.to_string()))?
             }
         };
+        flight.goes_on_with(piece);
         *self.under_way.lock() = Some(flight);
         Ok(())
     }
@@ -168,7 +195,7 @@ impl Flights {
     /// Leave for a new flight, or for the rest of one that a cooldown interrupted.
     async fn next(&self, ended: Option<Flight>) -> Result<Flight, Refused> {
         let mut pass = match ended {
-            Some(Flight { mut pass, answered: false }) => {
+            Some(Flight { mut pass, unanswered: 1.., .. }) => {
                 pass.again(&self.live).await?;
                 pass
             }
@@ -177,15 +204,19 @@ impl Flights {
         while !pass.may_send() {
             pass.again(&self.live).await?;
         }
-        Ok(Flight { pass, answered: false })
+        Ok(Flight::new(pass))
     }
 
-    /// The site has spoken: the client's next bytes are a new flight.
-    pub(super) async fn answered(&self) {
+    /// The site has said `bytes`: once the client's flight is answered, its next bytes are a new one.
+    pub(super) async fn answered(&self, bytes: &[u8]) {
+        let may_be = {
+            let mut records = self.records.lock();
+            records.site_says(bytes);
+            records.may_be_answered()
+        };
         let under_way = self.under_way.lock().take();
         let Some(mut flight) = under_way else { return };
-        if !flight.answered {
-            flight.answered = true;
+        if may_be && flight.hears(bytes.len()) {
             flight.pass.report_unseen().await;
         }
         *self.under_way.lock() = Some(flight);
@@ -193,8 +224,37 @@ impl Flights {
 }
 
 impl Flight {
+    fn new(pass: Pass) -> Self {
+        Self { pass, unanswered: 1, used: false }
+    }
+
+    fn goes_on_with(&mut self, piece: Piece) {
+        if piece == Piece::Opening {
+            self.unanswered = OPENING_ANSWER;
+        } else {
+            self.unanswered = self.unanswered.min(1);
+            self.used = true;
+        }
+    }
+
+    /// The site has said so much; true where that is the answer.
+    fn hears(&mut self, length: usize) -> bool {
+        let waits = self.unanswered > 0;
+        self.unanswered = self.unanswered.saturating_sub(length);
+        waits && self.unanswered == 0
+    }
+
+    /// A request of HTTP/2 does not wait for the answer to the one before, which will not be told
+    /// from its own.
+    async fn ends_with_another(&mut self) {
+        if self.used && self.unanswered > 0 {
+            self.unanswered = 0;
+            self.pass.report(&Judgement::unseen(false)).await;
+        }
+    }
+
     fn may_go_on(&self, counted: TunnelCount) -> bool {
-        let goes_on = counted == TunnelCount::Connect || !self.answered;
+        let goes_on = counted == TunnelCount::Connect || self.unanswered > 0;
         goes_on && self.pass.may_go_on()
     }
 }

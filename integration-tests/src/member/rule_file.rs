@@ -90,7 +90,7 @@ impl RuleFile {
             None => admin.to_string(),
         };
         let mut text = format!("listen: {proxy}\nadmin: {admin}\nstore: {}\n", self.store);
-        text.push_str(&format!("egress: {}\nca_dir: {}\n", self.egress, folder.display()));
+        text.push_str(&format!("egress: {}\nca_dir: {}/ca\n", self.egress, folder.display()));
         text.push_str(&self.extra);
         text.push_str("rules:\n");
         for line in self.rules.lines() {

@@ -19,6 +19,8 @@ pub enum Page {
     Ok,
     /// 200 and a page with links to `/item/1`, `/item/2`, ... up to this number.
     Index(usize),
+    /// 200 and a page that shows `/image/1`, `/image/2`, ... up to this number.
+    Gallery(usize),
     /// 200 and a PNG image's content type.
     Image,
     /// 403 and a plain page.
@@ -141,6 +143,11 @@ fn text(page: &Page) -> String {
             let link = |n| format!("<p><a href=\"/item/{n}\">Chapter {n}</a></p>");
             let links: String = (1..=*items).map(link).collect();
             html("Contents", &format!("{PROSE}{links}"))
+        }
+        Page::Gallery(images) => {
+            let image = |n| format!("<p><img src=\"/image/{n}\" alt=\"Picture {n}\"></p>");
+            let images: String = (1..=*images).map(image).collect();
+            html("Pictures", &format!("{PROSE}{images}"))
         }
         Page::Forbidden => plain("403 Forbidden"),
         Page::TooManyRequests(_) | Page::HeldWall(_) => plain("429 Too Many Requests"),
