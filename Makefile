@@ -26,9 +26,9 @@ demo: ## half a minute on the terminal: a site that blocks when crawled too fast
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/demo
 
-bench: ## requests/s, latency and CPU beside a bare hyper proxy and the proxies that are installed (minutes)
+bench: ## requests/s, latency and CPU beside a bare hyper proxy and those installed (minutes; PART=small, pages, growth)
 	$(CARGO) build --release -p tidegate -p integration-tests --bins
-	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench $(PART)
 
 bench-cooldown: ## how long requests still reach a site after it trips a cooldown, and how fast the news is (50 trips)
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins

@@ -25,6 +25,7 @@ mod page;
 mod patterns;
 mod retry_after;
 mod scan;
+mod sieve;
 pub mod signature;
 mod text;
 
@@ -111,11 +112,12 @@ impl Classifier {
             logged: Vec::new(),
         };
         let codings = decode::codings(head.headers);
-        let scans = matches!(kind, Kind::Page | Kind::Data)
+        let scans = limits.of(head.status) > 0
+            && matches!(kind, Kind::Page | Kind::Data)
             && head::has_telling_body(head.method, head.status)
             && codings.is_ok();
         let redirect = head::redirect(head);
-        let mut candidates = Vec::new();
+        let mut candidates = Vec::with_capacity(if scans { self.signatures.len() } else { 0 });
         let mut settled = None;
         for (number, signature) in self.signatures.iter().enumerate() {
             let possible = scans || signature.source.is_head_only();

@@ -10,6 +10,8 @@ mod custom;
 mod explain;
 #[path = "classify/heads.rs"]
 mod heads;
+#[path = "classify/mutations.rs"]
+mod mutations;
 #[path = "classify/pages.rs"]
 mod pages;
 

@@ -10,14 +10,13 @@ use http::HeaderValue;
 /// Bytes in which a `<meta charset>` must stand (HTML section 4.2.5.4).
 const PRESCAN: usize = 1024;
 
-/// Bytes of text produced at a time.
-const PIECE: usize = 8 * 1024;
+/// Bytes of text that a decoder may want beyond those that it reads.
+const ROOM: usize = 64;
 
 /// Turns bytes into text. The first piece has at least [`PRESCAN`] bytes or all there is.
 pub(crate) struct Charset {
     state: State,
     named: Option<&'static Encoding>,
-    text: String,
 }
 
 enum State {
@@ -36,58 +35,50 @@ impl Charset {
     /// `content_type` may name the charset.
     pub(crate) fn new(content_type: Option<&HeaderValue>) -> Self {
         let named = content_type.and_then(|value| charset_of(value.as_bytes()));
-        Self { state: State::Undecided(Vec::new()), named, text: String::with_capacity(PIECE) }
+        Self { state: State::Undecided(Vec::new()), named }
     }
 
-    /// Hands the characters of `bytes` to `sink`.
-    pub(crate) fn push(&mut self, bytes: &[u8], sink: &mut dyn FnMut(&str)) {
+    /// Appends the characters of `bytes` to `text`.
+    pub(crate) fn push(&mut self, bytes: &[u8], text: &mut String) {
         match &mut self.state {
-            State::Decided(decoder) => decode(decoder, &mut self.text, bytes, false, sink),
+            State::Decided(decoder) => decode(decoder, bytes, false, text),
             State::Undecided(first) if first.is_empty() && bytes.len() >= PRESCAN => {
-                self.decide(bytes, sink);
+                self.decide(bytes, text);
             }
             State::Undecided(first) => {
                 first.extend_from_slice(bytes);
                 if first.len() >= PRESCAN {
                     let first = std::mem::take(first);
-                    self.decide(&first, sink);
+                    self.decide(&first, text);
                 }
             }
         }
     }
 
-    /// Hands over what was held back.
-    pub(crate) fn finish(&mut self, sink: &mut dyn FnMut(&str)) {
+    /// Appends what was held back.
+    pub(crate) fn finish(&mut self, text: &mut String) {
         if let State::Undecided(first) = &mut self.state {
             let first = std::mem::take(first);
-            self.decide(&first, sink);
+            self.decide(&first, text);
         }
         if let State::Decided(decoder) = &mut self.state {
-            decode(decoder, &mut self.text, b"", true, sink);
+            decode(decoder, b"", true, text);
         }
     }
 
-    fn decide(&mut self, first: &[u8], sink: &mut dyn FnMut(&str)) {
+    fn decide(&mut self, first: &[u8], text: &mut String) {
         let mut decoder = self.named.unwrap_or_else(|| guess(first)).new_decoder();
-        decode(&mut decoder, &mut self.text, first, false, sink);
+        decode(&mut decoder, first, false, text);
         self.state = State::Decided(decoder);
     }
 }
 
-fn decode(
-    decoder: &mut Decoder,
-    text: &mut String,
-    mut bytes: &[u8],
-    last: bool,
-    sink: &mut dyn FnMut(&str),
-) {
+fn decode(decoder: &mut Decoder, mut bytes: &[u8], last: bool, text: &mut String) {
     loop {
-        text.clear();
+        // Enough for nearly all texts; there is another turn for those that grow.
+        text.reserve(bytes.len() + ROOM);
         let (result, read, _) = decoder.decode_to_string(bytes, text, last);
         bytes = &bytes[read..];
-        if !text.is_empty() {
-            sink(text);
-        }
         if result == CoderResult::InputEmpty {
             return;
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde::Deserialize;
 
 use super::{
-    compiled::Compiled,
+    compiled::{Compiled, Wanted},
     patterns::Patterns,
     signature::{Action, Content, Shape, Signature, SignatureError, Switches},
     text::normalised,
@@ -24,9 +24,7 @@ const MAX_PATTERN: usize = 512;
 pub struct Classifier {
     pub(crate) signatures: Vec<Compiled>,
     pub(crate) raw: Patterns,
-    pub(crate) raw_patterns: Vec<String>,
     pub(crate) text: Patterns,
-    pub(crate) text_patterns: Vec<String>,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -106,7 +104,7 @@ impl Classifier {
     /// Only these signatures, in this order.
     pub(crate) fn compile(sources: Vec<Signature>) -> Result<Self, SignatureError> {
         let mut names = std::collections::HashSet::new();
-        let (mut raw_patterns, mut text_patterns) = (Vec::new(), Vec::new());
+        let (mut raw, mut text) = (Wanted::default(), Wanted::default());
         let mut signatures = Vec::with_capacity(sources.len());
         for source in sources {
             check(&source)?;
@@ -114,12 +112,13 @@ impl Classifier {
                 return Err(SignatureError::Duplicate(source.name));
             }
             if source.action != Action::Off {
-                signatures.push(Compiled::new(source, &mut raw_patterns, &mut text_patterns)?);
+                signatures.push(Compiled::new(source, &mut raw, &mut text)?);
             }
         }
-        let raw = Patterns::new(&raw_patterns).map_err(SignatureError::TooMany)?;
-        let text = Patterns::new(&text_patterns).map_err(SignatureError::TooMany)?;
-        Ok(Self { signatures, raw, raw_patterns, text, text_patterns })
+        let compile = |wanted: &Wanted| {
+            Patterns::new(&wanted.patterns, &wanted.needles).map_err(SignatureError::TooMany)
+        };
+        Ok(Self { signatures, raw: compile(&raw)?, text: compile(&text)? })
     }
 }
 

@@ -7,7 +7,7 @@ use http::HeaderName;
 use super::{
     Head,
     head::{Redirect, is_origin_fault},
-    page::{Page, Title, safe},
+    page::{Findings, Title, safe},
     signature::{Content, Shape, Signature, SignatureError},
     text::normalised,
 };
@@ -63,19 +63,56 @@ pub(crate) enum Missing {
     Text,
 }
 
-/// The number of `pattern` in `all`, where it is put if it is new.
-fn number(all: &mut Vec<String>, pattern: String) -> usize {
-    all.iter().position(|known| *known == pattern).unwrap_or_else(|| {
-        all.push(pattern);
-        all.len() - 1
-    })
+/// The strings that an automaton looks for.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) patterns: Vec<String>,
+    /// Those of them of which at least one must be there for any signature to match.
+    pub(super) needles: Vec<usize>,
+}
+
+impl Wanted {
+    /// The number of `pattern`, which is added if it is new.
+    fn number(&mut self, pattern: String) -> usize {
+        let known = self.patterns.iter().position(|known| *known == pattern);
+        known.unwrap_or_else(|| {
+            self.patterns.push(pattern);
+            self.patterns.len() - 1
+        })
+    }
+
+    fn need(&mut self, number: usize) {
+        if !self.needles.contains(&number) {
+            self.needles.push(number);
+        }
+    }
+}
+
+/// Chooses the strings without any of which a signature cannot match: of its conditions the one
+/// whose shortest string is longest, and of `body`, which wants all, the longest.
+fn need(body: &[Marker], any: &[Marker], visible: &[usize], raw: &mut Wanted, text: &mut Wanted) {
+    let length =
+        |marker: &Marker| raw.patterns[marker.raw].len().min(text.patterns[marker.text].len());
+    let of_body = body.iter().max_by_key(|marker| length(marker)).map(std::slice::from_ref);
+    let markers = [of_body.unwrap_or_default(), any];
+    let best = markers.into_iter().max_by_key(|markers| markers.iter().map(length).min());
+    let best = best.unwrap_or_default();
+    let in_text = visible.iter().map(|number| text.patterns[*number].len()).min();
+    if in_text > best.iter().map(length).min() {
+        visible.iter().for_each(|number| text.need(*number));
+        return;
+    }
+    for marker in best {
+        raw.need(marker.raw);
+        text.need(marker.text);
+    }
 }
 
 impl Compiled {
     pub(super) fn new(
         source: Signature,
-        raw: &mut Vec<String>,
-        text: &mut Vec<String>,
+        raw: &mut Wanted,
+        text: &mut Wanted,
     ) -> Result<Self, SignatureError> {
         let mut header = Vec::new();
         for (name, glob) in &source.header {
@@ -84,13 +121,15 @@ impl Compiled {
             header.push((parsed, glob.to_ascii_lowercase()));
         }
         let mut marker = |pattern: &String| Marker {
-            raw: number(raw, pattern.to_ascii_lowercase()),
-            text: number(text, normalised(pattern).trim().to_owned()),
+            raw: raw.number(pattern.to_ascii_lowercase()),
+            text: text.number(normalised(pattern).trim().to_owned()),
         };
-        let body = source.body.iter().map(&mut marker).collect();
-        let any = source.any.iter().map(&mut marker).collect();
+        let body: Vec<Marker> = source.body.iter().map(&mut marker).collect();
+        let any: Vec<Marker> = source.any.iter().map(&mut marker).collect();
         let visible = source.text.iter();
-        let visible = visible.map(|p| number(text, normalised(p).trim().to_owned())).collect();
+        let visible: Vec<usize> =
+            visible.map(|p| text.number(normalised(p).trim().to_owned())).collect();
+        need(&body, &any, &visible, raw, text);
         let title = source.title.iter().map(|title| normalised(title).trim().to_owned()).collect();
         Ok(Self { source, header, title, body, any, text: visible })
     }
@@ -126,6 +165,11 @@ impl Compiled {
         }
     }
 
+    /// Whether the title is one of its conditions.
+    pub(crate) const fn wants_title(&self) -> bool {
+        !self.title.is_empty()
+    }
+
     /// How many characters of visible text a page may have at most for a match to count.
     pub(crate) fn most_text(&self, status: u16, title: &Title) -> usize {
         let by_shape = match self.source.shape {
@@ -146,8 +190,9 @@ impl Compiled {
             }
     }
 
-    /// How far its marks are on `page`; the shape is another question.
-    pub(crate) fn marks(&self, page: &Page) -> Marks {
+    /// How far its marks are on a page; the shape is another question.
+    pub(crate) fn marks(&self, findings: &Findings<'_>) -> Marks {
+        let page = findings.page;
         let mut found = None;
         let mut missing = None;
         if !self.title.is_empty() {
@@ -159,20 +204,20 @@ impl Compiled {
             }
         }
         for (position, marker) in self.body.iter().enumerate() {
-            match marker.find(page) {
+            match marker.find(findings) {
                 Some(hit) => found = found.or(Some(hit)),
                 None => missing = missing.or(Some(Missing::Body(position))),
             }
         }
         if !self.any.is_empty() {
-            match self.any.iter().find_map(|marker| marker.find(page)) {
+            match self.any.iter().find_map(|marker| marker.find(findings)) {
                 Some(hit) => found = found.or(Some(hit)),
                 None => missing = missing.or(Some(Missing::Any)),
             }
         }
         if !self.text.is_empty() {
             let within = self.source.within.unwrap_or(usize::MAX);
-            match self.text.iter().find_map(|pattern| find_text(page, *pattern, within)) {
+            match self.text.iter().find_map(|pattern| find_text(findings, *pattern, within)) {
                 Some(hit) => found = found.or(Some(hit)),
                 None => missing = missing.or(Some(Missing::Text)),
             }
@@ -226,21 +271,16 @@ impl Compiled {
 }
 
 impl Marker {
-    fn find(self, page: &Page) -> Option<Found> {
-        if page.raw.has(self.raw) {
-            let hit = page.raw_hits.iter().find(|hit| hit.pattern == self.raw)?;
-            return Some(Found { place: "body", excerpt: hit.excerpt.clone() });
+    fn find(self, findings: &Findings<'_>) -> Option<Found> {
+        match findings.in_markup(self.raw) {
+            Some(excerpt) => Some(Found { place: "body", excerpt }),
+            None => find_text(findings, self.text, usize::MAX),
         }
-        find_text(page, self.text, usize::MAX)
     }
 }
 
-fn find_text(page: &Page, pattern: usize, within: usize) -> Option<Found> {
-    if !page.text.has(pattern) {
-        return None;
-    }
-    let hit = page.text_hits.iter().find(|hit| hit.pattern == pattern && hit.within <= within)?;
-    Some(Found { place: "text", excerpt: hit.excerpt.clone() })
+fn find_text(findings: &Findings<'_>, pattern: usize, within: usize) -> Option<Found> {
+    findings.in_text(pattern, within).map(|excerpt| Found { place: "text", excerpt })
 }
 
 fn one_of(wanted: &[String]) -> String {

@@ -29,33 +29,47 @@ const MAX_NAME: usize = 16;
 /// Bytes of a `<meta>` that are looked at.
 const MAX_META: usize = 256;
 
-/// Elements whose presence makes a page other than blank.
-const CONTENT: [&[u8]; 20] = [
-    b"script",
-    b"iframe",
-    b"frame",
-    b"frameset",
-    b"img",
-    b"image",
-    b"svg",
-    b"object",
-    b"embed",
-    b"video",
-    b"audio",
-    b"canvas",
-    b"form",
-    b"input",
-    b"button",
-    b"select",
-    b"textarea",
-    b"link",
-    b"picture",
-    b"applet",
-];
+/// Whether the presence of an element makes a page other than blank.
+const fn is_content(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"script"
+            | b"iframe"
+            | b"frame"
+            | b"frameset"
+            | b"img"
+            | b"image"
+            | b"svg"
+            | b"object"
+            | b"embed"
+            | b"video"
+            | b"audio"
+            | b"canvas"
+            | b"form"
+            | b"input"
+            | b"button"
+            | b"select"
+            | b"textarea"
+            | b"link"
+            | b"picture"
+            | b"applet"
+    )
+}
 
-/// Elements whose content is not markup; none of it but a title's is looked at.
-const RAW: [&[u8]; 8] =
-    [b"script", b"style", b"title", b"textarea", b"xmp", b"iframe", b"noembed", b"noframes"];
+/// Whether the content of an element is not markup; none of it but a title's is looked at.
+const fn is_raw(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"script"
+            | b"style"
+            | b"title"
+            | b"textarea"
+            | b"xmp"
+            | b"iframe"
+            | b"noembed"
+            | b"noframes"
+    )
+}
 
 /// What the attributes of a `<meta>` that moves on have.
 static REFRESH: LazyLock<[Finder<'static>; 2]> =
@@ -79,7 +93,7 @@ enum State {
     Comment,
     /// `<!doctype`, `<?xml` and broken tags: up to the next `>`.
     Bogus,
-    /// In one of [`RAW`].
+    /// In an element of raw text, see [`is_raw`].
     Raw,
     /// After `<` in there: so many bytes of `/name` have matched.
     RawClose(usize),
@@ -230,7 +244,7 @@ impl Markup {
             return;
         }
         let refreshes = name == b"meta" && REFRESH.iter().all(|f| f.find(&self.meta).is_some());
-        let (is_content, is_raw) = (CONTENT.contains(&name), RAW.contains(&name));
+        let (is_content, is_raw) = (is_content(name), is_raw(name));
         sink(if is_content || refreshes { Piece::Content } else { Piece::Tag });
         if is_raw {
             self.state = State::Raw;

@@ -3,7 +3,7 @@
 use super::{
     classifier::Classifier,
     markup::{Markup, Piece},
-    patterns::Search,
+    patterns::Hits,
     text::{Visible, normalised, weight},
 };
 
@@ -12,15 +12,6 @@ const MAX_TITLE: usize = 256;
 
 /// Characters of an excerpt.
 const MAX_EXCERPT: usize = 120;
-
-/// A place where a string was found: the first one in visible text, any one in markup.
-#[derive(Debug)]
-pub(crate) struct Hit {
-    pub(crate) pattern: usize,
-    /// Characters of visible text up to its end (0 in markup).
-    pub(crate) within: usize,
-    pub(crate) excerpt: String,
-}
 
 /// The title of a page.
 #[derive(Debug)]
@@ -38,24 +29,26 @@ pub(crate) struct Page {
     markup: Option<Markup>,
     pub(crate) visible: Visible,
     pub(crate) title: Title,
-    pub(crate) raw: Search,
-    pub(crate) text: Search,
-    pub(crate) raw_hits: Vec<Hit>,
-    pub(crate) text_hits: Vec<Hit>,
     /// Whether there is an element that shows or does something without text.
     pub(crate) has_content: bool,
 }
 
+/// What was looked for on a page, and where it stands.
+#[derive(Debug)]
+pub(crate) struct Findings<'a> {
+    pub(crate) page: &'a Page,
+    /// All characters of the body, as sent.
+    source: &'a str,
+    raw: Hits,
+    text: Hits,
+}
+
 impl Page {
-    pub(crate) fn new(classifier: &Classifier, is_html: bool) -> Self {
+    pub(crate) fn new(is_html: bool) -> Self {
         Self {
             markup: is_html.then(Markup::new),
             visible: Visible::default(),
             title: Title::None,
-            raw: classifier.raw.search(),
-            text: classifier.text.search(),
-            raw_hits: Vec::new(),
-            text_hits: Vec::new(),
             has_content: false,
         }
     }
@@ -70,63 +63,82 @@ impl Page {
     }
 
     /// Takes the next characters.
-    pub(crate) fn push(&mut self, classifier: &Classifier, text: &str) {
-        let Self { raw, raw_hits, .. } = self;
-        classifier.raw.advance_anyhow(raw, text.as_bytes(), |pattern, end| {
-            let excerpt = excerpt(text, end, classifier.raw_patterns[pattern].len());
-            raw_hits.push(Hit { pattern, within: 0, excerpt });
-        });
-        match self.markup.take() {
-            None => self.see(classifier, text),
-            Some(mut markup) => {
-                markup.push(text, &mut |piece| self.piece(classifier, piece));
-                self.markup = Some(markup);
-            }
-        }
-    }
-
-    fn piece(&mut self, classifier: &Classifier, piece: Piece<'_>) {
-        match piece {
-            Piece::Text(text) => self.see(classifier, text),
-            Piece::Tag => self.visible.separate(),
+    pub(crate) fn push(&mut self, text: &str) {
+        let Self { markup, visible, title, has_content } = self;
+        let Some(markup) = markup else { return visible.push(text) };
+        markup.push(text, &mut |piece| match piece {
+            Piece::Text(text) => visible.push(text),
+            Piece::Tag => visible.separate(),
             Piece::Content => {
-                self.visible.separate();
-                self.has_content = true;
+                visible.separate();
+                *has_content = true;
             }
-            Piece::Title(text) => match &mut self.title {
-                Title::None => self.title = Title::Open(text.chars().take(MAX_TITLE).collect()),
-                Title::Open(title) if title.len() < MAX_TITLE => {
-                    title.extend(text.chars().take(MAX_TITLE));
-                }
-                Title::Open(_) | Title::Known(_) => {}
-            },
-            Piece::TitleEnd => {
-                if let Title::Open(title) = &self.title {
-                    self.title = Title::Known(normalised(title).trim().to_owned());
-                }
-            }
-        }
+            Piece::Title(text) => title.extend(text),
+            Piece::TitleEnd => title.end(),
+        });
     }
 
-    fn see(&mut self, classifier: &Classifier, text: &str) {
-        let Self { visible, text: search, text_hits, .. } = self;
-        let before = visible.count();
-        let piece = visible.push(text);
-        classifier.text.advance(search, piece.as_bytes(), |pattern, end| {
-            let within = before + weight(piece.get(..end).unwrap_or(piece));
-            let excerpt = excerpt(piece, end, classifier.text_patterns[pattern].len());
-            text_hits.push(Hit { pattern, within, excerpt });
-        });
+    /// Looks for the marks of all signatures in what was read, which is `source`. Unless `all` is
+    /// wanted, what does not suffice for any signature need not be found.
+    pub(crate) fn search<'a>(
+        &'a self,
+        classifier: &Classifier,
+        source: &'a str,
+        all: bool,
+    ) -> Findings<'a> {
+        let (raw, text) = (&classifier.raw, &classifier.text);
+        let visible = self.visible.text();
+        let (raw, text) = if all {
+            (raw.find_all(source), text.find_all(visible))
+        } else {
+            let (raw_hits, text_hits) = (raw.find(source), text.find(visible));
+            // A mark in the markup may want another one in the text, and the other way round.
+            match (raw_hits.has_any(), text_hits.has_any()) {
+                (true, false) => (raw_hits, text.find_all(visible)),
+                (false, true) => (raw.find_all(source), text_hits),
+                _ => (raw_hits, text_hits),
+            }
+        };
+        Findings { page: self, source, raw, text }
     }
 }
 
-/// The match of `len` bytes that ends at `end`, and what follows.
-fn excerpt(text: &str, end: usize, len: usize) -> String {
-    let mut start = end.saturating_sub(len);
-    while !text.is_char_boundary(start) {
-        start -= 1;
+impl Title {
+    fn extend(&mut self, text: &str) {
+        match self {
+            Self::None => *self = Self::Open(text.chars().take(MAX_TITLE).collect()),
+            Self::Open(title) if title.len() < MAX_TITLE => {
+                title.extend(text.chars().take(MAX_TITLE));
+            }
+            Self::Open(_) | Self::Known(_) => {}
+        }
     }
-    safe(&text[start..])
+
+    fn end(&mut self) {
+        if let Self::Open(title) = self {
+            *self = Self::Known(normalised(title).trim().to_owned());
+        }
+    }
+}
+
+impl Findings<'_> {
+    /// Whether any mark was found.
+    pub(crate) fn has_any(&self) -> bool {
+        self.raw.has_any() || self.text.has_any()
+    }
+
+    /// Where pattern number `pattern` stands in the markup first: the match and what follows.
+    pub(crate) fn in_markup(&self, pattern: usize) -> Option<String> {
+        let (begin, _) = self.raw.of(pattern)?;
+        Some(safe(&self.source[begin..]))
+    }
+
+    /// The same in the visible text, where the match ends within so many characters.
+    pub(crate) fn in_text(&self, pattern: usize, within: usize) -> Option<String> {
+        let (begin, end) = self.text.of(pattern)?;
+        let text = self.page.visible.text();
+        (weight(&text[..end]) <= within).then(|| safe(&text[begin..]))
+    }
 }
 
 /// `text` cut to what an excerpt may have, without control characters and line breaks.

@@ -58,6 +58,10 @@ struct Text {
     may_be_blank: bool,
     is_html: bool,
     charset: Charset,
+    /// All characters so far: within the limit, and no longer than the answer waits.
+    source: String,
+    /// How much of them the page has taken.
+    taken: usize,
     /// What was found; there from the first characters on.
     page: Option<Page>,
     /// Bytes that may still be decoded.
@@ -102,6 +106,8 @@ impl Scan {
             settled: start.settled,
             may_be_blank: start.may_be_blank,
             is_html: start.is_html,
+            source: String::new(),
+            taken: 0,
             page: None,
             left: start.limit,
             decoded: 0,
@@ -152,14 +158,24 @@ impl Text {
             let stride = &stride[..stride.len().min(self.left)];
             self.left -= stride.len();
             self.decoded += stride.len();
-            let Self { charset, page, classifier, is_html, .. } = self;
-            charset.push(stride, &mut |text| read(page, classifier, *is_html, text));
+            self.charset.push(stride, &mut self.source);
+            self.read();
             self.look();
             if self.done {
                 return false;
             }
         }
         true
+    }
+
+    /// Hands characters to the page, which begins with the first of them.
+    fn read(&mut self) {
+        let new = &self.source[self.taken..];
+        self.taken = self.source.len();
+        if !new.is_empty() {
+            let begin = || Page::new(begins_as_html(new, self.is_html));
+            self.page.get_or_insert_with(begin).push(new);
+        }
     }
 
     /// Broken data: no reason to read on.
@@ -192,9 +208,9 @@ impl Text {
     }
 
     fn finish(mut self, end: BodyEnd, mut trace: Option<&mut Trace>) -> Judgement {
-        let Self { charset, page, classifier, is_html, .. } = &mut self;
-        charset.finish(&mut |text| read(page, classifier, *is_html, text));
-        let page = self.page.take().unwrap_or_else(|| Page::new(&self.classifier, self.is_html));
+        self.charset.finish(&mut self.source);
+        self.read();
+        let page = self.page.take().unwrap_or_else(|| Page::new(self.is_html));
         if let Some(trace) = &mut trace {
             trace.visible_text = page.visible.count();
         }
@@ -215,17 +231,19 @@ impl Text {
         mut trace: Option<&mut Trace>,
     ) -> (Option<Judgement>, Vec<Arc<str>>, Vec<Arc<str>>) {
         let (mut decided, mut decoys, mut logged) = (None, Vec::new(), Vec::new());
-        if !page.raw.has_any() && !page.text.has_any() && page.title().is_empty() {
+        let findings = page.search(&self.classifier, &self.source, trace.is_some());
+        let only_title = !findings.has_any();
+        if only_title && page.title().is_empty() {
             return (decided, decoys, logged);
         }
         for number in &self.candidates {
             let signature = &self.classifier.signatures[*number];
-            if !signature.applies_to(page.is_html()) {
+            if !signature.applies_to(page.is_html()) || only_title && !signature.wants_title() {
                 continue;
             }
             let name = || Arc::clone(&signature.source.name);
             let visible = page.visible.count();
-            match signature.marks(page) {
+            match signature.marks(&findings) {
                 Marks::None => {}
                 Marks::Some(missing) => {
                     if let Some(trace) = &mut trace {
@@ -290,12 +308,6 @@ impl Trace {
             self.near.push(NearMiss { signature: name, verdict, missing });
         }
     }
-}
-
-/// Hands characters to the page, which begins with the first of them.
-fn read(page: &mut Option<Page>, classifier: &Classifier, is_html: bool, text: &str) {
-    let page = page.get_or_insert_with(|| Page::new(classifier, begins_as_html(text, is_html)));
-    page.push(classifier, text);
 }
 
 /// Whether a body is HTML: its first characters know better than its head.

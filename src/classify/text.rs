@@ -14,8 +14,8 @@ pub(crate) struct Visible {
     blank: bool,
     /// An entity that has begun.
     entity: String,
-    /// The last piece, normalised.
-    piece: String,
+    /// All of it, normalised.
+    text: String,
 }
 
 impl Visible {
@@ -24,17 +24,44 @@ impl Visible {
         self.count
     }
 
+    /// All of it, normalised.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The end of a word.
     pub(crate) fn separate(&mut self) {
         self.blank = true;
     }
 
-    /// Takes the next piece of text and returns it normalised.
-    pub(crate) fn push(&mut self, text: &str) -> &str {
-        self.piece.clear();
+    /// Takes the next piece of text.
+    pub(crate) fn push(&mut self, text: &str) {
+        let mut rest = text;
+        while let Some(end) = memchr::memchr(b'\n', rest.as_bytes()) {
+            self.line(&rest[..=end]);
+            rest = &rest[end + 1..];
+        }
+        self.line(rest);
+    }
+
+    fn line(&mut self, line: &str) {
+        let begins = line.trim_ascii_start();
+        let words = begins.trim_ascii_end();
+        if !self.entity.is_empty() || !is_plain(words) {
+            return self.characters(line);
+        }
+        // Most of a page is blanks between tags and words of plain letters: taken whole, without a
+        // look at each.
+        self.blank |= begins.len() < line.len();
+        if !words.is_empty() {
+            self.take_plain(words);
+            self.blank = words.len() < begins.len();
+        }
+    }
+
+    fn characters(&mut self, text: &str) {
         let mut rest = text;
         while let Some(character) = rest.chars().next() {
-            // Most of a page are runs of plain letters: taken whole, without a look at each.
             let plain = if self.entity.is_empty() { plain_run(rest) } else { 0 };
             if plain > 0 {
                 self.take_plain(&rest[..plain]);
@@ -48,14 +75,13 @@ impl Visible {
                 self.in_entity(character);
             }
         }
-        &self.piece
     }
 
     fn take_plain(&mut self, run: &str) {
         self.before();
-        let start = self.piece.len();
-        self.piece.push_str(run);
-        self.piece[start..].make_ascii_lowercase();
+        let start = self.text.len();
+        self.text.push_str(run);
+        self.text[start..].make_ascii_lowercase();
         self.count += run.len();
     }
 
@@ -88,23 +114,33 @@ impl Visible {
     fn take(&mut self, character: char) {
         if character.is_ascii_graphic() {
             self.before();
-            self.piece.push(character.to_ascii_lowercase());
+            self.text.push(character.to_ascii_lowercase());
             self.count += 1;
         } else if character.is_whitespace() || character.is_control() {
             self.blank = true;
         } else if !is_invisible(character) {
             self.before();
-            self.piece.extend(character.to_lowercase());
+            self.text.extend(character.to_lowercase());
             self.count += if is_wide(character) { 2 } else { 1 };
         }
     }
 
     fn before(&mut self) {
         if std::mem::take(&mut self.blank) && self.count > 0 {
-            self.piece.push(' ');
+            self.text.push(' ');
             self.count += 1;
         }
     }
+}
+
+/// Whether `text` is words of visible ASCII characters, one blank between two, and no entity in
+/// them. Looks at all of it without a branch, many bytes at a time.
+fn is_plain(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let plain = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'&');
+    let pairs = bytes.iter().zip(bytes.iter().skip(1));
+    bytes.iter().fold(true, |all, byte| all & plain(*byte))
+        && pairs.fold(true, |all, (one, next)| all & ((*one != b' ') | (*next != b' ')))
 }
 
 /// How many bytes at the beginning of `text` are visible ASCII characters that begin no entity.
@@ -115,10 +151,10 @@ fn plain_run(text: &str) -> usize {
 /// `text` as [`Visible`] has it.
 pub(crate) fn normalised(text: &str) -> String {
     let mut visible = Visible::default();
-    let mut all = visible.push(text).to_owned();
+    visible.push(text);
     // An entity at the very end is complete only with what follows.
-    all.push_str(visible.push(" "));
-    all
+    visible.push(" ");
+    visible.text
 }
 
 /// How many characters `text` counts as.
@@ -214,3 +250,40 @@ const NAMED: [(&str, char); 58] = [
     ("shy", '\u{ad}'),
     ("zwnj", '\u{200c}'),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_taken_whole_are_what_their_characters_make() {
+        let pieces = [
+            "Plain words",
+            " ",
+            "\n  indented\twith a tab ",
+            "two  blanks",
+            "a &amp; b",
+            "&am",
+            "p; end\n",
+            "ÄÖ über\u{ad}all",
+            "\u{1}control\u{b}",
+            "x",
+            "  \n\n",
+            "漢字 kanji ",
+            "",
+        ];
+        for first in pieces {
+            for second in pieces {
+                for third in pieces {
+                    let (mut lines, mut characters) = (Visible::default(), Visible::default());
+                    for piece in [first, second, third] {
+                        lines.push(piece);
+                        characters.characters(piece);
+                    }
+                    assert_eq!(lines.text, characters.text, "{first:?} {second:?} {third:?}");
+                    assert_eq!(lines.count, characters.count, "{first:?} {second:?} {third:?}");
+                }
+            }
+        }
+    }
+}

@@ -12,7 +12,7 @@ use hyper_util::{
 };
 use tokio::net::TcpListener;
 
-use super::load::BODY;
+use super::pages::Page;
 
 type Answer = Response<Either<Incoming, Empty<Bytes>>>;
 
@@ -51,38 +51,27 @@ async fn forward(
     })
 }
 
-/// Serves one small page until the process is ended.
+/// Serves the pages until the process is ended.
 pub(crate) async fn origin(at: SocketAddr) -> anyhow::Result<()> {
-    let page = Bytes::from(page());
+    let pages = Page::ALL.map(|page| (page, Bytes::from(page.body())));
     let listener = TcpListener::bind(at).await?;
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        let page = page.clone();
+        let pages = pages.clone();
         tokio::spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {
-                let page = page.clone();
+                let found = pages.iter().find(|(page, _)| page.path() == request.uri().path());
+                let (page, body) = found.unwrap_or(&pages[0]).clone();
                 async move {
                     drop(request.into_body().collect().await);
-                    let mut response = Response::new(Full::new(page));
-                    let html = header::HeaderValue::from_static("text/html; charset=utf-8");
-                    response.headers_mut().insert(header::CONTENT_TYPE, html);
+                    let mut response = Response::new(Full::new(body));
+                    let kind = header::HeaderValue::from_static(page.kind());
+                    response.headers_mut().insert(header::CONTENT_TYPE, kind);
                     Ok::<_, Infallible>(response)
                 }
             });
             http1::Builder::new().serve_connection(TokioIo::new(stream), service).await
         });
     }
-}
-
-/// An ordinary page of [`BODY`] bytes.
-fn page() -> String {
-    let mut page = "<!doctype html><html><head><title>bench</title></head><body>\n".to_owned();
-    let end = "</body></html>\n";
-    while page.len() + end.len() < BODY {
-        page.push_str("<p class=\"line\">a few words that mean nothing at all</p>\n");
-    }
-    page.truncate(BODY - end.len());
-    page.push_str(end);
-    page
 }

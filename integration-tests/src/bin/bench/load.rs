@@ -3,6 +3,10 @@
 use std::{
     io,
     net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -13,10 +17,12 @@ use tokio::{
     time::timeout,
 };
 
-/// Bytes of the origin's page.
-pub(crate) const BODY: usize = 1024;
+use super::pages::Page;
+
 /// An answer that takes longer is an error.
 const ANSWER_AT_MOST: Duration = Duration::from_secs(10);
+/// Connections that fill something before the load that counts.
+const FILLING: usize = 64;
 
 /// What a load saw.
 #[derive(Debug, Default)]
@@ -48,21 +54,36 @@ impl Load {
         let at = self.waits.len() * percent / 100;
         self.waits.get(at).map_or(f64::NAN, |wait| f64::from(*wait) / 1e3)
     }
+
+    fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.waits.extend(other.waits);
+    }
 }
 
-/// Asks `proxy` for a page of `origin` for so long.
+/// Asks `proxy` for a page of `site` for so long.
 pub(crate) async fn run(
     proxy: SocketAddr,
-    origin: SocketAddr,
+    site: SocketAddr,
+    page: Page,
     connections: usize,
     time: Duration,
 ) -> Load {
-    let until = Instant::now() + time;
+    let start = Instant::now();
     let mut clients = JoinSet::new();
     for _ in 0..connections {
         clients.spawn(async move {
             let mut seen = Load::default();
-            if client(proxy, origin, until, &mut seen).await.is_err() {
+            let asked = async {
+                let mut client = Client::connect(proxy).await?;
+                while start.elapsed() < time {
+                    seen.waits.push(client.ask(site, page).await?);
+                    seen.requests += 1;
+                }
+                Ok::<_, io::Error>(())
+            };
+            if asked.await.is_err() {
                 seen.errors += 1;
             }
             seen
@@ -71,56 +92,108 @@ pub(crate) async fn run(
     let mut all = Load::default();
     while let Some(seen) = clients.join_next().await {
         match seen {
-            Ok(seen) => {
-                all.requests += seen.requests;
-                all.errors += seen.errors;
-                all.waits.extend(seen.waits);
-            }
+            Ok(seen) => all.add(seen),
             Err(_) => all.errors += 1,
         }
     }
+    all.seconds = start.elapsed().as_secs_f64();
     all.waits.sort_unstable();
     all
 }
 
-/// One connection; what is not the page ends it.
-async fn client(
-    proxy: SocketAddr,
-    origin: SocketAddr,
-    until: Instant,
-    seen: &mut Load,
-) -> io::Result<()> {
-    let request = format!(
-        "GET http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n"
-    );
-    let mut stream = TcpStream::connect(proxy).await?;
-    stream.set_nodelay(true)?;
-    let mut buffer = vec![0; 16 * 1024];
-    while Instant::now() < until {
-        let start = Instant::now();
-        stream.write_all(request.as_bytes()).await?;
-        timeout(ANSWER_AT_MOST, answer(&mut stream, &mut buffer)).await??;
-        seen.requests += 1;
-        seen.waits.push(u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX));
+/// Asks each of `sites` for its small page once.
+///
+/// # Errors
+/// One of them gave no answer.
+pub(crate) async fn ask_each(proxy: SocketAddr, sites: Vec<SocketAddr>) -> anyhow::Result<()> {
+    let (sites, next) = (Arc::new(sites), Arc::new(AtomicUsize::new(0)));
+    let mut clients = JoinSet::new();
+    for _ in 0..FILLING {
+        let (sites, next) = (Arc::clone(&sites), Arc::clone(&next));
+        clients.spawn(async move {
+            let mut client = Client::connect(proxy).await?;
+            while let Some(site) = sites.get(next.fetch_add(1, Ordering::Relaxed)) {
+                client.ask(*site, Page::Small).await?;
+            }
+            Ok::<_, io::Error>(())
+        });
+    }
+    while let Some(asked) = clients.join_next().await {
+        asked??;
     }
     Ok(())
 }
 
-async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
-    let mut filled = 0;
-    loop {
-        let read = stream.read(&mut buffer[filled..]).await?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        filled += read;
-        let head = buffer[..filled].windows(4).position(|end| end == b"\r\n\r\n");
-        match head.map(|head| head + 4 + BODY) {
-            Some(length) if filled >= length && buffer.starts_with(b"HTTP/1.1 200") => {
-                return Ok(());
+/// So many connections that have had one answer and now are idle.
+///
+/// # Errors
+/// One of them got none.
+pub(crate) async fn idle(
+    proxy: SocketAddr,
+    site: SocketAddr,
+    connections: usize,
+) -> anyhow::Result<Vec<Client>> {
+    let mut clients = Vec::with_capacity(connections);
+    for _ in 0..connections {
+        let mut client = Client::connect(proxy).await?;
+        client.ask(site, Page::Small).await?;
+        clients.push(client);
+    }
+    Ok(clients)
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    async fn connect(proxy: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(proxy).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: Vec::new() })
+    }
+
+    /// One request; microseconds until its answer was there. What is not the page is an error.
+    async fn ask(&mut self, site: SocketAddr, page: Page) -> io::Result<u32> {
+        let request = format!(
+            "GET http://{site}{} HTTP/1.1\r\nHost: {site}\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n",
+            page.path()
+        );
+        let start = Instant::now();
+        self.stream.write_all(request.as_bytes()).await?;
+        timeout(ANSWER_AT_MOST, self.answer(page.bytes())).await??;
+        Ok(u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX))
+    }
+
+    async fn answer(&mut self, bytes: usize) -> io::Result<()> {
+        self.buffer.clear();
+        let head = loop {
+            self.read().await?;
+            let head = self.buffer.windows(4).position(|end| end == b"\r\n\r\n");
+            if let Some(head) = head {
+                break head + 4;
             }
-            Some(length) if filled >= length => return Err(io::ErrorKind::InvalidData.into()),
-            _ => {}
+        };
+        if !self.buffer.starts_with(b"HTTP/1.1 200") {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        while self.buffer.len() < head + bytes {
+            self.read().await?;
+        }
+        if self.buffer.len() > head + bytes {
+            Err(io::ErrorKind::InvalidData.into())
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn read(&mut self) -> io::Result<()> {
+        match self.stream.read_buf(&mut self.buffer).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
         }
     }
 }

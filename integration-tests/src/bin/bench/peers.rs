@@ -18,7 +18,7 @@ use integration_tests::{
 /// Length of a tick in `/proc`: 100 a second on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 /// A rule that never makes anybody wait, with everything that a rule can have.
-const FULL: &str = "rate: 1000000/s, burst: 1000000, cooldown: {after: 1000}";
+pub(crate) const FULL: &str = "rate: 1000000/s, burst: 1000000, cooldown: {after: 1000}";
 
 /// A running proxy; it ends with this value.
 pub(crate) struct Peer {
@@ -46,14 +46,31 @@ impl Drop for Process {
     }
 }
 
-/// What can be measured here.
+/// All that there are; `tidegate-bare` limits nothing and looks at nothing, `tidegate-blind` does all but look at
+/// bodies.
+const ALL: [&str; 10] = [
+    "floor",
+    "floor-aa",
+    "tidegate",
+    "tidegate-bare",
+    "tidegate-blind",
+    "tidegate-redis",
+    "haproxy",
+    "nginx",
+    "squid",
+    "tinyproxy",
+];
+
+/// What can be measured here and is wanted.
 pub(crate) fn installed() -> Vec<&'static str> {
-    let mut names = vec!["floor", "floor-aa", "tidegate", "tidegate-bare"];
-    names.extend(["haproxy", "nginx", "squid"].into_iter().filter(|name| is_installed(name)));
-    if Redis::is_installed() {
-        names.push("tidegate-redis");
-    }
-    names
+    let only = std::env::var("BENCH_ONLY").unwrap_or_default();
+    let is_wanted = |name: &str| only.is_empty() || only.split(',').any(|one| one == name);
+    let is_here = |name: &str| match name {
+        "tidegate-redis" => Redis::is_installed(),
+        "haproxy" | "nginx" | "squid" | "tinyproxy" => is_installed(name),
+        _ => true,
+    };
+    ALL.into_iter().filter(|name| is_wanted(name) && is_here(name)).collect()
 }
 
 fn is_installed(program: &str) -> bool {
@@ -79,21 +96,27 @@ impl Peer {
             _ => FULL,
         };
         if name.starts_with("tidegate") {
-            let file = RuleFile::one_rule(rule).with("log: {level: error}");
+            let mut file = RuleFile::one_rule(rule);
+            if name == "tidegate-blind" {
+                file = file.with("inspect: {bytes: 0B, error_bytes: 0B}");
+            }
             let redis = (name == "tidegate-redis").then(Redis::start);
             let file = redis.as_ref().map_or(file.clone(), |redis| file.redis(redis));
-            let member = Member::start(&file).await;
-            return Ok(Self {
-                at: member.proxy(),
-                running: Running::Tidegate { member: Box::new(member), _redis: redis },
-            });
+            return Ok(Self::tidegate(&file, redis).await);
         }
         let (at, folder) = (free_address(), tempfile::tempdir()?);
         let process = match name {
-            "haproxy" | "nginx" | "squid" => other(name, at, origin, folder.path())?,
+            "haproxy" | "nginx" | "squid" | "tinyproxy" => other(name, at, origin, folder.path())?,
             _ => this_program("floor", at)?,
         };
         Ok(Self { at, running: Running::Process { process, _folder: folder } })
+    }
+
+    /// A member with this rule file.
+    pub(crate) async fn tidegate(file: &RuleFile, redis: Option<Redis>) -> Self {
+        let member = Member::start(&file.clone().with("log: {level: error}")).await;
+        let at = member.proxy();
+        Self { at, running: Running::Tidegate { member: Box::new(member), _redis: redis } }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -128,6 +151,15 @@ fn other(name: &str, at: SocketAddr, origin: SocketAddr, folder: &Path) -> anyho
                  proxy_set_header Connection \"\"; }} }} }}\n"
             ),
             &["-c"],
+        ),
+        "tinyproxy" => (
+            format!(
+                "Port {}\nListen {}\nTimeout 60\nMaxClients 600\nLogLevel Critical\n\
+                 PidFile \"{place}/pid\"\nLogFile \"{place}/log\"\n",
+                at.port(),
+                at.ip()
+            ),
+            &["-d", "-c"],
         ),
         _ => (
             format!(
