@@ -8,9 +8,9 @@
 --       8 epoch and 9 remaining cooldown (us) as the member knows them
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
 --       (`tokens:us,...`)  15 `1` if the rule cools down  16... its policy (lib/cooldown.lua)
---       27 the learned rate as the member knows it (0 = none)  28... how it is learned (lib/learn.lua)
+--       27 the learned rate as the member knows it (`turn rate mark frozen`)  28... how it is learned (lib/learn.lua)
 -- Reply now, phase (open cooling probing probe), epoch, come back (us, 0 = fully served), members waiting, streak,
---       rate in force, mark, then the tickets (us)
+--       rate in force, what is learned (turn, rate, mark, frozen, why; zeros where nothing is), then the tickets (us)
 -- Holds grants <= burst + rate * t in every window and every quota; all of them move together or not at all.
 local now = read_clock()
 local cools = ARGV[15] == '1'
@@ -37,7 +37,7 @@ local function waiting(until_)
   return redis.call('ZCARD', KEYS[3]), new == 1
 end
 
-local tickets, members, rate, mark = {}, 1, 0, 0
+local tickets, members, rate, learned = {}, 1, 0, load_learned('')
 local limited = limits.rate or #limits.quotas > 0
 if phase == 'open' or phase == 'due' then
   if phase == 'due' then wanted = math.min(wanted, 1) end
@@ -48,10 +48,11 @@ if phase == 'open' or phase == 'due' then
     local own = ARGV[10] == '1'
     limits.probes = phase == 'due'
     local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1 }
-    set_pace(bucket, now, limits, read_learn(ARGV, 28), news, tonumber(ARGV[27]))
+    set_pace(bucket, now, limits, read_learn(ARGV, 28), news, read_known(ARGV[27]))
     fill_by(bucket, now, limits)
     if own then restart_bucket(bucket, scope.opened) end
-    rate, mark = limits.per_second or 0, bucket.learned.mark
+    rate = limits.per_second or 0
+    if limits.learns then learned = bucket.learned end
     -- Tickets that others hold ahead stay theirs, but where the limits have changed.
     if ARGV[6] == '1' or ARGV[6] == '3' then drain_bucket(bucket, math.max(bucket.at, now)) end
     if ARGV[6] == '2' or ARGV[6] == '3' then void_bucket(bucket, now, table.concat(ARGV, '|', 11, 14)) end
@@ -88,4 +89,6 @@ if phase == 'open' or phase == 'due' then
     end
   end
 end
-return { now, phase, scope.ep, come_back, members, exact(scope.streak), exact(rate), exact(mark), unpack(tickets) }
+local reply = { now, phase, scope.ep, come_back, members, exact(scope.streak), exact(rate), tell_learned(learned) }
+for _, moment in ipairs(tickets) do reply[#reply + 1] = moment end
+return reply

@@ -12,6 +12,7 @@ mod live;
 mod page;
 mod probes;
 mod reply;
+mod scopes;
 mod serve;
 mod stream;
 
@@ -177,7 +178,7 @@ fn router(cx: &Arc<Context>) -> Router {
         .route("/api/v1/config", get(api::config))
         .route("/api/v1/report", post(api::report))
         .route("/api/v1/acquire", post(api::acquire))
-        .route("/api/v1/scopes/{*scope}", post(api::trip).delete(api::clear))
+        .route("/api/v1/scopes/{*scope}", post(scopes::post).delete(scopes::delete))
         .route_layer(middleware::from_fn(entry::writes))
         .route_layer(middleware::from_fn_with_state(Arc::clone(cx), entry::token));
     open.merge(private)

@@ -10,7 +10,7 @@
 
 use crate::{
     clock::{self, exact},
-    learn::{Learned, News},
+    learn::{Hand, Known, Learned, News},
     rules::{Limits, Quota},
 };
 
@@ -107,12 +107,27 @@ impl Bucket {
 
     /// The pace in force from `now` on. Where it is learned, the news of the cooldown and the calm since the last
     /// change may set another.
-    pub fn pace(&mut self, now: i64, limits: &Limits, ramp: i64, news: News, known: f64) -> Pace {
+    pub fn pace(&mut self, now: i64, limits: &Limits, ramp: i64, news: News, known: Known) -> Pace {
         let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else {
             return Pace { rate: limits.rate, ramp };
         };
         self.learned.observe(now, self.at, news, known, ceiling, learn);
         Pace { rate: Some(self.learned.rate), ramp }
+    }
+
+    /// What a person does to the learned rate; nothing where none is learned. `known`: as in [`Learned::observe`].
+    pub fn steer(
+        &mut self,
+        now: i64,
+        limits: &Limits,
+        ramp: i64,
+        news: News,
+        known: Known,
+        hand: Hand,
+    ) {
+        let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else { return };
+        self.learned.steer(now, news, known, hand, ceiling, learn);
+        self.fill_by(now, limits, Pace { rate: Some(self.learned.rate), ramp });
     }
 
     /// Goes on filling at `pace`. Where rate or burst is another than before (learned, or a reload), what flowed in

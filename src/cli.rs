@@ -13,6 +13,7 @@ mod explain;
 mod log;
 mod out;
 mod papers;
+mod rate;
 mod run;
 mod status;
 mod top;
@@ -89,6 +90,8 @@ enum Command {
     Status(status::Args),
     /// Trip or clear a cooldown by hand
     Cooldown(cooldown::Args),
+    /// Set, freeze, thaw or forget a learned rate by hand
+    Rate(rate::Args),
     /// The CA that clients of intercepting rules must trust
     Ca(ca::Args),
     /// Watch the scopes live in the terminal
@@ -125,6 +128,7 @@ pub fn run(args: Args) -> ExitCode {
         Some(Command::Explain(args)) => explain::run(&global, &args, &out),
         Some(Command::Status(args)) => status::run(&global, &args, &out),
         Some(Command::Cooldown(args)) => cooldown::run(&global, &args, &out),
+        Some(Command::Rate(args)) => rate::run(&global, &args, &out),
         Some(Command::Ca(args)) => ca::run(&global, &args, &out),
         Some(Command::Top(args)) => top::run(&global, &args, &out),
         Some(Command::Completions(args)) => papers::completions(&args, &out),

@@ -83,6 +83,17 @@ impl Overrides {
     }
 }
 
+/// A rate as the rule file writes it (`3/s`, `90/m`), in tokens per second.
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub fn rate(text: &str) -> Result<f64, String> {
+    units::rate(text).map_err(|wrong| match wrong.help {
+        Some(help) => format!("{}: {help}", wrong.message),
+        None => wrong.message,
+    })
+}
+
 /// The environment of this process, for [`load`].
 #[must_use]
 pub fn process_env(name: &str) -> Option<String> {

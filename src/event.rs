@@ -21,7 +21,7 @@ pub use text::{clean, shown};
 pub use trip::{Trip, Tripping};
 
 use crate::{
-    clock,
+    clock, learn,
     metrics::{Metrics, Observed},
     settings::OnFailure,
     target::Target,
@@ -98,16 +98,16 @@ pub enum Event {
         /// How it ended.
         result: ProbeResult,
     },
-    /// `learn` changed the rate of a scope.
+    /// `learn`, or a person's hand, changed the rate of a scope.
     RateLearned {
         /// Name of the rule.
         rule: Arc<str>,
         /// The scope's key.
         key: Arc<str>,
-        /// Tokens per second before.
+        /// Tokens per second before; 0 = this member had not heard of it.
         from: f64,
-        /// Tokens per second now.
-        to: f64,
+        /// What it is now, and why.
+        told: learn::Known,
     },
     /// The store does not answer any more.
     StoreDown {

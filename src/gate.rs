@@ -20,6 +20,7 @@ mod observe;
 mod outside;
 mod permit;
 mod queue;
+mod rate;
 mod status;
 mod tell;
 mod view;
@@ -285,6 +286,11 @@ impl Gate {
                 Ok(News::Scope(news)) => {
                     if news.member != self.shared.member {
                         self.hear(news);
+                    }
+                }
+                Ok(News::Rate { rule, key, member }) => {
+                    if member != self.shared.member {
+                        self.rate_changed(&rule, &key);
                     }
                 }
                 Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.resync().await,

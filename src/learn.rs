@@ -16,6 +16,10 @@
 //! The rate changes only when tickets are taken, and what flowed in before counts at the rate of its time: the bucket's
 //! bound holds against the rate in force at each moment. `lua/lib/learn.lua` is this file, operation by operation.
 
+mod told;
+
+pub use told::{Hand, Known, Why};
+
 use crate::clock::exact;
 
 /// How a rate is learned.
@@ -40,6 +44,8 @@ pub struct News {
     pub blocked: i64,
     /// Whether that block was a sure sign (a vendor's challenge, a 429) and not a plain refusal.
     pub sure: bool,
+    /// Whether it is cooling now.
+    pub closed: bool,
 }
 
 /// What has been learned. All times are microseconds of the store's clock.
@@ -65,6 +71,14 @@ pub struct Learned {
     pub seen: i64,
     /// The latest block that has been taken into account.
     pub blocked: i64,
+    /// Counts the changes of rate and mark, and what a person did.
+    pub turn: u64,
+    /// Why the rate is what it is.
+    pub why: Why,
+    /// Whether a person has frozen it.
+    pub frozen: bool,
+    /// The cooldown in force when a person set the rate is not this rate's doing.
+    pub excused: bool,
 }
 
 /// Grants are counted by the minute: the longest window of most walls, and the shortest that a slow rate fills.
@@ -113,28 +127,36 @@ impl Learned {
 
     /// Tokens per second over the minute before `moment`.
     fn carried(&self, moment: i64) -> f64 {
-        let into = exact((moment - self.minute).clamp(0, MINUTE)) / exact(MINUTE);
-        (self.counted + self.before * (1.0 - into)) / 60.0
+        let into = exact((moment - self.minute).max(0)) / exact(MINUTE);
+        if into <= 1.0 {
+            (self.counted + self.before * (1.0 - into)) / 60.0
+        } else {
+            self.counted * (2.0 - into).max(0.0) / 60.0
+        }
     }
 
-    /// The rate in force from `now` on. `last`: the latest grant; `known`: what the asking member remembers (0 =
-    /// nothing), for a store that lost its memory.
+    /// The rate in force from `now` on. `last`: the latest grant; `known`: what the asking member remembers, for a
+    /// store that lost its memory.
     pub fn observe(
         &mut self,
         now: i64,
         last: i64,
         news: News,
-        known: f64,
+        known: Known,
         ceiling: f64,
         learn: &Learn,
     ) {
-        if self.rate <= 0.0 {
-            self.rate = if known > 0.0 { known } else { learn.start };
-            self.mark = known;
-            self.changed = now;
-            self.patience = learn.patience;
-            self.seen = news.opened;
-            self.blocked = news.blocked;
+        let (rate, mark) = (self.rate, self.mark);
+        if known.turn > self.turn {
+            self.recall(now, news, known, learn);
+        } else if self.rate <= 0.0 {
+            self.begin(now, learn.start, news, Why::Start, learn);
+        } else if self.frozen {
+            self.pass_over(news);
+        } else if news.opened > self.seen && self.excused {
+            self.pass_over(news);
+            self.changed = news.opened;
+            self.excused = false;
         } else if news.opened > self.seen {
             self.trip(last, news, learn);
         } else if news.sure && news.blocked > self.blocked + ECHO && news.blocked > self.seen {
@@ -142,7 +164,83 @@ impl Learned {
         } else {
             self.grow(now, ceiling, learn);
         }
+        let learned = self.rate;
+        self.rate = learned.max(learn.floor).min(ceiling);
+        if differs(self.rate, rate) && !differs(learned, rate) {
+            self.why = Why::Bounds;
+        }
+        if differs(self.rate, rate) || differs(self.mark, mark) {
+            self.turn += 1;
+        }
+    }
+
+    /// What a person does. What was seen before is of no account any more.
+    pub fn steer(
+        &mut self,
+        now: i64,
+        news: News,
+        known: Known,
+        hand: Hand,
+        ceiling: f64,
+        learn: &Learn,
+    ) {
+        if known.turn > self.turn {
+            self.recall(now, news, known, learn);
+        } else if self.rate <= 0.0 {
+            self.begin(now, learn.start, news, Why::Start, learn);
+        }
+        match hand {
+            Hand::Set { rate, frozen } => {
+                let thaws = self.frozen && frozen == Some(false);
+                if let Some(rate) = rate {
+                    self.begin(now, rate, news, Why::Hand, learn);
+                    self.mark = rate;
+                } else if thaws {
+                    // Calm is counted from here, and what came meanwhile was not its doing.
+                    self.pass_over(news);
+                    self.changed = now;
+                }
+                self.frozen = frozen.unwrap_or(self.frozen);
+            }
+            Hand::Forget => {
+                self.begin(now, learn.start, news, Why::Forgotten, learn);
+                self.frozen = false;
+            }
+        }
+        self.excused = news.closed;
         self.rate = self.rate.max(learn.floor).min(ceiling);
+        self.turn += 1;
+    }
+
+    /// What a member is told.
+    #[must_use]
+    pub const fn known(&self) -> Known {
+        let Self { turn, rate, mark, frozen, why, .. } = *self;
+        Known { turn, rate, mark, frozen, why }
+    }
+
+    /// Begins anew at `rate`: no limit has been met, and no earlier trip or block counts.
+    fn begin(&mut self, now: i64, rate: f64, news: News, why: Why, learn: &Learn) {
+        self.rate = rate;
+        self.mark = 0.0;
+        self.bad = 0.0;
+        self.changed = now;
+        self.patience = learn.patience;
+        self.why = why;
+        self.pass_over(news);
+    }
+
+    /// The store lost its memory, and a member knew more.
+    fn recall(&mut self, now: i64, news: News, known: Known, learn: &Learn) {
+        self.begin(now, known.rate, news, Why::Recalled, learn);
+        self.mark = known.mark;
+        self.frozen = known.frozen;
+        self.turn = known.turn;
+    }
+
+    fn pass_over(&mut self, news: News) {
+        self.seen = news.opened;
+        self.blocked = news.blocked;
     }
 
     fn is_trying(&self) -> bool {
@@ -167,6 +265,7 @@ impl Learned {
             self.mark *= CONFIRMED;
             self.patience = self.patience.max(worth);
         } else if self.is_trying() {
+            self.why = Why::TryFailed;
             self.mark *= CONFIRMED;
             self.patience = (self.patience * 2).max(worth).min(LONGEST);
         } else {
@@ -174,6 +273,7 @@ impl Learned {
             let least = if self.mark > 0.0 { 0.5 } else { 0.25 };
             let estimate = self.carried(at).max(self.rate * least).min(self.rate);
             let kept = if news.sure { learn.back_off } else { learn.back_off.sqrt() };
+            self.why = if news.sure { Why::SureTrip } else { Why::DoubtfulTrip };
             self.mark = estimate * kept;
             // One doubtful trip is soon forgotten, another before that is none to doubt.
             self.patience = if news.sure || known { worth } else { learn.patience };
@@ -189,9 +289,11 @@ impl Learned {
     fn ease(&mut self, blocked: i64, learn: &Learn) {
         self.bad = self.rate;
         if self.is_trying() {
+            self.why = Why::TryFailed;
             self.rate = self.mark;
             self.patience = (self.patience * 2).min(LONGEST);
         } else {
+            self.why = Why::Eased;
             self.rate *= EASED;
             self.mark = self.rate;
             self.patience = self.patience.max(learn.patience);
@@ -206,6 +308,7 @@ impl Learned {
             // No limit has been met, and the rule file allows more than it did.
             self.rate = learn.start;
             self.changed = now;
+            self.why = Why::Start;
             return;
         }
         let trying = self.is_trying();
@@ -230,6 +333,7 @@ impl Learned {
         if self.rate > self.bad {
             self.bad = 0.0;
         }
+        self.why = if self.mark > 0.0 { Why::Try } else { Why::Climb };
         self.rate = if self.mark <= 0.0 {
             self.rate * 1.4
         } else if self.bad == 0.0 {
@@ -240,6 +344,11 @@ impl Learned {
             self.rate * 1.05
         };
     }
+}
+
+/// Rates are set, never approached: they differ where a single bit does.
+fn differs(one: f64, other: f64) -> bool {
+    one.to_bits() != other.to_bits()
 }
 
 #[cfg(test)]

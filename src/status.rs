@@ -71,6 +71,9 @@ pub struct ScopeStatus {
     pub rate_limit: Option<f64>,
     /// Tokens per second in force: as learned, and climbing over `ramp`.
     pub rate_current: Option<f64>,
+    /// What has been learned of the rate; `None` where nothing is, or before the first request.
+    #[serde(default)]
+    pub learned: Option<LearnedStatus>,
     /// Capacity of the bucket.
     pub burst: u32,
     /// Tokens in the bucket when this member last heard of it.
@@ -93,6 +96,19 @@ pub struct ScopeStatus {
     pub observe: bool,
     /// Answers by verdict, seen by this member since its start.
     pub verdicts: BTreeMap<String, u64>,
+}
+
+/// A learned rate as this member last heard of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LearnedStatus {
+    /// Tokens per second, without the climb after a cooldown.
+    pub rate: f64,
+    /// What the site bears, in tokens per second; `None` as long as no limit has been met.
+    pub mark: Option<f64>,
+    /// Whether a person has frozen it.
+    pub frozen: bool,
+    /// Why it is what it is, in a word.
+    pub why: String,
 }
 
 /// What a scope does with requests.

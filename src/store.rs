@@ -7,9 +7,11 @@ use std::{future::Future, sync::Arc};
 
 use crate::{
     cooldown::{Blocks, Cause, Change, Known, Report},
+    learn,
     rules::Rule,
 };
 
+mod by_hand;
 pub mod fallback;
 pub mod memory;
 mod news;
@@ -64,8 +66,8 @@ pub struct Ask {
     pub returned: Vec<i64>,
     /// What the member knows of the cooldown.
     pub known: Known,
-    /// The learned rate as the member knows it, in tokens per second; 0 = it knows none.
-    pub rate: f64,
+    /// What the member knows of the learned rate.
+    pub learned: learn::Known,
 }
 
 /// The state of a scope as an answer tells it.
@@ -98,8 +100,8 @@ pub struct Granted {
     pub streak: f64,
     /// The rate in force, in tokens per second; 0 = none, or not asked for.
     pub rate: f64,
-    /// What the site bears as far as learned, in tokens per second; 0 = no limit has been met.
-    pub mark: f64,
+    /// What has been learned of the rate; `turn` 0 = nothing, or not asked for.
+    pub learned: learn::Known,
     /// When the requests may go, ascending.
     pub tickets: Vec<i64>,
 }

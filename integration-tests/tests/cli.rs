@@ -103,7 +103,8 @@ fn help_has_examples_everywhere() {
 fn completions_and_the_manual_page_know_every_command() {
     let script = out(&run(folder().path(), &["completions", "bash"]));
     let page = out(&run(folder().path(), &["man"]));
-    for command in ["check", "schema", "env", "explain", "status", "cooldown", "ca", "top"] {
+    for command in ["check", "schema", "env", "explain", "status", "cooldown", "rate", "ca", "top"]
+    {
         assert!(script.contains(command), "the script lacks {command}");
         assert!(page.contains(command), "the page lacks {command}");
     }
@@ -209,6 +210,31 @@ async fn a_cooldown_is_tripped_and_cleared_by_hand() {
     let no_token = run(place.path(), &["status", "--admin", &admin]);
     assert_eq!(no_token.status.code(), Some(1));
     assert!(err(&no_token).contains("TIDEGATE_TOKEN"), "{}", err(&no_token));
+}
+
+#[tokio::test]
+async fn a_learned_rate_is_set_frozen_thawed_and_forgotten_by_hand() {
+    let member = Member::start(&RuleFile::one_rule("rate: 50/s, burst: 20")).await;
+    let admin = member.admin().to_string();
+    let place = folder();
+    let with = |words: &[&str]| run(place.path(), &[words, &["--admin", &admin]].concat());
+    for (words, said) in [
+        (&["rate", "set", "default", "90/m"][..], "default goes at 1.50/s\n"),
+        (&["rate", "freeze", "default"], "default stays at 1.50/s\n"),
+        (&["rate", "thaw", "default"], "default goes at 1.50/s\n"),
+        (&["rate", "set", "default", "2/s", "--freeze"], "default stays at 2.00/s\n"),
+        (&["rate", "forget", "default"], "default goes at 50.00/s\n"),
+    ] {
+        let done = with(words);
+        assert_eq!((done.status.code(), out(&done).as_str()), (Some(0), said), "{}", err(&done));
+    }
+    with(&["rate", "set", "default", "3/s"]);
+    let table = out(&with(&["status"]));
+    assert!(table.contains("mark") && table.contains("3.00/s"), "{table}");
+    let too_fast = with(&["rate", "set", "default", "51/s"]);
+    assert_eq!(too_fast.status.code(), Some(1));
+    assert!(err(&too_fast).contains("50"), "it names the ceiling: {}", err(&too_fast));
+    assert_eq!(with(&["rate", "set", "default", "fast"]).status.code(), Some(2));
 }
 
 #[test]

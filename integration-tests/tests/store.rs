@@ -19,7 +19,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use tidegate::{
     classify::Classifier,
     cooldown::{Answer, Known, Report},
-    learn::Learn,
+    learn::{self, Hand, Learn},
     metrics::Metrics,
     rules::{
         Action, CooldownPolicy, Limits, Matcher, Mode, Order, Quota, Ratio, Retry, Rule, Split,
@@ -38,6 +38,7 @@ enum Op {
     Report { answer: Answer, oks: u32, old: bool, probe: bool, draw: f64 },
     Trip(i64),
     Clear,
+    Steer(Hand),
     Pause(u64),
 }
 
@@ -72,7 +73,16 @@ fn op() -> impl Strategy<Value = Op> {
         }),
         1 => (0..5_000i64).prop_map(Op::Trip),
         1 => Just(Op::Clear),
+        1 => hand().prop_map(Op::Steer),
         2 => (0..4u64).prop_map(Op::Pause),
+    ]
+}
+
+fn hand() -> impl Strategy<Value = Hand> {
+    let set = (prop::option::of(10.0..6_000.0f64), prop::option::of(any::<bool>()));
+    prop_oneof![
+        4 => set.prop_map(|(rate, frozen)| Hand::Set { rate, frozen }),
+        1 => Just(Hand::Forget),
     ]
 }
 
@@ -197,7 +207,7 @@ impl Pair {
                     void: *void,
                     returned: returned.into_iter().rev().take(3).collect(),
                     known: Known { epoch: self.epoch, remaining: 0 },
-                    rate: 0.0,
+                    learned: learn::Known::default(),
                 };
                 self.take(&ask).await
             }
@@ -216,6 +226,7 @@ impl Pair {
             }
             Op::Trip(length) => self.set(Override::Trip(*length)).await,
             Op::Clear => self.set(Override::Clear).await,
+            Op::Steer(hand) => self.steer(*hand).await,
             Op::Pause(ms) => {
                 tokio::time::sleep(Duration::from_millis(*ms)).await;
                 Ok(())
@@ -244,6 +255,18 @@ impl Pair {
         prop_assert_eq!(there.epoch, here.epoch);
         prop_assert_eq!(there.until, here.until);
         self.epoch = there.epoch;
+        Ok(())
+    }
+
+    async fn steer(&mut self, hand: Hand) -> Result<(), TestCaseError> {
+        if self.rule.limits.rate.is_none() || self.rule.limits.learn.is_none() {
+            return Ok(());
+        }
+        let known = learn::Known::default();
+        let (now, there) = self.redis.steer(&self.there, &self.rule, known, hand).await.unwrap();
+        self.time.store(now, Ordering::Relaxed);
+        let here = self.memory.steer_now(&self.here, &self.rule, known, hand);
+        prop_assert_eq!(there, here);
         Ok(())
     }
 

@@ -143,6 +143,12 @@ local function when_accrued(bucket, limits, tokens)
   return bucket.ramp_from + ceil(elapsed)
 end
 
+local function use_learned(bucket, limits)
+  limits.learns = true
+  limits.per_second = bucket.learned.rate
+  limits.rate = bucket.learned.rate / 1e6
+end
+
 -- The rate in force from now on.
 local function set_pace(bucket, now, limits, learn, news, known)
   if not (limits.rate and learn) then return end
@@ -151,9 +157,7 @@ local function set_pace(bucket, now, limits, learn, news, known)
   if not limits.probes or learned.rate <= 0 then
     observe_learned(learned, now, bucket.at, news, known, limits.ceiling, learn)
   end
-  limits.learns = true
-  limits.per_second = learned.rate
-  limits.rate = learned.rate / 1e6
+  use_learned(bucket, limits)
 end
 
 -- Where rate or burst is another than before (learned, or a reload), what flowed in until now counts by the old ones.

@@ -1,7 +1,12 @@
 -- The learned rate: src/learn.rs, operation by operation (its head says how it works).
 --
--- Kept in the bucket's hash as one field: rate mark bad changed patience minute counted before seen blocked.
-local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked' }
+-- Kept in the bucket's hash as one field: rate mark bad changed patience minute counted before seen blocked turn why
+-- frozen excused (these two 0 or 1).
+local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
+  'turn', 'why', 'frozen', 'excused' }
+-- The places of the words in `Why::ALL`.
+local WHY = { start = 0, sure_trip = 1, doubtful_trip = 2, try_failed = 3, eased = 4, climb = 5, try = 6, hand = 7,
+  forgotten = 8, recalled = 9, bounds = 10 }
 local MINUTE = 60000000
 local HOLD = MINUTE
 local QUICK = 20000000
@@ -57,8 +62,9 @@ local function count_learned(learned, moment, tokens)
 end
 
 local function carried(learned, moment)
-  local into = math.min(math.max(moment - learned.minute, 0), MINUTE) / MINUTE
-  return (learned.counted + learned.before * (1 - into)) / 60
+  local into = math.max(moment - learned.minute, 0) / MINUTE
+  if into <= 1 then return (learned.counted + learned.before * (1 - into)) / 60 end
+  return learned.counted * math.max(2 - into, 0) / 60
 end
 
 local function is_trying(learned)
@@ -76,9 +82,11 @@ local function learn_trip(learned, last, news, learn)
     learned.mark = learned.mark * CONFIRMED
     learned.patience = math.max(learned.patience, worth)
   elseif is_trying(learned) then
+    learned.why = WHY.try_failed
     learned.mark = learned.mark * CONFIRMED
     learned.patience = math.min(math.max(learned.patience * 2, worth), LONGEST)
   else
+    learned.why = news.sure and WHY.sure_trip or WHY.doubtful_trip
     local least = learned.mark > 0 and 0.5 or 0.25
     local estimate = math.min(math.max(carried(learned, at), learned.rate * least), learned.rate)
     learned.mark = estimate * (news.sure and learn.back_off or math.sqrt(learn.back_off))
@@ -93,9 +101,11 @@ end
 local function learn_ease(learned, blocked, learn)
   learned.bad = learned.rate
   if is_trying(learned) then
+    learned.why = WHY.try_failed
     learned.rate = learned.mark
     learned.patience = math.min(learned.patience * 2, LONGEST)
   else
+    learned.why = WHY.eased
     learned.rate = learned.rate * EASED
     learned.mark = learned.rate
     learned.patience = math.max(learned.patience, learn.patience)
@@ -106,7 +116,7 @@ end
 local function learn_grow(learned, now, ceiling, learn)
   if learned.mark <= 0 and learned.rate < learn.start then
     -- No limit has been met, and the rule file allows more than it did.
-    learned.rate, learned.changed = learn.start, now
+    learned.rate, learned.changed, learned.why = learn.start, now, WHY.start
     return
   end
   local trying = is_trying(learned)
@@ -119,6 +129,7 @@ local function learn_grow(learned, now, ceiling, learn)
     learned.patience = math.max(math.floor(learned.patience / 2), learn.patience)
   end
   if learned.rate > learned.bad then learned.bad = 0 end
+  learned.why = learned.mark > 0 and WHY.try or WHY.climb
   if learned.mark <= 0 then
     learned.rate = learned.rate * 1.4
   elseif learned.bad == 0 then
@@ -130,11 +141,44 @@ local function learn_grow(learned, now, ceiling, learn)
   end
 end
 
+local function pass_over(learned, news)
+  learned.seen, learned.blocked = news.opened, news.blocked
+end
+
+local function begin_learned(learned, now, rate, news, why, learn)
+  learned.rate, learned.mark, learned.bad, learned.changed = rate, 0, 0, now
+  learned.patience, learned.why = learn.patience, why
+  pass_over(learned, news)
+end
+
+-- What a member knows: `turn rate mark frozen`.
+local function read_known(text)
+  local numbers = {}
+  for number in string.gmatch(text, '%S+') do numbers[#numbers + 1] = tonumber(number) end
+  return { turn = numbers[1], rate = numbers[2], mark = numbers[3], frozen = numbers[4] }
+end
+
+-- The store lost its memory, and a member knew more.
+local function recall_learned(learned, now, news, known, learn)
+  begin_learned(learned, now, known.rate, news, WHY.recalled, learn)
+  learned.mark, learned.frozen, learned.turn = known.mark, known.frozen, known.turn
+end
+
+local function within_bounds(learned, ceiling, learn)
+  return math.min(math.max(learned.rate, learn.floor), ceiling)
+end
+
 local function observe_learned(learned, now, last, news, known, ceiling, learn)
-  if learned.rate <= 0 then
-    learned.rate = known > 0 and known or learn.start
-    learned.mark, learned.changed, learned.patience = known, now, learn.patience
-    learned.seen, learned.blocked = news.opened, news.blocked
+  local rate, mark = learned.rate, learned.mark
+  if known.turn > learned.turn then
+    recall_learned(learned, now, news, known, learn)
+  elseif learned.rate <= 0 then
+    begin_learned(learned, now, learn.start, news, WHY.start, learn)
+  elseif learned.frozen == 1 then
+    pass_over(learned, news)
+  elseif news.opened > learned.seen and learned.excused == 1 then
+    pass_over(learned, news)
+    learned.changed, learned.excused = news.opened, 0
   elseif news.opened > learned.seen then
     learn_trip(learned, last, news, learn)
   elseif news.sure and news.blocked > learned.blocked + ECHO and news.blocked > learned.seen then
@@ -142,5 +186,38 @@ local function observe_learned(learned, now, last, news, known, ceiling, learn)
   else
     learn_grow(learned, now, ceiling, learn)
   end
-  learned.rate = math.min(math.max(learned.rate, learn.floor), ceiling)
+  local unbound = learned.rate
+  learned.rate = within_bounds(learned, ceiling, learn)
+  if learned.rate ~= rate and unbound == rate then learned.why = WHY.bounds end
+  if learned.rate ~= rate or learned.mark ~= mark then learned.turn = learned.turn + 1 end
+end
+
+-- What a person does: `hand.forget`, or `hand.rate` and `hand.frozen` (nil: as it is).
+local function steer_learned(learned, now, news, known, hand, ceiling, learn)
+  if known.turn > learned.turn then
+    recall_learned(learned, now, news, known, learn)
+  elseif learned.rate <= 0 then
+    begin_learned(learned, now, learn.start, news, WHY.start, learn)
+  end
+  if hand.forget then
+    begin_learned(learned, now, learn.start, news, WHY.forgotten, learn)
+    learned.frozen = 0
+  else
+    if hand.rate then
+      begin_learned(learned, now, hand.rate, news, WHY.hand, learn)
+      learned.mark = hand.rate
+    elseif learned.frozen == 1 and hand.frozen == 0 then
+      pass_over(learned, news)
+      learned.changed = now
+    end
+    learned.frozen = hand.frozen or learned.frozen
+  end
+  learned.excused = news.closed and 1 or 0
+  learned.rate = within_bounds(learned, ceiling, learn)
+  learned.turn = learned.turn + 1
+end
+
+-- What a member is told: turn, rate, mark, frozen, why.
+local function tell_learned(learned)
+  return learned.turn, exact(learned.rate), exact(learned.mark), learned.frozen, learned.why
 end

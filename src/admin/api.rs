@@ -1,11 +1,11 @@
-//! The API: the state as JSON, and the few things that may be changed by hand.
+//! The API: the state as JSON, and what clients ask and tell. What is changed by hand is in [`super::scopes`].
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     Json,
     body::{Body, to_bytes},
-    extract::{Path, Request, State},
+    extract::{Request, State},
 };
 use http::{Method, StatusCode, Uri};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Context, reply::Problem};
 use crate::{
-    gate::{Client, ScopeError, Why},
+    gate::{Client, Why},
     status::Status,
     target::Target,
     verdict::{Confidence, Evidence, Judgement, Verdict},
@@ -23,10 +23,6 @@ use crate::{
 const BODY: usize = 64 * 1024;
 /// How long a body may take.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// A cooldown by hand without a length.
-const DEFAULT_COOLDOWN_S: f64 = 60.0;
-/// Longest cooldown by hand: a day, so that a typing mistake ends by itself.
-const MAX_COOLDOWN_S: f64 = 86_400.0;
 /// Longest wait for a token: an hour, more than any sensible `max_wait`.
 const MAX_WAIT_S: f64 = 3_600.0;
 
@@ -134,76 +130,29 @@ pub(super) async fn acquire(
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Length {
-    seconds: Option<f64>,
-}
-
-/// `POST /api/v1/scopes/{scope}/cooldown`: trips a cooldown by hand.
-pub(super) async fn trip(
-    State(cx): State<Arc<Context>>,
-    Path(path): Path<String>,
-    request: Request,
-) -> Result<Json<Value>, Problem> {
-    let scope = scope(&path)?;
-    let asked: Length = read(request.into_body()).await?;
-    let length = asked.seconds.unwrap_or(DEFAULT_COOLDOWN_S);
-    let length = seconds("seconds", length, 1.0, MAX_COOLDOWN_S)?;
-    cx.gate.trip(scope, length).await.map_err(refused)?;
-    Ok(Json(json!({"scope": scope, "cooldown_ms": length.as_millis()})))
-}
-
-/// `DELETE /api/v1/scopes/{scope}/cooldown`: ends a cooldown by hand.
-pub(super) async fn clear(
-    State(cx): State<Arc<Context>>,
-    Path(path): Path<String>,
-) -> Result<Json<Value>, Problem> {
-    let scope = scope(&path)?;
-    cx.gate.clear(scope).await.map_err(refused)?;
-    Ok(Json(json!({"scope": scope, "cooldown_ms": 0})))
-}
-
-/// The scope in `{scope}/cooldown`; a scope is `rule` or `rule/key`.
-fn scope(path: &str) -> Result<&str, Problem> {
-    path.strip_suffix("/cooldown").filter(|scope| !scope.is_empty()).ok_or_else(|| {
-        let why = "the path is /api/v1/scopes/RULE/cooldown or /api/v1/scopes/RULE/KEY/cooldown";
-        Problem::new(StatusCode::NOT_FOUND, why)
-    })
-}
-
 fn target(url: &str) -> Result<Target, Problem> {
     let uri: Uri = url.parse().map_err(|error| bad(format!("url: {error}")))?;
     Target::parse(&Method::GET, &uri).map_err(|error| bad(format!("url: {error}")))
 }
 
 /// A length between `least` and `most`, all in seconds.
-fn seconds(name: &str, value: f64, least: f64, most: f64) -> Result<Duration, Problem> {
+pub(super) fn seconds(name: &str, value: f64, least: f64, most: f64) -> Result<Duration, Problem> {
     if !(least..=most).contains(&value) {
         return Err(bad(format!("{name}: a number of seconds from {least} to {most}")));
     }
     Ok(Duration::from_secs_f64(value))
 }
 
-fn refused(error: ScopeError) -> Problem {
-    let status = match error {
-        ScopeError::NoSuchScope(_) => StatusCode::NOT_FOUND,
-        ScopeError::NoCooldown(_) => StatusCode::CONFLICT,
-        ScopeError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    Problem::new(status, error.to_string())
-}
-
 fn no_rule() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "no rule matches this URL")
 }
 
-fn bad(why: impl Into<String>) -> Problem {
+pub(super) fn bad(why: impl Into<String>) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, why)
 }
 
 /// Reads a JSON body, bounded in size and time; unknown fields are errors. No body at all counts as `{}`.
-async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Problem> {
+pub(super) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Problem> {
     let bytes = match tokio::time::timeout(BODY_TIME, to_bytes(body, BODY)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => {

@@ -1,4 +1,5 @@
-//! The last ten minutes of each scope: requests let through per second, for the plot of the status page.
+//! The last ten minutes of each scope, for the plot of the status page: requests let through per second, and what has
+//! been learned of the rate.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +11,7 @@ use crate::status::ScopeStatus;
 pub(super) const STEP_S: u64 = 5;
 /// Points of a plot: ten minutes.
 const POINTS: usize = 120;
-/// Scopes with a plot: at half a KiB each; the most worrying ones are shown anyway.
+/// Scopes with a plot: at two and a half KiB each; the most worrying ones are shown anyway.
 const SCOPES: usize = 500;
 
 /// Points of all scopes.
@@ -22,16 +23,27 @@ pub(super) struct History {
 #[derive(Debug, Default)]
 struct Track {
     sent: u64,
-    points: VecDeque<f32>,
+    lines: Lines,
     seen: bool,
 }
 
-/// What the page draws: requests a second, oldest first, one point each `step_s`.
+/// The lines of one plot, oldest point first.
+#[derive(Debug, Default, Serialize)]
+struct Lines {
+    /// Requests a second.
+    sent: VecDeque<f32>,
+    /// The learned rate in force, in tokens per second; `None` where nothing is learned.
+    rate: VecDeque<Option<f32>>,
+    /// What the site bears, as far as learned; `None` as long as no limit has been met.
+    mark: VecDeque<Option<f32>>,
+}
+
+/// What the page draws, one point each `step_s`.
 #[derive(Debug, Serialize)]
 pub(super) struct Plots<'a> {
     step_s: u64,
     points: usize,
-    scopes: HashMap<&'a str, &'a VecDeque<f32>>,
+    scopes: HashMap<&'a str, &'a Lines>,
 }
 
 impl History {
@@ -47,13 +59,15 @@ impl History {
             // A scope that was dropped while idle counts from zero again.
             let from = if new || scope.sent < track.sent { scope.sent } else { track.sent };
             #[allow(clippy::cast_precision_loss, reason = "a plot needs no more than six digits")]
-            let rate = (scope.sent - from) as f32 / STEP_S as f32;
+            let sent = (scope.sent - from) as f32 / STEP_S as f32;
             track.sent = scope.sent;
             track.seen = true;
-            if track.points.len() == POINTS {
-                track.points.pop_front();
-            }
-            track.points.push_back(rate);
+            #[allow(clippy::cast_possible_truncation, reason = "as above")]
+            let single = |rate: f64| rate as f32;
+            let learned = scope.learned.as_ref();
+            push(&mut track.lines.sent, sent);
+            push(&mut track.lines.rate, learned.map(|learned| single(learned.rate)));
+            push(&mut track.lines.mark, learned.and_then(|learned| learned.mark).map(single));
         }
         self.scopes.retain(|_, track| std::mem::take(&mut track.seen));
     }
@@ -62,7 +76,14 @@ impl History {
     pub(super) fn plots(&self, scopes: &[ScopeStatus]) -> Plots<'_> {
         let track = |scope: &ScopeStatus| self.scopes.get_key_value(&scope.name());
         let scopes = scopes.iter().filter_map(track);
-        let scopes = scopes.map(|(name, track)| (name.as_str(), &track.points)).collect();
+        let scopes = scopes.map(|(name, track)| (name.as_str(), &track.lines)).collect();
         Plots { step_s: STEP_S, points: POINTS, scopes }
     }
+}
+
+fn push<T>(line: &mut VecDeque<T>, point: T) {
+    if line.len() == POINTS {
+        line.pop_front();
+    }
+    line.push_back(point);
 }

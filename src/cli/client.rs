@@ -115,8 +115,16 @@ fn answered(status: StatusCode, answer: &[u8]) -> anyhow::Result<Value> {
     json.context("it answers, but not as a Tidegate does")
 }
 
+/// The path of a scope's `cooldown` or `rate`.
+pub(super) fn scope_path(scope: &str, part: &str) -> Result<String, Usage> {
+    if scope.is_empty() || scope.starts_with('/') || scope.ends_with('/') {
+        return Err(Usage(format!("`{scope}` is no scope: write RULE or RULE/KEY")));
+    }
+    Ok(format!("/api/v1/scopes/{}/{part}", path_of(scope)))
+}
+
 /// Percent-encodes what may not stand in a path (RFC 3986 section 3.3); `/` stays.
-pub(super) fn path_of(text: &str) -> String {
+fn path_of(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/:@!$&'()*+,;=".contains(&byte) {

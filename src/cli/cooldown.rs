@@ -6,8 +6,8 @@ use http::Method;
 use serde_json::json;
 
 use super::{
-    Global, Outcome, Usage,
-    client::{Admin, Token, path_of},
+    Global, Outcome,
+    client::{Admin, Token, scope_path},
     out::{Out, Style},
 };
 
@@ -67,10 +67,7 @@ fn ask(
     scope: &str,
     body: Option<&serde_json::Value>,
 ) -> anyhow::Result<()> {
-    if scope.is_empty() || scope.starts_with('/') || scope.ends_with('/') {
-        return Err(Usage(format!("`{scope}` is no scope: write RULE or RULE/KEY")).into());
-    }
-    let path = format!("/api/v1/scopes/{}/cooldown", path_of(scope));
+    let path = scope_path(scope, "cooldown")?;
     Admin::new(global, token)?.ask(method, &path, body)?;
     Ok(())
 }

@@ -57,9 +57,9 @@ pub(super) fn table(status: &Status, out: &Out) -> String {
             "the rule file as it is now is bad; the one before is in force (`tidegate check`)";
         lines.push(out.paint(Style::Bad, text).to_string());
     }
-    let columns = ["scope", "rate", "limit", "held", "streak", "state", "blocks"];
-    let rows: Vec<[String; 7]> = status.scopes.iter().map(row).collect();
-    let widths: [usize; 7] = std::array::from_fn(|i| {
+    let columns = ["scope", "rate", "mark", "limit", "held", "streak", "state", "blocks"];
+    let rows: Vec<[String; 8]> = status.scopes.iter().map(row).collect();
+    let widths: [usize; 8] = std::array::from_fn(|i| {
         rows.iter().map(|row| row[i].chars().count()).chain([columns[i].len()]).max().unwrap_or(0)
     });
     lines.push(out.paint(Style::Dim, line(&columns.map(str::to_owned), &widths)).to_string());
@@ -92,7 +92,7 @@ fn head(status: &Status, out: &Out) -> String {
     )
 }
 
-fn row(scope: &ScopeStatus) -> [String; 7] {
+fn row(scope: &ScopeStatus) -> [String; 8] {
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |r| format!("{r:.2}/s"));
     let blocks: u64 = scope.verdicts.iter().filter(|(v, _)| *v != "ok").map(|(_, n)| n).sum();
     let state = match scope.state {
@@ -101,6 +101,10 @@ fn row(scope: &ScopeStatus) -> [String; 7] {
             format!("{} {}", state.as_str(), span(Duration::from_millis(scope.remaining_ms)))
         }
     };
+    let mark = match &scope.learned {
+        Some(learned) if learned.frozen => "frozen".to_owned(),
+        learned => rate(learned.as_ref().and_then(|learned| learned.mark)),
+    };
     let streak = match scope.after {
         Some(after) => format!("{}/{after}", scope.streak),
         None => "-".to_owned(),
@@ -108,6 +112,7 @@ fn row(scope: &ScopeStatus) -> [String; 7] {
     [
         cut(&clean(&scope.name())),
         rate(scope.rate_current),
+        mark,
         rate(scope.rate_limit),
         scope.held.to_string(),
         streak,
@@ -126,11 +131,11 @@ fn style(scope: &ScopeStatus) -> Style {
 }
 
 /// Names and words to the left, numbers to the right.
-fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
+fn line(cells: &[String; 8], widths: &[usize; 8]) -> String {
     let mut out = String::new();
     for (i, (cell, width)) in cells.iter().zip(widths).enumerate() {
         let cell = match i {
-            0 | 5 => format!("{cell:<width$}"),
+            0 | 6 => format!("{cell:<width$}"),
             _ => format!("{cell:>width$}"),
         };
         out.push_str(&cell);

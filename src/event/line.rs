@@ -90,9 +90,15 @@ fn of_a_scope(event: &Event) {
             wait_s = wait.as_secs_f64(),
             "observe: would have been done"
         ),
-        Event::RateLearned { rule, key, from, to } => {
-            info!(scope = scope_name(rule, key), from, to, "learned a rate");
-        }
+        Event::RateLearned { rule, key, from, told } => info!(
+            scope = scope_name(rule, key),
+            from,
+            to = told.rate,
+            mark = (told.mark > 0.0).then_some(told.mark),
+            why = told.why.as_str(),
+            frozen = told.frozen,
+            "learned a rate"
+        ),
         Event::StoreDown { .. }
         | Event::StoreUp
         | Event::Reloaded { .. }

@@ -75,9 +75,11 @@ impl Event {
                 "rule": &**rule, "key": clean(key), "action": action.as_str(),
                 "requests": requests, "wait_ms": ms(*wait),
             }),
-            Self::RateLearned { rule, key, from, to } => {
-                json!({"rule": &**rule, "key": clean(key), "from": from, "to": to})
-            }
+            Self::RateLearned { rule, key, from, told } => json!({
+                "rule": &**rule, "key": clean(key), "from": from, "to": told.rate,
+                "mark": (told.mark > 0.0).then_some(told.mark), "why": told.why.as_str(),
+                "frozen": told.frozen,
+            }),
             Self::StoreDown { reason, mode } => {
                 json!({"reason": clean(reason), "on_failure": mode.as_str()})
             }

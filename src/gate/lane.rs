@@ -11,10 +11,7 @@ mod release;
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -34,8 +31,9 @@ use crate::{
     clock::{self, Instant},
     cooldown::Known,
     event::Event,
+    learn,
     rules::Rule,
-    store::{Ask, Granted, Phase, Scope},
+    store::{Ask, Phase, Scope},
     verdict::Verdict,
 };
 
@@ -100,8 +98,8 @@ pub(super) struct Lane {
     pub(super) outside_probe: Mutex<Option<(u64, i64)>>,
     state: Mutex<State>,
     wake: Notify,
-    /// The learned rate in force as last heard (bits of an `f64`); 0 = nothing is learned here.
-    rate: AtomicU64,
+    /// What has been learned of the rate, as last heard.
+    learned: Mutex<learn::Known>,
 }
 
 impl fmt::Debug for Lane {
@@ -129,7 +127,7 @@ impl Lane {
             outside_probe: Mutex::default(),
             state: Mutex::default(),
             wake: Notify::new(),
-            rate: 0.into(),
+            learned: Mutex::default(),
         })
     }
 
@@ -149,7 +147,7 @@ impl Lane {
         let granted = self.shared.store.take_now(&self.scope, rule, &ask)?;
         drop(state);
         let ticket = granted.tickets.first().copied();
-        self.note_rate(&granted);
+        self.note_learned(granted.learned);
         if granted.phase != Phase::Open || granted.epoch != epoch {
             self.view.granted(&granted);
         }
@@ -158,26 +156,43 @@ impl Lane {
         Some(Grant::new(self, entry, granted.epoch, ticket, false))
     }
 
-    /// The learned rate in force, in tokens per second; 0 where nothing is learned.
-    pub(super) fn rate(&self) -> f64 {
-        f64::from_bits(self.rate.load(Ordering::Relaxed))
+    /// What has been learned of the rate, as last heard.
+    pub(super) fn learned(&self) -> learn::Known {
+        *self.learned.lock()
     }
 
-    /// Takes note of the learned rate; a change is told.
-    fn note_rate(&self, granted: &Granted) {
-        let entry = self.entry.load();
-        if entry.rule.limits.learn.is_none() || granted.rate <= 0.0 {
+    /// Takes note of what has been learned; a change is told.
+    fn note_learned(&self, told: learn::Known) {
+        if told.turn == 0 {
             return;
         }
-        let old = f64::from_bits(self.rate.swap(granted.rate.to_bits(), Ordering::Relaxed));
-        if old > 0.0 && old.to_bits() != granted.rate.to_bits() {
-            self.shared.events.emit(Event::RateLearned {
-                rule: Arc::clone(&entry.rule.name),
-                key: Arc::clone(&self.scope.name.bucket),
-                from: old,
-                to: granted.rate,
-            });
+        let old = std::mem::replace(&mut *self.learned.lock(), told);
+        let same = old.rate.to_bits() == told.rate.to_bits() && old.frozen == told.frozen;
+        if old.turn > 0 && !same {
+            self.tell_learned(old.rate, told);
         }
+    }
+
+    fn tell_learned(&self, from: f64, told: learn::Known) {
+        self.shared.events.emit(Event::RateLearned {
+            rule: Arc::clone(&self.scope.name.rule),
+            key: Arc::clone(&self.scope.name.bucket),
+            from,
+            told,
+        });
+    }
+
+    /// A person has changed the rate: who waits for a moment of the old one asks again.
+    pub(super) fn rate_changed(&self) {
+        self.state.lock().come_back = None;
+        self.wake.notify_one();
+    }
+
+    /// Takes over what a person has just done here.
+    pub(super) fn steered(&self, told: learn::Known) {
+        let old = std::mem::replace(&mut *self.learned.lock(), told);
+        self.tell_learned(old.rate, told);
+        self.rate_changed();
     }
 
     /// Whether held requests of a rule without a rate are still being spread over the climb after a cooldown.

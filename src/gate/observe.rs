@@ -30,7 +30,8 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
         return grant;
     }
     let known = lane.view.known();
-    let ask = Ask { wanted: 1, known, lease: clock::micros(shared.lease), ..Ask::default() };
+    let lease = clock::micros(shared.lease);
+    let ask = Ask { wanted: 1, known, lease, learned: lane.learned(), ..Ask::default() };
     let Ok(granted) = shared.store.take(&lane.scope, &entry.rule, &ask).await else {
         note(lane, entry, Observed::Refuse, Duration::ZERO);
         return Grant::new(lane, entry, lane.view.epoch(), 0, false);

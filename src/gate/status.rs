@@ -7,7 +7,7 @@ use crate::{
     clock,
     event::{ClearedBy, Event},
     rules::{Mode, Split},
-    status::{ScopeState, ScopeStatus},
+    status::{LearnedStatus, ScopeState, ScopeStatus},
     store::{Override, Store, StoreError},
     target::{Host, Scheme, Target},
     verdict::Verdict,
@@ -24,7 +24,7 @@ pub struct NoSuchScope {
 }
 
 /// Why a scope was not changed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ScopeError {
     /// No such scope.
     #[error(transparent)]
@@ -32,6 +32,21 @@ pub enum ScopeError {
     /// The rule never cools down.
     #[error("the rule `{0}` has no cooldown")]
     NoCooldown(String),
+    /// The rule's rate is fixed, or it has none.
+    #[error("the rule `{0}` learns no rate")]
+    NotLearned(String),
+    /// A rate that the rule file does not allow; all in tokens per second.
+    #[error(
+        "a rate of {rate} per second is out of bounds: the rule file says {floor} to {ceiling}"
+    )]
+    OutOfBounds {
+        /// As asked.
+        rate: f64,
+        /// The slowest.
+        floor: f64,
+        /// The fastest.
+        ceiling: f64,
+    },
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -98,7 +113,7 @@ impl Gate {
 
     /// The lane of `rule` or `rule/key`. A rule that is not split has its scope even before its first request; of a
     /// split one, a host name says which.
-    fn named(&self, scope: &str) -> Result<(Arc<Entry>, Arc<Lane>), ScopeError> {
+    pub(super) fn named(&self, scope: &str) -> Result<(Arc<Entry>, Arc<Lane>), ScopeError> {
         let (rule, key) = scope.split_once('/').unwrap_or((scope, ""));
         let table = self.table.load();
         let unknown = || NoSuchScope {
@@ -133,6 +148,17 @@ impl Gate {
 /// A target of which only the host matters.
 fn site(host: Host) -> Target {
     Target { scheme: Scheme::Http, host, port: Scheme::Http.default_port(), path: Arc::from("/") }
+}
+
+/// What has been learned of the rate, where anything is.
+fn learned(lane: &Lane) -> Option<LearnedStatus> {
+    let known = lane.learned();
+    (known.turn > 0 && lane.entry.load().rule.limits.learn.is_some()).then(|| LearnedStatus {
+        rate: known.rate,
+        mark: (known.mark > 0.0).then_some(known.mark),
+        frozen: known.frozen,
+        why: known.why.as_str().to_owned(),
+    })
 }
 
 fn status(lane: &Lane) -> ScopeStatus {
@@ -170,6 +196,7 @@ fn status(lane: &Lane) -> ScopeStatus {
         key: key.to_string(),
         rate_limit: rule.limits.rate,
         rate_current: lane.rate_in_force(rule).map(|rate| rate * factor),
+        learned: learned(lane),
         burst: rule.limits.burst,
         tokens: None,
         held: lane.held() as u64,

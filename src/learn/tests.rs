@@ -23,7 +23,7 @@ impl Scope {
     }
 
     fn ask(&mut self) {
-        self.learned.observe(self.now, self.now, self.news, 0.0, 4.0, &LEARN);
+        self.learned.observe(self.now, self.now, self.news, Known::default(), 4.0, &LEARN);
     }
 
     fn run(&mut self, seconds: i64) {
@@ -38,8 +38,8 @@ impl Scope {
     fn trip(&mut self, sure: bool) {
         let last = self.now;
         self.now += 30 * SECOND;
-        self.news = News { opened: self.now, blocked: last, sure };
-        self.learned.observe(self.now, last, self.news, 0.0, 4.0, &LEARN);
+        self.news = News { opened: self.now, blocked: last, sure, closed: false };
+        self.learned.observe(self.now, last, self.news, Known::default(), 4.0, &LEARN);
     }
 }
 
@@ -112,7 +112,7 @@ fn a_doubtful_trip_costs_less_and_is_forgotten_sooner() {
 fn a_sure_block_that_trips_nothing_eases() {
     let mut scope = Scope::new();
     scope.run(60);
-    scope.news = News { opened: 0, blocked: scope.now, sure: true };
+    scope.news = News { opened: 0, blocked: scope.now, sure: true, closed: false };
     scope.run(1);
     near(scope.learned.rate, 4.0 * 0.9);
     scope.run(3);
@@ -120,7 +120,7 @@ fn a_sure_block_that_trips_nothing_eases() {
     scope.news.blocked += 3 * SECOND;
     scope.run(3);
     near(scope.learned.rate, 4.0 * 0.9);
-    scope.news = News { opened: 0, blocked: scope.now, sure: false };
+    scope.news = News { opened: 0, blocked: scope.now, sure: false, closed: false };
     scope.run(1);
     near(scope.learned.rate, 4.0 * 0.9);
 }
@@ -143,12 +143,12 @@ fn nothing_grows_without_demand() {
 fn a_rule_file_that_allows_more_counts_at_once_where_no_limit_has_been_met() {
     let mut scope = Scope::new();
     let more = Learn { start: 40.0, ..LEARN };
-    scope.learned.observe(scope.now, scope.now, scope.news, 0.0, 40.0, &more);
+    scope.learned.observe(scope.now, scope.now, scope.news, Known::default(), 40.0, &more);
     near(scope.learned.rate, 40.0);
     let mut met = Scope::new();
     met.trip(true);
     let mark = met.learned.mark;
-    met.learned.observe(met.now, met.now, met.news, 0.0, 40.0, &more);
+    met.learned.observe(met.now, met.now, met.news, Known::default(), 40.0, &more);
     near(met.learned.rate, mark);
 }
 
@@ -169,9 +169,96 @@ fn floor_and_ceiling_hold_whatever_happens() {
 #[test]
 fn a_store_that_lost_its_memory_takes_the_rate_that_a_member_knows() {
     let mut learned = Learned::default();
-    learned.observe(START, START, News::default(), 1.5, 4.0, &LEARN);
+    let known = Known { turn: 7, rate: 1.5, mark: 1.5, ..Known::default() };
+    learned.observe(START, START, News::default(), known, 4.0, &LEARN);
     near(learned.rate, 1.5);
     near(learned.mark, 1.5);
+    assert_eq!(learned.why, Why::Recalled);
+    let older = Known { turn: 6, rate: 3.0, ..known };
+    learned.observe(START + SECOND, START, News::default(), older, 4.0, &LEARN);
+    near(learned.rate, 1.5);
+}
+
+#[test]
+fn each_change_counts_and_says_why() {
+    let mut scope = Scope::new();
+    assert_eq!((scope.learned.turn, scope.learned.why), (1, Why::Start));
+    scope.run(120);
+    scope.trip(true);
+    assert_eq!((scope.learned.turn, scope.learned.why), (2, Why::SureTrip));
+    while scope.learned.turn == 2 {
+        scope.run(1);
+    }
+    assert_eq!(scope.learned.why, Why::Try);
+    scope.trip(false);
+    assert_eq!(scope.learned.why, Why::TryFailed);
+    let turn = scope.learned.turn;
+    scope.learned.observe(scope.now, scope.now, scope.news, Known::default(), 0.5, &LEARN);
+    assert_eq!((scope.learned.turn, scope.learned.why), (turn + 1, Why::Bounds));
+}
+
+impl Scope {
+    fn hand(&mut self, hand: Hand) {
+        self.learned.steer(self.now, self.news, Known::default(), hand, 4.0, &LEARN);
+    }
+
+    fn set(&mut self, rate: impl Into<Option<f64>>, frozen: impl Into<Option<bool>>) {
+        self.hand(Hand::Set { rate: rate.into(), frozen: frozen.into() });
+    }
+}
+
+#[test]
+fn a_rate_set_by_hand_is_where_learning_goes_on() {
+    let mut scope = Scope::new();
+    scope.run(120);
+    scope.trip(true);
+    scope.set(2.0, None);
+    near(scope.learned.rate, 2.0);
+    assert_eq!(scope.learned.why, Why::Hand);
+    scope.run(30);
+    near(scope.learned.rate, 2.0);
+    scope.trip(true);
+    assert!(scope.learned.rate < 1.9, "a later trip counts");
+}
+
+#[test]
+fn the_cooldown_in_which_a_rate_is_set_is_not_its_doing() {
+    let mut scope = Scope::new();
+    scope.run(120);
+    scope.news = News { blocked: scope.now, sure: true, closed: true, ..scope.news };
+    scope.set(2.0, None);
+    scope.now += 30 * SECOND;
+    scope.news = News { opened: scope.now, closed: false, ..scope.news };
+    scope.run(30);
+    near(scope.learned.rate, 2.0);
+    scope.trip(true);
+    assert!(scope.learned.rate < 1.9, "the next one is");
+}
+
+#[test]
+fn a_frozen_rate_stays_whatever_happens_until_it_is_thawed() {
+    let mut scope = Scope::new();
+    scope.set(2.0, true);
+    scope.trip(true);
+    scope.run(7_200);
+    near(scope.learned.rate, 2.0);
+    scope.set(None, false);
+    scope.run(30);
+    near(scope.learned.rate, 2.0);
+    scope.run(600);
+    assert!(scope.learned.rate > 2.02, "calm raises it again");
+}
+
+#[test]
+fn what_is_forgotten_starts_again_and_no_member_brings_it_back() {
+    let mut scope = Scope::new();
+    scope.run(120);
+    scope.trip(true);
+    let known = scope.learned.known();
+    scope.hand(Hand::Forget);
+    assert_eq!((scope.learned.why, scope.learned.mark), (Why::Forgotten, 0.0));
+    scope.learned.observe(scope.now, scope.now, scope.news, known, 4.0, &LEARN);
+    near(scope.learned.rate, 4.0);
 }
 
 #[test]
@@ -187,4 +274,16 @@ fn a_clock_that_is_set_back_changes_no_rate() {
     scope.news.blocked -= back;
     scope.run(60);
     near(scope.learned.rate, before);
+}
+
+#[test]
+fn an_idle_night_changes_nothing() {
+    let mut scope = Scope::new();
+    scope.run(120);
+    scope.trip(true);
+    let before = scope.learned.rate;
+    scope.now += 10 * 3_600 * SECOND;
+    scope.ask();
+    near(scope.learned.rate, before);
+    near(scope.learned.mark, before);
 }

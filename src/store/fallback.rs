@@ -49,7 +49,7 @@ const KNOCK: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct Shared {
     server: Server,
-    scripts: Scripts,
+    pub(super) scripts: Scripts,
     here: Memory,
     member: Arc<str>,
     settings: RedisSettings,
@@ -202,7 +202,7 @@ impl Shared {
     }
 
     /// Runs a script if the store is up; counts and notes a failure.
-    async fn call(
+    pub(super) async fn call(
         &self,
         script: &scripts::Script,
         keys: Vec<String>,
@@ -243,15 +243,15 @@ impl Shared {
         let limits = match mode {
             OnFailure::Closed => return None,
             OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..rule.limits.clone() },
-            OnFailure::Local => scaled(&fixed(&rule.limits, ask.rate), self.share()),
+            OnFailure::Local => scaled(&fixed(&rule.limits, ask.learned.rate), self.share()),
         };
         // What goes back is the fleet's rate: the member would else take a share of a share next time.
-        let rate = limits.rate.and(fixed(&rule.limits, ask.rate).rate).unwrap_or(0.0);
+        let rate = limits.rate.and(fixed(&rule.limits, ask.learned.rate).rate).unwrap_or(0.0);
         let rule = Rule { limits, ..rule.clone() };
         let first = !keys.strayed.swap(true, Ordering::AcqRel);
         // Tickets of the store that are still in hand count: they are used first.
         let ask = Ask { drain: first, returned: Vec::new(), ..ask.clone() };
-        Some(Granted { rate, ..self.here.take_now(scope, &rule, &ask) })
+        Some(Granted { rate, learned: ask.learned, ..self.here.take_now(scope, &rule, &ask) })
     }
 }
 

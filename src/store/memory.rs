@@ -3,6 +3,8 @@
 //! The same decisions as the scripts in `lua/`, taken by the same arithmetic ([`crate::bucket`],
 //! [`crate::cooldown`]); one test suite drives both. A call is two short locks and no allocation but the ticket list.
 
+mod steer;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -18,7 +20,7 @@ use crate::{
     bucket::{self, BATCH, Bucket, FIRST, Pace},
     clock::{self, Instant},
     cooldown::{self, Blocks, Cause, Change, Cooldown, Report},
-    learn::News,
+    learn::{Known, News},
     rules::{CooldownPolicy, Rule},
 };
 
@@ -224,13 +226,28 @@ fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
 }
 
 fn open(now: i64, epoch: u64, streak: f64, tickets: Tickets) -> Granted {
-    let Tickets { moments: tickets, come_back, rate, mark } = tickets;
-    Granted { now, phase: Phase::Open, epoch, come_back, members: 1, streak, rate, mark, tickets }
+    let Tickets { moments: tickets, come_back, rate, learned } = tickets;
+    Granted {
+        now,
+        phase: Phase::Open,
+        epoch,
+        come_back,
+        members: 1,
+        streak,
+        rate,
+        learned,
+        tickets,
+    }
 }
 
 /// What the cooldown tells the learned rate.
 fn news(state: &Cooldown) -> News {
-    News { opened: state.opened, blocked: state.last_block, sure: state.sure }
+    News {
+        opened: state.opened,
+        blocked: state.last_block,
+        sure: state.sure,
+        closed: state.until > 0,
+    }
 }
 
 /// Tickets, and what goes with them.
@@ -239,7 +256,7 @@ struct Tickets {
     moments: Vec<i64>,
     come_back: i64,
     rate: f64,
-    mark: f64,
+    learned: Known,
 }
 
 /// The tickets themselves, and when to come back for more (0: all there).
@@ -266,7 +283,7 @@ fn tickets(
     let pace = if probe && learns && bucket.learned.rate > 0.0 {
         Pace { rate: Some(bucket.learned.rate), ramp }
     } else {
-        bucket.pace(now, limits, ramp, news.unwrap_or_default(), ask.rate)
+        bucket.pace(now, limits, ramp, news.unwrap_or_default(), ask.learned)
     };
     bucket.fill_by(now, limits, pace);
     let learned = bucket.learned;
@@ -309,10 +326,11 @@ fn tickets(
     if probe {
         bucket.learned = learned;
     }
-    let (rate, mark) = (pace.rate.unwrap_or(0.0), bucket.learned.mark);
+    let rate = pace.rate.unwrap_or(0.0);
+    let learned = if learns { bucket.learned.known() } else { Known::default() };
     let forget = bucket.forgettable_in(now, limits, pace);
     *forget_at = now.saturating_add(forget);
-    Tickets { moments: granted, come_back, rate, mark }
+    Tickets { moments: granted, come_back, rate, learned }
 }
 
 /// What `lua/report.lua` does.

@@ -54,14 +54,27 @@ pub struct ScopeNews {
 pub enum News {
     /// A scope changed.
     Scope(ScopeNews),
+    /// A person has changed a learned rate.
+    Rate {
+        /// The rule.
+        rule: Arc<str>,
+        /// The cooldown's key, which is the bucket's too.
+        key: Arc<str>,
+        /// Who says so.
+        member: Arc<str>,
+    },
     /// News may have been lost: read every scope again.
     Resync,
     /// The store went away, or came back.
     Up(bool),
 }
 
-/// News as `lib/cooldown.lua` publishes them.
+/// News as `lib/cooldown.lua` and `rate.lua` publish them.
 pub(super) fn parse(text: &str) -> Option<News> {
+    if let [rule, key, "rate", member] = text.split('\x1f').collect::<Vec<_>>()[..] {
+        let [rule, key, member] = [rule, key, member].map(Arc::from);
+        return Some(News::Rate { rule, key, member });
+    }
     let mut parts = text.split('\x1f');
     let mut next = || parts.next();
     let mut news = ScopeNews {

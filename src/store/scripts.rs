@@ -6,7 +6,7 @@ use super::{Ask, Granted, Peeked, Phase, Reported};
 use crate::{
     clock,
     cooldown::{Answer, Blocks, Change, Report},
-    learn::Learn,
+    learn::{Hand, Known, Learn, Why},
     rules::{CooldownPolicy, Limits, Rule},
 };
 
@@ -27,6 +27,7 @@ pub(super) struct Scripts {
     pub(super) take: Script,
     pub(super) report: Script,
     pub(super) set: Script,
+    pub(super) rate: Script,
     pub(super) peek: Script,
     pub(super) members: Script,
 }
@@ -51,6 +52,14 @@ impl Scripts {
             ),
             report: script!("report", "lib/clock.lua", "lib/cooldown.lua", "report.lua"),
             set: script!("set", "lib/clock.lua", "lib/cooldown.lua", "override.lua"),
+            rate: script!(
+                "rate",
+                "lib/clock.lua",
+                "lib/learn.lua",
+                "lib/bucket.lua",
+                "lib/cooldown.lua",
+                "rate.lua"
+            ),
             peek: script!("peek", "lib/clock.lua", "lib/cooldown.lua", "peek.lua"),
             members: script!("members", "lib/clock.lua", "members.lua"),
         }
@@ -103,7 +112,25 @@ impl RuleArguments {
         arguments.extend(self.limits.iter().cloned());
         arguments.push(flag(self.cools));
         arguments.extend(self.policy.iter().cloned());
-        arguments.push(ask.rate.to_string());
+        arguments.push(known(ask.learned));
+        arguments.extend(self.learn.iter().cloned());
+        arguments
+    }
+
+    pub(super) fn rate(&self, hand: Hand, knows: Known, news: [&str; 4]) -> Vec<String> {
+        let (word, rate, frozen) = match hand {
+            Hand::Set { rate, frozen } => ("set", rate, frozen),
+            Hand::Forget => ("forget", None, None),
+        };
+        let mut arguments = vec![
+            word.to_owned(),
+            rate.map_or_else(String::new, |rate| rate.to_string()),
+            frozen.map_or_else(String::new, flag),
+        ];
+        arguments.extend(news.map(str::to_owned));
+        arguments.extend(self.limits.iter().cloned());
+        arguments.extend(self.policy.iter().cloned());
+        arguments.push(known(knows));
         arguments.extend(self.learn.iter().cloned());
         arguments
     }
@@ -179,6 +206,12 @@ fn learn(learn: Option<&Learn>) -> [String; 4] {
     ]
 }
 
+/// What a member knows of a learned rate: turn, rate, mark, frozen.
+fn known(known: Known) -> String {
+    let Known { turn, rate, mark, frozen, .. } = known;
+    format!("{turn} {rate} {mark} {}", u8::from(frozen))
+}
+
 fn policy(policy: &CooldownPolicy) -> [String; 11] {
     [
         policy.after.to_string(),
@@ -232,6 +265,14 @@ impl Fields {
         self.next()?.as_string().ok_or(BadReply { script: self.script })
     }
 
+    fn known(&mut self) -> Result<Known, BadReply> {
+        let (turn, rate, mark) = (self.epoch()?, self.float()?, self.float()?);
+        let (frozen, why) = (self.whole()? == 1, self.whole()?);
+        let why = usize::try_from(why).ok().and_then(|at| Why::ALL.get(at).copied());
+        let why = why.ok_or(BadReply { script: self.script })?;
+        Ok(Known { turn, rate, mark, frozen, why })
+    }
+
     fn rest(self) -> Result<Vec<i64>, BadReply> {
         let script = self.script;
         self.values.map(|value| value.as_i64().ok_or(BadReply { script })).collect()
@@ -253,7 +294,7 @@ pub(super) fn granted(reply: Value) -> Result<Granted, BadReply> {
         members: u32::try_from(fields.whole()?).unwrap_or(u32::MAX),
         streak: fields.float()?,
         rate: fields.float()?,
-        mark: fields.float()?,
+        learned: fields.known()?,
         tickets: fields.rest()?,
     })
 }
@@ -284,6 +325,11 @@ pub(super) fn set(reply: Value) -> Result<Reported, BadReply> {
     let (now, epoch, until) = (fields.whole()?, fields.epoch()?, fields.whole()?);
     let length = if until > 0 { until - now } else { 0 };
     Ok(Reported { until, length, ..Reported::unchanged(now, epoch) })
+}
+
+pub(super) fn steered(reply: Value) -> Result<(i64, Known), BadReply> {
+    let mut fields = Fields::of("rate", reply);
+    Ok((fields.whole()?, fields.known()?))
 }
 
 pub(super) fn peeked(reply: Value) -> Result<Peeked, BadReply> {

@@ -80,12 +80,12 @@ function handle(kind, data) {
   return undefined;
 }
 
-async function change(card, method, body) {
+async function change(card, part, method, body) {
   const path = card.scope.key ? `${card.scope.rule}/${card.scope.key}` : card.scope.rule;
   const buttons = card.root.querySelectorAll("button");
   buttons.forEach((button) => { button.disabled = true; });
   try {
-    const response = await fetch(`api/v1/scopes/${path.split("/").map(encodeURIComponent).join("/")}/cooldown`, {
+    const response = await fetch(`api/v1/scopes/${path.split("/").map(encodeURIComponent).join("/")}/${part}`, {
       method, headers: headers({ "Content-Type": "application/json" }), body: body && JSON.stringify(body),
     });
     if (!response.ok) {
@@ -208,8 +208,18 @@ function newCard(name) {
   const select = root.querySelector("select");
   select.setAttribute("aria-label", `Hold ${name} back for`);
   const card = { name, root, parts, scope: null, received: 0 };
-  root.querySelector(".trip").addEventListener("click", () => change(card, "POST", { seconds: Number(select.value) }));
-  root.querySelector(".clear").addEventListener("click", () => change(card, "DELETE"));
+  root.querySelector(".trip").addEventListener("click", () => change(card, "cooldown", "POST", { seconds: Number(select.value) }));
+  root.querySelector(".clear").addEventListener("click", () => change(card, "cooldown", "DELETE"));
+  const rate = root.querySelector(".learned input");
+  rate.setAttribute("aria-label", `Rate of ${name}, per second`);
+  root.querySelector(".set").addEventListener("click", () => {
+    if (Number(rate.value) > 0) change(card, "rate", "POST", { rate: Number(rate.value) });
+    rate.value = "";
+  });
+  root.querySelector(".freeze").addEventListener("click", () => {
+    change(card, "rate", "POST", { frozen: !card.scope.learned.frozen });
+  });
+  root.querySelector(".forget").addEventListener("click", () => change(card, "rate", "DELETE"));
   $("scopes").append(root);
   return card;
 }
@@ -236,10 +246,28 @@ function showScope(card, scope) {
   const canTrip = scope.after !== null;
   card.root.querySelector(".trip").hidden = !canTrip;
   card.root.querySelector("select").hidden = !canTrip;
+  showLearned(card, scope.learned);
   showStreak(card, scope);
   showMix(card, scope.verdicts);
   countDown(card);
   drawPlot(card);
+}
+
+/** Why a learned rate is what it is. */
+const WHY = {
+  start: "as the rule file says", sure_trip: "lowered by a sure sign", doubtful_trip: "lowered by plain refusals",
+  try_failed: "back at the mark: more was blocked", eased: "eased by a sure sign", climb: "climbing: nothing was blocked",
+  try: "trying a little above the mark", hand: "set by hand", forgotten: "forgotten by hand",
+  recalled: "as a member remembered it", bounds: "moved by the rule file",
+};
+
+function showLearned(card, learned) {
+  card.root.querySelector(".learned").hidden = !learned;
+  if (!learned) return;
+  const mark = learned.mark === null ? "no limit met yet" : `the site bears ${number(learned.mark)}/s`;
+  card.parts.learned.textContent =
+    `Learned ${number(learned.rate)}/s, ${learned.frozen ? "frozen" : WHY[learned.why] || learned.why}; ${mark}`;
+  card.root.querySelector(".freeze").textContent = learned.frozen ? "Thaw" : "Freeze";
 }
 
 function showStreak(card, scope) {
@@ -292,20 +320,27 @@ function countDown(card) {
 }
 
 function drawPlot(card) {
-  const points = plots.scopes[card.name] || [];
-  const limit = card.scope.rate_limit;
-  const top = Math.max(limit || 0, ...points, 0.1) * 1.1;
+  const { sent: points, rate: rates, mark: marks } = plots.scopes[card.name] || { sent: [], rate: [], mark: [] };
+  const highest = Math.max(...points, ...rates, ...marks, 0.1);
+  // A ceiling far above all that goes on would leave the rest flat.
+  const limit = card.scope.rate_limit !== null && card.scope.rate_limit <= 5 * highest ? card.scope.rate_limit : null;
+  const top = Math.max(limit || 0, highest) * 1.1;
   const y = (rate) => PLOT.height - (rate / top) * (PLOT.height - PLOT.top);
   const step = PLOT.width / (plots.points - 1);
   const from = PLOT.width - (points.length - 1) * step;
   const line = points.map((rate, i) => `${i ? "L" : "M"}${(from + i * step).toFixed(1)} ${y(rate).toFixed(1)}`).join("");
   const svg = card.root.querySelector(".plot");
+  const pathOf = (values) => values.map((value, i) => value === null ? "" :
+    `${i && values[i - 1] !== null ? "L" : "M"}${(from + i * step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  svg.querySelector(".rate").setAttribute("d", pathOf(rates));
+  svg.querySelector(".mark").setAttribute("d", pathOf(marks));
   svg.querySelector(".line").setAttribute("d", line);
   svg.querySelector(".area").setAttribute("d", line && `${line}V${PLOT.height}H${from.toFixed(1)}Z`);
   const latest = points.at(-1);
   card.parts.now.textContent = latest === undefined ? "–" : number(latest);
   svg.querySelector("title").textContent =
-    `Requests a second over the last ten minutes, now ${latest === undefined ? "unknown" : number(latest)}`;
+    `Requests a second over the last ten minutes, now ${latest === undefined ? "unknown" : number(latest)}${
+      card.scope.learned ? `; with the learned rate, now ${number(card.scope.learned.rate)}, and its mark` : ""}`;
   const rule = svg.querySelector(".limit");
   const tag = card.root.querySelector(".limit-tag");
   rule.style.display = limit === null ? "none" : "";
@@ -339,7 +374,8 @@ const TELL = {
   observed: (e) => ["cooldown", "busy", "observed", `${scopeOf(e)} would have met "${e.action}": ${e.requests} requests, ${
     span(e.wait_ms / 1000)} in all`],
   probe: (e) => ["cooldown", e.result === "ok" ? "good" : "warn", "probe", `${scopeOf(e)}: ${e.result}`],
-  rate_learned: (e) => ["cooldown", "busy", "rate", `${scopeOf(e)}: ${number(e.from)}/s to ${number(e.to)}/s`],
+  rate_learned: (e) => ["cooldown", "busy", "rate", `${scopeOf(e)}: ${
+    e.from ? `${number(e.from)}/s to ` : ""}${number(e.to)}/s, ${WHY[e.why] || e.why}${e.frozen ? ", frozen" : ""}`],
   store_down: (e) => ["other", "warn", "store away", e.reason],
   store_up: () => ["other", "good", "store back", "the store answers"],
   reloaded: (e) => ["other", "busy", "reloaded", e.changes.length ? e.changes.join("; ") : "nothing changed"],

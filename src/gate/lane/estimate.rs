@@ -84,7 +84,7 @@ impl Lane {
 
     /// Tokens per second, as written or as learned.
     pub(in crate::gate) fn rate_in_force(&self, rule: &Rule) -> Option<f64> {
-        let learned = self.rate();
+        let learned = self.learned().rate;
         let learns = rule.limits.learn.is_some() && learned > 0.0;
         rule.limits.rate.map(|rate| if learns { learned } else { rate })
     }

@@ -98,7 +98,7 @@ impl Lane {
             void: std::mem::take(&mut state.start_over),
             returned: std::mem::take(&mut state.returned),
             known: self.view.known(),
-            rate: self.rate(),
+            learned: self.learned(),
         }
     }
 
@@ -106,7 +106,7 @@ impl Lane {
     fn absorb(&self, granted: &Granted, asked: Instant) {
         let took = asked.elapsed();
         self.view.granted(granted);
-        self.note_rate(granted);
+        self.note_learned(granted.learned);
         let count = granted.tickets.len();
         let probe = granted.phase == Phase::Probe;
         let mut state = self.state.lock();

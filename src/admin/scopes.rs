@@ -1,0 +1,113 @@
+//! `POST|DELETE /api/v1/scopes/{scope}/cooldown` and `.../rate`: what a person may change in a scope. A scope is `rule`,
+//! or `rule/key` where the rule is split.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, Request, State},
+};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Context,
+    api::{bad, read, seconds},
+    reply::Problem,
+};
+use crate::{
+    gate::ScopeError,
+    learn::{Hand, Known},
+};
+
+/// A cooldown by hand without a length.
+const DEFAULT_COOLDOWN_S: f64 = 60.0;
+/// Longest cooldown by hand: a day, so that a typing mistake ends by itself.
+const MAX_COOLDOWN_S: f64 = 86_400.0;
+
+/// What of a scope is changed.
+enum Part<'a> {
+    Cooldown(&'a str),
+    Rate(&'a str),
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Length {
+    seconds: Option<f64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rate {
+    /// Tokens per second.
+    rate: Option<f64>,
+    frozen: Option<bool>,
+}
+
+/// `POST`: trips a cooldown; sets, freezes or thaws a learned rate.
+pub(super) async fn post(
+    State(cx): State<Arc<Context>>,
+    Path(path): Path<String>,
+    request: Request,
+) -> Result<Json<Value>, Problem> {
+    match part(&path)? {
+        Part::Cooldown(scope) => {
+            let asked: Length = read(request.into_body()).await?;
+            let length = asked.seconds.unwrap_or(DEFAULT_COOLDOWN_S);
+            let length = seconds("seconds", length, 1.0, MAX_COOLDOWN_S)?;
+            cx.gate.trip(scope, length).await.map_err(refused)?;
+            Ok(Json(json!({"scope": scope, "cooldown_ms": length.as_millis()})))
+        }
+        Part::Rate(scope) => {
+            let Rate { rate, frozen } = read(request.into_body()).await?;
+            if rate.is_none() && frozen.is_none() {
+                return Err(bad("say what to change: `rate` (per second), `frozen` or both"));
+            }
+            steer(&cx, scope, Hand::Set { rate, frozen }).await
+        }
+    }
+}
+
+/// `DELETE`: ends a cooldown; forgets a learned rate.
+pub(super) async fn delete(
+    State(cx): State<Arc<Context>>,
+    Path(path): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    match part(&path)? {
+        Part::Cooldown(scope) => {
+            cx.gate.clear(scope).await.map_err(refused)?;
+            Ok(Json(json!({"scope": scope, "cooldown_ms": 0})))
+        }
+        Part::Rate(scope) => steer(&cx, scope, Hand::Forget).await,
+    }
+}
+
+async fn steer(cx: &Context, scope: &str, hand: Hand) -> Result<Json<Value>, Problem> {
+    let Known { rate, mark, frozen, .. } = cx.gate.steer(scope, hand).await.map_err(refused)?;
+    let mark = (mark > 0.0).then_some(mark);
+    Ok(Json(json!({"scope": scope, "rate": rate, "mark": mark, "frozen": frozen})))
+}
+
+fn part(path: &str) -> Result<Part<'_>, Problem> {
+    match path.rsplit_once('/') {
+        Some((scope, "cooldown")) if !scope.is_empty() => Ok(Part::Cooldown(scope)),
+        Some((scope, "rate")) if !scope.is_empty() => Ok(Part::Rate(scope)),
+        _ => {
+            let why = "the path is /api/v1/scopes/RULE/cooldown or /api/v1/scopes/RULE/KEY/cooldown, \
+                       or the same with rate";
+            Err(Problem::new(StatusCode::NOT_FOUND, why))
+        }
+    }
+}
+
+fn refused(error: ScopeError) -> Problem {
+    let status = match error {
+        ScopeError::NoSuchScope(_) => StatusCode::NOT_FOUND,
+        ScopeError::NoCooldown(_) | ScopeError::NotLearned(_) => StatusCode::CONFLICT,
+        ScopeError::OutOfBounds { .. } => StatusCode::BAD_REQUEST,
+        ScopeError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Problem::new(status, error.to_string())
+}

@@ -1,0 +1,103 @@
+//! `tidegate rate`: a learned rate by hand.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    Global, Outcome,
+    client::{Admin, Token, scope_path},
+    out::{Out, Style},
+};
+use crate::config;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A scope is the name of a rule, or RULE/KEY where the rule is split by domain or host. Learning goes on from a rate that \
+was set, unless it is frozen.
+
+Examples:
+  tidegate rate set shops/shop.example 90/m
+  tidegate rate set shops 2/s --freeze
+  tidegate rate thaw shops
+  tidegate rate forget shops")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Set the rate of a scope, on every member of the fleet; between the rule's floor and its ceiling
+    Set {
+        /// The scope
+        scope: String,
+        /// How fast, with a unit: 2/s, 90/m, 5000/h
+        #[arg(value_parser = config::rate)]
+        rate: f64,
+        /// Keep to it, whatever happens
+        #[arg(long)]
+        freeze: bool,
+        #[command(flatten)]
+        token: Token,
+    },
+    /// Keep a scope at its rate, whatever happens
+    Freeze {
+        /// The scope
+        scope: String,
+        #[command(flatten)]
+        token: Token,
+    },
+    /// Let a frozen scope learn again
+    Thaw {
+        /// The scope
+        scope: String,
+        #[command(flatten)]
+        token: Token,
+    },
+    /// Forget what a scope has learned: it starts again as the rule file says
+    Forget {
+        /// The scope
+        scope: String,
+        #[command(flatten)]
+        token: Token,
+    },
+}
+
+pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
+    let (scope, token, method, body) = match &args.action {
+        Action::Set { scope, rate, freeze: false, token } => {
+            (scope, token, Method::POST, Some(json!({"rate": rate})))
+        }
+        Action::Set { scope, rate, freeze: true, token } => {
+            (scope, token, Method::POST, Some(json!({"rate": rate, "frozen": true})))
+        }
+        Action::Freeze { scope, token } => {
+            (scope, token, Method::POST, Some(json!({"frozen": true})))
+        }
+        Action::Thaw { scope, token } => {
+            (scope, token, Method::POST, Some(json!({"frozen": false})))
+        }
+        Action::Forget { scope, token } => (scope, token, Method::DELETE, None),
+    };
+    let path = scope_path(scope, "rate")?;
+    let answer = Admin::new(global, token)?.ask(method, &path, body.as_ref())?;
+    let number = answer["rate"].as_f64().unwrap_or_default();
+    let frozen = answer["frozen"] == Value::Bool(true);
+    let (style, word) = if frozen { (Style::Warn, "stays at") } else { (Style::Good, "goes at") };
+    let said = format_args!("{word} {number:.2}/s").to_string();
+    out.line(format_args!("{scope} {}", out.paint(style, said)))?;
+    Ok(Outcome::Fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::config::rate;
+
+    #[test]
+    fn rates_are_written_as_in_the_rule_file() {
+        assert_eq!(rate("90/m"), Ok(1.5));
+        for wrong in ["", "2", "2/x", "-1/s", "0/s", "auto"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! A learned rate by hand.
+
+use super::{Gate, status::ScopeError};
+use crate::learn::{Hand, Known};
+
+impl Gate {
+    /// Sets, freezes, thaws or forgets the learned rate of a scope, for the whole fleet, at once. What it is then.
+    ///
+    /// # Errors
+    /// No such scope, a rule that learns no rate, a rate outside of its bounds, or a store that is away.
+    pub async fn steer(&self, scope: &str, hand: Hand) -> Result<Known, ScopeError> {
+        let (entry, lane) = self.named(scope)?;
+        let limits = &entry.rule.limits;
+        let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else {
+            return Err(ScopeError::NotLearned(entry.rule.name.to_string()));
+        };
+        if let Hand::Set { rate: Some(rate), .. } = hand
+            && !(learn.floor..=ceiling).contains(&rate)
+        {
+            return Err(ScopeError::OutOfBounds { rate, floor: learn.floor, ceiling });
+        }
+        let store = &self.shared.store;
+        let told = store.steer(&lane.scope, &entry.rule, lane.learned(), hand).await?;
+        lane.steered(told);
+        Ok(told)
+    }
+
+    /// Another member's hand.
+    pub(super) fn rate_changed(&self, rule: &str, key: &str) {
+        let table = self.table.load();
+        let entry = table.entries.iter().find(|entry| &*entry.rule.name == rule);
+        if let Some(lane) = entry.and_then(|entry| entry.lanes.named(key)) {
+            lane.rate_changed();
+        }
+    }
+}

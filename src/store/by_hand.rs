@@ -1,0 +1,48 @@
+//! A learned rate by hand, in whichever store the scope lives.
+
+use super::{Backend, Scope, Shared, StoreError, scripts};
+use crate::{
+    learn::{Hand, Known},
+    rules::Rule,
+};
+
+impl Backend {
+    /// Sets, freezes, thaws or forgets the learned rate of `scope`, for the whole fleet, at once; `known`: what this
+    /// member remembers of it. What it is then.
+    ///
+    /// # Errors
+    /// A store that is away: nothing changes.
+    pub async fn steer(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        known: Known,
+        hand: Hand,
+    ) -> Result<Known, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.steer_now(scope, rule, known, hand)),
+            Self::Shared(shared) => shared.steer(scope, rule, known, hand).await.map(|told| told.1),
+        }
+    }
+}
+
+impl Shared {
+    /// As [`Backend::steer`]; the store's time goes with it.
+    ///
+    /// # Errors
+    /// A store that is away.
+    pub async fn steer(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        known: Known,
+        hand: Hand,
+    ) -> Result<(i64, Known), StoreError> {
+        let away = || StoreError::Away(self.why_down());
+        let keys = scope.keys.as_ref().ok_or_else(away)?;
+        let arguments = keys.arguments(rule).rate(hand, known, keys.news(self.member()));
+        let both = vec![keys.take[0].clone(), keys.take[1].clone()];
+        let reply = self.call(&self.scripts.rate, both, arguments).await.ok_or_else(away)?;
+        scripts::steered(reply).map_err(|bad| StoreError::Away(bad.to_string()))
+    }
+}

@@ -1,0 +1,36 @@
+//! A learned rate by hand, in the embedded store: what `lua/rate.lua` does.
+
+use super::{Memory, Scope, news};
+use crate::{
+    bucket::{Bucket, HORIZON, Pace},
+    clock,
+    learn::{Hand, Known},
+    rules::Rule,
+};
+
+impl Memory {
+    /// What a person does to a learned rate, at once; `known`: what this member remembers of it.
+    #[must_use]
+    pub fn steer_now(&self, scope: &Scope, rule: &Rule, known: Known, hand: Hand) -> Known {
+        let now = self.now();
+        let limits = &rule.limits;
+        let mut cooldown = scope.here.cooldown.lock();
+        let state = cooldown.state.get_or_insert_default();
+        state.observe(now);
+        let ramp = rule.cooldown.as_ref().map_or(0, |policy| clock::micros(policy.ramp));
+        let mut kept = scope.here.bucket.lock();
+        let fresh = kept.state.is_none();
+        let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, limits));
+        bucket.observe(now, limits);
+        if fresh {
+            // A bucket that is gone may have been lost: nothing is granted for as long as tickets of it may be out.
+            bucket.drain(now + HORIZON);
+        }
+        bucket.steer(now, limits, ramp, news(state), known, hand);
+        let known = bucket.learned.known();
+        let pace = Pace { rate: Some(bucket.learned.rate), ramp };
+        let forget = bucket.forgettable_in(now, limits, pace);
+        kept.forget_at = now.saturating_add(forget);
+        known
+    }
+}
