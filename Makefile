@@ -2,8 +2,10 @@
 
 CARGO ?= cargo
 PROFILE ?= dev
+TARGET ?= wire
+SECONDS ?= 60
 
-.PHONY: help tools build test test-clients demo bench bench-cooldown bench-detect bench-yield fmt lint doc deny ci
+.PHONY: help tools build test test-clients demo bench bench-cooldown bench-detect bench-yield soak fuzz fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -41,6 +43,13 @@ bench-detect: ## precision and recall over a folder of saved pages with a manife
 bench-yield: ## what crawls bring home under this and other policies, against five kinds of walls; a minute or two
 	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_yield
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_yield
+
+soak: ## a fleet of three under load and faults for MINUTES=5, and a report (SEED= repeats one)
+	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/soak
+
+fuzz: ## libFuzzer on TARGET=wire for SECONDS=60 (needs cargo-fuzz and a nightly compiler or RUSTC_BOOTSTRAP=1)
+	cd integration-tests && $(CARGO) fuzz run $(TARGET) fuzz/corpus/$(TARGET) fuzz/seeds/$(TARGET) -- -max_total_time=$(SECONDS)
 
 fmt: ## format the code
 	$(CARGO) fmt --all

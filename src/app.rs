@@ -4,13 +4,10 @@
 //! the gate and what hangs on it; then the admin port answers; the proxy accepts last. Stop: `/readyz` says no, the
 //! proxy accepts nothing more and drains, the store is told good-bye, the admin port closes last.
 
+mod own;
 mod reload;
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
@@ -26,16 +23,13 @@ use crate::{
     proxy,
     settings::{Settings, StoreSettings},
     shutdown::Told,
-    store::{self, Backend, Memory, Shared},
+    store::{Backend, Memory, Shared},
 };
 
 use reload::Reload;
 
 /// Time for a probe's verdict to reach the store.
 const LEASE_SLACK: Duration = Duration::from_secs(5);
-
-/// Longest look-up of one of the store's names at the start.
-const STORE_LOOKUP: Duration = Duration::from_secs(2);
 
 /// A proxy that is bound but does not serve yet.
 #[derive(Debug)]
@@ -93,11 +87,15 @@ impl App {
             Arc::clone(&events),
             lease,
         );
+        let places = shared.as_ref().map(|shared| shared.places());
         if let Some(shared) = shared {
             shared.first_word().await;
         }
-        let own = own_addresses(&settings, &events).await;
+        let own = own::addresses(&settings, &events).await;
         let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), own);
+        if let Some(places) = places {
+            tokio::spawn(own::follow(places, Arc::clone(&proxy), Arc::clone(&events)));
+        }
         let drain = CancellationToken::new();
         let admin = admin::Context::new(
             Arc::clone(&proxy),
@@ -209,35 +207,6 @@ fn lease(settings: &Settings) -> Duration {
     settings.timeouts.connect + settings.timeouts.response + LEASE_SLACK
 }
 
-/// Nobody may reach these through the proxy: its listeners, and the servers that the store's URL names.
-async fn own_addresses(settings: &Settings, events: &Events) -> Vec<SocketAddr> {
-    let admin = settings.admin.as_ref().map(|admin| admin.listen);
-    let mut own: Vec<SocketAddr> = [Some(settings.listen), admin].into_iter().flatten().collect();
-    let StoreSettings::Redis(redis) = &settings.store else { return own };
-    for (host, port) in store::redis::servers(redis).unwrap_or_default() {
-        let looking = tokio::net::lookup_host((host.as_str(), port));
-        match tokio::time::timeout(STORE_LOOKUP, looking).await {
-            Ok(Ok(found)) => own.extend(found.map(everywhere)),
-            Ok(Err(_)) | Err(_) => events.emit(Event::Warned {
-                what: format!(
-                    "the store's name {host} has no address now, so that the egress guard cannot \
-                     keep clients from it: deny it in `egress.deny`, or restart once it has one"
-                ),
-            }),
-        }
-    }
-    own
-}
-
-/// A store that is known by a loopback address often listens on all of this machine's: the unspecified
-/// address stands for them.
-fn everywhere(store: SocketAddr) -> SocketAddr {
-    if !store.ip().to_canonical().is_loopback() {
-        return store;
-    }
-    SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), store.port())
-}
-
 async fn close_admin(task: Option<JoinHandle<()>>, stop: &CancellationToken) {
     stop.cancel();
     if let Some(task) = task {
@@ -268,24 +237,4 @@ fn with_bound(
         settings.listen = listener.local_addr()?;
     }
     Ok(settings)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config;
-
-    #[tokio::test]
-    async fn clients_reach_neither_the_proxy_nor_its_store() {
-        let text = "listen: 127.0.0.1:3128\nadmin: 127.0.0.1:9128\n\
-                    store: redis-sentinel://[::1]:26379?node=10.0.0.9:26380&sentinelServiceName=x\n";
-        let loaded = config::parse(text, "rules.yaml", &|_| None)
-            .unwrap_or_else(|problems| panic!("{problems}"));
-        let events = Events::new(Metrics::new());
-        let own = own_addresses(&loaded.settings, &events).await;
-        for addr in ["127.0.0.1:3128", "127.0.0.1:9128", "0.0.0.0:26379", "10.0.0.9:26380"] {
-            let addr: SocketAddr = addr.parse().expect("an address");
-            assert!(own.contains(&addr), "{addr} is not among {own:?}");
-        }
-    }
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use parking_lot::Mutex;
 pub use tokio::time::Instant;
 
 /// Now, on this process's monotonic clock.
@@ -51,9 +52,40 @@ pub fn from_micros(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
+/// Says yes at most once a second: for log lines about what may happen thousands of times.
+#[derive(Debug, Default)]
+pub struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    /// Whether it may be said now.
+    #[must_use]
+    pub fn may(&self) -> bool {
+        let (mut last, now) = (self.0.lock(), now());
+        let may = last.is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1));
+        if may {
+            *last = Some(now);
+        }
+        may
+    }
+}
+
 /// The wall clock, for what the outside world dates (`Retry-After` in a response); never for measuring.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "this is the one place")]
 pub fn wall() -> std::time::SystemTime {
     std::time::SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_happens_often_is_said_once_a_second() {
+        let seldom = Seldom::default();
+        assert!(seldom.may());
+        assert!(!seldom.may());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(seldom.may());
+    }
 }

@@ -7,6 +7,7 @@
 
 mod access;
 mod line;
+mod panics;
 mod text;
 mod trip;
 mod wire;
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
 pub use access::Access;
+pub use panics::watch_panics;
 pub use text::{clean, shown};
 pub use trip::{Trip, Tripping};
 
@@ -135,7 +137,7 @@ pub enum Event {
         /// The thing, the place and the way out.
         what: String,
     },
-    /// A task panicked; its connection is lost, all else goes on. Counts the panic.
+    /// The task of a connection panicked; the connection is lost, all else goes on.
     Panicked {
         /// What the panic said.
         what: String,
@@ -313,8 +315,9 @@ impl Events {
             Event::StoreUp => _ = metrics.store_up.set(1),
             Event::Reloaded { .. } => _ = metrics.config_reloads("ok").inc(),
             Event::ReloadFailed { .. } => _ = metrics.config_reloads("error").inc(),
-            Event::Panicked { .. } => _ = metrics.panics.inc(),
-            Event::Cleared { .. }
+            // The hook counts panics, wherever they are: see `watch_panics`.
+            Event::Panicked { .. }
+            | Event::Cleared { .. }
             | Event::ProbeSent { .. }
             | Event::Observed { .. }
             | Event::RateLearned { .. }

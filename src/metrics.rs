@@ -93,11 +93,26 @@ impl RuleMetrics {
     }
 }
 
+/// Users that have metrics of their own; those of a longer list share [`OTHER_USERS`].
+const MOST_USERS: usize = 200;
+/// The name of all users beyond.
+pub const OTHER_USERS: &str = "other";
+
+/// The metrics of one user of the rule file.
+#[derive(Debug)]
+pub struct UserMetrics {
+    /// Requests that were answered by a site.
+    pub relayed: Counter,
+    /// Requests that the proxy refused.
+    pub refused: Counter,
+}
+
 /// All metrics of the process.
 pub struct Metrics {
     registry: Registry,
     families: Families,
     rules: Mutex<HashMap<Arc<str>, Arc<RuleMetrics>>>,
+    users: Mutex<HashMap<Arc<str>, Arc<UserMetrics>>>,
     /// Whether the store answers (1) or is away (0).
     pub store_up: Gauge,
     /// Running proxies of the fleet, as last known.
@@ -106,7 +121,7 @@ pub struct Metrics {
     pub client_connections: Gauge,
     /// Open connections to sites.
     pub upstream_connections: Gauge,
-    /// Panics caught in a connection's task.
+    /// Panics of any task.
     pub panics: Counter,
     /// TLS handshakes that a client broke off because it does not trust our certificate.
     pub tls_client_rejected: Counter,
@@ -156,7 +171,11 @@ impl Metrics {
             "Open connections to sites",
             upstream_connections.clone(),
         );
-        registry.register("panics", "Panics caught in the task of one connection", panics.clone());
+        registry.register(
+            "panics",
+            "Panics; each has ended its own task, a connection as a rule",
+            panics.clone(),
+        );
         registry.register(
             "tls_client_rejected",
             "TLS handshakes that a client broke off because it does not trust our certificate",
@@ -178,6 +197,7 @@ impl Metrics {
             registry,
             families,
             rules: Mutex::default(),
+            users: Mutex::default(),
             store_up,
             members,
             client_connections,
@@ -199,6 +219,26 @@ impl Metrics {
         }
         let metrics = Arc::new(self.resolve(name));
         rules.insert(Arc::from(name), Arc::clone(&metrics));
+        metrics
+    }
+
+    /// The handles of one user, made on first need. Names come from the rule file, never from a request.
+    #[must_use]
+    pub fn user(&self, name: &str) -> Arc<UserMetrics> {
+        let mut users = self.users.lock();
+        if let Some(metrics) = users.get(name) {
+            return Arc::clone(metrics);
+        }
+        let shown = if users.len() < MOST_USERS { name } else { OTHER_USERS };
+        let counter = |result: &str| {
+            let labels = vec![("user", shown.to_owned()), ("result", result.to_owned())];
+            self.families.user_requests.get_or_create_owned(&labels)
+        };
+        let (relayed, refused) = (counter("relayed"), counter("refused"));
+        let metrics = Arc::new(UserMetrics { relayed, refused });
+        if users.len() < MOST_USERS {
+            users.insert(Arc::from(name), Arc::clone(&metrics));
+        }
         metrics
     }
 
@@ -310,5 +350,18 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn users_beyond_the_bound_share_one_name() {
+        let metrics = Metrics::new();
+        for n in 0..MOST_USERS + 50 {
+            metrics.user(&format!("user-{n}")).relayed.inc();
+        }
+        let text = metrics.render();
+        let series = text.lines().filter(|line| line.starts_with("tidegate_user_requests_total{"));
+        assert_eq!(series.count(), 2 * (MOST_USERS + 1));
+        let rest = r#"tidegate_user_requests_total{user="other",result="relayed"} 50"#;
+        assert!(text.contains(rest), "{text}");
     }
 }

@@ -43,7 +43,8 @@ pub(crate) use self::{
 };
 use crate::{
     classify::{Head, Reading, ScanLimits},
-    gate::Entry,
+    gate::{Client, Entry},
+    metrics::UserMetrics,
     rules::{Action, Rule},
     target::Target,
     verdict::{Judgement, Verdict},
@@ -91,7 +92,12 @@ pub(crate) async fn handle(
     let is_connect = request.method() == Method::CONNECT;
     let answering = visitor.wire.as_ref().map(wire::Handle::answering);
     let mut told = Told::default();
-    let mut response = match way(cx, visitor, request, &mut told).await {
+    let answer = way(cx, visitor, request, &mut told).await;
+    if let Some(user) = &told.user {
+        let counter = if answer.is_ok() { &user.relayed } else { &user.refused };
+        counter.inc();
+    }
+    let mut response = match answer {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(&cx.metrics),
     };
@@ -127,6 +133,9 @@ async fn way(
             (target, live.authenticator.check(request.headers(), visitor.peer.ip())?)
         }
     };
+    if let Client::User(name) = &client {
+        told.user = live.users.get(name).cloned();
+    }
     if live.settings.log.access {
         told.line = Some(Line::new(&client, &target, &request));
     }
@@ -141,8 +150,10 @@ async fn way(
         if asking.entry.rule.intercept {
             return intercept::open(cx, &live, visitor.peer, asking, request);
         }
+        asking.judge(&live)?;
         return tunnel::open(cx, &live, asking, request).await;
     }
+    asking.judge(&live)?;
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
     let mut outbound = Outbound::new(cx, live.settings.timeouts.idle, &asking.target, request)?;
@@ -253,6 +264,8 @@ struct Told {
     unread: bool,
     /// Where the access log is wanted.
     line: Option<Box<Line>>,
+    /// Whose request it is, where it is a user's.
+    user: Option<Arc<UserMetrics>>,
 }
 
 /// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we have

@@ -23,7 +23,7 @@ mod server;
 pub use fallback::Shared;
 pub use memory::Memory;
 pub use news::{News, ScopeNews, What};
-pub use server::{Answering, Reply, ScriptServer};
+pub use server::{Answering, Place, Reply, ScriptServer};
 
 /// The name of what shares a bucket and a cooldown: a rule and the keys by which it is split.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

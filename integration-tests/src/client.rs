@@ -83,7 +83,11 @@ impl ProxyClient {
         Self::try_connect(proxy).await.expect("the proxy accepts a connection")
     }
 
-    async fn try_connect(address: SocketAddr) -> io::Result<Self> {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Where the proxy does not accept in time.
+    pub async fn try_connect(address: SocketAddr) -> io::Result<Self> {
         let stream = timeout(PATIENCE, TcpStream::connect(address)).await??;
         let (sender, connection) = timeout(PATIENCE, http1::handshake(TokioIo::new(stream)))
             .await?

@@ -6,10 +6,13 @@
 //! - [`news`]: what the fleet tells itself, and when.
 //! - [`client`]: a keep-alive proxy client, and one that sends exact bytes.
 //! - [`load`]: many keep-alive clients at once.
+//! - [`soak`]: minutes of load and faults, and what is left afterwards.
 //! - [`storm`]: a fleet under load whose site begins to block.
 //! - [`bound`]: whether what a site saw stays within `burst + rate * t`.
+//! - [`relay`]: what stands between a member and its Redis, and can go wrong as networks and servers do.
 //! - [`secure`]: certificates of sites that speak TLS, good and bad ones.
 //! - [`sim`]: a big fleet on paper: the real gate and the real scripts, in virtual time.
+//! - [`targets`]: what reads bytes from outside, for the fuzzers.
 //! - [`tools`]: real clients, pointed at a proxy by their usual variables.
 //! - [`wait`]: waiting for a condition; no test sleeps and hopes.
 //! - [`walls`]: how sites block who crawls too fast, as pure functions of time.
@@ -24,10 +27,13 @@ pub mod member;
 pub mod news;
 pub mod ports;
 pub mod redis;
+pub mod relay;
 pub mod secure;
 pub mod sim;
 pub mod site;
+pub mod soak;
 pub mod storm;
+pub mod targets;
 pub mod tools;
 pub mod wait;
 pub mod walls;

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{client, ports::free_address, wait::wait_until};
 
 mod binary;
+mod process;
 mod rule_file;
 mod run;
 mod scrape;
@@ -72,7 +73,10 @@ impl Member {
     }
 
     fn spawn(file: &RuleFile) -> Self {
-        let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
+        // Private, since it may get the key of a CA.
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        let folder = tempfile::Builder::new().permissions(private).tempdir();
+        let folder = folder.expect("the folder for temporary files is writable");
         let (proxy, admin) = (free_address(), free_address());
         let path = folder.path().join("tidegate.yaml");
         std::fs::write(&path, file.render(proxy, admin, folder.path()))
@@ -199,19 +203,6 @@ impl Member {
     #[must_use]
     pub fn log(&self) -> String {
         self.log.lock().join("\n")
-    }
-
-    /// Resident memory in bytes.
-    ///
-    /// # Panics
-    /// If the process is gone or the machine has no `/proc`.
-    #[must_use]
-    pub fn resident_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))
-            .expect("the process runs");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has memory");
-        let kib = line.split_whitespace().nth(1).expect("VmRSS has a value");
-        kib.parse::<u64>().expect("VmRSS is a number") * 1024
     }
 
     /// Asks it to stop (SIGTERM).

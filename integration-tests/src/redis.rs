@@ -108,17 +108,30 @@ impl Redis {
         self.try_command(words).expect("redis-server answers")
     }
 
+    /// As [`Redis::command`], after giving the password.
+    ///
+    /// # Panics
+    /// As [`Redis::command`].
+    pub fn command_as(&self, password: &str, words: &[&str]) -> String {
+        let mut stream = TcpStream::connect(self.address).expect("redis-server accepts");
+        let greeted = exchange(&mut stream, &["AUTH", password]).expect("redis-server answers");
+        assert_eq!(greeted, "+OK\r\n");
+        exchange(&mut stream, words).expect("redis-server answers")
+    }
+
+    /// Sends one command and does not wait for its reply, which would come on the connection that is returned.
+    ///
+    /// # Panics
+    /// If the server does not take it.
+    #[must_use]
+    pub fn start_command(&self, words: &[&str]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).expect("redis-server accepts");
+        stream.write_all(resp(words).as_bytes()).expect("redis-server reads");
+        stream
+    }
+
     fn try_command(&self, words: &[&str]) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
-        }
-        stream.write_all(request.as_bytes())?;
-        let mut reply = vec![0; 64 * 1024];
-        let read = stream.read(&mut reply)?;
-        Ok(String::from_utf8_lossy(&reply[..read]).into_owned())
+        exchange(&mut TcpStream::connect(self.address)?, words)
     }
 
     /// Ends it at once (SIGKILL); everything in it is lost.
@@ -154,6 +167,23 @@ impl Redis {
         let child = self.child.as_ref().expect("it runs");
         kill_process(Pid::from_child(child), signal).expect("it runs");
     }
+}
+
+/// A command as it goes over the wire.
+fn resp(words: &[&str]) -> String {
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    request
+}
+
+fn exchange(stream: &mut TcpStream, words: &[&str]) -> std::io::Result<String> {
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.write_all(resp(words).as_bytes())?;
+    let mut reply = vec![0; 64 * 1024];
+    let read = stream.read(&mut reply)?;
+    Ok(String::from_utf8_lossy(&reply[..read]).into_owned())
 }
 
 impl Drop for Redis {

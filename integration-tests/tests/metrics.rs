@@ -215,6 +215,7 @@ fn the_reference_names_no_metric_that_there_is_not() {
     drop((metrics.store_seconds("take"), metrics.store_errors("timeout")));
     drop((metrics.store_fallback("local"), metrics.config_reloads("ok")));
     drop((metrics.signature_hits("a"), metrics.signature_decoys("a")));
+    drop(metrics.user("crawler"));
     let text = metrics.render();
     let types: HashSet<String> = text
         .lines()

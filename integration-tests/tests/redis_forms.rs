@@ -5,6 +5,7 @@ use std::{fs, process::Command, time::Duration};
 
 use integration_tests::{
     bound::worst_window_excess,
+    client::get,
     cluster::Cluster,
     load::{crawl, statuses},
     member::{Member, RuleFile},
@@ -26,6 +27,17 @@ async fn joined(fleet: &[Member]) {
         wait_until("every member sees the whole fleet", SOON, async || {
             let known = member.metric("tidegate_members", &[]).await;
             usize::from(known > 1.5) + 1 == fleet.len()
+        })
+        .await;
+    }
+}
+
+/// The egress guard knows these servers, though the rule file names only one of them and allows all of loopback.
+async fn nobody_reaches(member: &Member, servers: &[std::net::SocketAddr]) {
+    for server in servers {
+        wait_until("the guard knows the server", SOON, async || {
+            let answer = get(member.proxy(), &format!("http://{server}/")).await;
+            answer.refused() == Some("egress")
         })
         .await;
     }
@@ -143,6 +155,7 @@ async fn sentinel_fails_over_under_load() {
     })
     .await;
     assert!(replica.command(&["DBSIZE"]) != ":0\r\n", "the members use the new main server");
+    nobody_reaches(&fleet[0], &[replica.address()]).await;
 }
 
 #[tokio::test]
@@ -150,6 +163,8 @@ async fn a_cluster_loses_a_node_and_gets_it_back() {
     let cluster = Cluster::start().await;
     let fleet = Member::fleet(2, &rule_on(&cluster.url())).await;
     joined(&fleet).await;
+    let all: Vec<_> = cluster.nodes.iter().map(Redis::address).collect();
+    nobody_reaches(&fleet[0], &all).await;
     let (_, owner) = cluster.owner("tidegate:{default}:b:");
     crawl_while(&fleet, 200, 5.0, async |site| {
         cluster.nodes[owner].freeze();

@@ -212,6 +212,7 @@ fn every_metric_is_documented() {
     drop((metrics.store_seconds("take"), metrics.store_errors("timeout")));
     drop((metrics.store_fallback("local"), metrics.config_reloads("ok")));
     drop((metrics.signature_hits("a"), metrics.signature_decoys("a")));
+    drop(metrics.user("crawler"));
     let text = metrics.render();
     let names = text
         .lines()

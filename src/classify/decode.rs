@@ -196,6 +196,8 @@ struct Step {
     read: usize,
     written: usize,
     ended: bool,
+    /// What follows cannot be decoded; what was written before counts.
+    broken: bool,
 }
 
 impl Stage {
@@ -230,6 +232,9 @@ impl Stage {
             self.ended = step.ended;
             if step.written > 0 && !run(inner, &self.piece[..step.written], sink)? {
                 return Ok(false);
+            }
+            if step.broken {
+                return Err(Unreadable);
             }
             if step.written < self.piece.len() && input.is_empty() || step.read + step.written == 0
             {
@@ -268,20 +273,21 @@ impl Engine {
             Self::Flate(flate) => {
                 let before = (flate.total_in(), flate.total_out());
                 let status = flate.decompress(input, output, FlushDecompress::None);
-                let status = status.map_err(|_| Unreadable)?;
                 Ok(Step {
                     read: difference(flate.total_in(), before.0),
                     written: difference(flate.total_out(), before.1),
-                    ended: status == Status::StreamEnd,
+                    ended: matches!(status, Ok(Status::StreamEnd)),
+                    broken: status.is_err(),
                 })
             }
-            Self::Brotli(state) => brotli_step(state, input, output),
+            Self::Brotli(state) => Ok(brotli_step(state, input, output)),
             Self::Zstd(decoder) => {
                 let status = decoder.run_on_buffers(input, output).map_err(|_| Unreadable)?;
                 Ok(Step {
                     read: status.bytes_read,
                     written: status.bytes_written,
                     ended: status.remaining == 0,
+                    broken: false,
                 })
             }
         }
@@ -297,7 +303,7 @@ fn brotli_step(
     state: &mut BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
     input: &[u8],
     output: &mut [u8],
-) -> Result<Step, Unreadable> {
+) -> Step {
     let (mut left, mut read) = (input.len(), 0);
     let (mut room, mut written, mut total) = (output.len(), 0, 0);
     let result = BrotliDecompressStream(
@@ -311,10 +317,10 @@ fn brotli_step(
         state,
     );
     match result {
-        BrotliResult::ResultFailure => Err(Unreadable),
-        BrotliResult::ResultSuccess => Ok(Step { read, written, ended: true }),
+        BrotliResult::ResultFailure => Step { read, written, ended: false, broken: true },
+        BrotliResult::ResultSuccess => Step { read, written, ended: true, broken: false },
         BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => {
-            Ok(Step { read, written, ended: false })
+            Step { read, written, ended: false, broken: false }
         }
     }
 }

@@ -1,13 +1,13 @@
 //! `tidegate run`: rule file, log, runtime, proxy.
 
-use std::{panic, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 
 use super::{Global, Outcome, log};
 use crate::{
     app::{App, Ended},
-    event::{Events, clean},
+    event::{Events, watch_panics},
     metrics::Metrics,
     shutdown,
 };
@@ -17,7 +17,7 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
     let metrics = Metrics::new();
     let _flush = log::start(&loaded.settings.log, &metrics)?;
     let events = Events::new(Arc::clone(&metrics));
-    tell_panics();
+    watch_panics(Arc::clone(&metrics));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -32,9 +32,4 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
         Ended::Drained => Ok(Outcome::Fine),
         Ended::AtOnce => Ok(Outcome::NotFine),
     }
-}
-
-/// Says where a panic was and what it said, as a line of the log; the connection that it ends is told as an event.
-fn tell_panics() {
-    panic::set_hook(Box::new(|info| tracing::error!("{}", clean(&info.to_string()))));
 }

@@ -24,7 +24,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::doors::{Doors, Seat};
 pub(super) use self::io::ClientIo;
 use super::{Context, HYPER_HEADERS, Visitor, handle, wire};
-use crate::{event::Event, settings::Settings};
+use crate::{clock::Seldom, event::Event, settings::Settings};
 
 /// Pause after an accept failed for want of descriptors or memory: without one the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
@@ -35,7 +35,7 @@ const MIN_BUFFER: usize = 8 * 1024;
 /// `timeouts.drain`; what is still open then is cut. Returns how many connections and tunnels were.
 pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationToken) -> usize {
     let connections = TaskTracker::new();
-    let doors = Doors::new();
+    let (doors, trouble) = (Doors::new(), Seldom::default());
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -45,7 +45,9 @@ pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationTo
             Ok((stream, peer)) => admit(stream, peer, &cx, &doors, &connections, &stop),
             Err(error) if is_one_connection(&error) => {}
             Err(error) => {
-                tracing::error!(%error, "cannot accept connections; trying again");
+                if trouble.may() {
+                    tracing::error!(%error, "cannot accept connections; trying again");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

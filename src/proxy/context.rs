@@ -2,7 +2,7 @@
 //! sites.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fmt,
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -12,12 +12,18 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{auth::Authenticator, egress::Guard, headers::Via, pool::Pool, tls::Connector};
+use super::{
+    auth::Authenticator,
+    egress::{Guard, Own},
+    headers::Via,
+    pool::Pool,
+    tls::Connector,
+};
 use crate::{
     ca::{Ca, CaError},
     event::{Event, Events},
     gate::Gate,
-    metrics::Metrics,
+    metrics::{Metrics, UserMetrics},
     rules::Rule,
     settings::Settings,
 };
@@ -31,13 +37,15 @@ pub(crate) struct Live {
     pub(crate) settings: Settings,
     pub(crate) egress: Guard,
     pub(crate) authenticator: Authenticator,
+    pub(super) users: HashMap<Arc<str>, Arc<UserMetrics>>,
     pub(super) tls: Connector,
 }
 
 /// Shared by all connections of the process.
 pub struct Context {
     live: ArcSwap<Live>,
-    own: Vec<SocketAddr>,
+    /// What nobody may reach through the proxy.
+    pub(crate) own: Arc<Own>,
     /// The gate.
     pub gate: Arc<Gate>,
     /// The metrics.
@@ -79,8 +87,9 @@ impl Context {
         let pseudonym = format!("tidegate-{:08x}", fastrand::u32(..));
         let via = Via::new(&pseudonym);
         let pool = Pool::new(settings.limits, &metrics);
+        let own = Arc::new(Own::from(own));
         Arc::new(Self {
-            live: ArcSwap::from_pointee(Live::new(settings, own.clone(), &events)),
+            live: ArcSwap::from_pointee(Live::new(settings, Arc::clone(&own), &metrics, &events)),
             own,
             gate,
             metrics,
@@ -129,7 +138,12 @@ impl Context {
     /// they shape one.
     pub fn reload(&self, settings: Settings) {
         let limits = settings.limits;
-        self.live.store(Arc::new(Live::new(settings, self.own.clone(), &self.events)));
+        self.live.store(Arc::new(Live::new(
+            settings,
+            Arc::clone(&self.own),
+            &self.metrics,
+            &self.events,
+        )));
         self.pool.reload(limits);
     }
 
@@ -151,14 +165,16 @@ impl Context {
 }
 
 impl Live {
-    fn new(settings: Settings, own: Vec<SocketAddr>, events: &Events) -> Self {
+    fn new(settings: Settings, own: Arc<Own>, metrics: &Metrics, events: &Events) -> Self {
         let tls = Connector::new(&settings.upstream_ca).unwrap_or_else(|error| {
             events.emit(Event::Warned { what: format!("{error}; sites are verified without it") });
             Connector::with_system_roots()
         });
         let egress = Guard::new(&settings.egress, own);
         let authenticator = Authenticator::new(&settings.auth);
-        Self { settings, egress, authenticator, tls }
+        let users = settings.auth.users.iter().map(|(name, _)| (name.clone(), metrics.user(name)));
+        let users = users.collect();
+        Self { settings, egress, authenticator, users, tls }
     }
 }
 

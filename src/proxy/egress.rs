@@ -7,15 +7,18 @@
 
 mod dial;
 mod network;
+mod own;
 
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
 use tokio::net::TcpStream;
 
+pub use self::own::Own;
 use crate::{
     clock,
     metrics::Reason,
@@ -118,7 +121,7 @@ impl DialError {
 /// Judges targets and connects to them.
 pub struct Guard {
     egress: Egress,
-    own: Vec<SocketAddr>,
+    own: Arc<Own>,
     resolver: Resolver,
 }
 
@@ -129,12 +132,10 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// `own` are the addresses of the proxy's listeners and of its store; an unspecified one
-    /// (`0.0.0.0`) stands for every address of this machine.
+    /// `own` are the addresses of the proxy's listeners and of its store.
     #[must_use]
-    pub fn new(egress: &Egress, own: Vec<SocketAddr>) -> Self {
-        let own = own.into_iter().map(|at| SocketAddr::new(at.ip().to_canonical(), at.port()));
-        Self { egress: egress.clone(), own: own.collect(), resolver: Resolver::default() }
+    pub fn new(egress: &Egress, own: Arc<Own>) -> Self {
+        Self { egress: egress.clone(), own, resolver: Resolver::default() }
     }
 
     /// Whether a CONNECT may name `port`.
@@ -157,7 +158,7 @@ impl Guard {
     pub fn judge(&self, host: &Host, addr: SocketAddr) -> Result<(), Denied> {
         let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
         let reached = network::reached(addr.ip());
-        if self.own.iter().any(|own| is_own(*own, reached, addr.port())) {
+        if self.own.is_at(reached, addr.port()) {
             return Err(Denied::Own(addr));
         }
         let covers = |pattern: &EgressPattern| {
@@ -236,22 +237,11 @@ impl Guard {
         let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else {
             return Ok(());
         };
-        let everywhere = |own: &SocketAddr| own.ip().is_unspecified() && own.port() == peer.port();
-        if local.ip() == peer.ip() && self.own.iter().any(everywhere) {
+        if local.ip() == peer.ip() && self.own.is_everywhere_at(peer.port()) {
             return Err(Denied::Own(peer).into());
         }
         Ok(())
     }
-}
-
-/// Whether a connection to `ip` and `port` arrives at `own`. Connecting to the unspecified address
-/// means this machine.
-fn is_own(own: SocketAddr, ip: IpAddr, port: u16) -> bool {
-    let here = ip.is_loopback() || ip.is_unspecified();
-    own.port() == port
-        && (own.ip() == ip
-            || (own.ip().is_unspecified() && here)
-            || (own.ip().is_loopback() && ip.is_unspecified()))
 }
 
 fn covers(pattern: &EgressPattern, host: &Host, ip: IpAddr, port: u16) -> bool {

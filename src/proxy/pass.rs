@@ -1,14 +1,14 @@
 //! Who asks for what, and the leave that the gate gives.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use http::HeaderMap;
 
-use super::{Context, Refusal, context::Live, headers, reply::Refused};
+use super::{Context, Refusal, context::Live, egress::DialError, headers, reply::Refused};
 use crate::{
     gate::{Client, Entry, Permit},
     rules::Action,
-    target::Target,
+    target::{Host, Target},
     verdict::Judgement,
 };
 
@@ -38,6 +38,18 @@ impl Asking {
             return Err(Refusal::denied(&entry));
         }
         Ok(Self { target, client, entry, patience: headers::patience(headers) })
+    }
+
+    /// Refuses an address where nobody may connect to before the request is held for it, so that it
+    /// takes no token. A name is judged by the addresses that it has once it is dialled.
+    ///
+    /// # Errors
+    /// The egress guard denies it.
+    pub(crate) fn judge(&self, live: &Live) -> Result<(), Refused> {
+        let Host::Ip(ip) = self.target.host else { return Ok(()) };
+        let addr = SocketAddr::new(ip, self.target.port);
+        let judged = live.egress.judge(&self.target.host, addr);
+        judged.map_err(|denied| Refused::from(&DialError::Denied(denied)).under(&self.entry))
     }
 
     /// Waits for leave to send.

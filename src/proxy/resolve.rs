@@ -76,7 +76,8 @@ fn system(name: &str) -> std::io::Result<Vec<IpAddr>> {
 }
 
 impl Resolver {
-    fn with(look: Look) -> Self {
+    /// Looks names up by `look`, which may block.
+    pub(super) fn with(look: Look) -> Self {
         Self { slots: Mutex::default(), lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)), look }
     }
 

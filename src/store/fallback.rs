@@ -8,6 +8,8 @@
 //! - A cooldown in force stays in force: what a member knows of it goes with each call, and repairs the store
 //!   that comes back without it.
 
+mod share;
+
 use std::{
     sync::{
         Arc,
@@ -18,18 +20,20 @@ use std::{
 
 use fred::types::Value;
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::share::{fixed, scaled};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
     redis::{BadUrl, Failure, Keys, Redis},
     scripts::{self, Scripts},
-    server::{ScriptServer, Server},
+    server::{Place, ScriptServer, Server},
 };
 use crate::{
-    clock,
+    clock::{self, Seldom},
     cooldown::Report,
+    event::clean,
     metrics::Metrics,
     rules::{Limits, Rule},
     settings::{OnFailure, RedisSettings},
@@ -45,6 +49,10 @@ const FIRST_WORD: Duration = Duration::from_secs(1);
 /// How often a store that is away is tried; members add up to half of it, so as not to come back in step.
 const KNOCK: Duration = Duration::from_millis(250);
 
+/// Heartbeats without an answer after which a connection counts as dead: a firewall that forgot it sends no reset, and
+/// the system would go on trying for a quarter of an hour.
+const DEAD: u32 = 4;
+
 /// The store of a fleet.
 #[derive(Debug)]
 pub struct Shared {
@@ -57,6 +65,8 @@ pub struct Shared {
     members: AtomicU32,
     why: Mutex<String>,
     news: broadcast::Sender<News>,
+    places: watch::Sender<Vec<Place>>,
+    refused: Seldom,
     metrics: Arc<Metrics>,
     stopped: CancellationToken,
 }
@@ -94,6 +104,8 @@ impl Shared {
             members: AtomicU32::new(1),
             why: Mutex::new("it has not answered yet".to_owned()),
             news: broadcast::channel(1_024).0,
+            places: watch::Sender::default(),
+            refused: Seldom::default(),
             metrics,
             stopped: CancellationToken::new(),
         });
@@ -113,6 +125,12 @@ impl Shared {
     #[must_use]
     pub fn news(&self) -> broadcast::Receiver<News> {
         self.news.subscribe()
+    }
+
+    /// The servers that this member is connected to, as they change: a cluster or a sentinel names others than the URL.
+    #[must_use]
+    pub fn places(&self) -> watch::Receiver<Vec<Place>> {
+        self.places.subscribe()
     }
 
     /// Waits for the store's first word, at most a second.
@@ -159,16 +177,28 @@ impl Shared {
 
     /// Says every second that this member lives; while the store is away, knocks more often.
     async fn beat(&self) {
+        let mut silent = 0;
         while !self.stopped.is_cancelled() {
             let result = self.hello(LIFE).await;
+            silent = if result.as_ref().is_err_and(Failure::is_silence) { silent + 1 } else { 0 };
+            if silent > 0 && silent % DEAD == 0 {
+                self.server.reconnect().await;
+            }
             let pause = match result {
                 Ok(members) => {
                     self.members.store(members.max(1), Ordering::Relaxed);
                     self.metrics.members.set(i64::from(members));
                     self.turn(true, None);
+                    let places = self.server.places();
+                    self.places.send_if_modified(|known| {
+                        let moved = *known != places;
+                        *known = places;
+                        moved
+                    });
                     HEARTBEAT
                 }
                 Err(failure) => {
+                    self.metrics.store_errors(failure.kind).inc();
                     self.turn(false, Some(&failure));
                     KNOCK + KNOCK.mul_f64(fastrand::f64() / 2.0)
                 }
@@ -184,7 +214,7 @@ impl Shared {
         let keys = vec![format!("{}:members", self.settings.prefix)];
         let arguments = vec![self.member.to_string(), clock::micros(life).to_string()];
         let reply = self.server.run(&self.scripts.members, keys, arguments).await?;
-        Ok(reply.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1))
+        Ok(scripts::members(&reply)?)
     }
 
     /// Notes that the store came or went, and says so where that is news.
@@ -226,7 +256,10 @@ impl Shared {
     fn failed(&self, failure: &Failure) {
         self.metrics.store_errors(failure.kind).inc();
         if failure.answered {
-            tracing::warn!(kind = failure.kind, "the store refused a call: {}", failure.text);
+            if self.refused.may() {
+                let said = clean(&failure.text);
+                tracing::warn!(kind = failure.kind, "the store refused a call: {said}");
+            }
         } else {
             self.turn(false, Some(failure));
         }
@@ -252,37 +285,6 @@ impl Shared {
         // Tickets of the store that are still in hand count: they are used first.
         let ask = Ask { drain: first, returned: Vec::new(), ..ask.clone() };
         Some(Granted { rate, learned: ask.learned, ..self.here.take_now(scope, &rule, &ask) })
-    }
-}
-
-/// The limits with the learned rate in force, as far as the member knows it, in place of the ceiling: one member's
-/// verdicts are too few to learn from, and the others would not hear of it.
-fn fixed(limits: &Limits, known: f64) -> Limits {
-    let in_force = |ceiling: f64| match &limits.learn {
-        None => ceiling,
-        Some(_) if known > 0.0 => known.min(ceiling),
-        Some(learn) => learn.start.min(ceiling),
-    };
-    Limits { rate: limits.rate.map(in_force), learn: None, ..limits.clone() }
-}
-
-/// A share of the limits, at least one request's worth.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-fn scaled(limits: &Limits, share: f64) -> Limits {
-    let part = |whole: f64| (whole * share).floor();
-    Limits {
-        rate: limits.rate.map(|rate| rate * share),
-        burst: (part(f64::from(limits.burst)) as u32).max(limits.cost),
-        quotas: limits
-            .quotas
-            .iter()
-            .map(|quota| crate::rules::Quota {
-                tokens: (part(quota.tokens as f64) as u64).max(u64::from(limits.cost)),
-                window: quota.window,
-            })
-            .collect(),
-        cost: limits.cost,
-        learn: None,
     }
 }
 

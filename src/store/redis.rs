@@ -16,10 +16,11 @@ use fred::{
         config::{Options, Server, UnresponsiveConfig},
     },
 };
+use socket2::TcpKeepalive;
 use tokio::sync::broadcast;
 
 use super::{
-    Granted, News, ScopeName,
+    Granted, News, Place, ScopeName,
     push::{Channel, Push},
     scripts::{BadReply, RuleArguments, Script},
 };
@@ -128,7 +129,7 @@ impl Keys {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct Failure {
-    /// From a closed set: `timeout`, `connection`, `auth`, `readonly`, `loading`, `oom`, ...
+    /// From a closed set, listed in `docs/metrics.md`.
     pub(super) kind: &'static str,
     /// The server's or the client's words; never holds a password.
     pub(super) text: String,
@@ -137,6 +138,11 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// Whether nothing came at all.
+    pub(super) fn is_silence(&self) -> bool {
+        self.kind == "timeout"
+    }
+
     pub(super) fn timeout(script: &str, after: Duration) -> Self {
         let text = format!("no answer to `{script}` within {after:?}");
         Self { kind: "timeout", text, answered: false }
@@ -156,6 +162,9 @@ impl From<RedisError> for Failure {
             "NOPERM" => Some("noperm"),
             "WRONGTYPE" => Some("wrongtype"),
             "CLUSTERDOWN" => Some("clusterdown"),
+            "MOVED" | "ASK" | "TRYAGAIN" => Some("moved"),
+            "CROSSSLOT" => Some("crossslot"),
+            "NOAUTH" | "WRONGPASS" => Some("auth"),
             "ERR" if text.contains("WRONGTYPE") => Some("wrongtype"),
             "ERR" => Some("script"),
             _ => None,
@@ -199,11 +208,14 @@ const BRACKETS: [char; 2] = ['[', ']'];
 ///
 /// # Errors
 /// A URL that is none.
-pub fn servers(settings: &RedisSettings) -> Result<Vec<(String, u16)>, BadUrl> {
+pub fn servers(settings: &RedisSettings) -> Result<Vec<Place>, BadUrl> {
     let config = Config::from_url(settings.url.expose())
         .map_err(|error| BadUrl(error.details().to_owned()))?;
-    let place = |server: Server| (server.host.trim_matches(BRACKETS).to_owned(), server.port);
     Ok(config.server.hosts().into_iter().map(place).collect())
+}
+
+fn place(server: Server) -> Place {
+    (server.host.trim_matches(BRACKETS).to_owned(), server.port)
 }
 
 impl Redis {
@@ -237,6 +249,13 @@ impl Redis {
                     interval: Duration::from_millis(250),
                 };
                 connection.tcp.nodelay = Some(true);
+                // A subscription that has died silently is noticed by nothing else: nothing is ever sent on it.
+                connection.tcp.keepalive = Some(
+                    TcpKeepalive::new()
+                        .with_time(Duration::from_secs(2))
+                        .with_interval(Duration::from_secs(1))
+                        .with_retries(2),
+                );
             })
             // For ever, 50 ms to 1 s apart with jitter: members do not come back in step.
             .set_policy(ReconnectPolicy::new_exponential(0, 50, 1_000, 2));
@@ -284,6 +303,21 @@ impl Redis {
     /// Listens to the news for ever; see [`Push::listen`].
     pub(super) async fn listen(&self, news: broadcast::Sender<News>) {
         self.push.listen(news, || self.connect()).await;
+    }
+
+    /// Makes new connections in place of those on which nothing comes any more. What comes of it, the next heartbeat
+    /// tells.
+    pub(super) async fn reconnect(&self) {
+        tokio::time::timeout(self.timeout, self.plain.force_reconnection()).await.ok();
+        tokio::time::timeout(self.timeout, self.subscriber.force_reconnection()).await.ok();
+    }
+
+    /// The servers that there are connections to, in a fixed order.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let mut places: Vec<Place> =
+            self.plain.active_connections().into_iter().map(place).collect();
+        places.sort_unstable();
+        places
     }
 
     pub(super) async fn quit(&self) {

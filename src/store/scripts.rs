@@ -342,3 +342,8 @@ pub(super) fn peeked(reply: Value) -> Result<Peeked, BadReply> {
         streak: fields.float()?,
     })
 }
+
+pub(super) fn members(reply: &Value) -> Result<u32, BadReply> {
+    let count = reply.as_u64().and_then(|count| u32::try_from(count).ok());
+    count.ok_or(BadReply { script: "members" })
+}

@@ -44,6 +44,9 @@ pub trait ScriptServer: Send + Sync + Debug {
     fn subscribe(&self, channel: &str) -> broadcast::Receiver<String>;
 }
 
+/// Host and port of a server.
+pub type Place = (String, u16);
+
 /// Who runs the scripts.
 #[derive(Debug)]
 pub(super) enum Server {
@@ -101,6 +104,21 @@ impl Server {
                 }
                 Err(RecvError::Closed) => return,
             }
+        }
+    }
+
+    /// Makes new connections in place of those on which nothing comes any more.
+    pub(super) async fn reconnect(&self) {
+        if let Self::Redis(redis) = self {
+            redis.reconnect().await;
+        }
+    }
+
+    /// The servers that there are connections to, in a fixed order.
+    pub(super) fn places(&self) -> Vec<Place> {
+        match self {
+            Self::Redis(redis) => redis.places(),
+            Self::Own(..) => Vec::new(),
         }
     }
 

@@ -12,6 +12,7 @@ fn bounds(bench: &Bench) -> Bounds {
 #[tokio::test]
 async fn a_panic_takes_one_connection_along_and_is_counted() {
     let bench = Bench::start().await;
+    crate::event::watch_panics(Arc::clone(&bench.metrics));
     let doors = Doors::new();
     let peer = SocketAddr::from(([127, 0, 0, 1], 9));
     let seat = doors.enter(peer.ip(), bounds(&bench), &bench.metrics).unwrap();

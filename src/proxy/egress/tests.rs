@@ -9,7 +9,16 @@ use crate::rules::HostPattern;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn guard(allow: Vec<EgressPattern>, deny: Vec<EgressPattern>) -> Guard {
-    Guard::new(&Egress { allow, deny, connect_ports: vec![] }, vec![])
+    Guard::new(&Egress { allow, deny, connect_ports: vec![] }, own(&[]))
+}
+
+fn own(addresses: &[&str]) -> Arc<Own> {
+    Arc::new(addresses.iter().map(|at| at.parse().unwrap()).collect::<Vec<SocketAddr>>().into())
+}
+
+/// A guard that looks names up by `look`.
+fn looking_up(look: fn(&str) -> std::io::Result<Vec<IpAddr>>, allow: Vec<EgressPattern>) -> Guard {
+    Guard { resolver: Resolver::with(look), ..guard(allow, vec![]) }
 }
 
 fn network(text: &str, port: Option<u16>) -> EgressPattern {
@@ -164,8 +173,8 @@ fn the_proxys_own_addresses_are_denied_whatever_is_allowed() {
         allow: vec![network("0.0.0.0/0", None), network("::/0", None)],
         ..Egress::default()
     };
-    let own = ["127.0.0.1:3128", "[::ffff:10.0.0.5]:6379", "0.0.0.0:9128"];
-    let guard = Guard::new(&egress, own.map(|at| at.parse().unwrap()).to_vec());
+    let listeners = ["127.0.0.1:3128", "[::ffff:10.0.0.5]:6379", "0.0.0.0:9128"];
+    let guard = Guard::new(&egress, own(&listeners));
     for addr in [
         "127.0.0.1:3128",
         "[::ffff:127.0.0.1]:3128",
@@ -190,7 +199,7 @@ fn connect_may_name_listed_ports_and_never_the_one_for_mail() {
     assert_eq!(any.judge_connect_port(8443), Ok(()));
     assert_eq!(any.judge_connect_port(25), Err(Denied::Port(25)));
     let egress = Egress { connect_ports: vec![443, 25], ..Egress::default() };
-    let listed = Guard::new(&egress, vec![]);
+    let listed = Guard::new(&egress, own(&[]));
     assert_eq!(listed.judge_connect_port(443), Ok(()));
     assert_eq!(listed.judge_connect_port(80), Err(Denied::Port(80)));
     assert_eq!(listed.judge_connect_port(25), Err(Denied::Port(25)));
@@ -221,10 +230,10 @@ async fn an_allowed_name_is_connected_without_delaying_small_writes() {
 #[tokio::test]
 async fn a_listener_on_every_address_is_not_reached_by_any_of_them() {
     let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let own = listener.local_addr().unwrap();
+    let at = listener.local_addr().unwrap();
     let egress = Egress { allow: vec![EgressPattern::Loopback], ..Egress::default() };
-    let knows_port = Guard::new(&egress, vec![own]);
-    let stream = TcpStream::connect(("127.0.0.1", own.port())).await.unwrap();
+    let knows_port = Guard::new(&egress, own(&[&at.to_string()]));
+    let stream = TcpStream::connect(("127.0.0.1", at.port())).await.unwrap();
     assert!(matches!(
         knows_port.refuse_own_machine(&stream),
         Err(DialError::Denied(Denied::Own(_)))
@@ -297,4 +306,79 @@ async fn silence_ends_with_the_connect_timeout() {
     assert!(matches!(silent, DialError::Timeout(..)), "{silent:?}");
     assert_eq!((silent.status(), silent.proxy_error()), (504, "connection_timeout"));
     assert!(silent.to_string().contains("within 0.1 s"), "{silent}");
+}
+
+#[tokio::test]
+async fn of_several_addresses_only_those_that_pass_are_dialled() {
+    let (inner, outer) = ("127.0.0.1:0", "127.0.0.2:0");
+    let denied = tokio::net::TcpListener::bind(inner).await.unwrap();
+    let port = denied.local_addr().unwrap().port();
+    let allowed = tokio::net::TcpListener::bind(outer.replace(":0", &format!(":{port}"))).await;
+    let allowed = allowed.unwrap();
+    let mixed = |_: &str| Ok(["127.0.0.1", "::1", "10.0.0.1", "127.0.0.2"].map(ip).to_vec());
+    let guard = looking_up(mixed, vec![network("127.0.0.2/32", None)]);
+    for _ in 0..5 {
+        let stream = guard.connect(&site(), port, SECOND).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), allowed.local_addr().unwrap());
+    }
+    let none = looking_up(|_| Ok(["127.0.0.1", "10.0.0.1"].map(ip).to_vec()), vec![]);
+    let why = none.connect(&site(), port, SECOND).await.unwrap_err();
+    assert!(matches!(why, DialError::Denied(_)), "{why:?}");
+    let nobody = tokio::time::timeout(Duration::from_millis(50), denied.accept()).await;
+    assert!(nobody.is_err(), "a denied address was dialled");
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_name_that_changes_its_address_is_judged_by_each_one_that_is_dialled() {
+    static ASKED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    // As a rebinding server answers: an address that passes, then one inside.
+    let look = |_: &str| {
+        let n = ASKED.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Ok(vec![ip(if n.is_multiple_of(2) { "127.0.0.2" } else { "127.0.0.1" })])
+    };
+    let inside = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = inside.local_addr().unwrap().port();
+    let outside = std::net::TcpListener::bind(("127.0.0.2", port)).unwrap();
+    let guard = looking_up(look, vec![network("127.0.0.2/32", None)]);
+    for round in 0..6 {
+        match guard.connect(&site(), port, SECOND).await {
+            Ok(stream) => {
+                assert_eq!(round % 2, 0);
+                assert_eq!(stream.peer_addr().unwrap(), outside.local_addr().unwrap());
+            }
+            Err(why) => {
+                assert_eq!(round % 2, 1);
+                assert!(matches!(why, DialError::Denied(_)), "{why:?}");
+            }
+        }
+        // Past what the cache keeps.
+        tokio::time::pause();
+        tokio::time::advance(SECOND * 10).await;
+        tokio::time::resume();
+    }
+    inside.set_nonblocking(true).unwrap();
+    assert!(inside.accept().is_err(), "the address inside was dialled");
+}
+
+#[tokio::test]
+async fn a_name_with_hundreds_of_addresses_or_none_ends_soon() {
+    let closed = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let many = |_: &str| Ok((1..=250).map(|n| IpAddr::from([127, 0, 3, n])).collect());
+    let guard = looking_up(many, vec![EgressPattern::Loopback]);
+    let begun = clock::now();
+    let refused = guard.connect(&site(), closed, SECOND * 10).await.unwrap_err();
+    assert!(matches!(refused, DialError::Refused(..)), "{refused:?}");
+    assert!(begun.elapsed() < SECOND * 5, "only so many are tried");
+    let nothing = looking_up(|_| Ok(vec![]), vec![]).connect(&site(), 80, SECOND).await;
+    assert_eq!(nothing.unwrap_err().status(), 502);
+    let failed = |_: &str| Err(std::io::Error::other("SERVFAIL"));
+    let failed = looking_up(failed, vec![]).connect(&site(), 80, SECOND).await.unwrap_err();
+    assert_eq!((failed.status(), failed.proxy_error()), (502, "dns_error"));
 }

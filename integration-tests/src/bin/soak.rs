@@ -1,0 +1,19 @@
+//! `make soak`: a fleet of three under load and under faults for MINUTES (5), and a report. Ends with 1 where anything is
+//! not as promised.
+
+use std::{process::ExitCode, time::Duration};
+
+use integration_tests::soak::{Plan, run};
+
+#[tokio::main]
+#[allow(clippy::print_stdout, reason = "the report is what this program is for")]
+async fn main() -> ExitCode {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok());
+    let length = Duration::from_secs_f64(number("MINUTES").unwrap_or(5.0) * 60.0);
+    let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok());
+    let plan = Plan { length, seed: seed.unwrap_or_else(|| fastrand::u64(..1 << 32)) };
+    println!("seed {}", plan.seed);
+    let report = run(plan).await;
+    println!("{report}");
+    if report.broken().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

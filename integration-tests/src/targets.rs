@@ -1,0 +1,238 @@
+//! Everything that reads bytes from outside, each behind a function that takes any bytes at all: it must neither panic
+//! nor break the promises that are checked here.
+//!
+//! `tests/fuzz.rs` feeds them with seeds and random changes of these; `fuzz/` lets libFuzzer look for more. This file is
+//! the library of that workspace too, so it uses nothing of this crate.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, Ipv4Addr},
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll},
+    time::{Duration, SystemTime},
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use tidegate::{
+    classify::{BodyEnd, Classifier, Head, LONGEST, Reading, ScanLimits, retry_after},
+    config,
+    metrics::Metrics,
+    proxy::{auth::Authenticator, wire::Wire},
+    secret::Secret,
+    settings::{Auth, Bounds},
+    target::{Host, Target},
+    verdict::Verdict,
+};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+
+/// What takes any bytes.
+pub type Feed = fn(&[u8]);
+
+/// Every target by its name.
+pub const ALL: [(&str, Feed); 5] = [
+    ("rule_file", rule_file),
+    ("classifier", classifier),
+    ("request_target", request_target),
+    ("fields", fields),
+    ("wire", wire),
+];
+
+/// A rule file: it is taken, or refused with a reason.
+pub fn rule_file(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let env = |name: &str| (name == "NUMBER").then(|| "5".to_owned());
+    if let Err(problems) = config::parse(text, "rules.yaml", &env) {
+        assert!(!problems.to_string().trim().is_empty(), "refused without a reason");
+    }
+}
+
+/// An answer of a site, `status`, fields and an empty line before the body: its verdict does not depend on how the body
+/// is cut into pieces.
+pub fn classifier(data: &[u8]) {
+    let (head, body) = split(data);
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.trim().parse::<u16>().ok());
+    let Some(status) = status.and_then(|code| StatusCode::from_u16(code).ok()) else { return };
+    let headers = read_fields(lines);
+    let whole = verdict(status, &headers, &[body]);
+    let pieces: Vec<&[u8]> = body.chunks(7).collect();
+    assert_eq!(verdict(status, &headers, &pieces), whole, "the verdict depends on the pieces");
+}
+
+fn verdict(status: StatusCode, headers: &HeaderMap, pieces: &[&[u8]]) -> Verdict {
+    static TARGET: OnceLock<Target> = OnceLock::new();
+    let target =
+        TARGET.get_or_init(|| Target::of_url("https://shop.example/item").expect("this is a URL"));
+    let head = Head { method: &Method::GET, target, status, headers };
+    let limits = ScanLimits { bytes: 16 << 10, error_bytes: 128 << 10 };
+    match Classifier::builtin().read(head, limits) {
+        Reading::Judged(judgement) => judgement.verdict,
+        Reading::Scan(mut scan) => {
+            for piece in pieces {
+                if !scan.push(piece) {
+                    return scan.finish(BodyEnd::Open).verdict;
+                }
+            }
+            scan.finish(BodyEnd::Complete).verdict
+        }
+    }
+}
+
+/// A method and a target, as in a request line: what is taken has one spelling, and that spelling is the same target.
+pub fn request_target(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Some((method, uri)) = text.trim_end_matches(['\r', '\n']).split_once(' ') else { return };
+    let (Ok(method), Ok(uri)) = (method.parse::<Method>(), uri.parse::<Uri>()) else { return };
+    let Ok(target) = Target::parse(&method, &uri) else { return };
+    assert_ne!(target.port, 0, "{text:?}");
+    if let Host::Name(name) = &target.host {
+        let usual = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-._".contains(&b);
+        assert!(name.bytes().all(usual) && !name.ends_with('.'), "{text:?}: {name}");
+        assert!(name.parse::<IpAddr>().is_err(), "{text:?}: an address passes as a name");
+    }
+    if let Host::Ip(IpAddr::V6(v6)) = &target.host {
+        assert!(v6.to_ipv4_mapped().is_none(), "{text:?}: a mapped address keeps its disguise");
+    }
+    let spelt = if method == Method::CONNECT {
+        format!("{}:{}", target.host, target.port)
+    } else {
+        if &*target.path == "*" {
+            return;
+        }
+        format!("{}://{}{}", target.scheme.as_str(), target.authority(), target.path)
+    };
+    let again = spelt.parse().map(|uri| Target::parse(&method, &uri));
+    assert_eq!(again.ok(), Some(Ok(target)), "{text:?} is read as {spelt}");
+}
+
+/// Header fields that are read for their meaning: who is let in, how long a site asks to wait, whom a Host field names.
+pub fn fields(data: &[u8]) {
+    static DOOR: OnceLock<Authenticator> = OnceLock::new();
+    let door = DOOR.get_or_init(|| {
+        let users = vec![(Arc::from("crawler"), Secret::new("open-sesame"))];
+        Authenticator::new(&Auth { users, networks: Vec::new(), none: false })
+    });
+    let (head, _) = split(data);
+    let headers = read_fields(head.lines());
+    let wait = retry_after(&headers, SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+    assert!(wait.is_none_or(|wait| wait > Duration::ZERO && wait <= LONGEST), "{wait:?}");
+    if door.check(&headers, Ipv4Addr::LOCALHOST.into()).is_ok() {
+        // base64 of `crawler:open-sesame`, the only way in.
+        let given = headers.get("proxy-authorization").map(HeaderValue::as_bytes);
+        let right = b"Y3Jhd2xlcjpvcGVuLXNlc2FtZQ";
+        let is_right = given.is_some_and(|given| given.windows(right.len()).any(|w| w == right));
+        assert!(is_right, "{given:?} is let in");
+    }
+    if let (Ok(target), Some(host)) = (Target::of_url("http://site.example/"), headers.get("host"))
+        && host.to_str().is_ok_and(|host| target.is_named_by(host))
+    {
+        let host = host.to_str().unwrap_or_default().to_ascii_lowercase();
+        assert!(host.starts_with("site.example"), "{host} is taken for site.example");
+    }
+}
+
+/// The bytes of a client's connection: what passes is what was sent, and the same however it is cut into reads.
+pub fn wire(data: &[u8]) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime starts");
+    let (passed, status) = runtime.block_on(through(&[data]));
+    let sent = data.escape_ascii().to_string().replace("? HTTP", " HTTP");
+    let spelt = passed.escape_ascii().to_string().replace("? HTTP", " HTTP");
+    assert!(sent.starts_with(&spelt), "what passes was not sent: {spelt}");
+    let pieces: Vec<&[u8]> = data.chunks(3).collect();
+    let cut = runtime.block_on(through(&pieces));
+    assert_eq!(cut, (passed, status), "it depends on the reads: {}", data.escape_ascii());
+}
+
+/// What the strict reader passes on of these reads, and the status with which it refuses the rest.
+async fn through(reads: &[&[u8]]) -> (Vec<u8>, Option<String>) {
+    const BOUNDS: Bounds = Bounds {
+        connections: 1,
+        per_client: 1,
+        tunnels: 1,
+        header_bytes: 64 << 10,
+        headers: 100,
+        idle_per_host: 1,
+        idle_total: 1,
+    };
+    let reads = reads.iter().filter(|read| !read.is_empty()).map(|read| read.to_vec()).collect();
+    let written = Arc::default();
+    let socket = Reads { reads, written: Arc::clone(&written) };
+    let (mut wire, handle) = Wire::new(socket, &BOUNDS, Metrics::new());
+    for _ in 0..1_000 {
+        drop(handle.answering());
+    }
+    let mut passed = Vec::new();
+    // A read that fails ends the connection like one that finds nothing.
+    while wire.read_buf(&mut passed).await.is_ok_and(|read| read > 0) {}
+    let answer = String::from_utf8_lossy(&written.lock()).into_owned();
+    (passed, answer.get(9..12).map(str::to_owned))
+}
+
+/// A socket that delivers exactly these reads, then the end, and keeps what is written.
+struct Reads {
+    reads: VecDeque<Vec<u8>>,
+    written: Arc<parking_lot::Mutex<Vec<u8>>>,
+}
+
+impl AsyncRead for Reads {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(mut piece) = self.reads.pop_front() {
+            let rest = piece.split_off(piece.len().min(buf.remaining()));
+            buf.put_slice(&piece);
+            if !rest.is_empty() {
+                self.reads.push_front(rest);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Reads {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.written.lock().extend_from_slice(buf);
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Head and body, parted by the first empty line.
+fn split(data: &[u8]) -> (String, &[u8]) {
+    let end = data.windows(2).position(|two| two == b"\n\n").unwrap_or(data.len());
+    let body = data.get(end + 2..).unwrap_or_default();
+    (String::from_utf8_lossy(&data[..end]).into_owned(), body)
+}
+
+/// Lines of `name: value`; those that are none are left out.
+fn read_fields<'a>(lines: impl Iterator<Item = &'a str>) -> HeaderMap {
+    let field = |line: &'a str| {
+        let (name, value) = line.split_once(':')?;
+        let name = name.trim().parse::<HeaderName>().ok()?;
+        Some((name, HeaderValue::from_bytes(value.trim().as_bytes()).ok()?))
+    };
+    let mut headers = HeaderMap::new();
+    for (name, value) in lines.take(100).filter_map(field) {
+        headers.append(name, value);
+    }
+    headers
+}

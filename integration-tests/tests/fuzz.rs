@@ -1,0 +1,141 @@
+//! What reads bytes from outside, fed with seeds and with random changes of them: a few seconds of what `make fuzz` does
+//! for as long as one likes. The same seed makes the same changes on every machine.
+
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use integration_tests::targets;
+
+/// Printed with every failure.
+const SEED: u64 = 20_261_122;
+/// Longest input: what is beyond is more of the same.
+const LONGEST: usize = 16 << 10;
+/// What parsers stumble over, beside bits that flip.
+const TOKENS: [&[u8]; 24] = [
+    b"\r\n",
+    b"\n",
+    b"\0",
+    b"\xff",
+    b" ",
+    b"\t",
+    b":",
+    b";",
+    b",",
+    b"\"",
+    b"%00",
+    b"://",
+    b"@",
+    b"[",
+    b"]",
+    b"{",
+    b"-1",
+    b"18446744073709551616",
+    b"1e400",
+    b"NaN",
+    b"&a",
+    b"*a",
+    b"${NUMBER}",
+    b"\xe2\x80\xae",
+];
+
+fn folder(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Every file below these folders.
+fn seeds(name: &str) -> Vec<Vec<u8>> {
+    let more: &[&str] = match name {
+        "rule_file" => &["../config/examples", "fixtures/config/valid", "fixtures/config/invalid"],
+        _ => &[],
+    };
+    let own = format!("fuzz/seeds/{name}");
+    let mut seeds = Vec::new();
+    for path in more.iter().copied().chain([own.as_str()]) {
+        let Ok(entries) = fs::read_dir(folder(path)) else { continue };
+        let mut files: Vec<_> =
+            entries.map(|entry| entry.expect("it can be read").path()).collect();
+        files.sort();
+        seeds.extend(files.iter().map(|file| fs::read(file).expect("a seed can be read")));
+    }
+    seeds
+}
+
+/// Some random changes, and now and then the end of another seed.
+fn change(seeds: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut input = seeds[random.usize(..seeds.len())].clone();
+    for _ in 0..random.usize(1..6) {
+        let at = random.usize(..=input.len());
+        match random.u8(..6) {
+            0 if at < input.len() => input[at] = random.u8(..),
+            1 if at < input.len() => input[at] ^= 1 << random.u8(..8),
+            2 => drop(input.drain(at..(at + random.usize(..8)).min(input.len()))),
+            3 => {
+                let copy = input[at..(at + random.usize(..64)).min(input.len())].to_vec();
+                input.splice(at..at, copy.repeat(random.usize(1..20)));
+            }
+            4 => {
+                let other = &seeds[random.usize(..seeds.len())];
+                input.truncate(at);
+                input.extend_from_slice(&other[random.usize(..=other.len())..]);
+            }
+            _ => drop(input.splice(at..at, TOKENS[random.usize(..TOKENS.len())].iter().copied())),
+        }
+    }
+    input.truncate(LONGEST);
+    input
+}
+
+/// Runs a target over all its seeds and `rounds` changes of them.
+fn feed(name: &str, rounds: usize) {
+    let (_, target) = targets::ALL.iter().find(|(known, _)| *known == name).expect("a target");
+    let seeds = seeds(name);
+    assert!(seeds.len() >= 5, "{name} has {} seeds", seeds.len());
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let changed = (0..rounds).map(|_| change(&seeds, &mut random)).collect::<Vec<_>>();
+    for (n, input) in seeds.iter().chain(&changed).enumerate() {
+        if catch_unwind(AssertUnwindSafe(|| target(input))).is_err() {
+            let kept = std::env::temp_dir().join(format!("tidegate-fuzz-{name}-{n}"));
+            fs::write(&kept, input).expect("temporary files can be written");
+            panic!("{name}, seed {SEED}, input {n}: kept as {}", kept.display());
+        }
+    }
+}
+
+#[test]
+fn rule_files_of_any_kind_are_taken_or_refused() {
+    feed("rule_file", 1_500);
+}
+
+#[test]
+fn answers_of_any_kind_have_one_verdict() {
+    feed("classifier", 1_500);
+}
+
+#[test]
+fn request_targets_of_any_kind_have_one_spelling() {
+    feed("request_target", 60_000);
+}
+
+#[test]
+fn fields_of_any_kind_let_nobody_in_and_ask_for_no_absurd_wait() {
+    feed("fields", 40_000);
+}
+
+#[test]
+fn what_passes_to_a_site_is_what_was_sent() {
+    feed("wire", 1_500);
+}
+
+#[test]
+fn every_target_has_its_program_and_its_test() {
+    let text = fs::read_to_string(folder("tests/fuzz.rs")).expect("this file can be read");
+    let manifest = fs::read_to_string(folder("fuzz/Cargo.toml")).expect("the workspace is there");
+    for (name, _) in targets::ALL {
+        assert!(text.contains(&format!("feed(\"{name}\"")), "{name} is not fed here");
+        assert!(manifest.contains(&format!("name = \"{name}\"")), "{name} has no program");
+        assert!(folder(&format!("fuzz/fuzz_targets/{name}.rs")).is_file(), "{name}");
+    }
+}

@@ -1,0 +1,266 @@
+//! What stands between a member and its Redis goes wrong, and Redis answers what it should not: nobody waits for it,
+//! nobody gets more than the limits allow, and everything is as before once it is over.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use integration_tests::{
+    bound::worst_window_excess,
+    client::get,
+    load::{crawl, statuses},
+    member::{Member, RuleFile},
+    redis::Redis,
+    relay::{Fault, Relay},
+    site::{Page, Site},
+    wait::wait_until,
+};
+
+#[path = "store_faults/errors.rs"]
+mod errors;
+
+const SOON: Duration = Duration::from_secs(20);
+/// The store's timeout in these tests; a machine that builds meanwhile stalls for less.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+fn rules(keys: &str, url: &str, on_failure: &str) -> RuleFile {
+    let store = format!("{{url: \"{url}\", timeout: 500ms, on_failure: {on_failure}}}");
+    RuleFile::one_rule(keys).store(&store)
+}
+
+/// Waits until the member knows that the store is there (or not).
+async fn store_is(member: &Member, up: bool) {
+    let wanted = f64::from(u8::from(up));
+    wait_until(&format!("the store is up: {up}"), SOON, async || {
+        (member.metric("tidegate_store_up", &[]).await - wanted).abs() < 1e-9
+    })
+    .await;
+}
+
+async fn nothing_panicked(member: &Member) {
+    let panics = member.metric("tidegate_panics_total", &[]).await;
+    assert!(panics.abs() < 1e-9, "{panics} panics:\n{}", member.log());
+}
+
+/// A bulk string of ten megabytes.
+fn ten_megabytes() -> Bytes {
+    let size = 10_000_000;
+    [format!("${size}\r\n").into_bytes(), vec![b'x'; size], b"\r\n".to_vec()].concat().into()
+}
+
+#[tokio::test]
+async fn whatever_a_broken_line_does_requests_go_on_and_the_store_comes_back() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let relay = Relay::before(redis.address());
+    let member = Member::start(&rules("rate: 1000/s, burst: 1000", &relay.url(), "open")).await;
+    let url = site.url("/");
+    store_is(&member, true).await;
+    for fault in [
+        Fault::Silence,
+        Fault::Reset,
+        Fault::CutAfter(3),
+        Fault::Drip,
+        Fault::LoseReplies,
+        Fault::Say(Bytes::from_static(b"\x16\x03\x01 this is no Redis\r\n\r\n")),
+        Fault::Say(Bytes::from_static(b"*1000000000\r\n")),
+        Fault::Say(Bytes::from_static(b"*3\r\n$4\r\nopen\r\n$-1\r\n:9223372036854775807\r\n")),
+        Fault::Say(ten_megabytes()),
+    ] {
+        assert_eq!(get(member.proxy(), &url).await.status, 200);
+        let memory = member.resident_bytes();
+        relay.set(fault.clone());
+        for n in 0..4 {
+            let answer = get(member.proxy(), &url).await;
+            let what = format!("{:.60}: request {n}", format!("{fault:?}"));
+            assert_eq!(answer.status, 200, "{what}");
+            assert!(
+                answer.took < TIMEOUT * 2 + Duration::from_secs(1),
+                "{what}: {:?}",
+                answer.took
+            );
+        }
+        let grown = member.resident_bytes().saturating_sub(memory) >> 20;
+        assert!(grown < 100, "{grown} MiB more after {fault:.20?}");
+        relay.set(Fault::None);
+        wait_until(&format!("the store is back after {fault:.40?}"), SOON, async || {
+            member.metric("tidegate_store_up", &[]).await > 0.5
+        })
+        .await;
+    }
+    nothing_panicked(&member).await;
+    let errors = member.metric("tidegate_store_errors_total", &[]).await;
+    assert!(errors > 0.0, "failed calls are counted");
+}
+
+#[tokio::test]
+async fn a_connection_that_died_without_a_word_is_replaced() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let relay = Relay::before(redis.address());
+    let member = Member::start(&rules("rate: 1000/s, burst: 1000", &relay.url(), "open")).await;
+    store_is(&member, true).await;
+    relay.set(Fault::Forgotten);
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    store_is(&member, false).await;
+    store_is(&member, true).await;
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_is_not_stormed_with_connections() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let relay = Relay::before(redis.address());
+    let member = Member::start(&rules("rate: 1000/s, burst: 1000", &relay.url(), "open")).await;
+    store_is(&member, true).await;
+    relay.set(Fault::Reset);
+    store_is(&member, false).await;
+    let (before, start) = (relay.connections(), Instant::now());
+    while start.elapsed() < Duration::from_secs(2) {
+        get(member.proxy(), &site.url("/")).await;
+    }
+    let tries = relay.connections() - before;
+    // Two connections, each tried again after 50 ms to 1 s.
+    assert!((1..100).contains(&tries), "{tries} connections in two seconds");
+    relay.set(Fault::None);
+    store_is(&member, true).await;
+}
+
+#[tokio::test]
+async fn a_reply_that_is_lost_costs_a_token_at_most_and_is_never_a_free_pass() {
+    const BURST: usize = 20;
+    let (redis, site) = (Redis::start(), Site::start());
+    let relay = Relay::before(redis.address());
+    let keys = "rate: 1/h, burst: 20, max_wait: 1s";
+    let member = Member::start(&rules(keys, &relay.url(), "closed")).await;
+    store_is(&member, true).await;
+    relay.set(Fault::LoseReplies);
+    let answer = get(member.proxy(), &site.url("/")).await;
+    assert_eq!((answer.status, answer.refused()), (503, Some("store")));
+    assert_eq!(site.count(), 0);
+    relay.set(Fault::None);
+    store_is(&member, true).await;
+    let answers = crawl(&[member.proxy()], 1, &site.url("/"), BURST + 5).await;
+    let passed = statuses(&answers)[&200];
+    assert_eq!(site.count(), passed);
+    // What was taken and lost is one request's; a member asks for a handful at most.
+    assert!((BURST - 1..=BURST).contains(&passed), "{passed} passed of {BURST}");
+}
+
+#[tokio::test]
+async fn a_thousand_held_requests_on_a_frozen_store_cost_little_memory() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let file = rules("rate: 1/m, burst: 1, max_wait: 24h", &redis.url(), "local")
+        .with("limits: {per_client: 2000}");
+    let member = Member::start(&file).await;
+    store_is(&member, true).await;
+    get(member.proxy(), &site.url("/")).await;
+    redis.freeze();
+    let memory = member.resident_bytes();
+    let mut waiting = Vec::new();
+    for _ in 0..1_000 {
+        let mut client = integration_tests::client::Raw::connect(member.proxy()).await;
+        let (url, host) = (site.url("/"), site.address());
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+        waiting.push(client);
+    }
+    wait_until("all are held", SOON, async || {
+        // All but what the member lets go on its own while the store is silent.
+        member.metric("tidegate_held_requests", &[]).await > 990.0
+    })
+    .await;
+    let grown = member.resident_bytes().saturating_sub(memory) >> 10;
+    assert!(grown < 50 << 10, "{grown} KiB for a thousand held requests");
+    drop(waiting);
+    wait_until("they are gone", SOON, async || {
+        member.metric("tidegate_held_requests", &[]).await < 1.0
+    })
+    .await;
+    redis.thaw();
+    store_is(&member, true).await;
+}
+
+#[tokio::test]
+async fn one_of_three_that_is_cut_off_keeps_to_its_share_and_comes_back() {
+    const RATE: f64 = 30.0;
+    let (redis, site) = (Redis::start(), Site::start());
+    let relay = Relay::before(redis.address());
+    let keys = "rate: 30/s, burst: 3";
+    let mut fleet = Member::fleet(2, &rules(keys, &redis.url(), "local")).await;
+    fleet.push(Member::start(&rules(keys, &relay.url(), "local")).await);
+    for member in &fleet {
+        wait_until("every member knows of the others", SOON, async || {
+            (member.metric("tidegate_members", &[]).await - 3.0).abs() < 1e-9
+        })
+        .await;
+    }
+    relay.set(Fault::Silence);
+    store_is(&fleet[2], false).await;
+    site.forget();
+    let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
+    let answers = crawl(&proxies, 4, &site.url("/"), 120).await;
+    assert_eq!(statuses(&answers), [(200, 120)].into());
+    // The others may use the whole rate, and who is cut off a third of it on top.
+    let excess = worst_window_excess(&site.times(), RATE * 4.0 / 3.0, 3.0 + 1.0);
+    assert!(excess <= 3.0, "{excess:.2} requests too many while one is cut off");
+    relay.set(Fault::None);
+    store_is(&fleet[2], true).await;
+    site.forget();
+    let answers = crawl(&proxies, 4, &site.url("/"), 60).await;
+    assert_eq!(statuses(&answers), [(200, 60)].into());
+    let excess = worst_window_excess(&site.times(), RATE, 3.0);
+    assert!(excess <= 3.0, "{excess:.2} requests too many after its return");
+}
+
+#[tokio::test]
+async fn idle_scopes_leave_nothing_in_redis() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let rules = "- {name: sites, match: \"*\", per: host, rate: 1000/s, burst: 10, learn: false}";
+    let store = format!("{{url: \"{}\", timeout: 2s}}", redis.url());
+    let member = Member::start(&RuleFile::new(rules).store(&store)).await;
+    store_is(&member, true).await;
+    let port = site.address().port();
+    for host in 2..60 {
+        // Nobody listens there: each is a scope of its own all the same.
+        get(member.proxy(), &format!("http://127.0.0.{host}:{port}/")).await;
+    }
+    let keys = redis.command(&["DBSIZE"]);
+    let count: usize = keys.trim_start_matches(':').trim().parse().expect("a number");
+    assert!(count > 30, "each scope has its keys: {count}");
+    // What may live longest is told by PTTL: minutes, not days.
+    for line in redis.command(&["KEYS", "*"]).split("\r\n").filter(|l| l.contains("tidegate:")) {
+        let ttl = redis.command(&["PTTL", line]);
+        let ttl: i64 = ttl.trim_start_matches(':').trim().parse().expect("a number");
+        assert!((0..=3_600_000).contains(&ttl) || ttl == -2, "{line}: {ttl} ms");
+    }
+}
+
+#[tokio::test]
+async fn news_that_make_no_sense_are_passed_over() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let member =
+        Member::start(&rules("cooldown: {after: 1, for: 1m}", &redis.url(), "local")).await;
+    store_is(&member, true).await;
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    let long = "x".repeat(1_000_000);
+    for message in [
+        "",
+        "\x1f\x1f\x1f\x1f\x1f\x1f",
+        "nobody\x1f\x1f1\x1fcooling\x1f60000000\x1f3\x1fx",
+        "default\x1f\x1f-1\x1fcooling\x1f60000000\x1f3\x1fx",
+        "default\x1f\x1f99999999999999999999\x1fcooling\x1f1\x1f3\x1fx",
+        "default\x1f\x1f1\x1fcooling\x1fnever\x1fNaN\x1fx",
+        "\u{0}\u{1b}[31m",
+        &long,
+    ] {
+        redis.command(&["PUBLISH", "tidegate:news", message]);
+    }
+    redis.command(&["PUBLISH", "tidegate:news", "last"]);
+    for _ in 0..5 {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    nothing_panicked(&member).await;
+    site.on("/wall", Page::Forbidden);
+    get(member.proxy(), &site.url("/wall")).await;
+    wait_until("its own blocks still trip", SOON, async || {
+        member.metric("tidegate_cooldown_active", &[]).await > 0.0
+    })
+    .await;
+}
