@@ -182,6 +182,11 @@ pub struct Bounds {
     pub header_bytes: usize,
     /// Fields of a head.
     pub headers: usize,
+    /// Requests at a time of one HTTP/2 client connection.
+    pub streams: u32,
+    /// Streams that a client may open and reset before they are looked at ("rapid reset",
+    /// CVE-2023-44487).
+    pub resets: usize,
     /// Idle connections kept to one site.
     pub idle_per_host: usize,
     /// Idle connections kept to all sites.

@@ -7,6 +7,8 @@
 mod answers;
 #[path = "protocol/bench.rs"]
 mod bench;
+#[path = "protocol/frames.rs"]
+mod frames;
 #[path = "protocol/hostile.rs"]
 mod hostile;
 #[path = "protocol/interim.rs"]
@@ -19,3 +21,5 @@ mod origin;
 mod requests;
 #[path = "protocol/tunnels.rs"]
 mod tunnels;
+#[path = "protocol/websocket.rs"]
+mod websocket;

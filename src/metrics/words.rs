@@ -86,11 +86,13 @@ pub enum Bound {
     IdleTunnel,
     /// Interim answers of a site before one answer.
     Interim,
+    /// `limits.resets`, and other floods of frames on an HTTP/2 connection.
+    Http2,
 }
 
 impl Bound {
     /// Every bound.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Connections,
         Self::PerClient,
         Self::Tunnels,
@@ -102,6 +104,7 @@ impl Bound {
         Self::IdleAnswer,
         Self::IdleTunnel,
         Self::Interim,
+        Self::Http2,
     ];
 
     /// The label value.
@@ -119,6 +122,7 @@ impl Bound {
             Self::IdleAnswer => "idle_answer",
             Self::IdleTunnel => "idle_tunnel",
             Self::Interim => "interim",
+            Self::Http2 => "http2",
         }
     }
 }

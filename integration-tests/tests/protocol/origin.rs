@@ -98,9 +98,13 @@ impl Origin {
     }
 
     /// The bytes of all connections.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.record.lock().received.concat()
+    }
+
+    /// The same as text.
     pub(crate) fn received(&self) -> String {
-        let all = self.record.lock().received.concat();
-        String::from_utf8_lossy(&all).into_owned()
+        String::from_utf8_lossy(&self.bytes()).into_owned()
     }
 
     /// Whole requests so far, each with its body.

@@ -228,6 +228,8 @@ fn limits(section: &Reader<'_>) -> Bounds {
         tunnels: section.count("tunnels"),
         header_bytes: section.size("header_bytes"),
         headers: section.count("headers"),
+        streams: section.count("streams"),
+        resets: section.count("resets"),
         idle_per_host: section.count("idle_per_host"),
         idle_total: section.count("idle_total"),
     }

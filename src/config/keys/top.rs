@@ -283,6 +283,19 @@ pub(in crate::config) static LIMITS: Section = Section {
         ),
         key("headers", Kind::Count(16, 1000), Is("100"), "Fields of a head."),
         key(
+            "streams",
+            Kind::Count(1, 10_000),
+            Is("100"),
+            "Requests at a time of one HTTP/2 client connection; held ones count.",
+        ),
+        key(
+            "resets",
+            Kind::Count(1, 10_000),
+            Is("20"),
+            "HTTP/2 streams that a client may open and reset before they are looked at; more end its \
+             connection.",
+        ),
+        key(
             "idle_per_host",
             Kind::Count(0, 10_000),
             Is("256"),

@@ -3,6 +3,7 @@
 
 use std::{
     convert::Infallible,
+    error::Error as _,
     io,
     net::SocketAddr,
     sync::{
@@ -17,16 +18,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Context, Inside, Live};
-use crate::proxy::{
-    Visitor,
-    accept::{ClientIo, builder},
-    handle,
+use crate::{
+    metrics::Bound,
+    proxy::{
+        Visitor,
+        accept::{ClientIo, builder},
+        handle,
+    },
 };
 
-/// Requests at a time of one connection; a held one counts.
-const MAX_STREAMS: u32 = 100;
-/// Streams that a client may open and reset before it must wait ("rapid reset", CVE-2023-44487).
-const MAX_PENDING_RESETS: usize = 20;
 /// Streams that a client may make us reset ("made you reset", CVE-2025-8671).
 const MAX_LOCAL_RESETS: usize = 100;
 /// Largest list of request fields; bounds CONTINUATION frames as well.
@@ -90,11 +90,12 @@ where
             }
         })
     };
+    let limits = live.settings.limits;
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .max_concurrent_streams(limits.streams)
+        .max_pending_accept_reset_streams(limits.resets)
         .max_local_error_reset_streams(MAX_LOCAL_RESETS)
         .max_header_list_size(MAX_HEADER_LIST)
         .initial_stream_window_size(STREAM_WINDOW)
@@ -114,7 +115,19 @@ where
             connection.await
         }
     };
-    served.map_err(io::Error::other)
+    served.map_err(|error| {
+        if is_abuse(&error) {
+            cx.metrics.reached(Bound::Http2);
+        }
+        io::Error::other(error)
+    })
+}
+
+/// Whether a connection ended because its client made us work for nothing (`ENHANCE_YOUR_CALM`, RFC
+/// 9113 section 7).
+fn is_abuse(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.and_then(h2::Error::reason) == Some(h2::Reason::ENHANCE_YOUR_CALM)
 }
 
 /// How many requests of a connection are being answered, and how many there were.

@@ -59,6 +59,8 @@ pub(in crate::proxy) fn settings() -> Settings {
             tunnels: 10,
             header_bytes: 64 << 10,
             headers: 100,
+            streams: 100,
+            resets: 20,
             idle_per_host: 8,
             idle_total: 100,
         },

@@ -18,6 +18,8 @@ const BOUNDS: Bounds = Bounds {
     tunnels: 1,
     header_bytes: 64 * 1024,
     headers: 100,
+    streams: 100,
+    resets: 20,
     idle_per_host: 1,
     idle_total: 1,
 };
