@@ -85,6 +85,7 @@ pub enum CaError {
 pub struct Ca {
     path: PathBuf,
     pem: String,
+    der: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
     mint: mint::Mint,
 }
@@ -152,8 +153,9 @@ impl Ca {
             .map_err(|error| unfit(path, error.to_string()))?;
         // A root that clients trust need not be sent; what stands above an intermediate one must
         // be.
+        let der = first.clone();
         let sent = if chain.len() > 1 { chain } else { Vec::new() };
-        Ok(Arc::new(Self { path: path.to_owned(), pem, issuer, mint: mint::Mint::new(sent)? }))
+        Ok(Arc::new(Self { path: path.to_owned(), pem, der, issuer, mint: mint::Mint::new(sent)? }))
     }
 
     /// The certificate file, for clients to trust.
@@ -166,6 +168,12 @@ impl Ca {
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
+    }
+
+    /// The certificate, DER.
+    #[must_use]
+    pub fn der(&self) -> &CertificateDer<'static> {
+        &self.der
     }
 
     /// How to speak TLS as `host`: minted on first need, once however many ask, and again before it

@@ -184,6 +184,12 @@ impl Gate {
         gate
     }
 
+    /// Whether any rule in force intercepts.
+    #[must_use]
+    pub fn intercepts(&self) -> bool {
+        self.table.load().entries.iter().any(|entry| entry.rule.intercept)
+    }
+
     /// The first rule that matches `target`.
     #[must_use]
     pub fn find(&self, target: &Target) -> Option<Arc<Entry>> {

@@ -15,6 +15,7 @@ mod headers;
 mod inspect;
 mod intercept;
 mod interim;
+mod local;
 mod pass;
 mod peek;
 mod pool;
@@ -142,12 +143,16 @@ async fn way(
     if let Some(answer) = answer_here(cx, &mut request)? {
         return Ok(answer);
     }
+    let is_ours = local::is_ours(&target);
+    if is_ours && request.method() != Method::CONNECT {
+        return local::answer(cx, visitor, &request, &target);
+    }
     let asking = Asking::new(cx, target, client, request.headers())?;
     if let Some(line) = &mut told.line {
         line.rule = Arc::clone(&asking.entry.rule.name);
     }
     if request.method() == Method::CONNECT {
-        if asking.entry.rule.intercept {
+        if asking.entry.rule.intercept || is_ours && cx.gate.intercepts() {
             return intercept::open(cx, &live, visitor.peer, asking, request);
         }
         asking.judge(&live)?;

@@ -4,8 +4,14 @@
 mod certificates;
 #[path = "https/flights.rs"]
 mod flights;
+#[path = "https/floods.rs"]
+mod floods;
 #[path = "https/intercepted.rs"]
 mod intercepted;
+#[path = "https/large.rs"]
+mod large;
+#[path = "https/local.rs"]
+mod local;
 
 use std::{path::Path, time::Duration};
 

@@ -20,6 +20,7 @@ use super::{
     Asking, Body, Context, Refusal,
     context::Live,
     peek::{Peeked, Speech, peek},
+    pool::Counted,
     reply::Refused,
     tunnel::{self, copy::Side},
 };
@@ -128,6 +129,7 @@ impl Session {
         let Some((speech, stream)) = in_time(peek(stream, early)).await? else { return Ok(()) };
         match speech {
             Speech::Tls => {
+                let _counted = Counted::new(&self.asking.entry.metrics.tunnels);
                 let stream = self.end_tls(stream).await?;
                 let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 let inside = self.inside(Scheme::Https);
@@ -138,6 +140,7 @@ impl Session {
                 }
             }
             Speech::Http => {
+                let _counted = Counted::new(&self.asking.entry.metrics.tunnels);
                 let inside = self.inside(Scheme::Http);
                 serve::http1(&self.cx, &self.live, self.peer, inside, stream).await
             }

@@ -1,6 +1,6 @@
 //! Certificates of sites: the good one is accepted, each kind of bad one is the client's 502 with its reason.
 
-use std::path::Path;
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use integration_tests::{
     member::{Member, RuleFile},
@@ -10,11 +10,20 @@ use integration_tests::{
     wait::wait_until,
 };
 
+use rcgen::{
+    BasicConstraints, CertificateParams, GeneralSubtree, IsCa, KeyPair, KeyUsagePurpose,
+    NameConstraints,
+};
+
 use crate::SOON;
 
-/// What curl gets through interception.
+/// What curl gets through interception, trusting the proxy's CA.
 async fn ask(member: &Member, site: &Site) -> String {
-    let (ca, url) = (member.ca_file().display().to_string(), site.url("/"));
+    ask_trusting(member, &member.ca_file(), site).await
+}
+
+async fn ask_trusting(member: &Member, ca: &Path, site: &Site) -> String {
+    let (ca, url) = (ca.display().to_string(), site.url("/"));
     let arguments =
         ["--silent", "--include", "--suppress-connect-headers", "--cacert", ca.as_str(), &url];
     let output = run_through(&member.proxy_url(), Path::new("curl"), &arguments).await;
@@ -86,4 +95,53 @@ async fn a_client_that_does_not_trust_the_ca_is_named_in_the_log_and_counted() {
     })
     .await;
     assert_eq!(site.count(), 0);
+}
+
+#[tokio::test]
+async fn the_bundle_is_good_for_what_is_intercepted() {
+    let root = Root::new();
+    let site = Site::secure(root.server(Flaw::None));
+    let member = root.member("intercept: true").await;
+    let bundle = member.ca_file().with_file_name("bundle.pem");
+    assert!(ask_trusting(&member, &bundle, &site).await.starts_with("http/2 200"));
+    let count = |file: &Path| {
+        let text = fs::read_to_string(file).expect("it is there");
+        text.matches("BEGIN CERTIFICATE").count()
+    };
+    assert!(count(&bundle) > count(&member.ca_file()), "the system's roots are in it too");
+}
+
+#[tokio::test]
+async fn a_ca_of_ones_own_may_be_limited_to_the_names_that_it_is_for() {
+    let root = Root::new();
+    let site = Site::secure(root.server(Flaw::None));
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let only = GeneralSubtree::DnsName("localhost".to_owned());
+    params.name_constraints =
+        Some(NameConstraints { permitted_subtrees: vec![only], excluded_subtrees: vec![] });
+    let certificate = params.self_signed(&key).expect("a certificate");
+    let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
+    let (cert, secret) = (folder.path().join("own.pem"), folder.path().join("own.key"));
+    fs::write(&cert, certificate.pem()).expect("it is writable");
+    fs::write(&secret, key.serialize_pem()).expect("it is writable");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let file = RuleFile::one_rule("intercept: true, verify: false").with(&format!(
+        "ca: {{cert: \"{}\", key: \"{}\"}}",
+        cert.display(),
+        secret.display()
+    ));
+    let member = Member::start(&file).await;
+    let answer = ask_trusting(&member, &cert, &site).await;
+    assert!(answer.starts_with("http/2 200"), "{answer}");
+    assert!(!member.ca_file().exists(), "no other one is made");
+    let elsewhere = ["--silent", "--cacert", &cert.display().to_string(), "https://other.example/"];
+    let curl = tokio::process::Command::new("curl")
+        .args(elsewhere)
+        .env("https_proxy", member.proxy_url())
+        .output();
+    let output = curl.await.expect("curl is installed");
+    assert_eq!(output.status.code(), Some(60), "for any other name it is worth nothing");
 }

@@ -1,0 +1,85 @@
+//! `http://tidegate.local/`: what the proxy tells its own clients. It serves the CA that they must
+//! trust, and says whether a client is proxied, intercepted and trusts the CA.
+//!
+//! The name exists only here: whoever gets an answer is proxied, and whoever gets one by `https`
+//! trusts the CA, since there is no other certificate for it. Nothing of this takes a token.
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use serde_json::json;
+
+use super::{Body, Context, Refusal, Visitor, reply::Refused};
+use crate::target::{Host, Scheme, Target};
+
+/// The name. `.local` is never asked of the public DNS (RFC 6762).
+const NAME: &str = "tidegate.local";
+const PAGE: &str = include_str!("local/page.html");
+
+/// Whether a request is to the proxy itself.
+pub(super) fn is_ours(target: &Target) -> bool {
+    matches!(&target.host, Host::Name(name) if &**name == NAME)
+}
+
+/// Answers a request that is.
+///
+/// # Errors
+/// The refusal: another method than GET and HEAD, a page that is not there, no CA.
+pub(super) fn answer<B>(
+    cx: &Context,
+    visitor: &Visitor,
+    request: &Request<B>,
+    target: &Target,
+) -> Result<Response<Body>, Refused> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let sentence = "Only GET and HEAD are for this page of the proxy.";
+        return Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence));
+    }
+    let path = target.path.split('?').next().unwrap_or_default();
+    let (kind, body) = match path {
+        "/" => ("text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
+        "/check" => ("application/json", check(cx, visitor, target)),
+        "/ca.pem" => ("application/x-pem-file", ca(cx)?.pem().to_owned().into()),
+        "/ca.der" => ("application/x-x509-ca-cert", ca(cx)?.der().to_vec().into()),
+        _ => {
+            let sentence = format!("{NAME} has /, /check, /ca.pem and /ca.der.");
+            return Err(Refusal::malformed(StatusCode::NOT_FOUND, sentence));
+        }
+    };
+    let mut response = Response::new(Body::own(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // The page by `http` asks by `https`, which is another origin.
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    Ok(response)
+}
+
+fn check(cx: &Context, visitor: &Visitor, target: &Target) -> Bytes {
+    let trusted = visitor.inside.is_some() && target.scheme == Scheme::Https;
+    let intercepts = cx.gate.intercepts();
+    let say = match (trusted, intercepts) {
+        (true, _) => "This client is proxied, and it trusts the CA: it can be intercepted.",
+        (false, true) => {
+            "This client is proxied. Ask https://tidegate.local/check to learn whether it trusts \
+             the CA; `tidegate env` says how it can."
+        }
+        (false, false) => {
+            "This client is proxied. No rule intercepts, so there is no CA that it would have to \
+             trust."
+        }
+    };
+    let client = visitor.peer.ip();
+    let trusts = trusted.then_some(true);
+    let said = json!({
+        "proxied": true, "intercepts": intercepts, "trusted": trusts, "client": client, "say": say,
+    });
+    format!("{said}\n").into()
+}
+
+fn ca(cx: &Context) -> Result<std::sync::Arc<crate::ca::Ca>, Refused> {
+    let none = |why: String| Refusal::malformed(StatusCode::NOT_FOUND, why);
+    if !cx.gate.intercepts() {
+        return Err(none("No rule intercepts, so there is no CA to trust.".to_owned()));
+    }
+    cx.ca().map_err(|error| none(super::reply::sentence(&error.to_string())))
+}
