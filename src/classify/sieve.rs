@@ -14,7 +14,16 @@ const SHORTEST: usize = 8;
 const LONGEST: usize = 16;
 
 /// log2 of the number of bits that tell whether a gram occurs at all.
-const LOG_BITS: u32 = 15;
+const LOG_BITS: u32 = 16;
+
+/// What pages are full of. Of a long string that part is used which has least of it, since every
+/// look at it would be in vain.
+const COMMON: &str = "<div class=\"container header footer content wrapper\" id=\"<span class=\"</span>\
+    </div><a href=\"https://www.http://<li class=\"menu-item</li></ul><link rel=\"stylesheet\" \
+    type=\"text/css\" href=\"/assets/<script type=\"text/javascript\" src=\"https://cdn.async defer\
+    </script><meta property=\"og:image\" content=\"name=\"description\"<form action=\"<input type=\"hidden\" \
+    value=\"title=\"<img src=\"data-function(window.document.getElementById('return var error page \
+    script challenge access blocked security request please your you are that this with from have";
 
 /// Some strings, prepared.
 #[derive(Debug)]
@@ -50,8 +59,7 @@ impl Sieve {
         let bits = Box::new([0; 1 << (LOG_BITS - 6)]);
         let mut sieve = Self { stride, bits, grams: Vec::new(), strings };
         for (number, string) in sieve.strings.iter().enumerate() {
-            // The end of a mark is mostly its own; many begin as all markup does.
-            let begin = string.len() - used;
+            let begin = rarest(string, stride, string.len() - used);
             for offset in begin..begin + stride {
                 let Some(bytes) = gram(&string[offset..]) else { continue };
                 let at = hash(bytes);
@@ -65,14 +73,18 @@ impl Sieve {
 
     /// Whether `text` has any of the strings.
     pub(crate) fn has_any(&self, text: &[u8]) -> bool {
-        !self.grams.is_empty()
-            && text.chunks(self.stride).enumerate().any(|(number, place)| {
-                gram(place).is_some_and(|bytes| {
-                    let at = hash(bytes);
-                    self.bits[at / 64] >> (at % 64) & 1 == 1
-                        && self.is_one(bytes, text, number * self.stride)
-                })
-            })
+        if self.grams.is_empty() {
+            return false;
+        }
+        let mut place = 0;
+        while let Some(bytes) = text.get(place..).and_then(gram) {
+            let at = hash(bytes);
+            if self.bits[at / 64] >> (at % 64) & 1 == 1 && self.is_one(bytes, text, place) {
+                return true;
+            }
+            place += self.stride;
+        }
+        false
     }
 
     /// Whether `bytes`, which stand at `place` in `text`, belong to one of the strings there.
@@ -88,6 +100,17 @@ impl Sieve {
                 .is_some_and(|there| there.eq_ignore_ascii_case(string))
         })
     }
+}
+
+/// Where in `string`, no later than `latest`, the `count` grams begin of which fewest are common;
+/// among equals the last, since many marks begin as all markup does.
+fn rarest(string: &[u8], count: usize, latest: usize) -> usize {
+    let is_common = |offset: &usize| {
+        let bytes = string.get(*offset..).and_then(gram);
+        COMMON.as_bytes().windows(GRAM).any(|common| gram(common) == bytes)
+    };
+    let commons = |begin: usize| (begin..begin + count).filter(is_common).count();
+    (0..=latest).rev().min_by_key(|begin| commons(*begin)).unwrap_or(latest)
 }
 
 /// The first bytes as a number, the same for both cases of a letter.

@@ -37,6 +37,11 @@ impl Visible {
     /// Takes the next piece of text.
     pub(crate) fn push(&mut self, text: &str) {
         let mut rest = text;
+        if self.entity.is_empty() && text.trim_ascii_start().is_empty() {
+            // What stands between most tags.
+            self.blank |= !text.is_empty();
+            return;
+        }
         while let Some(end) = memchr::memchr(b'\n', rest.as_bytes()) {
             self.line(&rest[..=end]);
             rest = &rest[end + 1..];
