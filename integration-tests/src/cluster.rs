@@ -1,4 +1,4 @@
-//! A private Redis Cluster of three nodes; a slot can move from one to another.
+//! A private Redis Cluster of three nodes; a slot can move from one to another, and a replica can stand by for a node.
 
 use std::{process::Command, time::Duration};
 
@@ -82,6 +82,34 @@ impl Cluster {
         for node in [to, from, 3 - to - from] {
             set(node, "NODE", &new);
         }
+    }
+
+    /// Starts a replica of a node and waits until it could take over; its number among the nodes.
+    ///
+    /// # Panics
+    /// If it does not join.
+    pub async fn stand_by(&mut self, node: usize) -> usize {
+        let (id, port) = (self.id(node), self.nodes[node].address().port().to_string());
+        let replica = Redis::start_with(&OPTIONS);
+        let reply = replica.command(&["CLUSTER", "MEET", "127.0.0.1", &port]);
+        assert!(reply.starts_with("+OK"), "{reply}");
+        wait_until("the replica knows its node", SOON, async || {
+            replica.command(&["CLUSTER", "REPLICATE", &id]).starts_with("+OK")
+        })
+        .await;
+        let own = replica.command(&["CLUSTER", "MYID"]);
+        let own = own.lines().nth(1).expect("an id").trim();
+        wait_until("it has the data, and all nodes know it as a replica", SOON, async || {
+            let link = replica.command(&["INFO", "replication"]);
+            let known = self.nodes.iter().all(|node| {
+                let nodes = node.command(&["CLUSTER", "NODES"]);
+                nodes.lines().any(|line| line.contains(own) && line.contains("slave"))
+            });
+            known && link.contains("master_link_status:up")
+        })
+        .await;
+        self.nodes.push(replica);
+        self.nodes.len() - 1
     }
 
     fn id(&self, node: usize) -> String {

@@ -183,6 +183,34 @@ async fn a_cluster_loses_a_node_and_gets_it_back() {
 }
 
 #[tokio::test]
+async fn a_cluster_node_that_dies_is_replaced_by_its_replica() {
+    let mut cluster = Cluster::start().await;
+    let key = "tidegate:{default}:b:";
+    let (_, owner) = cluster.owner(key);
+    let replica = cluster.stand_by(owner).await;
+    let fleet = Member::fleet(2, &rule_on(&cluster.url())).await;
+    joined(&fleet).await;
+    // As with a Sentinel: what was in hand when the node went and when the other came, and the jitter of the site.
+    crawl_while(&fleet, 260, 5.0 + 5.0, async |_| {
+        cluster.nodes[owner].kill();
+        wait_until("the replica takes over", SOON, async || {
+            cluster.nodes[replica].command(&["ROLE"]).contains("master")
+        })
+        .await;
+        let seen = || cluster.nodes[replica].command(&["HGET", key, "seen"]);
+        let before = seen();
+        wait_until("the members take their tickets there", SOON, async || seen() != before).await;
+    })
+    .await;
+    for member in &fleet {
+        wait_until("the members are back", SOON, async || {
+            member.metric("tidegate_store_up", &[]).await > 0.5
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn tls_with_a_certificate_of_an_own_root() {
     let folder = tempfile::tempdir().expect("a folder");
     let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
