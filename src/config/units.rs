@@ -248,12 +248,13 @@ pub(super) fn factor(text: &str) -> Read<f64> {
     })
 }
 
-/// A whole number.
+/// A whole number. One that no integer holds is as large as can be: what reads it names the range.
 pub(super) fn count(text: &str) -> Read<u64> {
-    let plain = text.bytes().all(|b| b.is_ascii_digit());
-    text.parse().ok().filter(|_| plain).ok_or_else(|| {
-        Wrong::new(format!("{} is no whole number", quote(text)), "write digits only")
-    })
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+        let what = format!("{} is no whole number", quote(text));
+        return Err(Wrong::new(what, "write digits only"));
+    }
+    Ok(text.parse().unwrap_or(u64::MAX))
 }
 
 /// `true` or `false`.
