@@ -9,8 +9,10 @@
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
 --       (`tokens:us,...`)  15 `1` if the rule cools down  16... its policy (lib/cooldown.lua)
 --       27 the learned rate as the member knows it (`turn rate mark frozen`)  28... how it is learned (lib/learn.lua)
+--       last: windows of the quotas as the member heard of them (`told at us;start:taken,...`, empty = none)
 -- Reply now, phase (open cooling probing probe), epoch, come back (us, 0 = fully served), members waiting, streak,
---       rate in force, what is learned (turn, rate, mark, frozen, why; zeros where nothing is), then the tickets (us)
+--       rate in force, windows (`start:taken,...`), what is learned (turn, rate, mark, frozen, why; zeros where nothing
+--       is), then the tickets (us)
 -- Holds grants <= burst + rate * t in every window and every quota; all of them move together or not at all.
 local now = read_clock()
 local cools = ARGV[15] == '1'
@@ -37,7 +39,7 @@ local function waiting(until_)
   return redis.call('ZCARD', KEYS[3]), new == 1
 end
 
-local tickets, members, rate, learned = {}, 1, 0, load_learned('')
+local tickets, members, rate, windows, learned = {}, 1, 0, '', load_learned('')
 local limited = limits.rate or #limits.quotas > 0
 if phase == 'open' or phase == 'due' then
   if phase == 'due' then wanted = math.min(wanted, 1) end
@@ -57,6 +59,7 @@ if phase == 'open' or phase == 'due' then
     if ARGV[6] == '1' or ARGV[6] == '3' then drain_bucket(bucket, math.max(bucket.at, now)) end
     if ARGV[6] == '2' or ARGV[6] == '3' then void_bucket(bucket, now, table.concat(ARGV, '|', 11, 14)) end
     if tonumber(ARGV[8]) == scope.ep then recall_bucket(bucket, ARGV[6], now, limits) end
+    recall_windows(bucket, ARGV[#ARGV], now, limits)
     give_back(bucket, ARGV[7], now)
   end
   local ahead, share = 0, nil
@@ -79,7 +82,10 @@ if phase == 'open' or phase == 'due' then
     tickets[#tickets + 1] = moment
   end
   if #tickets >= wanted then come_back = 0 end
-  if limited then save_bucket(KEYS[1], bucket, now, limits) end
+  if limited then
+    save_bucket(KEYS[1], bucket, now, limits)
+    windows = tell_windows(bucket)
+  end
   if phase == 'due' then
     phase = 'probing'
     if tickets[1] then
@@ -89,6 +95,7 @@ if phase == 'open' or phase == 'due' then
     end
   end
 end
-local reply = { now, phase, scope.ep, come_back, members, exact(scope.streak), exact(rate), tell_learned(learned) }
+local reply =
+  { now, phase, scope.ep, come_back, members, exact(scope.streak), exact(rate), windows, tell_learned(learned) }
 for _, moment in ipairs(tickets) do reply[#reply + 1] = moment end
 return reply

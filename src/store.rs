@@ -6,6 +6,7 @@
 use std::{future::Future, sync::Arc};
 
 use crate::{
+    bucket::Window,
     cooldown::{Blocks, Cause, Change, Known, Report},
     learn,
     rules::Rule,
@@ -102,6 +103,8 @@ pub struct Granted {
     pub rate: f64,
     /// What has been learned of the rate; `turn` 0 = nothing, or not asked for.
     pub learned: learn::Known,
+    /// The windows of the quotas, in their order; none where there is no quota or nothing was asked of the bucket.
+    pub windows: Vec<Window>,
     /// When the requests may go, ascending.
     pub tickets: Vec<i64>,
 }

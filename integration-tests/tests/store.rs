@@ -346,6 +346,44 @@ fn a_flush_refills_no_bucket_that_a_member_knows() {
 }
 
 #[test]
+fn a_flush_forgets_no_quota_that_members_know() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let limits = Limits {
+        rate: None,
+        burst: 1,
+        quotas: vec![
+            Quota { tokens: 50, window: Duration::from_secs(3_600) },
+            Quota { tokens: 1_000, window: Duration::from_secs(86_400) },
+        ],
+        cost: 1,
+        learn: None,
+    };
+    let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
+    let member = || {
+        let store = runtime.block_on(shared(&redis));
+        let name =
+            ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
+        let scope = store.scope(name);
+        (store, scope)
+    };
+    let (first, second, third) = (member(), member(), member());
+    let take = |(store, scope): &(Arc<Shared>, Scope), wanted: u32| {
+        let ask = Ask { wanted, ..Ask::default() };
+        runtime.block_on(store.take(scope, &rule, &ask)).unwrap().tickets.len()
+    };
+    assert_eq!((take(&first, 10), take(&second, 15)), (10, 15));
+    assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
+    // Who knows nothing begins anew; who knows of 10 and who knows of 25 put it right, one after the other.
+    assert_eq!(take(&third, 5), 5);
+    assert_eq!(take(&first, 5), 5);
+    assert_eq!(take(&second, 50), 15, "25 before, 10 since, 50 in all");
+    assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
+    assert_eq!(take(&second, 50), 0, "nothing is left of the hour");
+    assert_eq!(take(&first, 50), 0);
+}
+
+#[test]
 fn a_member_that_comes_back_from_an_outage_leaves_others_their_tickets() {
     let redis = Redis::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();

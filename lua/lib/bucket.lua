@@ -1,8 +1,8 @@
 -- The token bucket with its quotas: src/bucket.rs, operation by operation (the same doubles, the same results).
 --
--- Hash: at, tok (tokens at `at`), win (`start:taken,...`, one per quota), ramp (start of the climb), ret (returned
+-- Hash: at, tok (tokens at `at`), win (`start:taken:told,...`, one per quota, lib/recall.lua), ramp (start of the climb), ret (returned
 -- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua), lim (limits for which its tickets
--- were voided), fill (`rate:burst` by which it has been filling since `at`).
+-- were voided), fill (`rate:burst` by which it has been filling since `at`), born (when it began).
 local HORIZON = 250000
 local BATCH = 1000
 local FIRST = 1
@@ -24,16 +24,17 @@ end
 
 local function load_bucket(key, now, limits)
   local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn', 'lim',
-    'fill')
+    'fill', 'born')
   local bucket = { windows = {}, returned = {}, limits = fields[8] or '', learned = load_learned(fields[7]) }
   if not fields[1] then
     bucket.at, bucket.tokens, bucket.ramp_from, bucket.seen = now, limits.burst, 0, now
-    bucket.fresh = true
+    bucket.fresh, bucket.born = true, now
   else
     bucket.at, bucket.tokens = tonumber(fields[1]), tonumber(fields[2])
     bucket.ramp_from, bucket.seen = tonumber(fields[4]), tonumber(fields[6])
-    for start, taken in string.gmatch(fields[3], '(-?%d+):(%d+)') do
-      bucket.windows[#bucket.windows + 1] = { start = tonumber(start), taken = tonumber(taken) }
+    bucket.born = tonumber(fields[10] or 0)
+    for start, taken, told in string.gmatch(fields[3], '(-?%d+):(%d+):(%d+)') do
+      bucket.windows[#bucket.windows + 1] = { start = tonumber(start), taken = tonumber(taken), told = tonumber(told) }
     end
     for moment in string.gmatch(fields[5], '%d+') do
       bucket.returned[#bucket.returned + 1] = tonumber(moment)
@@ -49,6 +50,7 @@ local function observe_bucket(bucket, now, limits)
   local back = bucket.seen - now
   if back > 0 then
     bucket.at = bucket.at - back
+    bucket.born = bucket.born - back
     if bucket.ramp_from > 0 then bucket.ramp_from = bucket.ramp_from - back end
     for _, window in ipairs(bucket.windows) do window.start = window.start - back end
     for i, moment in ipairs(bucket.returned) do bucket.returned[i] = moment - back end
@@ -56,7 +58,7 @@ local function observe_bucket(bucket, now, limits)
   end
   bucket.seen = now
   for i = 1, #limits.quotas do
-    bucket.windows[i] = bucket.windows[i] or { start = LONG_AGO, taken = 0 }
+    bucket.windows[i] = bucket.windows[i] or { start = LONG_AGO, taken = 0, told = 0 }
   end
   for i = #bucket.windows, #limits.quotas + 1, -1 do bucket.windows[i] = nil end
   local left = {}
@@ -68,24 +70,6 @@ end
 
 local function drain_bucket(bucket, moment)
   bucket.at, bucket.tokens, bucket.returned = moment, 0, {}
-end
-
--- A bucket that lost its memory (a flush, a failover) goes on where a member says that it was: `latest` is the member's
--- latest ticket, the time at which it was told, and how many members waited then. Where the bucket is gone altogether,
--- it hands out nothing for as long as tickets of others may be out. What has read the clock since then has lost
--- nothing, and neither has a clock that was set back.
-local function recall_bucket(bucket, latest, now, limits)
-  local moment, told, members = string.match(latest, '^(%d+):(%d+):(%d+)$')
-  if not moment or not limits.rate then return end
-  moment, told = tonumber(moment), tonumber(told)
-  if told > now then return end
-  if bucket.fresh then
-    local ahead = HORIZON + ceil(members * limits.cost / limits.rate)
-    bucket.at, bucket.tokens = moment, 0
-    if moment + ahead > now then bucket.at = math.max(moment, now + ahead) end
-  elseif bucket.was_seen < told and bucket.at < moment then
-    bucket.at, bucket.tokens = moment, 0
-  end
 end
 
 -- The limits have changed: voids what was handed out ahead, once. Each member of a fleet says so at its own reload, and
@@ -197,7 +181,7 @@ local function take_ticket(bucket, moment, limits)
   for i, quota in ipairs(limits.quotas) do
     local window = bucket.windows[i]
     if moment >= window.start + quota.window then
-      window.start, window.taken = moment, 0
+      window.start, window.taken, window.told = moment, 0, 0
     end
     window.taken = window.taken + limits.cost
   end
@@ -217,14 +201,21 @@ local function save_bucket(key, bucket, now, limits)
   local windows, returned = {}, {}
   local longest = 0
   for i, window in ipairs(bucket.windows) do
-    windows[i] = whole(window.start) .. ':' .. whole(window.taken)
+    windows[i] = whole(window.start) .. ':' .. whole(window.taken) .. ':' .. whole(window.told)
     longest = math.max(longest, limits.quotas[i].window)
   end
   for i, moment in ipairs(bucket.returned) do returned[i] = whole(moment) end
   redis.call('HSET', key, 'at', whole(bucket.at), 'tok', exact(bucket.tokens), 'win', table.concat(windows, ','),
     'ramp', whole(bucket.ramp_from), 'ret', table.concat(returned, ','), 'seen', whole(bucket.seen),
     'learn', limits.learns and pack_learned(bucket.learned) or '', 'lim', bucket.limits,
-    'fill', limits.rate and exact(limits.per_second) .. ':' .. whole(limits.burst) or '')
+    'fill', limits.rate and exact(limits.per_second) .. ':' .. whole(limits.burst) or '', 'born', whole(bucket.born))
   local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
   keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, limits.learns and LEARNED_FOR or 0))
+end
+
+-- The windows as a member hears of them.
+local function tell_windows(bucket)
+  local windows = {}
+  for i, window in ipairs(bucket.windows) do windows[i] = whole(window.start) .. ':' .. whole(window.taken) end
+  return table.concat(windows, ',')
 end

@@ -305,7 +305,8 @@ impl Store for Shared {
         } else {
             ask
         };
-        let arguments = keys.arguments(rule).take(sent, &self.member, keys.latest(ask.known.epoch));
+        let latest = keys.latest(ask.known.epoch);
+        let arguments = keys.arguments(rule).take(sent, &self.member, latest, keys.windows());
         let reply = self.call(&self.scripts.take, keys.take.clone(), arguments).await;
         match reply.map(scripts::granted) {
             Some(Ok(granted)) => {

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::{Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, Store, StoreError};
 use crate::{
-    bucket::{self, BATCH, Bucket, FIRST, Pace},
+    bucket::{self, BATCH, Bucket, FIRST, Pace, Window},
     clock::{self, Instant},
     cooldown::{self, Blocks, Cause, Change, Cooldown, Report},
     learn::{Known, News},
@@ -226,18 +226,9 @@ fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
 }
 
 fn open(now: i64, epoch: u64, streak: f64, tickets: Tickets) -> Granted {
-    let Tickets { moments: tickets, come_back, rate, learned } = tickets;
-    Granted {
-        now,
-        phase: Phase::Open,
-        epoch,
-        come_back,
-        members: 1,
-        streak,
-        rate,
-        learned,
-        tickets,
-    }
+    let Tickets { moments: tickets, come_back, rate, learned, windows } = tickets;
+    let (phase, members) = (Phase::Open, 1);
+    Granted { now, phase, epoch, come_back, members, streak, rate, learned, windows, tickets }
 }
 
 /// What the cooldown tells the learned rate.
@@ -257,6 +248,7 @@ struct Tickets {
     come_back: i64,
     rate: f64,
     learned: Known,
+    windows: Vec<Window>,
 }
 
 /// The tickets themselves, and when to come back for more (0: all there).
@@ -330,7 +322,7 @@ fn tickets(
     let learned = if learns { bucket.learned.known() } else { Known::default() };
     let forget = bucket.forgettable_in(now, limits, pace);
     *forget_at = now.saturating_add(forget);
-    Tickets { moments: granted, come_back, rate, learned }
+    Tickets { moments: granted, come_back, rate, learned, windows: bucket.windows.clone() }
 }
 
 /// What `lua/report.lua` does.

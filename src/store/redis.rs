@@ -24,7 +24,7 @@ use super::{
     push::{Channel, Push},
     scripts::{BadReply, RuleArguments, Script},
 };
-use crate::{rules::Rule, settings::RedisSettings};
+use crate::{bucket::Window, rules::Rule, settings::RedisSettings};
 
 /// Calls waiting for Redis at once; more is a store that does not keep up, and fails.
 const QUEUE: usize = 10_000;
@@ -44,6 +44,8 @@ pub(crate) struct Keys {
     /// The latest ticket that the store gave this member here: where the store loses its memory, the bucket goes on
     /// from there.
     latest: parking_lot::Mutex<Latest>,
+    /// The windows of its quotas as last heard, and when. They outlive a trip.
+    windows: parking_lot::Mutex<(i64, Vec<Window>)>,
     /// Whether decisions were taken without the store since it last answered.
     pub(super) strayed: std::sync::atomic::AtomicBool,
 }
@@ -74,6 +76,7 @@ impl Keys {
             channel,
             arguments: parking_lot::Mutex::new(None),
             latest: parking_lot::Mutex::default(),
+            windows: parking_lot::Mutex::default(),
             strayed: false.into(),
         }
     }
@@ -89,6 +92,9 @@ impl Keys {
 
     /// Takes note of an answer of the store.
     pub(super) fn granted(&self, granted: &Granted) {
+        if !granted.windows.is_empty() {
+            *self.windows.lock() = (granted.now, granted.windows.clone());
+        }
         let mut latest = self.latest.lock();
         if latest.epoch != granted.epoch {
             *latest = Latest { epoch: granted.epoch, ..Latest::default() };
@@ -107,6 +113,16 @@ impl Keys {
             return String::new();
         }
         format!("{ticket}:{told}:{members}")
+    }
+
+    /// What was taken in the windows of its quotas, as this member heard.
+    pub(super) fn windows(&self) -> String {
+        let (told, windows) = &*self.windows.lock();
+        if windows.is_empty() {
+            return String::new();
+        }
+        let each = windows.iter().map(|window| format!("{}:{}", window.start, window.taken));
+        format!("{told};{}", each.collect::<Vec<_>>().join(","))
     }
 
     pub(super) fn arguments(&self, rule: &Rule) -> Arc<RuleArguments> {

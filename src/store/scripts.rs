@@ -4,6 +4,7 @@ use fred::types::Value;
 
 use super::{Ask, Granted, Peeked, Phase, Reported};
 use crate::{
+    bucket::Window,
     clock,
     cooldown::{Answer, Blocks, Change, Report},
     learn::{Hand, Known, Learn, Why},
@@ -47,6 +48,7 @@ impl Scripts {
                 "lib/clock.lua",
                 "lib/learn.lua",
                 "lib/bucket.lua",
+                "lib/recall.lua",
                 "lib/cooldown.lua",
                 "take.lua"
             ),
@@ -94,8 +96,14 @@ impl RuleArguments {
         }
     }
 
-    /// `latest`: what the member knows of the bucket (`lua/take.lua`, argument 6).
-    pub(super) fn take(&self, ask: &Ask, member: &str, latest: String) -> Vec<String> {
+    /// `latest` and `windows`: what the member knows of the bucket (`lua/take.lua`, arguments 6 and 32).
+    pub(super) fn take(
+        &self,
+        ask: &Ask,
+        member: &str,
+        latest: String,
+        windows: String,
+    ) -> Vec<String> {
         let returned: Vec<String> = ask.returned.iter().map(i64::to_string).collect();
         let mut arguments = vec![
             ask.wanted.to_string(),
@@ -114,6 +122,7 @@ impl RuleArguments {
         arguments.extend(self.policy.iter().cloned());
         arguments.push(known(ask.learned));
         arguments.extend(self.learn.iter().cloned());
+        arguments.push(windows);
         arguments
     }
 
@@ -255,6 +264,18 @@ impl Fields {
         self.next()?.as_f64().ok_or(BadReply { script: self.script })
     }
 
+    fn windows(&mut self) -> Result<Vec<Window>, BadReply> {
+        let bad = BadReply { script: self.script };
+        let value = self.next()?;
+        let text = value.as_str().ok_or_else(|| bad.clone())?;
+        let window = |part: &str| {
+            let (start, taken) = part.split_once(':')?;
+            Some(Window { start: start.parse().ok()?, taken: taken.parse().ok()? })
+        };
+        let parts = text.split(',').filter(|part| !part.is_empty());
+        parts.map(|part| window(part).ok_or_else(|| bad.clone())).collect()
+    }
+
     fn word<T: Copy>(&mut self, words: &[(&str, T)]) -> Result<T, BadReply> {
         let value = self.next()?;
         let found = words.iter().find(|(word, _)| value.as_str().is_some_and(|v| v == *word));
@@ -294,6 +315,7 @@ pub(super) fn granted(reply: Value) -> Result<Granted, BadReply> {
         members: u32::try_from(fields.whole()?).unwrap_or(u32::MAX),
         streak: fields.float()?,
         rate: fields.float()?,
+        windows: fields.windows()?,
         learned: fields.known()?,
         tickets: fields.rest()?,
     })

@@ -24,7 +24,7 @@ pub struct Ledger {
 }
 
 /// Fields of a reply of `take` before its tickets.
-const BEFORE_TICKETS: usize = 12;
+const BEFORE_TICKETS: usize = 13;
 
 impl Ledger {
     /// Notes the tickets of a reply; `returned` are those that came back with the call.

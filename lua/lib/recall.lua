@@ -1,0 +1,46 @@
+-- What members know repairs a bucket that lost its memory (a flush, a failover).
+
+-- A bucket that lost its memory (a flush, a failover) goes on where a member says that it was: `latest` is the member's
+-- latest ticket, the time at which it was told, and how many members waited then. Where the bucket is gone altogether,
+-- it hands out nothing for as long as tickets of others may be out. What has read the clock since then has lost
+-- nothing, and neither has a clock that was set back.
+local function recall_bucket(bucket, latest, now, limits)
+  local moment, told, members = string.match(latest, '^(%d+):(%d+):(%d+)$')
+  if not moment or not limits.rate then return end
+  moment, told = tonumber(moment), tonumber(told)
+  if told > now then return end
+  if bucket.fresh then
+    local ahead = HORIZON + ceil(members * limits.cost / limits.rate)
+    bucket.at, bucket.tokens = moment, 0
+    if moment + ahead > now then bucket.at = math.max(moment, now + ahead) end
+  elseif bucket.was_seen < told and bucket.at < moment then
+    bucket.at, bucket.tokens = moment, 0
+  end
+end
+
+-- What was taken in the windows of the quotas that are still running, as a member heard of them at `told`. Where the bucket
+-- began since then, what was taken before comes on top of what was taken since; where several members tell of the same
+-- window, the most that any of them heard. Where it has lost its latest writes, the most of both.
+local function recall_windows(bucket, known, now, limits)
+  local told, list = string.match(known, '^(%d+);(.*)$')
+  told = tonumber(told)
+  if not told or told > now then return end
+  local lost, late, i = told < bucket.born, bucket.was_seen < told, 0
+  if not lost and not late then return end
+  for start, taken in string.gmatch(list, '(-?%d+):(%d+)') do
+    i, start, taken = i + 1, tonumber(start), tonumber(taken)
+    local window, quota = bucket.windows[i], limits.quotas[i]
+    if not quota then return end
+    if start <= now and start + quota.window > now then
+      if window.start + quota.window <= now then
+        window.start, window.taken, window.told = start, taken, lost and taken or 0
+      elseif lost then
+        local more = math.max(taken - window.told, 0)
+        window.start = math.min(window.start, start)
+        window.taken, window.told = window.taken + more, window.told + more
+      elseif window.start == start then
+        window.taken = math.max(window.taken, taken)
+      end
+    end
+  end
+end
