@@ -92,6 +92,19 @@ fn every_rate_is_used_from_bursts_of_one_on() {
 }
 
 #[test]
+fn what_is_saved_up_is_taken_at_once() {
+    let mut plan = Plan::new(2, 1.0, 200);
+    plan.burst = 400;
+    let figures = plan.play(async |fleet| {
+        fleet.finish().await;
+        fleet.figures()
+    });
+    show("2 members at 1/s, 400 saved up", &figures);
+    assert!(figures.took < Duration::from_millis(100), "{figures}");
+    assert!(figures.calls_per_grant < 0.05, "{figures}");
+}
+
+#[test]
 fn a_dead_member_costs_at_most_one_short_grace() {
     let figures = Plan::new(10, 100.0, 300).play(async |fleet| {
         for member in 0..5 {

@@ -48,6 +48,8 @@ impl Lane {
             state.come_back = None;
             state.unjudged.clear();
             state.members = 1;
+            state.most = 0;
+            state.fill_at = None;
             return Step::End;
         }
         let ask_at = if asking { None } else { self.ask_at(&state, now) };
@@ -154,8 +156,15 @@ impl Lane {
         let worth = (own * state.lead.as_secs_f64()).ceil() as usize;
         // Who has just come may be one of many who do not know of each other yet.
         let fill = worth.max(at_least).min((worth / 4).max(in_hand + 1)).max(1);
-        state.most = if in_hand < state.refill { fill } else { worth.max(turn) };
-        state.fill_at = (own > 0.0).then(|| asked + Duration::from_secs_f64(fill as f64 / own));
+        // Only what is handed out ahead is shared in turns: what is saved up, or has no rate, is taken at once.
+        let ahead = granted.come_back > 0 || granted.tickets.last() > Some(&granted.now);
+        let paced = own > 0.0 && ahead;
+        state.most = match in_hand < state.refill {
+            _ if !paced => 0,
+            true => fill,
+            false => worth.max(turn),
+        };
+        state.fill_at = paced.then(|| asked + Duration::from_secs_f64(fill as f64 / own));
     }
 
     /// The store is away and the rule file says `closed`.
