@@ -5,7 +5,7 @@ PROFILE ?= dev
 TARGET ?= wire
 SECONDS ?= 60
 
-.PHONY: help tools build test test-clients demo bench bench-cooldown bench-detect bench-yield soak fuzz fmt lint doc deny ci
+.PHONY: help tools build test test-clients demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -39,6 +39,10 @@ bench-cooldown: ## how long requests still reach a site after it trips a cooldow
 bench-detect: ## precision and recall over a folder of saved pages with a manifest: make bench-detect DIR=pages
 	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_detect
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_detect $(DIR)
+
+bench-gate: ## grants/s and CPU per grant of both stores beside a bare EVALSHA loop; memory and CPU of held requests
+	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_gate
 
 bench-yield: ## what crawls bring home under this and other policies, against five kinds of walls; a minute or two
 	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_yield

@@ -1,0 +1,167 @@
+//! `make bench-gate`: what the gate costs beside the least that any shared limiter costs, and what waiting costs.
+//!
+//! Grants: a plain blocking loop sends the very `EVALSHA` that the gate sends (recorded from it) over one connection:
+//! the limit of one round trip. Beside it, in the same rounds, the gate on Redis and the gate in memory, one request at
+//! a time and with 64 at once. The rule has a rate that is never reached and a cooldown, so that every grant does the
+//! whole work. Each ratio is that of a round to the loop of the same round; printed are medians. `EVALSHA again` is
+//! the loop once more: how far its ratio is from 1 is what the run cannot tell apart.
+//!
+//! Waiting: one real process on each store holds 10,000 requests of as many connections behind a quota of one an hour:
+//! resident memory of each, connection included, and CPU while nothing moves.
+//!
+//! `BENCH_ROUNDS` (5) and `BENCH_MILLIS` (700, of each load) make it longer.
+
+#[path = "bench_gate/floor.rs"]
+mod floor;
+#[path = "bench_gate/held.rs"]
+mod held;
+#[path = "bench_gate/load.rs"]
+mod load;
+
+use std::{collections::BTreeMap, io::Write as _, time::Duration};
+
+use anyhow::Context as _;
+use integration_tests::redis::Redis;
+
+use self::{floor::Floor, held::Held, load::Load};
+
+/// What is measured in each round.
+const LOADS: [(&str, Kind); 6] = [
+    ("EVALSHA", Kind::Floor),
+    ("EVALSHA again", Kind::Floor),
+    ("gate on Redis, 1 at a time", Kind::Shared(1)),
+    ("gate on Redis, 64 at once", Kind::Shared(64)),
+    ("gate in memory, 1 at a time", Kind::Memory(1)),
+    ("gate in memory, 64 at once", Kind::Memory(64)),
+];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Floor,
+    Shared(usize),
+    Memory(usize),
+}
+
+/// What one load of one round cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cost {
+    /// Grants per second.
+    rate: f64,
+    /// Microseconds of CPU per grant, this process and Redis together.
+    cpu: f64,
+    /// Scripts that Redis ran per grant.
+    calls: f64,
+}
+
+fn main() -> anyhow::Result<()> {
+    let rounds = number("BENCH_ROUNDS", 5)?;
+    let time = Duration::from_millis(number("BENCH_MILLIS", 700)?);
+    let redis = Redis::start();
+    let mut floor = Floor::connect(&redis)?;
+    let mut shared = Load::on_redis(&redis)?;
+    let mut memory = Load::in_memory()?;
+    let mut costs: BTreeMap<&str, Vec<Cost>> = BTreeMap::new();
+    for round in 0..rounds {
+        let mut loads = LOADS;
+        // No load always comes after the same one.
+        loads.rotate_left(usize::try_from(round)? % LOADS.len());
+        for (name, kind) in loads {
+            let cost = match kind {
+                Kind::Floor => floor.run(&redis, time)?,
+                Kind::Shared(tasks) => shared.run(&redis, tasks, time)?,
+                Kind::Memory(tasks) => memory.run(&redis, tasks, time)?,
+            };
+            costs.entry(name).or_default().push(cost);
+        }
+    }
+    let millis = time.as_millis();
+    say(&format!("{rounds} rounds of {millis} ms each; medians; ratios of the same round\n\n"))?;
+    say(&table(&costs))?;
+    for (store, file) in held::stores(&redis) {
+        say(&format!("\n{store}: {}\n", Held::measure(&file)?))?;
+    }
+    Ok(())
+}
+
+fn table(costs: &BTreeMap<&str, Vec<Cost>>) -> String {
+    let mut text = "| load | grants/s | / EVALSHA | CPU us per grant, Redis included | / EVALSHA | scripts per \
+                    grant |\n|---|---:|---:|---:|---:|---:|\n"
+        .to_owned();
+    let floor = &costs["EVALSHA"];
+    for (name, _) in LOADS {
+        let own = &costs[name];
+        let figure = |of: fn(&Cost) -> f64| middle(own.iter().map(of).collect());
+        let ratio = |of: fn(&Cost) -> f64| {
+            middle(own.iter().zip(floor).map(|(own, floor)| of(own) / of(floor)).collect())
+        };
+        text.push_str(&format!(
+            "| {name} | {:.0} | {:.2} | {:.1} | {:.2} | {:.3} |\n",
+            figure(|cost| cost.rate),
+            ratio(|cost| cost.rate),
+            figure(|cost| cost.cpu),
+            ratio(|cost| cost.cpu),
+            figure(|cost| cost.calls),
+        ));
+    }
+    text
+}
+
+fn middle(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn number(variable: &str, usual: u64) -> anyhow::Result<u64> {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().with_context(|| format!("{variable} is no number")),
+        Err(_) => Ok(usual),
+    }
+}
+
+fn say(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// What this process and Redis have used so far.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Used {
+    cpu: Duration,
+    calls: f64,
+    at: std::time::Instant,
+}
+
+impl Used {
+    pub(crate) fn now(redis: &Redis) -> anyhow::Result<Self> {
+        let own = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let own = Duration::new(u64::try_from(own.tv_sec)?, u32::try_from(own.tv_nsec)?);
+        let info = redis.command(&["INFO", "cpu", "commandstats"]);
+        let cpu = field(&info, "used_cpu_user:") + field(&info, "used_cpu_sys:");
+        Ok(Self {
+            cpu: own + Duration::from_secs_f64(cpu),
+            calls: field(&info, "cmdstat_evalsha:calls="),
+            at: std::time::Instant::now(),
+        })
+    }
+
+    /// What `grants` have cost since then.
+    #[allow(clippy::cast_precision_loss, reason = "counts")]
+    pub(crate) fn until_now(self, redis: &Redis, grants: u64) -> anyhow::Result<Cost> {
+        let took = self.at.elapsed().as_secs_f64();
+        let now = Self::now(redis)?;
+        let grants = grants.max(1) as f64;
+        Ok(Cost {
+            rate: grants / took,
+            cpu: (now.cpu.saturating_sub(self.cpu)).as_secs_f64() * 1e6 / grants,
+            calls: (now.calls - self.calls) / grants,
+        })
+    }
+}
+
+/// The number after `name` in what INFO says; 0 where there is none.
+fn field(info: &str, name: &str) -> f64 {
+    let rest = info.split(name).nth(1).unwrap_or_default();
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    rest[..end].parse().unwrap_or(0.0)
+}

@@ -1,0 +1,113 @@
+//! The least that a shared limiter costs: the gate's own script call, sent by a plain blocking loop.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use integration_tests::{redis::Redis, sim};
+use parking_lot::Mutex;
+use tidegate::{
+    metrics::Metrics,
+    store::{Answering, Ask, Reply, ScopeName, ScriptServer, Shared, Store as _},
+};
+use tokio::sync::broadcast;
+
+use super::{Cost, Used, load};
+
+/// A connection and the bytes of one call.
+#[derive(Debug)]
+pub(crate) struct Floor {
+    stream: TcpStream,
+    call: Vec<u8>,
+}
+
+impl Floor {
+    pub(crate) fn connect(redis: &Redis) -> anyhow::Result<Self> {
+        let [text, keys, arguments] = record()?;
+        let mut stream = TcpStream::connect(redis.address())?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(&words(["SCRIPT", "LOAD", &text[0]]))?;
+        let mut reply = [0; 4_096];
+        let read = stream.read(&mut reply)?;
+        let digest = String::from_utf8_lossy(&reply[..read]);
+        let digest = digest.lines().nth(1).context("SCRIPT LOAD answers with a digest")?;
+        let count = keys.len().to_string();
+        let all = ["EVALSHA", digest, &count].map(str::to_owned).into_iter();
+        let call = words(all.chain(keys).chain(arguments));
+        Ok(Self { stream, call })
+    }
+
+    /// Calls for so long, one after the other.
+    pub(crate) fn run(&mut self, redis: &Redis, time: Duration) -> anyhow::Result<Cost> {
+        let (before, until, mut grants) = (Used::now(redis)?, Instant::now() + time, 0);
+        let mut reply = [0; 4_096];
+        while Instant::now() < until {
+            self.stream.write_all(&self.call)?;
+            let read = self.stream.read(&mut reply)?;
+            // Thirteen fields and one ticket.
+            ensure!(reply[..read].starts_with(b"*14"), "the script grants nothing");
+            grants += 1;
+        }
+        before.until_now(redis, grants)
+    }
+}
+
+/// One command as Redis reads it (RESP).
+fn words<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> Vec<u8> {
+    let words: Vec<T> = words.into_iter().collect();
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in &words {
+        let word = word.as_ref();
+        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    bytes
+}
+
+/// The text, keys and arguments with which the gate's store takes one ticket.
+fn record() -> anyhow::Result<[Vec<String>; 3]> {
+    let recorder = Recorder::default();
+    let seen = Arc::clone(&recorder.0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(async {
+        let settings = sim::settings("redis://recorded");
+        let store = Shared::over(Box::new(recorder), settings, Metrics::new());
+        store.first_word().await;
+        let rule = load::rule();
+        let name =
+            ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
+        let ask = Ask { wanted: 1, bound: 1_000_000, lease: 1_000_000, ..Ask::default() };
+        let answer = store.take(&store.scope(name), &rule, &ask).await;
+        // The recorder's answer is none that a store gives; what was asked is what counts.
+        drop(answer);
+    });
+    let recorded = seen.lock().take();
+    recorded.context("the store takes tickets by a script")
+}
+
+/// A server that keeps the call that takes tickets.
+#[derive(Debug, Default)]
+struct Recorder(Arc<Mutex<Option<[Vec<String>; 3]>>>);
+
+impl ScriptServer for Recorder {
+    fn run<'a>(
+        &'a self,
+        name: &'static str,
+        text: &'static str,
+        keys: Vec<String>,
+        arguments: Vec<String>,
+    ) -> Answering<'a> {
+        if name == "take" {
+            *self.0.lock() = Some([vec![text.to_owned()], keys, arguments]);
+        }
+        Box::pin(async { Ok(Reply::Whole(1)) })
+    }
+
+    fn subscribe(&self, _channel: &str) -> broadcast::Receiver<String> {
+        broadcast::channel(1).1
+    }
+}
