@@ -25,6 +25,7 @@ use super::{
     observe::Untold,
     permit::Grant,
     queue::{Queue, Waiter},
+    tell,
     view::{Gateway, View},
 };
 use crate::{
@@ -149,7 +150,7 @@ impl Lane {
         let ticket = granted.tickets.first().copied();
         self.note_learned(granted.learned);
         if granted.phase != Phase::Open || granted.epoch != epoch {
-            self.view.granted(&granted);
+            tell::granted(self, &granted);
         }
         let ticket = ticket.filter(|_| granted.phase == Phase::Open)?;
         entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));

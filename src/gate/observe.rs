@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Entry, Shared, lane::Lane, permit::Grant};
+use super::{Entry, Shared, lane::Lane, permit::Grant, tell};
 use crate::{
     clock::{self, Instant},
     event::Event,
@@ -36,7 +36,7 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
         note(lane, entry, Observed::Refuse, Duration::ZERO);
         return Grant::new(lane, entry, lane.view.epoch(), 0, false);
     };
-    lane.view.granted(&granted);
+    tell::granted(lane, &granted);
     let wait = clock::from_micros(granted.come_back.saturating_sub(granted.now).max(0));
     let would = match granted.phase {
         Phase::Cooling | Phase::Probing => Some(Observed::Cooldown),

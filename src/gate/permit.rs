@@ -181,6 +181,12 @@ impl Permit {
         self.observe || self.grant.lane.view.allows(self.grant.epoch, self.grant.probe)
     }
 
+    /// Counts its wait anew: for what has long been under way (a tunnel) when a trip holds the rest of it.
+    pub fn renew(&mut self) {
+        self.since = clock::now();
+        self.deadline = self.since + self.grant.entry.rule.max_wait;
+    }
+
     /// Back to the head of the queue, after a trip or for a retry of a blocked answer.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::{
     cooldown::{Answer, Blocks, Cause, Change, Report},
     event::{ClearedBy, Event, Events, ProbeResult, Trip, Tripping},
     rules::Mode,
-    store::{Reported, ScopeNews, Store as _, What},
+    store::{Granted, Reported, ScopeNews, Store as _, What},
     target::Target,
     verdict::Judgement,
 };
@@ -26,6 +26,19 @@ pub(super) fn probe_sent(lane: &Lane, target: &Target) {
         key: Arc::clone(&lane.view.key),
         target: target.clone(),
     });
+}
+
+/// Takes over what an answer to an ask tells. Where a rule wants no probe, this is how its cooldown ends.
+pub(super) fn granted(lane: &Lane, granted: &Granted) {
+    let opened = lane.view.granted(granted);
+    let entry = lane.entry.load();
+    if opened && entry.rule.cooldown.as_ref().is_some_and(|policy| !policy.probe) {
+        lane.shared.events.emit(Event::Cleared {
+            rule: Arc::clone(&entry.rule.name),
+            key: Arc::clone(&lane.view.key),
+            by: ClearedBy::Time,
+        });
+    }
 }
 
 /// Brings a report to the store, takes over what it changed, and tells what a person wants to know.

@@ -150,15 +150,15 @@ impl View {
         }
     }
 
-    /// Takes over what an answer to an ask tells.
-    pub(super) fn granted(&self, granted: &Granted) {
+    /// Takes over what an answer to an ask tells; true where it opens the scope.
+    pub(super) fn granted(&self, granted: &Granted) -> bool {
         let at = moment(granted.come_back, granted.now);
         let gateway = match granted.phase {
             Phase::Open => Gateway::Open,
             Phase::Cooling => Gateway::Cooling(at),
             Phase::Probing | Phase::Probe => Gateway::Probing(at),
         };
-        self.set(granted.epoch, gateway, Some(granted.streak));
+        self.set(granted.epoch, gateway, Some(granted.streak))
     }
 
     /// Takes over what an answer to a report tells.
@@ -197,15 +197,17 @@ impl View {
     }
 
     /// News may come late or twice: an older epoch changes nothing, and within an epoch a scope that is open stays so
-    /// (only a trip closes it, and that is a new epoch).
-    fn set(&self, epoch: u64, gateway: Gateway, streak: Option<f64>) {
+    /// (only a trip closes it, and that is a new epoch). True where it opens the scope after a cooldown.
+    fn set(&self, epoch: u64, gateway: Gateway, streak: Option<f64>) -> bool {
         let mut state = self.state.lock();
         let late = epoch < state.epoch
             || (epoch == state.epoch && state.gateway == Gateway::Open && gateway != Gateway::Open);
         if late {
-            return;
+            return false;
         }
-        let reopened = gateway == Gateway::Open && state.gateway != Gateway::Open && epoch > 0;
+        // Who has just come finds an open scope open, and knows of no cooldown that has ended.
+        let reopened =
+            gateway == Gateway::Open && state.gateway != Gateway::Open && state.epoch > 0;
         if reopened {
             state.opened = Some(clock::now());
         }
@@ -222,6 +224,7 @@ impl View {
         if moved {
             self.changed.send_replace(());
         }
+        reopened
     }
 }
 

@@ -96,6 +96,13 @@ impl Pass {
         self.permit.as_ref().is_none_or(Permit::may_go_on)
     }
 
+    /// Counts its wait anew.
+    pub(crate) fn renew(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.renew();
+        }
+    }
+
     /// Waits for leave once more.
     ///
     /// # Errors

@@ -196,6 +196,7 @@ impl Flights {
     async fn next(&self, ended: Option<Flight>) -> Result<Flight, Refused> {
         let mut pass = match ended {
             Some(Flight { mut pass, unanswered: 1.., .. }) => {
+                pass.renew();
                 pass.again(&self.live).await?;
                 pass
             }

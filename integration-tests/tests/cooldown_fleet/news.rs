@@ -6,7 +6,8 @@ use integration_tests::{
     client::get,
     member::{Member, RuleFile},
     redis::Redis,
-    site::Site,
+    site::{Page, Site},
+    wait::wait_until,
 };
 use serde_json::json;
 
@@ -32,6 +33,35 @@ async fn a_member_whose_subscription_was_cut_knows_of_a_trip_within_a_second() {
         clear(&fleet[0]).await;
         cools(&fleet[1], A_SECOND, false).await;
     }
+}
+
+#[tokio::test]
+async fn a_streak_is_known_to_all_and_an_ok_at_any_member_resets_it() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let file = RuleFile::one_rule("cooldown: {after: 3, for: 1m, ratio: off}").redis(&redis);
+    let fleet = Member::fleet(2, &file).await;
+    site.on("/wall", Page::Forbidden);
+    let streaks = async |count: f64| {
+        for member in &fleet {
+            wait_until(&format!("a streak of {count}"), SOON, async || {
+                let streak = member.metric("tidegate_consecutive_blocks", &[]).await;
+                (streak - count).abs() < 1e-9
+            })
+            .await;
+        }
+    };
+    for member in &fleet {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    for _ in 0..2 {
+        assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
+    }
+    streaks(2.0).await;
+    assert_eq!(get(fleet[1].proxy(), &site.url("/")).await.status, 200);
+    streaks(0.0).await;
+    assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
+    streaks(1.0).await;
+    cools(&fleet[0], SOON, false).await;
 }
 
 #[tokio::test]

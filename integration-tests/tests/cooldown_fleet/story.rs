@@ -89,6 +89,17 @@ async fn a_trip_and_a_clear_by_hand_are_told_at_every_member() {
 }
 
 #[tokio::test]
+async fn a_cooldown_without_a_probe_is_told_to_end_by_time() {
+    let site = Site::start();
+    let file = RuleFile::one_rule("cooldown: {ramp: 0s, probe: false}");
+    let member = Member::start(&file).await;
+    assert_eq!(post(&member, COOLDOWN, &json!({"seconds": 1})).await.status, 200);
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    assert_eq!(the_only(&member, "cleared").await["by"], "time");
+    assert!(events(&member, "probe_sent").await.is_empty());
+}
+
+#[tokio::test]
 async fn a_retry_after_and_a_share_of_blocks_are_told_as_what_tripped() {
     let site = Site::start();
     let file = RuleFile::one_rule("cooldown: {after: 3, for: 1m, ratio: 50% of 4}");

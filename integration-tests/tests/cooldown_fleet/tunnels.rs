@@ -73,6 +73,24 @@ async fn a_tunnel_stands_still_during_a_cooldown_and_goes_on_afterwards() {
     }
 }
 
+#[tokio::test]
+async fn a_flight_that_has_long_been_under_way_waits_out_a_cooldown_like_a_new_one() {
+    for counts in ["flights", "connect"] {
+        let site = Site::start();
+        let keys = format!("tunnel: {counts}, max_wait: 3s, cooldown: {{ramp: 0s}}");
+        let member = Member::start(&RuleFile::one_rule(&keys)).await;
+        let mut tunnel = open_tunnel(&member, &site).await;
+        let (first, rest) = REQUEST.split_at(10);
+        tunnel.send(first).await;
+        // Longer than any request may be held, but nothing was: the client takes its time.
+        tokio::time::sleep(Duration::from_millis(3_200)).await;
+        assert_eq!(post(&member, COOLDOWN, &json!({"seconds": 1})).await.status, 200);
+        tunnel.send(rest).await;
+        answer(&mut tunnel).await;
+        assert_eq!(site.count(), 2, "{counts}");
+    }
+}
+
 /// More than the sockets between a client and a site take on the way.
 const FLIGHT: usize = 64 << 20;
 

@@ -6,7 +6,7 @@ use super::{Gateway, Lane, Outcome, State, Ticket, Why, release::hand_back_surpl
 use crate::{
     bucket,
     clock::{self, Instant},
-    gate::view::moment,
+    gate::{tell, view::moment},
     store::{Ask, Granted, Phase, Store, StoreError},
 };
 
@@ -107,7 +107,7 @@ impl Lane {
     /// Takes over what the store answered.
     fn absorb(&self, granted: &Granted, asked: Instant) {
         let took = asked.elapsed();
-        self.view.granted(granted);
+        tell::granted(self, granted);
         self.note_learned(granted.learned);
         let count = granted.tickets.len();
         let probe = granted.phase == Phase::Probe;
