@@ -176,7 +176,7 @@ impl Gate {
         let table = Table::new(rules, &metrics, &shared, None);
         let gate = Arc::new(Self { shared, metrics, table: Arc::new(table).into() });
         if let Some(news) = news {
-            tokio::spawn(Arc::clone(&gate).follow(news));
+            gate.shared.store.spawn(Arc::clone(&gate).follow(news));
         } else {
             gate.metrics.store_up.set(1);
             gate.metrics.members.set(1);
@@ -289,11 +289,7 @@ impl Gate {
     async fn follow(self: Arc<Self>, mut news: tokio::sync::broadcast::Receiver<News>) {
         loop {
             match news.recv().await {
-                Ok(News::Scope(news)) => {
-                    if news.member != self.shared.member {
-                        self.hear(news);
-                    }
-                }
+                Ok(News::Scope(news)) => self.hear(news),
                 Ok(News::Rate { rule, key, member }) => {
                     if member != self.shared.member {
                         self.rate_changed(&rule, &key);
@@ -306,7 +302,8 @@ impl Gate {
         }
     }
 
-    /// Takes over what another member says of a scope that is known here.
+    /// Takes over what a member says of a scope that is known here. Our own news often come before the answer to the
+    /// report that caused them, which waits in line with the requests; they have been told already, or soon will be.
     fn hear(&self, news: ScopeNews) {
         let table = self.table.load();
         let entry = table.entries.iter().find(|entry| entry.rule.name == news.rule);
@@ -314,7 +311,9 @@ impl Gate {
             && let Some(view) = entry.lanes.view(&news.key)
         {
             view.pushed(&news);
-            tell::heard(&self.shared.events, entry, &view, news);
+            if news.member != self.shared.member {
+                tell::heard(&self.shared.events, entry, &view, news);
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use crate::{
     rules::Rule,
 };
 
+mod apart;
 mod by_hand;
 pub mod fallback;
 pub mod memory;
@@ -231,6 +232,17 @@ impl Backend {
         match self {
             Self::Memory(_) => None,
             Self::Shared(shared) => Some(shared.news()),
+        }
+    }
+
+    /// Runs what brings or follows news, where requests do not keep it waiting.
+    pub fn spawn(
+        &self,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> tokio::task::JoinHandle<()> {
+        match self {
+            Self::Memory(_) => tokio::spawn(task),
+            Self::Shared(shared) => shared.spawn(task),
         }
     }
 

@@ -222,7 +222,8 @@ impl Permit {
         let report = self.grant.report(answer, lane.view.take_oks());
         let seen = Seen { target: self.target.clone(), judgement: judgement.clone() };
         // A task of its own: the client may leave, the news must not.
-        tokio::spawn(deliver(lane, report, Some(seen))).await.ok();
+        let shared = Arc::clone(&lane.shared);
+        shared.store.spawn(deliver(lane, report, Some(seen))).await.ok();
     }
 
     /// Tells the fleet that the site answered what cannot be judged (a tunnel, an upgraded connection).

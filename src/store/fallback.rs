@@ -20,7 +20,10 @@ use std::{
 
 use fred::types::Value;
 use parking_lot::Mutex;
-use tokio::sync::{broadcast, watch};
+use tokio::{
+    sync::{broadcast, watch},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::share::{fixed, scaled};
@@ -110,7 +113,7 @@ impl Shared {
             stopped: CancellationToken::new(),
         });
         let (listener, beater) = (Arc::clone(&store), Arc::clone(&store));
-        tokio::spawn(async move {
+        store.spawn(async move {
             let news = listener.news.clone();
             tokio::select! {
                 () = listener.server.listen(&listener.settings.prefix, news) => {}
@@ -119,6 +122,11 @@ impl Shared {
         });
         tokio::spawn(async move { beater.beat().await });
         store
+    }
+
+    /// Runs a task beside the client to the store.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        self.server.spawn(task)
     }
 
     /// The news of the fleet.

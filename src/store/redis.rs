@@ -21,6 +21,7 @@ use tokio::sync::broadcast;
 
 use super::{
     Granted, News, Place, ScopeName,
+    apart::Apart,
     push::{Channel, Push},
     scripts::{BadReply, RuleArguments, Script},
 };
@@ -209,6 +210,8 @@ pub(super) struct Redis {
     plain: Client,
     subscriber: SubscriberClient,
     pub(super) push: Push,
+    /// Where connections are served; whoever spawns [`Redis::listen`] there puts them there.
+    pub(super) apart: Apart,
     timeout: Duration,
 }
 
@@ -285,7 +288,14 @@ impl Redis {
             ..Options::default()
         };
         let push = Push::new(subscriber.clone(), &settings.prefix, clustered);
-        Ok(Self { client: plain.with_options(&options), plain, subscriber, push, timeout })
+        Ok(Self {
+            client: plain.with_options(&options),
+            plain,
+            subscriber,
+            push,
+            apart: Apart::start(),
+            timeout,
+        })
     }
 
     /// Starts connecting, in the background.
@@ -340,6 +350,7 @@ impl Redis {
         // Goodbyes are a courtesy: a dead connection is not worth a message.
         self.plain.quit().await.ok();
         self.push.quit().await;
+        self.apart.end();
     }
 }
 

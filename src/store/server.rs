@@ -6,7 +6,10 @@
 use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
 
 use fred::types::Value;
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    task::JoinHandle,
+};
 
 use super::{
     news::{self, News},
@@ -73,6 +76,14 @@ impl Server {
                     Err(_) => Err(Failure::timeout(script.name, *timeout)),
                 }
             }
+        }
+    }
+
+    /// Runs a task: beside the client to a real store, else where the caller runs.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        match self {
+            Self::Redis(redis) => redis.apart.spawn(task),
+            Self::Own(..) => tokio::spawn(task),
         }
     }
 
