@@ -27,6 +27,7 @@ use crate::{
 };
 
 use reload::Reload;
+pub use reload::SetLogLevel;
 
 /// Time for a probe's verdict to reach the store.
 const LEASE_SLACK: Duration = Duration::from_secs(5);
@@ -54,7 +55,7 @@ pub enum Ended {
 }
 
 impl App {
-    /// Binds, connects, loads.
+    /// Binds, connects, loads. A reload gives the log its level through `set_log_level`.
     ///
     /// # Errors
     /// A port that cannot be had, a store URL that makes no sense, a CA that cannot be read; each says the way out.
@@ -63,6 +64,7 @@ impl App {
         overrides: Overrides,
         metrics: Arc<Metrics>,
         events: Arc<Events>,
+        set_log_level: SetLogLevel,
     ) -> anyhow::Result<Self> {
         let listener = bind(loaded.settings.listen, "listen").await?;
         let admin_listener = match &loaded.settings.admin {
@@ -110,6 +112,7 @@ impl App {
             Arc::clone(&proxy),
             Arc::clone(&admin),
             Arc::clone(&events),
+            set_log_level,
         );
         Ok(Self { listener, admin_listener, proxy, admin, events, reload, drain, rules })
     }

@@ -31,6 +31,7 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, response::Parts};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
+use tracing::Instrument as _;
 
 pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody};
 use self::{
@@ -93,7 +94,8 @@ pub(crate) async fn handle(
     let is_connect = request.method() == Method::CONNECT;
     let answering = visitor.wire.as_ref().map(wire::Handle::answering);
     let mut told = Told::default();
-    let answer = way(cx, visitor, request, &mut told).await;
+    let span = access::span(request.headers());
+    let answer = way(cx, visitor, request, &mut told).instrument(span.clone()).await;
     if let Some(user) = &told.user {
         let counter = if answer.is_ok() { &user.relayed } else { &user.refused };
         counter.inc();
@@ -103,7 +105,7 @@ pub(crate) async fn handle(
         Err(refusal) => refusal.into_response(&cx.metrics),
     };
     if let Some(line) = &told.line {
-        line.log(response.status(), &told);
+        span.in_scope(|| line.log(response.status(), &told));
     }
     if is_connect && !response.status().is_success() {
         // What follows a refused CONNECT may have been meant for the tunnel (RFC 9931).
@@ -138,7 +140,7 @@ async fn way(
         told.user = live.users.get(name).cloned();
     }
     if live.settings.log.access {
-        told.line = Some(Line::new(&client, &target, &request));
+        told.line = Some(Line::new(&client, &target, request.method()));
     }
     if let Some(answer) = answer_here(cx, &mut request)? {
         return Ok(answer);

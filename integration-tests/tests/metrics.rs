@@ -1,6 +1,10 @@
 //! `/metrics`: valid by the letter of OpenMetrics 1.0, true in its numbers, bounded in its series.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    io::Write as _,
+    process::{Command, Stdio},
+};
 
 use http::{Request, header};
 use http_body_util::Full;
@@ -8,6 +12,7 @@ use integration_tests::{
     client::{ProxyClient, get},
     member::{Member, RuleFile},
     site::Site,
+    tools::{python, script},
 };
 
 /// The scrape in the format that `accept` asks for: content type and text.
@@ -229,4 +234,47 @@ fn the_reference_names_no_metric_that_there_is_not() {
     for name in names {
         assert!(types.contains(name), "docs/metrics.md names tidegate_{name}, which is none");
     }
+}
+
+/// What Prometheus' own parser finds in `text`.
+fn read_by_prometheus(text: &str, format: &str) -> serde_json::Value {
+    let program = script("read_metrics.py");
+    let mut child = Command::new(python())
+        .arg(program)
+        .arg(format)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python is there");
+    let mut input = child.stdin.take().expect("it has an input");
+    // The parser reads all before it writes.
+    input.write_all(text.as_bytes()).expect("it reads");
+    drop(input);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{format}: it is refused (see above)");
+    serde_json::from_slice(&output.stdout).expect("it prints JSON")
+}
+
+#[tokio::test]
+async fn prometheus_own_parsers_read_both_formats() {
+    let member = Member::start(&RuleFile::one_rule("rate: 50/s, burst: 5")).await;
+    let site = Site::start();
+    get(member.proxy(), &site.url("/")).await;
+    let families = read_by_prometheus(&open_metrics(&member).await, "openmetrics");
+    let families = families.as_object().expect("families");
+    assert!(families.len() > 20, "{} families", families.len());
+    for (name, family) in families {
+        assert!(family["help"].as_str().is_some_and(|help| help.len() > 10), "{name}: {family}");
+    }
+    for (name, kind) in [
+        ("tidegate_requests", "counter"),
+        ("tidegate_held_requests", "gauge"),
+        ("tidegate_hold_seconds", "histogram"),
+        ("tidegate_build", "info"),
+    ] {
+        assert_eq!(families[name]["type"], kind, "{name}");
+    }
+    let (_, text) = scrape(&member, "text/plain").await;
+    let older = read_by_prometheus(&text, "prometheus");
+    assert_eq!(older["tidegate_requests"]["type"], "counter", "{older}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use integration_tests::{
     client::{get, get_direct},
     member::{Member, RuleFile, run},
-    site::Site,
+    site::{Page, Site},
     wait::wait_until,
 };
 use rustix::process::Signal;
@@ -104,4 +104,22 @@ async fn what_needs_a_restart_is_said() {
         log.contains("restart") && log.contains("listen")
     })
     .await;
+}
+
+#[tokio::test]
+async fn the_log_takes_another_level_and_a_restart_that_is_due_stays_due() {
+    let site = Site::start();
+    site.on("/wall", Page::Captcha);
+    let file = RuleFile::one_rule("rate: 50/s, burst: 5");
+    let member = Member::start(&file.clone().with("log: {level: error}")).await;
+    get(member.proxy(), &site.url("/wall")).await;
+    member.rewrite(&file.clone().with("log: {level: debug, format: json}"));
+    reloads(&member, "ok", 1.0).await;
+    get(member.proxy(), &site.url("/wall")).await;
+    wait_until("the block is logged", SOON, async || member.log().contains("blocked")).await;
+    assert_eq!(member.log().matches("blocked").count(), 1, "the first was not: {}", member.log());
+    member.rewrite(&file.with("log: {level: warn, format: json}"));
+    reloads(&member, "ok", 2.0).await;
+    let status = member.status().await;
+    assert_eq!(status["config"]["needs_restart"], serde_json::json!(["log.format"]), "{status}");
 }

@@ -1,6 +1,6 @@
 //! A changed rule file takes effect as a whole or not at all.
 
-use std::{collections::BTreeMap, future, net::SocketAddr, sync::Arc};
+use std::{collections::BTreeMap, fmt, future, net::SocketAddr, sync::Arc};
 
 use crate::{
     admin, clock,
@@ -10,11 +10,17 @@ use crate::{
     status::ConfigStatus,
 };
 
+/// Gives the log another level or filter; the error says what is wrong with it.
+pub type SetLogLevel = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
 /// Puts what the file's watcher reads in force.
-#[derive(Debug)]
 pub(super) struct Reload {
     watcher: Option<Reloader>,
+    /// In force since the start, for what only a restart changes.
+    started: Loaded,
+    /// In force.
     loaded: Loaded,
+    set_log_level: SetLogLevel,
     proxy: Arc<proxy::Context>,
     admin: Arc<admin::Context>,
     events: Arc<Events>,
@@ -28,12 +34,13 @@ impl Reload {
         proxy: Arc<proxy::Context>,
         admin: Arc<admin::Context>,
         events: Arc<Events>,
+        set_log_level: SetLogLevel,
     ) -> Self {
         let watcher = loaded
             .path
             .as_deref()
             .map(|path| Reloader::new(path, &loaded, overrides, Arc::new(config::process_env)));
-        Self { watcher, loaded, proxy, admin, events }
+        Self { watcher, started: loaded.clone(), loaded, set_log_level, proxy, admin, events }
     }
 
     /// Asks for the file to be read again, changed or not.
@@ -80,9 +87,17 @@ impl Reload {
             Ok(pem) => pem,
             Err(error) => return self.refuse(vec![error.to_string()]),
         };
+        if let Err(error) = (self.set_log_level)(&loaded.settings.log.level) {
+            return self.refuse(vec![error]);
+        }
         let diff = config::diff(&self.loaded, &loaded);
-        let needs_restart: Vec<String> =
-            diff.needs_restart.iter().map(|key| (*key).to_owned()).collect();
+        // Against the start, not against the file before: what waits for a restart waits until then, or until it is
+        // taken back.
+        let needs_restart: Vec<String> = config::diff(&self.started, &loaded)
+            .needs_restart
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         let mut settings = loaded.settings.clone();
         {
             // What was bound and connected at the start stays.
@@ -103,6 +118,12 @@ impl Reload {
             self.events.emit(Event::Warned { what: warning.to_string() });
         }
         self.loaded = loaded;
+    }
+}
+
+impl fmt::Debug for Reload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reload").field("watcher", &self.watcher).finish_non_exhaustive()
     }
 }
 
@@ -157,7 +178,20 @@ mod tests {
         let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), vec![]);
         let (status, stop) = (config_status(&loaded), CancellationToken::new());
         let admin = admin::Context::new(Arc::clone(&proxy), status, values(&loaded), stop);
-        Reload::new(Overrides::default(), loaded, proxy, admin, events)
+        let set_log_level = Box::new(|_: &str| Ok(()));
+        Reload::new(Overrides::default(), loaded, proxy, admin, events, set_log_level)
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_a_restart_is_not_forgotten_by_the_next_reload() {
+        let mut reload = started_with("listen: 127.0.0.1:3128\n");
+        let pending = |reload: &Reload| reload.admin.config.lock().needs_restart.clone();
+        reload.take(Ok(read("listen: 127.0.0.1:3129\n")));
+        assert_eq!(pending(&reload), ["listen"]);
+        reload.take(Ok(read("listen: 127.0.0.1:3129\nlog: {format: json}\n")));
+        assert_eq!(pending(&reload), ["listen", "log.format"]);
+        reload.take(Ok(read("listen: 127.0.0.1:3128\nlog: {format: json}\n")));
+        assert_eq!(pending(&reload), ["log.format"], "taken back, nothing waits for it");
     }
 
     #[tokio::test]

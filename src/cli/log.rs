@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
 use prometheus_client::metrics::counter::Counter;
-use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+use tracing_subscriber::{EnvFilter, fmt::MakeWriter, reload};
 
 use crate::{
+    app::SetLogLevel,
     metrics::Metrics,
     settings::{Log, LogFormat},
 };
@@ -43,27 +43,45 @@ impl Drop for Flush {
     }
 }
 
-/// Starts the log of the process.
+/// Starts the log of the process; what is returned with it changes its level later.
 ///
 /// # Errors
 /// A filter that cannot be read, or a log that runs already.
-pub(super) fn start(log: &Log, metrics: &Metrics) -> anyhow::Result<Flush> {
-    let filter = EnvFilter::try_new(&log.level).with_context(|| {
-        format!(
-            "log.level `{}` is no level (error, warn, info, debug, trace) and no filter",
-            log.level
-        )
-    })?;
+pub(super) fn start(log: &Log, metrics: &Metrics) -> anyhow::Result<(Flush, SetLogLevel)> {
+    let filter = filter(&log.level).map_err(anyhow::Error::msg)?;
     let (sender, lines) = sync_channel(QUEUE);
     thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(&lines))?;
     let queue = Queue { sender: sender.clone(), dropped: metrics.log_lines_dropped.clone() };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue);
-    let started = match log.format {
-        LogFormat::Text => builder.with_target(false).with_ansi(false).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).try_init(),
+    let (started, set_level): (_, SetLogLevel) = match log.format {
+        LogFormat::Text => {
+            let builder = builder.with_target(false).with_ansi(false).with_filter_reloading();
+            let set_level = setter(builder.reload_handle());
+            (builder.try_init(), set_level)
+        }
+        LogFormat::Json => {
+            let builder = builder.json().flatten_event(true).with_span_list(false);
+            let builder = builder.with_filter_reloading();
+            let set_level = setter(builder.reload_handle());
+            (builder.try_init(), set_level)
+        }
     };
     started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))?;
-    Ok(Flush(sender))
+    Ok((Flush(sender), set_level))
+}
+
+fn filter(level: &str) -> Result<EnvFilter, String> {
+    EnvFilter::try_new(level).map_err(|error| {
+        format!(
+            "log.level `{level}` is no level (error, warn, info, debug, trace) and no filter: {error}"
+        )
+    })
+}
+
+fn setter<S: 'static>(handle: reload::Handle<EnvFilter, S>) -> SetLogLevel {
+    Box::new(move |level| {
+        handle.reload(filter(level)?).map_err(|error| format!("log.level: {error}"))
+    })
 }
 
 fn write_lines(messages: &Receiver<Message>) {

@@ -14,9 +14,12 @@ const MOST_CHARS: usize = 80;
 pub struct Diff {
     /// One line per change: `rules.default.rate: 3/s -> 5/s`. Secrets are not shown.
     pub lines: Vec<String>,
-    /// Changed keys that only a restart puts into effect: of `listen`, `admin`, `store`.
+    /// Changed keys that only a restart puts into effect, of [`FIXED`].
     pub needs_restart: Vec<&'static str>,
 }
+
+/// Keys that are read once: bound, connected, opened or made at the start.
+const FIXED: [&str; 6] = ["listen", "admin", "store", "ca_dir", "ca", "log.format"];
 
 impl Diff {
     /// Whether nothing changes.
@@ -43,7 +46,7 @@ pub fn diff(old: &Loaded, new: &Loaded) -> Diff {
         if was.map(|shown| shown.print) == is.map(|shown| shown.print) {
             continue;
         }
-        restart.insert(key.split('.').next().unwrap_or(key));
+        restart.extend([key.as_str(), key.split('.').next().unwrap_or(key)]);
         match (owner(key, &before), owner(key, &after)) {
             (None, Some(name)) => note(format!("rules.{name}: added")),
             (Some(name), None) => note(format!("rules.{name}: removed")),
@@ -63,8 +66,7 @@ pub fn diff(old: &Loaded, new: &Loaded) -> Diff {
         diff.lines.truncate(MOST_LINES);
         diff.lines.push(format!("and {more} more"));
     }
-    let fixed = ["listen", "admin", "store"];
-    diff.needs_restart = fixed.into_iter().filter(|key| restart.contains(key)).collect();
+    diff.needs_restart = FIXED.into_iter().filter(|key| restart.contains(key)).collect();
     diff
 }
 

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::text::{clean, shown};
+use super::{
+    text::{clean, shown},
+    wire::ms,
+};
 use crate::{target::Target, verdict::Verdict};
 
 /// What the line of one request says.
@@ -24,8 +27,6 @@ pub struct Access<'a> {
     pub held: Duration,
     /// From sending to the head of the response.
     pub upstream: Duration,
-    /// W3C trace context, as the client sent it.
-    pub traceparent: Option<&'a str>,
 }
 
 impl Access<'_> {
@@ -39,9 +40,8 @@ impl Access<'_> {
             rule = &**self.rule,
             status = self.status,
             verdict = self.verdict.map_or("-", Verdict::as_str),
-            held_ms = self.held.as_millis(),
-            upstream_ms = self.upstream.as_millis(),
-            traceparent = self.traceparent.map(clean),
+            held_ms = ms(self.held),
+            upstream_ms = ms(self.upstream),
             "request"
         );
     }

@@ -129,6 +129,6 @@ fn evidence_json(evidence: &Evidence) -> Value {
     })
 }
 
-fn ms(length: std::time::Duration) -> u64 {
+pub(super) fn ms(length: std::time::Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
