@@ -10,12 +10,14 @@ mod client;
 mod cooldown;
 mod env;
 mod explain;
+mod fleet;
 mod log;
 mod out;
 mod papers;
 mod rate;
 mod run;
 mod status;
+mod table;
 mod top;
 
 use std::{
@@ -53,6 +55,7 @@ Examples:
   tidegate check rules.yaml                every mistake of a rule file, at once
   eval \"$(tidegate env curl)\"              point this shell's programs at the proxy
   tidegate status                          what each scope does right now
+  tidegate status --store redis://...      the same of a whole fleet, as its store knows it
   tidegate cooldown clear shops            let a scope go on
 
 Exit codes: 0 fine, 1 the thing asked about is not fine, 2 wrong usage or a bad file.";

@@ -31,6 +31,9 @@
 //! A module uses only what stands above it, and never another way round: decisions know neither the network nor the
 //! rule file, the proxy knows the gate but not Redis, nothing knows the command line.
 
+// The way of a request is one future, deep in others: rustc's own depth of 128 queries does not reach its end.
+#![recursion_limit = "256"]
+
 pub mod admin;
 pub mod app;
 pub mod bucket;

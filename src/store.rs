@@ -21,11 +21,13 @@ mod push;
 pub mod redis;
 mod scripts;
 mod server;
+mod survey;
 
 pub use fallback::Shared;
 pub use memory::Memory;
 pub use news::{News, ScopeNews, What};
 pub use server::{Answering, Place, Reply, ScriptServer};
+pub use survey::{Survey, Surveyed, survey};
 
 /// The name of what shares a bucket and a cooldown: a rule and the keys by which it is split.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

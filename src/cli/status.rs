@@ -7,23 +7,25 @@ use super::{
     Global, Outcome,
     client::{Admin, Token},
     cooldown::span,
+    fleet::Fleet,
     out::{Out, Style},
+    table::{cut, draw},
 };
 use crate::{
     event::clean,
     status::{ScopeState, ScopeStatus, Status},
 };
 
-/// Widest name in the table; a longer one is cut in its middle.
-const NAME: usize = 40;
-
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit code 1: the proxy is not ready, its store is away, or a scope is cooling down.
+With `--store URL` (or TIDEGATE_STORE) and without `--admin`, the store is asked for the whole fleet; no member has to
+be reachable, but what only members know (held requests, counts of verdicts) is not shown.
 
 Examples:
   tidegate status
   tidegate status --admin 10.0.0.7:9128 --token \"$TOKEN\"
+  tidegate status --store redis://10.0.0.5:6379
   tidegate status --json | jq '.scopes[] | select(.state == \"cooling\")'")]
 pub(super) struct Args {
     /// Print what the API says
@@ -34,6 +36,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
+    if let Some(fleet) = Fleet::named(global)? {
+        return fleet.print(args.json, out);
+    }
     let answer = Admin::new(global, &args.token)?.ask(Method::GET, "/api/v1/status", None)?;
     let status: Status = serde_json::from_value(answer.clone())?;
     if args.json {
@@ -58,14 +63,8 @@ pub(super) fn table(status: &Status, out: &Out) -> String {
         lines.push(out.paint(Style::Bad, text).to_string());
     }
     let columns = ["scope", "rate", "mark", "limit", "held", "streak", "state", "blocks"];
-    let rows: Vec<[String; 8]> = status.scopes.iter().map(row).collect();
-    let widths: [usize; 8] = std::array::from_fn(|i| {
-        rows.iter().map(|row| row[i].chars().count()).chain([columns[i].len()]).max().unwrap_or(0)
-    });
-    lines.push(out.paint(Style::Dim, line(&columns.map(str::to_owned), &widths)).to_string());
-    for (scope, row) in status.scopes.iter().zip(&rows) {
-        lines.push(out.paint(style(scope), line(row, &widths)).to_string());
-    }
+    let rows: Vec<_> = status.scopes.iter().map(row).collect();
+    lines.extend(draw(columns, &rows, status.scopes.iter().map(style), &[0, 6], out));
     let hidden = status.scopes_total.saturating_sub(status.scopes.len());
     if hidden > 0 {
         lines.push(format!("and {hidden} more scopes"));
@@ -128,28 +127,4 @@ fn style(scope: &ScopeStatus) -> Style {
         ScopeState::Open if scope.streak > 0.0 => Style::Warn,
         ScopeState::Open => Style::Plain,
     }
-}
-
-/// Names and words to the left, numbers to the right.
-fn line(cells: &[String; 8], widths: &[usize; 8]) -> String {
-    let mut out = String::new();
-    for (i, (cell, width)) in cells.iter().zip(widths).enumerate() {
-        let cell = match i {
-            0 | 6 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        };
-        out.push_str(&cell);
-        out.push_str("  ");
-    }
-    out.trim_end().to_owned()
-}
-
-fn cut(name: &str) -> String {
-    let chars: Vec<char> = name.chars().collect();
-    if chars.len() <= NAME {
-        return name.to_owned();
-    }
-    let half = (NAME - 1) / 2;
-    let (start, end) = (&chars[..half], &chars[chars.len() - half..]);
-    start.iter().chain(&['…']).chain(end).collect()
 }

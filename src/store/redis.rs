@@ -3,7 +3,7 @@
 //! fred's defaults wait without end, queue without bound and send a script again after a broken connection, which
 //! could take a token twice; all of that is set here, once. A call either answers within `timeout` or fails.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use fred::{
     clients::SubscriberClient,
@@ -12,10 +12,11 @@ use fred::{
         ReconnectPolicy,
     },
     types::{
-        Value,
+        Key, Value,
         config::{Options, Server, UnresponsiveConfig},
     },
 };
+use futures_core::Stream;
 use socket2::TcpKeepalive;
 use tokio::sync::broadcast;
 
@@ -29,6 +30,8 @@ use crate::{bucket::Window, rules::Rule, settings::RedisSettings};
 
 /// Calls waiting for Redis at once; more is a store that does not keep up, and fails.
 const QUEUE: usize = 10_000;
+/// Keys that Redis looks at in one go when it is asked for all of them; it serves nobody else meanwhile.
+const PAGE: u32 = 500;
 /// News waiting to be read; beyond it every scope is read again instead.
 const NEWS: usize = 4_096;
 
@@ -302,6 +305,32 @@ impl Redis {
     pub(super) fn connect(&self) {
         drop(self.plain.connect());
         drop(self.subscriber.connect());
+    }
+
+    /// Connects, for a single look, and waits for it.
+    pub(super) async fn connected(&self, at_most: Duration) -> Result<&Client, Failure> {
+        drop(self.plain.connect());
+        match tokio::time::timeout(at_most, self.plain.wait_for_connect()).await {
+            Ok(result) => result.map(|()| &self.plain).map_err(Failure::from),
+            Err(_) => Err(Failure::timeout("connect", at_most)),
+        }
+    }
+
+    /// Keys that match, at most so many; of every node of a cluster.
+    pub(super) async fn keys(&self, pattern: String, most: usize) -> Result<Vec<String>, Failure> {
+        type Scan = Pin<Box<dyn Stream<Item = Result<Key, RedisError>> + Send>>;
+        let mut scan: Scan = if self.plain.is_clustered() {
+            Box::pin(self.plain.scan_cluster_buffered(pattern, Some(PAGE), None))
+        } else {
+            Box::pin(self.plain.scan_buffered(pattern, Some(PAGE), None))
+        };
+        let mut keys = Vec::new();
+        while keys.len() < most
+            && let Some(key) = poll_fn(|context| scan.as_mut().poll_next(context)).await
+        {
+            keys.extend(key?.into_string());
+        }
+        Ok(keys)
     }
 
     /// Runs a script: by digest, and where the server has forgotten it, by text (which loads it again).

@@ -31,6 +31,7 @@ pub(super) struct Scripts {
     pub(super) rate: Script,
     pub(super) peek: Script,
     pub(super) members: Script,
+    pub(super) survey: Script,
 }
 
 macro_rules! script {
@@ -64,6 +65,13 @@ impl Scripts {
             ),
             peek: script!("peek", "lib/clock.lua", "lib/cooldown.lua", "peek.lua"),
             members: script!("members", "lib/clock.lua", "members.lua"),
+            survey: script!(
+                "survey",
+                "lib/clock.lua",
+                "lib/learn.lua",
+                "lib/cooldown.lua",
+                "survey.lua"
+            ),
         }
     }
 }
@@ -368,4 +376,18 @@ pub(super) fn peeked(reply: Value) -> Result<Peeked, BadReply> {
 pub(super) fn members(reply: &Value) -> Result<u32, BadReply> {
     let count = reply.as_u64().and_then(|count| u32::try_from(count).ok());
     count.ok_or(BadReply { script: "members" })
+}
+
+/// The cooldown, the learned rate and the waiting members.
+pub(super) fn surveyed(reply: Value) -> Result<(Peeked, Option<f64>, u64), BadReply> {
+    let mut fields = Fields::of("survey", reply);
+    let cooldown = Peeked {
+        now: fields.whole()?,
+        epoch: fields.epoch()?,
+        until: fields.whole()?,
+        probe_until: fields.whole()?,
+        streak: fields.float()?,
+    };
+    let rate = fields.float()?;
+    Ok((cooldown, (rate > 0.0).then_some(rate), u64::try_from(fields.whole()?).unwrap_or(0)))
 }
