@@ -51,7 +51,8 @@ fn proxy(rule: &str) -> (SocketAddr, Runtime) {
     let loaded = config::parse(&text, "test.yaml", &|_| None).unwrap();
     let metrics = Metrics::new();
     let events = Events::new(Arc::clone(&metrics));
-    let app = runtime.block_on(App::build(loaded, config::Overrides::default(), metrics, events));
+    let (overrides, no_log) = (config::Overrides::default(), Box::new(|_: &str| Ok(())));
+    let app = runtime.block_on(App::build(loaded, overrides, metrics, events, no_log));
     let app = app.unwrap();
     let at = app.listen().unwrap();
     let (stop, told) = mpsc::channel(1);
