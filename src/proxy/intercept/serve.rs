@@ -6,13 +6,17 @@ use std::{
     error::Error as _,
     io,
     net::SocketAddr,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{self, Poll, ready},
     time::Duration,
 };
 
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::{server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,8 +25,9 @@ use super::{Context, Inside, Live};
 use crate::{
     metrics::Bound,
     proxy::{
-        Visitor,
+        Body, Visitor,
         accept::{ClientIo, builder},
+        body::BodyError,
         handle,
     },
 };
@@ -85,8 +90,8 @@ where
             let active = activity.begin();
             async move {
                 let response = handle(&cx, &visitor, request).await;
-                drop(active);
-                Ok::<_, Infallible>(response.unwrap_or_else(|never| match never {}))
+                let response = response.unwrap_or_else(|never| match never {});
+                Ok::<_, Infallible>(response.map(|body| active.passing(body)))
             }
         })
     };
@@ -103,12 +108,19 @@ where
         .max_send_buf_size(MAX_SEND_BUFFER)
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING);
+    let idle = live.settings.timeouts.idle;
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let served = tokio::select! {
         served = connection.as_mut() => served,
-        () = activity.rests(live.settings.timeouts.idle) => {
+        rest = activity.rests(idle) => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                served = connection.as_mut() => served,
+                () = activity.stands_still(rest, idle) => {
+                    cx.metrics.reached(Bound::IdleAnswer);
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
         }
         () = cx.stopping.cancelled() => {
             connection.as_mut().graceful_shutdown();
@@ -130,14 +142,67 @@ fn is_abuse(error: &hyper::Error) -> bool {
     cause.and_then(h2::Error::reason) == Some(h2::Reason::ENHANCE_YOUR_CALM)
 }
 
-/// How many requests of a connection are being answered, and how many there were.
+/// What moves on a connection.
 #[derive(Debug, Default)]
 struct Activity {
+    /// Requests whose answers are not there yet, or on their way.
     active: AtomicUsize,
-    begun: AtomicUsize,
+    /// Answers on their way.
+    passing: AtomicUsize,
+    /// Requests, and pieces of answers, so far.
+    moves: AtomicUsize,
+}
+
+/// Why nothing moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Nothing is asked for.
+    Idle,
+    /// The client does not take its answers.
+    Stalled,
+}
+
+impl Activity {
+    fn begin(self: &Arc<Self>) -> Active {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.moves.fetch_add(1, Ordering::Relaxed);
+        Active(Arc::clone(self))
+    }
+
+    /// Ready when nothing moved during `idle`, and no request is held or with its site. (A site
+    /// that falls silent within an answer is noticed before, by the body itself.)
+    async fn rests(&self, idle: Duration) -> Rest {
+        loop {
+            let before = self.moves.load(Ordering::Relaxed);
+            tokio::time::sleep(idle).await;
+            if self.moves.load(Ordering::Relaxed) != before {
+                continue;
+            }
+            if self.passing.load(Ordering::Relaxed) > 0 {
+                return Rest::Stalled;
+            }
+            if self.active.load(Ordering::Relaxed) == 0 {
+                return Rest::Idle;
+            }
+        }
+    }
+
+    /// Ready when a connection that rests is not worth waiting for.
+    async fn stands_still(&self, rest: Rest, idle: Duration) {
+        if rest == Rest::Idle {
+            self.rests(idle).await;
+        }
+    }
 }
 
 struct Active(Arc<Activity>);
+
+impl Active {
+    fn passing(self, body: Body) -> Passing {
+        self.0.passing.fetch_add(1, Ordering::Relaxed);
+        Passing { body, active: self }
+    }
+}
 
 impl Drop for Active {
     fn drop(&mut self) {
@@ -145,22 +210,37 @@ impl Drop for Active {
     }
 }
 
-impl Activity {
-    fn begin(self: &Arc<Self>) -> Active {
-        self.active.fetch_add(1, Ordering::Relaxed);
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        Active(Arc::clone(self))
+/// The body of an answer on its way. hyper does not look at it while the client's window is closed,
+/// so that its own timer does not run then.
+struct Passing {
+    body: Body,
+    active: Active,
+}
+
+impl HttpBody for Passing {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        self.active.0.moves.fetch_add(1, Ordering::Relaxed);
+        Poll::Ready(frame)
     }
 
-    /// Ready when nothing was asked for during `idle`.
-    async fn rests(&self, idle: Duration) {
-        loop {
-            let begun = self.begun.load(Ordering::Relaxed);
-            tokio::time::sleep(idle).await;
-            let quiet = self.begun.load(Ordering::Relaxed) == begun;
-            if quiet && self.active.load(Ordering::Relaxed) == 0 {
-                return;
-            }
-        }
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.active.0.passing.fetch_sub(1, Ordering::Relaxed);
     }
 }

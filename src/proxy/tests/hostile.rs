@@ -14,13 +14,14 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use super::{
-    bench::Bench,
-    secure::{Flaw, Root, SecureSite, client_config, connected, proxy, tls_through},
+    bench::{Bench, until},
+    secure::{Flaw, Root, SecureSite, client_config, connected, proxy, proxy_with, tls_through},
 };
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
@@ -121,6 +122,25 @@ async fn more_streams_than_allowed_are_refused() {
     };
     let refused = tokio::time::timeout(Duration::from_secs(5), refused).await.unwrap();
     assert_eq!(refused, [0, 0, 0, 7], "REFUSED_STREAM");
+}
+
+#[tokio::test]
+async fn a_client_that_never_opens_its_window_is_let_go() {
+    let root = Root::new();
+    let site = SecureSite::start(&root, Flaw::None, &["h2"]).await;
+    let change = |rule: &mut crate::rules::Rule| rule.intercept = true;
+    let bench =
+        proxy_with(&root, change, |settings| settings.timeouts.idle = Duration::from_millis(100));
+    let bench = bench.await;
+    let stream = h2(&bench, &site).await;
+    let closed = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let asked = frame(HEADERS, END_STREAM | END_HEADERS, 1, GET);
+    assert!(is_cut_off(stream, [closed, asked].concat()).await);
+    assert_eq!(site.requests.lock().len(), 1);
+    until("it is counted", || {
+        bench.metric(r#"tidegate_limit_hits_total{limit="idle_answer"}"#) == 1.0
+    })
+    .await;
 }
 
 /// A stream that writes one byte at a time.

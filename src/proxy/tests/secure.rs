@@ -28,7 +28,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
 
 use super::bench::{Bench, Client, rule, settings};
-use crate::rules::Rule;
+use crate::{rules::Rule, settings::Settings};
 
 /// What is wrong with a site's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,7 +190,17 @@ async fn answer(mut request: Request<Incoming>, log: &Mutex<Vec<Seen>>) -> Respo
 
 /// A proxy that trusts `root`, has its own CA beside it, and these rules.
 pub(super) async fn proxy(root: &Root, change: impl Fn(&mut Rule)) -> Bench {
+    proxy_with(root, change, |_| {}).await
+}
+
+/// The same, with settings of its own.
+pub(super) async fn proxy_with(
+    root: &Root,
+    change: impl Fn(&mut Rule),
+    settle: impl Fn(&mut Settings),
+) -> Bench {
     let mut settings = settings();
+    settle(&mut settings);
     settings.upstream_ca = vec![root.file()];
     settings.ca_dir = root.dir.path().join("ca");
     let mut rule = rule();
