@@ -157,8 +157,6 @@ async fn through(reads: &[&[u8]]) -> (Vec<u8>, Option<String>) {
         tunnels: 1,
         header_bytes: 64 << 10,
         headers: 100,
-        streams: 100,
-        resets: 20,
         idle_per_host: 1,
         idle_total: 1,
         streams: 1,
