@@ -53,6 +53,7 @@ soak: ## a fleet of three under load and faults for MINUTES=5, and a report (SEE
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/soak
 
 fuzz: ## libFuzzer on TARGET=wire for SECONDS=60 (needs cargo-fuzz and a nightly compiler or RUSTC_BOOTSTRAP=1)
+	@mkdir -p integration-tests/fuzz/corpus/$(TARGET)
 	cd integration-tests && $(CARGO) fuzz run $(TARGET) fuzz/corpus/$(TARGET) fuzz/seeds/$(TARGET) -- -max_total_time=$(SECONDS)
 
 fmt: ## format the code

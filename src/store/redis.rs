@@ -1,4 +1,4 @@
-//! The client to Redis or Valkey: connection and scripts; the news are [`super::push`]'s.
+//! The client to Redis or Valkey: connection and scripts; the news are `super::push`'s.
 //!
 //! fred's defaults wait without end, queue without bound and send a script again after a broken connection, which
 //! could take a token twice; all of that is set here, once. A call either answers within `timeout` or fails.
