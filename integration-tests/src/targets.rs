@@ -159,6 +159,8 @@ async fn through(reads: &[&[u8]]) -> (Vec<u8>, Option<String>) {
         headers: 100,
         idle_per_host: 1,
         idle_total: 1,
+        streams: 1,
+        resets: 1,
     };
     let reads = reads.iter().filter(|read| !read.is_empty()).map(|read| read.to_vec()).collect();
     let written = Arc::default();
