@@ -1,7 +1,11 @@
 //! HTTPS with real clients and a site that speaks TLS: through interception, and through tunnels.
 
+#[path = "https/blind.rs"]
+mod blind;
 #[path = "https/certificates.rs"]
 mod certificates;
+#[path = "https/fleet.rs"]
+mod fleet;
 #[path = "https/flights.rs"]
 mod flights;
 #[path = "https/floods.rs"]
