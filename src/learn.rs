@@ -1,16 +1,16 @@
 //! The rate that a site bears, learned by the fleet: pure arithmetic on the store's clock.
 //!
 //! `rate` in the rule file is the ceiling. A trip says that the rate in force was too high and, by what had gone well
-//! before it, how much the site bears: that becomes the *mark*. The scope goes on at the mark and stays there; only
-//! after a calm that lasts its *patience* it tries a little above. A step that lasts becomes the new mark; one that
-//! trips confirms the old mark, and makes the scope more patient.
+//! before it, how much the site bears: that becomes the *mark*. From the mark the scope climbs in small steps to just
+//! below the rate that was blocked, and stays there; only after a calm that lasts its *patience* it tries more. A step
+//! that lasts becomes the new mark; one that trips confirms the old mark, and makes the scope more patient.
 //!
 //! ```text
 //! rate   ceiling ----.
-//!                    |trip            trip (confirms the mark: more patience)
-//!                    |                .--.
-//!  mark              '----------------'  '---------------------------------
-//!                      patience            a longer patience
+//!                    |trip              trip (confirms the mark: more patience)
+//!                    |       .----------.   .--------------------------------
+//!                    |   .---' patience '---'   a longer patience
+//!  mark              '---'
 //! ```
 //!
 //! The rate changes only when tickets are taken, and what flowed in before counts at the rate of its time: the bucket's
@@ -20,7 +20,7 @@ mod told;
 
 pub use told::{Hand, Known, Why};
 
-use crate::clock::exact;
+use crate::clock::{exact, whole};
 
 /// How a rate is learned.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,7 +55,7 @@ pub struct Learned {
     pub rate: f64,
     /// What the site bears, as far as known; 0 = no limit has been met.
     pub mark: f64,
-    /// The rate that was blocked last; 0 = none, or outgrown.
+    /// The rate that was blocked last; 0 = none.
     pub bad: f64,
     /// When the rate was last set.
     pub changed: i64,
@@ -89,15 +89,27 @@ const HOLD: i64 = MINUTE;
 const QUICK: i64 = 20_000_000;
 /// Blocks within this time of one another count as one: they answer requests that were under way together.
 const ECHO: i64 = 5_000_000;
-/// A try that ended in a cooldown is not made again before this many times its length: a tenth of the time is what
-/// curiosity may cost.
-const WORTH: i64 = 10;
+/// A try that ended in a cooldown is not made again before this many times its length: what curiosity may cost is a
+/// small part of the time.
+const WORTH: i64 = 15;
 /// Longest patience: limits change by day and night.
 const LONGEST: i64 = 3_600_000_000;
 /// What is left of the rate after a sure block that tripped nothing.
 const EASED: f64 = 0.9;
 /// What is left of a mark that a try just above it has confirmed.
-const CONFIRMED: f64 = 0.97;
+const CONFIRMED: f64 = 0.98;
+/// How much faster each step is while no limit has been met.
+const CLIMB: f64 = 1.3;
+/// This part of the rate that was blocked is near enough: there the scope stays for its patience.
+const NEAR: f64 = 0.95;
+/// What is left below that is used up step by step: each is this part of the way to the blocked rate ...
+const APPROACH: f64 = 0.1;
+/// ... but at least this part of the rate.
+const LEAST: f64 = 0.02;
+/// A first step above is this part of the rate; each further one as much as has been gained beyond the blocked rate ...
+const STEP: f64 = 0.04;
+/// ... up to this part.
+const STRIDE: f64 = 0.25;
 /// A rate counts as above the mark from here: rounding is no try.
 const ABOVE: f64 = 1.01;
 /// Less than this part of the rate used says nothing about what the site bears.
@@ -257,7 +269,7 @@ impl Learned {
             && self.changed > self.seen
             && at - self.changed < HOLD
             && self.carried(at) >= self.mark;
-        let known = self.bad > 0.0;
+        let known = self.bad > 0.0 && self.rate <= self.bad;
         if !eased {
             self.bad = self.rate;
         }
@@ -271,7 +283,11 @@ impl Learned {
         } else {
             // A first limit may be far below; one that was met at the mark has only fallen.
             let least = if self.mark > 0.0 { 0.5 } else { 0.25 };
-            let estimate = self.carried(at).max(self.rate * least).min(self.rate);
+            let carried = self.carried(at);
+            // Plain refusals of somebody who hardly asks are about the pages.
+            let idle = !news.sure && at - self.changed >= MINUTE && carried < self.rate * USED;
+            let estimate =
+                if idle { self.rate } else { carried.max(self.rate * least).min(self.rate) };
             let kept = if news.sure { learn.back_off } else { learn.back_off.sqrt() };
             self.why = if news.sure { Why::SureTrip } else { Why::DoubtfulTrip };
             self.mark = estimate * kept;
@@ -312,10 +328,16 @@ impl Learned {
             return;
         }
         let trying = self.is_trying();
+        let near = self.bad * NEAR;
+        let below = self.mark > 0.0 && self.rate < near * 0.99;
         let wait = if trying {
             HOLD
         } else if self.mark <= 0.0 {
             QUICK
+        } else if below {
+            // The further below the blocked rate, the less is at stake.
+            let part = self.rate / self.bad;
+            whole((exact(self.patience) * (part * part * part)).floor()).max(learn.patience)
         } else {
             self.patience
         };
@@ -328,20 +350,19 @@ impl Learned {
         }
         if trying {
             self.mark = self.rate;
-            self.patience = (self.patience / 2).max(learn.patience);
+            if !below && self.rate <= self.bad {
+                // The climb has arrived: here it waits.
+                return;
+            }
         }
-        if self.rate > self.bad {
-            self.bad = 0.0;
-        }
-        self.why = if self.mark > 0.0 { Why::Try } else { Why::Climb };
+        self.why = if self.mark > 0.0 && !below { Why::Try } else { Why::Climb };
         self.rate = if self.mark <= 0.0 {
-            self.rate * 1.4
-        } else if self.bad == 0.0 {
-            self.rate * 1.25
-        } else if self.rate < self.bad * 0.85 {
-            self.rate + (self.bad - self.rate) * 0.15
+            self.rate * CLIMB
+        } else if below {
+            (self.rate + ((self.bad - self.rate) * APPROACH).max(self.rate * LEAST)).min(near)
         } else {
-            self.rate * 1.05
+            let gained = if self.bad > 0.0 { self.rate / self.bad - 1.0 } else { 0.0 };
+            self.rate * (1.0 + gained.clamp(STEP, STRIDE))
         };
     }
 }

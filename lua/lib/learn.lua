@@ -11,10 +11,16 @@ local MINUTE = 60000000
 local HOLD = MINUTE
 local QUICK = 20000000
 local ECHO = 5000000
-local WORTH = 10
+local WORTH = 15
 local LONGEST = 3600000000
 local EASED = 0.9
-local CONFIRMED = 0.97
+local CONFIRMED = 0.98
+local CLIMB = 1.3
+local NEAR = 0.95
+local APPROACH = 0.1
+local LEAST = 0.02
+local STEP = 0.04
+local STRIDE = 0.25
 local ABOVE = 1.01
 local USED = 0.6
 -- What has been learned outlives an idle week.
@@ -76,7 +82,7 @@ local function learn_trip(learned, last, news, learn)
   local worth = math.min(math.max((news.opened - at) * WORTH, learn.patience), LONGEST)
   local eased = learned.changed == learned.blocked and learned.changed > learned.seen
     and at - learned.changed < HOLD and carried(learned, at) >= learned.mark
-  local known = learned.bad > 0
+  local known = learned.bad > 0 and learned.rate <= learned.bad
   if not eased then learned.bad = learned.rate end
   if eased then
     learned.mark = learned.mark * CONFIRMED
@@ -88,7 +94,9 @@ local function learn_trip(learned, last, news, learn)
   else
     learned.why = news.sure and WHY.sure_trip or WHY.doubtful_trip
     local least = learned.mark > 0 and 0.5 or 0.25
-    local estimate = math.min(math.max(carried(learned, at), learned.rate * least), learned.rate)
+    local flowed = carried(learned, at)
+    local idle = not news.sure and at - learned.changed >= MINUTE and flowed < learned.rate * USED
+    local estimate = idle and learned.rate or math.min(math.max(flowed, learned.rate * least), learned.rate)
     learned.mark = estimate * (news.sure and learn.back_off or math.sqrt(learn.back_off))
     learned.patience = (news.sure or known) and worth or learn.patience
   end
@@ -120,24 +128,34 @@ local function learn_grow(learned, now, ceiling, learn)
     return
   end
   local trying = is_trying(learned)
-  local wait = trying and HOLD or learned.mark <= 0 and QUICK or learned.patience
+  local near = learned.bad * NEAR
+  local below = learned.mark > 0 and learned.rate < near * 0.99
+  local wait = learned.patience
+  if trying then
+    wait = HOLD
+  elseif learned.mark <= 0 then
+    wait = QUICK
+  elseif below then
+    local part = learned.rate / learned.bad
+    wait = math.max(floor(learned.patience * (part * part * part)), learn.patience)
+  end
   if now - learned.changed < wait or learned.rate >= ceiling then return end
   learned.changed = now
   if learned.mark > 0 and carried(learned, now) < learned.rate * USED then return end
   if trying then
     learned.mark = learned.rate
-    learned.patience = math.max(math.floor(learned.patience / 2), learn.patience)
+    -- The climb has arrived: here it waits.
+    if not below and learned.rate <= learned.bad then return end
   end
-  if learned.rate > learned.bad then learned.bad = 0 end
-  learned.why = learned.mark > 0 and WHY.try or WHY.climb
+  learned.why = learned.mark > 0 and not below and WHY.try or WHY.climb
   if learned.mark <= 0 then
-    learned.rate = learned.rate * 1.4
-  elseif learned.bad == 0 then
-    learned.rate = learned.rate * 1.25
-  elseif learned.rate < learned.bad * 0.85 then
-    learned.rate = learned.rate + (learned.bad - learned.rate) * 0.15
+    learned.rate = learned.rate * CLIMB
+  elseif below then
+    local step = math.max((learned.bad - learned.rate) * APPROACH, learned.rate * LEAST)
+    learned.rate = math.min(learned.rate + step, near)
   else
-    learned.rate = learned.rate * 1.05
+    local gained = learned.bad > 0 and learned.rate / learned.bad - 1 or 0
+    learned.rate = learned.rate * (1 + math.min(math.max(gained, STEP), STRIDE))
   end
 end
 

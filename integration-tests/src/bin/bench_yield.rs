@@ -5,11 +5,15 @@
 //! decisions of the embedded store, which the scripts in Redis repeat. An oracle knows what the wall bears at each
 //! moment and sends just that; what the others get is a share of it.
 //!
+//! `bench_yield plot` writes one crawl per wall as SVG (`docs/learned-rate.svg`).
+//!
 //! Printed are means over walls and seeds, after ten minutes and after an hour: good pages in per cent of the
 //! oracle's, blocks per 100 good pages, and the share of the time between a block and the next good page.
 
 #[path = "bench_yield/fleet.rs"]
 mod fleet;
+#[path = "bench_yield/plot.rs"]
+mod plot;
 #[path = "bench_yield/policy.rs"]
 mod policy;
 
@@ -74,7 +78,13 @@ impl Sum {
 
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 fn main() -> anyhow::Result<()> {
-    let seeds = std::env::args().nth(1).map_or(Ok(24), |text| text.parse::<u64>())?;
+    let mut arguments = std::env::args().skip(1);
+    let first = arguments.next();
+    if first.as_deref() == Some("plot") {
+        print!("{}", plot::draw(FIRST_SEED));
+        return Ok(());
+    }
+    let seeds = first.map_or(Ok(24), |text| text.parse::<u64>())?;
     println!("means over {seeds} seeds: pages %, blocks per 100 pages, time blocked %\n");
     for (name, make) in policies() {
         let mut sums: BTreeMap<(i64, &str), Sum> = BTreeMap::new();

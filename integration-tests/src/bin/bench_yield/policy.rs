@@ -1,21 +1,26 @@
 //! Who decides when a request goes: Tidegate's store, and what is in use elsewhere.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use integration_tests::walls::{Answer, SECOND};
 use tidegate::{
     bucket::HORIZON,
     config,
-    cooldown::{self, Known, Report},
+    cooldown::{self, Report},
+    learn::Known,
     rules::Rule,
     store::{Ask, Memory, Phase, Scope, ScopeName, Store},
     verdict::Verdict,
 };
 
-use super::fleet::Pass;
+use super::{fleet::Pass, plot::Story};
 
 /// Workers of the fleet; slots are dealt out among them.
 const WORKERS: usize = 3;
@@ -49,11 +54,17 @@ pub(crate) struct Proxy {
     epoch: u64,
     come_back: i64,
     draw: fastrand::Rng,
+    story: Rc<RefCell<Story>>,
 }
 
 impl Proxy {
     /// With these keys of a rule.
     pub(crate) fn boxed(keys: &str, seed: u64) -> Box<dyn Policy> {
+        Self::telling(keys, seed, Rc::default())
+    }
+
+    /// The same, and it tells `story` what happens.
+    pub(crate) fn telling(keys: &str, seed: u64, story: Rc<RefCell<Story>>) -> Box<dyn Policy> {
         let text = format!("rules: [{{name: a, match: '*', {keys}}}]");
         let loaded = config::parse(&text, "bench", &|_| None).expect("a good rule");
         let rule = Arc::clone(&loaded.rules.as_slice()[0]);
@@ -64,7 +75,7 @@ impl Proxy {
             ScopeName { rule: Arc::clone(&rule.name), bucket: Arc::clone(&all), cooldown: all };
         let scope = store.scope(name);
         let draw = fastrand::Rng::with_seed(seed);
-        Box::new(Self { time, store, scope, rule, epoch: 0, come_back: 0, draw })
+        Box::new(Self { time, store, scope, rule, epoch: 0, come_back: 0, draw, story })
     }
 }
 
@@ -74,10 +85,16 @@ impl Policy for Proxy {
             return Err(self.come_back);
         }
         self.time.store(EPOCH + now, Ordering::Relaxed);
-        let known = Known { epoch: self.epoch, remaining: 0 };
+        let known = cooldown::Known { epoch: self.epoch, remaining: 0 };
         let ask = Ask { wanted: 1, bound: HORIZON, lease: LEASE, known, ..Ask::default() };
         let granted = self.store.take_now(&self.scope, &self.rule, &ask);
         self.epoch = granted.epoch;
+        let Known { turn, rate, mark, .. } = granted.learned;
+        match granted.phase {
+            Phase::Open if turn > 0 => self.story.borrow_mut().rate(now, rate, mark),
+            Phase::Cooling => self.story.borrow_mut().rate(now, 0.0, 0.0),
+            Phase::Open | Phase::Probe | Phase::Probing => {}
+        }
         match (granted.phase, granted.tickets.first()) {
             (phase @ (Phase::Open | Phase::Probe), Some(ticket)) => {
                 let probe = if phase == Phase::Probe { *ticket } else { 0 };
@@ -98,6 +115,9 @@ impl Policy for Proxy {
 
     fn hear(&mut self, _slot: usize, now: i64, pass: Pass, answer: Answer) {
         self.time.store(EPOCH + now, Ordering::Relaxed);
+        if answer != Answer::Page {
+            self.story.borrow_mut().blocks.push(now);
+        }
         let answer = match answer {
             Answer::Page => cooldown::Answer::Ok,
             Answer::Block { retry_after, sure } => {
