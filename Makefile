@@ -28,7 +28,7 @@ demo: ## half a minute on the terminal: a site that blocks when crawled too fast
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/demo
 
-bench: ## requests/s, latency and CPU beside a bare hyper proxy and those installed (minutes; PART=small, pages, growth)
+bench: ## requests/s, latency and CPU beside a bare hyper proxy and those installed (minutes; PART=small, pages, growth, tls)
 	$(CARGO) build --release -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench $(PART)
 

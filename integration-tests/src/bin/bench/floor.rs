@@ -1,16 +1,16 @@
 //! What everything is compared with: a forward proxy of hyper and hyper-util without any feature; and the origin.
 
-use std::{convert::Infallible, net::SocketAddr};
+use std::{convert::Infallible, io, net::SocketAddr};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Either, Empty, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::pages::Page;
 
@@ -30,7 +30,7 @@ pub(crate) async fn proxy(at: SocketAddr) -> anyhow::Result<()> {
             let service = service_fn(move |request| forward(client.clone(), request));
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new());
-            builder.serve_connection(TokioIo::new(stream), service).await
+            builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await
         });
     }
 }
@@ -39,16 +39,34 @@ async fn forward(
     client: Client<HttpConnector, Incoming>,
     mut request: Request<Incoming>,
 ) -> Result<Answer, Infallible> {
+    if request.method() == Method::CONNECT {
+        return Ok(connect(request).await.unwrap_or_else(|_| bad_gateway()));
+    }
     request.headers_mut().remove(header::CONNECTION);
     request.headers_mut().remove("proxy-connection");
     Ok(match client.request(request).await {
         Ok(response) => response.map(Either::Left),
-        Err(_) => {
-            let mut response = Response::new(Either::Right(Empty::new()));
-            *response.status_mut() = StatusCode::BAD_GATEWAY;
-            response
-        }
+        Err(_) => bad_gateway(),
     })
+}
+
+/// A tunnel.
+async fn connect(mut request: Request<Incoming>) -> io::Result<Answer> {
+    let to = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+    let mut site = TcpStream::connect(to).await?;
+    site.set_nodelay(true)?;
+    let client = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let client = client.await.map_err(io::Error::other)?;
+        tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut site).await
+    });
+    Ok(Response::new(Either::Right(Empty::new())))
+}
+
+fn bad_gateway() -> Answer {
+    let mut response = Response::new(Either::Right(Empty::new()));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    response
 }
 
 /// Serves the pages until the process is ended.

@@ -4,7 +4,8 @@
 //! redis-server take part where they are installed. Its parts, all of them or those that are named:
 //! - `small`: a page of 1 KB over 1, 64 and 512 connections;
 //! - `pages`: 64 KB of HTML, inspected and not, and 64 KB of an image, over 64 connections;
-//! - `growth`: what a request costs as connections, rules and scopes become more.
+//! - `growth`: what a request costs as connections, rules and scopes become more;
+//! - `tls`: tunnels, and interception: set-ups, requests and 1 GiB.
 //!
 //! `BENCH_ROUNDS` and `BENCH_SECONDS` (of each load) make it longer, `BENCH_ONLY=floor,tidegate` shorter.
 
@@ -14,6 +15,7 @@ mod growth;
 mod load;
 mod pages;
 mod peers;
+mod tls;
 
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 
@@ -46,7 +48,7 @@ async fn main() -> anyhow::Result<()> {
     match arguments[..] {
         ["origin", at] => floor::origin(at.parse()?).await,
         ["floor", at] => floor::proxy(at.parse()?).await,
-        [] => bench(&["small", "pages", "growth"]).await,
+        [] => bench(&["small", "pages", "growth", "tls"]).await,
         _ => bench(&arguments).await,
     }
 }
@@ -59,7 +61,8 @@ async fn bench(parts: &[&str]) -> anyhow::Result<()> {
             "small" => compare::small(length).await?,
             "pages" => compare::pages(length).await?,
             "growth" => growth::all(length).await?,
-            other => anyhow::bail!("{other}: there are `small`, `pages` and `growth`"),
+            "tls" => tls::all(length).await?,
+            other => anyhow::bail!("{other}: there are `small`, `pages`, `growth` and `tls`"),
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -125,6 +125,14 @@ impl Peer {
             Running::Tidegate { member, .. } => member.pid(),
         }
     }
+
+    /// The certificate of its CA, where it has one.
+    pub(crate) fn ca_file(&self) -> Option<PathBuf> {
+        match &self.running {
+            Running::Process { .. } => None,
+            Running::Tidegate { member, .. } => Some(member.ca_file()),
+        }
+    }
 }
 
 /// Two threads or workers where there is the setting; no logs, no cache, connections kept.
@@ -196,4 +204,12 @@ pub(crate) fn cpu(root: u32) -> anyhow::Result<Duration> {
     };
     let ticks: u32 = all.iter().filter(|(pid, _)| belongs(**pid)).map(|(_, (_, used))| used).sum();
     Ok(TICK * ticks)
+}
+
+/// What `/proc` says of a process's memory under this name, in KiB.
+pub(crate) fn memory(pid: u32, name: &str) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let value = status.lines().find_map(|line| line.strip_prefix(name));
+    let value = value.and_then(|value| value.split_whitespace().next()).context("no such line")?;
+    Ok(value.parse()?)
 }
