@@ -268,6 +268,12 @@ impl Cooldown {
         (self.until - now).max(0) + quiet.saturating_add(clock::micros(policy.ramp))
     }
 
+    /// Whether it says no more than that the scope never had trouble: then it need not be kept at all.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        *self == Self { seen: self.seen, ..Self::default() }
+    }
+
     fn report_probe(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
         if report.probe == 0 {
             return Change::None;

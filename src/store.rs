@@ -248,6 +248,15 @@ impl Backend {
         }
     }
 
+    /// Whether the store may know of a cooldown of `scope`: who begins there asks before the first request goes.
+    #[must_use]
+    pub fn may_have_tripped(&self, scope: &Scope) -> bool {
+        match self {
+            Self::Memory(_) => scope.here.has_tripped(),
+            Self::Shared(_) => true,
+        }
+    }
+
     /// Answers that need no waiting: the embedded store's.
     #[must_use]
     pub fn take_now(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Option<Granted> {

@@ -210,10 +210,11 @@ impl Lane {
         self.state.lock().queue.len()
     }
 
-    /// Whether anything would be lost with the lane.
+    /// Whether anything would be lost with the lane: somebody waits, or a cooldown is in force or probed. One that is
+    /// over is the store's to remember; a site that nobody asks for again would else be kept for ever.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state.lock();
-        !state.pumping && state.queue.is_empty() && self.view.open_epoch().is_some()
+        !state.pumping && state.queue.is_empty() && !self.view.is_closed()
     }
 
     /// Puts a request into the queue; `seq` is its place where it comes back, else a new one.

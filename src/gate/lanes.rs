@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::{Entry, Shared, lane::Lane, view::View};
 use crate::{
     rules::{Rule, Split},
-    store::{Backend, ScopeName, Store},
+    store::{ScopeName, Store},
     target::Target,
 };
 
@@ -105,22 +105,24 @@ impl Lanes {
         }
     }
 
-    /// Makes a lane. Where there is a fleet, its cooldown is unknown until the store has been asked once.
+    /// Makes a lane. Its cooldown is unknown until the store has been asked once: where there is a fleet, and where an
+    /// idle lane of the same name, dropped since, has seen a trip.
     pub(super) fn make(
         &self,
         entry: &Arc<Entry>,
         bucket: Arc<str>,
         cooldown: Arc<str>,
     ) -> Arc<Lane> {
+        let rule = Arc::clone(&entry.rule.name);
+        let name = ScopeName { rule, bucket, cooldown: Arc::clone(&cooldown) };
+        let scope = self.shared.store.scope(name);
         let view = {
             let unknown =
-                matches!(self.shared.store, Backend::Shared(_)) && entry.rule.cooldown.is_some();
+                entry.rule.cooldown.is_some() && self.shared.store.may_have_tripped(&scope);
             let mut views = self.views.lock();
             let new = || Arc::new(View::new(Arc::clone(&cooldown), unknown));
             Arc::clone(views.entry(Arc::clone(&cooldown)).or_insert_with(new))
         };
-        let name = ScopeName { rule: Arc::clone(&entry.rule.name), bucket, cooldown };
-        let scope = self.shared.store.scope(name);
         Lane::new(Arc::clone(&self.shared), scope, view, Arc::clone(entry))
     }
 }

@@ -326,7 +326,7 @@ pub(super) async fn wait(
     match outcome {
         Ok(Outcome::Go(grant)) => Ok(grant),
         Ok(Outcome::Refused(why, retry_after)) => Err(refused(why, retry_after)),
-        // The pump ends only with an empty queue; its task dies only with the runtime.
+        // The pump ends only with an empty queue; what it leaves behind when it dies, it refuses.
         Err(_) => Err(refused(Why::Stopping, None)),
     }
 }

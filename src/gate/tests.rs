@@ -1,5 +1,7 @@
 //! The gate over the embedded store, in virtual time.
 
+#[path = "tests/bounds.rs"]
+mod bounds;
 #[path = "tests/wall.rs"]
 mod wall;
 

@@ -87,6 +87,14 @@ impl View {
         self.state.lock().gateway
     }
 
+    /// Whether a cooldown is in force now, or a probe out.
+    pub(super) fn is_closed(&self) -> bool {
+        match self.gateway() {
+            Gateway::Cooling(until) | Gateway::Probing(until) => until > clock::now(),
+            Gateway::Open | Gateway::Ask => false,
+        }
+    }
+
     pub(super) fn epoch(&self) -> u64 {
         self.state.lock().epoch
     }

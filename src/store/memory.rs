@@ -50,6 +50,13 @@ pub(crate) struct Place {
     own: bool,
 }
 
+impl Place {
+    /// Whether its cooldown has an epoch: who takes it for one that never tripped would be told off as late.
+    pub(crate) fn has_tripped(&self) -> bool {
+        self.cooldown.lock().state.as_ref().is_some_and(|state| state.epoch > 0)
+    }
+}
+
 type Shelf<T> = HashMap<(Arc<str>, Arc<str>), Arc<Mutex<Kept<T>>>>;
 
 /// The embedded store.
@@ -106,6 +113,12 @@ impl Memory {
     pub fn report_now(&self, scope: &Scope, rule: &Rule, report: &Report) -> Reported {
         let Some(policy) = &rule.cooldown else { return Reported::unchanged(self.now(), 0) };
         tell(&scope.here, policy, report, self.now())
+    }
+
+    /// Buckets and cooldowns that are kept.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> (usize, usize) {
+        (self.buckets.lock().len(), self.cooldowns.lock().len())
     }
 
     pub(crate) fn place(&self, name: &ScopeName) -> Place {
@@ -350,5 +363,6 @@ fn describe(state: &Cooldown, now: i64, change: Change) -> Reported {
 }
 
 fn forgettable(kept: &Kept<Cooldown>, now: i64, policy: &CooldownPolicy) -> i64 {
-    kept.state.as_ref().map_or(0, |state| state.forgettable_in(now, policy))
+    let said = kept.state.as_ref().filter(|state| !state.is_blank());
+    said.map_or(0, |state| state.forgettable_in(now, policy))
 }

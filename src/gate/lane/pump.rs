@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use super::{Gateway, Lane, Outcome, State, Ticket, Why, release::hand_back_surplus};
+use super::{Gateway, Lane, Outcome, Queue, State, Ticket, Why, release::hand_back_surplus};
 use crate::{
     bucket,
     clock::{self, Instant},
@@ -169,10 +169,14 @@ impl Lane {
 
     /// The store is away and the rule file says `closed`.
     fn refuse_all(&self) {
-        let mut state = self.state.lock();
-        while let Some(waiter) = state.queue.pop() {
-            waiter.tell.send(Outcome::Refused(Why::Store, Some(Duration::from_secs(1)))).ok();
-        }
+        refuse(&mut self.state.lock().queue);
+    }
+}
+
+/// No decision can be taken for those who wait.
+fn refuse(queue: &mut Queue) {
+    while let Some(waiter) = queue.pop() {
+        waiter.tell.send(Outcome::Refused(Why::Store, Some(Duration::from_secs(1)))).ok();
     }
 }
 
@@ -182,14 +186,39 @@ fn before(moment: Instant, lead: Duration) -> Instant {
 
 type Asking = Pin<Box<dyn Future<Output = Result<Granted, StoreError>> + Send>>;
 
+/// A pump at work. Where it ends before its time (it panicked, or the runtime is going), nobody would drive its lane any
+/// more: who waits is refused, what it had begun is forgotten, and the next request starts another pump.
+struct AtWork {
+    lane: Arc<Lane>,
+    ended: bool,
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        // Where it ended as it should, the next pump may be at work already.
+        if self.ended {
+            return;
+        }
+        let mut state = self.lane.state.lock();
+        let start_over = state.start_over;
+        let mut left = std::mem::replace(&mut *state, State { start_over, ..State::default() });
+        drop(state);
+        refuse(&mut left.queue);
+    }
+}
+
 /// Drives a lane while somebody waits.
 pub(super) async fn pump(lane: Arc<Lane>) {
+    let mut at_work = AtWork { lane: Arc::clone(&lane), ended: false };
     let mut news = lane.view.watch();
     let mut asking: Option<Asking> = None;
     let mut asked = clock::now();
     loop {
         let until = match lane.step(asking.is_some()) {
-            Step::End => return,
+            Step::End => {
+                at_work.ended = true;
+                return;
+            }
             Step::Ask(ask) => {
                 asking = Some(Box::pin(take(Arc::clone(&lane), ask)));
                 asked = clock::now();

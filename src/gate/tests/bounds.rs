@@ -1,0 +1,148 @@
+//! What the gate keeps of sites that nobody asks for again, and what is left of a pump that dies.
+
+use std::sync::atomic::AtomicUsize;
+
+use tokio::sync::broadcast;
+
+use super::*;
+use crate::{
+    gate::view::Gateway,
+    secret::Secret,
+    settings::RedisSettings,
+    store::{Answering, Reply, ScriptServer, Shared},
+};
+
+/// Lanes up to this number are not looked through.
+const UNSWEPT: usize = 1_024;
+
+fn by_host(rate: Option<f64>) -> Rule {
+    let mut rule = rule(rate, 5);
+    rule.per = Split::Host;
+    if let Some(policy) = &mut rule.cooldown {
+        policy.per = Split::Host;
+    }
+    rule
+}
+
+fn site(number: usize) -> Target {
+    Target { host: Host::Name(Arc::from(format!("h{number}.example"))), ..target() }
+}
+
+async fn go(gate: &Gate, target: &Target) -> Permit {
+    let entry = gate.find(target).expect("the rule matches everything");
+    let mut permit = gate.hold(&entry, target, &client(1), None).await.expect("a permit");
+    assert!(permit.may_send());
+    permit
+}
+
+async fn trip(gate: &Gate, target: &Target) {
+    for _ in 0..3 {
+        go(gate, target).await.report(&forbidden()).await;
+    }
+}
+
+fn kept(gate: &Gate) -> (usize, (usize, usize)) {
+    let Backend::Memory(store) = &gate.shared.store else { panic!("the embedded store") };
+    (gate.lanes().len(), store.kept())
+}
+
+#[tokio::test(start_paused = true)]
+async fn sites_that_were_asked_once_leave_nothing_behind() {
+    let gate = gate(by_host(Some(10.0)));
+    for number in 0..10 * UNSWEPT {
+        go(&gate, &site(number)).await.report(&Judgement::ok(200)).await;
+        // A bucket counts for half a second and the ramp: some five hundred of them at this pace.
+        tokio::time::advance(Duration::from_millis(20)).await;
+    }
+    let (lanes, (buckets, cooldowns)) = kept(&gate);
+    assert!(lanes <= UNSWEPT, "{lanes} lanes");
+    assert!(buckets <= 2 * UNSWEPT, "{buckets} buckets");
+    assert!(cooldowns <= 2 * UNSWEPT, "{cooldowns} cooldowns of sites that never blocked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sites_that_blocked_and_are_not_asked_again_leave_nothing_behind() {
+    let gate = gate(by_host(None));
+    for number in 0..4 * UNSWEPT {
+        trip(&gate, &site(number)).await;
+        tokio::time::advance(Duration::from_secs(2)).await;
+    }
+    let (lanes, (_, cooldowns)) = kept(&gate);
+    assert!(lanes <= UNSWEPT, "{lanes} lanes");
+    // A trip is remembered for eleven minutes: 320 of them at this pace.
+    assert!(cooldowns <= 2 * UNSWEPT, "{cooldowns} cooldowns");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_was_dropped_is_not_forgotten_by_the_store() {
+    let gate = gate(by_host(None));
+    trip(&gate, &site(0)).await;
+    tokio::time::advance(Duration::from_secs(31)).await;
+    for number in 1..=UNSWEPT {
+        go(&gate, &site(number)).await.report(&Judgement::ok(200)).await;
+    }
+    assert!(kept(&gate).0 < UNSWEPT, "the lane of the first site is gone");
+    let mut probe = go(&gate, &site(0)).await;
+    let lane = gate.lanes().into_iter().find(|lane| &*lane.view.key == "h0.example");
+    let gateway = lane.expect("a lane again").view.gateway();
+    assert!(matches!(gateway, Gateway::Probing(_)), "one request goes to see: {gateway:?}");
+    probe.report(&forbidden()).await;
+    let target = site(0);
+    let entry = gate.find(&target).expect("the rule matches everything");
+    let soon = Some(Duration::from_secs(1));
+    let refused = gate.hold(&entry, &target, &client(1), soon).await.expect_err("it cools again");
+    assert_eq!(refused.why, Why::Cooldown);
+}
+
+/// A store whose first `take` is the end of whoever asks.
+#[derive(Debug)]
+struct Deadly {
+    taken: AtomicUsize,
+    news: broadcast::Sender<String>,
+}
+
+impl ScriptServer for Deadly {
+    fn run<'a>(
+        &'a self,
+        name: &'static str,
+        _text: &'static str,
+        _keys: Vec<String>,
+        _arguments: Vec<String>,
+    ) -> Answering<'a> {
+        Box::pin(async move {
+            match name {
+                "take" if self.taken.fetch_add(1, Ordering::Relaxed) == 0 => panic!("on purpose"),
+                "members" => Ok(Reply::Whole(1)),
+                _ => Err("ERR nothing here".to_owned()),
+            }
+        })
+    }
+
+    fn subscribe(&self, _channel: &str) -> broadcast::Receiver<String> {
+        self.news.subscribe()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pump_that_panics_refuses_who_waits_and_the_next_request_starts_another() {
+    let metrics = Metrics::new();
+    let server = Deadly { taken: AtomicUsize::new(0), news: broadcast::Sender::new(1) };
+    let settings = RedisSettings {
+        url: Secret::new("redis://unused"),
+        prefix: "tidegate".to_owned(),
+        timeout: Duration::from_millis(500),
+        on_failure: OnFailure::Local,
+        local_share: None,
+    };
+    let store = Shared::over(Box::new(server), settings, Arc::clone(&metrics));
+    store.first_word().await;
+    let events = Events::new(Arc::clone(&metrics));
+    let rules = RuleSet::new(vec![rule(Some(10.0), 5)]);
+    let gate = Gate::new(rules, Backend::Shared(store), metrics, events, Duration::from_secs(90));
+    let waiting = tokio::time::timeout(Duration::from_secs(5), hold(&gate, 1)).await;
+    let refused = waiting.expect("an answer").expect_err("nobody decided");
+    assert_eq!((refused.why, refused.retry_after), (Why::Store, Some(Duration::from_secs(1))));
+    assert_eq!(gate.lanes().iter().map(|lane| lane.held()).sum::<usize>(), 0);
+    let next = tokio::time::timeout(Duration::from_secs(5), hold(&gate, 1)).await;
+    assert!(next.expect("an answer").is_ok(), "the lane goes on");
+}
