@@ -321,7 +321,7 @@ impl Gate {
     async fn resync(&self) {
         for lane in self.lanes() {
             if let Ok(peeked) = self.shared.store.peek(&lane.scope).await {
-                lane.view.peeked(&peeked);
+                tell::found(&self.shared.events, &lane.entry.load(), &lane.view, &peeked);
             }
             lane.view.doubt();
         }

@@ -7,10 +7,7 @@ use super::{
     Event, ProbeResult, Trip,
     text::{clean, shown},
 };
-use crate::{
-    status::scope_name,
-    verdict::{Evidence, Verdict},
-};
+use crate::{status::scope_name, verdict::Evidence};
 
 /// Writes the line.
 pub(super) fn write(event: &Event) {
@@ -115,8 +112,8 @@ fn tripped(scope: &str, trip: &Trip) {
     let answer = trip.answer.as_ref();
     info!(
         scope,
-        by = trip.by.map_or("hand", Verdict::as_str),
-        cause = trip.cause.as_str(),
+        by = trip.by(),
+        cause = trip.cause(),
         streak = trip.streak,
         blocks = %trip.blocks,
         length_s = trip.length.as_secs_f64(),

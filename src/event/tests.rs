@@ -25,7 +25,7 @@ fn blocked(path: &str) -> Event {
 
 fn tripped(member: &str, made_by_us: bool) -> Event {
     let trip = Trip {
-        cause: Cause::Streak,
+        cause: Some(Cause::Streak),
         by: Some(Verdict::Captcha),
         blocks: Blocks::of_letters("bdd"),
         streak: 3.0,

@@ -11,9 +11,9 @@ use crate::{
 /// A cooldown that began.
 #[derive(Debug, Clone)]
 pub struct Trip {
-    /// Why.
-    pub cause: Cause,
-    /// The block that tripped it; `None` for a person's hand.
+    /// Why; `None` where the news of it were lost, and the scope was found cooling down.
+    pub cause: Option<Cause>,
+    /// The block that tripped it; `None` for a person's hand, or where the cause is not known either.
     pub by: Option<Verdict>,
     /// The blocks that built the streak (or the share), over the whole fleet.
     pub blocks: Blocks,
@@ -21,7 +21,7 @@ pub struct Trip {
     pub streak: f64,
     /// How long the whole fleet stands still.
     pub length: Duration,
-    /// The member whose report tripped it.
+    /// The member whose report tripped it; empty where that is not known.
     pub member: Arc<str>,
     /// The answer that tripped it, where this member saw it.
     pub answer: Option<Tripping>,
@@ -29,6 +29,19 @@ pub struct Trip {
     pub observe: bool,
     /// Whether this member's report caused it.
     pub made_by_us: bool,
+}
+
+impl Trip {
+    /// The cause, as events and logs name it.
+    pub fn cause(&self) -> &'static str {
+        self.cause.map_or("unknown", Cause::as_str)
+    }
+
+    /// What tripped it, as events and logs name it: a verdict or a person's hand.
+    pub fn by(&self) -> &'static str {
+        self.by
+            .map_or_else(|| self.cause.map_or("unknown", |_| Cause::Hand.as_str()), Verdict::as_str)
+    }
 }
 
 /// The answer that tripped a cooldown.

@@ -7,7 +7,7 @@ use super::{
     Event, Told, Trip,
     text::{clean, shown},
 };
-use crate::verdict::{Evidence, Judgement, Verdict};
+use crate::verdict::{Evidence, Judgement};
 
 impl Serialize for Told {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -103,7 +103,7 @@ fn tripped(trip: &Trip) -> Value {
         trip.blocks.iter().map(|(verdict, n)| (verdict.as_str().to_owned(), json!(n))).collect();
     let answer = trip.answer.as_ref();
     json!({
-        "by": trip.by.map_or("hand", Verdict::as_str), "cause": trip.cause.as_str(),
+        "by": trip.by(), "cause": trip.cause(),
         "streak": trip.streak, "blocks": blocks, "length_ms": ms(trip.length),
         "member": clean(&trip.member), "ours": trip.made_by_us, "observe": trip.observe,
         "url": answer.map(|answer| shown(&answer.target)),

@@ -8,7 +8,7 @@ use crate::{
     cooldown::{Answer, Blocks, Cause, Change, Report},
     event::{ClearedBy, Event, Events, ProbeResult, Trip, Tripping},
     rules::Mode,
-    store::{Granted, Reported, ScopeNews, Store as _, What},
+    store::{Granted, Peeked, Reported, ScopeNews, Store as _, What},
     target::Target,
     verdict::Judgement,
 };
@@ -69,7 +69,7 @@ pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>)
 /// This member's report tripped the scope.
 fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) {
     let trip = Trip {
-        cause: reported.cause.unwrap_or(Cause::Streak),
+        cause: reported.cause,
         by: seen.as_ref().map(|seen| seen.judgement.verdict),
         blocks: reported.blocks,
         streak: reported.streak,
@@ -83,13 +83,13 @@ fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) 
         observe: entry.rule.mode == Mode::Observe,
         made_by_us: true,
     };
-    began(&lane.shared.events, entry, &lane.view, trip);
+    began(&lane.shared.events, entry, &lane.view, lane.view.epoch(), trip);
 }
 
 /// A person tripped it here.
 pub(super) fn tripped_by_hand(lane: &Lane, entry: &Entry, length: std::time::Duration) {
     let trip = Trip {
-        cause: Cause::Hand,
+        cause: Some(Cause::Hand),
         by: None,
         blocks: Blocks::default(),
         streak: 0.0,
@@ -99,7 +99,7 @@ pub(super) fn tripped_by_hand(lane: &Lane, entry: &Entry, length: std::time::Dur
         observe: entry.rule.mode == Mode::Observe,
         made_by_us: true,
     };
-    began(&lane.shared.events, entry, &lane.view, trip);
+    began(&lane.shared.events, entry, &lane.view, lane.view.epoch(), trip);
 }
 
 /// Another member's news: the fleet's story is told at each of its members.
@@ -109,7 +109,7 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: &View, news: ScopeNews
     match news.what {
         What::Tripped => {
             let trip = Trip {
-                cause: news.cause.unwrap_or(Cause::Streak),
+                cause: news.cause,
                 by: news.by,
                 blocks: news.blocks,
                 streak: news.peak,
@@ -119,7 +119,7 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: &View, news: ScopeNews
                 observe: entry.rule.mode == Mode::Observe,
                 made_by_us: false,
             };
-            began(events, entry, view, trip);
+            began(events, entry, view, news.epoch, trip);
         }
         What::Opened => events.emit(cleared(ClearedBy::Probe)),
         What::Cleared => events.emit(cleared(ClearedBy::Hand)),
@@ -127,10 +127,32 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: &View, news: ScopeNews
     }
 }
 
-fn began(events: &Events, entry: &Entry, view: &View, trip: Trip) {
-    events.emit(Event::Tripped {
-        rule: Arc::clone(&entry.rule.name),
-        key: Arc::clone(&view.key),
-        trip: Box::new(trip),
-    });
+/// A scope that was read again is cooling down, and the news of that trip were lost.
+pub(super) fn found(events: &Events, entry: &Entry, view: &View, peeked: &Peeked) {
+    view.peeked(peeked);
+    if peeked.until > peeked.now {
+        let trip = Trip {
+            cause: None,
+            by: None,
+            blocks: Blocks::default(),
+            streak: peeked.streak,
+            length: clock::from_micros(peeked.until - peeked.now),
+            member: Arc::from(""),
+            answer: None,
+            observe: entry.rule.mode == Mode::Observe,
+            made_by_us: false,
+        };
+        began(events, entry, view, peeked.epoch, trip);
+    }
+}
+
+/// Each trip is told once; one of our own always is, for we alone know the answer that tripped it.
+fn began(events: &Events, entry: &Entry, view: &View, epoch: u64, trip: Trip) {
+    if view.tells_first(epoch) || trip.made_by_us {
+        events.emit(Event::Tripped {
+            rule: Arc::clone(&entry.rule.name),
+            key: Arc::clone(&view.key),
+            trip: Box::new(trip),
+        });
+    }
 }

@@ -49,6 +49,8 @@ pub(super) struct View {
     troubled: AtomicU32,
     state: Mutex<State>,
     changed: watch::Sender<()>,
+    /// The latest epoch whose trip has been told, at most once each: news and a scope read again may both know of it.
+    told: AtomicU64,
     /// Addresses (hashed) whose blank page has been counted since the last success.
     blank: Mutex<Vec<u64>>,
 }
@@ -67,6 +69,7 @@ impl View {
             troubled: 0.into(),
             state: Mutex::new(State { epoch: 0, gateway, streak: 0.0, opened: None }),
             changed: watch::Sender::new(()),
+            told: 0.into(),
             blank: Mutex::default(),
         }
     }
@@ -183,6 +186,11 @@ impl View {
             gateway_until(peeked.until, peeked.now)
         };
         self.set(peeked.epoch, gateway, Some(peeked.streak));
+    }
+
+    /// Whether nobody has told the trip that began `epoch` yet; from now on somebody has.
+    pub(super) fn tells_first(&self, epoch: u64) -> bool {
+        self.told.fetch_max(epoch, Ordering::Relaxed) < epoch
     }
 
     /// Takes over pushed news.
