@@ -1,11 +1,13 @@
 //! The command line: what people and scripts rely on, exit codes above all.
 
+#[path = "cli/fleet.rs"]
+mod fleet;
+
 use std::{path::Path, process::Output, time::Duration};
 
 use integration_tests::{
-    client::{get, post_json},
+    client::get,
     member::{Member, RuleFile, run},
-    redis::Redis,
     site::{Page, Site},
     wait::wait_until,
 };
@@ -257,46 +259,4 @@ async fn a_port_in_use_is_one_clear_line() {
     for part in [listen.as_str(), "--listen", "in use"] {
         assert!(said.contains(part), "`{part}` is missing: {said}");
     }
-}
-
-#[tokio::test]
-async fn status_of_a_store_shows_the_whole_fleet() {
-    let (site, redis, folder) = (Site::start(), Redis::start(), folder());
-    let rules = "- {name: shops, match: \"*\", per: host, rate: 5/s, burst: 20}";
-    let fleet = Member::fleet(2, &RuleFile::new(rules).redis(&redis)).await;
-    for member in &fleet {
-        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
-    }
-    write(folder.path(), "rules.yaml", &format!("rules:\n  {rules}\n"));
-    let url = redis.url();
-    let ask = |words: &[&str]| {
-        run(folder.path(), &[words, &["--config", "rules.yaml", "--store", &url]].concat())
-    };
-    let calm = ask(&["status", "--json"]);
-    assert_eq!(calm.status.code(), Some(0), "{}", err(&calm));
-    let seen = json(&calm);
-    assert_eq!(seen["members"].as_array().map(Vec::len), Some(2), "{seen}");
-    let scope = &seen["scopes"][0];
-    assert_eq!((&scope["rule"], &scope["key"]), (&"shops".into(), &"127.0.0.1".into()), "{seen}");
-    assert_eq!((&scope["state"], &scope["rate_limit"]), (&"open".into(), &5.0.into()), "{seen}");
-    let path = "/api/v1/scopes/shops/127.0.0.1/cooldown";
-    let trip = post_json(fleet[1].admin(), path, "{\"seconds\": 90}").await;
-    assert_eq!(trip.status, 200, "{}", trip.text());
-    let cooling = ask(&["status"]);
-    assert_eq!(cooling.status.code(), Some(1), "{}", err(&cooling));
-    for part in ["members 2", "shops/127.0.0.1", "5.00/s", "cooling 1 min", "0/3"] {
-        assert!(out(&cooling).contains(part), "`{part}` is missing:\n{}", out(&cooling));
-    }
-    assert!(!out(&cooling).contains("redis://"), "a URL may hold a password");
-}
-
-#[test]
-fn status_of_a_store_says_when_there_is_none() {
-    let (folder, nobody) = (folder(), integration_tests::ports::free_address());
-    let away = run(folder.path(), &["status", "--store", &format!("redis://:hunter2@{nobody}")]);
-    assert_eq!(away.status.code(), Some(1), "{}", err(&away));
-    assert!(err(&away).contains("the store is away"), "{}", err(&away));
-    assert!(!err(&away).contains("hunter2"), "{}", err(&away));
-    let memory = run(folder.path(), &["status", "--store", "memory"]);
-    assert_eq!(memory.status.code(), Some(2), "{}", err(&memory));
 }
