@@ -9,6 +9,8 @@ mod commands;
 mod docker;
 #[path = "docs/links.rs"]
 mod links;
+#[path = "docs/manifests.rs"]
+mod manifests;
 #[path = "docs/rule_files.rs"]
 mod rule_files;
 
