@@ -13,6 +13,8 @@ use crate::target::{Host, Scheme, Target};
 
 /// The name. `.local` is never asked of the public DNS (RFC 6762).
 const NAME: &str = "tidegate.local";
+/// Where the page comes from as long as it is not known whether its client trusts the CA.
+const ORIGIN: &str = "http://tidegate.local";
 const PAGE: &str = include_str!("local/page.html");
 
 /// Whether a request is to the proxy itself.
@@ -49,8 +51,8 @@ pub(super) fn answer<B>(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // The page by `http` asks by `https`, which is another origin.
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    // The page by `http` asks by `https`, which is another origin. No other page may read the client's address here.
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static(ORIGIN));
     Ok(response)
 }
 

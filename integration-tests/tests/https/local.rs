@@ -43,6 +43,9 @@ async fn it_says_whether_a_client_is_proxied_and_trusts_the_ca() {
     let plain = check(&member, "http://tidegate.local/check").await;
     assert_eq!((&plain["proxied"], &plain["intercepts"]), (&true.into(), &true.into()));
     assert_eq!(plain["trusted"], Value::Null, "not known by http");
+    let readers = get(member.proxy(), "http://tidegate.local/check").await;
+    let readers = readers.header("access-control-allow-origin").map(str::to_owned);
+    assert_eq!(readers.as_deref(), Some("http://tidegate.local"), "no other page reads it");
     let secure = check(&member, "https://tidegate.local/check").await;
     assert_eq!((&secure["proxied"], &secure["trusted"]), (&true.into(), &true.into()));
 }
