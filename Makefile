@@ -44,9 +44,9 @@ bench-gate: ## grants/s and CPU per grant of both stores beside a bare EVALSHA l
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_gate
 
-bench-yield: ## what crawls bring home under this and other policies, against five kinds of walls; a minute or two
-	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_yield
-	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_yield
+bench-yield: ## what crawls bring home under several policies, against five kinds of walls; ARGS="real 60": in processes
+	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bin tidegate --bin bench_yield
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_yield $(ARGS)
 
 soak: ## a fleet of three under load and faults for MINUTES=5, and a report (SEED= repeats one)
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins

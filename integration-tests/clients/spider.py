@@ -1,6 +1,7 @@
 """One Scrapy spider: the index page, then every link on it. The proxy comes from HTTP_PROXY.
 
-Arguments and output: see README.md in this folder. `AUTOTHROTTLE=1` switches Scrapy's own throttle on.
+Arguments and output: see README.md in this folder. `AUTOTHROTTLE=1` switches Scrapy's own throttle on;
+`DELAY` (seconds) is the least time between requests, `FIRST_DELAY` the throttle's first.
 """
 import json
 import os
@@ -16,10 +17,10 @@ class Spider(scrapy.Spider):
     name = "harbour"
     custom_settings = {
         "AUTOTHROTTLE_ENABLED": os.environ.get("AUTOTHROTTLE") == "1",
-        "AUTOTHROTTLE_START_DELAY": 0.05,
+        "AUTOTHROTTLE_START_DELAY": float(os.environ.get("FIRST_DELAY", "0.05")),
         "CONCURRENT_REQUESTS": 64,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 64,
-        "DOWNLOAD_DELAY": 0,
+        "DOWNLOAD_DELAY": float(os.environ.get("DELAY", "0")),
         "DOWNLOAD_TIMEOUT": float(os.environ.get("TIMEOUT", "60")),
         "HTTPERROR_ALLOW_ALL": True,
         "LOG_LEVEL": "CRITICAL",

@@ -1,6 +1,6 @@
 //! The harness of the black-box tests: real processes, real Redis, real sockets, loopback only.
 //!
-//! - [`site`]: a web site that answers as told and records what reached it, and when.
+//! - [`site`]: a web site that answers as told, or behind a wall, and records what reached it, and when.
 //! - [`redis`]: a private `redis-server` that can be killed, stopped and brought back.
 //! - [`member`]: one running `tidegate` with a rule file of its own, its metrics and its log.
 //! - [`news`]: what the fleet tells itself, and when.

@@ -6,7 +6,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, mpsc},
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use http::{HeaderMap, Method, Request, Response, Version};
@@ -25,11 +25,12 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 pub mod body;
-mod limit;
+mod guard;
 pub mod pages;
 
+use crate::walls::Wall;
 use body::Script;
-use limit::HiddenLimit;
+use guard::Guard;
 pub use pages::Page;
 
 /// One request as the site saw it.
@@ -55,7 +56,7 @@ pub struct Arrival {
 struct State {
     pages: Vec<(String, Page)>,
     everywhere: Option<Page>,
-    limit: Option<(HiddenLimit, Page)>,
+    guard: Option<Guard>,
     arrivals: Vec<Arrival>,
     connections: u64,
 }
@@ -146,10 +147,10 @@ impl Site {
         self.shared.state.lock().everywhere = page;
     }
 
-    /// Answers with `page` what exceeds `burst + rate * t`, and all that comes within `ban` after such an answer: the
-    /// limit that crawlers do not know.
-    pub fn limit(&self, rate: f64, burst: f64, ban: Duration, page: Page) {
-        self.shared.state.lock().limit = Some((HiddenLimit::new(rate, burst, ban), page));
+    /// Puts `wall` before the site, in a time that runs so many times `faster`; what it lets through is answered as
+    /// before, everything after the scaled latency of a real site. The wall's time begins with the next request.
+    pub fn guard(&self, wall: Wall, faster: u32) {
+        self.shared.state.lock().guard = Some(Guard::new(wall, faster));
     }
 
     /// Lets everything that waits on a [`Page::Held`] be answered, now and later.
@@ -286,7 +287,11 @@ async fn answer(
     mut request: Request<Incoming>,
 ) -> Result<Response<Script>, std::io::Error> {
     let at = Instant::now();
-    let page = shared.state.lock().page_for(request.uri().path(), at);
+    let (page, latency) = {
+        let mut state = shared.state.lock();
+        let page = state.page_for(request.uri().path(), at);
+        (page, state.guard.as_mut().map(Guard::latency))
+    };
     let arrival = Arrival {
         at,
         connection,
@@ -297,6 +302,9 @@ async fn answer(
         status: page.status(),
     };
     shared.state.lock().arrivals.push(arrival);
+    if let Some(latency) = latency {
+        tokio::time::sleep(latency).await;
+    }
     match &page {
         Page::Slow(delay) => tokio::time::sleep(*delay).await,
         Page::Hang => std::future::pending().await,
@@ -318,10 +326,8 @@ async fn answer(
 
 impl State {
     fn page_for(&mut self, path: &str, at: Instant) -> Page {
-        if let Some((limit, page)) = &mut self.limit
-            && !limit.allows(at)
-        {
-            return page.clone();
+        if let Some(page) = self.guard.as_mut().and_then(|guard| guard.answer(at)) {
+            return page;
         }
         if let Some(page) = &self.everywhere {
             return page.clone();

@@ -8,7 +8,10 @@ use std::{
 };
 
 use serde::Deserialize;
-use tokio::{process::Command, time::timeout};
+use tokio::{
+    process::{Child, Command},
+    time::timeout,
+};
 
 use crate::member::Member;
 
@@ -90,6 +93,23 @@ pub async fn crawl(proxy: &str, name: &str, index: &str, variables: &[(&str, &st
     let said = String::from_utf8_lossy(&output.stdout);
     let report = serde_json::from_str(said.trim());
     report.unwrap_or_else(|error| panic!("{name} prints no report: {error}\n{said}"))
+}
+
+/// Starts Scrapy's spider under its AutoThrottle, with this least delay and its default first one so many times
+/// shorter; it ends with the handle. `None` where Scrapy is not installed.
+#[must_use]
+pub fn throttled_spider(index: &str, delay: Duration, faster: u32) -> Option<Child> {
+    let python = root().join("target/clients-venv/bin/python");
+    let first = Duration::from_secs(5) / faster;
+    let mut command = Command::new(python);
+    command.arg(script("spider.py")).arg(index);
+    command.env("AUTOTHROTTLE", "1").env("DELAY", delay.as_secs_f64().to_string());
+    command.env("FIRST_DELAY", first.as_secs_f64().to_string());
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
+        command.env_remove(name);
+    }
+    command.env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null()).stdout(Stdio::null());
+    command.kill_on_drop(true).spawn().ok()
 }
 
 /// The variables by which clients are told whom to trust, all with these certificates (PEM).

@@ -118,6 +118,12 @@ impl Wall {
         }
     }
 
+    /// Which of the five it is.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// Requests per second that it bears at `now`.
     #[must_use]
     pub fn bears(&self, now: i64) -> f64 {

@@ -9,6 +9,8 @@
 //!
 //! Printed are means over walls and seeds, after ten minutes and after an hour: good pages in per cent of the
 //! oracle's, blocks per 100 good pages, and the share of the time between a block and the next good page.
+//!
+//! `bench_yield real [SECONDS [FASTER [NAME]]]`: the same with real processes; see [`real`].
 
 #[path = "bench_yield/fleet.rs"]
 mod fleet;
@@ -16,6 +18,10 @@ mod fleet;
 mod plot;
 #[path = "bench_yield/policy.rs"]
 mod policy;
+#[path = "bench_yield/real.rs"]
+mod real;
+#[path = "bench_yield/workers.rs"]
+mod workers;
 
 use std::collections::BTreeMap;
 
@@ -76,15 +82,28 @@ impl Sum {
     }
 }
 
-#[allow(clippy::print_stdout, reason = "the report is this program's output")]
+#[allow(clippy::print_stdout, reason = "the plot is this program's output")]
 fn main() -> anyhow::Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let first = arguments.next();
-    if first.as_deref() == Some("plot") {
-        print!("{}", plot::draw(FIRST_SEED));
-        return Ok(());
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let number =
+        |word: Option<&&str>, default| word.map_or(Ok(default), |word| word.parse::<u32>());
+    match words.first() {
+        Some(&"plot") => print!("{}", plot::draw(FIRST_SEED)),
+        Some(&"real") => {
+            let seconds = number(words.get(1), 60)?.into();
+            let faster = number(words.get(2), 10)?.max(1);
+            let pace = real::Pace { seconds, faster };
+            let named = words.get(3).unwrap_or(&"");
+            tokio::runtime::Runtime::new()?.block_on(real::run(pace, named))?;
+        }
+        seeds => virtual_time(number(seeds, 24)?.into()),
     }
-    let seeds = first.map_or(Ok(24), |text| text.parse::<u64>())?;
+    Ok(())
+}
+
+#[allow(clippy::print_stdout, reason = "the report is this program's output")]
+fn virtual_time(seeds: u64) {
     println!("means over {seeds} seeds: pages %, blocks per 100 pages, time blocked %\n");
     for (name, make) in policies() {
         let mut sums: BTreeMap<(i64, &str), Sum> = BTreeMap::new();
@@ -114,7 +133,6 @@ fn main() -> anyhow::Result<()> {
             }
         }
     }
-    Ok(())
 }
 
 /// Pages of who knows the wall: what it bears, second by second.

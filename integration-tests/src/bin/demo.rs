@@ -18,7 +18,8 @@ use integration_tests::{
     client::{ProxyClient, get_request},
     member::{Member, Metrics, RuleFile},
     redis::Redis,
-    site::{Arrival, Page, Site},
+    site::{Arrival, Site},
+    walls::{Kind, Wall},
 };
 use tokio::{
     task::JoinSet,
@@ -28,14 +29,14 @@ use tokio::{
 const WORKERS: usize = 8;
 /// What a worker does with a page before it asks for the next one.
 const THINK: Duration = Duration::from_millis(15);
-/// The site's secret: so many requests a second, after a start of so many.
-const SECRET_RATE: f64 = 15.0;
-const SECRET_BURST: f64 = 30.0;
-/// Who exceeds it gets walls only, until nothing was asked for so long.
-const SECRET_BAN: Duration = Duration::from_secs(2);
+/// The site's wall: a sliding window, and a ban that every further request renews.
+const SEED: u64 = 3;
+/// Its time runs so many times faster, so that half a minute is five.
+const FASTER: u32 = 10;
 const ALONE: Duration = Duration::from_secs(5);
 const TOGETHER: Duration = Duration::from_secs(25);
-const RULE: &str = "rate: 20/s, burst: 5, cooldown: {after: 3, for: 3s-4s, ramp: 2s}";
+/// Too high, as guesses are.
+const GUESS: f64 = 1.4;
 
 type Outcome = std::io::Result<()>;
 
@@ -50,12 +51,15 @@ async fn main() -> Outcome {
 
 async fn show() -> Outcome {
     let site = Site::start();
-    keep_secret(&site);
+    let bears = keep_secret(&site);
+    let rule = format!(
+        "rate: {:.0}/s, burst: 5, cooldown: {{after: 3, for: 3s-6s, ramp: 1s}}, learn: {{patience: 6s}}",
+        bears * GUESS
+    );
     say(&format!(
-        "A site with a secret: more than {SECRET_RATE:.0} requests a second, and it answers with walls until\n\
-         nobody has asked for {} s. And {WORKERS} workers that want its pages.\n\n\
-         Without a proxy:\n",
-        SECRET_BAN.as_secs()
+        "A site with a secret: more than {bears:.0} requests a second within a few seconds, and it answers with walls\n\
+         until nobody has asked for a while. And {WORKERS} workers that want its pages.\n\n\
+         Without a proxy:\n"
     ))?;
     crawl_alone(&site).await?;
     let alone = site.arrivals();
@@ -63,15 +67,18 @@ async fn show() -> Outcome {
     site.forget();
     keep_secret(&site);
     let redis = Redis::is_installed().then(Redis::start);
-    let fleet = start_fleet(redis.as_ref()).await;
-    say(&format!("\nThrough {}, `{RULE}`:\n\n", who(&fleet, redis.is_some())))?;
+    let fleet = start_fleet(redis.as_ref(), &rule).await;
+    say(&format!("\nThrough {}, `{rule}`:\n\n", who(&fleet, redis.is_some())))?;
     crawl_together(&site, &fleet).await?;
     summary(&alone, &site.arrivals(), &fleet).await
 }
 
-/// From here on the site counts anew: nobody is banned.
-fn keep_secret(site: &Site) {
-    site.limit(SECRET_RATE, SECRET_BURST, SECRET_BAN, Page::CloudflareChallenge);
+/// From here on the site counts anew, and nobody is banned; the requests per second that it bears.
+fn keep_secret(site: &Site) -> f64 {
+    let wall = Wall::new(Kind::Window, SEED);
+    let bears = wall.bears(0) * f64::from(FASTER);
+    site.guard(wall, FASTER);
+    bears
 }
 
 fn who(fleet: &[Member], shared: bool) -> String {
@@ -82,8 +89,8 @@ fn who(fleet: &[Member], shared: bool) -> String {
     }
 }
 
-async fn start_fleet(redis: Option<&Redis>) -> Vec<Member> {
-    let file = RuleFile::one_rule(RULE);
+async fn start_fleet(redis: Option<&Redis>, rule: &str) -> Vec<Member> {
+    let file = RuleFile::one_rule(rule);
     match redis {
         Some(redis) => Member::fleet(2, &file.redis(redis)).await,
         None => Member::fleet(1, &file).await,
