@@ -1,7 +1,8 @@
 """One Scrapy spider: the index page, then every link on it. The proxy comes from HTTP_PROXY.
 
 Arguments and output: see README.md in this folder. `AUTOTHROTTLE=1` switches Scrapy's own throttle on;
-`DELAY` (seconds) is the least time between requests, `FIRST_DELAY` the throttle's first.
+`DELAY` (seconds) is the least time between requests, `FIRST_DELAY` the throttle's first. `TIMES` is how often to get
+the page and nothing else.
 """
 import json
 import os
@@ -31,6 +32,10 @@ class Spider(scrapy.Spider):
         custom_settings["RETRY_HTTP_CODES"] = [500, 502, 504, 522, 524, 408]
 
     async def start(self):
+        if "TIMES" in os.environ:
+            for _ in range(int(os.environ["TIMES"])):
+                yield scrapy.Request(sys.argv[1], self.note, errback=self.failed, dont_filter=True)
+            return
         yield scrapy.Request(sys.argv[1], self.index, errback=self.failed)
 
     def index(self, response):

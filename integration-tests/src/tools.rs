@@ -17,6 +17,8 @@ use crate::member::Member;
 
 /// No client in the tests takes longer; one that does is ended.
 const AT_MOST: Duration = Duration::from_secs(90);
+/// How often a throttled spider gets its page: longer than any run.
+const FOR_EVER: &str = "1000000";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace")
@@ -96,19 +98,24 @@ pub async fn crawl(proxy: &str, name: &str, index: &str, variables: &[(&str, &st
 }
 
 /// Starts Scrapy's spider under its AutoThrottle, with this least delay and its default first one so many times
-/// shorter; it ends with the handle. `None` where Scrapy is not installed.
+/// shorter; it gets `url` until its handle is dropped. `None` where Scrapy is not installed.
 #[must_use]
-pub fn throttled_spider(index: &str, delay: Duration, faster: u32) -> Option<Child> {
+pub fn throttled_spider(url: &str, delay: Duration, faster: u32) -> Option<Child> {
     let python = root().join("target/clients-venv/bin/python");
     let first = Duration::from_secs(5) / faster;
     let mut command = Command::new(python);
-    command.arg(script("spider.py")).arg(index);
-    command.env("AUTOTHROTTLE", "1").env("DELAY", delay.as_secs_f64().to_string());
+    command.arg(script("spider.py")).arg(url);
+    command
+        .env("TIMES", FOR_EVER)
+        .env("AUTOTHROTTLE", "1")
+        .env("DELAY", delay.as_secs_f64().to_string());
     command.env("FIRST_DELAY", first.as_secs_f64().to_string());
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
         command.env_remove(name);
     }
-    command.env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null()).stdout(Stdio::null());
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    // Scrapy tells of its start whatever its log level.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.kill_on_drop(true).spawn().ok()
 }
 

@@ -1,8 +1,9 @@
 //! The same question to real processes: sites behind walls on loopback, and who crawls them.
 //!
-//! `bench_yield real [SECONDS [FASTER]]`: policy after policy crawls the five walls of one seed, all five at the same
+//! `bench_yield real [SECONDS [FASTER [NAME]]]`: policy after policy crawls the five walls of one seed, all five at the same
 //! time, for SECONDS (60) in a time that runs FASTER (10) times: ten minutes of crawl in one. Twelve requests at a time
-//! go to each wall: four in each of three workers or members. Every policy gets sites of its own.
+//! go to each wall: four in each of three workers or members. Every policy gets sites of its own. NAME picks the
+//! policies that have it in their names.
 //!
 //! What the rule file can say is scaled with it: the length of cooldowns, their ramp, the first patience. What it
 //! cannot say is not, and runs against Tidegate: the minute over which the learned rate is counted and for which a
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use integration_tests::{
     member::{Member, RuleFile},
     redis::Redis,
-    site::{Arrival, Page, Site},
+    site::{Arrival, Site},
     tools,
     wait::wait_until,
     walls::{Kind, SECOND, Wall},
@@ -29,8 +30,6 @@ use super::{
 
 /// Members of the fleet.
 const MEMBERS: usize = 3;
-/// Links for a spider: more than it can follow.
-const LINKS: usize = 5_000;
 /// Python may take long to start while the machine builds.
 const FIRST_REQUEST_AT_MOST: Duration = Duration::from_secs(60);
 
@@ -73,9 +72,9 @@ pub(crate) struct Pace {
     pub(crate) faster: u32,
 }
 
-/// Lets one policy after the other crawl, and prints what they brought home.
+/// Lets one policy after the other crawl (those with `named` in their names), and prints what they brought home.
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
-pub(crate) async fn run(pace: Pace) -> anyhow::Result<()> {
+pub(crate) async fn run(pace: Pace, named: &str) -> anyhow::Result<()> {
     let crawled = i64::try_from(pace.seconds)? * i64::from(pace.faster) * SECOND;
     let walls = || Kind::ALL.map(|kind| Wall::new(kind, FIRST_SEED));
     let oracles = walls().map(|wall| oracle(&wall, crawled));
@@ -86,7 +85,7 @@ pub(crate) async fn run(pace: Pace) -> anyhow::Result<()> {
     for (kind, pages) in Kind::ALL.into_iter().zip(oracles) {
         println!("  {:>9} {pages:5.0} pages", kind.name());
     }
-    for (name, crawler) in CRAWLERS {
+    for (name, crawler) in CRAWLERS.into_iter().filter(|(name, _)| name.contains(named)) {
         let sites = walls().map(|wall| guarded(wall, pace.faster));
         let time = Duration::from_secs(pace.seconds).as_secs_f64();
         let rates = oracles.map(|pages| pages / time);
@@ -107,7 +106,6 @@ pub(crate) async fn run(pace: Pace) -> anyhow::Result<()> {
 
 fn guarded(wall: Wall, faster: u32) -> Site {
     let site = Site::start();
-    site.on("/", Page::Index(LINKS));
     site.guard(wall, faster);
     site
 }
@@ -183,7 +181,7 @@ async fn start(
             for (site, rate) in sites.iter().zip(rates) {
                 let delay = Duration::from_secs(1).mul_f64(workers::SHARES / (times * rate));
                 for _ in 0..MEMBERS {
-                    let spider = tools::throttled_spider(&site.url("/"), delay, faster)?;
+                    let spider = tools::throttled_spider(&site.url("/item/1"), delay, faster)?;
                     traffic.spiders.push(spider);
                 }
             }
