@@ -1,8 +1,8 @@
 """One Scrapy spider: the index page, then every link on it. The proxy comes from HTTP_PROXY.
 
 Arguments and output: see README.md in this folder. `AUTOTHROTTLE=1` switches Scrapy's own throttle on;
-`DELAY` (seconds) is the least time between requests, `FIRST_DELAY` the throttle's first. `TIMES` is how often to get
-the page and nothing else.
+`DELAY` (seconds) is the least time between requests, `FIRST_DELAY` the throttle's first. With `SLOTS`
+it gets only the page, so many at a time, until it is ended.
 """
 import json
 import os
@@ -32,9 +32,9 @@ class Spider(scrapy.Spider):
         custom_settings["RETRY_HTTP_CODES"] = [500, 502, 504, 522, 524, 408]
 
     async def start(self):
-        if "TIMES" in os.environ:
-            for _ in range(int(os.environ["TIMES"])):
-                yield scrapy.Request(sys.argv[1], self.note, errback=self.failed, dont_filter=True)
+        if "SLOTS" in os.environ:
+            for _ in range(int(os.environ["SLOTS"])):
+                yield scrapy.Request(sys.argv[1], self.again, dont_filter=True)
             return
         yield scrapy.Request(sys.argv[1], self.index, errback=self.failed)
 
@@ -42,6 +42,9 @@ class Spider(scrapy.Spider):
         self.note(response)
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link, self.note, errback=self.failed)
+
+    def again(self, response):
+        yield scrapy.Request(sys.argv[1], self.again, dont_filter=True)
 
     def note(self, response):
         answers.append((response.status, response.headers))

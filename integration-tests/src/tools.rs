@@ -17,8 +17,6 @@ use crate::member::Member;
 
 /// No client in the tests takes longer; one that does is ended.
 const AT_MOST: Duration = Duration::from_secs(90);
-/// How often a throttled spider gets its page: longer than any run.
-const FOR_EVER: &str = "1000000";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace")
@@ -98,7 +96,7 @@ pub async fn crawl(proxy: &str, name: &str, index: &str, variables: &[(&str, &st
 }
 
 /// Starts Scrapy's spider under its AutoThrottle, with this least delay and its default first one so many times
-/// shorter; it gets `url` until its handle is dropped. `None` where Scrapy is not installed.
+/// shorter; it gets `url`, four at a time, until its handle is dropped. `None` where Scrapy is not installed.
 #[must_use]
 pub fn throttled_spider(url: &str, delay: Duration, faster: u32) -> Option<Child> {
     let python = root().join("target/clients-venv/bin/python");
@@ -106,7 +104,7 @@ pub fn throttled_spider(url: &str, delay: Duration, faster: u32) -> Option<Child
     let mut command = Command::new(python);
     command.arg(script("spider.py")).arg(url);
     command
-        .env("TIMES", FOR_EVER)
+        .env("SLOTS", "4")
         .env("AUTOTHROTTLE", "1")
         .env("DELAY", delay.as_secs_f64().to_string());
     command.env("FIRST_DELAY", first.as_secs_f64().to_string());
