@@ -302,18 +302,20 @@ impl Gate {
         }
     }
 
-    /// Takes over what a member says of a scope that is known here. Our own news often come before the answer to the
-    /// report that caused them, which waits in line with the requests; they have been told already, or soon will be.
+    /// Takes over what a member says of a scope, and tells it, also where nobody here has asked for that scope yet. Our
+    /// own news often come before the answer to the report that caused them, which waits in line with the requests; they
+    /// have been told already, or soon will be.
     fn hear(&self, news: ScopeNews) {
         let table = self.table.load();
-        let entry = table.entries.iter().find(|entry| entry.rule.name == news.rule);
-        if let Some(entry) = entry
-            && let Some(view) = entry.lanes.view(&news.key)
-        {
+        let Some(entry) = table.entries.iter().find(|entry| entry.rule.name == news.rule) else {
+            return;
+        };
+        let view = entry.lanes.view(&news.key);
+        if let Some(view) = &view {
             view.pushed(&news);
-            if news.member != self.shared.member {
-                tell::heard(&self.shared.events, entry, &view, news);
-            }
+        }
+        if news.member != self.shared.member {
+            tell::heard(&self.shared.events, entry, view.as_deref(), news);
         }
     }
 

@@ -83,7 +83,8 @@ fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) 
         observe: entry.rule.mode == Mode::Observe,
         made_by_us: true,
     };
-    began(&lane.shared.events, entry, &lane.view, lane.view.epoch(), trip);
+    lane.view.tells_first(lane.view.epoch());
+    began(&lane.shared.events, entry, Arc::clone(&lane.view.key), trip);
 }
 
 /// A person tripped it here.
@@ -99,14 +100,17 @@ pub(super) fn tripped_by_hand(lane: &Lane, entry: &Entry, length: std::time::Dur
         observe: entry.rule.mode == Mode::Observe,
         made_by_us: true,
     };
-    began(&lane.shared.events, entry, &lane.view, lane.view.epoch(), trip);
+    lane.view.tells_first(lane.view.epoch());
+    began(&lane.shared.events, entry, Arc::clone(&lane.view.key), trip);
 }
 
 /// Another member's news: the fleet's story is told at each of its members.
-pub(super) fn heard(events: &Events, entry: &Entry, view: &View, news: ScopeNews) {
+pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: ScopeNews) {
+    let key = news.key;
     let cleared =
-        |by| Event::Cleared { rule: Arc::clone(&entry.rule.name), key: Arc::clone(&view.key), by };
+        |by| Event::Cleared { rule: Arc::clone(&entry.rule.name), key: Arc::clone(&key), by };
     match news.what {
+        What::Tripped if view.is_some_and(|view| !view.tells_first(news.epoch)) => {}
         What::Tripped => {
             let trip = Trip {
                 cause: news.cause,
@@ -119,7 +123,7 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: &View, news: ScopeNews
                 observe: entry.rule.mode == Mode::Observe,
                 made_by_us: false,
             };
-            began(events, entry, view, news.epoch, trip);
+            began(events, entry, key, trip);
         }
         What::Opened => events.emit(cleared(ClearedBy::Probe)),
         What::Cleared => events.emit(cleared(ClearedBy::Hand)),
@@ -130,7 +134,7 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: &View, news: ScopeNews
 /// A scope that was read again is cooling down, and the news of that trip were lost.
 pub(super) fn found(events: &Events, entry: &Entry, view: &View, peeked: &Peeked) {
     view.peeked(peeked);
-    if peeked.until > peeked.now {
+    if peeked.until > peeked.now && view.tells_first(peeked.epoch) {
         let trip = Trip {
             cause: None,
             by: None,
@@ -142,17 +146,10 @@ pub(super) fn found(events: &Events, entry: &Entry, view: &View, peeked: &Peeked
             observe: entry.rule.mode == Mode::Observe,
             made_by_us: false,
         };
-        began(events, entry, view, peeked.epoch, trip);
+        began(events, entry, Arc::clone(&view.key), trip);
     }
 }
 
-/// Each trip is told once; one of our own always is, for we alone know the answer that tripped it.
-fn began(events: &Events, entry: &Entry, view: &View, epoch: u64, trip: Trip) {
-    if view.tells_first(epoch) || trip.made_by_us {
-        events.emit(Event::Tripped {
-            rule: Arc::clone(&entry.rule.name),
-            key: Arc::clone(&view.key),
-            trip: Box::new(trip),
-        });
-    }
+fn began(events: &Events, entry: &Entry, key: Arc<str>, trip: Trip) {
+    events.emit(Event::Tripped { rule: Arc::clone(&entry.rule.name), key, trip: Box::new(trip) });
 }

@@ -89,6 +89,23 @@ async fn a_trip_and_a_clear_by_hand_are_told_at_every_member() {
 }
 
 #[tokio::test]
+async fn a_member_that_has_sent_nothing_is_told_of_a_trip_too() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let rule = "- {name: shops, match: \"*\", per: host, cooldown: {for: 1m}}";
+    let fleet = Member::fleet(2, &RuleFile::new(rule).redis(&redis)).await;
+    assert_eq!(get(fleet[0].proxy(), &site.url("/")).await.status, 200);
+    wait_until("both members hear the news", SOON, async || {
+        redis.command(&["PUBSUB", "NUMSUB", "tidegate:news"]).ends_with(":2\r\n")
+    })
+    .await;
+    let path = "/api/v1/scopes/shops/127.0.0.1/cooldown";
+    assert_eq!(post(&fleet[0], path, &json!({"seconds": 60})).await.status, 200);
+    let tripped = the_only(&fleet[1], "tripped").await;
+    assert_eq!((&tripped["rule"], &tripped["key"]), (&json!("shops"), &json!("127.0.0.1")));
+    assert_eq!((&tripped["by"], &tripped["ours"]), (&json!("hand"), &json!(false)));
+}
+
+#[tokio::test]
 async fn a_cooldown_without_a_probe_is_told_to_end_by_time() {
     let site = Site::start();
     let file = RuleFile::one_rule("cooldown: {ramp: 0s, probe: false}");
