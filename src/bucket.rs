@@ -142,6 +142,9 @@ impl Bucket {
             self.tokens = self.tokens_at(now, f64::from(burst), climb);
             self.at = now;
         }
+        if let Some((_, burst)) = new {
+            self.tokens = self.tokens.min(f64::from(burst));
+        }
         self.filling = new;
     }
 

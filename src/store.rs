@@ -110,6 +110,8 @@ pub struct Granted {
     pub windows: Vec<Window>,
     /// When the requests may go, ascending.
     pub tickets: Vec<i64>,
+    /// Whether the store was away, so that the member decided alone.
+    pub alone: bool,
 }
 
 /// An answer to a [`Report`].

@@ -151,6 +151,7 @@ local function fill_by(bucket, now, limits)
     bucket.tokens = tokens_at(bucket, { rate = rate / 1e6, burst = burst, ramp = limits.ramp }, now)
     bucket.at = now
   end
+  if limits.rate then bucket.tokens = math.min(bucket.tokens, limits.burst) end
   bucket.fill_rate, bucket.fill_burst = limits.per_second, limits.burst
 end
 

@@ -21,7 +21,7 @@ use std::{
 use fred::types::Value;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{broadcast, watch},
+    sync::{Notify, broadcast, watch},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -51,7 +51,6 @@ const LIFE: Duration = Duration::from_secs(3);
 const FIRST_WORD: Duration = Duration::from_secs(1);
 /// How often a store that is away is tried; members add up to half of it, so as not to come back in step.
 const KNOCK: Duration = Duration::from_millis(250);
-
 /// Heartbeats without an answer after which a connection counts as dead: a firewall that forgot it sends no reset, and
 /// the system would go on trying for a quarter of an hour.
 const DEAD: u32 = 4;
@@ -71,6 +70,8 @@ pub struct Shared {
     places: watch::Sender<Vec<Place>>,
     refused: Seldom,
     metrics: Arc<Metrics>,
+    /// A call failed: the heartbeat comes as soon as a knock, so that all who lost the store come back together.
+    lost: Notify,
     stopped: CancellationToken,
 }
 
@@ -110,6 +111,7 @@ impl Shared {
             places: watch::Sender::default(),
             refused: Seldom::default(),
             metrics,
+            lost: Notify::new(),
             stopped: CancellationToken::new(),
         });
         let (listener, beater) = (Arc::clone(&store), Arc::clone(&store));
@@ -185,6 +187,7 @@ impl Shared {
 
     /// Says every second that this member lives; while the store is away, knocks more often.
     async fn beat(&self) {
+        let knock = || KNOCK + KNOCK.mul_f64(fastrand::f64() / 2.0);
         let mut silent = 0;
         while !self.stopped.is_cancelled() {
             let result = self.hello(LIFE).await;
@@ -208,11 +211,12 @@ impl Shared {
                 Err(failure) => {
                     self.metrics.store_errors(failure.kind).inc();
                     self.turn(false, Some(&failure));
-                    KNOCK + KNOCK.mul_f64(fastrand::f64() / 2.0)
+                    knock()
                 }
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
+                () = self.lost.notified(), if pause == HEARTBEAT => tokio::time::sleep(knock()).await,
                 () = self.stopped.cancelled() => {}
             }
         }
@@ -270,6 +274,7 @@ impl Shared {
             }
         } else {
             self.turn(false, Some(failure));
+            self.lost.notify_one();
         }
     }
 
@@ -292,7 +297,8 @@ impl Shared {
         let first = !keys.strayed.swap(true, Ordering::AcqRel);
         // Tickets of the store that are still in hand count: they are used first.
         let ask = Ask { drain: first, returned: Vec::new(), ..ask.clone() };
-        Some(Granted { rate, learned: ask.learned, ..self.here.take_now(scope, &rule, &ask) })
+        let here = self.here.take_now(scope, &rule, &ask);
+        Some(Granted { rate, learned: ask.learned, alone: true, ..here })
     }
 }
 

@@ -240,8 +240,19 @@ fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
 
 fn open(now: i64, epoch: u64, streak: f64, tickets: Tickets) -> Granted {
     let Tickets { moments: tickets, come_back, rate, learned, windows } = tickets;
-    let (phase, members) = (Phase::Open, 1);
-    Granted { now, phase, epoch, come_back, members, streak, rate, learned, windows, tickets }
+    Granted {
+        now,
+        phase: Phase::Open,
+        epoch,
+        come_back,
+        members: 1,
+        streak,
+        rate,
+        learned,
+        windows,
+        tickets,
+        alone: false,
+    }
 }
 
 /// What the cooldown tells the learned rate.

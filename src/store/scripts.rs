@@ -326,6 +326,7 @@ pub(super) fn granted(reply: Value) -> Result<Granted, BadReply> {
         windows: fields.windows()?,
         learned: fields.known()?,
         tickets: fields.rest()?,
+        alone: false,
     })
 }
 
