@@ -14,7 +14,7 @@ const MOST_CHARS: usize = 80;
 pub struct Diff {
     /// One line per change: `rules.default.rate: 3/s -> 5/s`. Secrets are not shown.
     pub lines: Vec<String>,
-    /// Changed keys that only a restart puts into effect, of [`FIXED`].
+    /// Changed keys that only a restart puts into effect, of `FIXED`.
     pub needs_restart: Vec<&'static str>,
 }
 
