@@ -20,7 +20,7 @@
 
 mod told;
 
-pub use told::{Blocks, Cause};
+pub use told::{Blocks, Cause, culprit};
 
 use crate::{
     clock::{self, exact},

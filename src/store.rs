@@ -10,6 +10,7 @@ use crate::{
     cooldown::{Blocks, Cause, Change, Known, Report},
     learn,
     rules::Rule,
+    verdict::Verdict,
 };
 
 mod apart;
@@ -174,6 +175,14 @@ pub struct Peeked {
     pub probe_until: i64,
     /// Blocks in a row.
     pub streak: f64,
+    /// The streak that tripped the latest cooldown.
+    pub peak: f64,
+    /// What tripped it; `None` where the store does not know, since it lost its data.
+    pub cause: Option<Cause>,
+    /// The block that tripped it; `None` for a person's hand.
+    pub by: Option<Verdict>,
+    /// The blocks that tripped it.
+    pub blocks: Blocks,
 }
 
 /// Why a store did not answer.

@@ -39,6 +39,7 @@ enum Op {
     Trip(i64),
     Clear,
     Steer(Hand),
+    Look,
     Pause(u64),
 }
 
@@ -74,6 +75,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..5_000i64).prop_map(Op::Trip),
         1 => Just(Op::Clear),
         1 => hand().prop_map(Op::Steer),
+        1 => Just(Op::Look),
         2 => (0..4u64).prop_map(Op::Pause),
     ]
 }
@@ -227,6 +229,12 @@ impl Pair {
             Op::Trip(length) => self.set(Override::Trip(*length)).await,
             Op::Clear => self.set(Override::Clear).await,
             Op::Steer(hand) => self.steer(*hand).await,
+            Op::Look => {
+                let there = self.redis.peek(&self.there).await.unwrap();
+                self.time.store(there.now, Ordering::Relaxed);
+                prop_assert_eq!(there, self.memory.peek(&self.here).await.unwrap());
+                Ok(())
+            }
             Op::Pause(ms) => {
                 tokio::time::sleep(Duration::from_millis(*ms)).await;
                 Ok(())

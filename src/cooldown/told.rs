@@ -48,6 +48,13 @@ impl FromStr for Cause {
     }
 }
 
+/// The block that tripped, of the letters that built the streak (or the share): the last one. `None` for a person's
+/// hand, which has none.
+#[must_use]
+pub fn culprit(blamed: &str) -> Option<Verdict> {
+    blamed.chars().last().and_then(Verdict::of_letter)
+}
+
 /// How many blocks of each type, in the order of [`Verdict::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Blocks([u16; Verdict::ALL.len()]);

@@ -11,7 +11,7 @@ use crate::{
 /// A cooldown that began.
 #[derive(Debug, Clone)]
 pub struct Trip {
-    /// Why; `None` where the news of it were lost, and the scope was found cooling down.
+    /// Why; `None` where the store lost its data meanwhile, and knows only that the scope cools down.
     pub cause: Option<Cause>,
     /// The block that tripped it; `None` for a person's hand, or where the cause is not known either.
     pub by: Option<Verdict>,

@@ -136,10 +136,10 @@ pub(super) fn found(events: &Events, entry: &Entry, view: &View, peeked: &Peeked
     view.peeked(peeked);
     if peeked.until > peeked.now && view.tells_first(peeked.epoch) {
         let trip = Trip {
-            cause: None,
-            by: None,
-            blocks: Blocks::default(),
-            streak: peeked.streak,
+            cause: peeked.cause,
+            by: peeked.by,
+            blocks: peeked.blocks,
+            streak: peeked.peak,
             length: clock::from_micros(peeked.until - peeked.now),
             member: Arc::from(""),
             answer: None,

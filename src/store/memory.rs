@@ -189,6 +189,10 @@ impl Store for Memory {
             until: state.until,
             probe_until: if state.probe > 0 { state.probe_until } else { 0 },
             streak: state.streak,
+            peak: state.peak,
+            cause: state.cause,
+            by: cooldown::culprit(&state.blamed),
+            blocks: Blocks::of_letters(&state.blamed),
         }))
     }
 

@@ -6,7 +6,7 @@ use super::{Ask, Granted, Peeked, Phase, Reported};
 use crate::{
     bucket::Window,
     clock,
-    cooldown::{Answer, Blocks, Change, Report},
+    cooldown::{Answer, Blocks, Change, Report, culprit},
     learn::{Hand, Known, Learn, Why},
     rules::{CooldownPolicy, Limits, Rule},
 };
@@ -364,13 +364,24 @@ pub(super) fn steered(reply: Value) -> Result<(i64, Known), BadReply> {
 }
 
 pub(super) fn peeked(reply: Value) -> Result<Peeked, BadReply> {
-    let mut fields = Fields::of("peek", reply);
+    look(&mut Fields::of("peek", reply))
+}
+
+/// What `peek` and `survey` tell of a cooldown.
+fn look(fields: &mut Fields) -> Result<Peeked, BadReply> {
+    let (now, epoch, until) = (fields.whole()?, fields.epoch()?, fields.whole()?);
+    let (probe_until, streak, peak) = (fields.whole()?, fields.float()?, fields.float()?);
+    let (cause, blamed) = (fields.text()?.parse().ok(), fields.text()?);
     Ok(Peeked {
-        now: fields.whole()?,
-        epoch: fields.epoch()?,
-        until: fields.whole()?,
-        probe_until: fields.whole()?,
-        streak: fields.float()?,
+        now,
+        epoch,
+        until,
+        probe_until,
+        streak,
+        peak,
+        cause,
+        by: culprit(&blamed),
+        blocks: Blocks::of_letters(&blamed),
     })
 }
 
@@ -382,13 +393,7 @@ pub(super) fn members(reply: &Value) -> Result<u32, BadReply> {
 /// The cooldown, the learned rate and the waiting members.
 pub(super) fn surveyed(reply: Value) -> Result<(Peeked, Option<f64>, u64), BadReply> {
     let mut fields = Fields::of("survey", reply);
-    let cooldown = Peeked {
-        now: fields.whole()?,
-        epoch: fields.epoch()?,
-        until: fields.whole()?,
-        probe_until: fields.whole()?,
-        streak: fields.float()?,
-    };
+    let cooldown = look(&mut fields)?;
     let rate = fields.float()?;
     Ok((cooldown, (rate > 0.0).then_some(rate), u64::try_from(fields.whole()?).unwrap_or(0)))
 }
