@@ -10,6 +10,7 @@ pub mod auth;
 mod body;
 mod context;
 pub mod egress;
+mod extended;
 mod forward;
 mod headers;
 mod inspect;
@@ -64,6 +65,8 @@ pub(crate) struct Visitor {
     pub(crate) wire: Option<wire::Handle>,
     /// The CONNECT that it speaks inside of, where that is intercepted.
     pub(crate) inside: Option<intercept::Inside>,
+    /// What moves on a connection of many streams.
+    pub(crate) activity: Option<Arc<intercept::Activity>>,
     /// Lent to the request that is under way: a timer that is set once for many of them.
     silence: Mutex<Option<body::Idle>>,
 }
@@ -74,7 +77,7 @@ impl Visitor {
         wire: Option<wire::Handle>,
         inside: Option<intercept::Inside>,
     ) -> Self {
-        Self { peer, wire, inside, silence: Mutex::default() }
+        Self { peer, wire, inside, activity: None, silence: Mutex::default() }
     }
 
     /// The next bytes are no HTTP any more.
@@ -92,6 +95,7 @@ pub(crate) async fn handle(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let is_connect = request.method() == Method::CONNECT;
+    let is_extended = extended::is_asked_by(&request);
     let answering = visitor.wire.as_ref().map(wire::Handle::answering);
     let mut told = Told::default();
     let span = access::span(request.headers());
@@ -104,6 +108,9 @@ pub(crate) async fn handle(
         Ok(response) => response,
         Err(refusal) => refusal.into_response(&cx.metrics),
     };
+    if is_extended {
+        extended::fold(&mut response);
+    }
     if let Some(line) = &told.line {
         span.in_scope(|| line.log(response.status(), &told));
     }
@@ -129,6 +136,7 @@ async fn way(
     told: &mut Told,
 ) -> Result<Response<Body>, Refused> {
     let live = cx.live();
+    extended::unfold(&mut request)?;
     let (target, client) = match &visitor.inside {
         Some(inside) => inside.admit(&request)?,
         None => {
@@ -164,6 +172,7 @@ async fn way(
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
     let mut outbound = Outbound::new(cx, live.settings.timeouts.idle, &asking.target, request)?;
+    upgrade::admit(cx, &live, visitor, &outbound, &asking.entry)?;
     if let Some(silence) = visitor.silence.lock().take() {
         outbound.silence = silence;
     }
@@ -176,7 +185,7 @@ async fn way(
         (told.took, told.sent) = (answer.took, told.sent + 1);
         told.unread = answer.conn.unwanted.is_some();
         if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(upgrade::join(cx, &live, upgrading, answer).await);
+            return Ok(upgrade::join(cx, &live, visitor, upgrading, answer).await);
         }
         let (head, body, judged) = observe(&live, &asking, &method, answer).await;
         if let Some((judgement, mut leave)) = judged {

@@ -27,6 +27,7 @@ use tokio_rustls::TlsAcceptor;
 pub mod body;
 mod guard;
 pub mod pages;
+mod socket;
 
 use crate::walls::Wall;
 use body::Script;
@@ -317,7 +318,8 @@ async fn answer(
             // The sender lives as long as the site.
             drop(released.wait_for(|released| *released).await);
         }
-        Page::Upgrade => return Ok(pages::upgrade(request)),
+        Page::Upgrade => return Ok(socket::bytes(request)),
+        Page::WebSocket => return Ok(socket::messages(request)),
         _ => {}
     }
     let received = pages::swallow(request.body_mut()).await?;

@@ -3,12 +3,13 @@
 
 use std::{path::Path, process::Stdio, time::Duration};
 
-use http::Version;
+use http::{Method, Version};
 use integration_tests::{
     member::Member,
     secure::{Flaw, Root},
     site::{Page, Site},
     tools::{Report, crawl},
+    wait::wait_until,
 };
 use tokio::{process::Command, time::timeout};
 
@@ -203,4 +204,25 @@ async fn a_tunnel_counts_each_request_of_a_page() {
     // Some tunnels are opened in advance and some frames look like requests, but few.
     let near = requests..=requests * 1.5;
     assert!(near.contains(&tokens), "{tokens} tokens for {requests} requests");
+}
+
+#[tokio::test]
+async fn a_browser_opens_its_websockets_over_http2() {
+    let (site, root) = small_site();
+    site.on("/", Page::Chat);
+    site.on("/ws", Page::WebSocket);
+    site.on("/last", Page::Held);
+    let member = root.member("intercept: true, rate: 1000/s, burst: 50").await;
+    let (url, ca) = (site.url("/"), member.ca_file());
+    let arrived = |path: &str| site.arrivals().into_iter().find(|arrival| arrival.path == path);
+    let (page, ()) = tokio::join!(load(&member, &ca, &url), async {
+        let echoed = async || arrived("/echo/hello").is_some();
+        wait_until("the echo is there", BROWSER_AT_MOST, echoed).await;
+        site.release();
+    });
+    assert!(page.contains("<h1>Chat</h1>"), "{page}");
+    let handshake = arrived("/ws").expect("the page has opened it");
+    assert_eq!((handshake.version, handshake.method), (Version::HTTP_11, Method::GET));
+    let via = handshake.headers["via"].to_str().expect("it is ours");
+    assert!(via.starts_with("2.0 tidegate"), "the handshake came in HTTP/2: {via}");
 }

@@ -17,6 +17,7 @@ use super::{
     body::{Idle, Progress, Upload},
     context::Live,
     egress::DialError,
+    extended::Accept,
     headers,
     interim::{Interim, Wait},
     pool::{Conn, Key},
@@ -38,6 +39,8 @@ pub(super) struct Outbound {
     progress: Option<Progress>,
     repeatable: bool,
     upgrades: bool,
+    /// What a site's change to WebSocket is known by, where its client cannot tell.
+    accept: Option<Accept>,
     /// Whether the client's version has interim answers (RFC 9110 section 15.2).
     hears_interim: bool,
     interim: Interim,
@@ -73,7 +76,9 @@ impl Outbound {
         head.extensions.remove::<hyper::upgrade::OnUpgrade>();
         let version = head.version;
         let hears_interim = version == Version::HTTP_11;
-        let upgrade = headers::upgrade(&head.headers).filter(|_| head.version == Version::HTTP_11);
+        let accept = head.extensions.remove::<Accept>();
+        let may_upgrade = version == Version::HTTP_11 || accept.is_some();
+        let upgrade = headers::upgrade(&head.headers).filter(|_| may_upgrade);
         headers::strip(&mut head.headers);
         if head.version == Version::HTTP_2 {
             headers::join_cookies(&mut head.headers);
@@ -121,6 +126,7 @@ impl Outbound {
             progress,
             repeatable,
             upgrades,
+            accept,
             hears_interim,
             interim,
             waits,

@@ -7,6 +7,8 @@
 
 mod serve;
 
+pub(crate) use self::serve::Activity;
+
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;

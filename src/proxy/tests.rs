@@ -14,6 +14,7 @@ mod limits;
 mod pool;
 mod secure;
 mod tls;
+mod websocket;
 
 use bench::{Bench, Site};
 

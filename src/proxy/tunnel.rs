@@ -25,6 +25,7 @@ use super::{
     reply::{Refused, sentence},
 };
 use crate::{
+    gate::Entry,
     metrics::{Bound, Metrics, Reason},
     rules::TunnelCount,
     verdict::Judgement,
@@ -76,9 +77,17 @@ pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<(), Re
         let sentence = sentence(&denied.to_string());
         return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&asking.entry));
     }
+    has_room(cx, live, &asking.entry)
+}
+
+/// Whether one tunnel more may be opened.
+///
+/// # Errors
+/// There are as many as `limits.tunnels` allows.
+pub(super) fn has_room(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<(), Refused> {
     if cx.tunnels.len() >= live.settings.limits.tunnels {
         cx.metrics.reached(Bound::Tunnels);
-        return Err(Refusal::busy("tunnels").under(&asking.entry));
+        return Err(Refusal::busy("tunnels").under(entry));
     }
     Ok(())
 }

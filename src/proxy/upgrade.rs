@@ -6,13 +6,42 @@ use http::{HeaderValue, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 
 use super::{
-    Body, Context, context::Live, forward::Answer, headers, pool::Counted, tunnel, tunnel::copy,
+    Body, Context, Visitor,
+    context::Live,
+    forward::{Answer, Outbound},
+    headers,
+    intercept::Activity,
+    pool::Counted,
+    reply::Refused,
+    tunnel,
+    tunnel::copy,
 };
+use crate::gate::Entry;
+
+/// Whether there is room for what a request may become.
+///
+/// # Errors
+/// There are too many tunnels.
+pub(super) fn admit(
+    cx: &Context,
+    live: &Live,
+    visitor: &Visitor,
+    outbound: &Outbound,
+    entry: &Arc<Entry>,
+) -> Result<(), Refused> {
+    // Inside an intercepted CONNECT of HTTP/1.1 an upgrade goes on in the place that this one has.
+    let has_place = visitor.inside.is_some() && visitor.activity.is_none();
+    if !outbound.is_upgrade() || has_place {
+        return Ok(());
+    }
+    tunnel::has_room(cx, live, entry)
+}
 
 /// Joins client and site after the site's 101, which goes to the client with the site's fields.
 pub(super) async fn join(
     cx: &Arc<Context>,
     live: &Live,
+    visitor: &Visitor,
     client: OnUpgrade,
     answer: Answer,
 ) -> Response<Body> {
@@ -22,8 +51,9 @@ pub(super) async fn join(
     let idle = live.settings.timeouts.idle;
     let (end, metrics) = (cx.end.clone(), Arc::clone(&cx.metrics));
     let counted = Counted::new(&pass.entry().metrics.tunnels);
+    let active = visitor.activity.as_ref().map(Activity::begin);
     cx.tunnels.spawn(async move {
-        let _counted = counted;
+        let (_counted, _active) = (counted, active);
         let copied = async {
             // The client's end is there only once our 101 is out.
             let (site, client) = tokio::try_join!(site, client).map_err(std::io::Error::other)?;

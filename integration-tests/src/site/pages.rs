@@ -7,8 +7,6 @@ use std::time::Duration;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::body::Script;
 
@@ -64,6 +62,11 @@ pub enum Page {
     Upload,
     /// 101 and then every byte back.
     Upgrade,
+    /// 200 and a page that sends a word to `/ws` over a WebSocket and gets `/echo/` with what comes back. It is not
+    /// loaded before `/last` is.
+    Chat,
+    /// 101 and then every short message of a WebSocket back.
+    WebSocket,
 }
 
 impl Page {
@@ -75,7 +78,7 @@ impl Page {
             Self::TooManyRequests(_) | Self::HeldWall(_) => 429,
             Self::NotFound => 404,
             Self::Status(status) => *status,
-            Self::Upgrade => 101,
+            Self::Upgrade | Self::WebSocket => 101,
             _ => 200,
         }
     }
@@ -149,6 +152,15 @@ fn text(page: &Page) -> String {
             let images: String = (1..=*images).map(image).collect();
             html("Pictures", &format!("{PROSE}{images}"))
         }
+        Page::Chat => html(
+            "Chat",
+            &format!(
+                "{PROSE}<img src=\"/last\"><script>\
+                 const chat = new WebSocket('wss://' + location.host + '/ws');\
+                 chat.onopen = () => chat.send('hello');\
+                 chat.onmessage = (message) => fetch('/echo/' + message.data);</script>"
+            ),
+        ),
         Page::Forbidden => plain("403 Forbidden"),
         Page::TooManyRequests(_) | Page::HeldWall(_) => plain("429 Too Many Requests"),
         Page::NotFound => plain("404 Not Found"),
@@ -186,24 +198,4 @@ pub(super) async fn swallow(body: &mut Incoming) -> Result<u64, std::io::Error> 
         received += frame.data_ref().map_or(0, |data| data.len() as u64);
     }
     Ok(received)
-}
-
-/// 101, and an echo on what was a connection of requests.
-pub(super) fn upgrade(mut request: Request<Incoming>) -> Response<Script> {
-    let upgraded = hyper::upgrade::on(&mut request);
-    tokio::spawn(async move {
-        let Ok(upgraded) = upgraded.await else { return };
-        let mut stream = TokioIo::new(upgraded);
-        let mut buffer = [0; 4096];
-        while let Ok(read) = stream.read(&mut buffer).await
-            && read > 0
-            && stream.write_all(&buffer[..read]).await.is_ok()
-        {}
-    });
-    let mut response = Response::new(Script::default());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let headers = response.headers_mut();
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-    response
 }

@@ -36,10 +36,17 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Fields of a request, byte by byte.
-type Fields = Vec<(&'static [u8], &'static [u8])>;
+/// A field of a request, byte by byte.
+type Field = (&'static [u8], &'static [u8]);
+type Fields = Vec<Field>;
 /// A flood by its name, and whether it must end its connection.
 type Flood = (&'static str, (bool, Vec<u8>));
+
+/// A request that is as it should be.
+const GET: [Field; 4] =
+    [(b":method", b"GET"), (b":scheme", b"https"), (b":path", b"/x"), (b":authority", b"SITE")];
+const CONNECT: Field = (b":method", b"CONNECT");
+const WEBSOCKET: Field = (b":protocol", b"websocket");
 
 /// One request may go; whatever else comes is held for an hour.
 async fn holding() -> Member {
@@ -114,15 +121,33 @@ async fn outcome(stream: &mut TlsStream<TcpStream>) -> BTreeMap<u8, Vec<Vec<u8>>
     frames
 }
 
+/// CONNECTs that are not served.
+fn connects() -> Vec<(&'static str, Fields)> {
+    let [get, https, path, site] = GET;
+    vec![
+        (
+            "an extended CONNECT for what is no WebSocket",
+            vec![CONNECT, https, path, site, (b":protocol", b"connect-udp")],
+        ),
+        ("an extended CONNECT without a path", vec![CONNECT, https, site, WEBSOCKET]),
+        ("an extended CONNECT without a scheme", vec![CONNECT, path, site, WEBSOCKET]),
+        (
+            "an extended CONNECT to another site",
+            vec![CONNECT, https, path, (b":authority", b"other.example"), WEBSOCKET],
+        ),
+        ("a protocol without CONNECT", vec![get, https, path, site, WEBSOCKET]),
+        ("a CONNECT", vec![CONNECT, site]),
+    ]
+}
+
 #[tokio::test]
 async fn a_request_in_frames_that_would_be_another_in_lines_is_refused() {
     let member = Member::start(&RuleFile::one_rule("intercept: true, cooldown: off")).await;
     let member = Arc::new(member);
-    let (get, https) = ((&b":method"[..], &b"GET"[..]), (&b":scheme"[..], &b"https"[..]));
-    let (path, site) = ((&b":path"[..], &b"/x"[..]), (&b":authority"[..], &b"SITE"[..]));
+    let [get, https, path, site] = GET;
     let with =
         |name: &'static [u8], value: &'static [u8]| vec![get, https, path, site, (name, value)];
-    let rows: Vec<(&str, Fields)> = vec![
+    let mut rows: Vec<(&str, Fields)> = vec![
         ("a name in capitals", with(b"X-Name", b"v")),
         ("a space in a name", with(b"x name", b"v")),
         ("a colon in a name", with(b"x:name", b"v")),
@@ -141,11 +166,6 @@ async fn a_request_in_frames_that_would_be_another_in_lines_is_refused() {
         ("a length that is none", with(b"content-length", b"5, 6")),
         ("a pseudo-field that there is not", with(b":other", b"v")),
         ("a pseudo-field of answers", with(b":status", b"200")),
-        (
-            "an extended CONNECT",
-            vec![(b":method", b"CONNECT"), https, path, site, (b":protocol", b"websocket")],
-        ),
-        ("a CONNECT", vec![(b":method", b"CONNECT"), site]),
         ("a pseudo-field behind a field", vec![get, https, (b"x-name", b"v"), path, site]),
         ("no method", vec![https, path, site]),
         ("no scheme", vec![get, path, site]),
@@ -166,6 +186,7 @@ async fn a_request_in_frames_that_would_be_another_in_lines_is_refused() {
         ("a path in the authority", vec![get, https, path, (b":authority", b"SITE/y")]),
         ("another Host", with(b"host", b"other.example")),
     ];
+    rows.extend(connects());
     each(rows, move |fields| {
         let member = Arc::clone(&member);
         async move {
@@ -217,20 +238,24 @@ async fn a_body_of_another_length_than_announced_ends_its_stream() {
 }
 
 #[tokio::test]
-async fn websockets_over_http2_are_not_announced() {
+async fn streams_are_bounded_and_websockets_over_http2_announced() {
     let member = holding().await;
     let origin = Origin::answering(OK).await;
     let mut stream = h2(&member, &origin).await;
     stream.write_all(&frame(GOAWAY, 0, 0, &[0; 8])).await.expect("the proxy reads");
     let frames = outcome(&mut stream).await;
     let settings = frames[&SETTINGS].concat();
-    let ids = settings
+    let settings: Vec<_> = settings
         .chunks(6)
-        .map(|setting| u16::from_be_bytes([setting[0], setting[1]]))
-        .collect::<Vec<_>>();
+        .map(|setting| (u16::from_be_bytes([setting[0], setting[1]]), &setting[2..]))
+        .collect();
     assert!(
-        ids.contains(&3) && !ids.contains(&8),
-        "streams are bounded, no extended CONNECT: {ids:?}"
+        settings.iter().any(|(id, _)| *id == 3),
+        "SETTINGS_MAX_CONCURRENT_STREAMS: {settings:?}"
+    );
+    assert!(
+        settings.contains(&(8, &[0, 0, 0, 1])),
+        "SETTINGS_ENABLE_CONNECT_PROTOCOL: {settings:?}"
     );
 }
 

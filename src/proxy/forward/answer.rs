@@ -85,6 +85,12 @@ pub(super) fn check(
     if response.status() == StatusCode::SWITCHING_PROTOCOLS && !outbound.is_upgrade() {
         return bad("http_upgrade_failed", "The site changed protocols without being asked.");
     }
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS
+        && outbound.accept.as_ref().is_some_and(|accept| !accept.is_in(&response))
+    {
+        let sentence = "The site's 101 does not answer the WebSocket handshake that it was asked.";
+        return bad("http_upgrade_failed", sentence);
+    }
     if headers::has_foreign_coding(response.headers()) {
         let sentence = "The site answered in a transfer coding that nobody asked for.";
         return bad("http_response_transfer_coding", sentence);

@@ -81,8 +81,10 @@ pub(super) async fn http2<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let visitor = Arc::new(Visitor::new(peer, None, Some(inside)));
     let activity = Arc::new(Activity::default());
+    let mut visitor = Visitor::new(peer, None, Some(inside));
+    visitor.activity = Some(Arc::clone(&activity));
+    let visitor = Arc::new(visitor);
     let service = {
         let (cx, activity) = (Arc::clone(cx), Arc::clone(&activity));
         service_fn(move |request| {
@@ -107,7 +109,8 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(MAX_SEND_BUFFER)
         .keep_alive_interval(PING)
-        .keep_alive_timeout(PING);
+        .keep_alive_timeout(PING)
+        .enable_connect_protocol();
     let idle = live.settings.timeouts.idle;
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let served = tokio::select! {
@@ -144,8 +147,8 @@ fn is_abuse(error: &hyper::Error) -> bool {
 
 /// What moves on a connection.
 #[derive(Debug, Default)]
-struct Activity {
-    /// Requests whose answers are not there yet, or on their way.
+pub(crate) struct Activity {
+    /// Requests whose answers are not there yet, or on their way, and open WebSockets.
     active: AtomicUsize,
     /// Answers on their way.
     passing: AtomicUsize,
@@ -163,7 +166,8 @@ enum Rest {
 }
 
 impl Activity {
-    fn begin(self: &Arc<Self>) -> Active {
+    /// A request, or a WebSocket, for as long as the value lives.
+    pub(in crate::proxy) fn begin(self: &Arc<Self>) -> Active {
         self.active.fetch_add(1, Ordering::Relaxed);
         self.moves.fetch_add(1, Ordering::Relaxed);
         Active(Arc::clone(self))
@@ -195,7 +199,7 @@ impl Activity {
     }
 }
 
-struct Active(Arc<Activity>);
+pub(in crate::proxy) struct Active(Arc<Activity>);
 
 impl Active {
     fn passing(self, body: Body) -> Passing {

@@ -18,7 +18,7 @@ use crate::rules::Rule;
 
 const BOTH: &[&str] = &["h2", "http/1.1"];
 
-fn intercept(rule: &mut Rule) {
+pub(super) fn intercept(rule: &mut Rule) {
     rule.intercept = true;
 }
 
@@ -33,7 +33,7 @@ async fn exchange(bench: &Bench, authority: &str, request: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-async fn h2(bench: &Bench, authority: &str) -> SendRequest<Empty<Bytes>> {
+pub(super) async fn h2(bench: &Bench, authority: &str) -> SendRequest<Empty<Bytes>> {
     let stream = tls_through(bench, authority, "localhost", BOTH).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let handshake =
@@ -43,7 +43,7 @@ async fn h2(bench: &Bench, authority: &str) -> SendRequest<Empty<Bytes>> {
     sender
 }
 
-async fn ask(
+pub(super) async fn ask(
     sender: &mut SendRequest<Empty<Bytes>>,
     url: &str,
 ) -> Result<Response<Incoming>, hyper::Error> {

@@ -11,6 +11,7 @@ use std::{
     },
 };
 
+use base64::Engine as _;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version};
 use http_body_util::Full;
@@ -161,7 +162,7 @@ impl Drop for SecureSite {
     }
 }
 
-/// Echoes the path; an Upgrade becomes an echo of bytes.
+/// Echoes the path; below `/ws` an Upgrade becomes an echo of bytes.
 async fn answer(mut request: Request<Incoming>, log: &Mutex<Vec<Seen>>) -> Response<Full<Bytes>> {
     let host = request.headers().get("host").and_then(|host| host.to_str().ok());
     let authority = request.uri().authority().map(ToString::to_string);
@@ -170,14 +171,18 @@ async fn answer(mut request: Request<Incoming>, log: &Mutex<Vec<Seen>>) -> Respo
         authority: authority.or(host.map(str::to_owned)).unwrap_or_default(),
         fields: request.headers().clone(),
     });
-    if request.headers().contains_key("upgrade") {
+    if request.headers().contains_key("upgrade") && request.uri().path().starts_with("/ws") {
         let upgrade = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
             let (mut from, mut to) = tokio::io::split(TokioIo::new(upgrade.await.unwrap()));
             tokio::io::copy(&mut from, &mut to).await.unwrap();
         });
         let answer = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
-        let answer = answer.header("connection", "upgrade").header("upgrade", "echo");
+        let mut answer = answer.header("connection", "upgrade").header("upgrade", "echo");
+        if let Some(key) = request.headers().get("sec-websocket-key") {
+            let key = if request.uri().path() == "/ws/of-another" { b"x" } else { key.as_bytes() };
+            answer = answer.header("sec-websocket-accept", accept(key));
+        }
         return answer.body(Full::default()).unwrap();
     }
     let page = format!("<html><body><p>You asked for {}</p></body></html>", request.uri().path());
@@ -186,6 +191,13 @@ async fn answer(mut request: Request<Incoming>, log: &Mutex<Vec<Seen>>) -> Respo
         .header("alt-svc", "h3=\":443\"")
         .body(Full::new(page.into()))
         .unwrap()
+}
+
+/// The answer to a key (RFC 6455 section 4.2.2).
+fn accept(key: &[u8]) -> String {
+    let all = [key, b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
+    let hash = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, &all);
+    base64::engine::general_purpose::STANDARD.encode(hash)
 }
 
 /// A proxy that trusts `root`, has its own CA beside it, and these rules.

@@ -194,8 +194,15 @@ impl Source for tcp::OwnedReadHalf {
 
 impl<S: Stream> Source for tokio::io::ReadHalf<S> {
     async fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        buffer.reserve(CHUNK);
-        self.read_buf(buffer).await
+        poll_fn(|cx| {
+            buffer.reserve(CHUNK);
+            let read = pin!(self.read_buf(buffer)).poll(cx);
+            if read.is_pending() {
+                buffer.shrink_to_fit(); // as above
+            }
+            read
+        })
+        .await
     }
 }
 
