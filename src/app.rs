@@ -10,7 +10,11 @@ mod reload;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    sync::mpsc,
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -31,6 +35,10 @@ pub use reload::SetLogLevel;
 
 /// Time for a probe's verdict to reach the store.
 const LEASE_SLACK: Duration = Duration::from_secs(5);
+
+/// Connections that the system takes before the process does: as many as the crawlers of a fleet open in one moment. A
+/// client beyond them is not heard, and tries again after a second or more.
+const BACKLOG: u32 = 1_024;
 
 /// A proxy that is bound but does not serve yet.
 #[derive(Debug)]
@@ -66,9 +74,9 @@ impl App {
         events: Arc<Events>,
         set_log_level: SetLogLevel,
     ) -> anyhow::Result<Self> {
-        let listener = bind(loaded.settings.listen, "listen").await?;
+        let listener = bind(loaded.settings.listen, "listen")?;
         let admin_listener = match &loaded.settings.admin {
-            Some(admin) => Some(bind(admin.listen, "admin").await?),
+            Some(admin) => Some(bind(admin.listen, "admin")?),
             None => None,
         };
         let settings = with_bound(&loaded.settings, &listener, admin_listener.as_ref())?;
@@ -218,8 +226,15 @@ async fn close_admin(task: Option<JoinHandle<()>>, stop: &CancellationToken) {
     }
 }
 
-async fn bind(addr: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(addr).await.with_context(|| {
+fn bind(addr: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let listen = |socket: TcpSocket| {
+        // So that a restart finds its port free while connections of the last run still linger.
+        socket.set_reuseaddr(true)?;
+        socket.bind(addr)?;
+        socket.listen(BACKLOG)
+    };
+    socket.and_then(listen).with_context(|| {
         format!(
             "cannot listen on {addr} (`{key}`): free that port, or choose another with \
              `--{key} {}:PORT`",

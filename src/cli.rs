@@ -8,6 +8,7 @@ mod ca;
 mod check;
 mod client;
 mod cooldown;
+mod descriptors;
 mod env;
 mod explain;
 mod fleet;

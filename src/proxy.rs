@@ -22,6 +22,7 @@ mod peek;
 mod pool;
 mod reply;
 pub mod resolve;
+mod shortage;
 pub mod tls;
 mod tunnel;
 mod upgrade;

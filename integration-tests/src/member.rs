@@ -48,9 +48,26 @@ impl Member {
     /// # Panics
     /// If it does not come up; its log is in the message.
     pub async fn start(file: &RuleFile) -> Self {
+        Self::start_by(file, || Command::new(binary_path())).await
+    }
+
+    /// Starts one member in a shell in which this command has been run (`ulimit -Sn 64`).
+    ///
+    /// # Panics
+    /// As [`Member::start`].
+    pub async fn start_after(command: &str, file: &RuleFile) -> Self {
+        Self::start_by(file, || {
+            let mut shell = Command::new("/bin/sh");
+            shell.arg("-c").arg(format!("{command} && exec \"$0\" \"$@\"")).arg(binary_path());
+            shell
+        })
+        .await
+    }
+
+    async fn start_by(file: &RuleFile, command: impl Fn() -> Command) -> Self {
         let mut last = String::new();
         for _ in 0..START_TRIES {
-            let mut member = Self::spawn(file);
+            let mut member = Self::spawn(file, command());
             if member.comes_up().await {
                 return member;
             }
@@ -72,7 +89,7 @@ impl Member {
         members
     }
 
-    fn spawn(file: &RuleFile) -> Self {
+    fn spawn(file: &RuleFile, mut command: Command) -> Self {
         // Private, since it may get the key of a CA.
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let folder = tempfile::Builder::new().permissions(private).tempdir();
@@ -81,7 +98,7 @@ impl Member {
         let path = folder.path().join("tidegate.yaml");
         std::fs::write(&path, file.render(proxy, admin, folder.path()))
             .expect("a temporary folder is writable");
-        let mut child = Command::new(binary_path())
+        let mut child = command
             .arg("--config")
             .arg(&path)
             .env_clear()

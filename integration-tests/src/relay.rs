@@ -7,7 +7,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
     thread::JoinHandle,
@@ -44,6 +44,8 @@ pub enum Fault {
     Drip,
     /// Nothing moves any more in the connections that there are, and nobody is told; new ones work.
     Forgotten,
+    /// The same, but for those connections alone that have subscribed to something.
+    Deaf,
     /// Commands are carried out, and before the reply to a script comes, the connection is reset.
     LoseReplies,
     /// Each call of a script gets this instead of being carried out.
@@ -155,18 +157,23 @@ impl Line {
             (client.into_split(), server.into_split());
         let to_client = Arc::new(Mutex::new(to_client));
         let (up, down) = (self.clone(), self.clone());
-        let born_into_it = matches!(*self.fault.borrow(), Fault::Forgotten);
+        let born_into_it = matches!(*self.fault.borrow(), Fault::Forgotten | Fault::Deaf);
+        let subscribed = AtomicBool::new(false);
         let mut forgets = self.fault.clone();
         let reset = async {
             drop(self.fault.wait_for(|fault| matches!(fault, Fault::Reset)).await);
         };
         let forgotten = async {
-            let now = |fault: &Fault| matches!(fault, Fault::Forgotten) && !born_into_it;
+            let now = |fault: &Fault| match fault {
+                Fault::Forgotten => !born_into_it,
+                Fault::Deaf => !born_into_it && subscribed.load(Ordering::Relaxed),
+                _ => false,
+            };
             drop(forgets.wait_for(now).await);
         };
         let talk = async {
             tokio::select! {
-                ended = up.commands(from_client, to_server, Arc::clone(&to_client)) => ended,
+                ended = up.commands(from_client, to_server, Arc::clone(&to_client), &subscribed) => ended,
                 ended = down.replies(from_server, to_client) => ended,
             }
         };
@@ -192,13 +199,15 @@ impl Line {
         mut from: OwnedReadHalf,
         mut to: OwnedWriteHalf,
         back: Writer,
+        subscribed: &AtomicBool,
     ) -> std::io::Result<()> {
         let mut read = BytesMut::new();
         loop {
             while let Some(length) = command(&read) {
                 let command = read.split_to(length).freeze();
+                subscribed.fetch_or(begins(&command, "SUBSCRIBE"), Ordering::Relaxed);
                 match self.moves().await {
-                    Fault::Say(reply) if is_script(&command) => {
+                    Fault::Say(reply) if begins(&command, "EVAL") => {
                         back.lock().await.write_all(&reply).await?;
                     }
                     _ => to.write_all(&command).await?,
@@ -254,14 +263,15 @@ fn command(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-fn is_script(command: &[u8]) -> bool {
+/// Whether the name of a command begins with `word`.
+fn begins(command: &[u8], word: &str) -> bool {
     let start = String::from_utf8_lossy(&command[..command.len().min(32)]).to_ascii_uppercase();
-    start.contains("\r\nEVAL")
+    start.contains(&format!("\r\n{word}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{command, is_script};
+    use super::{begins, command};
 
     #[test]
     fn commands_are_told_apart_once_they_are_whole() {
@@ -271,7 +281,7 @@ mod tests {
         for cut in 0..22 {
             assert_eq!(command(&two[..cut]), None, "{cut}");
         }
-        assert!(is_script(b"*3\r\n$7\r\nEVALSHA\r\n$1\r\nx\r\n$1\r\n0\r\n"));
-        assert!(!is_script(two));
+        assert!(begins(b"*3\r\n$7\r\nEVALSHA\r\n$1\r\nx\r\n$1\r\n0\r\n", "EVAL"));
+        assert!(!begins(two, "EVAL"));
     }
 }

@@ -48,6 +48,47 @@ async fn out_of_descriptors_it_waits_without_spinning_and_recovers_alone() {
 }
 
 #[tokio::test]
+async fn it_takes_as_many_descriptors_as_the_system_lets_it_and_says_where_they_are_few() {
+    let site = Site::start();
+    let file = RuleFile::one_rule("rate: 1000/s, burst: 1000");
+    let member = Member::start_after("ulimit -Sn 64 && ulimit -Hn 512", &file).await;
+    assert_eq!(member.descriptors_at_most(), 512);
+    let told = "may take 20000 descriptors, and the system allows 512";
+    wait_until("it says so", SOON, async || member.log().contains(told)).await;
+    let mut idle = Vec::new();
+    for _ in 0..100 {
+        idle.push(Raw::connect(member.proxy()).await);
+    }
+    wait_until("all are there", SOON, async || {
+        member.metric("tidegate_client_connections", &[]).await >= 100.0
+    })
+    .await;
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_shortage_of_descriptors_is_not_told_as_the_sites_doing() {
+    let (known, site) = (Site::start(), Site::start());
+    let rule =
+        "rate: 1000/s, burst: 1000, cooldown: {after: 1, for: 5m, on: [connection_error, timeout]}";
+    let member = Member::start(&RuleFile::one_rule(rule)).await;
+    let mut client = ProxyClient::connect(member.proxy()).await;
+    assert_eq!(client.get(&known.url("/")).await.status, 200);
+    let before = member.take_free_descriptors();
+    // An address, and a name that cannot be looked up without a descriptor.
+    for url in [site.url("/"), "http://localhost:1/".to_owned()] {
+        let answer = client.get(&url).await;
+        assert_eq!((answer.status, answer.refused()), (503, Some("queue")), "{}", answer.text());
+        assert_eq!(answer.header("proxy-status"), Some("tidegate; error=connection_limit_reached"));
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    assert_eq!(client.get(&known.url("/")).await.status, 200, "what is connected goes on");
+    member.limit_descriptors(before);
+    assert_eq!(client.get(&site.url("/")).await.status, 200, "no cooldown was tripped");
+    assert_eq!(site.count(), 1);
+}
+
+#[tokio::test]
 async fn a_thousand_idle_clients_cost_little_and_do_not_keep_others_out() {
     const CLIENTS: usize = 1_000;
     let site = Site::start();

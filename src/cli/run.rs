@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use super::{Global, Outcome, log};
+use super::{Global, Outcome, descriptors, log};
 use crate::{
     app::{App, Ended},
-    event::{Events, watch_panics},
+    event::{Event, Events, watch_panics},
     metrics::Metrics,
     shutdown,
 };
@@ -18,6 +18,10 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
     let (_flush, set_log_level) = log::start(&loaded.settings.log, &metrics)?;
     let events = Events::new(Arc::clone(&metrics));
     watch_panics(Arc::clone(&metrics));
+    let connections = loaded.settings.limits.connections;
+    if let Some(what) = descriptors::too_few(descriptors::raise(), connections) {
+        events.emit(Event::Warned { what });
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -77,6 +77,9 @@ pub enum DialError {
     /// No connection in time.
     #[error("no connection to {0} on port {1} within {seconds} s", seconds = .2.as_secs_f32())]
     Timeout(Host, u16, Duration),
+    /// The process has no descriptor left, or the system no memory: nothing that the site has done.
+    #[error("this proxy cannot open another connection: {0}")]
+    Short(String),
     /// Anything else (no route, no free port, ...).
     #[error("no connection to {0} on port {1}: {2}")]
     Other(Host, u16, String),
@@ -92,6 +95,7 @@ impl DialError {
             Self::Refused(..) => "connection_refused",
             Self::Denied(denied) => denied.proxy_error(),
             Self::Timeout(..) => "connection_timeout",
+            Self::Short(_) => "connection_limit_reached",
             Self::Other(..) => "destination_ip_unroutable",
         }
     }
@@ -102,6 +106,7 @@ impl DialError {
         match self {
             Self::Dns(..) | Self::Refused(..) | Self::Other(..) => 502,
             Self::Denied(_) => 403,
+            Self::Short(_) => 503,
             Self::DnsTimeout(_) | Self::Timeout(..) => 504,
         }
     }
@@ -112,6 +117,7 @@ impl DialError {
         match self {
             Self::Dns(..) | Self::DnsTimeout(_) => Reason::Dns,
             Self::Denied(_) => Reason::Egress,
+            Self::Short(_) => Reason::Queue,
             Self::Refused(..) | Self::Other(..) => Reason::Connect,
             Self::Timeout(..) => Reason::Timeout,
         }
@@ -196,6 +202,7 @@ impl Guard {
                     Ok(addresses) => addresses.to_vec(),
                     Err(Unresolved::TimedOut) => return Err(DialError::DnsTimeout(host.clone())),
                     Err(Unresolved::Failed(why)) => return Err(DialError::Dns(host.clone(), why)),
+                    Err(Unresolved::Short(why)) => return Err(DialError::Short(why)),
                 }
             }
         };
@@ -203,6 +210,7 @@ impl Guard {
         let failed = |error| match error {
             dial::Failed::Refused => DialError::Refused(host.clone(), port),
             dial::Failed::TimedOut => DialError::Timeout(host.clone(), port, connect_timeout),
+            dial::Failed::Short(error) => DialError::Short(error.to_string()),
             dial::Failed::Other(error) => DialError::Other(host.clone(), port, error.to_string()),
         };
         let stream = dial::first(&vetted, deadline).await.map_err(failed)?;

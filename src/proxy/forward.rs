@@ -317,7 +317,7 @@ pub(super) async fn dial(
 /// What a failed connection says about the site; nothing where we did not let ourselves connect.
 fn dial_verdict(error: &DialError) -> Option<Judgement> {
     let verdict = match error {
-        DialError::Denied(_) => return None,
+        DialError::Denied(_) | DialError::Short(_) => return None,
         DialError::Timeout(..) | DialError::DnsTimeout(_) => Verdict::Timeout,
         DialError::Dns(..) | DialError::Refused(..) | DialError::Other(..) => {
             Verdict::ConnectionError

@@ -21,6 +21,9 @@ use crate::{
 /// The methods of `Allow`: every method goes through but TRACE; these are the usual ones.
 pub(super) const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
 
+/// When to come back where nobody knows how long it lasts.
+const SOON: Duration = Duration::from_secs(1);
+
 /// A refusal, boxed: it travels through `?` beside far smaller things.
 pub(crate) type Refused = Box<Refusal>;
 
@@ -107,7 +110,7 @@ impl Refusal {
         let mut refusal = Self::new(status, reason, error, sentence).under(&refused.entry);
         refusal.tells_rate = true;
         let wait = refused.retry_after;
-        let soon = wait.or_else(|| status.is_server_error().then_some(Duration::from_secs(1)));
+        let soon = wait.or_else(|| status.is_server_error().then_some(SOON));
         refusal.retry_after = soon;
         refusal
     }
@@ -148,8 +151,7 @@ impl Refusal {
     pub(crate) fn busy(what: &str) -> Refused {
         let sentence = format!("The proxy has as many {what} as `limits` allows.");
         let status = StatusCode::SERVICE_UNAVAILABLE;
-        Self::new(status, Reason::Queue, "connection_limit_reached", sentence)
-            .after(Duration::from_secs(1))
+        Self::new(status, Reason::Queue, "connection_limit_reached", sentence).after(SOON)
     }
 
     /// The answer; counts it.
@@ -253,7 +255,8 @@ impl From<&DialError> for Refused {
     fn from(error: &DialError) -> Self {
         let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_GATEWAY);
         let sentence = sentence(&error.to_string());
-        Refusal::new(status, error.reason(), error.proxy_error(), sentence)
+        let refusal = Refusal::new(status, error.reason(), error.proxy_error(), sentence);
+        if matches!(error, DialError::Short(_)) { refusal.after(SOON) } else { refusal }
     }
 }
 

@@ -16,6 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use super::shortage;
 use crate::clock::{self, Instant};
 
 /// Longest look-up.
@@ -38,6 +39,8 @@ pub enum Unresolved {
     Failed(String),
     /// The resolver says nothing.
     TimedOut,
+    /// It could not be asked: the process has no descriptor left, or the system no memory.
+    Short(String),
 }
 
 type Answer = Result<Arc<[IpAddr]>, Unresolved>;
@@ -116,7 +119,10 @@ impl Resolver {
                 Err(Unresolved::Failed("the name has no address".to_owned()))
             }
             Ok(Ok(addresses)) => Ok(addresses.into()),
-            Ok(Err(error)) => Err(Unresolved::Failed(error.to_string())),
+            Ok(Err(error)) => Err(match shortage::of_sockets() {
+                Some(short) => Unresolved::Short(short.to_string()),
+                None => Unresolved::Failed(error.to_string()),
+            }),
             Err(lost) => Err(Unresolved::Failed(lost.to_string())),
         }
     }

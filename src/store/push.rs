@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 use fred::{
     clients::SubscriberClient,
     prelude::{ClientLike, EventInterface, PubsubInterface},
+    types::Value,
 };
 use parking_lot::Mutex;
 use tokio::{
@@ -21,8 +22,8 @@ use tokio::{
 
 use super::news::{self, News};
 
-/// How often shard channels are subscribed to again: a slot that moves to another node takes its channels along, and the
-/// node that had it only says goodbye.
+/// How often a subscription is asked for a sign of life, and in a Cluster subscribed to again: a slot that moves to another
+/// node takes its channels along, and the node that had it only says goodbye.
 const RENEW: Duration = Duration::from_secs(1);
 
 /// Where news of a scope are published: the command and the channel.
@@ -87,7 +88,15 @@ impl Push {
                 },
                 Ok(_) = moves.recv() => true,
                 () = self.added.notified() => true,
-                _ = renew.tick(), if self.clustered => false,
+                _ = renew.tick() => {
+                    if !self.clustered {
+                        // The client ends a connection on which an answer stays away, also where whatever stands between
+                        // keeps its own end alive. An answer of any kind will do.
+                        self.subscriber.ping::<Value>(None).await.ok();
+                        continue;
+                    }
+                    false
+                }
             };
             self.subscribe().await;
             if may_have_lost {

@@ -271,7 +271,7 @@ impl Redis {
                     interval: Duration::from_millis(250),
                 };
                 connection.tcp.nodelay = Some(true);
-                // A subscription that has died silently is noticed by nothing else: nothing is ever sent on it.
+                // Connections that have died silently are noticed also where nothing is due on them.
                 connection.tcp.keepalive = Some(
                     TcpKeepalive::new()
                         .with_time(Duration::from_secs(2))

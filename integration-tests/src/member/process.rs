@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::Member;
 
@@ -45,14 +45,40 @@ impl Member {
         fs::read_dir(self.proc("fd")).expect("the process runs").count()
     }
 
-    /// From now on it may have at most `n` descriptors open (`ulimit -n`).
+    /// From now on it may have at most `n` descriptors open (`ulimit -Sn`); returns how many it could have before.
     ///
     /// # Panics
     /// If the process is gone.
-    pub fn limit_descriptors(&self, n: u64) {
-        let limit = Rlimit { current: Some(n), maximum: Some(n) };
-        prlimit(Some(Pid::from_child(&self.child)), Resource::Nofile, limit)
-            .expect("a process may limit its child");
+    pub fn limit_descriptors(&self, n: u64) -> u64 {
+        let process = Some(Pid::from_child(&self.child));
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let limit = Rlimit { current: Some(n), maximum };
+        let before =
+            prlimit(process, Resource::Nofile, limit).expect("a process may limit its child");
+        before.current.expect("every system limits descriptors")
+    }
+
+    /// From now on it may open nothing more; returns how many descriptors it could have before.
+    ///
+    /// # Panics
+    /// If the process is gone or the machine has no `/proc`.
+    pub fn take_free_descriptors(&self) -> u64 {
+        // The lowest free number is the next to be used, and must be below the limit.
+        let free = |n: &u64| !fs::exists(self.proc(&format!("fd/{n}"))).is_ok_and(|there| there);
+        let lowest = (0..).find(free).expect("numbers do not end");
+        self.limit_descriptors(lowest)
+    }
+
+    /// How many descriptors it may have open.
+    ///
+    /// # Panics
+    /// If the process is gone or the machine has no `/proc`.
+    #[must_use]
+    pub fn descriptors_at_most(&self) -> u64 {
+        let limits = fs::read_to_string(self.proc("limits")).expect("the process runs");
+        let line = limits.lines().find(|line| line.starts_with("Max open files"));
+        let soft = line.and_then(|line| line.split_whitespace().nth(3)).expect("it has a limit");
+        soft.parse().expect("the limit is a number")
     }
 
     /// Reads nothing of what it writes, until the answer is dropped; [`Member::log`] waits for that too.

@@ -6,6 +6,7 @@ use integration_tests::{
     client::get,
     member::{Member, RuleFile},
     redis::Redis,
+    relay::{Fault, Relay},
     site::{Page, Site},
     wait::wait_until,
 };
@@ -33,6 +34,26 @@ async fn a_member_whose_subscription_was_cut_knows_of_a_trip_within_a_second() {
         clear(&fleet[0]).await;
         cools(&fleet[1], A_SECOND, false).await;
     }
+}
+
+/// As after a firewall has forgotten the connection: nothing tells either end that the other is out of reach, and
+/// whatever stands between still takes what the system sends to keep the connection alive.
+#[tokio::test]
+async fn a_member_whose_subscription_hears_nothing_more_notices_and_knows_of_a_trip() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let relay = Relay::before(redis.address());
+    let rule = RuleFile::one_rule("cooldown: {for: 10m}");
+    let first = Member::start(&rule.clone().redis(&redis)).await;
+    let store = format!("{{url: \"{}\", timeout: 1s}}", relay.url());
+    let behind = Member::start(&rule.store(&store)).await;
+    for member in [&first, &behind] {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    clear(&first).await;
+    relay.set(Fault::Deaf);
+    let tripped = post(&first, COOLDOWN, &json!({"seconds": 600})).await;
+    assert_eq!(tripped.status, 200, "{}", tripped.text());
+    cools(&behind, SOON * 3, true).await;
 }
 
 #[tokio::test]

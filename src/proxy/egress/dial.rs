@@ -5,7 +5,10 @@ use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 
 use tokio::{net::TcpStream, task::JoinSet};
 
-use crate::clock::{self, Instant};
+use crate::{
+    clock::{self, Instant},
+    proxy::shortage::is_shortage,
+};
 
 /// Head start of each address over the next (RFC 8305 section 8).
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -17,6 +20,7 @@ const MAX_ADDRESSES: usize = 8;
 pub(super) enum Failed {
     Refused,
     TimedOut,
+    Short(io::Error),
     Other(io::Error),
 }
 
@@ -25,6 +29,7 @@ impl From<io::Error> for Failed {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
             io::ErrorKind::TimedOut => Self::TimedOut,
+            _ if is_shortage(&error) => Self::Short(error),
             _ => Self::Other(error),
         }
     }
@@ -82,9 +87,10 @@ async fn race(mut waiting: VecDeque<SocketAddr>) -> Result<TcpStream, Failed> {
 }
 
 /// What says more about the site: it refused; then, that it is silent; then what the local network
-/// has to say.
+/// has to say. Where anything was lacking here, nothing was learnt about the site.
 fn worse(before: Option<Failed>, now: Failed) -> Failed {
     match (before, now) {
+        (Some(short @ Failed::Short(_)), _) | (_, short @ Failed::Short(_)) => short,
         (Some(Failed::Refused), _) | (_, Failed::Refused) => Failed::Refused,
         (Some(Failed::TimedOut), _) | (_, Failed::TimedOut) => Failed::TimedOut,
         (_, other) => other,

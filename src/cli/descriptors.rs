@@ -1,0 +1,39 @@
+//! Descriptors of the process: it takes as many as the system lets it, and says where these are too few.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// A client's connection, and the one to its site.
+const PER_CONNECTION: u64 = 2;
+
+/// Raises the soft limit to the hard one, and returns what holds now; nothing where there is no limit. The soft one is
+/// low for the sake of programs that use `select`, which sees the first 1024 only.
+pub(super) fn raise() -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => maximum,
+        Err(_) => current,
+    }
+}
+
+/// What to say where `limits.connections` cannot be had with so many descriptors.
+pub(super) fn too_few(available: Option<u64>, connections: usize) -> Option<String> {
+    let needed = u64::try_from(connections).unwrap_or(u64::MAX).saturating_mul(PER_CONNECTION);
+    let available = available.filter(|available| *available < needed)?;
+    Some(format!(
+        "`limits.connections: {connections}` may take {needed} descriptors, and the system allows {available}: \
+         raise its limit (`ulimit -Hn`, `LimitNOFILE`), or lower ours"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_open_two_for_each_connection_has_enough() {
+        assert_eq!(too_few(None, 10_000), None);
+        assert_eq!(too_few(Some(20_000), 10_000), None);
+        let said = too_few(Some(1_024), 10_000).expect("these are too few");
+        assert!(said.contains("10000") && said.contains("1024"), "{said}");
+    }
+}
