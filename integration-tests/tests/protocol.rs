@@ -21,5 +21,7 @@ mod origin;
 mod requests;
 #[path = "protocol/tunnels.rs"]
 mod tunnels;
+#[path = "protocol/uploads.rs"]
+mod uploads;
 #[path = "protocol/websocket.rs"]
 mod websocket;

@@ -10,6 +10,7 @@ use integration_tests::{
     site::{Page, Site},
     wait::wait_until,
 };
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::{COOLDOWN, SOON, clear, cools, post, spawn_get, three_blocks};
@@ -54,6 +55,27 @@ async fn a_member_whose_subscription_hears_nothing_more_notices_and_knows_of_a_t
     let tripped = post(&first, COOLDOWN, &json!({"seconds": 600})).await;
     assert_eq!(tripped.status, 200, "{}", tripped.text());
     cools(&behind, SOON * 3, true).await;
+}
+
+/// A member that does not read while news pile up: the server gives its subscription up.
+#[tokio::test]
+async fn a_member_whose_subscription_overflowed_knows_of_a_trip_once_it_reads_again() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let file = RuleFile::one_rule("cooldown: {for: 10m}").redis(&redis);
+    let fleet = Member::fleet(2, &file).await;
+    for member in &fleet {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    redis.command(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 1mb 1mb 1"]);
+    let heard_by = || redis.command(&["PUBLISH", "tidegate:news", &"x".repeat(400_000)]);
+    fleet[1].signal(Signal::STOP);
+    wait_until("its subscription is given up", SOON, async || heard_by() == ":1\r\n").await;
+    let tripped = post(&fleet[0], COOLDOWN, &json!({"seconds": 600})).await;
+    assert_eq!(tripped.status, 200, "{}", tripped.text());
+    fleet[1].signal(Signal::CONT);
+    for member in &fleet {
+        cools(member, SOON * 3, true).await;
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! HTTP/2 inside an intercepted CONNECT, frame by frame: requests that must not become others, and clients that make
 //! work for nothing.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use integration_tests::{
     client::get_direct,
@@ -14,12 +14,13 @@ use rustls::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
+    sync::oneshot::{self, error::TryRecvError},
     time::timeout,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
-    bench::{Client, SOON, addressed, check, each},
+    bench::{Client, SOON, addressed, ask, check, each},
     origin::{OK, Origin},
 };
 
@@ -48,10 +49,11 @@ const GET: [Field; 4] =
 const CONNECT: Field = (b":method", b"CONNECT");
 const WEBSOCKET: Field = (b":protocol", b"websocket");
 
-/// One request may go; whatever else comes is held for an hour.
+/// One request may go; whatever else comes is held for an hour. Only `/calm` is free.
 async fn holding() -> Member {
-    let rule = "intercept: true, rate: 1/h, burst: 1, max_wait: 2h, cooldown: off";
-    Member::start(&RuleFile::one_rule(rule)).await
+    let rules = "- {name: calm, match: {hosts: \"*\", paths: /calm}, cooldown: off}\n\
+        - {name: held, match: \"*\", intercept: true, rate: 1/h, burst: 1, max_wait: 2h, cooldown: off}";
+    Member::start(&RuleFile::new(rules)).await
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -315,6 +317,18 @@ fn floods_of_control() -> Vec<Flood> {
     ]
 }
 
+/// Another client's requests, one after the other until it is stopped; how many were answered.
+async fn served_meanwhile(proxy: SocketAddr, mut stopped: oneshot::Receiver<()>) -> usize {
+    let site = Origin::answering(OK).await;
+    let get = addressed(b"GET http://SITE/calm HTTP/1.1\r\nHost: SITE\r\n\r\n", site.address());
+    let mut served = 0;
+    while stopped.try_recv().is_err_and(|error| error == TryRecvError::Empty) {
+        assert_eq!(ask(proxy, &get).await.status(), 200, "request {served} during the floods");
+        served += 1;
+    }
+    served
+}
+
 #[tokio::test]
 async fn floods_of_frames_cost_little_and_end_their_own_connection_at_most() {
     let member = Arc::new(holding().await);
@@ -323,6 +337,8 @@ async fn floods_of_frames_cost_little_and_end_their_own_connection_at_most() {
     let before = member.resident_bytes();
     let (proxy, site) = (Arc::clone(&member), Arc::clone(&origin));
     let rows = floods_of_requests().into_iter().chain(floods_of_control());
+    let (stop, stopped) = oneshot::channel();
+    let others = tokio::spawn(served_meanwhile(member.proxy(), stopped));
     each(rows, move |(ends, bytes)| {
         let (member, origin) = (Arc::clone(&proxy), Arc::clone(&site));
         async move {
@@ -340,6 +356,8 @@ async fn floods_of_frames_cost_little_and_end_their_own_connection_at_most() {
         }
     })
     .await;
+    drop(stop);
+    assert!(others.await.expect("another client is served") > 0, "nobody else was served");
     let growth = member.resident_bytes().saturating_sub(before);
     assert!(growth < 24 << 20, "{} MiB more", growth >> 20);
     let floods = member.metric("tidegate_limit_hits_total", &[("limit", "http2")]).await;
