@@ -20,6 +20,7 @@ mod compiled;
 mod decode;
 mod examples;
 mod head;
+mod heads;
 mod markup;
 mod page;
 mod patterns;
@@ -117,9 +118,13 @@ impl Classifier {
             && head::has_telling_body(head.method, head.status)
             && codings.is_ok();
         let redirect = head::redirect(head);
-        let mut candidates = Vec::with_capacity(if scans { self.signatures.len() } else { 0 });
+        let status = head.status.as_u16();
+        let free = if scans { self.heads.free() } else { &[] };
+        let suits = |number: &usize| self.signatures[*number].suits(status);
+        let mut candidates: Vec<usize> = free.iter().copied().filter(suits).collect();
         let mut settled = None;
-        for (number, signature) in self.signatures.iter().enumerate() {
+        for number in self.heads.asking(head.headers) {
+            let signature = &self.signatures[number];
             let possible = scans || signature.source.is_head_only();
             if !possible || !signature.holds_at(head, redirect.as_ref()) {
                 continue;
@@ -130,9 +135,12 @@ impl Classifier {
                 ground.logged.push(Arc::clone(&signature.source.name));
             } else {
                 settled = Some(ground.decided(&signature.source, signature.head_evidence(head)));
+                // Those that stand behind it are not asked any more.
+                candidates.retain(|candidate| *candidate < number);
                 break;
             }
         }
+        candidates.sort_unstable();
         let may_be_blank = scans && kind == Kind::Page && head::may_be_blank(head);
         let settled = match settled {
             Some(judgement) if candidates.is_empty() => return Reading::Judged(judgement),

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{
     compiled::{Compiled, Wanted},
+    heads::Heads,
     patterns::Patterns,
     signature::{Action, Content, Shape, Signature, SignatureError, Switches},
     text::normalised,
@@ -23,6 +24,7 @@ const MAX_PATTERN: usize = 512;
 /// decides.
 pub struct Classifier {
     pub(crate) signatures: Vec<Compiled>,
+    pub(crate) heads: Heads,
     pub(crate) raw: Patterns,
     pub(crate) text: Patterns,
 }
@@ -118,7 +120,8 @@ impl Classifier {
         let compile = |wanted: &Wanted| {
             Patterns::new(&wanted.patterns, &wanted.needles).map_err(SignatureError::TooMany)
         };
-        Ok(Self { signatures, raw: compile(&raw)?, text: compile(&text)? })
+        let heads = Heads::new(&signatures);
+        Ok(Self { signatures, heads, raw: compile(&raw)?, text: compile(&text)? })
     }
 }
 

@@ -134,6 +134,24 @@ impl Compiled {
         Ok(Self { source, header, title, body, any, text: visible })
     }
 
+    /// The first field that it wants a head to have.
+    pub(super) fn first_field(&self) -> Option<&HeaderName> {
+        self.header.first().map(|(name, _)| name)
+    }
+
+    /// Whether it is looked for whatever the head says; but see [`Compiled::suits`].
+    pub(super) fn asks_nothing_of_a_head(&self) -> bool {
+        !self.source.is_head_only()
+            && self.source.status.is_empty()
+            && self.source.location.is_none()
+            && self.header.is_empty()
+    }
+
+    /// Whether a body under this status can be a wall of its shape.
+    pub(super) fn suits(&self, status: u16) -> bool {
+        self.source.is_head_only() || self.source.shape == Shape::Any || !is_origin_fault(status)
+    }
+
     /// Whether all that it asks of the head is there.
     pub(crate) fn holds_at(&self, head: Head<'_>, redirect: Option<&Redirect>) -> bool {
         let status = head.status.as_u16();
@@ -148,7 +166,7 @@ impl Compiled {
             })
         };
         (source.status.is_empty() || source.status.iter().any(|range| range.contains(status)))
-            && (source.is_head_only() || source.shape == Shape::Any || !is_origin_fault(status))
+            && self.suits(status)
             && self.header.iter().all(headers_hold)
             && source
                 .location
