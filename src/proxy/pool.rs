@@ -32,6 +32,9 @@ const MAX_IDLE: Duration = Duration::from_secs(60);
 /// How often idle connections are looked through while there are any.
 const SWEEP: Duration = Duration::from_secs(10);
 
+/// Sites up to which one without a kept connection keeps its place until the next sweep.
+const MAX_EMPTY: usize = 1_000;
+
 /// What a connection leads to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
@@ -147,11 +150,13 @@ impl Pool {
         }
         let kept = shelf.sites.get_mut(key)?;
         let before = kept.len();
-        kept.retain(|one| !one.sender.is_closed());
+        // Those that closed longer ago stand further in front; the sweep finds them, no request pays for a look at all.
+        while kept.pop_if(|one| one.sender.is_closed()).is_some() {}
         let at = kept.iter().rposition(|one| one.sender.is_ready());
         let found = at.map(|at| kept.remove(at).sender);
         let gone = before - kept.len();
-        if kept.is_empty() {
+        // The place is kept, since the connection mostly comes back at once; the sweep clears it away.
+        if kept.is_empty() && shelf.sites.len() > MAX_EMPTY {
             shelf.sites.remove(key);
         }
         shelf.total -= gone;
