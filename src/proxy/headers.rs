@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -141,13 +142,22 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 }
 
 /// Where the time went, in milliseconds with one digit: `hold;dur=0.0, upstream;dur=1.2`.
+///
+/// Every answer has it, and `format!` would cost several times as much.
 pub(super) fn timing(held: Duration, took: Duration) -> Option<HeaderValue> {
-    let tenths = |time: Duration| (time.as_micros() + 50) / 100;
-    let (held, took) = (tenths(held), tenths(took));
-    // Floating point would cost several times as much, for every answer.
-    let text =
-        format!("hold;dur={}.{}, upstream;dur={}.{}", held / 10, held % 10, took / 10, took % 10);
-    HeaderValue::try_from(text).ok()
+    let mut text = BytesMut::with_capacity(64);
+    text.extend_from_slice(b"hold;dur=");
+    write_milliseconds(&mut text, held);
+    text.extend_from_slice(b", upstream;dur=");
+    write_milliseconds(&mut text, took);
+    HeaderValue::from_maybe_shared(text.freeze()).ok()
+}
+
+/// Milliseconds, rounded to one digit behind the point.
+fn write_milliseconds(text: &mut BytesMut, time: Duration) {
+    let tenths = u64::try_from((time.as_micros() + 50) / 100).unwrap_or(u64::MAX);
+    text.extend_from_slice(itoa::Buffer::new().format(tenths / 10).as_bytes());
+    text.extend_from_slice(&[b'.', b'0' + (tenths % 10) as u8]);
 }
 
 /// Whether a request carries our own entry in `Via`: it came back to us (RFC 9110 section 7.6.3).

@@ -95,3 +95,16 @@ fn max_forwards_counts_down_to_us() {
     assert!(count_down(&mut headers));
     assert!(!count_down(&mut fields(&[("max-forwards", "x")])));
 }
+
+#[test]
+fn times_are_told_in_milliseconds_with_one_digit() {
+    let micros = Duration::from_micros;
+    for (held, took, expected) in [
+        (Duration::ZERO, micros(49), "hold;dur=0.0, upstream;dur=0.0"),
+        (micros(50), micros(1_249), "hold;dur=0.1, upstream;dur=1.2"),
+        (micros(12_999_950), micros(99_950), "hold;dur=13000.0, upstream;dur=100.0"),
+    ] {
+        assert_eq!(timing(held, took).unwrap(), expected);
+    }
+    assert!(timing(Duration::MAX, Duration::MAX).is_some());
+}
