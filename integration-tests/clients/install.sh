@@ -33,6 +33,7 @@ need cc gcc
 need redis-server redis-server
 need curl curl
 need script bsdutils
+need faketime faketime
 need python3 python3
 if ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then missing+=(python3-venv); fi
 if [ -n "$all" ]; then

@@ -259,4 +259,6 @@ async fn a_port_in_use_is_one_clear_line() {
     for part in [listen.as_str(), "--listen", "in use"] {
         assert!(said.contains(part), "`{part}` is missing: {said}");
     }
+    let checked = run(folder().path(), &["check", "--listen", &listen]);
+    assert_eq!(checked.status.code(), Some(0), "a check binds nothing: {}", err(&checked));
 }

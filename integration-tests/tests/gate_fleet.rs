@@ -4,11 +4,11 @@ use std::{net::SocketAddr, time::Duration};
 
 use integration_tests::{
     bound::worst_window_excess,
-    client::try_get,
+    client::{get, get_direct, try_get},
     load::{crawl, statuses},
     member::{Member, RuleFile},
     redis::Redis,
-    site::Site,
+    site::{Page, Site},
     wait::wait_until,
 };
 
@@ -44,6 +44,41 @@ async fn a_flush_of_everything_refills_no_bucket() {
     assert_eq!(statuses(&load.await.expect("the load ends")), [(200, 140)].into());
     let excess = worst_window_excess(&site.times(), 20.0, 20.0);
     assert!(excess <= jitter(20.0), "the worst window has {excess:.2} requests too many");
+}
+
+/// Three members whose wall clocks are an hour slow, right, and an hour fast, and go on at different speeds.
+#[tokio::test]
+async fn clocks_that_are_hours_apart_change_nothing() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let rule = "rate: 20/s, burst: 5, cooldown: {after: 1, for: 1s, probe: false, ramp: 0s}";
+    let file = RuleFile::one_rule(rule).redis(&redis);
+    let mut fleet = Vec::new();
+    for clock in ["-1h x0.9", "+0", "+1h x1.1"] {
+        let preload = "export LD_PRELOAD=$(echo /usr/lib/*/faketime/libfaketime.so.1)";
+        let wall = format!("{preload} FAKETIME='{clock}' FAKETIME_DONT_FAKE_MONOTONIC=1");
+        fleet.push(Member::start_after(&wall, &file).await);
+    }
+    let mut dates = Vec::new();
+    for member in &fleet {
+        let date = get_direct(member.admin(), "/healthz").await.header("date").map(str::to_owned);
+        dates.push(httpdate::parse_http_date(&date.expect("a date")).expect("a date"));
+    }
+    let apart = dates[2].duration_since(dates[0]).expect("the last is ahead");
+    assert!(apart > Duration::from_secs(7_000), "the clocks are set: {apart:?} apart");
+    let answers = crawl(&proxies(&fleet), 8, &site.url("/"), 60).await;
+    assert_eq!(statuses(&answers), [(200, 60)].into());
+    let excess = worst_window_excess(&site.times(), 20.0, 5.0);
+    assert!(excess <= jitter(20.0), "the worst window has {excess:.2} requests too many");
+    site.on("/wall", Page::Forbidden);
+    for member in &fleet {
+        assert_eq!(get(member.proxy(), &site.url("/wall")).await.status, 403);
+        for held in &fleet {
+            assert_eq!(get(held.proxy(), &site.url("/")).await.status, 200);
+        }
+        let times = site.times();
+        let pause = times[times.len() - 3] - times[times.len() - 4];
+        assert!(pause >= Duration::from_secs(1), "a cooldown of 1 s lasts {pause:?}");
+    }
 }
 
 #[tokio::test]

@@ -164,6 +164,22 @@ async fn a_log_that_nobody_reads_stops_no_request() {
     .await;
 }
 
+/// What the log is written to takes nothing, as a disk that is full.
+#[tokio::test]
+async fn a_log_that_cannot_be_written_stops_no_request() {
+    let site = Site::start();
+    let file = RuleFile::one_rule("rate: 1000/s, burst: 1000").with("log: {access: true}");
+    let mut member = Member::start_after("exec >/dev/full 2>/dev/full", &file).await;
+    let answers = crawl(&[member.proxy()], 4, &site.url("/"), 200).await;
+    assert_eq!(statuses(&answers), [(200, 200)].into());
+    wait_until("lines that could not be written are counted", SOON, async || {
+        member.metric("tidegate_log_lines_dropped_total", &[]).await > 0.0
+    })
+    .await;
+    member.terminate();
+    assert_eq!(member.exit_code(SOON).await, 0);
+}
+
 #[tokio::test]
 async fn a_line_of_the_log_is_one_line_of_json_whatever_is_asked_for() {
     let site = Site::start();

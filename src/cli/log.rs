@@ -1,7 +1,7 @@
 //! The log: lines to standard error through a bounded queue and a thread of their own.
 //!
-//! A full disk or a pipe that nobody reads must not stop requests: a line that finds the queue full is dropped and
-//! counted (`tidegate_log_lines_dropped_total`).
+//! A full disk or a pipe that nobody reads must not stop requests: a line that finds the queue full, or that cannot be
+//! written, is dropped and counted (`tidegate_log_lines_dropped_total`).
 
 use std::{
     io::{self, Write},
@@ -50,8 +50,9 @@ impl Drop for Flush {
 pub(super) fn start(log: &Log, metrics: &Metrics) -> anyhow::Result<(Flush, SetLogLevel)> {
     let filter = filter(&log.level).map_err(anyhow::Error::msg)?;
     let (sender, lines) = sync_channel(QUEUE);
-    thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(&lines))?;
-    let queue = Queue { sender: sender.clone(), dropped: metrics.log_lines_dropped.clone() };
+    let dropped = metrics.log_lines_dropped.clone();
+    let queue = Queue { sender: sender.clone(), dropped: dropped.clone() };
+    thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(&lines, &dropped))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue);
     let (started, set_level): (_, SetLogLevel) = match log.format {
         LogFormat::Text => {
@@ -84,11 +85,12 @@ fn setter<S: 'static>(handle: reload::Handle<EnvFilter, S>) -> SetLogLevel {
     })
 }
 
-fn write_lines(messages: &Receiver<Message>) {
+fn write_lines(messages: &Receiver<Message>, dropped: &Counter) {
     while let Ok(message) = messages.recv() {
         match message {
-            // Nowhere to say that the log cannot be written.
-            Message::Line(line) => drop(io::stderr().write_all(&line)),
+            // Nowhere else to say that the log cannot be written.
+            Message::Line(line) if io::stderr().write_all(&line).is_err() => drop(dropped.inc()),
+            Message::Line(_) => {}
             Message::Flush(done) => drop(done.try_send(())),
         }
     }
