@@ -28,6 +28,7 @@ mod retry_after;
 mod scan;
 mod sieve;
 pub mod signature;
+mod tag;
 mod text;
 
 use std::{sync::Arc, time::Duration};

@@ -11,7 +11,7 @@ use http::HeaderValue;
 const PRESCAN: usize = 1024;
 
 /// Bytes of text that a decoder may want beyond those that it reads.
-const ROOM: usize = 64;
+pub(super) const ROOM: usize = 64;
 
 /// Turns bytes into text. The first piece has at least [`PRESCAN`] bytes or all there is.
 pub(crate) struct Charset {

@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 
 use memchr::{memchr, memchr3, memmem::Finder};
 
+use super::tag::{Tag, ends_name, whole_content};
+
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
@@ -19,7 +21,7 @@ pub(crate) enum Piece<'a> {
     TitleEnd,
     /// A tag: words on both sides of it are two.
     Tag,
-    /// An element that shows or does something even without text.
+    /// The first element that shows or does something even without text.
     Content,
 }
 
@@ -111,6 +113,8 @@ pub(crate) struct Markup {
     /// The last bytes of a comment.
     tail: [u8; 3],
     meta: Vec<u8>,
+    /// Whether there was such an element.
+    has_content: bool,
 }
 
 impl Markup {
@@ -123,6 +127,7 @@ impl Markup {
             last: 0,
             tail: *b"---",
             meta: Vec::new(),
+            has_content: false,
         }
     }
 
@@ -131,7 +136,7 @@ impl Markup {
         let mut rest = text;
         while let Some(first) = rest.as_bytes().first().copied() {
             rest = match self.state {
-                State::Text => self.text(rest, sink),
+                State::Text => self.whole_tags(rest, sink),
                 State::Open => self.open(first, rest, sink),
                 State::CloseOpen => self.close_open(first, rest),
                 State::Name => self.name(rest),
@@ -146,15 +151,72 @@ impl Markup {
         }
     }
 
-    fn text<'a>(&mut self, rest: &'a str, sink: &mut impl FnMut(Piece<'a>)) -> &'a str {
-        let (before, after) = split_at_byte(rest, memchr(b'<', rest.as_bytes()));
-        if !before.is_empty() {
-            sink(Piece::Text(before));
+    /// Takes text with tags and scripts that are all there; the others one state at a time.
+    fn whole_tags<'a>(&mut self, text: &'a str, sink: &mut impl FnMut(Piece<'a>)) -> &'a str {
+        let bytes = text.as_bytes();
+        let (mut taken, mut apart) = (0, false);
+        while taken < bytes.len() {
+            // Most tags follow each other, with blanks between them at most.
+            let blanks = bytes[taken..].iter().position(|byte| !byte.is_ascii_whitespace());
+            let words = taken + blanks.unwrap_or(0);
+            let before = if bytes[words] == b'<' { Some(0) } else { memchr(b'<', &bytes[words..]) };
+            let Some(before) = before else {
+                sink(Piece::Text(&text[taken..]));
+                return "";
+            };
+            let begin = words + before + 1;
+            let tag = self.whole(&bytes[begin..]);
+            if before > 0 || tag.is_none() && words > taken {
+                sink(Piece::Text(&text[taken..begin - 1]));
+                apart = false;
+            }
+            let Some((len, piece)) = tag else {
+                self.state = State::Open;
+                return &text[begin..];
+            };
+            if piece != Piece::Tag || !apart {
+                sink(piece);
+                apart = true;
+            }
+            taken = begin + len;
+            if self.state != State::Text {
+                break;
+            }
         }
-        if before.len() < rest.len() {
-            self.state = State::Open;
+        &text[taken..]
+    }
+
+    /// Takes a tag whose name or `/` begins `bytes`, with all of a script; how many bytes they are.
+    /// `None` for what is no tag, not complete, or wants a look at its attributes.
+    #[inline]
+    fn whole<'a>(&mut self, bytes: &[u8]) -> Option<(usize, Piece<'a>)> {
+        let closing = usize::from(*bytes.first()? == b'/');
+        let initial = bytes.get(closing)?.to_ascii_lowercase();
+        if !initial.is_ascii_lowercase() {
+            return None;
         }
-        after
+        let tag = Tag::whole(&bytes[closing..])?;
+        // The names of most tags do not matter.
+        let matters = !self.has_content || matches!(initial, b'i' | b'n' | b's' | b't' | b'x');
+        if closing == 1 || !matters {
+            return Some((closing + tag.len, Piece::Tag));
+        }
+        self.name_len = 0;
+        self.add_to_name(tag.name);
+        if self.tag() == b"meta" && !self.has_content {
+            return None;
+        }
+        self.closing = false;
+        let piece = self.tag_end();
+        let mut len = tag.len;
+        if self.state == State::Raw
+            && matches!(self.tag(), b"script" | b"style")
+            && let Some(content) = whole_content(&bytes[len..], self.tag())
+        {
+            self.state = State::Text;
+            len += content;
+        }
+        Some((len, piece))
     }
 
     fn open<'a>(&mut self, first: u8, rest: &'a str, sink: &mut impl FnMut(Piece<'a>)) -> &'a str {
@@ -181,20 +243,23 @@ impl Markup {
     }
 
     fn name<'a>(&mut self, rest: &'a str) -> &'a str {
-        let ends = |b: &u8| matches!(b, b'>' | b'/') || b.is_ascii_whitespace();
         let bytes = rest.as_bytes();
-        let end = bytes.iter().position(ends);
-        for byte in &bytes[..end.unwrap_or(bytes.len())] {
-            if let Some(slot) = self.name.get_mut(self.name_len) {
-                *slot = byte.to_ascii_lowercase();
-            }
-            self.name_len = self.name_len.saturating_add(1);
-        }
+        let end = bytes.iter().position(|byte| ends_name(*byte));
+        self.add_to_name(&bytes[..end.unwrap_or(bytes.len())]);
         let Some(end) = end else { return "" };
         self.state = State::Attributes;
         self.last = 0;
         self.meta.clear();
         &rest[end..]
+    }
+
+    fn add_to_name(&mut self, part: &[u8]) {
+        for byte in part {
+            if let Some(slot) = self.name.get_mut(self.name_len) {
+                *slot = byte.to_ascii_lowercase();
+            }
+            self.name_len = self.name_len.saturating_add(1);
+        }
     }
 
     /// The name of the tag; empty if it is longer than any that matters.
@@ -212,7 +277,7 @@ impl Markup {
         self.keep_meta(before);
         let Some(at) = at else { return "" };
         match bytes[at] {
-            b'>' => self.tag_end(sink),
+            b'>' => sink(self.tag_end()),
             quote if self.last == b'=' => self.state = State::Quoted(quote),
             quote => self.last = quote,
         }
@@ -230,25 +295,26 @@ impl Markup {
     }
 
     fn keep_meta(&mut self, bytes: &[u8]) {
-        if self.tag() == b"meta" {
+        if !self.has_content && self.tag() == b"meta" {
             let room = MAX_META.saturating_sub(self.meta.len());
             self.meta.extend(bytes.iter().take(room).map(u8::to_ascii_lowercase));
         }
     }
 
-    fn tag_end<'a>(&mut self, sink: &mut impl FnMut(Piece<'a>)) {
+    /// The end of a tag whose name is known, and of a `<meta>` the attributes.
+    fn tag_end<'a>(&mut self) -> Piece<'a> {
         self.state = State::Text;
         let name = self.tag();
         if self.closing {
-            sink(if name == b"title" { Piece::TitleEnd } else { Piece::Tag });
-            return;
+            return if name == b"title" { Piece::TitleEnd } else { Piece::Tag };
         }
-        let refreshes = name == b"meta" && REFRESH.iter().all(|f| f.find(&self.meta).is_some());
-        let (is_content, is_raw) = (is_content(name), is_raw(name));
-        sink(if is_content || refreshes { Piece::Content } else { Piece::Tag });
-        if is_raw {
+        let refreshes = || name == b"meta" && REFRESH.iter().all(|f| f.find(&self.meta).is_some());
+        let is_first = !self.has_content && (is_content(name) || refreshes());
+        if is_raw(name) {
             self.state = State::Raw;
         }
+        self.has_content |= is_first;
+        if is_first { Piece::Content } else { Piece::Tag }
     }
 
     fn bang<'a>(&mut self, first: u8, rest: &'a str) -> &'a str {
@@ -292,7 +358,7 @@ impl Markup {
 
     fn raw<'a>(&mut self, rest: &'a str, sink: &mut impl FnMut(Piece<'a>)) -> &'a str {
         let (before, after) = split_at_byte(rest, memchr(b'<', rest.as_bytes()));
-        if self.tag() == b"title" && !before.is_empty() {
+        if !before.is_empty() && self.tag() == b"title" {
             sink(Piece::Title(before));
         }
         if before.len() < rest.len() {
@@ -321,6 +387,7 @@ impl Markup {
 
 /// What stands before and behind the byte at `at`; everything and nothing where there is none. `at`
 /// is the place of an ASCII byte, so both ends are whole characters.
+#[inline]
 fn split_at_byte(text: &str, at: Option<usize>) -> (&str, &str) {
     at.map_or((text, ""), |at| (&text[..at], &text[at + 1..]))
 }

@@ -74,7 +74,10 @@ impl Page {
                 *has_content = true;
             }
             Piece::Title(text) => title.extend(text),
-            Piece::TitleEnd => title.end(),
+            Piece::TitleEnd => {
+                visible.separate();
+                title.end();
+            }
         });
     }
 
@@ -145,4 +148,68 @@ impl Findings<'_> {
 pub(crate) fn safe(text: &str) -> String {
     let plain = |c: char| if c.is_control() || c.is_whitespace() { ' ' } else { c };
     text.chars().map(plain).take(MAX_EXCERPT).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The joints of markup.
+    const SCRAPS: &[&str] = &[
+        "<",
+        ">",
+        "</",
+        "/>",
+        "<!--",
+        "-->",
+        "<!",
+        "=",
+        "\"",
+        "'",
+        " ",
+        "\n ",
+        "&",
+        "&lt",
+        ";",
+        "a",
+        "word",
+        "<p>",
+        "</p>",
+        "<br/>",
+        "<a href=\"",
+        "<a b='c>'",
+        "<img src=x>",
+        "<svg ",
+        "<script>",
+        "</script>",
+        "</SCRIPT a=\">\">",
+        "<style b>",
+        "</style",
+        "<title>",
+        "</title>",
+        "<textarea>",
+        "</textarea>",
+        "<meta http-equiv=refresh>",
+        "<meta a=\"refresh\" http-equiv",
+        "é",
+        "漢",
+    ];
+
+    #[test]
+    fn what_a_page_shows_does_not_depend_on_the_pieces_in_which_it_comes() {
+        let mut random = fastrand::Rng::with_seed(11);
+        for _ in 0..20_000 {
+            let scraps = (0..random.usize(1..25)).map(|_| SCRAPS[random.usize(..SCRAPS.len())]);
+            let source: String = scraps.collect();
+            let (mut whole, mut torn) = (Page::new(true), Page::new(true));
+            whole.push(&source);
+            for (at, character) in source.char_indices() {
+                torn.push(&source[at..at + character.len_utf8()]);
+            }
+            assert_eq!(whole.visible.text(), torn.visible.text(), "{source}");
+            assert_eq!(whole.visible.count(), torn.visible.count(), "{source}");
+            assert_eq!(whole.has_content, torn.has_content, "{source}");
+            assert_eq!(whole.title(), torn.title(), "{source}");
+        }
+    }
 }

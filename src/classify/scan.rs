@@ -6,7 +6,7 @@ use http::HeaderValue;
 
 use super::{
     BodyEnd, Ground,
-    charset::Charset,
+    charset::{Charset, ROOM},
     classifier::Classifier,
     compiled::{Compiled, Marks},
     decode::{Coding, Decoder},
@@ -83,6 +83,8 @@ pub struct Trace {
     pub near: Vec<NearMiss>,
     /// Characters of visible text (an East Asian character counts as two).
     pub visible_text: usize,
+    /// Decoded bytes that were looked at: no more than could matter.
+    pub bytes: usize,
 }
 
 /// A signature of which some conditions held.
@@ -154,6 +156,7 @@ impl Scan {
 impl Text {
     /// Takes decoded bytes; false once nothing more can matter.
     fn push(&mut self, bytes: &[u8]) -> bool {
+        self.source.reserve(bytes.len().min(self.left) + ROOM);
         for stride in bytes.chunks(STRIDE) {
             let stride = &stride[..stride.len().min(self.left)];
             self.left -= stride.len();
@@ -213,6 +216,7 @@ impl Text {
         let page = self.page.take().unwrap_or_else(|| Page::new(self.is_html));
         if let Some(trace) = &mut trace {
             trace.visible_text = page.visible.count();
+            trace.bytes = self.decoded;
         }
         let (decided, decoys, logged) = self.ask(&page, trace);
         let mut judgement = match decided.or_else(|| self.settled.take()) {

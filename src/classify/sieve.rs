@@ -76,15 +76,37 @@ impl Sieve {
         if self.grams.is_empty() {
             return false;
         }
-        let mut place = 0;
-        while let Some(bytes) = text.get(place..).and_then(gram) {
-            let at = hash(bytes);
-            if self.bits[at / 64] >> (at % 64) & 1 == 1 && self.is_one(bytes, text, place) {
+        // As a constant, the stride makes a loop without any look at the text's end.
+        match self.stride {
+            5 => self.has_any_by::<5>(text),
+            6 => self.has_any_by::<6>(text),
+            7 => self.has_any_by::<7>(text),
+            8 => self.has_any_by::<8>(text),
+            9 => self.has_any_by::<9>(text),
+            10 => self.has_any_by::<10>(text),
+            11 => self.has_any_by::<11>(text),
+            12 => self.has_any_by::<12>(text),
+            _ => self.has_any_by::<13>(text),
+        }
+    }
+
+    fn has_any_by<const STRIDE: usize>(&self, text: &[u8]) -> bool {
+        let (strides, rest) = text.as_chunks::<STRIDE>();
+        for (number, stride) in strides.iter().enumerate() {
+            let Some(bytes) = gram(stride) else { break };
+            if self.may_have(bytes) && self.is_one(bytes, text, number * STRIDE) {
                 return true;
             }
-            place += self.stride;
         }
-        false
+        let last = gram(rest).filter(|bytes| self.may_have(*bytes));
+        last.is_some_and(|bytes| self.is_one(bytes, text, strides.len() * STRIDE))
+    }
+
+    /// Whether one of the strings may have these bytes.
+    #[inline]
+    fn may_have(&self, bytes: u32) -> bool {
+        let at = hash(bytes);
+        self.bits[at / 64] >> (at % 64) & 1 == 1
     }
 
     /// Whether `bytes`, which stand at `place` in `text`, belong to one of the strings there.

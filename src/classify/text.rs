@@ -29,8 +29,11 @@ impl Visible {
         &self.text
     }
 
-    /// The end of a word.
+    /// The end of a word, and of an entity: none goes on behind a tag.
     pub(crate) fn separate(&mut self) {
+        if !self.entity.is_empty() {
+            self.in_entity(' ');
+        }
         self.blank = true;
     }
 
@@ -290,5 +293,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_entity_ends_where_a_tag_stands() {
+        let mut visible = Visible::default();
+        for piece in ["5 &lt", "6 &quo", "t"] {
+            visible.push(piece);
+            visible.separate();
+        }
+        assert_eq!(visible.text(), "5 < 6 &quo t");
     }
 }

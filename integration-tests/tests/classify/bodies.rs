@@ -2,9 +2,14 @@
 
 use std::io::Write;
 
-use tidegate::{classify::BodyEnd, verdict::Verdict};
+use http::{HeaderMap, Method, StatusCode, header};
+use tidegate::{
+    classify::{BodyEnd, Classifier, Head, Reading},
+    target::Target,
+    verdict::Verdict,
+};
 
-use crate::{Response, filler, page, prose};
+use crate::{LIMITS, Response, filler, page, prose};
 
 const WALL: &str = "<!DOCTYPE html><html><head><title>Shop</title></head><body>\
     <div id=\"px-captcha\"></div><p>Reference&#32;&#35;18&#46;5d</p></body></html>";
@@ -204,6 +209,42 @@ fn the_limits_are_those_of_decoded_bytes_and_of_the_status() {
     assert_eq!(late(200).verdict(), Verdict::Ok, "16 KiB of a 200");
     assert_eq!(late(403).signature(), "human-captcha", "128 KiB of a 403");
     assert_eq!(late(202).signature(), "human-captcha");
+}
+
+/// How many bytes of a page, which comes in pieces of `piece` bytes, are looked at, and how many
+/// are taken before the scan wants no more.
+fn looked_at(status: u16, body: &str, piece: usize) -> (usize, usize) {
+    let target = Target::of_url("https://site.example/").unwrap();
+    let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, "text/html".parse().unwrap())]);
+    let status = StatusCode::from_u16(status).unwrap();
+    let head = Head { method: &Method::GET, target: &target, status, headers: &headers };
+    let Reading::Scan(mut scan) = Classifier::builtin().read(head, LIMITS) else {
+        panic!("HTML is looked at");
+    };
+    let mut taken = 0;
+    for piece in body.as_bytes().chunks(piece) {
+        taken += piece.len();
+        if !scan.push(piece) {
+            break;
+        }
+    }
+    (scan.finish_with_trace(BodyEnd::Open).1.bytes, taken)
+}
+
+#[test]
+fn a_scan_stops_where_nothing_can_matter_any_more() {
+    const STRIDE: usize = 4 * 1024;
+    let article = prose(200_000);
+    // 1,500 characters of a page, 4,000 of one under a status that walls have.
+    let (bytes, taken) = looked_at(200, &article, 100);
+    assert!(bytes == taken && (1_500..1_700).contains(&bytes), "{bytes} of {taken} bytes");
+    assert_eq!(looked_at(200, &article, article.len()).0, STRIDE);
+    assert_eq!(looked_at(503, &article, article.len()).0, LIMITS.error_bytes, "a title may come");
+    let titled = format!("<title>A page</title>{article}");
+    assert_eq!(looked_at(503, &titled, article.len()).0, STRIDE);
+    // Without text there is no end but the limit.
+    assert_eq!(looked_at(200, &filler(100_000), 1_000).0, LIMITS.bytes);
+    assert_eq!(looked_at(403, &filler(200_000), 1_000).0, LIMITS.error_bytes);
 }
 
 #[test]
