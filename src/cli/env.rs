@@ -19,7 +19,7 @@ enum Client {
 #[command(after_help = "\
 Examples:
   eval \"$(tidegate env python)\" && python spider.py
-  java $(tidegate env java) -jar crawler.jar
+  java $(tidegate env java | grep -v '^#') -jar crawler.jar
   chromium $(tidegate env chrome | grep -v '^#')")]
 pub(super) struct Args {
     /// The client
@@ -44,6 +44,10 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     }
     Ok(Outcome::Fine)
 }
+
+/// Java's key store, in the folder where its program starts; its password is no secret, since nothing in it is.
+const JAVA_STORE: &str = "tidegate.p12";
+const JAVA_PASSWORD: &str = "changeit";
 
 /// Files to trust where a rule intercepts, quoted for a shell.
 struct Trust {
@@ -74,7 +78,7 @@ fn lines(client: Client, proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String
             lines.push("export NODE_USE_ENV_PROXY=1".to_owned());
             lines
         }
-        Client::Java => java(proxy),
+        Client::Java => java(proxy, trust),
         Client::Chrome => chrome(proxy, trust),
     }
 }
@@ -98,12 +102,22 @@ fn exports(
     lines
 }
 
-/// Java's default list of hosts without a proxy has loopback in it. It reads no PEM file, so the CA is none of these
-/// options: it goes into a key store once, as `docs/https.md` says.
-fn java(proxy: SocketAddr) -> Vec<String> {
+/// Java's default list of hosts without a proxy has loopback in it. It reads no PEM file, so the line that makes a key
+/// store of the CA is a comment.
+fn java(proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
     let (host, port) = (proxy.ip(), proxy.port());
     let option = |scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}");
-    vec![option("http"), option("https"), "-Dhttp.nonProxyHosts=".to_owned()]
+    let mut lines = vec![option("http"), option("https"), "-Dhttp.nonProxyHosts=".to_owned()];
+    if let Some(Trust { certificate, .. }) = trust {
+        let store = format!("-keystore {JAVA_STORE} -storetype PKCS12 -storepass {JAVA_PASSWORD}");
+        let import = "keytool -importcert -noprompt -alias tidegate";
+        lines.insert(0, format!("# once: {import} -file {certificate} {store}"));
+        lines.push(format!(
+            "-Djavax.net.ssl.trustStore={JAVA_STORE} \
+             -Djavax.net.ssl.trustStorePassword={JAVA_PASSWORD}"
+        ));
+    }
+    lines
 }
 
 /// Chromium takes no CA file: it trusts what its user's NSS store has, so the line that puts it there is a comment.

@@ -9,11 +9,19 @@ use std::{
     io,
     net::SocketAddr,
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::{http2, http2::SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use integration_tests::{
     member::RuleFile,
     secure::{Flaw, Root},
@@ -44,6 +52,8 @@ const AT_ONCE: usize = 16;
 const MEBIBYTES: u64 = 1024;
 /// What is read at once of the large page.
 const PIECE: usize = 256 << 10;
+/// Counts hosts, so that each is a new one.
+static NEW_HOST: AtomicU64 = AtomicU64::new(0);
 /// Who tunnels; haproxy and nginx do not.
 const TUNNELLING: [&str; 5] = ["floor", "floor-aa", "tidegate", "squid", "tinyproxy"];
 
@@ -54,10 +64,14 @@ enum Row {
     Setup,
     /// The large page through one tunnel.
     Tunnelled,
-    /// Small pages over intercepted connections that are kept.
+    /// Small pages over intercepted connections that are kept, in HTTP/1.1.
     Request,
+    /// The same in HTTP/2, one stream at a time on each connection.
+    Request2,
     /// A connection to the proxy, a CONNECT, a full handshake of TLS, a small page.
     Connection,
+    /// The same, each time for a host that has no certificate yet.
+    Host,
     /// The large page through one intercepted connection.
     Intercepted,
 }
@@ -73,21 +87,30 @@ struct Cell {
 }
 
 impl Row {
-    const ALL: [Self; 5] =
-        [Self::Setup, Self::Tunnelled, Self::Request, Self::Connection, Self::Intercepted];
+    const ALL: [Self; 7] = [
+        Self::Setup,
+        Self::Tunnelled,
+        Self::Request,
+        Self::Request2,
+        Self::Connection,
+        Self::Host,
+        Self::Intercepted,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Setup => "tunnels set up",
             Self::Tunnelled => "1 GiB through a tunnel, MiB",
-            Self::Request => "intercepted requests",
+            Self::Request => "intercepted requests, HTTP/1.1",
+            Self::Request2 => "intercepted requests, HTTP/2",
             Self::Connection => "new intercepted connections, each with a request",
+            Self::Host => "the same, each for a new host",
             Self::Intercepted => "1 GiB through interception, MiB",
         }
     }
 
     const fn intercepts(self) -> bool {
-        matches!(self, Self::Request | Self::Connection | Self::Intercepted)
+        !matches!(self, Self::Setup | Self::Tunnelled)
     }
 
     /// The proxies that do it and are here.
@@ -124,6 +147,22 @@ impl Row {
                     done += 1;
                 }
             }
+            Self::Request2 => {
+                let mut sender = client.http2().await?;
+                while start.elapsed() < time {
+                    client.get_http2(&mut sender).await?;
+                    done += 1;
+                }
+            }
+            Self::Host => {
+                while start.elapsed() < time {
+                    let host = NEW_HOST.fetch_add(1, Ordering::Relaxed);
+                    let name = ServerName::try_from(format!("h{host}.example"));
+                    let name = name.map_err(io::Error::other)?;
+                    client.get(&mut client.secure_as(name, b"http/1.1").await?, "/").await?;
+                    done += 1;
+                }
+            }
             Self::Connection => {
                 while start.elapsed() < time {
                     client.get(&mut client.secure().await?, "/").await?;
@@ -141,7 +180,7 @@ impl Row {
     async fn load(self, client: &Client, time: Duration) -> anyhow::Result<u64> {
         let at_once = match self {
             Self::Tunnelled | Self::Intercepted => 1,
-            Self::Setup | Self::Request | Self::Connection => AT_ONCE,
+            _ => AT_ONCE,
         };
         let mut clients = JoinSet::new();
         for _ in 0..at_once {
@@ -236,7 +275,6 @@ impl Client {
             .with_no_client_auth();
         // A new connection is to be one of a client that is new.
         config.resumption = Resumption::disabled();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { proxy, site, tls: TlsConnector::from(Arc::new(config)) })
     }
 
@@ -254,8 +292,38 @@ impl Client {
 
     /// A tunnel with TLS to whoever answers as the site.
     async fn secure(&self) -> io::Result<TlsStream<TcpStream>> {
-        let name = ServerName::from(self.site.ip());
-        self.tls.connect(name, self.tunnel().await?).await
+        self.secure_as(ServerName::from(self.site.ip()), b"http/1.1").await
+    }
+
+    /// The same with a name that is asked for, and one protocol inside.
+    async fn secure_as(
+        &self,
+        name: ServerName<'static>,
+        protocol: &[u8],
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let tls = self.tls.with_alpn(vec![protocol.to_vec()]);
+        tls.connect(name, self.tunnel().await?).await
+    }
+
+    /// A tunnel that speaks HTTP/2 with whoever answers as the site.
+    async fn http2(&self) -> io::Result<SendRequest<Empty<Bytes>>> {
+        let stream = self.secure_as(ServerName::from(self.site.ip()), b"h2").await?;
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .map_err(io::Error::other)?;
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+
+    /// One request in HTTP/2.
+    async fn get_http2(&self, sender: &mut SendRequest<Empty<Bytes>>) -> io::Result<()> {
+        let request = Request::get(format!("https://{}/", self.site)).header("accept", "*/*");
+        let request = request.body(Empty::new()).map_err(io::Error::other)?;
+        let answer = sender.send_request(request).await.map_err(io::Error::other)?;
+        if answer.status() != StatusCode::OK {
+            return Err(io::Error::other(answer.status().to_string()));
+        }
+        answer.into_body().collect().await.map_err(io::Error::other).map(drop)
     }
 
     /// One request; the length of its body, which has come.
