@@ -100,7 +100,12 @@ pub(crate) async fn handle(
     let answering = visitor.wire.as_ref().map(wire::Handle::answering);
     let mut told = Told::default();
     let span = access::span(request.headers());
-    let answer = way(cx, visitor, request, &mut told).instrument(span.clone()).await;
+    let answer = if span.is_none() {
+        way(cx, visitor, request, &mut told).await
+    } else {
+        // Wrapped, the way's whole state would be moved from place to place; few requests belong to a trace.
+        Box::pin(way(cx, visitor, request, &mut told).instrument(span.clone())).await
+    };
     if let Some(user) = &told.user {
         let counter = if answer.is_ok() { &user.relayed } else { &user.refused };
         counter.inc();
@@ -186,7 +191,7 @@ async fn way(
         (told.took, told.sent) = (answer.took, told.sent + 1);
         told.unread = answer.conn.unwanted.is_some();
         if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(upgrade::join(cx, &live, visitor, upgrading, answer).await);
+            return Ok(Box::pin(upgrade::join(cx, &live, visitor, upgrading, answer)).await);
         }
         let (head, body, judged) = observe(&live, &asking, &method, answer).await;
         if let Some((judgement, mut leave)) = judged {

@@ -229,7 +229,7 @@ pub(super) async fn send(
             if let Some(bound) = failure.bound() {
                 cx.metrics.reached(bound);
             }
-            return Err(failure.report(pass).await);
+            return Err(Box::pin(failure.report(pass)).await);
         }
         cx.metrics.upstream_retries.inc();
         fresh = true;
@@ -253,14 +253,15 @@ async fn connect(
         let kept = if fresh { None } else { cx.pool.take(&key) };
         let conn = match kept {
             Some(conn) => conn,
-            None => open(cx, live, target, pass, key.clone(), http1_only).await?,
+            // On the heap, as all that few requests come to: each carries the room for its largest step along.
+            None => Box::pin(open(cx, live, target, pass, key.clone(), http1_only)).await?,
         };
         if pass.may_send() {
             return Ok(conn);
         }
         // Not kept meanwhile: a cooldown outlives most sites' patience.
         drop(conn);
-        pass.again(live).await?;
+        Box::pin(pass.again(live)).await?;
     }
 }
 
