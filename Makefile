@@ -16,7 +16,7 @@ tools: ## install what the tests need and the machine lacks; says what
 build: ## build the workspace (PROFILE=fast for an optimised one)
 	$(CARGO) build --workspace --profile $(PROFILE)
 
-test: tools build ## run every test; installs redis-server, curl and the Python clients where they are missing
+test: tools build ## run every test; installs redis-server, curl, valgrind and the Python clients where they are missing
 	$(CARGO) test --workspace --no-fail-fast --profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
 
 test-clients: build ## drive every client, Chromium too; installs wget, Node, Go, Java and Chromium where they are missing

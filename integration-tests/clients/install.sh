@@ -2,7 +2,7 @@
 # Installs what the tests need and the machine lacks, and says what. Debian and its kin as root (or with sudo);
 # elsewhere it names what is missing and ends with 1.
 #
-#   install.sh          for `make test`: Redis, curl and the Python clients
+#   install.sh          for `make test`: Redis, curl, valgrind and the Python clients
 #   install.sh --all    for `make test-clients`: also wget, Node, Go, Java and Chromium with what they run
 #
 # Libraries go below target/ (a virtual environment, a node_modules, a built Go program), never into the system.
@@ -35,6 +35,7 @@ need curl curl
 need script bsdutils
 need faketime faketime
 need python3 python3
+need valgrind valgrind
 if ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then missing+=(python3-venv); fi
 if [ -n "$all" ]; then
   need wget wget
