@@ -194,9 +194,11 @@ async fn clients_take_turns_so_that_many_connections_do_not_starve_one() {
     .await;
     let mut request = get_request(&site.url("/modest"));
     request.headers_mut().insert("proxy-authorization", modest.parse().expect("clean"));
-    let answer = ProxyClient::connect(proxy).await.send(request).await.expect("an answer");
-    assert_eq!(answer.status, 200);
-    assert!(answer.took < Duration::from_millis(500), "its turn came after {:?}", answer.took);
+    let mut client = ProxyClient::connect(proxy).await;
+    let before = site.count();
+    assert_eq!(client.send(request).await.expect("an answer").status, 200);
+    let passed = site.count() - before;
+    assert!(passed < 10, "{passed} of those that came before it had their turn first");
     for request in crowd {
         assert_eq!(request.await.expect("it ends"), 200);
     }
