@@ -16,6 +16,7 @@ use crate::{
 mod apart;
 mod by_hand;
 pub mod fallback;
+mod keys;
 pub mod memory;
 mod news;
 mod push;
@@ -49,7 +50,7 @@ pub struct Scope {
     /// Its place in this process: the store itself, or what keeps it going while Redis is away.
     pub(crate) here: memory::Place,
     /// Its keys in Redis.
-    pub(crate) keys: Option<Arc<redis::Keys>>,
+    pub(crate) keys: Option<Arc<keys::Keys>>,
 }
 
 /// A wish for tickets.

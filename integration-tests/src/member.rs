@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{client, ports::free_address, wait::wait_until};
 
 mod binary;
+mod fleet;
 mod process;
 mod rule_file;
 mod run;

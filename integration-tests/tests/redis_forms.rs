@@ -24,11 +24,7 @@ fn rule_on(store: &str) -> RuleFile {
 
 async fn joined(fleet: &[Member]) {
     for member in fleet {
-        wait_until("every member sees the whole fleet", SOON, async || {
-            let known = member.metric("tidegate_members", &[]).await;
-            usize::from(known > 1.5) + 1 == fleet.len()
-        })
-        .await;
+        member.knows_of(u32::try_from(fleet.len()).expect("a handful")).await;
     }
 }
 
@@ -164,10 +160,7 @@ async fn sentinel_fails_over_under_load() {
         })
         .await;
         for member in &fleet {
-            wait_until("the members follow", SOON, async || {
-                member.metric("tidegate_store_up", &[]).await > 0.5
-            })
-            .await;
+            member.store_is(true).await;
         }
     })
     .await;
@@ -193,10 +186,7 @@ async fn a_cluster_loses_a_node_and_gets_it_back() {
     })
     .await;
     for member in &fleet {
-        wait_until("the members come back to the store", SOON, async || {
-            member.metric("tidegate_store_up", &[]).await > 0.5
-        })
-        .await;
+        member.store_is(true).await;
     }
 }
 
@@ -221,10 +211,7 @@ async fn a_cluster_node_that_dies_is_replaced_by_its_replica() {
     })
     .await;
     for member in &fleet {
-        wait_until("the members are back", SOON, async || {
-            member.metric("tidegate_store_up", &[]).await > 0.5
-        })
-        .await;
+        member.store_is(true).await;
     }
 }
 

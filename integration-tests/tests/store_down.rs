@@ -20,30 +20,21 @@ fn rules(keys: &str, redis: &Redis, on_failure: &str) -> RuleFile {
     RuleFile::one_rule(keys).store(&store)
 }
 
-/// Waits until the member knows that the store is there (or not).
-async fn store_is(member: &Member, up: bool) {
-    let wanted = f64::from(u8::from(up));
-    wait_until(&format!("the store is up: {up}"), SOON, async || {
-        (member.metric("tidegate_store_up", &[]).await - wanted).abs() < 1e-9
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn local_keeps_going_within_the_rate_and_returns_to_redis() {
     let (mut redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 20/s, burst: 5", &redis, "local")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     let answers = crawl(&[member.proxy()], 5, &site.url("/"), 20).await;
     assert_eq!(statuses(&answers), [(200, 20)].into());
     redis.kill();
     let answers = crawl(&[member.proxy()], 5, &site.url("/"), 30).await;
     assert_eq!(statuses(&answers), [(200, 30)].into(), "nobody notices");
-    store_is(&member, false).await;
+    member.store_is(false).await;
     let decided = member.metric("tidegate_store_fallback_total", &[("mode", "local")]).await;
     assert!(decided > 0.0, "decisions without the store are counted");
     redis.restart();
-    store_is(&member, true).await;
+    member.store_is(true).await;
     let answers = crawl(&[member.proxy()], 5, &site.url("/"), 20).await;
     assert_eq!(statuses(&answers), [(200, 20)].into());
     let keys = redis.command(&["DBSIZE"]);
@@ -57,10 +48,7 @@ async fn local_shares_add_up_to_the_rate_of_the_fleet() {
     let (mut redis, site) = (Redis::start(), Site::start());
     let fleet = Member::fleet(3, &rules("rate: 30/s, burst: 3", &redis, "local")).await;
     for member in &fleet {
-        wait_until("every member knows of the others", SOON, async || {
-            (member.metric("tidegate_members", &[]).await - 3.0).abs() < 1e-9
-        })
-        .await;
+        member.knows_of(3).await;
     }
     redis.kill();
     let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
@@ -77,7 +65,7 @@ async fn local_shares_add_up_to_the_rate_of_the_fleet() {
 async fn open_lets_pass() {
     let (mut redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 30/m, burst: 1", &redis, "open")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     redis.kill();
     let start = Instant::now();
     let answers = crawl(&[member.proxy()], 2, &site.url("/"), 20).await;
@@ -91,14 +79,14 @@ async fn open_lets_pass() {
 async fn closed_refuses_until_it_is_back() {
     let (mut redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 100/s, burst: 10", &redis, "closed")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     redis.kill();
     let answer = get(member.proxy(), &site.url("/")).await;
     assert_eq!((answer.status, answer.refused()), (503, Some("store")));
     assert!(answer.header("proxy-status").expect("one").contains("destination_unavailable"));
     assert_eq!(site.count(), 0);
     redis.restart();
-    store_is(&member, true).await;
+    member.store_is(true).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
 }
 
@@ -107,7 +95,7 @@ async fn a_cooldown_in_force_stays_in_force_and_returns_to_a_redis_that_forgot_i
     let (mut redis, site) = (Redis::start(), Site::start());
     let keys = "rate: 100/s, burst: 10, cooldown: {after: 1, for: 4s, probe: false, ramp: 0s}";
     let member = Member::start(&rules(keys, &redis, "open")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     site.on("/wall", Page::Forbidden);
     get(member.proxy(), &site.url("/wall")).await;
     wait_until("it trips", SOON, async || {
@@ -118,9 +106,9 @@ async fn a_cooldown_in_force_stays_in_force_and_returns_to_a_redis_that_forgot_i
     let answer = {
         let (proxy, url) = (member.proxy(), site.url("/held"));
         let held = tokio::spawn(async move { get(proxy, &url).await });
-        store_is(&member, false).await;
+        member.store_is(false).await;
         redis.restart();
-        store_is(&member, true).await;
+        member.store_is(true).await;
         held.await.expect("it ends")
     };
     assert_eq!(answer.status, 200);
@@ -138,9 +126,9 @@ async fn a_member_that_starts_without_redis_serves_and_joins_later() {
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
     let took = start.elapsed();
     assert!(took < Duration::from_secs(5), "it served after {took:?}");
-    store_is(&member, false).await;
+    member.store_is(false).await;
     redis.restart();
-    store_is(&member, true).await;
+    member.store_is(true).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
 }
 
@@ -148,25 +136,25 @@ async fn a_member_that_starts_without_redis_serves_and_joins_later() {
 async fn a_redis_that_hangs_delays_nobody_for_longer_than_its_timeout() {
     let (redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 1000/s, burst: 100", &redis, "open")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     redis.freeze();
     for n in 0..5 {
         let answer = get(member.proxy(), &site.url("/")).await;
         assert_eq!(answer.status, 200);
         assert!(answer.took < Duration::from_secs(2), "request {n} took {:?}", answer.took);
     }
-    store_is(&member, false).await;
+    member.store_is(false).await;
     let answer = get(member.proxy(), &site.url("/")).await;
     assert!(answer.took < Duration::from_millis(400), "nobody waits for it: {:?}", answer.took);
     redis.thaw();
-    store_is(&member, true).await;
+    member.store_is(true).await;
 }
 
 #[tokio::test]
 async fn forgotten_scripts_are_loaded_again_without_anybody_noticing() {
     let (redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 1000/s, burst: 100", &redis, "closed")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     for _ in 0..5 {
         assert_eq!(redis.command(&["SCRIPT", "FLUSH"]), "+OK\r\n");
         assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
@@ -178,7 +166,7 @@ async fn every_key_in_redis_has_a_time_to_live() {
     let (redis, site) = (Redis::start(), Site::start());
     let keys = "rate: 100/s, burst: 10, quota: 1000/h, cooldown: {after: 3, for: 1s}";
     let member = Member::start(&rules(keys, &redis, "closed")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     site.on("/wall", Page::Forbidden);
     for path in ["/", "/wall", "/wall", "/"] {
         get(member.proxy(), &site.url(path)).await;

@@ -27,15 +27,6 @@ fn rules(keys: &str, url: &str, on_failure: &str) -> RuleFile {
     RuleFile::one_rule(keys).store(&store)
 }
 
-/// Waits until the member knows that the store is there (or not).
-async fn store_is(member: &Member, up: bool) {
-    let wanted = f64::from(u8::from(up));
-    wait_until(&format!("the store is up: {up}"), SOON, async || {
-        (member.metric("tidegate_store_up", &[]).await - wanted).abs() < 1e-9
-    })
-    .await;
-}
-
 async fn nothing_panicked(member: &Member) {
     let panics = member.metric("tidegate_panics_total", &[]).await;
     assert!(panics.abs() < 1e-9, "{panics} panics:\n{}", member.log());
@@ -53,7 +44,7 @@ async fn whatever_a_broken_line_does_requests_go_on_and_the_store_comes_back() {
     let relay = Relay::before(redis.address());
     let member = Member::start(&rules("rate: 1000/s, burst: 1000", &relay.url(), "open")).await;
     let url = site.url("/");
-    store_is(&member, true).await;
+    member.store_is(true).await;
     for fault in [
         Fault::Silence,
         Fault::Reset,
@@ -81,10 +72,7 @@ async fn whatever_a_broken_line_does_requests_go_on_and_the_store_comes_back() {
         let grown = member.resident_bytes().saturating_sub(memory) >> 20;
         assert!(grown < 100, "{grown} MiB more after {fault:.20?}");
         relay.set(Fault::None);
-        wait_until(&format!("the store is back after {fault:.40?}"), SOON, async || {
-            member.metric("tidegate_store_up", &[]).await > 0.5
-        })
-        .await;
+        member.store_is(true).await;
     }
     nothing_panicked(&member).await;
     let errors = member.metric("tidegate_store_errors_total", &[]).await;
@@ -96,11 +84,11 @@ async fn a_connection_that_died_without_a_word_is_replaced() {
     let (redis, site) = (Redis::start(), Site::start());
     let relay = Relay::before(redis.address());
     let member = Member::start(&rules("rate: 1000/s, burst: 1000", &relay.url(), "open")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     relay.set(Fault::Forgotten);
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
-    store_is(&member, false).await;
-    store_is(&member, true).await;
+    member.store_is(false).await;
+    member.store_is(true).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
 }
 
@@ -109,9 +97,9 @@ async fn a_store_that_is_away_is_not_stormed_with_connections() {
     let (redis, site) = (Redis::start(), Site::start());
     let relay = Relay::before(redis.address());
     let member = Member::start(&rules("rate: 1000/s, burst: 1000", &relay.url(), "open")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     relay.set(Fault::Reset);
-    store_is(&member, false).await;
+    member.store_is(false).await;
     let (before, start) = (relay.connections(), Instant::now());
     while start.elapsed() < Duration::from_secs(2) {
         get(member.proxy(), &site.url("/")).await;
@@ -120,7 +108,7 @@ async fn a_store_that_is_away_is_not_stormed_with_connections() {
     // Two connections, each tried again after 50 ms to 1 s.
     assert!((1..100).contains(&tries), "{tries} connections in two seconds");
     relay.set(Fault::None);
-    store_is(&member, true).await;
+    member.store_is(true).await;
 }
 
 #[tokio::test]
@@ -130,13 +118,13 @@ async fn a_reply_that_is_lost_costs_a_token_at_most_and_is_never_a_free_pass() {
     let relay = Relay::before(redis.address());
     let keys = "rate: 1/h, burst: 20, max_wait: 1s";
     let member = Member::start(&rules(keys, &relay.url(), "closed")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     relay.set(Fault::LoseReplies);
     let answer = get(member.proxy(), &site.url("/")).await;
     assert_eq!((answer.status, answer.refused()), (503, Some("store")));
     assert_eq!(site.count(), 0);
     relay.set(Fault::None);
-    store_is(&member, true).await;
+    member.store_is(true).await;
     let answers = crawl(&[member.proxy()], 1, &site.url("/"), BURST + 5).await;
     let passed = statuses(&answers)[&200];
     assert_eq!(site.count(), passed);
@@ -150,7 +138,7 @@ async fn a_thousand_held_requests_on_a_frozen_store_cost_little_memory() {
     let file = rules("rate: 1/m, burst: 1, max_wait: 24h", &redis.url(), "local")
         .with("limits: {per_client: 2000}");
     let member = Member::start(&file).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     get(member.proxy(), &site.url("/")).await;
     redis.freeze();
     let memory = member.resident_bytes();
@@ -174,7 +162,7 @@ async fn a_thousand_held_requests_on_a_frozen_store_cost_little_memory() {
     })
     .await;
     redis.thaw();
-    store_is(&member, true).await;
+    member.store_is(true).await;
 }
 
 #[tokio::test]
@@ -186,13 +174,10 @@ async fn one_of_three_that_is_cut_off_keeps_to_its_share_and_comes_back() {
     let mut fleet = Member::fleet(2, &rules(keys, &redis.url(), "local")).await;
     fleet.push(Member::start(&rules(keys, &relay.url(), "local")).await);
     for member in &fleet {
-        wait_until("every member knows of the others", SOON, async || {
-            (member.metric("tidegate_members", &[]).await - 3.0).abs() < 1e-9
-        })
-        .await;
+        member.knows_of(3).await;
     }
     relay.set(Fault::Silence);
-    store_is(&fleet[2], false).await;
+    fleet[2].store_is(false).await;
     site.forget();
     let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
     let answers = crawl(&proxies, 4, &site.url("/"), 120).await;
@@ -201,7 +186,7 @@ async fn one_of_three_that_is_cut_off_keeps_to_its_share_and_comes_back() {
     let excess = worst_window_excess(&site.times(), RATE * 4.0 / 3.0, 3.0 + 1.0);
     assert!(excess <= 3.0, "{excess:.2} requests too many while one is cut off");
     relay.set(Fault::None);
-    store_is(&fleet[2], true).await;
+    fleet[2].store_is(true).await;
     site.forget();
     let answers = crawl(&proxies, 4, &site.url("/"), 60).await;
     assert_eq!(statuses(&answers), [(200, 60)].into());
@@ -215,7 +200,7 @@ async fn idle_scopes_leave_nothing_in_redis() {
     let rules = "- {name: sites, match: \"*\", per: host, rate: 1000/s, burst: 10, learn: false}";
     let store = format!("{{url: \"{}\", timeout: 2s}}", redis.url());
     let member = Member::start(&RuleFile::new(rules).store(&store)).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     let port = site.address().port();
     for host in 2..60 {
         // Nobody listens there: each is a scope of its own all the same.
@@ -237,7 +222,7 @@ async fn news_that_make_no_sense_are_passed_over() {
     let (redis, site) = (Redis::start(), Site::start());
     let member =
         Member::start(&rules("cooldown: {after: 1, for: 1m}", &redis.url(), "local")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
     let long = "x".repeat(1_000_000);
     for message in [

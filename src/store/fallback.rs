@@ -8,6 +8,7 @@
 //! - A cooldown in force stays in force: what a member knows of it goes with each call, and repairs the store
 //!   that comes back without it.
 
+mod beat;
 mod share;
 
 use std::{
@@ -29,7 +30,8 @@ use tokio_util::sync::CancellationToken;
 use self::share::{fixed, scaled};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
-    redis::{BadUrl, Failure, Keys, Redis},
+    keys::Keys,
+    redis::{BadUrl, Failure, Redis},
     scripts::{self, Scripts},
     server::{Place, ScriptServer, Server},
 };
@@ -42,19 +44,9 @@ use crate::{
     settings::{OnFailure, RedisSettings},
 };
 
-/// How often a member says that it lives.
-const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long a member counts without a word: three heartbeats.
-const LIFE: Duration = Duration::from_secs(3);
 /// How long a member that starts waits for the store's first word. Deciding alone it would take itself for the whole
 /// fleet and use the whole rate; a store that is away must not keep it from serving either.
 const FIRST_WORD: Duration = Duration::from_secs(1);
-/// How often a store that is away is tried; members add up to half of it, so as not to come back in step.
-const KNOCK: Duration = Duration::from_millis(250);
-/// Heartbeats without an answer after which a connection counts as dead: a firewall that forgot it sends no reset, and
-/// the system would go on trying for a quarter of an hour.
-const DEAD: u32 = 4;
-
 /// The store of a fleet.
 #[derive(Debug)]
 pub struct Shared {
@@ -183,50 +175,6 @@ impl Shared {
     #[must_use]
     pub fn members(&self) -> u32 {
         self.members.load(Ordering::Relaxed)
-    }
-
-    /// Says every second that this member lives; while the store is away, knocks more often.
-    async fn beat(&self) {
-        let knock = || KNOCK + KNOCK.mul_f64(fastrand::f64() / 2.0);
-        let mut silent = 0;
-        while !self.stopped.is_cancelled() {
-            let result = self.hello(LIFE).await;
-            silent = if result.as_ref().is_err_and(Failure::is_silence) { silent + 1 } else { 0 };
-            if silent > 0 && silent % DEAD == 0 {
-                self.server.reconnect().await;
-            }
-            let pause = match result {
-                Ok(members) => {
-                    self.members.store(members.max(1), Ordering::Relaxed);
-                    self.metrics.members.set(i64::from(members));
-                    self.turn(true, None);
-                    let places = self.server.places();
-                    self.places.send_if_modified(|known| {
-                        let moved = *known != places;
-                        *known = places;
-                        moved
-                    });
-                    HEARTBEAT
-                }
-                Err(failure) => {
-                    self.metrics.store_errors(failure.kind).inc();
-                    self.turn(false, Some(&failure));
-                    knock()
-                }
-            };
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.lost.notified(), if pause == HEARTBEAT => tokio::time::sleep(knock()).await,
-                () = self.stopped.cancelled() => {}
-            }
-        }
-    }
-
-    async fn hello(&self, life: Duration) -> Result<u32, Failure> {
-        let keys = vec![format!("{}:members", self.settings.prefix)];
-        let arguments = vec![self.member.to_string(), clock::micros(life).to_string()];
-        let reply = self.server.run(&self.scripts.members, keys, arguments).await?;
-        Ok(scripts::members(&reply)?)
     }
 
     /// Notes that the store came or went, and says so where that is news.

@@ -1,13 +1,15 @@
-//! The scripts of `lua/`, typed: their text, their arguments, their replies.
+//! The scripts of `lua/`, typed: their text, their arguments, their replies (`reply`).
 
-use fred::types::Value;
+mod reply;
 
-use super::{Ask, Granted, Peeked, Phase, Reported};
+pub(super) use self::reply::{
+    BadReply, granted, members, peeked, reported, set, steered, surveyed,
+};
+use super::Ask;
 use crate::{
-    bucket::Window,
     clock,
-    cooldown::{Answer, Blocks, Change, Report, culprit},
-    learn::{Hand, Known, Learn, Why},
+    cooldown::{Answer, Report},
+    learn::{Hand, Known, Learn},
     rules::{CooldownPolicy, Limits, Rule},
 };
 
@@ -74,13 +76,6 @@ impl Scripts {
             ),
         }
     }
-}
-
-/// Why a reply cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the script `{script}` answered something else than it should")]
-pub(super) struct BadReply {
-    script: &'static str,
 }
 
 /// The part of the arguments that only depends on the rule; made once per rule and scope.
@@ -243,157 +238,4 @@ fn policy(policy: &CooldownPolicy) -> [String; 11] {
         flag(policy.respect_retry_after),
         clock::micros(policy.ramp).to_string(),
     ]
-}
-
-/// Reads the fields of a reply one after the other.
-struct Fields {
-    script: &'static str,
-    values: std::vec::IntoIter<Value>,
-}
-
-impl Fields {
-    fn of(script: &'static str, reply: Value) -> Self {
-        Self { script, values: reply.into_array().into_iter() }
-    }
-
-    fn next(&mut self) -> Result<Value, BadReply> {
-        self.values.next().ok_or(BadReply { script: self.script })
-    }
-
-    fn whole(&mut self) -> Result<i64, BadReply> {
-        self.next()?.as_i64().ok_or(BadReply { script: self.script })
-    }
-
-    fn epoch(&mut self) -> Result<u64, BadReply> {
-        u64::try_from(self.whole()?).map_err(|_| BadReply { script: self.script })
-    }
-
-    fn float(&mut self) -> Result<f64, BadReply> {
-        self.next()?.as_f64().ok_or(BadReply { script: self.script })
-    }
-
-    fn windows(&mut self) -> Result<Vec<Window>, BadReply> {
-        let bad = BadReply { script: self.script };
-        let value = self.next()?;
-        let text = value.as_str().ok_or_else(|| bad.clone())?;
-        let window = |part: &str| {
-            let (start, taken) = part.split_once(':')?;
-            Some(Window { start: start.parse().ok()?, taken: taken.parse().ok()? })
-        };
-        let parts = text.split(',').filter(|part| !part.is_empty());
-        parts.map(|part| window(part).ok_or_else(|| bad.clone())).collect()
-    }
-
-    fn word<T: Copy>(&mut self, words: &[(&str, T)]) -> Result<T, BadReply> {
-        let value = self.next()?;
-        let found = words.iter().find(|(word, _)| value.as_str().is_some_and(|v| v == *word));
-        found.map(|(_, meaning)| *meaning).ok_or(BadReply { script: self.script })
-    }
-
-    fn text(&mut self) -> Result<String, BadReply> {
-        self.next()?.as_string().ok_or(BadReply { script: self.script })
-    }
-
-    fn known(&mut self) -> Result<Known, BadReply> {
-        let (turn, rate, mark) = (self.epoch()?, self.float()?, self.float()?);
-        let (frozen, why) = (self.whole()? == 1, self.whole()?);
-        let why = usize::try_from(why).ok().and_then(|at| Why::ALL.get(at).copied());
-        let why = why.ok_or(BadReply { script: self.script })?;
-        Ok(Known { turn, rate, mark, frozen, why })
-    }
-
-    fn rest(self) -> Result<Vec<i64>, BadReply> {
-        let script = self.script;
-        self.values.map(|value| value.as_i64().ok_or(BadReply { script })).collect()
-    }
-}
-
-pub(super) fn granted(reply: Value) -> Result<Granted, BadReply> {
-    let mut fields = Fields::of("take", reply);
-    Ok(Granted {
-        now: fields.whole()?,
-        phase: fields.word(&[
-            ("open", Phase::Open),
-            ("cooling", Phase::Cooling),
-            ("probing", Phase::Probing),
-            ("probe", Phase::Probe),
-        ])?,
-        epoch: fields.epoch()?,
-        come_back: fields.whole()?,
-        members: u32::try_from(fields.whole()?).unwrap_or(u32::MAX),
-        streak: fields.float()?,
-        rate: fields.float()?,
-        windows: fields.windows()?,
-        learned: fields.known()?,
-        tickets: fields.rest()?,
-        alone: false,
-    })
-}
-
-pub(super) fn reported(reply: Value) -> Result<Reported, BadReply> {
-    let mut fields = Fields::of("report", reply);
-    Ok(Reported {
-        now: fields.whole()?,
-        change: fields.word(&[
-            ("none", Change::None),
-            ("stale", Change::Stale),
-            ("streak", Change::Streak),
-            ("tripped", Change::Tripped),
-            ("opened", Change::Opened),
-            ("probe_lost", Change::ProbeLost),
-        ])?,
-        epoch: fields.epoch()?,
-        until: fields.whole()?,
-        streak: fields.float()?,
-        length: fields.whole()?,
-        cause: fields.text()?.parse().ok(),
-        blocks: Blocks::of_letters(&fields.text()?),
-    })
-}
-
-pub(super) fn set(reply: Value) -> Result<Reported, BadReply> {
-    let mut fields = Fields::of("set", reply);
-    let (now, epoch, until) = (fields.whole()?, fields.epoch()?, fields.whole()?);
-    let length = if until > 0 { until - now } else { 0 };
-    Ok(Reported { until, length, ..Reported::unchanged(now, epoch) })
-}
-
-pub(super) fn steered(reply: Value) -> Result<(i64, Known), BadReply> {
-    let mut fields = Fields::of("rate", reply);
-    Ok((fields.whole()?, fields.known()?))
-}
-
-pub(super) fn peeked(reply: Value) -> Result<Peeked, BadReply> {
-    look(&mut Fields::of("peek", reply))
-}
-
-/// What `peek` and `survey` tell of a cooldown.
-fn look(fields: &mut Fields) -> Result<Peeked, BadReply> {
-    let (now, epoch, until) = (fields.whole()?, fields.epoch()?, fields.whole()?);
-    let (probe_until, streak, peak) = (fields.whole()?, fields.float()?, fields.float()?);
-    let (cause, blamed) = (fields.text()?.parse().ok(), fields.text()?);
-    Ok(Peeked {
-        now,
-        epoch,
-        until,
-        probe_until,
-        streak,
-        peak,
-        cause,
-        by: culprit(&blamed),
-        blocks: Blocks::of_letters(&blamed),
-    })
-}
-
-pub(super) fn members(reply: &Value) -> Result<u32, BadReply> {
-    let count = reply.as_u64().and_then(|count| u32::try_from(count).ok());
-    count.ok_or(BadReply { script: "members" })
-}
-
-/// The cooldown, the learned rate and the waiting members.
-pub(super) fn surveyed(reply: Value) -> Result<(Peeked, Option<f64>, u64), BadReply> {
-    let mut fields = Fields::of("survey", reply);
-    let cooldown = look(&mut fields)?;
-    let rate = fields.float()?;
-    Ok((cooldown, (rate > 0.0).then_some(rate), u64::try_from(fields.whole()?).unwrap_or(0)))
 }

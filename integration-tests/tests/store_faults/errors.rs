@@ -38,12 +38,12 @@ async fn every_error_has_its_kind() {
         ("-ERR something nobody has thought of", "script"),
         ("+PONG", "reply"),
     ] {
-        store_is(&member, true).await;
+        member.store_is(true).await;
         relay.set(Fault::Say(format!("{reply}\r\n").into()));
         goes_on(&member, &site, kind).await;
         relay.set(Fault::None);
     }
-    store_is(&member, true).await;
+    member.store_is(true).await;
     nothing_panicked(&member).await;
 }
 
@@ -51,21 +51,21 @@ async fn every_error_has_its_kind() {
 async fn a_server_that_is_full_read_only_or_busy_is_done_without() {
     let (redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 1000/s, burst: 1000", &redis.url(), "local")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     goes_on(&member, &site, "oom").await;
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    store_is(&member, true).await;
+    member.store_is(true).await;
     redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
     goes_on(&member, &site, "readonly").await;
     redis.command(&["REPLICAOF", "NO", "ONE"]);
-    store_is(&member, true).await;
+    member.store_is(true).await;
     redis.command(&["CONFIG", "SET", "busy-reply-threshold", "100"]);
     let endless = redis.start_command(&["EVAL", "while true do end", "0"]);
     goes_on(&member, &site, "busy").await;
     redis.command(&["SCRIPT", "KILL"]);
     drop(endless);
-    store_is(&member, true).await;
+    member.store_is(true).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
     nothing_panicked(&member).await;
 }
@@ -75,7 +75,7 @@ async fn somebody_elses_key_under_our_name_is_told_and_not_asked_in_a_loop() {
     let (redis, site) = (Redis::start(), Site::start());
     redis.command(&["SET", "tidegate:{default}:b:", "somebody else's"]);
     let member = Member::start(&rules("rate: 1000/s, burst: 1000", &redis.url(), "local")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     for _ in 0..50 {
         assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
     }
@@ -98,18 +98,18 @@ async fn a_password_that_changes_is_told_without_showing_ours() {
     let (redis, site) = (Redis::start_with(&["--requirepass", "s3cret-1"]), Site::start());
     let url = format!("redis://:s3cret-1@{}", redis.address());
     let member = Member::start(&rules("rate: 1000/s, burst: 1000", &url, "local")).await;
-    store_is(&member, true).await;
+    member.store_is(true).await;
     let reply = redis.command_as("s3cret-1", &["CONFIG", "SET", "requirepass", "s3cret-2"]);
     assert!(reply.ends_with("+OK\r\n"), "{reply}");
     redis.command_as("s3cret-2", &["CLIENT", "KILL", "TYPE", "normal"]);
     redis.command_as("s3cret-2", &["CLIENT", "KILL", "TYPE", "pubsub"]);
-    store_is(&member, false).await;
+    member.store_is(false).await;
     let start = Instant::now();
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
     let knocked: f64 = member.metric("tidegate_store_errors_total", &[]).await;
     let knocks = KNOCKS * (1.0 + start.elapsed().as_secs_f64());
     assert!((1.0..knocks).contains(&knocked), "{knocked} failed calls");
     redis.command_as("s3cret-2", &["CONFIG", "SET", "requirepass", "s3cret-1"]);
-    store_is(&member, true).await;
+    member.store_is(true).await;
     assert!(!member.log().contains("s3cret"), "a password is in the log:\n{}", member.log());
 }

@@ -1,0 +1,74 @@
+//! Heartbeats: a member says that it lives, hears how many do, and finds out whether the store is there.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use super::{Failure, Shared, scripts};
+use crate::clock;
+
+/// How often a member says that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How long a member counts without a word: three heartbeats.
+const LIFE: Duration = Duration::from_secs(3);
+/// How often a store that is away is tried; members add up to half of it, so as not to come back in step.
+const KNOCK: Duration = Duration::from_millis(250);
+/// Heartbeats without an answer after which a connection counts as dead: a firewall that forgot it sends no reset, and
+/// the system would go on trying for a quarter of an hour.
+const DEAD: u32 = 4;
+
+fn knock() -> Duration {
+    KNOCK + KNOCK.mul_f64(fastrand::f64() / 2.0)
+}
+
+impl Shared {
+    /// Says every second that this member lives; while the store is away, knocks more often.
+    pub(super) async fn beat(&self) {
+        let mut silent = 0;
+        while !self.stopped.is_cancelled() {
+            let result = self.hello(LIFE).await;
+            silent = if result.as_ref().is_err_and(Failure::is_silence) { silent + 1 } else { 0 };
+            if silent > 0 && silent % DEAD == 0 {
+                self.server.reconnect().await;
+            }
+            let pause = match result {
+                Ok(members) => {
+                    self.members.store(members.max(1), Ordering::Relaxed);
+                    self.metrics.members.set(i64::from(members));
+                    self.turn(true, None);
+                    let places = self.server.places();
+                    self.places.send_if_modified(|known| {
+                        let moved = *known != places;
+                        *known = places;
+                        moved
+                    });
+                    HEARTBEAT
+                }
+                Err(failure) => {
+                    self.metrics.store_errors(failure.kind).inc();
+                    self.turn(false, Some(&failure));
+                    knock()
+                }
+            };
+            self.pause(pause).await;
+        }
+    }
+
+    /// Until the next heartbeat, or until the store is closed.
+    async fn pause(&self, length: Duration) {
+        let lost = async {
+            self.lost.notified().await;
+            tokio::time::sleep(knock()).await;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(length) => {}
+            () = lost, if length == HEARTBEAT => {}
+            () = self.stopped.cancelled() => {}
+        }
+    }
+
+    pub(super) async fn hello(&self, life: Duration) -> Result<u32, Failure> {
+        let keys = vec![format!("{}:members", self.settings.prefix)];
+        let arguments = vec![self.member.to_string(), clock::micros(life).to_string()];
+        let reply = self.server.run(&self.scripts.members, keys, arguments).await?;
+        Ok(scripts::members(&reply)?)
+    }
+}
