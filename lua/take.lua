@@ -1,6 +1,6 @@
 -- Takes tickets: the moments at which requests of one scope may go. Never waits; says when to come back.
 --
--- KEYS  1 bucket  2 cooldown  3 members that wait for the bucket
+-- KEYS  1 bucket  2 cooldown  3 members that wait for the bucket  4 members that are back (lib/away.lua)
 -- ARGV  1 tickets wanted  2 tickets held unused  3 latest acceptable wait (us)  4 lease of a probe (us)  5 member
 --       6 `1` empties the bucket first (back from an outage), `2` voids what it handed out ahead (other limits),
 --       `3` does both, else the latest ticket that the member knows of
@@ -9,7 +9,8 @@
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
 --       (`tokens:us,...`)  15 `1` if the rule cools down  16... its policy (lib/cooldown.lua)
 --       27 the learned rate as the member knows it (`turn rate mark frozen`)  28... how it is learned (lib/learn.lua)
---       last: windows of the quotas as the member heard of them (`told at us;start:taken,...`, empty = none)
+--       32 windows of the quotas as the member heard of them (`told at us;start:taken,...`, empty = none)
+--       33 what the member did without the store (lib/away.lua, empty = it was there)
 -- Reply now, phase (open cooling probing probe), epoch, come back (us, 0 = fully served), members waiting, streak,
 --       rate in force, windows (`start:taken,...`), what is learned (turn, rate, mark, frozen, why; zeros where nothing
 --       is), then the tickets (us)
@@ -43,7 +44,7 @@ local tickets, members, rate, windows, learned = {}, 1, 0, '', load_learned('')
 local limited = limits.rate or #limits.quotas > 0
 if phase == 'open' or phase == 'due' then
   if phase == 'due' then wanted = math.min(wanted, 1) end
-  local bucket
+  local bucket, grace
   if limited then
     bucket = load_bucket(KEYS[1], now, limits)
     observe_bucket(bucket, now, limits)
@@ -51,20 +52,31 @@ if phase == 'open' or phase == 'due' then
     limits.probes = phase == 'due'
     local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1 }
     set_pace(bucket, now, limits, read_learn(ARGV, 28), news, read_known(ARGV[27]))
+    note_gap(bucket, now)
+    grace = load_grace(bucket, now)
+    recall_windows(bucket, ARGV[32], now, limits)
+    local began, owed
+    grace, began, owed = welcome(bucket, grace, KEYS[4], ARGV[5], ARGV[33], now, limits)
+    leave_shares(grace, KEYS[4], limits)
     fill_by(bucket, now, limits)
     if own then restart_bucket(bucket, scope.opened) end
     rate = limits.per_second or 0
     if limits.learns then learned = bucket.learned end
     -- Tickets that others hold ahead stay theirs, but where the limits have changed.
-    if ARGV[6] == '1' or ARGV[6] == '3' then drain_bucket(bucket, math.max(bucket.at, now)) end
+    if ARGV[6] == '1' or ARGV[6] == '3' or began then drain_bucket(bucket, math.max(bucket.at, now)) end
     if ARGV[6] == '2' or ARGV[6] == '3' then void_bucket(bucket, now, table.concat(ARGV, '|', 11, 14)) end
     if tonumber(ARGV[8]) == scope.ep then recall_bucket(bucket, ARGV[6], now, limits) end
-    recall_windows(bucket, ARGV[#ARGV], now, limits)
+    bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)
+    if limits.rate then bucket.tokens = bucket.tokens - owed end
     give_back(bucket, ARGV[7], now)
   end
   local ahead, share = 0, nil
   while #tickets < wanted do
     local moment = limited and next_moment(bucket, now, limits) or now
+    if limited and is_left(bucket, grace, moment, limits) then
+      come_back = grace.till
+      break
+    end
     if moment > now then
       come_back = moment
       if moment - now > bound then break end
@@ -83,6 +95,7 @@ if phase == 'open' or phase == 'due' then
   end
   if #tickets >= wanted then come_back = 0 end
   if limited then
+    save_grace(bucket, grace, now)
     save_bucket(KEYS[1], bucket, now, limits)
     windows = tell_windows(bucket)
   end

@@ -61,6 +61,9 @@ pub struct Bucket {
     pub filling: Option<(f64, u32)>,
     /// The limits for which its tickets were voided, where a reload has changed them.
     pub voided_for: Option<Limits>,
+    /// Whether a window begins where the one before it ended, and not with its first request: members that cannot hear
+    /// of each other share windows nevertheless.
+    pub steady: bool,
 }
 
 /// How fast a bucket fills at the moment.
@@ -86,6 +89,7 @@ impl Bucket {
             seen: now,
             filling: None,
             voided_for: None,
+            steady: false,
         }
     }
 
@@ -213,8 +217,10 @@ impl Bucket {
         }
         self.at = moment;
         for (quota, window) in limits.quotas.iter().zip(&mut self.windows) {
-            if moment >= window.start + clock::micros(quota.window) {
-                *window = Window { start: moment, taken: 0 };
+            let length = clock::micros(quota.window);
+            if moment >= window.start + length {
+                let late = if self.steady { (moment - window.start) % length } else { 0 };
+                *window = Window { start: moment - late, taken: 0 };
             }
             window.taken += u64::from(limits.cost);
         }

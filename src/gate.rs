@@ -326,6 +326,7 @@ impl Gate {
                 tell::found(&self.shared.events, &lane.entry.load(), &lane.view, &peeked);
             }
             lane.view.doubt();
+            lane.store_is_back();
         }
     }
 

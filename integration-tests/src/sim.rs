@@ -14,7 +14,7 @@ use tidegate::{
     gate::{Client, Gate},
     metrics::Metrics,
     rules::{
-        Action, CooldownPolicy, Limits, Matcher, Mode, Order, Retry, Rule, RuleSet, Split,
+        Action, CooldownPolicy, Limits, Matcher, Mode, Order, Quota, Retry, Rule, RuleSet, Split,
         TunnelCount, Weights,
     },
     secret::Secret,
@@ -46,6 +46,8 @@ pub struct Plan {
     pub rate: f64,
     /// Capacity of the bucket.
     pub burst: u32,
+    /// Fixed windows on top.
+    pub quotas: Vec<Quota>,
     /// Mean round trip of each member: as many members as entries.
     pub round_trips: Vec<Duration>,
     /// Requests that each member holds from the start.
@@ -57,7 +59,7 @@ impl Plan {
     #[must_use]
     pub fn new(members: usize, rate: f64, held: usize) -> Self {
         let round_trips = vec![Duration::from_millis(4); members];
-        Self { seed: 1, rate, burst: 1, round_trips, held }
+        Self { seed: 1, rate, burst: 1, quotas: vec![], round_trips, held }
     }
 
     /// Builds a paused runtime, starts the fleet on it and lets `story` happen.
@@ -306,7 +308,7 @@ impl Plan {
             limits: Limits {
                 rate: Some(self.rate),
                 burst: self.burst,
-                quotas: vec![],
+                quotas: self.quotas.clone(),
                 cost: 1,
                 learn: None,
             },

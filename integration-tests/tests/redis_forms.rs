@@ -176,8 +176,8 @@ async fn a_cluster_loses_a_node_and_gets_it_back() {
     let all: Vec<_> = cluster.nodes.iter().map(Redis::address).collect();
     nobody_reaches(&fleet[0], &all).await;
     let (_, owner) = cluster.owner("tidegate:{default}:b:");
-    // What was in hand when the node went, and while one member is back and the other still decides alone.
-    crawl_while(&fleet, 200, 5.0 + 5.0, async |site| {
+    // What was in hand when the node went, and the jitter of the site.
+    crawl_while(&fleet, 200, 5.0, async |site| {
         cluster.nodes[owner].freeze();
         let before = site.count();
         wait_until("the crawl goes on without the node", SOON, async || site.count() > before + 20)

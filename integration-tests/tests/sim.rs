@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use integration_tests::sim::{Plan, figures::Figures};
 
+#[path = "sim/outage.rs"]
+mod outage;
+
 /// Two doubles that count tickets; the bound itself is exact.
 const ROUNDING: f64 = 1e-3;
 

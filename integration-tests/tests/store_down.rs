@@ -162,6 +162,39 @@ async fn forgotten_scripts_are_loaded_again_without_anybody_noticing() {
 }
 
 #[tokio::test]
+async fn a_quota_goes_on_while_the_store_is_away_and_when_it_comes_back_empty() {
+    const QUOTA: usize = 60;
+    let (mut redis, site) = (Redis::start(), Site::start());
+    let keys = "rate: 10/s, burst: 5, quota: 60/h, max_wait: 2s, cooldown: off";
+    let fleet = Member::fleet(3, &rules(keys, &redis, "local")).await;
+    for member in &fleet {
+        member.knows_of(3).await;
+    }
+    let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
+    let answers = crawl(&proxies, 2, &site.url("/"), 12).await;
+    assert_eq!(statuses(&answers), [(200, 12)].into());
+    redis.kill();
+    for member in &fleet {
+        member.store_is(false).await;
+    }
+    let answers = crawl(&proxies, 2, &site.url("/"), 60).await;
+    let alone = statuses(&answers).get(&200).copied().unwrap_or_default();
+    // A third of what was left, each, and no new window.
+    assert!(alone <= QUOTA - 12, "{alone} without the store");
+    redis.restart();
+    for member in &fleet {
+        member.store_is(true).await;
+    }
+    // Refused are those that would wait for the next hour; before that, those that come while others are not back yet.
+    wait_until("the rest of the quota is used", SOON, async || {
+        let answers = crawl(&proxies, 2, &site.url("/"), 12).await;
+        site.count() + 6 >= QUOTA && !statuses(&answers).contains_key(&200)
+    })
+    .await;
+    assert!(site.count() <= QUOTA, "{} of {QUOTA} in one hour", site.count());
+}
+
+#[tokio::test]
 async fn every_key_in_redis_has_a_time_to_live() {
     let (redis, site) = (Redis::start(), Site::start());
     let keys = "rate: 100/s, burst: 10, quota: 1000/h, cooldown: {after: 3, for: 1s}";

@@ -2,7 +2,7 @@
 --
 -- Hash: at, tok (tokens at `at`), win (`start:taken:told,...`, one per quota, lib/recall.lua), ramp (start of the climb), ret (returned
 -- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua), lim (limits for which its tickets
--- were voided), fill (`rate:burst` by which it has been filling since `at`), born (when it began).
+-- were voided), fill (`rate:burst` by which it has been filling since `at`), born (when it began), gap and away (lib/away.lua).
 local HORIZON = 250000
 local BATCH = 1000
 local FIRST = 1
@@ -24,8 +24,9 @@ end
 
 local function load_bucket(key, now, limits)
   local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn', 'lim',
-    'fill', 'born')
+    'fill', 'born', 'gap', 'away')
   local bucket = { windows = {}, returned = {}, limits = fields[8] or '', learned = load_learned(fields[7]) }
+  bucket.gap, bucket.away, bucket.kept = fields[11] or '', fields[12] or '', 0
   if not fields[1] then
     bucket.at, bucket.tokens, bucket.ramp_from, bucket.seen = now, limits.burst, 0, now
     bucket.fresh, bucket.born = true, now
@@ -68,8 +69,9 @@ local function observe_bucket(bucket, now, limits)
   bucket.returned = left
 end
 
+-- What is owed (lib/away.lua) stays so.
 local function drain_bucket(bucket, moment)
-  bucket.at, bucket.tokens, bucket.returned = moment, 0, {}
+  bucket.at, bucket.tokens, bucket.returned = moment, math.min(bucket.tokens, 0), {}
 end
 
 -- The limits have changed: voids what was handed out ahead, once. Each member of a fleet says so at its own reload, and
@@ -209,9 +211,10 @@ local function save_bucket(key, bucket, now, limits)
   redis.call('HSET', key, 'at', whole(bucket.at), 'tok', exact(bucket.tokens), 'win', table.concat(windows, ','),
     'ramp', whole(bucket.ramp_from), 'ret', table.concat(returned, ','), 'seen', whole(bucket.seen),
     'learn', limits.learns and pack_learned(bucket.learned) or '', 'lim', bucket.limits,
-    'fill', limits.rate and exact(limits.per_second) .. ':' .. whole(limits.burst) or '', 'born', whole(bucket.born))
+    'fill', limits.rate and exact(limits.per_second) .. ':' .. whole(limits.burst) or '', 'born', whole(bucket.born),
+    'gap', bucket.gap, 'away', bucket.away)
   local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
-  keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, limits.learns and LEARNED_FOR or 0))
+  keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, limits.learns and LEARNED_FOR or 0, bucket.kept))
 end
 
 -- The windows as a member hears of them.

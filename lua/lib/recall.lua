@@ -20,7 +20,8 @@ end
 
 -- What was taken in the windows of the quotas that are still running, as a member heard of them at `told`. Where the bucket
 -- began since then, what was taken before comes on top of what was taken since; where several members tell of the same
--- window, the most that any of them heard. Where it has lost its latest writes, the most of both.
+-- window, the most that any of them heard. A bucket whose next window has begun, with a ticket ahead, has nothing to do with
+-- the one before any more. Where it has lost its latest writes, the most of both.
 local function recall_windows(bucket, known, now, limits)
   local told, list = string.match(known, '^(%d+);(.*)$')
   told = tonumber(told)
@@ -31,10 +32,12 @@ local function recall_windows(bucket, known, now, limits)
     i, start, taken = i + 1, tonumber(start), tonumber(taken)
     local window, quota = bucket.windows[i], limits.quotas[i]
     if not quota then return end
-    if start <= now and start + quota.window > now then
+    if start + quota.window > now then
+      -- Nothing goes before a window that has begun with a ticket ahead: the one before was full.
+      bucket.not_before = math.max(bucket.not_before or 0, start)
       if window.start + quota.window <= now then
         window.start, window.taken, window.told = start, taken, lost and taken or 0
-      elseif lost then
+      elseif lost and window.start - start < quota.window then
         local more = math.max(taken - window.told, 0)
         window.start = math.min(window.start, start)
         window.taken, window.told = window.taken + more, window.told + more

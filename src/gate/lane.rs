@@ -70,6 +70,8 @@ struct State {
     most: usize,
     /// While the hand is filled: when to ask for more, but before its last ticket is due.
     fill_at: Option<Instant>,
+    /// Whether the latest answer was this member's own: the store was away.
+    alone: bool,
     /// Members that wait for the bucket, as last heard.
     members: u32,
     /// The limits have changed: what the bucket has handed out ahead under the old ones is void.
@@ -187,6 +189,16 @@ impl Lane {
     pub(super) fn rate_changed(&self) {
         self.state.lock().come_back = None;
         self.wake.notify_one();
+    }
+
+    /// The store is back: who waits for a moment of this member's own share asks again.
+    pub(super) fn store_is_back(&self) {
+        let mut state = self.state.lock();
+        if state.alone {
+            state.come_back = None;
+            drop(state);
+            self.wake.notify_one();
+        }
     }
 
     /// Takes over what a person has just done here.

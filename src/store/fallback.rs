@@ -3,12 +3,17 @@
 //! - A call that fails is answered here at once, as the rule file says (`local`, `open`, `closed`); from then on
 //!   nobody waits for Redis until a heartbeat has got through again.
 //! - `local` keeps each scope at its share of the limits: 1 / members, so that the fleet as a whole stays within the
-//!   rule. The share starts empty, and so does the bucket to which a member returns: no burst on either side.
+//!   rule. The share starts empty, behind the tickets that are still out; a quota goes on in its window, with a share of
+//!   what was left of it (`alone`).
+//! - Members come back one after the other. Each tells what it took, and the store leaves those that are not back yet
+//!   their shares (`home`, `lua/lib/away.lua`): no burst on either side.
 //! - A learned rate stays as the member last heard it, and nothing more is learned meanwhile.
 //! - A cooldown in force stays in force: what a member knows of it goes with each call, and repairs the store
 //!   that comes back without it.
 
+mod alone;
 mod beat;
+mod home;
 mod share;
 
 use std::{
@@ -27,7 +32,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::share::{fixed, scaled};
+pub(super) use self::alone::Alone;
+use self::home::Home;
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
     keys::Keys,
@@ -62,6 +68,7 @@ pub struct Shared {
     places: watch::Sender<Vec<Place>>,
     refused: Seldom,
     metrics: Arc<Metrics>,
+    home: Home,
     /// A call failed: the heartbeat comes as soon as a knock, so that all who lost the store come back together.
     lost: Notify,
     stopped: CancellationToken,
@@ -103,10 +110,12 @@ impl Shared {
             places: watch::Sender::default(),
             refused: Seldom::default(),
             metrics,
+            home: Home::default(),
             lost: Notify::new(),
             stopped: CancellationToken::new(),
         });
-        let (listener, beater) = (Arc::clone(&store), Arc::clone(&store));
+        let (listener, beater, keeper) =
+            (Arc::clone(&store), Arc::clone(&store), Arc::clone(&store));
         store.spawn(async move {
             let news = listener.news.clone();
             tokio::select! {
@@ -115,6 +124,12 @@ impl Shared {
             }
         });
         tokio::spawn(async move { beater.beat().await });
+        tokio::spawn(async move {
+            tokio::select! {
+                () = keeper.keep_home() => {}
+                () = keeper.stopped.cancelled() => {}
+            }
+        });
         store
     }
 
@@ -184,6 +199,7 @@ impl Shared {
         }
         self.metrics.store_up.set(i64::from(up));
         if self.up.swap(up, Ordering::AcqRel) != up {
+            self.home.turned(up);
             self.news.send(News::Up(up)).ok();
             if up {
                 self.news.send(News::Resync).ok();
@@ -226,27 +242,42 @@ impl Shared {
         }
     }
 
-    fn share(&self) -> f64 {
-        self.settings.local_share.unwrap_or_else(|| 1.0 / f64::from(self.members()))
-    }
-
     /// Decides without the store.
-    fn alone(&self, scope: &Scope, keys: &Keys, rule: &Rule, ask: &Ask) -> Option<Granted> {
+    fn alone(&self, scope: &Scope, keys: &Arc<Keys>, rule: &Rule, ask: &Ask) -> Option<Granted> {
         let mode = self.settings.on_failure;
         self.metrics.store_fallback(mode.as_str()).inc();
+        let whole = share::fixed(&rule.limits, ask.learned.rate);
+        let mut alone = keys.alone.lock();
+        if mode == OnFailure::Closed {
+            return None;
+        }
+        let goes_on = alone.as_ref().is_some_and(|alone| alone.is_of(&whole));
+        if !goes_on {
+            let before = alone.as_ref().map_or(0, Alone::taken);
+            let place = (&self.here, &scope.here);
+            let new = Alone::begin(keys, place, &whole, self.fleet(), ask.known.epoch, before);
+            if alone.replace(new).is_none() {
+                self.home.strayed(keys);
+            }
+        }
+        let alone = alone.as_mut()?;
         let limits = match mode {
-            OnFailure::Closed => return None,
-            OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..rule.limits.clone() },
-            OnFailure::Local => scaled(&fixed(&rule.limits, ask.learned.rate), self.share()),
+            OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..whole.clone() },
+            OnFailure::Local | OnFailure::Closed => alone.limits(&whole),
         };
         // What goes back is the fleet's rate: the member would else take a share of a share next time.
-        let rate = limits.rate.and(fixed(&rule.limits, ask.learned.rate).rate).unwrap_or(0.0);
+        let rate = limits.rate.and(whole.rate).unwrap_or(0.0);
+        let now = self.here.now();
+        let never = alone.never(now).filter(|_| !limits.quotas.is_empty());
+        let wanted = if never.is_some() { 0 } else { ask.wanted };
+        let bound = ask.bound.min(alone.ends_in(now) - 1);
         let rule = Rule { limits, ..rule.clone() };
-        let first = !keys.strayed.swap(true, Ordering::AcqRel);
         // Tickets of the store that are still in hand count: they are used first.
-        let ask = Ask { drain: first, returned: Vec::new(), ..ask.clone() };
+        let ask = Ask { wanted, bound, drain: false, returned: Vec::new(), ..ask.clone() };
         let here = self.here.take_now(scope, &rule, &ask);
-        Some(Granted { rate, learned: ask.learned, alone: true, ..here })
+        alone.granted(&here);
+        let come_back = never.unwrap_or(here.come_back);
+        Some(Granted { rate, come_back, learned: ask.learned, alone: true, ..here })
     }
 }
 
@@ -259,27 +290,9 @@ impl Store for Shared {
 
     async fn take(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Result<Granted, StoreError> {
         let Some(keys) = &scope.keys else { return Ok(self.here.take_now(scope, rule, ask)) };
-        let strayed = keys.strayed.load(Ordering::Acquire);
-        let with_drain;
-        let sent = if strayed {
-            with_drain = Ask { drain: true, ..ask.clone() };
-            &with_drain
-        } else {
-            ask
-        };
-        let latest = keys.latest(ask.known.epoch);
-        let arguments = keys.arguments(rule).take(sent, &self.member, latest, keys.windows());
-        let reply = self.call(&self.scripts.take, keys.take.clone(), arguments).await;
-        match reply.map(scripts::granted) {
-            Some(Ok(granted)) => {
-                keys.granted(&granted);
-                if strayed {
-                    keys.strayed.store(false, Ordering::Release);
-                }
-                return Ok(granted);
-            }
-            Some(Err(bad)) => self.failed(&bad.into()),
-            None => {}
+        let arguments = keys.arguments(rule);
+        if let Some(granted) = self.ask(keys, &arguments, ask).await {
+            return Ok(granted);
         }
         self.alone(scope, keys, rule, ask).ok_or_else(|| StoreError::Away(self.why_down()))
     }

@@ -1,10 +1,20 @@
 //! One scope in Redis: its keys, its arguments, and what this member last heard of it, with which a store that lost its
 //! memory is repaired.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
+    time::Duration,
+};
 
-use super::{Granted, ScopeName, push::Channel, scripts::RuleArguments};
-use crate::{bucket::Window, rules::Rule};
+use super::{Granted, ScopeName, fallback::Alone, push::Channel, scripts::RuleArguments};
+use crate::{
+    bucket::Window,
+    clock::{self, Instant},
+    rules::Rule,
+};
 
 /// The keys of one scope, and its arguments that only change with the rule.
 #[derive(Debug)]
@@ -19,18 +29,40 @@ pub(crate) struct Keys {
     /// The latest ticket that the store gave this member here: where the store loses its memory, the bucket goes on
     /// from there.
     latest: parking_lot::Mutex<Latest>,
-    /// The windows of its quotas as last heard, and when. They outlive a trip.
-    windows: parking_lot::Mutex<(i64, Vec<Window>)>,
-    /// Whether decisions were taken without the store since it last answered.
-    pub(super) strayed: std::sync::atomic::AtomicBool,
+    /// The windows of its quotas as last heard. They outlive a trip.
+    windows: parking_lot::Mutex<Option<Windows>>,
+    /// What was decided without the store since it last answered.
+    pub(super) alone: parking_lot::Mutex<Option<Alone>>,
+    /// The latest time without the store of which it has been told here.
+    pub(super) told: AtomicU64,
+    /// Whether the store's keeper knows of it (`fallback/home.rs`).
+    pub(super) listed: AtomicBool,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Latest {
     ticket: i64,
     told: i64,
     members: u32,
     epoch: u64,
+    heard: Instant,
+}
+
+impl Latest {
+    fn none(epoch: u64) -> Self {
+        Self { ticket: 0, told: 0, members: 0, epoch, heard: clock::now() }
+    }
+}
+
+/// The windows of a scope's quotas as a member heard of them.
+#[derive(Debug, Clone)]
+pub(super) struct Windows {
+    /// When, on the store's clock.
+    pub(super) told: i64,
+    /// When, on this process's clock.
+    pub(super) heard: Instant,
+    /// In the order of the quotas.
+    pub(super) each: Vec<Window>,
 }
 
 /// A rule's limits and policy, to notice that a reload changed them.
@@ -45,14 +77,16 @@ impl Keys {
         let ScopeName { rule, bucket, cooldown } = name;
         let key = |kind: char, part: &str| format!("{prefix}:{{{rule}}}:{kind}:{part}");
         Self {
-            take: vec![key('b', bucket), key('c', cooldown), key('w', bucket)],
+            take: vec![key('b', bucket), key('c', cooldown), key('w', bucket), key('r', bucket)],
             own: bucket == cooldown,
             news: format!("{rule}\x1f{cooldown}"),
             channel,
             arguments: parking_lot::Mutex::new(None),
-            latest: parking_lot::Mutex::default(),
+            latest: parking_lot::Mutex::new(Latest::none(0)),
             windows: parking_lot::Mutex::default(),
-            strayed: false.into(),
+            alone: parking_lot::Mutex::default(),
+            told: 0.into(),
+            listed: false.into(),
         }
     }
 
@@ -67,37 +101,57 @@ impl Keys {
 
     /// Takes note of an answer of the store.
     pub(super) fn granted(&self, granted: &Granted) {
+        let (told, heard) = (granted.now, clock::now());
         if !granted.windows.is_empty() {
-            *self.windows.lock() = (granted.now, granted.windows.clone());
+            *self.windows.lock() = Some(Windows { told, heard, each: granted.windows.clone() });
         }
         let mut latest = self.latest.lock();
         if latest.epoch != granted.epoch {
-            *latest = Latest { epoch: granted.epoch, ..Latest::default() };
+            *latest = Latest::none(granted.epoch);
         }
         if let Some(ticket) = granted.tickets.last() {
-            latest.ticket = *ticket;
-            latest.told = granted.now;
-            latest.members = granted.members;
+            let (ticket, members, epoch) = (*ticket, granted.members, granted.epoch);
+            *latest = Latest { ticket, told, members, epoch, heard };
         }
     }
 
     /// What to tell a store that may have lost its memory; nothing where a trip has voided it.
     pub(super) fn latest(&self, epoch: u64) -> String {
-        let Latest { ticket, told, members, epoch: of } = *self.latest.lock();
+        let Latest { ticket, told, members, epoch: of, .. } = *self.latest.lock();
         if ticket == 0 || of != epoch {
             return String::new();
         }
         format!("{ticket}:{told}:{members}")
     }
 
+    /// How long from now until the latest ticket of the store is due; `None` where there is none to come.
+    pub(super) fn latest_due(&self, epoch: u64) -> Option<Duration> {
+        let Latest { ticket, told, epoch: of, heard, .. } = *self.latest.lock();
+        let due = clock::from_micros(ticket - told).checked_sub(heard.elapsed())?;
+        (ticket > 0 && of == epoch).then_some(due)
+    }
+
+    /// The epoch of the latest answer.
+    pub(super) fn epoch(&self) -> u64 {
+        self.latest.lock().epoch
+    }
+
+    /// The windows of its quotas, as last heard.
+    pub(super) fn heard(&self) -> Option<Windows> {
+        self.windows.lock().clone()
+    }
+
     /// What was taken in the windows of its quotas, as this member heard.
     pub(super) fn windows(&self) -> String {
-        let (told, windows) = &*self.windows.lock();
-        if windows.is_empty() {
-            return String::new();
-        }
-        let each = windows.iter().map(|window| format!("{}:{}", window.start, window.taken));
+        let windows = self.windows.lock();
+        let Some(Windows { told, each, .. }) = &*windows else { return String::new() };
+        let each = each.iter().map(|window| format!("{}:{}", window.start, window.taken));
         format!("{told};{}", each.collect::<Vec<_>>().join(","))
+    }
+
+    /// The arguments of the latest call.
+    pub(super) fn latest_arguments(&self) -> Option<Arc<RuleArguments>> {
+        self.arguments.lock().as_ref().map(|(_, arguments)| Arc::clone(arguments))
     }
 
     pub(super) fn arguments(&self, rule: &Rule) -> Arc<RuleArguments> {

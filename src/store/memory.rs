@@ -3,6 +3,7 @@
 //! The same decisions as the scripts in `lua/`, taken by the same arithmetic ([`crate::bucket`],
 //! [`crate::cooldown`]); one test suite drives both. A call is two short locks and no allocation but the ticket list.
 
+mod alone;
 mod steer;
 
 use std::{

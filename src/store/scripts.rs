@@ -52,6 +52,7 @@ impl Scripts {
                 "lib/learn.lua",
                 "lib/bucket.lua",
                 "lib/recall.lua",
+                "lib/away.lua",
                 "lib/cooldown.lua",
                 "take.lua"
             ),
@@ -88,6 +89,17 @@ pub(super) struct RuleArguments {
     own: bool,
 }
 
+/// What a member tells the store of a scope (`lua/take.lua`, arguments 6, 32 and 33).
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Its latest ticket.
+    pub(super) latest: String,
+    /// The windows of the quotas, as it heard of them.
+    pub(super) windows: String,
+    /// What it did while the store was away.
+    pub(super) away: String,
+}
+
 impl RuleArguments {
     pub(super) fn new(rule: &Rule, own: bool) -> Self {
         Self {
@@ -99,14 +111,8 @@ impl RuleArguments {
         }
     }
 
-    /// `latest` and `windows`: what the member knows of the bucket (`lua/take.lua`, arguments 6 and 32).
-    pub(super) fn take(
-        &self,
-        ask: &Ask,
-        member: &str,
-        latest: String,
-        windows: String,
-    ) -> Vec<String> {
+    /// `told`: what the member knows of the bucket.
+    pub(super) fn take(&self, ask: &Ask, member: &str, told: Told) -> Vec<String> {
         let returned: Vec<String> = ask.returned.iter().map(i64::to_string).collect();
         let mut arguments = vec![
             ask.wanted.to_string(),
@@ -114,7 +120,7 @@ impl RuleArguments {
             ask.bound.to_string(),
             ask.lease.to_string(),
             member.to_owned(),
-            first_of(ask, latest),
+            first_of(ask, told.latest),
             returned.join(","),
             ask.known.epoch.to_string(),
             ask.known.remaining.to_string(),
@@ -125,7 +131,7 @@ impl RuleArguments {
         arguments.extend(self.policy.iter().cloned());
         arguments.push(known(ask.learned));
         arguments.extend(self.learn.iter().cloned());
-        arguments.push(windows);
+        arguments.extend([told.windows, told.away]);
         arguments
     }
 

@@ -78,6 +78,10 @@ impl Keys {
                 }
                 Ok(Answer::Whole(0))
             }
+            ("HLEN", [key]) => {
+                Ok(Answer::Whole(i64::try_from(self.hash(now, key)?.len()).unwrap_or(i64::MAX)))
+            }
+            ("DEL", [key]) => Ok(Answer::Whole(i64::from(self.0.remove(*key).is_some()))),
             ("ZADD", [key, score, member]) => {
                 let score = number(score)?;
                 let old = self.sorted(now, key)?.insert((*member).to_owned(), score);

@@ -72,13 +72,20 @@ impl ScriptServer for Line {
         keys: Vec<String>,
         arguments: Vec<String>,
     ) -> Answering<'a> {
-        Box::pin(async move {
-            self.one_way().await;
+        let line = self.clone();
+        // What has been sent is run though the caller may have given up.
+        let there = tokio::spawn(async move {
+            line.one_way().await;
+            line.0.redis.takes_calls().await;
             let returned = if name == "take" { arguments[6].clone() } else { Default::default() };
-            let reply = self.0.redis.run(name, text, keys, arguments);
+            let reply = line.0.redis.run(name, text, keys, arguments);
             if let (true, Ok(Reply::List(reply))) = (name == "take", &reply) {
-                self.0.ledger.taken(self.0.member, reply, &returned);
+                line.0.ledger.taken(line.0.member, reply, &returned);
             }
+            reply
+        });
+        Box::pin(async move {
+            let reply = there.await.map_err(|error| error.to_string())?;
             self.one_way().await;
             reply
         })

@@ -9,7 +9,7 @@ use std::{
 use mlua::{Function, Lua, MultiValue, Value};
 use parking_lot::Mutex;
 use tidegate::{clock, store::Reply};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use super::keys::{Answer, Keys};
 
@@ -25,6 +25,17 @@ pub struct Ran {
     pub took: Duration,
 }
 
+/// Whether a server answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It does.
+    Well,
+    /// Not now: what comes is answered once it is well again, though nobody may wait for it any more.
+    Frozen,
+    /// What comes is lost.
+    Gone,
+}
+
 /// A virtual Redis.
 #[derive(Debug)]
 pub struct VirtualRedis {
@@ -35,6 +46,7 @@ pub struct VirtualRedis {
     /// Where its clock stood at the start, in microseconds.
     offset: Mutex<i64>,
     ran: Mutex<HashMap<&'static str, Ran>>,
+    health: watch::Sender<Health>,
 }
 
 #[derive(Debug)]
@@ -63,6 +75,7 @@ impl VirtualRedis {
             start: clock::now(),
             offset: Mutex::new(offset),
             ran: Mutex::default(),
+            health: watch::Sender::new(Health::Well),
         })
     }
 
@@ -75,6 +88,20 @@ impl VirtualRedis {
     /// Sets its clock back (or, negative, forward).
     pub fn set_back(&self, by: Duration) {
         *self.offset.lock() -= clock::micros(by);
+    }
+
+    /// Lets it answer, or not.
+    pub fn set(&self, health: Health) {
+        self.health.send_replace(health);
+    }
+
+    /// Until it takes a call; for ever where the call is lost.
+    pub(super) async fn takes_calls(&self) {
+        let mut health = self.health.subscribe();
+        if *health.borrow_and_update() == Health::Gone {
+            std::future::pending::<()>().await;
+        }
+        health.wait_for(|health| *health == Health::Well).await.ok();
     }
 
     /// Runs a script: atomic, and in no virtual time.

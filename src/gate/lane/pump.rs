@@ -113,10 +113,13 @@ impl Lane {
         let probe = granted.phase == Phase::Probe;
         let mut state = self.state.lock();
         state.members = granted.members;
-        // A call that failed says nothing of the line; tickets in hand for so long would come on top of the store's.
-        if !granted.alone {
-            state.lead = if state.lead.is_zero() { took } else { (state.lead * 7 + took) / 8 };
-        }
+        state.alone = granted.alone;
+        // A call that failed says nothing of the line, and the member's own answer has none.
+        state.lead = match state.lead {
+            _ if granted.alone => Duration::ZERO,
+            Duration::ZERO => took,
+            lead => (lead * 7 + took) / 8,
+        };
         if granted.phase == Phase::Probing || granted.phase == Phase::Cooling {
             return;
         }
@@ -156,8 +159,7 @@ impl Lane {
         let turn = turn.min(full.div_ceil(2));
         state.refill = full - turn;
         let own = rate / f64::from(members) * FILL;
-        let line = if granted.alone { Duration::ZERO } else { state.lead };
-        let worth = (own * line.as_secs_f64()).ceil() as usize;
+        let worth = (own * state.lead.as_secs_f64()).ceil() as usize;
         // Who has just come may be one of many who do not know of each other yet.
         let fill = worth.max(at_least).min((worth / 4).max(in_hand + 1)).max(1);
         // Only what is handed out ahead is shared in turns: what is saved up, or has no rate, is taken at once.

@@ -9,6 +9,9 @@ use crate::clock;
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a member counts without a word: three heartbeats.
 const LIFE: Duration = Duration::from_secs(3);
+/// Heartbeats whose largest fleet counts: a store that comes back, or has lost its memory, hears of one member after the
+/// other, and who decides alone then must not take itself for half of the fleet.
+const LATELY: usize = 4;
 /// How often a store that is away is tried; members add up to half of it, so as not to come back in step.
 const KNOCK: Duration = Duration::from_millis(250);
 /// Heartbeats without an answer after which a connection counts as dead: a firewall that forgot it sends no reset, and
@@ -22,7 +25,7 @@ fn knock() -> Duration {
 impl Shared {
     /// Says every second that this member lives; while the store is away, knocks more often.
     pub(super) async fn beat(&self) {
-        let mut silent = 0;
+        let (mut silent, mut lately) = (0, [0; LATELY]);
         while !self.stopped.is_cancelled() {
             let result = self.hello(LIFE).await;
             silent = if result.as_ref().is_err_and(Failure::is_silence) { silent + 1 } else { 0 };
@@ -30,8 +33,14 @@ impl Shared {
                 self.server.reconnect().await;
             }
             let pause = match result {
-                Ok(members) => {
-                    self.members.store(members.max(1), Ordering::Relaxed);
+                Ok((members, new)) => {
+                    lately.rotate_right(1);
+                    lately[0] = members;
+                    let most = lately.into_iter().fold(1, u32::max);
+                    self.members.store(most, Ordering::Relaxed);
+                    if new && self.is_up() {
+                        self.home.forgotten();
+                    }
                     self.metrics.members.set(i64::from(members));
                     self.turn(true, None);
                     let places = self.server.places();
@@ -65,10 +74,11 @@ impl Shared {
         }
     }
 
-    pub(super) async fn hello(&self, life: Duration) -> Result<u32, Failure> {
+    /// The members that the store knows of, and whether it did not know this one.
+    pub(super) async fn hello(&self, life: Duration) -> Result<(u32, bool), Failure> {
         let keys = vec![format!("{}:members", self.settings.prefix)];
         let arguments = vec![self.member.to_string(), clock::micros(life).to_string()];
         let reply = self.server.run(&self.scripts.members, keys, arguments).await?;
-        Ok(scripts::members(&reply)?)
+        Ok(scripts::members(reply)?)
     }
 }

@@ -13,22 +13,22 @@ pub(super) fn fixed(limits: &Limits, known: f64) -> Limits {
     Limits { rate: limits.rate.map(in_force), learn: None, ..limits.clone() }
 }
 
-/// A share of the limits, at least one request's worth.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+/// A share of the limits: of rate and burst at least one request's worth, of quotas what there is.
+#[allow(clippy::cast_possible_truncation)]
 pub(super) fn scaled(limits: &Limits, share: f64) -> Limits {
-    let part = |whole: f64| (whole * share).floor();
+    let burst = part(u64::from(limits.burst), share) as u32;
+    let quota = |quota: &Quota| Quota { tokens: part(quota.tokens, share), window: quota.window };
     Limits {
         rate: limits.rate.map(|rate| rate * share),
-        burst: (part(f64::from(limits.burst)) as u32).max(limits.cost),
-        quotas: limits
-            .quotas
-            .iter()
-            .map(|quota| Quota {
-                tokens: (part(quota.tokens as f64) as u64).max(u64::from(limits.cost)),
-                window: quota.window,
-            })
-            .collect(),
+        burst: burst.max(limits.cost),
+        quotas: limits.quotas.iter().map(quota).collect(),
         cost: limits.cost,
         learn: None,
     }
+}
+
+/// A share of so many, in whole ones.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+pub(super) fn part(whole: u64, share: f64) -> u64 {
+    (whole as f64 * share).floor() as u64
 }

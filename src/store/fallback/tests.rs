@@ -1,7 +1,7 @@
 //! A member without its store.
 
-use super::*;
-use crate::learn::Learn;
+use super::share::{fixed, scaled};
+use crate::{learn::Learn, rules::Limits};
 
 #[test]
 fn a_member_alone_keeps_to_its_share_of_the_rate_in_force() {

@@ -156,9 +156,11 @@ fn look(fields: &mut Fields) -> Result<Peeked, BadReply> {
     })
 }
 
-pub(in crate::store) fn members(reply: &Value) -> Result<u32, BadReply> {
-    let count = reply.as_u64().and_then(|count| u32::try_from(count).ok());
-    count.ok_or(BadReply { script: "members" })
+/// How many members there are, and whether the one that asked was not known.
+pub(in crate::store) fn members(reply: Value) -> Result<(u32, bool), BadReply> {
+    let mut fields = Fields::of("members", reply);
+    let bad = BadReply { script: "members" };
+    Ok((u32::try_from(fields.whole()?).map_err(|_| bad)?, fields.whole()? == 1))
 }
 
 /// The cooldown, the learned rate and the waiting members.

@@ -1,0 +1,110 @@
+//! The store goes away for the whole fleet and comes back, with its memory or without.
+
+use integration_tests::sim::{Fleet, redis::Health};
+use tidegate::{clock::Instant, rules::Quota};
+
+use super::*;
+
+/// What a fleet may send on top of the bound in virtual time: shares add up to no more than the rate, but each begins on
+/// its own; timers count whole milliseconds, and lines differ.
+fn jitter(rate: f64) -> f64 {
+    2.0 + rate * 0.03
+}
+
+#[test]
+fn an_outage_breaks_no_bound_neither_when_it_begins_nor_when_members_come_back() {
+    for (members, rate, health) in [
+        (1, 20, Health::Frozen),
+        (2, 20, Health::Frozen),
+        (2, 20, Health::Gone),
+        (5, 50, Health::Gone),
+        (10, 2, Health::Frozen),
+        (20, 200, Health::Gone),
+        (3, 100, Health::Frozen),
+    ] {
+        let figures =
+            Plan::new(members, f64::from(rate), rate as usize * 20 / members).play(async |fleet| {
+                for away in [Duration::from_millis(2_500), Duration::from_secs(7)] {
+                    fleet.pass(Duration::from_millis(4_321)).await;
+                    fleet.redis.set(health);
+                    fleet.pass(away).await;
+                    fleet.redis.set(Health::Well);
+                }
+                fleet.finish().await;
+                fleet.figures()
+            });
+        show(&format!("{members} members at {rate}/s, {health:?} twice"), &figures);
+        assert!(figures.ticket_excess <= ROUNDING, "{figures}");
+        assert!(figures.sent_excess <= jitter(f64::from(rate)), "{figures}");
+        assert!(figures.used >= 0.85, "{figures}");
+    }
+}
+
+const WINDOW: Duration = Duration::from_secs(10);
+const QUOTA: u64 = 30;
+
+/// What a request may be sent later than its ticket says: timers count whole milliseconds, and answers take their way.
+const LATE: Duration = Duration::from_millis(5);
+
+/// The most that was sent in any window. One starts with the first request after the one before.
+fn fullest(fleet: &Fleet) -> u64 {
+    let (mut start, mut count, mut most): (Option<Instant>, u64, u64) = (None, 0, 0);
+    for sent in fleet.ledger.all() {
+        if start.is_none_or(|start| sent.at + LATE >= start + WINDOW) {
+            (start, count) = (Some(sent.at), 0);
+        }
+        count += 1;
+        most = most.max(count);
+    }
+    most
+}
+
+fn millis(from: u64, to: u64) -> Duration {
+    Duration::from_millis(fastrand::u64(from..to))
+}
+
+/// Members with a quota, some of them idle until the store is away.
+fn with_quota(seed: u64, rate: f64, story: impl AsyncFnOnce(&mut Fleet)) -> Figures {
+    let mut plan = Plan::new(4, rate, 60);
+    plan.seed = seed;
+    plan.round_trips = vec![Duration::from_millis(1); 4];
+    plan.burst = 5;
+    plan.quotas = vec![Quota { tokens: QUOTA, window: WINDOW }];
+    plan.play(async |fleet| {
+        fleet.leave(3, 60);
+        story(fleet).await;
+        fleet.finish().await;
+        let most = fullest(fleet);
+        // One may be sent in the window after that of its ticket.
+        assert!(most <= QUOTA + 1, "seed {seed}: {most} of {QUOTA}; {}", fleet.figures());
+        assert!(most >= QUOTA, "seed {seed}: the quota is never used, {most}");
+        fleet.figures()
+    })
+}
+
+#[test]
+fn no_quota_is_exceeded_by_an_outage_whatever_a_member_knows_of_it() {
+    for seed in 0..12 {
+        let figures = with_quota(seed, 20.0, async |fleet| {
+            for _ in 0..2 {
+                fleet.pass(millis(100, 14_000)).await;
+                // A frozen server keeps what it knows; another in its place may know nothing.
+                let (health, forgets) = match seed % 3 {
+                    0 => (Health::Gone, true),
+                    1 => (Health::Gone, false),
+                    _ => (Health::Frozen, false),
+                };
+                fleet.redis.set(health);
+                fleet.pass(millis(0, 2_000)).await;
+                fleet.hold(3, 10);
+                // Long enough for all to notice: who does not, repairs the store with the next heartbeat.
+                fleet.pass(millis(3_000, 20_000)).await;
+                if forgets {
+                    fleet.redis.flush_all();
+                }
+                fleet.redis.set(Health::Well);
+            }
+        });
+        show(&format!("4 members at 20/s and 30/10s, away twice (seed {seed})"), &figures);
+    }
+}

@@ -1,0 +1,128 @@
+-- Members that come back to a store that was away. On its own, each has gone on by its share of the limits, and those
+-- that are not back yet still do: the bucket counts what who comes back has taken, and leaves the others their shares
+-- until they are back too, or must have found the store again (the grace).
+--
+-- Bucket: gap (`from:to`, the longest time of late in which nobody asked), away (`till:from:members:share;taken,...`: the
+-- grace, and what was taken in the windows of the quotas when it began, or `lost`; empty = none).
+-- Hash of the members that are back: `since;start:taken,...`, what each told, so that a call that comes twice counts once.
+
+-- What a member may need to find a store that is back: to connect, to knock, to wait for a call that hangs.
+local GRACE = 3000000
+
+local function note_gap(bucket, now)
+  local from, to = string.match(bucket.gap, '^(%d+):(%d+)$')
+  from, to = tonumber(from or 0), tonumber(to or 0)
+  local seen = bucket.fresh and 0 or bucket.was_seen
+  if now - seen >= HORIZON and (now - to > GRACE or to > now or now - seen > to - from) then from, to = seen, now end
+  bucket.gap_from, bucket.gap_to = from, to
+  bucket.gap = whole(from) .. ':' .. whole(to)
+end
+
+local function load_grace(bucket, now)
+  local till, from, members, share, list = string.match(bucket.away, '^(%d+):(%d+):(%d+):([^;]+);(.*)$')
+  bucket.away = ''
+  till, from = tonumber(till or 0), tonumber(from or 0)
+  -- A clock that was set back: who comes back later begins another.
+  if till <= now or from > now then return nil end
+  local grace = { till = till, from = from, members = tonumber(members), share = tonumber(share), taken = {} }
+  grace.lost = list == 'lost'
+  for taken in string.gmatch(list, '%d+') do grace.taken[#grace.taken + 1] = tonumber(taken) end
+  return grace
+end
+
+local function save_grace(bucket, grace, now)
+  if not grace then return end
+  local taken = {}
+  for i, count in ipairs(grace.taken) do taken[i] = whole(count) end
+  bucket.away = whole(grace.till) .. ':' .. whole(grace.from) .. ':' .. whole(grace.members) .. ':'
+    .. exact(grace.share) .. ';' .. (grace.lost and 'lost' or table.concat(taken, ','))
+  bucket.kept = grace.till - now
+end
+
+-- Where nobody has asked since this member lost the store, it was away for all of them.
+local function begin_grace(bucket, key, alone, members, share, now, limits)
+  local period = limits.rate and ceil(limits.cost / (limits.rate * share)) or 0
+  local lost = bucket.gap_from <= now - alone and now - bucket.gap_to <= GRACE
+  if members < 2 or not lost or bucket.gap_to - bucket.gap_from < HORIZON + period then return nil end
+  redis.call('DEL', key)
+  local grace = { till = now + GRACE + period, from = now, members = members, share = share, taken = {} }
+  grace.lost = bucket.fresh
+  for i, quota in ipairs(limits.quotas) do
+    local window = bucket.windows[i]
+    grace.taken[i] = window.start + quota.window > now and window.taken or 0
+  end
+  return grace
+end
+
+-- What a member took alone in the windows that are still running. A start of 0 is that of a window of its own: what it took
+-- counts in whichever runs. The others have the same windows, but for the way of their calls.
+local function count_alone(bucket, list, known, back, now, limits)
+  local told = {}
+  for start, taken in string.gmatch(known, '(%d+):(%d+)') do told[#told + 1] = { start, tonumber(taken) } end
+  local i = 0
+  for start, taken in string.gmatch(list, '(%d+):(%d+)') do
+    i, taken = i + 1, tonumber(taken)
+    local window, quota = bucket.windows[i], limits.quotas[i]
+    if not quota then return end
+    if told[i] and told[i][1] == start then taken = math.max(taken - told[i][2], 0) end
+    local began = start == '0' and now or math.min(now - (back - tonumber(start)), now)
+    local runs = window.start + quota.window > now
+    -- Where the next window has begun, with a ticket ahead, nothing more is taken in this one.
+    local same = start == '0' or window.start - began < quota.window
+    if taken > 0 and began + quota.window > now and (same or not runs) then
+      if not runs then window.start, window.taken, window.told = began, 0, 0 end
+      if start ~= '0' then window.start = math.max(window.start, began) end
+      window.taken = window.taken + taken
+    end
+  end
+end
+
+-- A member comes back: `since` and `alone` are its time without the store (on its own clock), `members` and `share` what
+-- it knew of the fleet, `owed` the tokens that it has handed out ahead. The grace that is on then, whether it has just
+-- begun, and what is owed.
+local function welcome(bucket, grace, key, member, away, now, limits)
+  local since, alone, members, share, owed, list = string.match(away, '^(%d+):(%d+):(%d+):([^:]+):(%d+);(.*)$')
+  if not since then return grace, false, 0 end
+  alone = tonumber(alone)
+  local began = false
+  if not grace then
+    grace = begin_grace(bucket, key, alone, tonumber(members), tonumber(share), now, limits)
+    began = grace ~= nil
+  end
+  local before, known = string.match(redis.call('HMGET', key, member)[1] or '', '^(%d+);(.*)$')
+  count_alone(bucket, list, before == since and known or '', tonumber(since) + alone, now, limits)
+  redis.call('HSET', key, member, since .. ';' .. list)
+  local longest = grace and grace.till - now or 0
+  for _, quota in ipairs(limits.quotas) do longest = math.max(longest, quota.window) end
+  keep(key, longest)
+  return grace, began, tonumber(owed)
+end
+
+-- Leaves those that are not back their shares of rate, burst and quotas.
+local function leave_shares(grace, key, limits)
+  if not grace then return end
+  local others = (grace.members - redis.call('HLEN', key)) * grace.share
+  if others <= 0 then return end
+  local part = math.max(1 - others, grace.share)
+  if limits.rate then
+    limits.per_second = limits.per_second * part
+    limits.rate = limits.rate * part
+    limits.burst = math.max(math.floor(limits.burst * part), limits.cost)
+  end
+  grace.others = others
+end
+
+-- Whether a ticket for `moment` would be one of those that are left to the others. A store that comes back without its
+-- memory does not know what is left of a quota before all have told.
+local function is_left(bucket, grace, moment, limits)
+  if not grace or not grace.others or bucket.returned[1] == moment then return false end
+  if grace.lost then return #limits.quotas > 0 end
+  for i, quota in ipairs(limits.quotas) do
+    local window = bucket.windows[i]
+    local runs = moment < window.start + quota.window
+    local before = window.start < grace.from and runs and grace.taken[i] or 0
+    local left = quota.tokens - ceil(math.max(quota.tokens - before, 0) * grace.others)
+    if (runs and window.taken or 0) + limits.cost > left then return true end
+  end
+  return false
+end

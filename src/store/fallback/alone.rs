@@ -1,0 +1,235 @@
+//! What a member does in one scope without its store: it goes on where the fleet was, with its share of what was left,
+//! and remembers what it took, which it tells the store that comes back.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::share::{part, scaled};
+use crate::{
+    bucket::{HORIZON, Window},
+    clock,
+    rules::{Limits, Quota},
+    store::{
+        Granted,
+        keys::{Keys, Windows},
+        memory::{Memory, Place},
+    },
+};
+
+/// What was decided in one scope without the store.
+#[derive(Debug)]
+pub(in crate::store) struct Alone {
+    /// When that began, on the clock of the member's own store; the name of this time.
+    began: i64,
+    place: Place,
+    members: u32,
+    share: f64,
+    /// The fleet's limits, of which these are the parts.
+    whole: Limits,
+    parts: Vec<Part>,
+    /// Tokens of each ticket.
+    cost: u64,
+    /// Tickets that are handed out ahead, ascending.
+    out: VecDeque<i64>,
+    /// Tokens taken so far.
+    taken: u64,
+}
+
+/// A member's part of one quota.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Part {
+    /// Tokens in each window to come.
+    limit: u64,
+    /// The window that was running.
+    start: i64,
+    /// How much of `limit` is not left of it.
+    used: u64,
+    /// Whether this is the window of all members.
+    common: bool,
+}
+
+/// What a member knows of its fleet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fleet {
+    pub(super) members: u32,
+    pub(super) share: f64,
+}
+
+impl Alone {
+    /// Begins in the scope of `keys`, whose place is in the member's own store; `before`: tokens that were taken alone
+    /// already, under other quotas.
+    pub(super) fn begin(
+        keys: &Keys,
+        (here, place): (&Memory, &Place),
+        whole: &Limits,
+        fleet: Fleet,
+        epoch: u64,
+        before: u64,
+    ) -> Self {
+        let now = here.now();
+        let Fleet { members, share } = fleet;
+        let mut parts = parts(whole, keys.heard().as_ref(), now, fleet);
+        for part in parts.iter_mut().filter(|_| before > 0) {
+            part.used = part.limit.min(part.used + before);
+            part.common = false;
+        }
+        // Others may hold tickets of the store for as long; this member's own ones are used first anyway.
+        let others = if members > 1 { HORIZON } else { 0 };
+        let own = keys.latest_due(epoch).map_or(0, clock::micros);
+        let alone = Self {
+            began: now,
+            place: place.clone(),
+            members,
+            share,
+            whole: whole.clone(),
+            cost: u64::from(whole.cost),
+            out: VecDeque::new(),
+            taken: before,
+            parts,
+        };
+        let used = |part: &Part| Window { start: part.start, taken: part.used };
+        let windows = alone.parts.iter().map(used).collect();
+        let limits = alone.limits(whole);
+        // Nothing goes before a window that has begun with a ticket ahead: the one before was full.
+        let starts = alone.parts.iter().filter(|part| part.common).map(|part| part.start);
+        let from = starts.fold(now + others.max(own), i64::max);
+        here.begin(place, &limits, from, windows, members > 1);
+        alone
+    }
+
+    /// What this member keeps to.
+    pub(super) fn limits(&self, whole: &Limits) -> Limits {
+        let mut limits = scaled(whole, self.share);
+        for (quota, part) in limits.quotas.iter_mut().zip(&self.parts) {
+            quota.tokens = part.limit;
+        }
+        limits
+    }
+
+    /// Whether the rule's quotas are others than when this began.
+    pub(super) fn is_of(&self, whole: &Limits) -> bool {
+        self.whole.quotas == whole.quotas
+    }
+
+    /// How long from now until one of its windows ends. What is handed out ahead lies before that: the store that comes
+    /// back knows one window of a quota, and not the next.
+    pub(super) fn ends_in(&self, now: i64) -> i64 {
+        let left = |(part, quota): (&Part, &Quota)| {
+            let length = clock::micros(quota.window);
+            length - (now - part.start.max(0)).rem_euclid(length)
+        };
+        self.parts.iter().zip(&self.whole.quotas).map(left).min().unwrap_or(i64::MAX)
+    }
+
+    /// When to look again, where its part of a quota is less than a request takes.
+    pub(super) fn never(&self, now: i64) -> Option<i64> {
+        let too_small = |(part, quota): (&Part, &Quota)| {
+            (part.limit < self.cost).then(|| now + clock::micros(quota.window))
+        };
+        self.parts.iter().zip(&self.whole.quotas).filter_map(too_small).max()
+    }
+
+    /// Takes note of what was handed out.
+    pub(super) fn granted(&mut self, granted: &Granted) {
+        self.out.extend(&granted.tickets);
+        self.taken += granted.tickets.len() as u64 * self.cost;
+        while self.out.front().is_some_and(|due| *due <= granted.now) {
+            self.out.pop_front();
+        }
+    }
+
+    /// Tokens taken so far.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// What to tell the store that is back (`lua/lib/away.lua`).
+    pub(super) fn tell(&self, here: &Memory) -> String {
+        let now = here.now();
+        let owed = self.out.iter().filter(|due| **due > now).count() as u64 * self.cost;
+        let windows = here.windows(&self.place);
+        let own = |at: usize, part: &Part| {
+            let length = clock::micros(self.whole.quotas[at].window);
+            let window = windows.get(at).copied().unwrap_or(Window { start: now, taken: 0 });
+            let (start, taken) = part.taken(window, length, now, self.taken);
+            format!("{start}:{taken}")
+        };
+        let taken: Vec<_> = self.parts.iter().enumerate().map(|(at, part)| own(at, part)).collect();
+        let alone = now - self.began;
+        let (began, members, share) = (self.began, self.members, self.share);
+        format!("{began}:{alone}:{members}:{share}:{owed};{}", taken.join(","))
+    }
+}
+
+/// What to tell the store that is back where nothing was decided without it.
+pub(super) fn idle(here: &Memory, away: Duration, fleet: Fleet) -> String {
+    let alone = clock::micros(away);
+    let Fleet { members, share } = fleet;
+    format!("{}:{alone}:{members}:{share}:0;", here.now() - alone)
+}
+
+impl Part {
+    /// Start of this member's latest window, and the tokens that it took alone there; a window of its own has no start.
+    fn taken(&self, window: Window, length: i64, now: i64, in_all: u64) -> (i64, u64) {
+        if !self.common {
+            // Others have other windows: what was taken in the one before may count in theirs.
+            return (0, in_all.min(2 * self.limit));
+        }
+        let before = if window.start == self.start { self.used } else { 0 };
+        let over = window.start + length <= now;
+        (window.start.max(0), if over { 0 } else { window.taken.saturating_sub(before) })
+    }
+}
+
+/// A member's part of each quota.
+fn parts(whole: &Limits, heard: Option<&Windows>, now: i64, fleet: Fleet) -> Vec<Part> {
+    let one = |(at, quota): (usize, &Quota)| {
+        let window = heard.and_then(|heard| {
+            let window = heard.each.get(at)?;
+            let age = clock::micros(heard.heard.elapsed());
+            Some((Window { start: now - age - (heard.told - window.start), ..*window }, now - age))
+        });
+        one_part(whole, quota, window, now, fleet)
+    };
+    whole.quotas.iter().enumerate().map(one).collect()
+}
+
+/// A member's part of a quota, of which it heard last at the second of `heard`.
+fn one_part(
+    whole: &Limits,
+    quota: &Quota,
+    heard: Option<(Window, i64)>,
+    now: i64,
+    Fleet { members, share }: Fleet,
+) -> Part {
+    let length = clock::micros(quota.window);
+    let limit = part(quota.tokens, share.min(1.0));
+    let running = heard.filter(|(window, _)| window.start + length > now);
+    if members < 2 {
+        let (start, used) =
+            running.map_or((i64::MIN / 2, 0), |(window, _)| (window.start, window.taken));
+        return Part { limit, start, used: used.min(limit), common: true };
+    }
+    let left = |taken: u64, since: i64| {
+        let others = others_took(whole, now.saturating_sub(since), members);
+        part(quota.tokens.saturating_sub(taken).saturating_sub(others), share.min(1.0))
+    };
+    if let Some((window, at)) = running {
+        let used = limit.saturating_sub(left(window.taken, at));
+        return Part { limit, start: window.start, used, common: true };
+    }
+    // A window may be running of which this member has not heard. It has begun since the last one was over, or since this
+    // member last asked; others know when, so that this member's windows lie across theirs: half of it in each.
+    let since = heard.map_or(now - length, |(window, at)| at.max(window.start + length));
+    let limit = limit / 2;
+    let used = limit.saturating_sub(left(0, since.max(now - length)));
+    Part { limit, start: now, used, common: false }
+}
+
+/// The most that others can have taken in so many microseconds, tickets ahead included.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn others_took(whole: &Limits, micros: i64, members: u32) -> u64 {
+    let Some(rate) = whole.rate else { return u64::MAX };
+    let flowed = rate * clock::exact(micros.saturating_add(HORIZON)) / 1e6;
+    let most = f64::from(whole.burst) + flowed + f64::from(whole.cost) * f64::from(members);
+    most.ceil().clamp(0.0, 1e18) as u64
+}

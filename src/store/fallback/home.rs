@@ -1,0 +1,178 @@
+//! Coming back to the store: a member tells each scope what it did meanwhile, and what it knows where the store has lost
+//! its memory, also of scopes that nobody asks for at the moment.
+
+use std::{
+    sync::{Arc, Weak, atomic::Ordering},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{
+    Shared,
+    alone::{self, Alone, Fleet},
+};
+use crate::{
+    clock::Instant,
+    cooldown::Known,
+    settings::OnFailure,
+    store::{
+        Ask, Granted, Phase,
+        keys::Keys,
+        scripts::{self, RuleArguments, Told},
+    },
+};
+
+/// How long after the store's return members say in each scope that they are back (GRACE in `lua/lib/away.lua`).
+const GRACE: Duration = Duration::from_secs(3);
+/// Scopes of which the store is told as soon as it is back; more are told when they are next asked for.
+const MOST: usize = 10_000;
+
+/// What is to be told.
+#[derive(Debug, Default)]
+pub(super) struct Home {
+    /// How often the store has gone, and when it came back since.
+    times: Mutex<Times>,
+    /// Scopes in which something was decided alone.
+    strayed: Mutex<Vec<Arc<Keys>>>,
+    /// Scopes with quotas.
+    heard: Mutex<Vec<Weak<Keys>>>,
+    /// There is something to tell now.
+    tell: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    away: u64,
+    gone: Option<Instant>,
+    back: Option<Instant>,
+}
+
+impl Home {
+    /// The store went, or came back.
+    pub(super) fn turned(&self, up: bool) {
+        let mut times = self.times.lock();
+        if up {
+            times.back = times.gone.is_some().then(crate::clock::now);
+            self.tell.notify_one();
+        } else {
+            *times = Times { away: times.away + 1, gone: Some(crate::clock::now()), back: None };
+        }
+    }
+
+    /// The store has lost its memory.
+    pub(super) fn forgotten(&self) {
+        self.tell.notify_one();
+    }
+
+    /// Which of its absences the store has just come back from, and how long ago that began.
+    fn latest(&self) -> Option<(u64, Duration)> {
+        let times = self.times.lock();
+        times.back.filter(|back| back.elapsed() < GRACE)?;
+        Some((times.away, times.gone?.elapsed()))
+    }
+
+    /// Something was decided alone there.
+    pub(super) fn strayed(&self, keys: &Arc<Keys>) {
+        let mut strayed = self.strayed.lock();
+        if strayed.len() < MOST {
+            strayed.push(Arc::clone(keys));
+        }
+    }
+
+    fn heard(&self, keys: &Arc<Keys>) {
+        if keys.listed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut heard = self.heard.lock();
+        if heard.len().is_power_of_two() || heard.len() >= MOST {
+            heard.retain(|keys| keys.strong_count() > 0);
+        }
+        if heard.len() < MOST {
+            heard.push(Arc::downgrade(keys));
+        }
+    }
+
+    fn to_tell(&self) -> Vec<Arc<Keys>> {
+        let mut all = std::mem::take(&mut *self.strayed.lock());
+        all.extend(self.heard.lock().iter().filter_map(Weak::upgrade));
+        all
+    }
+}
+
+impl Shared {
+    /// Tells the store what it cannot know, whenever it comes back.
+    pub(super) async fn keep_home(&self) {
+        loop {
+            self.home.tell.notified().await;
+            for keys in self.home.to_tell() {
+                let known = Known { epoch: keys.epoch(), remaining: 0 };
+                if let Some(rule) = keys.latest_arguments() {
+                    self.ask(&keys, &rule, &Ask { known, ..Ask::default() }).await;
+                }
+                // What could not be told is told at the next return.
+                if keys.alone.lock().is_some() {
+                    self.home.strayed(&keys);
+                }
+            }
+        }
+    }
+
+    /// Asks the store, and tells it what was done while it was away; `None` where it does not answer.
+    pub(super) async fn ask(
+        &self,
+        keys: &Arc<Keys>,
+        rule: &RuleArguments,
+        ask: &Ask,
+    ) -> Option<Granted> {
+        if !self.is_up() {
+            return None;
+        }
+        let latest = self.home.latest();
+        let new = latest.filter(|(away, _)| keys.told.load(Ordering::Relaxed) < *away);
+        let local = self.settings.on_failure == OnFailure::Local;
+        let (away, taken) = match &*keys.alone.lock() {
+            Some(alone) => (alone.tell(&self.here), Some(alone.taken())),
+            None => {
+                let idle = new.map(|(_, gone)| alone::idle(&self.here, gone, self.fleet()));
+                (idle.unwrap_or_default(), None)
+            }
+        };
+        let told = Told {
+            latest: keys.latest(ask.known.epoch),
+            windows: keys.windows(),
+            away: if local { away } else { String::new() },
+        };
+        let ask = Ask { drain: ask.drain || taken.is_some(), ..ask.clone() };
+        let arguments = rule.take(&ask, &self.member, told);
+        let reply = self.call(&self.scripts.take, keys.take.clone(), arguments).await?;
+        let granted = match scripts::granted(reply) {
+            Ok(granted) => granted,
+            Err(bad) => {
+                self.failed(&bad.into());
+                return None;
+            }
+        };
+        keys.granted(&granted);
+        if !granted.windows.is_empty() {
+            self.home.heard(keys);
+        }
+        // A bucket that is closed has not been looked at.
+        if matches!(granted.phase, Phase::Open | Phase::Probe) {
+            keys.told.fetch_max(latest.map_or(0, |(away, _)| away), Ordering::Relaxed);
+            let mut alone = keys.alone.lock();
+            // What was decided alone meanwhile is to be told, too.
+            if alone.as_ref().map(Alone::taken) == taken {
+                *alone = None;
+            }
+        }
+        Some(granted)
+    }
+
+    /// What this member knows of its fleet.
+    pub(super) fn fleet(&self) -> Fleet {
+        let members = self.members();
+        Fleet { members, share: self.settings.local_share.unwrap_or(1.0 / f64::from(members)) }
+    }
+}

@@ -1,0 +1,31 @@
+//! The part of a scope that a member without its store goes on with.
+
+use super::{Memory, Place};
+use crate::{
+    bucket::{Bucket, Window},
+    rules::Limits,
+};
+
+impl Memory {
+    /// Begins the member's own part of a scope: nothing goes before `from`, and of each quota what `windows` leave.
+    pub(in crate::store) fn begin(
+        &self,
+        place: &Place,
+        limits: &Limits,
+        from: i64,
+        windows: Vec<Window>,
+        steady: bool,
+    ) {
+        let mut kept = place.bucket.lock();
+        let bucket = kept.state.get_or_insert_with(|| Bucket::full(self.now(), limits));
+        bucket.drain(from);
+        bucket.windows = windows;
+        bucket.steady = steady;
+        bucket.filling = None;
+    }
+
+    /// The windows of the quotas as they are there.
+    pub(in crate::store) fn windows(&self, place: &Place) -> Vec<Window> {
+        place.bucket.lock().state.as_ref().map_or_else(Vec::new, |bucket| bucket.windows.clone())
+    }
+}
