@@ -28,6 +28,9 @@ pub const BATCH: u32 = 1_000;
 /// Most handed-back tickets that a bucket keeps for the next in line.
 pub const RETURNED: usize = 64;
 
+/// Start of a quota's window that has not begun: long before any moment, and far from the end of the numbers.
+pub const LONG_AGO: i64 = i64::MIN / 2;
+
 /// How long what has been learned is kept: it outlives an idle week.
 const LEARNED_FOR: i64 = 7 * 24 * 3_600 * 1_000_000;
 
@@ -105,7 +108,7 @@ impl Bucket {
             self.learned.set_back(back);
         }
         self.seen = now;
-        self.windows.resize(limits.quotas.len(), Window { start: i64::MIN / 2, taken: 0 });
+        self.windows.resize(limits.quotas.len(), Window { start: LONG_AGO, taken: 0 });
         self.returned.retain(|moment| *moment >= now);
     }
 

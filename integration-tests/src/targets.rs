@@ -14,6 +14,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+#[path = "targets/store.rs"]
+mod store;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use tidegate::{
     classify::{BodyEnd, Classifier, Head, LONGEST, Reading, ScanLimits, retry_after},
@@ -31,12 +34,13 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 pub type Feed = fn(&[u8]);
 
 /// Every target by its name.
-pub const ALL: [(&str, Feed); 5] = [
+pub const ALL: [(&str, Feed); 6] = [
     ("rule_file", rule_file),
     ("classifier", classifier),
     ("request_target", request_target),
     ("fields", fields),
     ("wire", wire),
+    ("store", store::store),
 ];
 
 /// A rule file: it is taken, or refused with a reason.

@@ -3,14 +3,20 @@
 
 use std::{
     fs,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{self, AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    sync::{
+        Once,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use integration_tests::targets;
 
 /// Printed with every failure.
 const SEED: u64 = 20_261_122;
+/// Panics so far, also those of tasks that nobody waits for.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
 /// Longest input: what is beyond is more of the same.
 const LONGEST: usize = 16 << 10;
 /// What parsers stumble over, beside bits that flip.
@@ -93,10 +99,19 @@ fn feed(name: &str, rounds: usize) {
     let (_, target) = targets::ALL.iter().find(|(known, _)| *known == name).expect("a target");
     let seeds = seeds(name);
     assert!(seeds.len() >= 5, "{name} has {} seeds", seeds.len());
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+            usual(info);
+        }));
+    });
     let mut random = fastrand::Rng::with_seed(SEED);
     let changed = (0..rounds).map(|_| change(&seeds, &mut random)).collect::<Vec<_>>();
     for (n, input) in seeds.iter().chain(&changed).enumerate() {
-        if catch_unwind(AssertUnwindSafe(|| target(input))).is_err() {
+        let failed = catch_unwind(AssertUnwindSafe(|| target(input))).is_err();
+        if failed || PANICS.load(Ordering::Relaxed) > 0 {
             let kept = std::env::temp_dir().join(format!("tidegate-fuzz-{name}-{n}"));
             fs::write(&kept, input).expect("temporary files can be written");
             panic!("{name}, seed {SEED}, input {n}: kept as {}", kept.display());
@@ -127,6 +142,11 @@ fn fields_of_any_kind_let_nobody_in_and_ask_for_no_absurd_wait() {
 #[test]
 fn what_passes_to_a_site_is_what_was_sent() {
     feed("wire", 1_500);
+}
+
+#[test]
+fn whatever_the_store_says_each_request_has_its_answer() {
+    feed("store", 600);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::scripts::sane;
 use crate::{
     cooldown::{Blocks, Cause},
     verdict::Verdict,
@@ -69,6 +70,11 @@ pub enum News {
     Up(bool),
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "what `filter` hands over")]
+fn is_weight(sum: &f64) -> bool {
+    sum.is_finite()
+}
+
 /// News as `lib/cooldown.lua` and `rate.lua` publish them.
 pub(super) fn parse(text: &str) -> Option<News> {
     if let [rule, key, "rate", member] = text.split('\x1f').collect::<Vec<_>>()[..] {
@@ -89,11 +95,11 @@ pub(super) fn parse(text: &str) -> Option<News> {
             "streak" => What::Streak,
             _ => return None,
         },
-        remaining: next()?.parse().ok()?,
-        streak: next()?.parse().ok()?,
+        remaining: next()?.parse().ok().and_then(sane)?,
+        streak: next()?.parse().ok().filter(is_weight)?,
         member: Arc::from(next()?),
         cause: next()?.parse().ok(),
-        peak: next()?.parse().ok()?,
+        peak: next()?.parse().ok().filter(is_weight)?,
         blocks: Blocks::default(),
         by: None,
     };

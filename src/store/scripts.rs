@@ -3,7 +3,7 @@
 mod reply;
 
 pub(super) use self::reply::{
-    BadReply, granted, members, peeked, reported, set, steered, surveyed,
+    BadReply, granted, members, peeked, reported, sane, set, steered, surveyed,
 };
 use super::Ask;
 use crate::{

@@ -19,6 +19,9 @@ const CALLS: f64 = 800.0;
 /// meanwhile, the other fills the hand within the horizon, whatever the line.
 const FILL: f64 = 2.0;
 
+/// Longest wait that is planned, in seconds: as long as the longest `max_wait`.
+const A_DAY: f64 = 86_400.0;
+
 /// What the pump does next.
 enum Step {
     /// Asks the store.
@@ -61,7 +64,9 @@ impl Lane {
             return Step::Ask(self.ask(&mut state, u32::try_from(wanted).unwrap_or(u32::MAX), now));
         }
         let due = state.tickets.front().map(|ticket| ticket.at);
-        let wakes = [due, state.queue.first_deadline(), ask_at, state.spread];
+        // Who may wait until this very moment is not late yet.
+        let late = state.queue.first_deadline().map(|at| at + Duration::from_nanos(1));
+        let wakes = [due, late, ask_at, state.spread];
         Step::Sleep(wakes.into_iter().flatten().filter(|at| *at > now).min())
     }
 
@@ -170,7 +175,8 @@ impl Lane {
             true => fill,
             false => worth.max(turn),
         };
-        state.fill_at = paced.then(|| asked + Duration::from_secs_f64(fill as f64 / own));
+        let filled = (fill as f64 / own).min(A_DAY);
+        state.fill_at = paced.then(|| asked + Duration::from_secs_f64(filled));
     }
 
     /// The store is away and the rule file says `closed`.

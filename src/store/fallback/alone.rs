@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::share::{part, scaled};
 use crate::{
-    bucket::{HORIZON, Window},
+    bucket::{HORIZON, LONG_AGO, Window},
     clock,
     rules::{Limits, Quota},
     store::{
@@ -206,7 +206,7 @@ fn one_part(
     let running = heard.filter(|(window, _)| window.start + length > now);
     if members < 2 {
         let (start, used) =
-            running.map_or((i64::MIN / 2, 0), |(window, _)| (window.start, window.taken));
+            running.map_or((LONG_AGO, 0), |(window, _)| (window.start, window.taken));
         return Part { limit, start, used: used.min(limit), common: true };
     }
     let left = |taken: u64, since: i64| {

@@ -1,9 +1,10 @@
-//! What the scripts answer, read field by field.
+//! What the scripts answer, read field by field and strictly: another shape than the script's, or a number that none can
+//! mean, is a failure and not a grant.
 
 use fred::types::Value;
 
 use crate::{
-    bucket::Window,
+    bucket::{LONG_AGO, Window},
     cooldown::{Blocks, Change, culprit},
     learn::{Known, Why},
     store::{Granted, Peeked, Phase, Reported},
@@ -14,6 +15,19 @@ use crate::{
 #[error("the script `{script}` answered something else than it should")]
 pub(in crate::store) struct BadReply {
     script: &'static str,
+}
+
+/// Moments are whole numbers in doubles, as scripts have no others; with what is beyond, arithmetic would overflow.
+const LATEST: i64 = 1 << 53;
+
+/// Microseconds as a script can mean them.
+pub(in crate::store) fn sane(micros: i64) -> Option<i64> {
+    (-LATEST..=LATEST).contains(&micros).then_some(micros)
+}
+
+/// The start of a quota's window; one that has not begun lies long ago.
+fn start(micros: i64) -> Option<i64> {
+    (LONG_AGO - LATEST..=LATEST).contains(&micros).then_some(micros)
 }
 
 /// Reads the fields of a reply one after the other.
@@ -35,12 +49,20 @@ impl Fields {
         self.next()?.as_i64().ok_or(BadReply { script: self.script })
     }
 
+    /// A moment or a length in microseconds.
+    fn micros(&mut self) -> Result<i64, BadReply> {
+        let script = self.script;
+        self.whole().and_then(|micros| sane(micros).ok_or(BadReply { script }))
+    }
+
     fn epoch(&mut self) -> Result<u64, BadReply> {
         u64::try_from(self.whole()?).map_err(|_| BadReply { script: self.script })
     }
 
+    /// A rate, or a sum of weights.
     fn float(&mut self) -> Result<f64, BadReply> {
-        self.next()?.as_f64().ok_or(BadReply { script: self.script })
+        let value = self.next()?.as_f64().filter(|value| value.is_finite());
+        value.ok_or(BadReply { script: self.script })
     }
 
     fn windows(&mut self) -> Result<Vec<Window>, BadReply> {
@@ -48,8 +70,8 @@ impl Fields {
         let value = self.next()?;
         let text = value.as_str().ok_or_else(|| bad.clone())?;
         let window = |part: &str| {
-            let (start, taken) = part.split_once(':')?;
-            Some(Window { start: start.parse().ok()?, taken: taken.parse().ok()? })
+            let (from, taken) = part.split_once(':')?;
+            Some(Window { start: from.parse().ok().and_then(start)?, taken: taken.parse().ok()? })
         };
         let parts = text.split(',').filter(|part| !part.is_empty());
         parts.map(|part| window(part).ok_or_else(|| bad.clone())).collect()
@@ -75,14 +97,15 @@ impl Fields {
 
     fn rest(self) -> Result<Vec<i64>, BadReply> {
         let script = self.script;
-        self.values.map(|value| value.as_i64().ok_or(BadReply { script })).collect()
+        let moment = |value: Value| value.as_i64().and_then(sane).ok_or(BadReply { script });
+        self.values.map(moment).collect()
     }
 }
 
 pub(in crate::store) fn granted(reply: Value) -> Result<Granted, BadReply> {
     let mut fields = Fields::of("take", reply);
     Ok(Granted {
-        now: fields.whole()?,
+        now: fields.micros()?,
         phase: fields.word(&[
             ("open", Phase::Open),
             ("cooling", Phase::Cooling),
@@ -90,7 +113,7 @@ pub(in crate::store) fn granted(reply: Value) -> Result<Granted, BadReply> {
             ("probe", Phase::Probe),
         ])?,
         epoch: fields.epoch()?,
-        come_back: fields.whole()?,
+        come_back: fields.micros()?,
         members: u32::try_from(fields.whole()?).unwrap_or(u32::MAX),
         streak: fields.float()?,
         rate: fields.float()?,
@@ -104,7 +127,7 @@ pub(in crate::store) fn granted(reply: Value) -> Result<Granted, BadReply> {
 pub(in crate::store) fn reported(reply: Value) -> Result<Reported, BadReply> {
     let mut fields = Fields::of("report", reply);
     Ok(Reported {
-        now: fields.whole()?,
+        now: fields.micros()?,
         change: fields.word(&[
             ("none", Change::None),
             ("stale", Change::Stale),
@@ -114,9 +137,9 @@ pub(in crate::store) fn reported(reply: Value) -> Result<Reported, BadReply> {
             ("probe_lost", Change::ProbeLost),
         ])?,
         epoch: fields.epoch()?,
-        until: fields.whole()?,
+        until: fields.micros()?,
         streak: fields.float()?,
-        length: fields.whole()?,
+        length: fields.micros()?,
         cause: fields.text()?.parse().ok(),
         blocks: Blocks::of_letters(&fields.text()?),
     })
@@ -124,14 +147,14 @@ pub(in crate::store) fn reported(reply: Value) -> Result<Reported, BadReply> {
 
 pub(in crate::store) fn set(reply: Value) -> Result<Reported, BadReply> {
     let mut fields = Fields::of("set", reply);
-    let (now, epoch, until) = (fields.whole()?, fields.epoch()?, fields.whole()?);
+    let (now, epoch, until) = (fields.micros()?, fields.epoch()?, fields.micros()?);
     let length = if until > 0 { until - now } else { 0 };
     Ok(Reported { until, length, ..Reported::unchanged(now, epoch) })
 }
 
 pub(in crate::store) fn steered(reply: Value) -> Result<(i64, Known), BadReply> {
     let mut fields = Fields::of("rate", reply);
-    Ok((fields.whole()?, fields.known()?))
+    Ok((fields.micros()?, fields.known()?))
 }
 
 pub(in crate::store) fn peeked(reply: Value) -> Result<Peeked, BadReply> {
@@ -140,8 +163,8 @@ pub(in crate::store) fn peeked(reply: Value) -> Result<Peeked, BadReply> {
 
 /// What `peek` and `survey` tell of a cooldown.
 fn look(fields: &mut Fields) -> Result<Peeked, BadReply> {
-    let (now, epoch, until) = (fields.whole()?, fields.epoch()?, fields.whole()?);
-    let (probe_until, streak, peak) = (fields.whole()?, fields.float()?, fields.float()?);
+    let (now, epoch, until) = (fields.micros()?, fields.epoch()?, fields.micros()?);
+    let (probe_until, streak, peak) = (fields.micros()?, fields.float()?, fields.float()?);
     let (cause, blamed) = (fields.text()?.parse().ok(), fields.text()?);
     Ok(Peeked {
         now,

@@ -1,0 +1,4 @@
+//! Feeds `targets::store`; see there.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::store(data));
