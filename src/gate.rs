@@ -220,7 +220,8 @@ impl Gate {
             seq: self.shared.arrivals.fetch_add(1, Ordering::Relaxed),
         };
         if entry.rule.mode == Mode::Observe {
-            let grant = observe::watch(&self.shared, entry, &lane).await;
+            // On the heap: what a call to the store takes, every held request would carry along.
+            let grant = Box::pin(observe::watch(&self.shared, entry, &lane)).await;
             return Ok(Permit::new(grant, request, Duration::ZERO, true));
         }
         let grant = match lane.try_now(entry) {

@@ -81,6 +81,8 @@ pub struct RedisSettings {
     pub on_failure: OnFailure,
     /// Share of each rate that a member keeps while the store is away; `None` = 1 / members.
     pub local_share: Option<f64>,
+    /// Extra roots for its certificate (PEM files).
+    pub ca: Vec<PathBuf>,
 }
 
 /// What happens while the store is away.

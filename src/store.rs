@@ -24,6 +24,7 @@ pub mod redis;
 mod scripts;
 mod server;
 mod survey;
+mod tls;
 
 pub use fallback::Shared;
 pub use memory::Memory;

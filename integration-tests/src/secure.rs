@@ -12,6 +12,9 @@ use tempfile::TempDir;
 
 use crate::member::{Member, RuleFile};
 
+/// Whose certificates they are.
+const NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
+
 /// What is wrong with a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
@@ -61,6 +64,23 @@ impl Root {
         self.folder.path().join("root.pem")
     }
 
+    /// Certificate and key of a server at `localhost` and 127.0.0.1, in files (PEM).
+    ///
+    /// # Panics
+    /// If the folder for temporary files is not writable.
+    #[must_use]
+    pub fn files(&self) -> (String, String) {
+        let key = KeyPair::generate().expect("the system gives random bytes");
+        let params = CertificateParams::new(NAMES.map(str::to_owned)).expect("plain names");
+        let made = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let file = |name: &str, text: String| {
+            let path = self.folder.path().join(name);
+            std::fs::write(&path, text).expect("the folder is writable");
+            path.display().to_string()
+        };
+        (file("cert.pem", made.pem()), file("key.pem", key.serialize_pem()))
+    }
+
     /// A member that trusts it, with one rule of these keys in flow form.
     pub async fn member(&self, keys: &str) -> Member {
         let known = format!("upstream_ca: [\"{}\"]", self.file().display());
@@ -76,7 +96,7 @@ impl Root {
     pub fn server(&self, flaw: Flaw) -> Arc<ServerConfig> {
         let names = match flaw {
             Flaw::OtherName => vec!["other.example".to_owned()],
-            _ => vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
+            _ => NAMES.map(str::to_owned).to_vec(),
         };
         let mut params = CertificateParams::new(names).expect("plain names");
         match flaw {

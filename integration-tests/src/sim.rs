@@ -293,6 +293,7 @@ pub fn settings(url: &str) -> RedisSettings {
         timeout: Duration::from_secs(1),
         on_failure: OnFailure::Local,
         local_share: None,
+        ca: Vec::new(),
     }
 }
 

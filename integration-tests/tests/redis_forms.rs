@@ -11,6 +11,7 @@ use integration_tests::{
     member::{Member, RuleFile},
     ports::free_address,
     redis::Redis,
+    secure::Root,
     site::Site,
     wait::{wait_until, wait_until_blocking},
 };
@@ -18,8 +19,12 @@ use integration_tests::{
 const SOON: Duration = Duration::from_secs(30);
 const RATE: f64 = 20.0;
 
+fn rule() -> RuleFile {
+    RuleFile::one_rule("rate: 20/s, burst: 2")
+}
+
 fn rule_on(store: &str) -> RuleFile {
-    RuleFile::one_rule("rate: 20/s, burst: 2").store(&format!("{{url: \"{store}\", timeout: 1s}}"))
+    rule().store(&format!("{{url: \"{store}\", timeout: 1s}}"))
 }
 
 async fn joined(fleet: &[Member]) {
@@ -217,25 +222,23 @@ async fn a_cluster_node_that_dies_is_replaced_by_its_replica() {
 
 #[tokio::test]
 async fn tls_with_a_certificate_of_an_own_root() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
-    let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-    fs::write(&cert, made.cert.pem()).expect("a temporary folder is writable");
-    fs::write(&key, made.signing_key.serialize_pem()).expect("a temporary folder is writable");
-    let (cert, key) = (cert.display().to_string(), key.display().to_string());
+    let root = Root::new();
+    let ((cert, key), ca) = (root.files(), root.file().display().to_string());
     let tls = free_address();
     let port = tls.port().to_string();
     let options = ["--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key];
-    let trust = ["--tls-ca-cert-file", &cert, "--tls-auth-clients", "no"];
+    let trust = ["--tls-ca-cert-file", &ca, "--tls-auth-clients", "no"];
     let options: Vec<_> = options.into_iter().chain(trust).collect();
     let redis = Redis::start_with(&options);
-    let file = rule_on(&format!("rediss://{tls}"));
-    let fleet = Member::fleet(2, &file.clone().roots(cert.as_ref())).await;
+    let stranger = rule_on(&format!("rediss://{tls}"));
+    let told = rule().store(&format!("{{url: \"rediss://{tls}\", timeout: 1s, ca: \"{ca}\"}}"));
+    // One knows the root from the rule file, the other from the system.
+    let system = stranger.clone().roots(&root.file());
+    let fleet = [Member::start(&told).await, Member::start(&system).await];
     joined(&fleet).await;
     crawl_while(&fleet, 60, 3.0, async |_| {}).await;
     assert!(redis.command(&["DBSIZE"]) != ":0\r\n", "the members use it");
-    let stranger = Member::start(&file).await;
+    let stranger = Member::start(&stranger).await;
     let up = stranger.metric("tidegate_store_up", &[]).await;
     assert!(up.abs() < 1e-9, "a certificate that nobody trusts is not used");
 }

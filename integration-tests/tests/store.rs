@@ -159,6 +159,7 @@ async fn shared(redis: &Redis) -> Arc<Shared> {
         timeout: Duration::from_secs(5),
         on_failure: OnFailure::Closed,
         local_share: None,
+        ca: Vec::new(),
     };
     let store = Shared::start(settings, Metrics::new()).unwrap();
     for _ in 0..500 {

@@ -9,6 +9,7 @@ mod learn;
 mod paths;
 mod reach;
 mod rule;
+mod store;
 mod top;
 
 use std::{collections::HashMap, path::Path, rc::Rc};

@@ -167,7 +167,9 @@ impl Context {
 impl Live {
     fn new(settings: Settings, own: Arc<Own>, metrics: &Metrics, events: &Events) -> Self {
         let tls = Connector::new(&settings.upstream_ca).unwrap_or_else(|error| {
-            events.emit(Event::Warned { what: format!("{error}; sites are verified without it") });
+            events.emit(Event::Warned {
+                what: format!("`upstream_ca`: {error}; sites are verified without it"),
+            });
             Connector::with_system_roots()
         });
         let egress = Guard::new(&settings.egress, own);

@@ -6,18 +6,12 @@
 
 mod unverified;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
-};
+use std::{io, path::PathBuf, sync::Arc};
 
 use http::StatusCode;
 use rustls::{
-    CertificateError, ClientConfig, RootCertStore,
-    client::Resumption,
-    crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+    CertificateError, ClientConfig, RootCertStore, client::Resumption, crypto::ring,
+    pki_types::ServerName,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -28,6 +22,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use super::{Refusal, reply::Refused};
 use crate::{
     metrics::Reason,
+    roots::{self, BadRoots},
     target::Host,
     verdict::{Judgement, Verdict},
 };
@@ -83,14 +78,6 @@ impl TlsError {
     }
 }
 
-/// A file of `upstream_ca` cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("`upstream_ca`: {}: {why}", path.display())]
-pub struct BadRoots {
-    path: PathBuf,
-    why: String,
-}
-
 /// Speaks TLS to sites.
 #[derive(Clone)]
 pub struct Connector {
@@ -111,27 +98,13 @@ impl Connector {
     /// # Errors
     /// [`BadRoots`]: a file that cannot be read, or has no certificate in it.
     pub fn new(extra: &[PathBuf]) -> Result<Self, BadRoots> {
-        let mut roots = system_roots().clone();
-        for path in extra {
-            add_roots(&mut roots, path)
-                .map_err(|why| BadRoots { path: path.clone(), why: why.to_string() })?;
-        }
-        Ok(Self::trusting(roots))
-    }
-
-    /// Whether a file of `upstream_ca` can be used.
-    ///
-    /// # Errors
-    /// As [`Connector::new`].
-    pub fn check_roots(path: &Path) -> Result<(), BadRoots> {
-        add_roots(&mut RootCertStore::empty(), path)
-            .map_err(|why| BadRoots { path: path.to_owned(), why: why.to_string() })
+        Ok(Self::trusting(roots::with(extra)?))
     }
 
     /// Trusts the system's roots only.
     #[must_use]
     pub fn with_system_roots() -> Self {
-        Self::trusting(system_roots().clone())
+        Self::trusting(roots::system().clone())
     }
 
     fn trusting(roots: RootCertStore) -> Self {
@@ -193,38 +166,6 @@ fn server_name(host: &Host) -> Result<ServerName<'static>, TlsError> {
         Host::Name(name) => ServerName::try_from(name.to_string())
             .map_err(|error| TlsError::Protocol(host.clone(), error.to_string())),
     }
-}
-
-/// The system's roots; read once, they do not change while a process runs.
-fn system_roots() -> &'static RootCertStore {
-    static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
-    ROOTS.get_or_init(|| {
-        let found = rustls_native_certs::load_native_certs();
-        for error in &found.errors {
-            tracing::warn!(%error, "a root certificate of the system cannot be read");
-        }
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            tracing::warn!(
-                "the system has no root certificates (package ca-certificates): no site's \
-                 certificate will be accepted unless `upstream_ca` names its root"
-            );
-        }
-        roots
-    })
-}
-
-fn add_roots(roots: &mut RootCertStore, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let pem = std::fs::read(path)?;
-    let before = roots.len();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        roots.add(certificate?)?;
-    }
-    if roots.len() == before {
-        return Err("no certificate in it (PEM)".into());
-    }
-    Ok(())
 }
 
 /// What went wrong in a handshake, in words that name the site's part in it.

@@ -25,6 +25,7 @@ use super::{
     apart::Apart,
     push::Push,
     scripts::{BadReply, Script},
+    tls,
 };
 use crate::settings::RedisSettings;
 
@@ -140,6 +141,9 @@ impl Redis {
         let mut config = Config::from_url(url).map_err(|e| BadUrl(e.details().to_owned()))?;
         // Away at the start is away like later: the proxy runs, and joins the store when it comes.
         config.fail_fast = false;
+        if let Some(tls) = &mut config.tls {
+            tls.connector = tls::connector(&settings.ca);
+        }
         let clustered = config.server.is_clustered();
         let timeout = settings.timeout;
         let mut builder = Builder::from_config(config);
@@ -299,6 +303,7 @@ mod tests {
                 timeout: Duration::from_millis(100),
                 on_failure: OnFailure::Local,
                 local_share: None,
+                ca: Vec::new(),
             };
             let mut found = servers(&settings).expect("a URL");
             found.sort_unstable();

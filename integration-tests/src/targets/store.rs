@@ -92,6 +92,7 @@ fn settings() -> RedisSettings {
         timeout: Duration::from_millis(100),
         on_failure: OnFailure::Local,
         local_share: None,
+        ca: Vec::new(),
     }
 }
 

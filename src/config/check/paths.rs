@@ -13,7 +13,7 @@ use crate::{
         spot::Spot,
         units::{Read, Wrong, quote},
     },
-    proxy::tls::Connector,
+    roots,
 };
 
 /// A path as the process can open it.
@@ -83,13 +83,13 @@ pub(super) fn warn_if_exposed(spot: &Spot<'_>, around: &Surroundings<'_>) {
     }
 }
 
-/// `upstream_ca`.
-pub(super) fn upstream_ca(reader: &Reader<'_>, around: &Surroundings<'_>) -> Vec<PathBuf> {
-    let Some(spot) = reader.spot("upstream_ca") else { return Vec::new() };
+/// Files of roots: `upstream_ca`, and `ca` of the store.
+pub(super) fn roots(reader: &Reader<'_>, key: &str, around: &Surroundings<'_>) -> Vec<PathBuf> {
+    let Some(spot) = reader.spot(key) else { return Vec::new() };
     let mut paths = Vec::new();
     for item in spot.one_or_many() {
         let Some(path) = file(&item, around) else { continue };
-        match Connector::check_roots(&path) {
+        match roots::check(&path) {
             Ok(()) => paths.push(path),
             Err(error) => {
                 let help = "name a file with certificates (PEM, `-----BEGIN CERTIFICATE-----`)";

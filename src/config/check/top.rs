@@ -2,20 +2,19 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use super::{Surroundings, hosts, paths};
+use super::{Surroundings, hosts, paths, store};
 use crate::{
     config::{
         document::Value,
         keys::Kind,
         range,
         section::Reader,
-        spot::Spot,
         units::{self, Read, Wrong, quote},
     },
     secret::Secret,
     settings::{
-        AdminSettings, Auth, Bounds, Egress, Inspect, Log, LogFormat, OnFailure, RedisSettings,
-        RefuseStatuses, Settings, StoreSettings, Timeouts,
+        AdminSettings, Auth, Bounds, Egress, Inspect, Log, LogFormat, RefuseStatuses, Settings,
+        Timeouts,
     },
 };
 
@@ -38,7 +37,7 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
     let settings = Settings {
         listen,
         admin,
-        store: store(reader),
+        store: store::settings(reader, around),
         auth,
         egress: egress(&reader.section("egress")),
         inspect: Inspect {
@@ -50,7 +49,7 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
         limits: limits(&reader.section("limits")),
         ca_dir: reader.value("ca_dir", |text| paths::resolve(text, around)),
         ca: paths::ca(reader, around),
-        upstream_ca: paths::upstream_ca(reader, around),
+        upstream_ca: paths::roots(reader, "upstream_ca", around),
         annotate: reader.flag("annotate"),
         refuse: RefuseStatuses {
             limit: refuse_status(&refuse, "limit"),
@@ -123,51 +122,6 @@ fn token(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<Secret> {
         spot.doubt(Wrong::new(message, "a good one: `openssl rand -hex 16`"));
     }
     Some(token)
-}
-
-fn store(reader: &Reader<'_>) -> StoreSettings {
-    let Some(spot) = reader.spot("store") else { return StoreSettings::Memory };
-    if spot.is_word("memory") {
-        return StoreSettings::Memory;
-    }
-    let redis = |url, section: Option<&Reader<'_>>| {
-        let share = |spot: Spot<'_>| {
-            let auto = spot.is_word("auto");
-            if auto { None } else { spot.scalar(units::share) }
-        };
-        let (prefix, timeout, on_failure, local_share) = match section {
-            Some(section) => (
-                section.value("prefix", prefix),
-                section.duration("timeout"),
-                section.word("on_failure"),
-                section.spot("local_share").and_then(share),
-            ),
-            None => {
-                let section = spot.open_empty();
-                let words = (section.value("prefix", prefix), section.duration("timeout"));
-                (words.0, words.1, section.word("on_failure"), None)
-            }
-        };
-        let on_failure = match on_failure {
-            "open" => OnFailure::Open,
-            "closed" => OnFailure::Closed,
-            _ => OnFailure::Local,
-        };
-        StoreSettings::Redis(RedisSettings { url, prefix, timeout, on_failure, local_share })
-    };
-    if spot.is_map() {
-        let section = spot.open();
-        let url = section.optional("url", hosts::store_url);
-        return redis(url.unwrap_or_else(|| Secret::new("")), Some(&section));
-    }
-    match spot.scalar(hosts::store_url) {
-        Some(url) => redis(url, None),
-        None => StoreSettings::Memory,
-    }
-}
-
-fn prefix(text: &str) -> Read<String> {
-    hosts::name(text).map(|name| name.to_string())
 }
 
 fn auth(reader: &Reader<'_>, around: &Surroundings<'_>) -> Auth {

@@ -153,6 +153,13 @@ pub(in crate::config) static STORE: Section = Section {
             "Share of each rate that a member keeps while the store is away. `auto` is 1 / the \
              members last seen.",
         ),
+        key(
+            "ca",
+            Kind::OneOrMany(&Kind::Path),
+            Is("[]"),
+            "PEM files with roots that are trusted for the store's certificate (`rediss://`), \
+             beside the system's.",
+        ),
     ],
 };
 

@@ -133,6 +133,7 @@ async fn a_pump_that_panics_refuses_who_waits_and_the_next_request_starts_anothe
         timeout: Duration::from_millis(500),
         on_failure: OnFailure::Local,
         local_share: None,
+        ca: Vec::new(),
     };
     let store = Shared::over(Box::new(server), settings, Arc::clone(&metrics));
     store.first_word().await;

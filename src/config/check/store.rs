@@ -1,0 +1,65 @@
+//! `store`: where scopes live.
+
+use super::{Surroundings, hosts, paths};
+use crate::{
+    config::{
+        section::Reader,
+        spot::Spot,
+        units::{self, Read, Wrong},
+    },
+    secret::Secret,
+    settings::{OnFailure, RedisSettings, StoreSettings},
+};
+
+pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> StoreSettings {
+    let Some(spot) = reader.spot("store") else { return StoreSettings::Memory };
+    if spot.is_word("memory") {
+        return StoreSettings::Memory;
+    }
+    if spot.is_map() {
+        let section = spot.open();
+        let url = section.optional("url", hosts::store_url).unwrap_or_else(|| Secret::new(""));
+        return StoreSettings::Redis(redis(url, &section, around));
+    }
+    match spot.scalar(hosts::store_url) {
+        Some(url) => StoreSettings::Redis(redis(url, &spot.open_empty(), around)),
+        None => StoreSettings::Memory,
+    }
+}
+
+fn redis(url: Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> RedisSettings {
+    let share = |spot: Spot<'_>| {
+        let auto = spot.is_word("auto");
+        if auto { None } else { spot.scalar(units::share) }
+    };
+    RedisSettings {
+        prefix: section.value("prefix", prefix),
+        timeout: section.duration("timeout"),
+        on_failure: match section.word("on_failure") {
+            "open" => OnFailure::Open,
+            "closed" => OnFailure::Closed,
+            _ => OnFailure::Local,
+        },
+        local_share: section.spot("local_share").and_then(share),
+        ca: ca(&url, section, around),
+        url,
+    }
+}
+
+/// Roots for the store's certificate; they help only where there is one.
+fn ca(url: &Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> Vec<std::path::PathBuf> {
+    let ca = paths::roots(section, "ca", around);
+    let plain = url.expose().starts_with("redis:") || url.expose().starts_with("redis-");
+    if plain
+        && !ca.is_empty()
+        && let Some(spot) = section.given_spot("ca")
+    {
+        let message = "the store's URL speaks no TLS, so that no certificate is looked at";
+        spot.doubt(Wrong::new(message, "write `rediss://` (or `rediss-cluster://`, ...)"));
+    }
+    ca
+}
+
+fn prefix(text: &str) -> Read<String> {
+    hosts::name(text).map(|name| name.to_string())
+}
