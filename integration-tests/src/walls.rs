@@ -68,7 +68,7 @@ pub enum Answer {
 }
 
 /// One wall.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Wall {
     kind: Kind,
     /// Requests per second that it bears at most.

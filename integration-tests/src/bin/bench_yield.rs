@@ -1,19 +1,23 @@
 //! What a crawl brings home: policies side by side against five kinds of walls, in virtual time.
 //!
-//! `bench_yield [SEEDS]`: a fleet of three members, four requests at a time each, crawls every wall for an hour under
-//! every policy, over so many seeds (24 where it does not say). Tidegate's policies are the code that runs: the
-//! decisions of the embedded store, which the scripts in Redis repeat. An oracle knows what the wall bears at each
-//! moment and sends just that; what the others get is a share of it.
+//! `bench_yield [SEEDS [NAME [FIRST]]]`: a fleet of three members, four requests at a time each, crawls every wall for
+//! an hour under every policy (those with NAME in their names), over so many seeds (24 where it does not say) from
+//! FIRST on. Tidegate's policies are the code that runs: the decisions of the embedded store, which the scripts in
+//! Redis repeat. An oracle knows what the wall bears at each moment and sends just that; what the others get is a share
+//! of it.
 //!
 //! `bench_yield plot` writes one crawl per wall as SVG (`docs/learned-rate.svg`).
 //!
-//! Printed are means over walls and seeds, after ten minutes and after an hour: good pages in per cent of the
-//! oracle's, blocks per 100 good pages, and the share of the time between a block and the next good page.
+//! Printed are, after ten minutes and after an hour, good pages in per cent of the oracle's, blocks per 100 good pages,
+//! and the share of the time between a block and the next good page: the mean over the walls of the means and of the
+//! medians over the seeds, and the means wall by wall.
 //!
 //! `bench_yield real [SECONDS [FASTER [NAME]]]`: the same with real processes; see [`real`].
 
 #[path = "bench_yield/fleet.rs"]
 mod fleet;
+#[path = "bench_yield/foresight.rs"]
+mod foresight;
 #[path = "bench_yield/plot.rs"]
 mod plot;
 #[path = "bench_yield/policy.rs"]
@@ -23,63 +27,100 @@ mod real;
 #[path = "bench_yield/workers.rs"]
 mod workers;
 
-use std::collections::BTreeMap;
-
 use fleet::{Crawl, Tally, crawl};
+use foresight::Foresight;
 use integration_tests::walls::{Kind, SECOND, Wall};
-use policy::{Autothrottle, Policy, Proxy, Workers};
+use policy::{Autothrottle, Policy, Proxy, Reloaded, Workers};
 
 /// Walls of these seeds are not among those on which the defaults were chosen.
-const FIRST_SEED: u64 = 90_001;
+const FIRST_SEED: u32 = 90_001;
+/// The rate that is called right, as a part of what a wall bears on average.
+const RIGHT: f64 = 0.95;
 /// Moments at which the tally is read.
 const MOMENTS: [i64; 2] = [600 * SECOND, 3_600 * SECOND];
 
-/// Makes a policy for a wall that bears so many requests per second.
-type Maker = fn(f64, u64) -> Box<dyn Policy>;
+/// Makes a policy for a wall that bears so many requests per second on average.
+type Maker = fn(&Wall, f64, u64) -> Box<dyn Policy>;
 
-fn policies() -> [(&'static str, Maker); 10] {
+fn policies() -> [(&'static str, Maker); 13] {
     [
-        ("bare Redis bucket, 2x", |r, seed| {
+        ("oracle at 0.95x, never blocked", |wall, r, _| Foresight::boxed(wall, RIGHT * r, false)),
+        ("oracle at 0.95x, one block a ban", |wall, r, _| Foresight::boxed(wall, RIGHT * r, true)),
+        ("bare Redis bucket, 2x", |_, r, seed| {
             Proxy::boxed(&format!("rate: {:.6}/s, cooldown: off", 2.0 * r), seed)
         }),
-        ("AutoThrottle, 2x", |r, seed| Box::new(Autothrottle::new(2.0 * r, seed))),
-        ("a limiter per worker, 2x / 3 each", |r, _| Box::new(Workers::new(2.0 * r / 3.0))),
-        ("a limiter per worker, 2x each", |r, _| Box::new(Workers::new(2.0 * r))),
-        ("fixed, 0.95x", |r, seed| fixed(0.95 * r, seed)),
-        ("fixed, 2x", |r, seed| fixed(2.0 * r, seed)),
-        ("fixed, 5x", |r, seed| fixed(5.0 * r, seed)),
-        ("learned, written 2x", |r, seed| Proxy::boxed(&format!("rate: {:.6}/s", 2.0 * r), seed)),
-        ("learned, written 5x", |r, seed| Proxy::boxed(&format!("rate: {:.6}/s", 5.0 * r), seed)),
-        ("rate: auto", |_, seed| Proxy::boxed("rate: auto", seed)),
+        ("AutoThrottle, 2x", |_, r, seed| Box::new(Autothrottle::new(2.0 * r, seed))),
+        ("a limiter per worker, 2x / 3 each", |_, r, _| Box::new(Workers::new(2.0 * r / 3.0))),
+        ("a limiter per worker, 2x each", |_, r, _| Box::new(Workers::new(2.0 * r))),
+        ("fixed, 0.95x", |_, r, seed| Proxy::boxed(&fixed(RIGHT * r), seed)),
+        ("fixed, 0.95x by the clock", |wall, _, seed| {
+            let bears = wall.clone();
+            let keys = move |now| fixed(RIGHT * bears.bears(now));
+            Box::new(Reloaded::new(Box::new(keys), seed))
+        }),
+        ("fixed, 2x", |_, r, seed| Proxy::boxed(&fixed(2.0 * r), seed)),
+        ("fixed, 5x", |_, r, seed| Proxy::boxed(&fixed(5.0 * r), seed)),
+        ("learned, written 2x", |_, r, seed| {
+            Proxy::boxed(&format!("rate: {:.6}/s", 2.0 * r), seed)
+        }),
+        ("learned, written 5x", |_, r, seed| {
+            Proxy::boxed(&format!("rate: {:.6}/s", 5.0 * r), seed)
+        }),
+        ("rate: auto", |_, _, seed| Proxy::boxed("rate: auto", seed)),
     ]
 }
 
-fn fixed(rate: f64, seed: u64) -> Box<dyn Policy> {
-    Proxy::boxed(&format!("rate: {rate:.6}/s, learn: false"), seed)
+/// The keys of a rule whose rate is not learned.
+fn fixed(rate: f64) -> String {
+    format!("rate: {rate:.6}/s, learn: false")
 }
 
-/// Sums over the seeds of one policy, wall and moment.
-#[derive(Debug, Default, Clone, Copy)]
-struct Sum {
-    pages: f64,
-    blocks: f64,
-    blocked: f64,
-    runs: f64,
-}
+/// What one policy brought home from one wall, seed by seed.
+#[derive(Debug, Default, Clone)]
+struct Runs([Vec<f64>; 3]);
 
-impl Sum {
+impl Runs {
     fn add(&mut self, tally: &Tally, oracle: f64, moment: i64) {
-        self.pages += 100.0 * tally.pages / oracle;
-        self.blocks += 100.0 * tally.blocks / tally.pages.max(1.0);
-        self.blocked += 100.0 * tally.blocked / seconds(moment);
-        self.runs += 1.0;
+        let new = [
+            100.0 * tally.pages / oracle,
+            100.0 * tally.blocks / tally.pages.max(1.0),
+            100.0 * tally.blocked / seconds(moment),
+        ];
+        for (column, value) in self.0.iter_mut().zip(new) {
+            column.push(value);
+        }
     }
 
-    fn text(self) -> String {
-        let mean = |sum: f64| sum / self.runs;
-        let (pages, blocks) = (mean(self.pages), mean(self.blocks));
-        format!("{pages:5.1} {blocks:8.2} {:5.1}", mean(self.blocked))
+    fn means(&self) -> [f64; 3] {
+        self.0.each_ref().map(|column| mean(column))
     }
+
+    fn medians(&self) -> [f64; 3] {
+        self.0.clone().map(median)
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        length if length.is_multiple_of(2) => f64::midpoint(values[middle - 1], values[middle]),
+        _ => values[middle],
+    }
+}
+
+/// The mean over the walls, column by column.
+fn over_walls(walls: &[[f64; 3]]) -> [f64; 3] {
+    [0, 1, 2].map(|column| mean(&walls.iter().map(|wall| wall[column]).collect::<Vec<_>>()))
+}
+
+fn text([pages, blocks, blocked]: [f64; 3]) -> String {
+    format!("{pages:5.1} {blocks:8.2} {blocked:5.1}")
 }
 
 #[allow(clippy::print_stdout, reason = "the plot is this program's output")]
@@ -89,7 +130,7 @@ fn main() -> anyhow::Result<()> {
     let number =
         |word: Option<&&str>, default| word.map_or(Ok(default), |word| word.parse::<u32>());
     match words.first() {
-        Some(&"plot") => print!("{}", plot::draw(FIRST_SEED)),
+        Some(&"plot") => print!("{}", plot::draw(FIRST_SEED.into())),
         Some(&"real") => {
             let seconds = number(words.get(1), 60)?.into();
             let faster = number(words.get(2), 10)?.max(1);
@@ -97,39 +138,39 @@ fn main() -> anyhow::Result<()> {
             let named = words.get(3).unwrap_or(&"");
             tokio::runtime::Runtime::new()?.block_on(real::run(pace, named))?;
         }
-        seeds => virtual_time(number(seeds, 24)?.into()),
+        seeds => {
+            let (seeds, first) = (number(seeds, 24)?.into(), number(words.get(2), FIRST_SEED)?);
+            virtual_time(words.get(1).unwrap_or(&""), u64::from(first), seeds);
+        }
     }
     Ok(())
 }
 
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
-fn virtual_time(seeds: u64) {
-    println!("means over {seeds} seeds: pages %, blocks per 100 pages, time blocked %\n");
-    for (name, make) in policies() {
-        let mut sums: BTreeMap<(i64, &str), Sum> = BTreeMap::new();
-        for seed in FIRST_SEED..FIRST_SEED + seeds {
-            for kind in Kind::ALL {
+fn virtual_time(named: &str, first: u64, seeds: u64) {
+    println!("{seeds} seeds from {first}: pages %, blocks per 100 pages, time blocked %\n");
+    for (name, make) in policies().into_iter().filter(|(name, _)| name.contains(named)) {
+        let mut runs = MOMENTS.map(|_| Kind::ALL.map(|_| Runs::default()));
+        for seed in first..first + seeds {
+            for (wall_at, kind) in Kind::ALL.into_iter().enumerate() {
                 let wall = Wall::new(kind, seed);
                 let oracle = MOMENTS.map(|moment| oracle(&wall, moment));
-                let crawl_of = Crawl { wall, policy: make(oracle[1] / seconds(MOMENTS[1]), seed) };
-                let tallies = crawl(crawl_of, MOMENTS, seed);
+                let policy = make(&wall, oracle[1] / seconds(MOMENTS[1]), seed);
+                let tallies = crawl(Crawl { wall, policy }, MOMENTS, seed);
                 for (at, moment) in MOMENTS.into_iter().enumerate() {
-                    for row in ["all walls", kind.name()] {
-                        sums.entry((moment, row)).or_default().add(
-                            &tallies[at],
-                            oracle[at],
-                            moment,
-                        );
-                    }
+                    runs[at][wall_at].add(&tallies[at], oracle[at], moment);
                 }
             }
         }
         println!("{name}");
-        for moment in MOMENTS {
-            let row = |row: &str| format!("{row:>9} {}", sums[&(moment, row)].text());
-            println!("  {:4} s {}", moment / SECOND, row("all walls"));
-            for kind in Kind::ALL {
-                println!("         {}", row(kind.name()));
+        for (moment, walls) in MOMENTS.into_iter().zip(&runs) {
+            let row = |name: &str, figures| format!("{name:>9} {}", text(figures));
+            let means = walls.each_ref().map(Runs::means);
+            let medians = walls.each_ref().map(Runs::medians);
+            println!("  {:4} s {}", moment / SECOND, row("means", over_walls(&means)));
+            println!("         {}", row("medians", over_walls(&medians)));
+            for (kind, figures) in Kind::ALL.into_iter().zip(means) {
+                println!("         {}", row(kind.name(), figures));
             }
         }
     }

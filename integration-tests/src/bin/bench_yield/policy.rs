@@ -65,9 +65,11 @@ impl Proxy {
 
     /// The same, and it tells `story` what happens.
     pub(crate) fn telling(keys: &str, seed: u64, story: Rc<RefCell<Story>>) -> Box<dyn Policy> {
-        let text = format!("rules: [{{name: a, match: '*', {keys}}}]");
-        let loaded = config::parse(&text, "bench", &|_| None).expect("a good rule");
-        let rule = Arc::clone(&loaded.rules.as_slice()[0]);
+        Box::new(Self::new(keys, seed, story))
+    }
+
+    fn new(keys: &str, seed: u64, story: Rc<RefCell<Story>>) -> Self {
+        let rule = rule(keys);
         let time = Arc::new(AtomicI64::new(EPOCH));
         let store = Memory::at(Arc::clone(&time));
         let all: Arc<str> = Arc::from("");
@@ -75,8 +77,14 @@ impl Proxy {
             ScopeName { rule: Arc::clone(&rule.name), bucket: Arc::clone(&all), cooldown: all };
         let scope = store.scope(name);
         let draw = fastrand::Rng::with_seed(seed);
-        Box::new(Self { time, store, scope, rule, epoch: 0, come_back: 0, draw, story })
+        Self { time, store, scope, rule, epoch: 0, come_back: 0, draw, story }
     }
+}
+
+fn rule(keys: &str) -> Arc<Rule> {
+    let text = format!("rules: [{{name: a, match: '*', {keys}}}]");
+    let loaded = config::parse(&text, "bench", &|_| None).expect("a good rule");
+    Arc::clone(&loaded.rules.as_slice()[0])
 }
 
 impl Policy for Proxy {
@@ -131,6 +139,41 @@ impl Policy for Proxy {
         if self.rule.cooldown.is_some() {
             self.epoch = self.epoch.max(reported.epoch);
         }
+    }
+}
+
+/// How often a rule file is written anew by the clock.
+const RELOAD: i64 = 10 * SECOND;
+
+/// Tidegate under a rule that somebody who knows the wall writes anew by the clock.
+pub(crate) struct Reloaded {
+    proxy: Proxy,
+    keys: Box<dyn Fn(i64) -> String>,
+    next: i64,
+}
+
+impl Reloaded {
+    /// `keys`: those of the rule at each moment.
+    pub(crate) fn new(keys: Box<dyn Fn(i64) -> String>, seed: u64) -> Self {
+        Self { proxy: Proxy::new(&keys(0), seed, Rc::default()), keys, next: RELOAD }
+    }
+}
+
+impl Policy for Reloaded {
+    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Pass), i64> {
+        if now >= self.next {
+            self.proxy.rule = rule(&(self.keys)(now));
+            self.next = now + RELOAD;
+        }
+        self.proxy.ask(slot, now)
+    }
+
+    fn may_send(&self, pass: Pass) -> bool {
+        self.proxy.may_send(pass)
+    }
+
+    fn hear(&mut self, slot: usize, now: i64, pass: Pass, answer: Answer) {
+        self.proxy.hear(slot, now, pass, answer);
     }
 }
 
@@ -214,7 +257,8 @@ impl Policy for Autothrottle {
     }
 }
 
+/// As the walls count.
 #[allow(clippy::cast_possible_truncation, reason = "minutes at most")]
-fn micros(seconds: f64) -> i64 {
+pub(crate) fn micros(seconds: f64) -> i64 {
     (seconds * 1e6) as i64
 }

@@ -24,7 +24,7 @@ use integration_tests::{
 use tokio::{process::Child, task::JoinSet, time::sleep};
 
 use super::{
-    FIRST_SEED, Sum, Tally, oracle,
+    FIRST_SEED, Runs, Tally, oracle, text,
     workers::{self, Limiter},
 };
 
@@ -76,7 +76,7 @@ pub(crate) struct Pace {
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 pub(crate) async fn run(pace: Pace, named: &str) -> anyhow::Result<()> {
     let crawled = i64::try_from(pace.seconds)? * i64::from(pace.faster) * SECOND;
-    let walls = || Kind::ALL.map(|kind| Wall::new(kind, FIRST_SEED));
+    let walls = || Kind::ALL.map(|kind| Wall::new(kind, FIRST_SEED.into()));
     let oracles = walls().map(|wall| oracle(&wall, crawled));
     println!(
         "{} s each, {} times as fast: pages %, blocks per 100 pages, time blocked %\n\noracle",
@@ -112,16 +112,16 @@ fn guarded(wall: Wall, faster: u32) -> Site {
 
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 fn report(name: &str, sites: &[Site; 5], oracles: [f64; 5], pace: Pace, crawled: i64) {
-    let mut all = Sum::default();
+    let mut all = Runs::default();
     let mut rows = String::new();
     for ((kind, site), oracle) in Kind::ALL.into_iter().zip(sites).zip(oracles) {
         let tally = tally(&site.arrivals(), pace);
-        let mut sum = Sum::default();
-        sum.add(&tally, oracle, crawled);
+        let mut one = Runs::default();
+        one.add(&tally, oracle, crawled);
         all.add(&tally, oracle, crawled);
-        rows.push_str(&format!("  {:>9} {}\n", kind.name(), sum.text()));
+        rows.push_str(&format!("  {:>9} {}\n", kind.name(), text(one.means())));
     }
-    print!("{name}\n  {:>9} {}\n{rows}", "all walls", all.text());
+    print!("{name}\n  {:>9} {}\n{rows}", "all walls", text(all.means()));
 }
 
 /// What a site has answered from its first request on.
