@@ -14,6 +14,8 @@
 //!
 //! `bench_yield real [SECONDS [FASTER [NAME]]]`: the same with real processes; see [`real`].
 
+#[path = "bench_yield/bucket.rs"]
+mod bucket;
 #[path = "bench_yield/fleet.rs"]
 mod fleet;
 #[path = "bench_yield/foresight.rs"]

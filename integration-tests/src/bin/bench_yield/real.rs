@@ -24,8 +24,8 @@ use integration_tests::{
 use tokio::{process::Child, task::JoinSet, time::sleep};
 
 use super::{
-    FIRST_SEED, Runs, Tally, oracle, text,
-    workers::{self, Limiter},
+    FIRST_SEED, RIGHT, Runs, Tally, oracle, text,
+    workers::{self, Pacer},
 };
 
 /// Members of the fleet.
@@ -38,16 +38,19 @@ const FIRST_REQUEST_AT_MOST: Duration = Duration::from_secs(60);
 enum Crawler {
     Alone,
     LimiterEach(f64),
+    BareBucket(f64),
     Autothrottle(f64),
     Fixed(f64),
     Learned(f64),
     Auto,
 }
 
-const CRAWLERS: [(&str, Crawler); 7] = [
+const CRAWLERS: [(&str, Crawler); 9] = [
     ("no proxy", Crawler::Alone),
     ("a limiter per worker, 2x / 3 each", Crawler::LimiterEach(2.0)),
+    ("bare Redis bucket, 2x", Crawler::BareBucket(2.0)),
     ("Scrapy with AutoThrottle, 2x", Crawler::Autothrottle(2.0)),
+    ("Tidegate, fixed, 0.95x", Crawler::Fixed(RIGHT)),
     ("Tidegate, fixed, 2x", Crawler::Fixed(2.0)),
     ("Tidegate, learned, written 2x", Crawler::Learned(2.0)),
     ("Tidegate, learned, written 5x", Crawler::Learned(5.0)),
@@ -172,9 +175,19 @@ async fn start(
         }
         Crawler::LimiterEach(times) => {
             for (site, rate) in sites.iter().zip(rates) {
-                let (url, limiters) = (site.url("/item/1"), Limiter::each(times * rate, faster));
-                workers::start(&mut traffic.workers, &[site.address()], &url, &limiters);
+                let (url, pacers) = (site.url("/item/1"), Pacer::own(times * rate, faster));
+                workers::start(&mut traffic.workers, &[site.address()], &url, &pacers);
             }
+            return Some(traffic);
+        }
+        Crawler::BareBucket(times) => {
+            let redis = Redis::is_installed().then(Redis::start)?;
+            for ((kind, site), rate) in Kind::ALL.into_iter().zip(sites).zip(rates) {
+                let bucket = Pacer::shared(redis.address(), kind.name(), times * rate).await;
+                let (url, pacers) = (site.url("/item/1"), bucket.ok()?);
+                workers::start(&mut traffic.workers, &[site.address()], &url, &pacers);
+            }
+            traffic.redis = Some(redis);
             return Some(traffic);
         }
         Crawler::Autothrottle(times) => {

@@ -1,4 +1,4 @@
-//! Workers of a crawl in real time, and the limiter that each may have of its own.
+//! Workers of a crawl in real time, and what paces them: nothing, a limiter of each worker's own, or a bucket in Redis.
 
 use std::{
     net::SocketAddr,
@@ -12,6 +12,8 @@ use tokio::{
     task::JoinSet,
     time::{sleep, sleep_until},
 };
+
+use super::bucket::Bucket;
 
 /// Requests at a time.
 const SLOTS: usize = 12;
@@ -34,11 +36,10 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    /// One for each worker, which share this many requests per second.
-    pub(crate) fn each(rate: f64, faster: u32) -> Vec<Arc<Mutex<Self>>> {
+    /// One worker's part of so many requests per second.
+    fn new(rate: f64, faster: u32) -> Self {
         let gap = Duration::from_secs(1).mul_f64(SHARES / rate);
-        let new = || Self { gap, rest: REST / faster, next: Instant::now(), streak: 0 };
-        (0..WORKERS).map(|_| Arc::new(Mutex::new(new()))).collect()
+        Self { gap, rest: REST / faster, next: Instant::now(), streak: 0 }
     }
 
     /// When the next request may go.
@@ -57,35 +58,81 @@ impl Limiter {
     }
 }
 
-/// Workers that ask for `url` until they are dropped; proxies and limiters (none, or one each) take turns.
+/// What paces a worker, where no proxy does.
+#[derive(Debug, Clone)]
+pub(crate) enum Pacer {
+    /// Its own limiter.
+    Own(Arc<Mutex<Limiter>>),
+    /// The bucket that it shares with the others.
+    Shared(Arc<Bucket>),
+}
+
+impl Pacer {
+    /// A limiter for each worker, which share this many requests per second.
+    pub(crate) fn own(rate: f64, faster: u32) -> Vec<Self> {
+        let limiter = || Arc::new(Mutex::new(Limiter::new(rate, faster)));
+        (0..WORKERS).map(|_| Self::Own(limiter())).collect()
+    }
+
+    /// A connection for each worker to a bucket of this many requests per second.
+    pub(crate) async fn shared(
+        redis: SocketAddr,
+        name: &str,
+        rate: f64,
+    ) -> std::io::Result<Vec<Self>> {
+        let mut pacers = Vec::new();
+        for _ in 0..WORKERS {
+            pacers.push(Self::Shared(Arc::new(Bucket::connect(redis, name, rate).await?)));
+        }
+        Ok(pacers)
+    }
+
+    /// Waits for the turn.
+    async fn turn(&self) {
+        match self {
+            Self::Own(limiter) => {
+                let at = limiter.lock().take();
+                sleep_until(at.into()).await;
+            }
+            Self::Shared(bucket) => sleep(bucket.take().await.unwrap_or(AGAIN)).await,
+        }
+    }
+
+    fn hear(&self, good: bool) {
+        if let Self::Own(limiter) = self {
+            limiter.lock().hear(good);
+        }
+    }
+}
+
+/// Workers that ask for `url` until they are dropped; proxies and pacers (none, or one each) take turns.
 pub(crate) fn start(
     workers: &mut JoinSet<()>,
     proxies: &[SocketAddr],
     url: &str,
-    limiters: &[Arc<Mutex<Limiter>>],
+    pacers: &[Pacer],
 ) {
     for slot in 0..SLOTS {
         let proxy = proxies[slot % proxies.len()];
-        let limiter = limiters.get(slot % WORKERS).cloned();
-        workers.spawn(crawl(proxy, url.to_owned(), limiter));
+        let pacer = pacers.get(slot % WORKERS).cloned();
+        workers.spawn(crawl(proxy, url.to_owned(), pacer));
     }
 }
 
-async fn crawl(proxy: SocketAddr, url: String, limiter: Option<Arc<Mutex<Limiter>>>) {
+async fn crawl(proxy: SocketAddr, url: String, pacer: Option<Pacer>) {
     loop {
         let Ok(mut client) = ProxyClient::try_connect(proxy).await else {
             sleep(AGAIN).await;
             continue;
         };
         loop {
-            if let Some(limiter) = &limiter {
-                let at = limiter.lock().take();
-                sleep_until(at.into()).await;
+            if let Some(pacer) = &pacer {
+                pacer.turn().await;
             }
             // A hold that outlasts the client's patience, too, ends in a new connection.
             let Ok(answer) = client.send(get_request(&url)).await else { break };
-            if let Some(limiter) = &limiter {
-                limiter.lock().hear(answer.status == 200);
+            if let Some(pacer) = &pacer {
+                pacer.hear(answer.status == 200);
             }
             if answer.refused().is_some() {
                 sleep(AGAIN).await;
