@@ -104,7 +104,8 @@ impl ScriptServer for Recorder {
         if name == "take" {
             *self.0.lock() = Some([vec![text.to_owned()], keys, arguments]);
         }
-        Box::pin(async { Ok(Reply::Whole(1)) })
+        // One member, which was known.
+        Box::pin(async { Ok(Reply::List(vec![Reply::Whole(1), Reply::Whole(0)])) })
     }
 
     fn subscribe(&self, _channel: &str) -> broadcast::Receiver<String> {
