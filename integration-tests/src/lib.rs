@@ -5,6 +5,7 @@
 //! - [`member`]: one running `tidegate` with a rule file of its own, its metrics and its log.
 //! - [`news`]: what the fleet tells itself, and when.
 //! - [`client`]: a keep-alive proxy client, and one that sends exact bytes.
+//! - [`counting`]: a site and a client between which a proxy's requests can be counted.
 //! - [`load`]: many keep-alive clients at once.
 //! - [`soak`]: minutes of load and faults, and what is left afterwards.
 //! - [`storm`]: a fleet under load whose site begins to block.
@@ -22,6 +23,7 @@
 pub mod bound;
 pub mod client;
 pub mod cluster;
+pub mod counting;
 pub mod load;
 pub mod member;
 pub mod news;

@@ -4,14 +4,9 @@
 //! The proxy runs in this very process; client and site are threads that allocate nothing while it is counted.
 #![allow(clippy::unwrap_used)]
 
-use std::{
-    alloc::System,
-    io::{Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream},
-    sync::Arc,
-    thread,
-};
+use std::{alloc::System, net::SocketAddr, sync::Arc};
 
+use integration_tests::counting::{Asker, IMAGE, PAGE, site};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tidegate::{app::App, config, event::Events, metrics::Metrics};
 use tokio::{runtime::Runtime, sync::mpsc};
@@ -23,23 +18,6 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const FIRST: usize = 300;
 /// Requests that are counted.
 const COUNTED: usize = 1_000;
-
-/// A site that answers every request on every connection with `answer`.
-fn site(answer: &'static [u8]) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut request = [0; 4096];
-            // A head comes in one piece here.
-            while stream.read(&mut request).is_ok_and(|read| read > 0) {
-                stream.write_all(answer).unwrap();
-            }
-        }
-    });
-    at
-}
 
 /// A proxy with this rule, on a runtime of one thread.
 fn proxy(rule: &str) -> (SocketAddr, Runtime) {
@@ -67,39 +45,13 @@ fn proxy(rule: &str) -> (SocketAddr, Runtime) {
 fn allocations(rule: &str, answer: &'static [u8]) -> f64 {
     let site = site(answer);
     let (at, _runtime) = proxy(rule);
-    let mut client = TcpStream::connect(at).unwrap();
-    let request = format!(
-        "GET http://{site}/ HTTP/1.1\r\nHost: {site}\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n"
-    );
-    let mut buffer = [0; 16 * 1024];
-    let mut ask = |times: usize| {
-        for _ in 0..times {
-            client.write_all(request.as_bytes()).unwrap();
-            let mut filled = 0;
-            while !buffer[..filled].ends_with(END) {
-                let read = client.read(&mut buffer[filled..]).unwrap();
-                assert!(read > 0, "the connection was closed");
-                filled += read;
-            }
-            assert!(buffer.starts_with(b"HTTP/1.1 200"));
-        }
-    };
-    ask(FIRST);
+    let mut client = Asker::connect(at, site);
+    client.ask(FIRST);
     let region = Region::new(ALLOCATOR);
-    ask(COUNTED);
+    client.ask(COUNTED);
     let counted = region.change();
     (counted.allocations + counted.reallocations) as f64 / COUNTED as f64
 }
-
-/// How every answer ends.
-const END: &[u8] = b"</html>";
-
-const PAGE: &[u8] =
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: 83\r\n\r\n\
-    <html><title>A page</title><p>A few words</p><p>and a few &amp; more</p><br></html>";
-
-const IMAGE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 13\r\n\r\n\
-    123456</html>";
 
 /// One test: two at a time would count each other's.
 #[test]

@@ -6,8 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
-    io::{Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -15,6 +14,7 @@ use std::{
 };
 
 use integration_tests::{
+    counting::{Asker, PAGE, site},
     member::{RuleFile, binary_path},
     ports::free_address,
     wait::wait_until_blocking,
@@ -30,33 +30,6 @@ const AT_MOST: Duration = Duration::from_secs(240);
 /// Another test program may take a port between our look and the start.
 const START_TRIES: usize = 5;
 
-/// How every answer ends.
-const END: &[u8] = b"</html>";
-
-const PAGE: &[u8] =
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: 83\r\n\r\n\
-    <html><title>A page</title><p>A few words</p><p>and a few &amp; more</p><br></html>";
-
-/// A site that answers every request on every connection with the page.
-fn site() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            thread::spawn(move || {
-                let mut request = [0; 4096];
-                // A head comes in one piece here.
-                while stream.read(&mut request).is_ok_and(|read| read > 0) {
-                    stream.write_all(PAGE).unwrap();
-                }
-            });
-        }
-    });
-    at
-}
-
-/// A proxy below callgrind, which counts nothing yet; it ends with its handle.
 struct Counted {
     child: Child,
     at: SocketAddr,
@@ -103,26 +76,10 @@ impl Counted {
 
     /// Instructions of one request, on a kept-alive connection.
     fn per_request(mut self, site: SocketAddr) -> f64 {
-        let mut client = TcpStream::connect(self.at).unwrap();
-        let request = format!(
-            "GET http://{site}/ HTTP/1.1\r\nHost: {site}\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n"
-        );
-        let mut ask = |times: usize| {
-            let mut buffer = [0; 4096];
-            for _ in 0..times {
-                client.write_all(request.as_bytes()).unwrap();
-                let mut filled = 0;
-                while !buffer[..filled].ends_with(END) {
-                    let read = client.read(&mut buffer[filled..]).unwrap();
-                    assert!(read > 0, "the connection was closed");
-                    filled += read;
-                }
-                assert!(buffer.starts_with(b"HTTP/1.1 200"));
-            }
-        };
-        ask(FIRST);
+        let mut client = Asker::connect(self.at, site);
+        client.ask(FIRST);
         self.tell("on");
-        ask(COUNTED);
+        client.ask(COUNTED);
         self.tell("off");
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         wait_until_blocking("the proxy ends", AT_MOST, || self.child.try_wait().unwrap().is_some());
@@ -186,7 +143,7 @@ fn a_request_takes_no_more_instructions_than_it_did() {
     const FULL: &str = "rate: 1000000/s, burst: 1000000, cooldown: {after: 1000}";
     // Without optimisation other things cost most than with it.
     let (bare, full) = if cfg!(debug_assertions) { (1.81, 2.83) } else { (1.41, 3.3) };
-    let site = site();
+    let site = site(PAGE);
     let ratios = thread::scope(|scope| {
         let floor = scope.spawn(|| floor(site));
         let kinds = [("nothing limited", "action: bypass", bare), ("limited, a page", FULL, full)];
