@@ -3,11 +3,12 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
 use rustls::{
-    RootCertStore,
+    ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier,
+    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 
@@ -17,6 +18,23 @@ use rustls::{
 pub struct BadRoots {
     path: PathBuf,
     why: String,
+}
+
+/// Where the cipher suites come from.
+#[must_use]
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// A client of TLS, up to whom it trusts.
+///
+/// # Panics
+/// Never with the suites of [`provider`].
+#[must_use]
+pub fn client(provider: Arc<CryptoProvider>) -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring's provider has cipher suites for TLS 1.2 and 1.3")
 }
 
 /// The system's roots. Blocks for some milliseconds the first time; they do not change while a process runs.

@@ -169,8 +169,9 @@ impl Redis {
     }
 }
 
-/// A command as it goes over the wire.
-fn resp(words: &[&str]) -> String {
+/// A command as it goes over the wire (RESP).
+#[must_use]
+pub fn resp(words: &[&str]) -> String {
     let mut request = format!("*{}\r\n", words.len());
     for word in words {
         request.push_str(&format!("${}\r\n{word}\r\n", word.len()));

@@ -10,8 +10,7 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use http::StatusCode;
 use rustls::{
-    CertificateError, ClientConfig, RootCertStore, client::Resumption, crypto::ring,
-    pki_types::ServerName,
+    CertificateError, ClientConfig, RootCertStore, client::Resumption, pki_types::ServerName,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -107,15 +106,11 @@ impl Connector {
         Self::trusting(roots::system().clone())
     }
 
-    fn trusting(roots: RootCertStore) -> Self {
-        let provider = Arc::new(ring::default_provider());
-        let builder = || {
-            ClientConfig::builder_with_provider(Arc::clone(&provider))
-                .with_safe_default_protocol_versions()
-                .expect("ring's provider has cipher suites for TLS 1.2 and 1.3")
-        };
-        let verified = builder().with_root_certificates(roots).with_no_client_auth();
-        let unverified = builder()
+    fn trusting(trusted: RootCertStore) -> Self {
+        let provider = roots::provider();
+        let client = || roots::client(Arc::clone(&provider));
+        let verified = client().with_root_certificates(trusted).with_no_client_auth();
+        let unverified = client()
             .dangerous()
             .with_custom_certificate_verifier(unverified::verifier(&provider))
             .with_no_client_auth();

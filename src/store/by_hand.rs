@@ -41,8 +41,7 @@ impl Shared {
         let away = || StoreError::Away(self.why_down());
         let keys = scope.keys.as_ref().ok_or_else(away)?;
         let arguments = keys.arguments(rule).rate(hand, known, keys.news(self.member()));
-        let both = vec![keys.take[0].clone(), keys.take[1].clone()];
-        let reply = self.call(&self.scripts.rate, both, arguments).await.ok_or_else(away)?;
+        let reply = self.call(&self.scripts.rate, keys.both(), arguments).await.ok_or_else(away)?;
         scripts::steered(reply).map_err(|bad| StoreError::Away(bad.to_string()))
     }
 }

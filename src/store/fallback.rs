@@ -117,18 +117,13 @@ impl Shared {
         let (listener, beater, keeper) =
             (Arc::clone(&store), Arc::clone(&store), Arc::clone(&store));
         store.spawn(async move {
-            let news = listener.news.clone();
-            tokio::select! {
-                () = listener.server.listen(&listener.settings.prefix, news) => {}
-                () = listener.stopped.cancelled() => {}
-            }
+            let listening =
+                listener.server.listen(&listener.settings.prefix, listener.news.clone());
+            listener.stopped.run_until_cancelled(listening).await;
         });
         tokio::spawn(async move { beater.beat().await });
         tokio::spawn(async move {
-            tokio::select! {
-                () = keeper.keep_home() => {}
-                () = keeper.stopped.cancelled() => {}
-            }
+            keeper.stopped.run_until_cancelled(keeper.keep_home()).await;
         });
         store
     }
@@ -339,8 +334,7 @@ impl Store for Shared {
 
     async fn peek(&self, scope: &Scope) -> Result<Peeked, StoreError> {
         let Some(keys) = &scope.keys else { return self.here.peek(scope).await };
-        let both = vec![keys.take[0].clone(), keys.take[1].clone()];
-        match self.call(&self.scripts.peek, both, Vec::new()).await.map(scripts::peeked) {
+        match self.call(&self.scripts.peek, keys.both(), Vec::new()).await.map(scripts::peeked) {
             Some(Ok(peeked)) => Ok(peeked),
             Some(Err(bad)) => Err(StoreError::Away(bad.to_string())),
             None => Err(StoreError::Away(self.why_down())),

@@ -90,6 +90,11 @@ impl Keys {
         }
     }
 
+    /// Bucket and cooldown, for scripts that change one of them at most.
+    pub(super) fn both(&self) -> Vec<String> {
+        self.take[..2].to_vec()
+    }
+
     pub(super) fn cooldown(&self) -> Vec<String> {
         vec![self.take[1].clone()]
     }

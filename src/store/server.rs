@@ -29,6 +29,14 @@ pub enum Reply {
     List(Vec<Reply>),
 }
 
+impl Reply {
+    /// What `members` answers to one of so many that it knows.
+    #[must_use]
+    pub fn members(count: i64) -> Self {
+        Self::List(vec![Self::Whole(count), Self::Whole(0)])
+    }
+}
+
 /// An answer that is under way: the reply, or what went wrong in words.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Reply, String>> + Send + 'a>>;
 

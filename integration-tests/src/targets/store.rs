@@ -114,7 +114,7 @@ impl ScriptServer for Says {
         Box::pin(async move {
             let next = || self.replies.lock().pop_front();
             match name {
-                "members" => Ok(Reply::List(vec![Reply::Whole(2), Reply::Whole(0)])),
+                "members" => Ok(Reply::members(2)),
                 _ => next().ok_or_else(String::new),
             }
         })

@@ -112,7 +112,7 @@ impl ScriptServer for Deadly {
         Box::pin(async move {
             match name {
                 "take" if self.taken.fetch_add(1, Ordering::Relaxed) == 0 => panic!("on purpose"),
-                "members" => Ok(Reply::List(vec![Reply::Whole(1), Reply::Whole(0)])),
+                "members" => Ok(Reply::members(1)),
                 _ => Err("ERR nothing here".to_owned()),
             }
         })

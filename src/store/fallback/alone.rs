@@ -21,8 +21,7 @@ pub(in crate::store) struct Alone {
     /// When that began, on the clock of the member's own store; the name of this time.
     began: i64,
     place: Place,
-    members: u32,
-    share: f64,
+    fleet: Fleet,
     /// The fleet's limits, of which these are the parts.
     whole: Limits,
     parts: Vec<Part>,
@@ -66,20 +65,18 @@ impl Alone {
         before: u64,
     ) -> Self {
         let now = here.now();
-        let Fleet { members, share } = fleet;
         let mut parts = parts(whole, keys.heard().as_ref(), now, fleet);
         for part in parts.iter_mut().filter(|_| before > 0) {
             part.used = part.limit.min(part.used + before);
             part.common = false;
         }
         // Others may hold tickets of the store for as long; this member's own ones are used first anyway.
-        let others = if members > 1 { HORIZON } else { 0 };
+        let others = if fleet.members > 1 { HORIZON } else { 0 };
         let own = keys.latest_due(epoch).map_or(0, clock::micros);
         let alone = Self {
             began: now,
             place: place.clone(),
-            members,
-            share,
+            fleet,
             whole: whole.clone(),
             cost: u64::from(whole.cost),
             out: VecDeque::new(),
@@ -92,13 +89,13 @@ impl Alone {
         // Nothing goes before a window that has begun with a ticket ahead: the one before was full.
         let starts = alone.parts.iter().filter(|part| part.common).map(|part| part.start);
         let from = starts.fold(now + others.max(own), i64::max);
-        here.begin(place, &limits, from, windows, members > 1);
+        here.begin(place, &limits, from, windows, fleet.members > 1);
         alone
     }
 
     /// What this member keeps to.
     pub(super) fn limits(&self, whole: &Limits) -> Limits {
-        let mut limits = scaled(whole, self.share);
+        let mut limits = scaled(whole, self.fleet.share);
         for (quota, part) in limits.quotas.iter_mut().zip(&self.parts) {
             quota.tokens = part.limit;
         }
@@ -154,17 +151,20 @@ impl Alone {
             format!("{start}:{taken}")
         };
         let taken: Vec<_> = self.parts.iter().enumerate().map(|(at, part)| own(at, part)).collect();
-        let alone = now - self.began;
-        let (began, members, share) = (self.began, self.members, self.share);
-        format!("{began}:{alone}:{members}:{share}:{owed};{}", taken.join(","))
+        away(self.began, now - self.began, self.fleet, owed, &taken.join(","))
     }
 }
 
 /// What to tell the store that is back where nothing was decided without it.
-pub(super) fn idle(here: &Memory, away: Duration, fleet: Fleet) -> String {
-    let alone = clock::micros(away);
+pub(super) fn idle(here: &Memory, gone: Duration, fleet: Fleet) -> String {
+    let gone = clock::micros(gone);
+    away(here.now() - gone, gone, fleet, 0, "")
+}
+
+/// A time without the store, as `welcome` of `lua/lib/away.lua` reads it.
+fn away(since: i64, alone: i64, fleet: Fleet, owed: u64, taken: &str) -> String {
     let Fleet { members, share } = fleet;
-    format!("{}:{alone}:{members}:{share}:0;", here.now() - alone)
+    format!("{since}:{alone}:{members}:{share}:{owed};{taken}")
 }
 
 impl Part {

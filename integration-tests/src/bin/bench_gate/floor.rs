@@ -8,7 +8,10 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use integration_tests::{redis::Redis, sim};
+use integration_tests::{
+    redis::{Redis, resp},
+    sim,
+};
 use parking_lot::Mutex;
 use tidegate::{
     metrics::Metrics,
@@ -31,14 +34,15 @@ impl Floor {
         let mut stream = TcpStream::connect(redis.address())?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(&words(["SCRIPT", "LOAD", &text[0]]))?;
+        stream.write_all(resp(&["SCRIPT", "LOAD", &text[0]]).as_bytes())?;
         let mut reply = [0; 4_096];
         let read = stream.read(&mut reply)?;
         let digest = String::from_utf8_lossy(&reply[..read]);
         let digest = digest.lines().nth(1).context("SCRIPT LOAD answers with a digest")?;
         let count = keys.len().to_string();
-        let all = ["EVALSHA", digest, &count].map(str::to_owned).into_iter();
-        let call = words(all.chain(keys).chain(arguments));
+        let rest = keys.iter().chain(&arguments).map(String::as_str);
+        let call: Vec<&str> = ["EVALSHA", digest, &count].into_iter().chain(rest).collect();
+        let call = resp(&call).into_bytes();
         Ok(Self { stream, call })
     }
 
@@ -55,17 +59,6 @@ impl Floor {
         }
         before.until_now(redis, grants)
     }
-}
-
-/// One command as Redis reads it (RESP).
-fn words<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> Vec<u8> {
-    let words: Vec<T> = words.into_iter().collect();
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in &words {
-        let word = word.as_ref();
-        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
-    }
-    bytes
 }
 
 /// The text, keys and arguments with which the gate's store takes one ticket.
@@ -104,8 +97,7 @@ impl ScriptServer for Recorder {
         if name == "take" {
             *self.0.lock() = Some([vec![text.to_owned()], keys, arguments]);
         }
-        // One member, which was known.
-        Box::pin(async { Ok(Reply::List(vec![Reply::Whole(1), Reply::Whole(0)])) })
+        Box::pin(async { Ok(Reply::members(1)) })
     }
 
     fn subscribe(&self, _channel: &str) -> broadcast::Receiver<String> {

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use integration_tests::redis::resp;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -27,10 +28,7 @@ impl Bucket {
     /// The bucket called `name`, with so many requests per second.
     pub(crate) async fn connect(redis: SocketAddr, name: &str, rate: f64) -> std::io::Result<Self> {
         let gap = Duration::from_secs(1).div_f64(rate).as_micros().to_string();
-        let mut call = String::from("*5\r\n");
-        for word in ["EVAL", TAKE, "1", name, &gap] {
-            call += &format!("${}\r\n{word}\r\n", word.len());
-        }
+        let call = resp(&["EVAL", TAKE, "1", name, &gap]);
         let stream = TcpStream::connect(redis).await?;
         stream.set_nodelay(true)?;
         Ok(Self { call: call.into_bytes(), stream: Mutex::new(stream) })
