@@ -28,8 +28,8 @@ demo: ## half a minute on the terminal: a site that blocks when crawled too fast
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/demo
 
-bench: ## requests/s, latency and CPU beside a bare hyper proxy and those installed (minutes; PART=small, pages, growth, tls)
-	$(CARGO) build --release -p tidegate -p integration-tests --bins
+bench: ## CPU, latency and memory beside a bare hyper proxy and those installed (4 minutes a part; PART="c64 pages")
+	$(CARGO) build --release -p tidegate -p integration-tests --bin tidegate --bin bench
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench $(PART)
 
 bench-cooldown: ## how long requests still reach a site after it trips a cooldown, and how fast the news is (50 trips)

@@ -94,6 +94,12 @@ impl Redis {
         self.address
     }
 
+    /// Its process id, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// `redis://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {

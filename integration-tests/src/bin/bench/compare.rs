@@ -4,110 +4,111 @@
 //! the rounds' own ratios. `floor-aa` is the floor once more: how far its ratio is from 1 is what the run cannot tell
 //! apart.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::fmt::Write as _;
 
 use super::{
-    Cell, Length, load::Load, measure, middle, origin, pages::Page, peers, peers::Peer, say, serves,
+    Length,
+    aims::{self, Record, Unit, What},
+    load, origin,
+    pages::Page,
+    peers,
+    peers::Peer,
+    say, serves, turned, usage,
 };
 
-/// A load: the page, and over how many connections.
-type Row = (Page, usize);
+/// A load: what it is called, the page, and over how many connections.
+pub(crate) type Row = (What, Page, usize);
 
-/// Cells by proxy and load, one per round.
-type Table = BTreeMap<(&'static str, Row), Vec<Cell>>;
-
-/// 1 KB.
-pub(crate) async fn small(length: Length) -> anyhow::Result<()> {
-    let names: Vec<&str> =
-        peers::installed().into_iter().filter(|name| *name != "tidegate-blind").collect();
-    let rows = [1, 64, 512].map(|connections| (Page::Small, connections));
-    let table = rounds(&names, &rows, length).await?;
-    say(&render("1 KB", &names, &rows, &table, length, "floor")?)
-}
-
+/// 1 KB over one connection.
+pub(crate) const ONE: &[Row] = &[(aims::C1, Page::Small, 1)];
+/// The same over 64.
+pub(crate) const SOME: &[Row] = &[(aims::C64, Page::Small, 64)];
+/// The same over 512.
+pub(crate) const MANY: &[Row] = &[(aims::C512, Page::Small, 512)];
 /// 64 KB, inspected and not.
-pub(crate) async fn pages(length: Length) -> anyhow::Result<()> {
-    let names: Vec<&str> =
-        peers::installed().into_iter().filter(|name| *name != "tidegate-redis").collect();
-    let rows = [(Page::Large, 64), (Page::Image, 64)];
-    let table = rounds(&names, &rows, length).await?;
-    say(&render("64 KB", &names, &rows, &table, length, "floor")?)?;
-    say(&render("64 KB", &names, &rows, &table, length, "tidegate-blind")?)
+pub(crate) const PAGES: &[Row] = &[(aims::HTML, Page::Large, 64), (aims::IMAGE, Page::Image, 64)];
+/// 1 MB of HTML, of which the first part is inspected.
+pub(crate) const STREAM: &[Row] = &[(aims::STREAM, Page::Huge, 8)];
+
+/// Lets each proxy do each of `rows`, and prints a table for each of them.
+pub(crate) async fn all(rows: &[Row], length: Length, record: &mut Record) -> anyhow::Result<()> {
+    let is_large = rows.iter().all(|(_, page, _)| *page != Page::Small);
+    let mut names = peers::installed();
+    // What a look at bodies costs is told by large ones, what calls to Redis cost by small ones.
+    names
+        .retain(|name| if is_large { !name.ends_with("redis") } else { *name != "tidegate-blind" });
+    let (site, _origin) = origin().await?;
+    let rounds = length
+        .rounds(async |round| {
+            for name in turned(names.clone(), round) {
+                let peer = Peer::start(name, site).await?;
+                serves(peer.at).await;
+                for row in rows {
+                    measure(&peer, name, site, *row, length, record).await?;
+                }
+            }
+            Ok(())
+        })
+        .await?;
+    for (what, ..) in rows {
+        say(&render(what, &names, rounds, length, record)?)?;
+    }
+    Ok(())
 }
 
-async fn rounds(names: &[&'static str], rows: &[Row], length: Length) -> anyhow::Result<Table> {
-    let (site, _origin) = origin().await?;
-    let mut names = names.to_vec();
-    let mut table = Table::new();
-    for round in 1..=length.rounds {
-        for name in &names {
-            let peer = Peer::start(name, site).await?;
-            serves(peer.at).await;
-            for row in rows {
-                let cell = measure(&peer, site, *row, length.time).await?;
-                table.entry((name, *row)).or_default().push(cell);
-            }
-        }
-        // No proxy always comes after the same one's mess.
-        names.rotate_left(1);
-        say(&format!("round {round} of {} is done\n", length.rounds))?;
+/// A short load to fill the pools, then the one that counts.
+async fn measure(
+    peer: &Peer,
+    name: &'static str,
+    site: std::net::SocketAddr,
+    (what, page, connections): Row,
+    length: Length,
+    record: &mut Record,
+) -> anyhow::Result<()> {
+    load::run(peer.at, site, page, connections, length.time / 4).await;
+    let redis = || peer.redis_pid().map(usage::cpu).transpose();
+    let (cpu, redis_cpu) = (usage::cpu(peer.pid())?, redis()?);
+    let load = load::run(peer.at, site, page, connections, length.time).await;
+    let used = usage::cpu(peer.pid())?.saturating_sub(cpu);
+    let redis_used = redis()?.zip(redis_cpu).map(|(now, before)| now.saturating_sub(before));
+    record.add(what, Unit::Cpu, name, load.each(used));
+    if let Some(used) = redis_used {
+        record.add(what, Unit::RedisCpu, name, load.each(used));
     }
-    Ok(table)
+    record.add(what, Unit::Rate, name, load.rate());
+    record.add(what, Unit::P50, name, load.p50());
+    record.add(what, Unit::P99, name, load.p99());
+    #[allow(clippy::cast_precision_loss)]
+    record.add(what, Unit::Errors, name, load.errors as f64);
+    Ok(())
 }
 
 fn render(
-    what: &str,
+    what: What,
     names: &[&'static str],
-    rows: &[Row],
-    table: &Table,
+    rounds: usize,
     length: Length,
-    base: &'static str,
+    record: &Record,
 ) -> anyhow::Result<String> {
-    let Length { rounds, time } = length;
-    let mut text = String::new();
-    writeln!(text, "\n{what}, keep-alive; medians of {rounds} rounds of {time:?} each.\n")?;
-    let heads: Vec<String> = rows.iter().map(head).collect();
-    let column = |name: &str| heads.iter().map(|head| format!(" {name} {head} |")).collect();
-    let columns: [String; 4] =
-        ["req/s", "p50/p99 ms", "CPU µs/req", &format!("CPU / {base}")].map(column);
-    writeln!(text, "| proxy |{} errors |", columns.concat())?;
-    writeln!(text, "|---|{}", "---:|".repeat(4 * rows.len() + 1))?;
+    let mut text = format!("\n{what}; medians of {rounds} rounds of {:?} each.\n\n", length.time);
+    text.push_str(
+        "| proxy | req/s | p50 / p99 ms | CPU µs each | / floor | Redis µs each | errors |\n",
+    );
+    text.push_str("|---|---:|---:|---:|---:|---:|---:|\n");
     for name in names {
-        let cells: Vec<&[Cell]> = rows
-            .iter()
-            .map(|row| table.get(&(*name, *row)).map_or(&[][..], Vec::as_slice))
-            .collect();
-        let median =
-            |cells: &[Cell], of: &dyn Fn(&Cell) -> f64| middle(cells.iter().map(of).collect());
-        let each = |figure: &dyn Fn(&[Cell]) -> String| {
-            cells.iter().map(|cells| format!(" {} |", figure(cells))).collect::<String>()
-        };
-        let rate = each(&|cells| format!("{:.0}", median(cells, &|cell| cell.load.rate())));
-        let wait = each(&|cells| {
-            let ms = |of: fn(&Load) -> f64| median(cells, &|cell| of(&cell.load));
-            format!("{:.2} / {:.2}", ms(Load::p50), ms(Load::p99))
-        });
-        let cpu = each(&|cells| format!("{:.1}", median(cells, &|cell| cell.cpu)));
-        let ratios = rows.iter().map(|row| format!(" {:.2} |", ratio(table, name, base, *row)));
-        let ratios: String = ratios.collect();
-        let errors: u64 = cells.iter().flat_map(|cells| cells.iter()).map(|c| c.load.errors).sum();
-        writeln!(text, "| {name} |{rate}{wait}{cpu}{ratios} {errors} |")?;
+        let figure = |unit| record.median(what, unit, name);
+        let over = record.ratio(what, Unit::Cpu, name, "floor");
+        let redis = figure(Unit::RedisCpu);
+        let redis = if redis.is_nan() { "–".to_owned() } else { format!("{redis:.2}") };
+        writeln!(
+            text,
+            "| {name} | {:.0} | {:.2} / {:.2} | {:.1} | {over:.2} | {redis} | {:.0} |",
+            figure(Unit::Rate),
+            figure(Unit::P50),
+            figure(Unit::P99),
+            figure(Unit::Cpu),
+            record.total(what, Unit::Errors, name),
+        )?;
     }
     Ok(text)
-}
-
-fn head((page, connections): &Row) -> String {
-    match page {
-        Page::Small => format!("c{connections}"),
-        Page::Large => "HTML".to_owned(),
-        Page::Image => "image".to_owned(),
-    }
-}
-
-/// CPU per request over another proxy's in the same round.
-fn ratio(table: &Table, name: &'static str, base: &'static str, row: Row) -> f64 {
-    let (Some(own), Some(base)) = (table.get(&(name, row)), table.get(&(base, row))) else {
-        return f64::NAN;
-    };
-    middle(own.iter().zip(base).map(|(own, base)| own.cpu / base.cpu).collect())
 }

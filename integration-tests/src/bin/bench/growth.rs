@@ -1,20 +1,24 @@
 //! What a request costs as there is more of something that should not matter to it: connections, rules, scopes.
 
-use std::{fmt::Write as _, net::SocketAddr};
+mod plot;
 
+use std::{fmt::Write as _, net::SocketAddr, path::Path};
+
+use anyhow::Context as _;
 use integration_tests::member::RuleFile;
 
+use self::plot::Point;
 use super::{
-    Length, load, measure, middle, origin,
+    Length, load, middle, origin,
     pages::Page,
-    peers::{FULL, Peer},
-    say,
+    peers::{FULL, Peer, ROOMY},
+    say, usage,
 };
 
 /// Connections that ask while the others are there.
 const ACTIVE: usize = 64;
-/// Width of the plot.
-const WIDTH: f64 = 40.0;
+/// Where the plot is drawn.
+const PLOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/growth.svg");
 
 /// What grows.
 #[derive(Debug, Clone, Copy)]
@@ -29,9 +33,9 @@ impl Grows {
 
     const fn sizes(self) -> &'static [usize] {
         match self {
-            Self::Connections => &[1, 100, 1_000, 9_900],
+            Self::Connections => &[1, 10, 100, 1_000, 10_000],
             Self::Rules => &[1, 10, 100, 1_000],
-            Self::Scopes => &[1, 100, 10_000, 100_000],
+            Self::Scopes => &[1, 10, 100, 1_000, 10_000, 100_000],
         }
     }
 
@@ -45,7 +49,6 @@ impl Grows {
 
     /// The rule file with so many.
     fn file(self, size: usize) -> RuleFile {
-        let limits = "limits: {connections: 20000, per_client: 20000}";
         let last = format!("- {{name: last, match: \"*\", {FULL}}}");
         let file = match self {
             Self::Connections => RuleFile::new(&last),
@@ -55,22 +58,37 @@ impl Grows {
             }
             Self::Scopes => RuleFile::one_rule(&format!("per: host, {FULL}")),
         };
-        file.with(limits)
+        file.with(ROOMY)
     }
 }
 
-/// All three, each with a plot.
+/// All three, each with a table and a panel of the plot.
 pub(crate) async fn all(length: Length) -> anyhow::Result<()> {
     let (site, _origin) = origin().await?;
-    for grows in Grows::ALL {
-        let mut rounds = vec![Vec::new(); grows.sizes().len()];
-        for _ in 0..length.rounds {
-            for (at, size) in grows.sizes().iter().enumerate() {
-                rounds[at].push(one(grows, *size, site, length).await?);
+    let mut figures = Grows::ALL.map(|grows| vec![Vec::new(); grows.sizes().len()]);
+    let rounds = length
+        .rounds(async |_| {
+            for (grows, figures) in Grows::ALL.into_iter().zip(&mut figures) {
+                for (size, figures) in grows.sizes().iter().zip(figures) {
+                    figures.push(one(grows, *size, site, length).await?);
+                }
             }
-        }
-        let figures = rounds.into_iter().map(middle).collect::<Vec<_>>();
-        say(&plot(grows, &figures)?)?;
+            Ok(())
+        })
+        .await?;
+    say(&format!("\nCPU per request, {ACTIVE} asking; {rounds} rounds of {:?}.\n", length.time))?;
+    let mut panels = Vec::new();
+    for (grows, figures) in Grows::ALL.into_iter().zip(figures) {
+        let sizes = grows.sizes().iter().copied();
+        let points: Vec<Point> =
+            sizes.zip(figures).map(|(size, figures)| Point::new(size, figures)).collect();
+        say(&table(grows, &points)?)?;
+        panels.push((grows.name(), points));
+    }
+    // A copy of the program without its sources has no place for it.
+    let place = Path::new(PLOT);
+    if place.parent().is_some_and(Path::is_dir) {
+        std::fs::write(place, plot::draw(&panels)).context(PLOT)?;
     }
     Ok(())
 }
@@ -84,10 +102,13 @@ async fn one(grows: Grows, size: usize, site: SocketAddr, length: Length) -> any
         Grows::Rules => {}
         Grows::Scopes => load::ask_each(peer.at, hosts(site, size)).await?,
     }
-    let cell = measure(&peer, site, (Page::Small, ACTIVE), length.time).await?;
+    load::run(peer.at, site, Page::Small, ACTIVE, length.time / 4).await;
+    let before = usage::cpu(peer.pid())?;
+    let load = load::run(peer.at, site, Page::Small, ACTIVE, length.time).await;
+    let used = usage::cpu(peer.pid())?.saturating_sub(before);
     drop(idle);
-    anyhow::ensure!(cell.load.errors == 0, "{} requests failed", cell.load.errors);
-    Ok(cell.cpu)
+    anyhow::ensure!(load.errors == 0, "{} requests failed", load.errors);
+    Ok(load.each(used))
 }
 
 /// So many addresses of the origin, which listens on all of 127.0.0.0/8; the first is its own.
@@ -100,13 +121,13 @@ fn hosts(site: SocketAddr, size: usize) -> Vec<SocketAddr> {
         .collect()
 }
 
-fn plot(grows: Grows, figures: &[f64]) -> anyhow::Result<String> {
-    let mut text = format!("\nCPU per request by {}, {ACTIVE} asking:\n\n", grows.name());
-    let most = figures.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    for (size, cpu) in grows.sizes().iter().zip(figures) {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let bar = "#".repeat((cpu / most * WIDTH) as usize);
-        writeln!(text, "{size:>8} {cpu:>6.1} µs  {bar}")?;
+fn table(grows: Grows, points: &[Point]) -> anyhow::Result<String> {
+    let mut text = format!("\n| {} | CPU µs | least to most | / the first |\n", grows.name());
+    text.push_str("|---:|---:|---:|---:|\n");
+    let first = points.first().map_or(f64::NAN, |point| point.middle);
+    for Point { size, middle, least, most } in points {
+        let over = middle / first;
+        writeln!(text, "| {size} | {middle:.1} | {least:.1} to {most:.1} | {over:.2} |")?;
     }
     Ok(text)
 }

@@ -21,6 +21,8 @@ use super::pages::Page;
 
 /// An answer that takes longer is an error.
 const ANSWER_AT_MOST: Duration = Duration::from_secs(10);
+/// The same for those that are all let go at once.
+const RELEASED_AT_MOST: Duration = Duration::from_secs(60);
 /// Connections that fill something before the load that counts.
 const FILLING: usize = 64;
 
@@ -38,6 +40,12 @@ impl Load {
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn rate(&self) -> f64 {
         self.requests as f64 / self.seconds
+    }
+
+    /// Microseconds of `used` for each request.
+    #[allow(clippy::cast_precision_loss)]
+    pub(crate) fn each(&self, used: Duration) -> f64 {
+        used.as_secs_f64() * 1e6 / self.requests.max(1) as f64
     }
 
     /// Milliseconds within which half of all are answered.
@@ -142,6 +150,43 @@ pub(crate) async fn idle(
     Ok(clients)
 }
 
+/// So many connections, each with a request for the small page whose answer nobody waits for.
+///
+/// # Errors
+/// One of them is not taken.
+pub(crate) async fn ask_only(
+    proxy: SocketAddr,
+    site: SocketAddr,
+    connections: usize,
+) -> anyhow::Result<Vec<Client>> {
+    let mut clients = Vec::with_capacity(connections);
+    for _ in 0..connections {
+        let mut client = Client::connect(proxy).await?;
+        client.stream.write_all(request(site, Page::Small).as_bytes()).await?;
+        clients.push(client);
+    }
+    Ok(clients)
+}
+
+/// How many of these requests are answered.
+pub(crate) async fn answered(clients: Vec<Client>) -> usize {
+    let mut waiting = JoinSet::new();
+    for mut client in clients {
+        waiting.spawn(timeout(RELEASED_AT_MOST, async move {
+            client.answer(Page::Small.bytes()).await
+        }));
+    }
+    let ends = waiting.join_all().await;
+    ends.iter().filter(|end| matches!(end, Ok(Ok(())))).count()
+}
+
+fn request(site: SocketAddr, page: Page) -> String {
+    let path = page.path();
+    format!(
+        "GET http://{site}{path} HTTP/1.1\r\nHost: {site}\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n"
+    )
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -158,10 +203,7 @@ impl Client {
 
     /// One request; microseconds until its answer was there. What is not the page is an error.
     async fn ask(&mut self, site: SocketAddr, page: Page) -> io::Result<u32> {
-        let request = format!(
-            "GET http://{site}{} HTTP/1.1\r\nHost: {site}\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n",
-            page.path()
-        );
+        let request = request(site, page);
         let start = Instant::now();
         self.stream.write_all(request.as_bytes()).await?;
         timeout(ANSWER_AT_MOST, self.answer(page.bytes())).await??;

@@ -2,30 +2,49 @@
 //!
 //! Free-standing: origin, bare proxy (`floor`) and load client are this program; haproxy, nginx, squid, tinyproxy and
 //! redis-server take part where they are installed. Its parts, all of them or those that are named:
-//! - `small`: a page of 1 KB over 1, 64 and 512 connections;
+//! - `c1`, `c64`, `c512`: a page of 1 KB over so many connections;
 //! - `pages`: 64 KB of HTML, inspected and not, and 64 KB of an image, over 64 connections;
-//! - `growth`: what a request costs as connections, rules and scopes become more;
-//! - `tls`: tunnels, and interception: set-ups, requests and 1 GiB.
+//! - `stream`: 1 MB of HTML over 8 connections;
+//! - `tunnels`, `interception`: set-ups, requests and 1 GiB;
+//! - `memory`: of 2,000 idle connections and of 2,000 held requests;
+//! - `held`: 8,000 held requests, what they cost while nothing happens, and whether all are answered;
+//! - `growth`: what a request costs as connections, rules and scopes become more; draws `docs/growth.svg`.
 //!
-//! `BENCH_ROUNDS` and `BENCH_SECONDS` (of each load) make it longer, `BENCH_ONLY=floor,tidegate` shorter.
+//! At its end it says how what was measured stands beside what is aimed at. A part takes as many rounds as fit into four
+//! minutes, at most `BENCH_ROUNDS` (15); `BENCH_SECONDS` (1) is the length of each load, and `BENCH_ONLY=floor,tidegate`
+//! leaves the other proxies out.
 
+mod aims;
 mod compare;
 mod floor;
 mod growth;
 mod load;
+mod origin;
 mod pages;
 mod peers;
+mod sit;
 mod tls;
+mod usage;
 
-use std::{io::Write as _, net::SocketAddr, time::Duration};
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use integration_tests::{ports::free_address, wait::wait_until};
 
-use self::{load::Load, pages::Page};
+use self::{aims::Record, floor::Floor, tls::Kind};
 
 /// A process that does not serve after so long is left out.
 const START_AT_MOST: Duration = Duration::from_secs(15);
+/// How long a part may take: no round begins that would not end by then.
+const PART_AT_MOST: Duration = Duration::from_secs(220);
+/// All parts.
+const PARTS: [&str; 10] =
+    ["c1", "c64", "c512", "pages", "stream", "tunnels", "interception", "memory", "held", "growth"];
 
 /// How often and how long.
 #[derive(Debug, Clone, Copy)]
@@ -34,38 +53,73 @@ struct Length {
     time: Duration,
 }
 
-/// What one load told: the client's figures, and the proxy's CPU.
-struct Cell {
-    load: Load,
-    /// Microseconds per request, user and system.
-    cpu: f64,
+impl Length {
+    /// Does `round` as often as it shall be done, or as often as fits; how often that was.
+    async fn rounds(
+        self,
+        mut round: impl AsyncFnMut(usize) -> anyhow::Result<()>,
+    ) -> anyhow::Result<usize> {
+        let (start, mut longest) = (Instant::now(), Duration::ZERO);
+        for number in 0..self.rounds {
+            let began = Instant::now();
+            round(number).await?;
+            longest = longest.max(began.elapsed());
+            say(&format!("round {} of {} is done\n", number + 1, self.rounds))?;
+            if start.elapsed() + longest > PART_AT_MOST {
+                return Ok(number + 1);
+            }
+        }
+        Ok(self.rounds)
+    }
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    open_many();
     match arguments[..] {
-        ["origin", at] => floor::origin(at.parse()?).await,
-        ["floor", at] => floor::proxy(at.parse()?).await,
-        [] => bench(&["small", "pages", "growth", "tls"]).await,
+        ["origin", at] => origin::serve(at.parse()?).await,
+        ["floor", at] => Floor::bare().serve(at.parse()?).await,
+        ["floor", at, "redis", redis] => {
+            Floor::limited(redis.parse()?).await?.serve(at.parse()?).await
+        }
+        ["floor", at, "intercept", root, ca] => {
+            Floor::intercepting(Path::new(root), Path::new(ca))?.serve(at.parse()?).await
+        }
+        [] => bench(&PARTS).await,
         _ => bench(&arguments).await,
     }
 }
 
 async fn bench(parts: &[&str]) -> anyhow::Result<()> {
-    let rounds = usize::try_from(number("BENCH_ROUNDS", 5)?)?;
-    let length = Length { rounds, time: Duration::from_secs(number("BENCH_SECONDS", 2)?) };
+    let rounds = usize::try_from(number("BENCH_ROUNDS", 15)?)?;
+    let length = Length { rounds, time: Duration::from_secs(number("BENCH_SECONDS", 1)?) };
+    let mut record = Record::default();
     for part in parts {
         match *part {
-            "small" => compare::small(length).await?,
-            "pages" => compare::pages(length).await?,
+            "c1" => compare::all(compare::ONE, length, &mut record).await?,
+            "c64" => compare::all(compare::SOME, length, &mut record).await?,
+            "c512" => compare::all(compare::MANY, length, &mut record).await?,
+            "pages" => compare::all(compare::PAGES, length, &mut record).await?,
+            "stream" => compare::all(compare::STREAM, length, &mut record).await?,
+            "tunnels" => tls::all(Kind::Tunnels, length, &mut record).await?,
+            "interception" => tls::all(Kind::Interception, length, &mut record).await?,
+            "memory" => sit::memory(length, &mut record).await?,
+            "held" => sit::held(&mut record).await?,
             "growth" => growth::all(length).await?,
-            "tls" => tls::all(length).await?,
-            other => anyhow::bail!("{other}: there are `small`, `pages`, `growth` and `tls`"),
+            other => anyhow::bail!("{other}: there are {}", PARTS.join(", ")),
         }
     }
-    Ok(())
+    say(&aims::table(&record)?)
+}
+
+/// Lets this process and those that it starts have as many connections as the system allows.
+fn open_many() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    // Where it is refused, a load that needs them fails and says so.
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
 }
 
 fn number(variable: &str, usual: u64) -> anyhow::Result<u64> {
@@ -90,20 +144,11 @@ async fn serves(at: SocketAddr) {
     .await;
 }
 
-/// A short load to fill its pools, then the one that counts.
-async fn measure(
-    peer: &peers::Peer,
-    site: SocketAddr,
-    (page, connections): (Page, usize),
-    time: Duration,
-) -> anyhow::Result<Cell> {
-    load::run(peer.at, site, page, connections, time / 4).await;
-    let before = peers::cpu(peer.pid())?;
-    let load = load::run(peer.at, site, page, connections, time).await;
-    let used = peers::cpu(peer.pid())?.saturating_sub(before);
-    #[allow(clippy::cast_precision_loss)]
-    let cpu = used.as_secs_f64() * 1e6 / (load.requests.max(1) as f64);
-    Ok(Cell { load, cpu })
+/// The same in another order in each round: no proxy always comes after the same one's mess.
+fn turned(mut names: Vec<&'static str>, round: usize) -> Vec<&'static str> {
+    let first = round % names.len().max(1);
+    names.rotate_left(first);
+    names
 }
 
 /// The median.

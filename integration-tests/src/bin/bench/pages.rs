@@ -10,11 +10,13 @@ pub(crate) enum Page {
     Large,
     /// As many bytes that are no text.
     Image,
+    /// 1 MB of HTML that begins as `Large` does: most of it passes unseen.
+    Huge,
 }
 
 impl Page {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Small, Self::Large, Self::Image];
+    pub(crate) const ALL: [Self; 4] = [Self::Small, Self::Large, Self::Image, Self::Huge];
 
     /// Where it is found.
     pub(crate) const fn path(self) -> &'static str {
@@ -22,6 +24,7 @@ impl Page {
             Self::Small => "/",
             Self::Large => "/large",
             Self::Image => "/image",
+            Self::Huge => "/huge",
         }
     }
 
@@ -30,13 +33,14 @@ impl Page {
         match self {
             Self::Small => 1024,
             Self::Large | Self::Image => 64 * 1024,
+            Self::Huge => 1024 * 1024,
         }
     }
 
     /// Its `Content-Type`.
     pub(crate) const fn kind(self) -> &'static str {
         match self {
-            Self::Small | Self::Large => "text/html; charset=utf-8",
+            Self::Small | Self::Large | Self::Huge => "text/html; charset=utf-8",
             Self::Image => "image/png",
         }
     }
@@ -47,11 +51,11 @@ impl Page {
             Self::Small => {
                 "<!doctype html><html><head><title>bench</title></head><body>\n".to_owned()
             }
-            Self::Large => head_and_menus(),
+            Self::Large | Self::Huge => head_and_menus(),
             Self::Image => String::new(),
         };
         let (line, end) = match self {
-            Self::Small | Self::Large => {
+            Self::Small | Self::Large | Self::Huge => {
                 ("<p class=\"line\">a few words that mean nothing at all</p>\n", "</body></html>\n")
             }
             Self::Image => ("\u{1}\u{2}\u{3}\u{4}", ""),

@@ -1,11 +1,9 @@
-//! The proxies side by side: how each is started, and the CPU that it uses.
+//! The proxies side by side: how each is started.
 
 use std::{
-    collections::HashMap,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -15,10 +13,11 @@ use integration_tests::{
     redis::Redis,
 };
 
-/// Length of a tick in `/proc`: 100 a second on every Linux.
-const TICK: Duration = Duration::from_millis(10);
 /// A rule that never makes anybody wait, with everything that a rule can have.
 pub(crate) const FULL: &str = "rate: 1000000/s, burst: 1000000, cooldown: {after: 1000}";
+
+/// Room for all connections of one client that a load makes.
+pub(crate) const ROOMY: &str = "limits: {connections: 20000, per_client: 20000}";
 
 /// A running proxy; it ends with this value.
 pub(crate) struct Peer {
@@ -27,8 +26,8 @@ pub(crate) struct Peer {
 }
 
 enum Running {
-    Process { process: Process, _folder: tempfile::TempDir },
-    Tidegate { member: Box<Member>, _redis: Option<Redis> },
+    Process { process: Process, folder: tempfile::TempDir, redis: Option<Redis> },
+    Tidegate { member: Box<Member>, redis: Option<Redis> },
 }
 
 /// A child process that ends with its handle.
@@ -46,11 +45,12 @@ impl Drop for Process {
     }
 }
 
-/// All that there are; `tidegate-bare` limits nothing and looks at nothing, `tidegate-blind` does all but look at
-/// bodies.
-const ALL: [&str; 10] = [
+/// All that there are; `floor-redis` calls a script for each request, `tidegate-bare` limits nothing and looks at
+/// nothing, `tidegate-blind` does all but look at bodies.
+const ALL: [&str; 11] = [
     "floor",
     "floor-aa",
+    "floor-redis",
     "tidegate",
     "tidegate-bare",
     "tidegate-blind",
@@ -66,7 +66,7 @@ pub(crate) fn installed() -> Vec<&'static str> {
     let only = std::env::var("BENCH_ONLY").unwrap_or_default();
     let is_wanted = |name: &str| only.is_empty() || only.split(',').any(|one| one == name);
     let is_here = |name: &str| match name {
-        "tidegate-redis" => Redis::is_installed(),
+        "tidegate-redis" | "floor-redis" => Redis::is_installed(),
         "haproxy" | "nginx" | "squid" | "tinyproxy" => is_installed(name),
         _ => true,
     };
@@ -80,7 +80,11 @@ fn is_installed(program: &str) -> bool {
 
 /// This very program in another part.
 pub(crate) fn this_program(part: &str, at: SocketAddr) -> anyhow::Result<Process> {
-    spawn(Command::new(std::env::current_exe()?).arg(part).arg(at.to_string()))
+    own(&[part, &at.to_string()])
+}
+
+fn own(arguments: &[&str]) -> anyhow::Result<Process> {
+    spawn(Command::new(std::env::current_exe()?).args(arguments))
 }
 
 fn spawn(command: &mut Command) -> anyhow::Result<Process> {
@@ -105,18 +109,32 @@ impl Peer {
             return Ok(Self::tidegate(&file, redis).await);
         }
         let (at, folder) = (free_address(), tempfile::tempdir()?);
-        let process = match name {
-            "haproxy" | "nginx" | "squid" | "tinyproxy" => other(name, at, origin, folder.path())?,
-            _ => this_program("floor", at)?,
+        let redis = (name == "floor-redis").then(Redis::start);
+        let process = match (name, &redis) {
+            ("haproxy" | "nginx" | "squid" | "tinyproxy", _) => {
+                other(name, at, origin, folder.path())?
+            }
+            (_, Some(redis)) => {
+                own(&["floor", &at.to_string(), "redis", &redis.address().to_string()])?
+            }
+            (_, None) => this_program("floor", at)?,
         };
-        Ok(Self { at, running: Running::Process { process, _folder: folder } })
+        Ok(Self { at, running: Running::Process { process, folder, redis } })
+    }
+
+    /// The floor, intercepting: it trusts this root.
+    pub(crate) fn intercepting(root: &Path) -> anyhow::Result<Self> {
+        let (at, folder) = (free_address(), tempfile::tempdir()?);
+        let (root, ca) = (root.display().to_string(), ca_file(folder.path()).display().to_string());
+        let process = own(&["floor", &at.to_string(), "intercept", &root, &ca])?;
+        Ok(Self { at, running: Running::Process { process, folder, redis: None } })
     }
 
     /// A member with this rule file.
     pub(crate) async fn tidegate(file: &RuleFile, redis: Option<Redis>) -> Self {
         let member = Member::start(&file.clone().with("log: {level: error}")).await;
         let at = member.proxy();
-        Self { at, running: Running::Tidegate { member: Box::new(member), _redis: redis } }
+        Self { at, running: Running::Tidegate { member: Box::new(member), redis } }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -126,13 +144,35 @@ impl Peer {
         }
     }
 
-    /// The certificate of its CA, where it has one.
-    pub(crate) fn ca_file(&self) -> Option<PathBuf> {
+    /// The same of its Redis, where it has one.
+    pub(crate) fn redis_pid(&self) -> Option<u32> {
         match &self.running {
-            Running::Process { .. } => None,
-            Running::Tidegate { member, .. } => Some(member.ca_file()),
+            Running::Process { redis, .. } | Running::Tidegate { redis, .. } => {
+                redis.as_ref()?.pid()
+            }
         }
     }
+
+    /// The member, where it is one.
+    pub(crate) fn member(&self) -> Option<&Member> {
+        match &self.running {
+            Running::Process { .. } => None,
+            Running::Tidegate { member, .. } => Some(member),
+        }
+    }
+
+    /// The certificate of its CA, if it intercepts.
+    pub(crate) fn ca_file(&self) -> PathBuf {
+        match &self.running {
+            Running::Process { folder, .. } => ca_file(folder.path()),
+            Running::Tidegate { member, .. } => member.ca_file(),
+        }
+    }
+}
+
+/// Where a floor that intercepts writes its certificate.
+fn ca_file(folder: &Path) -> PathBuf {
+    folder.join("ca.pem")
 }
 
 /// Two threads or workers where there is the setting; no logs, no cache, connections kept.
@@ -179,37 +219,4 @@ fn other(name: &str, at: SocketAddr, origin: SocketAddr, folder: &Path) -> anyho
     };
     std::fs::write(&file, text)?;
     spawn(Command::new(name).args(flags).arg(&file))
-}
-
-/// CPU of a process and all its descendants so far, user and system.
-pub(crate) fn cpu(root: u32) -> anyhow::Result<Duration> {
-    let mut all: HashMap<u32, (u32, u32)> = HashMap::new();
-    for entry in std::fs::read_dir("/proc")? {
-        let Ok(name) = entry?.file_name().into_string() else { continue };
-        let Ok(pid) = name.parse() else { continue };
-        // It may have ended since.
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        // The name in brackets may hold anything; what follows it does not.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-        let field = |at: usize| fields.get(at).and_then(|text| text.parse::<u32>().ok());
-        if let (Some(parent), Some(user), Some(system)) = (field(1), field(11), field(12)) {
-            all.insert(pid, (parent, user + system));
-        }
-    }
-    let belongs = |mut pid: u32| {
-        while pid > 1 && pid != root {
-            pid = all.get(&pid).map_or(0, |(parent, _)| *parent);
-        }
-        pid == root
-    };
-    let ticks: u32 = all.iter().filter(|(pid, _)| belongs(**pid)).map(|(_, (_, used))| used).sum();
-    Ok(TICK * ticks)
-}
-
-/// What `/proc` says of a process's memory under this name, in KiB.
-pub(crate) fn memory(pid: u32, name: &str) -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let value = status.lines().find_map(|line| line.strip_prefix(name));
-    let value = value.and_then(|value| value.split_whitespace().next()).context("no such line")?;
-    Ok(value.parse()?)
 }
