@@ -110,6 +110,17 @@ fn every_key_of_the_top_level_reaches_the_runtime() {
 }
 
 #[test]
+fn a_machine_has_all_connections_of_its_own_proxy_and_a_part_of_a_shared_one() {
+    let limits = |text: &str| {
+        let limits = good(&format!("{text}\nrules: [{{name: a, match: '*'}}]")).settings.limits;
+        (limits.connections, limits.per_client)
+    };
+    assert_eq!(limits("listen: 127.0.0.1:3128\nlimits: {connections: 4000}"), (4_000, 4_000));
+    assert_eq!(limits("listen: 0.0.0.0:3128\nauth: none"), (10_000, 1_000));
+    assert_eq!(limits("listen: '[::1]:3128'\nlimits: {per_client: 5}"), (10_000, 5));
+}
+
+#[test]
 fn a_value_of_the_environment_is_a_number_where_it_looks_like_one() {
     let loaded = good(
         "rules: [{name: a, match: '*', rate: '${FIVE}/s', burst: '${FIVE}', queue: \"${FIVE}\"}]",

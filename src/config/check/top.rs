@@ -18,6 +18,8 @@ use crate::{
     },
 };
 
+/// Connections of one client of many.
+const PER_CLIENT: usize = 1000;
 /// Shortest admin token that is not remarked on.
 const SHORT_TOKEN: usize = 16;
 
@@ -46,7 +48,7 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
             delay: sizes.duration("delay"),
         },
         timeouts: timeouts(&reader.section("timeouts")),
-        limits: limits(&reader.section("limits")),
+        limits: limits(&reader.section("limits"), listen),
         ca_dir: reader.value("ca_dir", |text| paths::resolve(text, around)),
         ca: paths::ca(reader, around),
         upstream_ca: paths::roots(reader, "upstream_ca", around),
@@ -175,10 +177,15 @@ fn timeouts(section: &Reader<'_>) -> Timeouts {
     }
 }
 
-fn limits(section: &Reader<'_>) -> Bounds {
+fn limits(section: &Reader<'_>, listen: SocketAddr) -> Bounds {
+    let connections = section.count("connections");
+    let per_client = |text: &str| range::count(section.kind("per_client"), text);
+    let per_client = section.optional("per_client", per_client);
+    // A crawler beside its proxy comes from one address with all of its workers.
+    let unless_said = if listen.ip().is_loopback() { connections } else { PER_CLIENT };
     Bounds {
-        connections: section.count("connections"),
-        per_client: section.count("per_client"),
+        connections,
+        per_client: per_client.unwrap_or(unless_said),
         tunnels: section.count("tunnels"),
         header_bytes: section.size("header_bytes"),
         headers: section.count("headers"),

@@ -278,7 +278,9 @@ pub(in crate::config) static LIMITS: Section = Section {
         key(
             "per_client",
             Kind::Count(1, 1_000_000),
-            Is("1000"),
+            Absent(
+                "`connections` on a loopback `listen`, where one machine is everybody; else 1000",
+            ),
             "Client connections of one address.",
         ),
         key("tunnels", Kind::Count(1, 1_000_000), Is("5000"), "Open tunnels."),
@@ -305,8 +307,8 @@ pub(in crate::config) static LIMITS: Section = Section {
         key(
             "idle_per_host",
             Kind::Count(0, 10_000),
-            Is("256"),
-            "Idle connections kept to one site.",
+            Is("2000"),
+            "Idle connections kept to one site: at most as many as were in use at once in the last minute.",
         ),
         key(
             "idle_total",
