@@ -6,6 +6,8 @@ use integration_tests::sim::{Plan, figures::Figures};
 
 #[path = "sim/outage.rs"]
 mod outage;
+#[path = "sim/spare.rs"]
+mod spare;
 
 /// Two doubles that count tickets; the bound itself is exact.
 const ROUNDING: f64 = 1e-3;

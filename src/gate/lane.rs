@@ -7,6 +7,7 @@
 mod estimate;
 mod pump;
 mod release;
+mod spare;
 
 use std::{
     collections::VecDeque,
@@ -19,7 +20,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use self::estimate::Unjudged;
+use self::{estimate::Unjudged, spare::Spare};
 use super::{
     Client, Entry, Outcome, Shared, Why,
     observe::Untold,
@@ -57,6 +58,8 @@ struct State {
     queue: Queue,
     tickets: VecDeque<Ticket>,
     returned: Vec<i64>,
+    /// Due ones for those who come next.
+    spare: Spare,
     pumping: bool,
     /// Not before this moment is there another ticket.
     come_back: Option<Instant>,
@@ -141,9 +144,14 @@ impl Lane {
         if rule.limits.is_unlimited() && !self.is_spreading(rule) {
             return Some(Grant::new(self, entry, epoch, 0, false));
         }
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         if !state.queue.is_empty() || !state.tickets.is_empty() {
             return None;
+        }
+        if let Some(ticket) = state.spare.take(epoch, clock::now()) {
+            drop(state);
+            entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
+            return Some(Grant::new(self, entry, epoch, ticket.id, false).due(ticket.at));
         }
         let known = Known { epoch, remaining: 0 };
         let ask = Ask { wanted: 1, known, ..Ask::default() };
@@ -303,6 +311,9 @@ impl Lane {
         if new_limits && (waits || state.tickets.iter().any(due_later)) {
             state.tickets.retain(|ticket| !due_later(ticket));
             state.start_over = true;
+        }
+        if new_limits {
+            state.spare = Spare::default();
         }
         state.come_back = None;
         drop(state);

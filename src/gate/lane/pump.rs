@@ -61,6 +61,7 @@ impl Lane {
             let waiting = state.queue.len().saturating_sub(state.tickets.len());
             let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
             state.asked_for_all = wanted == waiting;
+            let wanted = wanted + state.spare.wanted(&entry.rule.limits, now);
             return Step::Ask(self.ask(&mut state, u32::try_from(wanted).unwrap_or(u32::MAX), now));
         }
         let due = state.tickets.front().map(|ticket| ticket.at);
@@ -133,6 +134,8 @@ impl Lane {
         let idle = count == 0 && state.tickets.is_empty();
         state.come_back = if idle { next } else { None };
         self.take_turns(&mut state, granted, asked);
+        let ahead = granted.come_back > 0 || granted.tickets.last() > Some(&granted.now);
+        state.spare.plenty = !ahead && !granted.alone && granted.phase == Phase::Open;
         state.tickets.extend(granted.tickets.iter().map(|id| Ticket {
             at: moment(*id, granted.now),
             id: *id,

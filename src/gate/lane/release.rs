@@ -34,6 +34,7 @@ impl Lane {
             // Where the client has just left, the ticket is for the next in line.
             if self.send_off(waiter, entry, ticket) {
                 state.tickets.pop_front();
+                state.spare.note(now);
                 entry.metrics.tokens_granted.inc_by(u64::from(entry.rule.limits.cost));
             }
         }
@@ -103,12 +104,14 @@ impl Lane {
     }
 }
 
-/// Tickets for which nobody waits any more go back, if their time has not come.
+/// Tickets for which nobody waits any more go back, if their time has not come; else they are for those who come next.
 pub(super) fn hand_back_surplus(state: &mut State, now: Instant) {
     while state.tickets.len() > state.queue.len() {
         let Some(ticket) = state.tickets.pop_back() else { return };
         if ticket.at > now && !ticket.probe {
             state.returned.push(ticket.id);
+        } else {
+            state.spare.keep(ticket);
         }
     }
 }

@@ -1,0 +1,71 @@
+//! Spare tickets: where a bucket has plenty, a fast crawl takes those of the next moment along, and a slow one none.
+
+use std::{net::IpAddr, sync::Arc};
+
+use integration_tests::sim::{Fleet, figures::Sent, target};
+use tidegate::{clock, gate::Client, verdict::Judgement};
+
+use super::*;
+
+/// A client that asks so often, with a pause behind each answer.
+fn crawls(fleet: &mut Fleet, number: u8, requests: usize, pause: Duration) {
+    let (gate, ledger) = (fleet.gate(0), Arc::clone(&fleet.ledger));
+    let client = Client::Address(IpAddr::from([10, 0, 1, number]));
+    fleet.client(0, async move {
+        let target = target();
+        let entry = gate.find(&target).expect("the rule matches everything");
+        for _ in 0..requests {
+            let since = clock::now();
+            let mut permit =
+                gate.hold(&entry, &target, &client, None).await.expect("there are tokens");
+            assert!(permit.may_send(), "nothing trips here");
+            let at = clock::now();
+            ledger.sent(Sent { at, member: 0, held: at - since });
+            permit.report(&Judgement::ok(200)).await;
+            tokio::time::sleep(pause).await;
+        }
+    });
+}
+
+fn plenty() -> Plan {
+    Plan { burst: 100_000, ..Plan::new(1, 100_000.0, 0) }
+}
+
+#[test]
+fn a_fast_crawl_shares_a_call_with_those_who_come_next() {
+    let (figures, taken) = plenty().play(async |fleet| {
+        for number in 0..64 {
+            crawls(fleet, number, 200, Duration::from_millis(2));
+        }
+        fleet.finish().await;
+        (fleet.figures(), fleet.ledger.turns().len())
+    });
+    show("a fast crawl", &figures);
+    assert!(figures.ticket_excess <= 0.0, "{figures}");
+    assert!(figures.calls_per_grant < 0.02, "{figures}");
+    // What was left over at the end.
+    assert!(taken >= figures.sent && taken - figures.sent <= 1_000, "{taken} tickets, {figures}");
+}
+
+#[test]
+fn a_slow_crawl_takes_no_ticket_that_it_does_not_use() {
+    let (sent, taken) = plenty().play(async |fleet| {
+        crawls(fleet, 0, 100, Duration::from_millis(50));
+        fleet.finish().await;
+        (fleet.figures().sent, fleet.ledger.turns().len())
+    });
+    assert_eq!((sent, taken), (100, 100));
+}
+
+#[test]
+fn a_small_bucket_has_no_spare_tickets() {
+    let plan = Plan { burst: 99, ..Plan::new(1, 10_000.0, 0) };
+    let (sent, taken) = plan.play(async |fleet| {
+        for number in 0..8 {
+            crawls(fleet, number, 50, Duration::from_millis(1));
+        }
+        fleet.finish().await;
+        (fleet.figures().sent, fleet.ledger.turns().len())
+    });
+    assert_eq!((sent, taken), (400, 400));
+}

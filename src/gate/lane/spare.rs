@@ -1,0 +1,79 @@
+//! Spare tickets: where a bucket has plenty and requests come fast, one call takes those of the next moment too.
+//!
+//! Else each request waits for a call that it shares with those who came beside it, and under load the store runs a script
+//! for every dozen of them. As many are taken as went in the latest [`FRESH`], which is how long a spare ticket is good;
+//! what is left over then is spent. So a scope that is asked now and then takes none, and no bound is ever passed: spare
+//! tickets are granted as all are, by the store.
+
+use std::collections::VecDeque;
+
+use super::{FRESH, Ticket};
+use crate::{clock::Instant, rules::Limits};
+
+/// Spare tickets are at most this part of a full bucket, since those left over are lost.
+const PART: u32 = 100;
+
+/// Tickets that are due, and the pace at which they are used.
+#[derive(Debug, Default)]
+pub(super) struct Spare {
+    tickets: VecDeque<Ticket>,
+    /// Whether the latest answer came from a bucket that had all that was asked for.
+    pub(super) plenty: bool,
+    /// When the time began in which is counted.
+    since: Option<Instant>,
+    /// Requests let go since, and in as long a time before.
+    went: usize,
+    went_before: usize,
+}
+
+impl Spare {
+    /// A request goes.
+    pub(super) fn note(&mut self, now: Instant) {
+        self.turn(now);
+        self.went += 1;
+    }
+
+    /// Begins to count anew where it is time.
+    fn turn(&mut self, now: Instant) {
+        let passed = self.since.map(|since| now.saturating_duration_since(since));
+        if passed.is_some_and(|passed| passed < FRESH) {
+            return;
+        }
+        let is_next = passed.is_some_and(|passed| passed < 2 * FRESH);
+        self.went_before = if is_next { self.went } else { 0 };
+        self.went = 0;
+        self.since = Some(now);
+    }
+
+    /// How many to ask for beside those that are waited for.
+    pub(super) fn wanted(&mut self, limits: &Limits, now: Instant) -> usize {
+        self.turn(now);
+        // A quota is too dear to lose any of it.
+        if !self.plenty || !limits.quotas.is_empty() {
+            return 0;
+        }
+        let most = usize::try_from(limits.burst / limits.cost.max(1) / PART).unwrap_or(usize::MAX);
+        self.went_before.min(most)
+    }
+
+    /// Keeps one for which nobody waits.
+    pub(super) fn keep(&mut self, ticket: Ticket) {
+        if self.plenty && !ticket.probe {
+            self.tickets.push_back(ticket);
+        }
+    }
+
+    /// One for a request that has just come, if it is still good.
+    pub(super) fn take(&mut self, epoch: u64, now: Instant) -> Option<Ticket> {
+        let good = |ticket: &Ticket| {
+            ticket.epoch == epoch && now.saturating_duration_since(ticket.at) <= FRESH
+        };
+        while let Some(ticket) = self.tickets.pop_front() {
+            if good(&ticket) {
+                self.note(now);
+                return Some(ticket);
+            }
+        }
+        None
+    }
+}
