@@ -19,9 +19,11 @@ mod classifier;
 mod compiled;
 mod decode;
 mod examples;
+mod glance;
 mod head;
 mod heads;
 mod markup;
+mod needle;
 mod page;
 mod patterns;
 mod retry_after;
@@ -30,6 +32,7 @@ mod sieve;
 pub mod signature;
 mod tag;
 mod text;
+mod torn;
 
 use std::{sync::Arc, time::Duration};
 
@@ -120,40 +123,40 @@ impl Classifier {
             && codings.is_ok();
         let redirect = head::redirect(head);
         let status = head.status.as_u16();
-        let free = if scans { self.heads.free() } else { &[] };
-        let suits = |number: &usize| self.signatures[*number].suits(status);
-        let mut candidates: Vec<usize> = free.iter().copied().filter(suits).collect();
-        let mut settled = None;
-        for number in self.heads.asking(head.headers) {
+        let mut free = if scans { self.heads.free() } else { &[] };
+        let (mut asking, mut settled) = (Vec::new(), None);
+        for number in self.heads.asking(head.status, head.headers) {
             let signature = &self.signatures[number];
             let possible = scans || signature.source.is_head_only();
             if !possible || !signature.holds_at(head, redirect.as_ref()) {
                 continue;
             }
             if !signature.source.is_head_only() {
-                candidates.push(number);
+                asking.push(number);
             } else if signature.source.action == signature::Action::Log {
                 ground.logged.push(Arc::clone(&signature.source.name));
             } else {
                 settled = Some(ground.decided(&signature.source, signature.head_evidence(head)));
                 // Those that stand behind it are not asked any more.
-                candidates.retain(|candidate| *candidate < number);
+                free = &free[..free.partition_point(|candidate| *candidate < number)];
                 break;
             }
         }
-        candidates.sort_unstable();
+        let suits = |number: &usize| self.signatures[*number].suits(status);
+        let nobody = asking.is_empty() && !free.iter().any(suits);
         let may_be_blank = scans && kind == Kind::Page && head::may_be_blank(head);
         let settled = match settled {
-            Some(judgement) if candidates.is_empty() => return Reading::Judged(judgement),
+            Some(judgement) if nobody => return Reading::Judged(judgement),
             settled => settled,
         };
-        if candidates.is_empty() && !may_be_blank {
+        if nobody && !may_be_blank {
             return Reading::Judged(ground.fallback());
         }
         Reading::Scan(Box::new(Scan::new(scan::Start {
             classifier: Arc::clone(self),
             ground,
-            candidates,
+            asking,
+            free: free.len(),
             settled,
             may_be_blank,
             codings: codings.unwrap_or_default(),
@@ -204,6 +207,18 @@ impl Ground {
             }
             _ => self.judgement(Verdict::Ok, Confidence::High, None),
         }
+    }
+
+    /// What is left of a body where no signature matches.
+    fn without_mark(&self, end: BodyEnd) -> Judgement {
+        let fallback = self.fallback();
+        if fallback.verdict != Verdict::Ok || end != BodyEnd::CutOff {
+            return fallback;
+        }
+        let mut cut = Judgement::transport(Verdict::ConnectionError, "the body was cut off");
+        cut.status = fallback.status;
+        cut.neutral = fallback.neutral;
+        cut
     }
 
     fn judgement(

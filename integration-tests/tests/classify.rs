@@ -6,6 +6,8 @@
 mod bodies;
 #[path = "classify/custom.rs"]
 mod custom;
+#[path = "classify/disguises.rs"]
+mod disguises;
 #[path = "classify/explain.rs"]
 mod explain;
 #[path = "classify/heads.rs"]

@@ -38,6 +38,12 @@ impl Charset {
         Self { state: State::Undecided(Vec::new()), named }
     }
 
+    /// Whether a body that begins so, and of which nothing was taken yet, is UTF-8.
+    pub(crate) fn is_utf_8(&self, first: &[u8]) -> bool {
+        let marked = matches!(first, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
+        !marked && self.named.unwrap_or_else(|| guess(first)) == UTF_8
+    }
+
     /// Appends the characters of `bytes` to `text`.
     pub(crate) fn push(&mut self, bytes: &[u8], text: &mut String) {
         match &mut self.state {

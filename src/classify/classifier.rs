@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{
     compiled::{Compiled, Wanted},
+    glance::Glance,
     heads::Heads,
     patterns::Patterns,
     signature::{Action, Content, Shape, Signature, SignatureError, Switches},
@@ -27,6 +28,8 @@ pub struct Classifier {
     pub(crate) heads: Heads,
     pub(crate) raw: Patterns,
     pub(crate) text: Patterns,
+    /// `None` where some signature that asks nothing of a head is beyond it.
+    pub(crate) glance: Option<Glance>,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -121,7 +124,9 @@ impl Classifier {
             Patterns::new(&wanted.patterns, &wanted.needles).map_err(SignatureError::TooMany)
         };
         let heads = Heads::new(&signatures);
-        Ok(Self { signatures, heads, raw: compile(&raw)?, text: compile(&text)? })
+        let glance = Glance::new(&signatures, &raw.patterns, &text.patterns);
+        let glance = glance.filter(|glance| glance.knows(heads.free()));
+        Ok(Self { signatures, heads, raw: compile(&raw)?, text: compile(&text)?, glance })
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     Head,
     head::{Redirect, is_origin_fault},
     page::{Findings, Title, safe},
-    signature::{Content, Shape, Signature, SignatureError},
+    signature::{Content, Shape, Signature, SignatureError, StatusRange},
     text::normalised,
 };
 use crate::{rules::glob_matches, verdict::Evidence};
@@ -147,6 +147,14 @@ impl Compiled {
             && self.header.is_empty()
     }
 
+    /// Whether some status that begins with this digit suits what it asks of a head.
+    pub(super) fn may_hold_at(&self, digit: u16) -> bool {
+        let statuses = &self.source.status;
+        let begins = |range: &StatusRange| (range.0 / 100..=range.1 / 100).contains(&digit);
+        (statuses.is_empty() || statuses.iter().any(begins))
+            && (self.source.location.is_none() || digit == 3)
+    }
+
     /// Whether a body under this status can be a wall of its shape.
     pub(super) fn suits(&self, status: u16) -> bool {
         self.source.is_head_only() || self.source.shape == Shape::Any || !is_origin_fault(status)
@@ -186,6 +194,29 @@ impl Compiled {
     /// Whether the title is one of its conditions.
     pub(crate) const fn wants_title(&self) -> bool {
         !self.title.is_empty()
+    }
+
+    /// Whether it may match under a status that walls are not served with.
+    pub(super) fn is_ordinary(&self) -> bool {
+        let statuses = &self.source.status;
+        let is_ordinary = |range: &StatusRange| (range.0..=range.1).any(|one| !is_refusal(one));
+        !self.source.is_head_only() && (statuses.is_empty() || statuses.iter().any(is_ordinary))
+    }
+
+    /// The titles, normalised, one of which a page must have; `None` where it needs none.
+    pub(super) fn titles(&self) -> Option<&[String]> {
+        let may_lack = self.title.iter().any(|glob| glob_matches(glob, ""));
+        (!self.title.is_empty() && !may_lack).then_some(&self.title)
+    }
+
+    /// The conditions on a body but for its title, all of which must hold: strings of which one must
+    /// be there, by their numbers in visible text and, if they may stand there, in the markup.
+    pub(super) fn conditions(&self) -> Vec<Vec<(usize, Option<usize>)>> {
+        let anywhere = |marker: &Marker| (marker.text, Some(marker.raw));
+        let body = self.body.iter().map(|marker| vec![anywhere(marker)]);
+        let any = self.any.iter().map(anywhere).collect();
+        let text = self.text.iter().map(|number| (*number, None)).collect();
+        body.chain([any, text]).filter(|strings: &Vec<_>| !strings.is_empty()).collect()
     }
 
     /// How many characters of visible text a page may have at most for a match to count.
@@ -311,6 +342,6 @@ fn one_of(wanted: &[String]) -> String {
 }
 
 /// Statuses that walls are served with.
-const fn is_refusal(status: u16) -> bool {
+pub(super) const fn is_refusal(status: u16) -> bool {
     matches!(status, 202 | 401 | 403 | 405 | 418 | 429 | 503)
 }

@@ -3,9 +3,7 @@
 //! Most signatures ask nothing of a head: they stay for every body. The others name a field that
 //! must be there, as a rule, and hardly any answer has one of those.
 
-use std::collections::HashMap;
-
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::compiled::Compiled;
 
@@ -15,9 +13,11 @@ pub(crate) struct Heads {
     /// Nothing: ascending.
     free: Vec<usize>,
     /// This field, and perhaps more.
-    by_field: HashMap<HeaderName, Vec<usize>>,
-    /// A status or a redirect.
-    others: Vec<usize>,
+    by_field: Vec<(HeaderName, Vec<usize>)>,
+    /// One bit for each length of those names.
+    lengths: u64,
+    /// A status or a redirect: by the first digit of the status.
+    by_status: [Vec<usize>; 10],
 }
 
 impl Heads {
@@ -25,9 +25,9 @@ impl Heads {
         let mut heads = Self::default();
         for (number, signature) in signatures.iter().enumerate() {
             match signature.first_field() {
-                Some(name) => heads.by_field.entry(name.clone()).or_default().push(number),
+                Some(name) => heads.add_field(name, number),
                 None if signature.asks_nothing_of_a_head() => heads.free.push(number),
-                None => heads.others.push(number),
+                None => heads.add_status(signature, number),
             }
         }
         heads
@@ -38,11 +38,33 @@ impl Heads {
         &self.free
     }
 
-    /// Those that may hold at a head with these fields and ask something of it, ascending.
-    pub(crate) fn asking(&self, fields: &HeaderMap) -> Vec<usize> {
-        let named = fields.keys().filter_map(|name| self.by_field.get(name)).flatten();
-        let mut asking: Vec<usize> = self.others.iter().chain(named).copied().collect();
+    /// Those that may hold at a head with this status and these fields and ask something of it,
+    /// ascending.
+    pub(crate) fn asking(&self, status: StatusCode, fields: &HeaderMap) -> Vec<usize> {
+        let mut asking = self.by_status[usize::from(status.as_u16() / 100)].clone();
+        for name in fields.keys() {
+            if self.lengths >> (name.as_str().len() % 64) & 1 == 1 {
+                let known = self.by_field.iter().filter(|(known, _)| known == name);
+                asking.extend(known.flat_map(|(_, numbers)| numbers));
+            }
+        }
         asking.sort_unstable();
         asking
+    }
+
+    fn add_field(&mut self, name: &HeaderName, number: usize) {
+        self.lengths |= 1 << (name.as_str().len() % 64);
+        match self.by_field.iter_mut().find(|(known, _)| known == name) {
+            Some((_, numbers)) => numbers.push(number),
+            None => self.by_field.push((name.clone(), vec![number])),
+        }
+    }
+
+    fn add_status(&mut self, signature: &Compiled, number: usize) {
+        for (digit, numbers) in (0..).zip(&mut self.by_status) {
+            if signature.may_hold_at(digit) {
+                numbers.push(number);
+            }
+        }
     }
 }

@@ -59,7 +59,7 @@ const fn is_content(name: &[u8]) -> bool {
 }
 
 /// Whether the content of an element is not markup; none of it but a title's is looked at.
-const fn is_raw(name: &[u8]) -> bool {
+pub(super) const fn is_raw(name: &[u8]) -> bool {
     matches!(
         name,
         b"script"

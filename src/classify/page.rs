@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Characters of a title that are kept; longer ones are no wall's.
-const MAX_TITLE: usize = 256;
+pub(super) const MAX_TITLE: usize = 256;
 
 /// Characters of an excerpt.
 const MAX_EXCERPT: usize = 120;

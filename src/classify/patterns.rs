@@ -5,13 +5,15 @@
 
 use aho_corasick::AhoCorasick;
 
-use super::sieve::Sieve;
+use super::sieve::{Shape, Sieve};
 
 /// A set of strings, ASCII letter case aside.
 #[derive(Debug)]
 pub(crate) struct Patterns {
     automaton: Option<AhoCorasick>,
     sieve: Option<Sieve>,
+    /// What the sieve looks for.
+    needles: Vec<String>,
     len: usize,
 }
 
@@ -36,14 +38,21 @@ impl Patterns {
                     .map_err(|error| error.to_string())?,
             ),
         };
-        let sieve = Sieve::new(needles.iter().map(|needle| patterns[*needle].as_str()));
-        Ok(Self { automaton, sieve, len: patterns.len() })
+        let needles: Vec<String> = needles.iter().map(|needle| patterns[*needle].clone()).collect();
+        let shapes: Vec<Shape> = needles.iter().map(|text| Shape::of(text.as_bytes())).collect();
+        Ok(Self { automaton, sieve: Sieve::new(&shapes), needles, len: patterns.len() })
     }
 
     /// Finds all patterns in `text`; nothing at all where none of the needles is there.
     pub(crate) fn find(&self, text: &str) -> Hits {
+        let bytes = text.as_bytes();
+        let stands_at = |needle: usize, begin: usize| {
+            let needle = self.needles[needle].as_bytes();
+            let there = bytes.get(begin..begin + needle.len());
+            there.is_some_and(|there| there.eq_ignore_ascii_case(needle))
+        };
         match &self.sieve {
-            Some(sieve) if !sieve.has_any(text.as_bytes()) => Hits::default(),
+            Some(sieve) if !sieve.any(bytes, stands_at) => Hits::default(),
             _ => self.find_all(text),
         }
     }

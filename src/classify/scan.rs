@@ -8,7 +8,7 @@ use super::{
     BodyEnd, Ground,
     charset::{Charset, ROOM},
     classifier::Classifier,
-    compiled::{Compiled, Marks},
+    compiled::{Compiled, Marks, is_refusal},
     decode::{Coding, Decoder},
     page::{Page, Title},
     signature::Action,
@@ -21,6 +21,10 @@ const STRIDE: usize = 4 * 1024;
 /// Longest body that can be a blank page: markup without anything in it is shorter.
 const BLANK_BYTES: usize = 512;
 
+/// Decoded bytes of a page that are kept unread: until there are more, no need to read them may
+/// show, but then it is time to see whether anything more can matter.
+const KEPT: usize = 16 * 1024;
+
 /// Near misses that are told.
 const MAX_NEAR: usize = 12;
 
@@ -28,8 +32,10 @@ const MAX_NEAR: usize = 12;
 pub(super) struct Start<'a> {
     pub(super) classifier: Arc<Classifier>,
     pub(super) ground: Ground,
-    /// Signatures whose conditions on the head hold, by number.
-    pub(super) candidates: Vec<usize>,
+    /// Signatures that ask something of the head and get it, by number.
+    pub(super) asking: Vec<usize>,
+    /// How many of those come into question that ask nothing of a head.
+    pub(super) free: usize,
     /// What the head decided, unless a candidate says otherwise.
     pub(super) settled: Option<Judgement>,
     pub(super) may_be_blank: bool,
@@ -53,11 +59,16 @@ pub struct Scan {
 struct Text {
     classifier: Arc<Classifier>,
     ground: Ground,
+    /// Signatures that may match. Until anything is read, those that ask something of the head.
     candidates: Vec<usize>,
+    /// How many there are beside.
+    free: usize,
     settled: Option<Judgement>,
     may_be_blank: bool,
     is_html: bool,
     charset: Charset,
+    /// Decoded bytes, as long as it may be that nobody has to read them.
+    kept: Option<Vec<u8>>,
     /// All characters so far: within the limit, and no longer than the answer waits.
     source: String,
     /// How much of them the page has taken.
@@ -100,11 +111,18 @@ pub struct NearMiss {
 
 impl Scan {
     pub(super) fn new(start: Start<'_>) -> Self {
-        let text = Text {
-            charset: Charset::new(start.content_type),
+        let charset = Charset::new(start.content_type);
+        let glance = start.classifier.glance.as_ref();
+        let may_be_plain = start.is_html
+            && !is_refusal(start.ground.status)
+            && glance.is_some_and(|glance| glance.knows(&start.asking));
+        let mut text = Text {
+            kept: may_be_plain.then(Vec::new),
+            charset,
             classifier: start.classifier,
             ground: start.ground,
-            candidates: start.candidates,
+            candidates: start.asking,
+            free: start.free,
             settled: start.settled,
             may_be_blank: start.may_be_blank,
             is_html: start.is_html,
@@ -118,6 +136,9 @@ impl Scan {
             most_text: None,
             title_known: false,
         };
+        if text.kept.is_none() {
+            text.gather();
+        }
         Self { decoder: Decoder::new(start.codings), text }
     }
 
@@ -156,6 +177,49 @@ impl Scan {
 impl Text {
     /// Takes decoded bytes; false once nothing more can matter.
     fn push(&mut self, bytes: &[u8]) -> bool {
+        if let Some(kept) = &mut self.kept {
+            let bytes = &bytes[..bytes.len().min(self.left - kept.len())];
+            if kept.len() + bytes.len() <= KEPT {
+                kept.extend_from_slice(bytes);
+                self.done = kept.len() == self.left;
+                return !self.done;
+            }
+        }
+        self.read_kept();
+        !self.done && self.take(bytes)
+    }
+
+    /// Reads what was kept unread.
+    fn read_kept(&mut self) {
+        if let Some(kept) = self.kept.take() {
+            self.gather();
+            self.done = false;
+            self.take(&kept);
+        }
+    }
+
+    /// Names all signatures that may match.
+    fn gather(&mut self) {
+        let classifier = &self.classifier;
+        let free = &classifier.heads.free()[..self.free];
+        let suits = |number: &usize| classifier.signatures[*number].suits(self.ground.status);
+        self.candidates.extend(free.iter().copied().filter(suits));
+        self.candidates.sort_unstable();
+    }
+
+    /// Whether what was kept is a page that has no mark, so that only its head tells anything.
+    fn is_plain(&self, kept: &[u8]) -> bool {
+        let begin = kept.strip_prefix(b"\xef\xbb\xbf").unwrap_or(kept).trim_ascii_start();
+        let may_be_blank = self.may_be_blank && kept.len() <= BLANK_BYTES;
+        let glance = self.classifier.glance.as_ref();
+        !may_be_blank
+            && begin.first() == Some(&b'<')
+            && self.charset.is_utf_8(kept)
+            && glance.is_some_and(|glance| !glance.may_match(kept))
+    }
+
+    /// Reads decoded bytes; false once nothing more can matter.
+    fn take(&mut self, bytes: &[u8]) -> bool {
         self.source.reserve(bytes.len().min(self.left) + ROOM);
         for stride in bytes.chunks(STRIDE) {
             let stride = &stride[..stride.len().min(self.left)];
@@ -211,6 +275,11 @@ impl Text {
     }
 
     fn finish(mut self, end: BodyEnd, mut trace: Option<&mut Trace>) -> Judgement {
+        if trace.is_none() && self.kept.as_ref().is_some_and(|kept| self.is_plain(kept)) {
+            let settled = self.settled.take();
+            return settled.unwrap_or_else(|| self.ground.without_mark(end));
+        }
+        self.read_kept();
         self.charset.finish(&mut self.source);
         self.read();
         let page = self.page.take().unwrap_or_else(|| Page::new(self.is_html));
@@ -274,17 +343,9 @@ impl Text {
 
     /// What is left where no signature matches.
     fn without_mark(&self, page: &Page, end: BodyEnd) -> Judgement {
-        let fallback = self.ground.fallback();
-        if fallback.verdict != Verdict::Ok {
-            return fallback;
-        }
-        if end == BodyEnd::CutOff {
-            let mut cut = Judgement::transport(Verdict::ConnectionError, "the body was cut off");
-            cut.status = fallback.status;
-            cut.neutral = fallback.neutral;
-            return cut;
-        }
+        let without = self.ground.without_mark(end);
         let blank = self.may_be_blank
+            && without.verdict == Verdict::Ok
             && end == BodyEnd::Complete
             && !self.unreadable
             && page.is_html()
@@ -293,7 +354,7 @@ impl Text {
             && page.visible.count() == 0
             && page.title().is_empty();
         if !blank {
-            return fallback;
+            return without;
         }
         let evidence = Evidence {
             signature: Arc::from("blank-page"),

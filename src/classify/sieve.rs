@@ -4,17 +4,22 @@
 //! `stride`, wherever it stands. So only those places are looked at; where the bytes there occur in
 //! a string at all, that string is compared. Letter case does not matter.
 
+use std::sync::LazyLock;
+
 /// Bytes looked at in one place.
 const GRAM: usize = 4;
 
 /// Shortest string that a sieve takes: shorter ones would want a look at nearly every place.
-const SHORTEST: usize = 8;
+pub(super) const SHORTEST: usize = 8;
 
 /// Longest part of a string that is used: a longer stride would hardly save anything more.
 const LONGEST: usize = 16;
 
 /// log2 of the number of bits that tell whether a gram occurs at all.
 const LOG_BITS: u32 = 16;
+
+/// Places that are looked at together.
+const AT_ONCE: usize = 4;
 
 /// What pages are full of. Of a long string that part is used which has least of it, since every
 /// look at it would be in vain.
@@ -25,6 +30,28 @@ const COMMON: &str = "<div class=\"container header footer content wrapper\" id=
     value=\"title=\"<img src=\"data-function(window.document.getElementById('return var error page \
     script challenge access blocked security request please your you are that this with from have";
 
+/// A string to look for: at each place the bytes that may stand there.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    /// How many of the places lie before the string itself.
+    pub(crate) before: usize,
+    pub(crate) places: Vec<Vec<u8>>,
+}
+
+impl Shape {
+    /// Exactly this string.
+    pub(crate) fn of(text: &[u8]) -> Self {
+        Self { before: 0, places: text.iter().map(|byte| vec![*byte]).collect() }
+    }
+}
+
+/// The grams of [`COMMON`], ascending.
+static COMMON_GRAMS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let mut grams: Vec<u32> = COMMON.as_bytes().windows(GRAM).filter_map(gram).collect();
+    grams.sort_unstable();
+    grams
+});
+
 /// Some strings, prepared.
 #[derive(Debug)]
 pub(crate) struct Sieve {
@@ -33,7 +60,6 @@ pub(crate) struct Sieve {
     bits: Box<[u64; 1 << (LOG_BITS - 6)]>,
     /// The grams of all strings, ascending.
     grams: Vec<Gram>,
-    strings: Vec<Vec<u8>>,
 }
 
 /// Bytes of a string.
@@ -42,97 +68,147 @@ struct Gram {
     bytes: u32,
     /// Number of the string.
     string: usize,
-    /// Where they stand in it.
-    offset: usize,
+    /// How far behind the beginning of the string they stand.
+    offset: isize,
 }
 
 impl Sieve {
     /// A sieve for `strings`; `None` where one of them is too short.
-    pub(crate) fn new<'a>(strings: impl Iterator<Item = &'a str>) -> Option<Self> {
-        let strings: Vec<Vec<u8>> = strings.map(|text| text.as_bytes().to_vec()).collect();
-        let shortest = strings.iter().map(Vec::len).min().unwrap_or(LONGEST);
+    pub(crate) fn new(strings: &[Shape]) -> Option<Self> {
+        let shortest = strings.iter().map(|string| string.places.len()).min().unwrap_or(LONGEST);
         if shortest < SHORTEST {
             return None;
         }
         let used = shortest.min(LONGEST);
         let stride = used + 1 - GRAM;
-        let bits = Box::new([0; 1 << (LOG_BITS - 6)]);
-        let mut sieve = Self { stride, bits, grams: Vec::new(), strings };
-        for (number, string) in sieve.strings.iter().enumerate() {
-            let begin = rarest(string, stride, string.len() - used);
-            for offset in begin..begin + stride {
-                let Some(bytes) = gram(&string[offset..]) else { continue };
-                let at = hash(bytes);
-                sieve.bits[at / 64] |= 1 << (at % 64);
-                sieve.grams.push(Gram { bytes, string: number, offset });
+        let mut sieve =
+            Self { stride, bits: Box::new([0; 1 << (LOG_BITS - 6)]), grams: Vec::new() };
+        for (number, string) in strings.iter().enumerate() {
+            let begin = rarest(&string.places, stride, string.places.len() - used);
+            for place in begin..begin + stride {
+                let offset = place.cast_signed() - string.before.cast_signed();
+                for bytes in grams(&string.places[place..]) {
+                    let at = hash(bytes);
+                    sieve.bits[at / 64] |= 1 << (at % 64);
+                    sieve.grams.push(Gram { bytes, string: number, offset });
+                }
             }
         }
         sieve.grams.sort_unstable();
+        sieve.grams.dedup();
         Some(sieve)
     }
 
-    /// Whether `text` has any of the strings.
-    pub(crate) fn has_any(&self, text: &[u8]) -> bool {
+    /// Whether `is_there` says of one of the strings, by its number, that it begins at a place of
+    /// `text`. It is asked wherever one may, now and then where none does.
+    pub(crate) fn any(&self, text: &[u8], is_there: impl FnMut(usize, usize) -> bool) -> bool {
         if self.grams.is_empty() {
             return false;
         }
         // As a constant, the stride makes a loop without any look at the text's end.
         match self.stride {
-            5 => self.has_any_by::<5>(text),
-            6 => self.has_any_by::<6>(text),
-            7 => self.has_any_by::<7>(text),
-            8 => self.has_any_by::<8>(text),
-            9 => self.has_any_by::<9>(text),
-            10 => self.has_any_by::<10>(text),
-            11 => self.has_any_by::<11>(text),
-            12 => self.has_any_by::<12>(text),
-            _ => self.has_any_by::<13>(text),
+            5 => self.any_by::<5>(text, is_there),
+            6 => self.any_by::<6>(text, is_there),
+            7 => self.any_by::<7>(text, is_there),
+            8 => self.any_by::<8>(text, is_there),
+            9 => self.any_by::<9>(text, is_there),
+            10 => self.any_by::<10>(text, is_there),
+            11 => self.any_by::<11>(text, is_there),
+            12 => self.any_by::<12>(text, is_there),
+            _ => self.any_by::<13>(text, is_there),
         }
     }
 
-    fn has_any_by<const STRIDE: usize>(&self, text: &[u8]) -> bool {
+    fn any_by<const STRIDE: usize>(
+        &self,
+        text: &[u8],
+        mut is_there: impl FnMut(usize, usize) -> bool,
+    ) -> bool {
         let (strides, rest) = text.as_chunks::<STRIDE>();
-        for (number, stride) in strides.iter().enumerate() {
-            let Some(bytes) = gram(stride) else { break };
-            if self.may_have(bytes) && self.is_one(bytes, text, number * STRIDE) {
+        // One branch for several places.
+        let (groups, others) = strides.as_chunks::<AT_ONCE>();
+        for (number, group) in groups.iter().enumerate() {
+            let hits = group.iter().fold(0, |hits, stride| hits | self.hits(stride));
+            let begin = number * AT_ONCE * STRIDE;
+            if hits & 1 == 1 && self.is_among(group, begin, &mut is_there) {
                 return true;
             }
         }
-        let last = gram(rest).filter(|bytes| self.may_have(*bytes));
-        last.is_some_and(|bytes| self.is_one(bytes, text, strides.len() * STRIDE))
+        // What follows a string may be nothing at all.
+        let mut last = [b' '; STRIDE];
+        last[..rest.len()].copy_from_slice(rest);
+        let begin = groups.len() * AT_ONCE * STRIDE;
+        self.is_among(others, begin, &mut is_there)
+            || self.is_among(&[last], begin + others.len() * STRIDE, &mut is_there)
     }
 
-    /// Whether one of the strings may have these bytes.
+    /// In the last bit whether one of the strings may have the first of these bytes.
     #[inline]
-    fn may_have(&self, bytes: u32) -> bool {
-        let at = hash(bytes);
-        self.bits[at / 64] >> (at % 64) & 1 == 1
+    fn hits(&self, bytes: &[u8]) -> u64 {
+        let at = gram(bytes).map_or(0, hash);
+        self.bits[at / 64] >> (at % 64)
     }
 
-    /// Whether `bytes`, which stand at `place` in `text`, belong to one of the strings there.
+    /// Whether one of the strings is at one of `strides`, the first of which begins at `begin`.
+    fn is_among<const STRIDE: usize>(
+        &self,
+        strides: &[[u8; STRIDE]],
+        begin: usize,
+        is_there: &mut impl FnMut(usize, usize) -> bool,
+    ) -> bool {
+        let mut places = strides.iter().zip((begin..).step_by(STRIDE));
+        places.any(|(stride, place)| {
+            self.hits(stride) & 1 == 1
+                && gram(stride).is_some_and(|bytes| self.is_one(bytes, place, is_there))
+        })
+    }
+
+    /// Whether `bytes`, which stand at `place`, belong to one of the strings there.
     #[inline(never)]
-    fn is_one(&self, bytes: u32, text: &[u8], place: usize) -> bool {
+    fn is_one(
+        &self,
+        bytes: u32,
+        place: usize,
+        is_there: &mut impl FnMut(usize, usize) -> bool,
+    ) -> bool {
         let first = self.grams.partition_point(|gram| gram.bytes < bytes);
-        let same = self.grams[first..].iter().take_while(|gram| gram.bytes == bytes);
-        same.into_iter().any(|gram| {
-            let string = &self.strings[gram.string];
-            let begin = place.checked_sub(gram.offset);
-            begin
-                .and_then(|begin| text.get(begin..begin + string.len()))
-                .is_some_and(|there| there.eq_ignore_ascii_case(string))
+        let mut same = self.grams[first..].iter().take_while(|gram| gram.bytes == bytes);
+        same.any(|gram| {
+            let begin = place.checked_add_signed(-gram.offset);
+            begin.is_some_and(|begin| is_there(gram.string, begin))
         })
     }
 }
 
-/// Where in `string`, no later than `latest`, the `count` grams begin of which fewest are common;
-/// among equals the last, since many marks begin as all markup does.
-fn rarest(string: &[u8], count: usize, latest: usize) -> usize {
-    let is_common = |offset: &usize| {
-        let bytes = string.get(*offset..).and_then(gram);
-        COMMON.as_bytes().windows(GRAM).any(|common| gram(common) == bytes)
+/// Where in a string, no later than `latest`, the `count` places begin of whose grams fewest are
+/// common; among equals the last, since many marks begin as all markup does.
+fn rarest(places: &[Vec<u8>], count: usize, latest: usize) -> usize {
+    // A place at which anything may stand is many grams, and any of them may be met in vain.
+    let cost = |place: usize| match grams(&places[place..]).as_slice() {
+        [bytes] => usize::from(COMMON_GRAMS.binary_search(bytes).is_ok()),
+        several => several.len(),
     };
-    let commons = |begin: usize| (begin..begin + count).filter(is_common).count();
-    (0..=latest).rev().min_by_key(|begin| commons(*begin)).unwrap_or(latest)
+    let costs: Vec<usize> = (0..latest + count).map(cost).collect();
+    let cost = |begin: &usize| costs[*begin..begin + count].iter().sum::<usize>();
+    (0..=latest).rev().min_by_key(cost).unwrap_or(latest)
+}
+
+/// All grams that may stand at the first of these places; none where there are too few places.
+fn grams(places: &[Vec<u8>]) -> Vec<u32> {
+    let Some(places) = places.first_chunk::<GRAM>() else { return Vec::new() };
+    let mut all = vec![[0; GRAM]];
+    for (at, choices) in places.iter().enumerate() {
+        let with = |gram: &[u8; GRAM], byte: u8| {
+            let mut gram = *gram;
+            gram[at] = byte;
+            gram
+        };
+        all = all.iter().flat_map(|gram| choices.iter().map(|byte| with(gram, *byte))).collect();
+    }
+    let mut all: Vec<u32> = all.iter().filter_map(|bytes| gram(bytes)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// The first bytes as a number, the same for both cases of a letter.
@@ -149,10 +225,15 @@ fn hash(bytes: u32) -> usize {
 mod tests {
     use super::*;
 
+    fn sieve(strings: &[&str]) -> Option<Sieve> {
+        let shapes: Vec<Shape> = strings.iter().map(|text| Shape::of(text.as_bytes())).collect();
+        Sieve::new(&shapes)
+    }
+
     #[test]
     fn a_string_is_found_wherever_it_stands_and_nothing_else_is() {
         let strings = ["Eight-by", "a string of more than sixteen bytes", "<input id=\"other\">"];
-        let sieve = Sieve::new(strings.iter().copied()).expect("none is too short");
+        let sieve = sieve(&strings).expect("none is too short");
         for length in 0..60 {
             let before = "x".repeat(length);
             for string in strings {
@@ -162,16 +243,37 @@ mod tests {
                     (format!("{before}{}", &string[1..]), false),
                     (format!("{before}{}", &string[..string.len() - 1]), false),
                 ] {
-                    assert_eq!(sieve.has_any(text.as_bytes()), expected, "{text}");
+                    let is_there = |string: usize, begin: usize| {
+                        let there = text.get(begin..begin + strings[string].len());
+                        there.is_some_and(|there| there.eq_ignore_ascii_case(strings[string]))
+                    };
+                    assert_eq!(sieve.any(text.as_bytes(), is_there), expected, "{text}");
                 }
             }
         }
     }
 
     #[test]
+    fn a_string_is_found_whichever_bytes_stand_at_places_that_have_several() {
+        let mut shape = Shape::of(b"?banned?");
+        shape.before = 1;
+        (shape.places[0], shape.places[7]) = (b" >".to_vec(), b" .".to_vec());
+        let sieve = Sieve::new(&[shape]).expect("it is long enough");
+        for length in 0..20 {
+            for (before, after) in [(" ", "."), (">", " "), (" ", "")] {
+                let before = format!("{}{before}", "x".repeat(length));
+                let text = format!("{before}Banned{after}");
+                let found = sieve.any(text.as_bytes(), |_, begin| begin == before.len());
+                assert!(found, "{text}");
+            }
+        }
+        assert!(sieve.any(b"banned", |_, begin| begin == 0));
+    }
+
+    #[test]
     fn a_short_string_makes_no_sieve_and_none_at_all_one_that_finds_nothing() {
-        assert!(Sieve::new(["long enough", "short"].into_iter()).is_none());
-        let empty = Sieve::new(std::iter::empty()).expect("nothing is too short");
-        assert!(!empty.has_any(b"anything"));
+        assert!(sieve(&["long enough", "short"]).is_none());
+        let empty = sieve(&[]).expect("nothing is too short");
+        assert!(!empty.any(b"anything", |_, _| true));
     }
 }

@@ -3,7 +3,7 @@
 
 /// Characters of an entity that are looked at, `&` included; the longest that matters is
 /// `&#x10FFFF;`.
-const MAX_ENTITY: usize = 10;
+pub(super) const MAX_ENTITY: usize = 10;
 
 /// Collects visible text piece by piece.
 #[derive(Debug, Default)]
@@ -171,7 +171,7 @@ pub(crate) fn weight(text: &str) -> usize {
 }
 
 /// Marks that take no room: they split words that are one.
-const fn is_invisible(character: char) -> bool {
+pub(super) const fn is_invisible(character: char) -> bool {
     matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
 }
 
@@ -183,7 +183,7 @@ const fn is_wide(character: char) -> bool {
 }
 
 /// The character that `entity` (`&name` or `&#number`, without `;`) stands for.
-fn decode_entity(entity: &str) -> Option<char> {
+pub(super) fn decode_entity(entity: &str) -> Option<char> {
     let name = entity.strip_prefix('&')?;
     if let Some(number) = name.strip_prefix('#') {
         let hex = number.strip_prefix(['x', 'X']);

@@ -235,12 +235,19 @@ fn looked_at(status: u16, body: &str, piece: usize) -> (usize, usize) {
 fn a_scan_stops_where_nothing_can_matter_any_more() {
     const STRIDE: usize = 4 * 1024;
     let article = prose(200_000);
-    // 1,500 characters of a page, 4,000 of one under a status that walls have.
-    let (bytes, taken) = looked_at(200, &article, 100);
-    assert!(bytes == taken && (1_500..1_700).contains(&bytes), "{bytes} of {taken} bytes");
+    // The first bytes are kept until there are no more; then 1,500 characters of a page tell enough.
+    assert_eq!(looked_at(200, &article, 100), (STRIDE, LIMITS.bytes.next_multiple_of(100)));
     assert_eq!(looked_at(200, &article, article.len()).0, STRIDE);
-    assert_eq!(looked_at(503, &article, article.len()).0, LIMITS.error_bytes, "a title may come");
+    // 4,000 of one under a status that walls have; that is read as it comes.
     let titled = format!("<title>A page</title>{article}");
+    let (bytes, taken) = looked_at(403, &titled, 100);
+    assert!(bytes == taken && (4_000..4_200).contains(&bytes), "{bytes} of {taken} bytes");
+    // What is longer than that is read as it comes, under other statuses too.
+    let late = format!("<title>A page</title>{}{article}", filler(LIMITS.bytes));
+    let (bytes, taken) = looked_at(404, &late, 100);
+    let enough = LIMITS.bytes + 1_000..LIMITS.bytes + 2_000;
+    assert!(bytes == taken && enough.contains(&bytes), "{bytes} of {taken} bytes");
+    assert_eq!(looked_at(503, &article, article.len()).0, LIMITS.error_bytes, "a title may come");
     assert_eq!(looked_at(503, &titled, article.len()).0, STRIDE);
     // Without text there is no end but the limit.
     assert_eq!(looked_at(200, &filler(100_000), 1_000).0, LIMITS.bytes);

@@ -40,7 +40,7 @@ const SCRAPS: [&[u8]; 20] = [
     b"{",
 ];
 
-fn number(variable: &str, usual: u64) -> u64 {
+pub(crate) fn number(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).map_or(usual, |text| text.parse().unwrap())
 }
 

@@ -1,0 +1,130 @@
+//! Strings of signatures on pages, written in all ways that mean the same: the glance at a page's
+//! bytes, after which nearly none is read, misses none of what `finish_with_trace` finds, which
+//! reads every page.
+//!
+//! `DISGUISES=1000000` goes on for as many, `SEED=...` from where a failure says that it stood.
+
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use tidegate::{
+    classify::{BodyEnd, Classifier, Head, Reading, Signature, builtin_signatures},
+    target::Target,
+    verdict::Verdict,
+};
+
+use super::{LIMITS, filler, mutations::number, prose};
+
+/// As many as take about a second.
+const USUAL: u64 = 1_000;
+
+/// What means a blank.
+const BLANKS: [&str; 12] = [
+    " ",
+    " ",
+    "\n    ",
+    "\t",
+    "&nbsp;",
+    "&#32;",
+    "\u{a0}",
+    "\u{3000}",
+    "</b> <b>",
+    "<br>",
+    "<a title=\"a > b\" href='x'>",
+    "<script>if (a < b) {}</script>",
+];
+
+/// What means nothing between two letters.
+const NOTHINGS: [&str; 8] =
+    ["&shy;", "&#173;", "\u{ad}", "\u{200b}", "&zwnj;", "<!-- -->", "<!-->", "<!-- > --!>"];
+
+/// A character written otherwise.
+fn disguised(character: char, random: &mut fastrand::Rng) -> String {
+    match random.u8(0..6) {
+        0 => format!("&#{};", u32::from(character)),
+        1 => format!("&#x{:X};", u32::from(character)),
+        2 => character.to_uppercase().collect(),
+        3 if character == 'k' => "\u{212a}".to_owned(),
+        4 => format!("{character}{}", random.choice(NOTHINGS).unwrap()),
+        _ => character.to_string(),
+    }
+}
+
+/// `text` as visible text: one character in `rare` written otherwise.
+fn visible(text: &str, rare: u32, random: &mut fastrand::Rng) -> String {
+    let mut written = String::new();
+    for character in text.chars() {
+        match character {
+            ' ' => written.push_str(random.choice(BLANKS).unwrap()),
+            '<' => written.push_str("&lt;"),
+            _ if random.u32(0..rare) == 0 => written.push_str(&disguised(character, random)),
+            _ => written.push(character),
+        }
+    }
+    written
+}
+
+/// A page with all that `signature` asks for.
+fn page(signature: &Signature, random: &mut fastrand::Rng) -> String {
+    let rare = random.choice([3, 20, 1_000]).unwrap();
+    let mut page = format!("<!DOCTYPE html><html><head>{}", filler(random.usize(500..3_000)));
+    if let Some(title) = random.choice(&signature.title) {
+        let blank = random.choice([" ", "\n ", "&#32;", "\u{a0}"]).unwrap();
+        let title: String = title
+            .replace('*', "site.example")
+            .chars()
+            .map(|c| match c {
+                ' ' => blank.to_owned(),
+                _ if random.u32(0..rare) == 0 => disguised(c, random),
+                _ => c.to_string(),
+            })
+            .collect();
+        let tag = random.choice(["<title>", "<TITLE>", "<title lang=\"a > b\">"]).unwrap();
+        page.push_str(&format!("{tag}{title}</title>"));
+    }
+    let markers = signature.body.iter().chain(random.choice(&signature.any));
+    for marker in markers {
+        match random.u8(0..3) {
+            0 => page.push_str(&visible(marker, rare, random)),
+            1 => page.push_str(&marker.to_ascii_uppercase()),
+            _ => page.push_str(&format!("<script>{marker}</script>")),
+        }
+        page.push('\n');
+    }
+    if let Some(text) = random.choice(&signature.text) {
+        let (before, after) = (random.choice(BLANKS).unwrap(), random.choice(["", ".", "</p>"]));
+        page.push_str(&format!("{before}{}{}", visible(text, rare, random), after.unwrap()));
+    }
+    if random.u8(0..8) == 0 {
+        page.push_str(&prose(1_600));
+    }
+    page
+}
+
+#[test]
+fn no_way_to_write_a_mark_hides_it_from_the_quick_way() {
+    let (signatures, classifier) = (builtin_signatures(), Classifier::builtin());
+    let signatures: Vec<&Signature> = signatures.iter().filter(|s| !s.is_head_only()).collect();
+    let target = Target::of_url("https://site.example/page").unwrap();
+    let (first, count) = (number("SEED", 1), number("DISGUISES", USUAL));
+    let mut found = 0;
+    for seed in first..first + count {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let page = page(random.choice(&signatures).unwrap(), &mut random);
+        let kind = random.choice(["text/html", "text/html; charset=utf-8"]).unwrap();
+        let headers =
+            HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(kind))]);
+        let status = StatusCode::from_u16(random.choice([200, 200, 404, 500, 403]).unwrap());
+        let (method, status) = (&Method::GET, status.unwrap());
+        let head = Head { method, target: &target, status, headers: &headers };
+        let scan = || match classifier.read(head, LIMITS) {
+            Reading::Scan(mut scan) => {
+                scan.push(page.as_bytes());
+                scan
+            }
+            Reading::Judged(judgement) => panic!("a page is looked at, not {judgement:?}"),
+        };
+        let expected = scan().finish_with_trace(BodyEnd::Complete).0;
+        assert_eq!(scan().finish(BodyEnd::Complete), expected, "SEED={seed}\n{page}");
+        found += u64::from(status != 403 && expected.verdict != Verdict::Ok);
+    }
+    assert!(found > count / 4, "only {found} of {count} disguises are seen through at all");
+}
