@@ -125,7 +125,7 @@ impl Classifier {
         let status = head.status.as_u16();
         let mut free = if scans { self.heads.free() } else { &[] };
         let (mut asking, mut settled) = (Vec::new(), None);
-        for number in self.heads.asking(head.status, head.headers) {
+        for number in self.heads.asking(head.status, head.headers).iter().copied() {
             let signature = &self.signatures[number];
             let possible = scans || signature.source.is_head_only();
             if !possible || !signature.holds_at(head, redirect.as_ref()) {

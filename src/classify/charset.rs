@@ -95,7 +95,7 @@ fn decode(decoder: &mut Decoder, mut bytes: &[u8], last: bool, text: &mut String
 fn guess(first: &[u8]) -> &'static Encoding {
     let first = &first[..first.len().min(PRESCAN)];
     let mut rest = first;
-    while let Some(at) = memchr::memmem::find(rest, b"<") {
+    while let Some(at) = memchr::memchr(b'<', rest) {
         rest = &rest[at + 1..];
         let is_meta = rest.len() > 5 && rest[..4].eq_ignore_ascii_case(b"meta");
         if !is_meta {
@@ -113,9 +113,8 @@ fn guess(first: &[u8]) -> &'static Encoding {
 
 /// The value of `charset=` in a header or a tag.
 fn charset_of(text: &[u8]) -> Option<&'static Encoding> {
-    let lower = text.to_ascii_lowercase();
-    let at = memchr::memmem::find(&lower, b"charset")?;
-    let value = lower[at + 7..].trim_ascii_start().strip_prefix(b"=")?;
+    let at = text.windows(7).position(|word| word.eq_ignore_ascii_case(b"charset"))?;
+    let value = text[at + 7..].trim_ascii_start().strip_prefix(b"=")?;
     let value = value.trim_ascii_start();
     let value = value.strip_prefix(b"\"").or(value.strip_prefix(b"'")).unwrap_or(value);
     let ends = |b: &u8| matches!(b, b'"' | b'\'' | b';' | b'>' | b'/') || b.is_ascii_whitespace();

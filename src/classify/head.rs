@@ -32,6 +32,10 @@ pub(crate) fn kind(headers: &HeaderMap) -> Kind {
     }
     let Some(value) = headers.get(CONTENT_TYPE) else { return Kind::Data };
     let essence = value.as_bytes().split(|b| *b == b';').next().unwrap_or(b"").trim_ascii();
+    if essence.eq_ignore_ascii_case(b"text/html") {
+        // Most of what is looked at, without a copy.
+        return Kind::Page;
+    }
     kind_of(&String::from_utf8_lossy(essence).to_ascii_lowercase())
 }
 

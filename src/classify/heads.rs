@@ -3,6 +3,8 @@
 //! Most signatures ask nothing of a head: they stay for every body. The others name a field that
 //! must be there, as a rule, and hardly any answer has one of those.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::compiled::Compiled;
@@ -40,15 +42,17 @@ impl Heads {
 
     /// Those that may hold at a head with this status and these fields and ask something of it,
     /// ascending.
-    pub(crate) fn asking(&self, status: StatusCode, fields: &HeaderMap) -> Vec<usize> {
-        let mut asking = self.by_status[usize::from(status.as_u16() / 100)].clone();
+    pub(crate) fn asking(&self, status: StatusCode, fields: &HeaderMap) -> Cow<'_, [usize]> {
+        let mut asking = Cow::Borrowed(&*self.by_status[usize::from(status.as_u16() / 100)]);
         for name in fields.keys() {
-            if self.lengths >> (name.as_str().len() % 64) & 1 == 1 {
-                let known = self.by_field.iter().filter(|(known, _)| known == name);
-                asking.extend(known.flat_map(|(_, numbers)| numbers));
+            if self.lengths >> (name.as_str().len() % 64) & 1 == 0 {
+                continue;
+            }
+            if let Some((_, numbers)) = self.by_field.iter().find(|(known, _)| known == name) {
+                asking.to_mut().extend(numbers);
+                asking.to_mut().sort_unstable();
             }
         }
-        asking.sort_unstable();
         asking
     }
 

@@ -207,13 +207,11 @@ impl Text {
         self.candidates.sort_unstable();
     }
 
-    /// Whether what was kept is a page that has no mark, so that only its head tells anything.
+    /// Whether what was kept is a page that has no mark, so that no signature can match it.
     fn is_plain(&self, kept: &[u8]) -> bool {
         let begin = kept.strip_prefix(b"\xef\xbb\xbf").unwrap_or(kept).trim_ascii_start();
-        let may_be_blank = self.may_be_blank && kept.len() <= BLANK_BYTES;
         let glance = self.classifier.glance.as_ref();
-        !may_be_blank
-            && begin.first() == Some(&b'<')
+        begin.first() == Some(&b'<')
             && self.charset.is_utf_8(kept)
             && glance.is_some_and(|glance| !glance.may_match(kept))
     }
@@ -275,9 +273,14 @@ impl Text {
     }
 
     fn finish(mut self, end: BodyEnd, mut trace: Option<&mut Trace>) -> Judgement {
-        if trace.is_none() && self.kept.as_ref().is_some_and(|kept| self.is_plain(kept)) {
-            let settled = self.settled.take();
-            return settled.unwrap_or_else(|| self.ground.without_mark(end));
+        let kept = self.kept.as_ref().filter(|kept| trace.is_none() && self.is_plain(kept));
+        if let Some(length) = kept.map(Vec::len) {
+            if !self.may_be_blank || length > BLANK_BYTES {
+                let settled = self.settled.take();
+                return settled.unwrap_or_else(|| self.ground.without_mark(end));
+            }
+            self.candidates.clear();
+            self.free = 0;
         }
         self.read_kept();
         self.charset.finish(&mut self.source);
@@ -304,6 +307,9 @@ impl Text {
         mut trace: Option<&mut Trace>,
     ) -> (Option<Judgement>, Vec<Arc<str>>, Vec<Arc<str>>) {
         let (mut decided, mut decoys, mut logged) = (None, Vec::new(), Vec::new());
+        if self.candidates.is_empty() {
+            return (decided, decoys, logged);
+        }
         let findings = page.search(&self.classifier, &self.source, trace.is_some());
         let only_title = !findings.has_any();
         if only_title && page.title().is_empty() {

@@ -150,6 +150,10 @@ impl Sieve {
     }
 
     /// Whether one of the strings is at one of `strides`, the first of which begins at `begin`.
+    ///
+    /// On its own, so that the loop that seldom comes here keeps its registers.
+    #[cold]
+    #[inline(never)]
     fn is_among<const STRIDE: usize>(
         &self,
         strides: &[[u8; STRIDE]],
@@ -164,7 +168,6 @@ impl Sieve {
     }
 
     /// Whether `bytes`, which stand at `place`, belong to one of the strings there.
-    #[inline(never)]
     fn is_one(
         &self,
         bytes: u32,
