@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn ordinary_pages_need_no_second_look() {
         for page in [
-            "<title>Protection of your computer</title><h1>Blocked? Banned? Denied!</h1>",
+            "<title>Protection of your computer</title><h1>Is it blocked? Was it banned?</h1>",
             "<TITLE lang=en>Just a moment</TITLE><svg><title>Menu</title></svg>",
             "<th>IP address</th><td>10.0.0.1</td><p>The administrator &amp; the website's visitor",
             "<a href=\"?a=1&amp;b=2\" title=\"It&#39;s &lt;here&gt;\">caf&eacute;&nbsp;&#8211;</a><!-- x -->",
