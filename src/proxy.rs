@@ -31,7 +31,7 @@ pub mod wire;
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, response::Parts};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
 use parking_lot::Mutex;
 use tracing::Instrument as _;
 
@@ -79,6 +79,11 @@ impl Visitor {
         inside: Option<intercept::Inside>,
     ) -> Self {
         Self { peer, wire, inside, activity: None, silence: Mutex::default() }
+    }
+
+    /// The connection has been quiet for a while.
+    fn rests(&self) -> bool {
+        self.wire.as_ref().is_some_and(wire::Handle::rests)
     }
 
     /// The next bytes are no HTTP any more.
@@ -172,7 +177,7 @@ async fn way(
             return intercept::open(cx, &live, visitor.peer, asking, request);
         }
         asking.judge(&live)?;
-        return tunnel::open(cx, &live, asking, request).await;
+        return Box::pin(tunnel::open(cx, &live, asking, request)).await;
     }
     asking.judge(&live)?;
     let method = request.method().clone();
@@ -182,32 +187,59 @@ async fn way(
     if let Some(silence) = visitor.silence.lock().take() {
         outbound.silence = silence;
     }
-    let mut pass = asking.hold(cx, &live).await?;
-    loop {
-        told.held = pass.held();
-        let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, &method);
-        let answer =
-            forward::send(cx, &live, visitor, &asking.target, &mut outbound, pass, again).await?;
-        (told.took, told.sent) = (answer.took, told.sent + 1);
-        told.unread = answer.conn.unwanted.is_some();
-        if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(Box::pin(upgrade::join(cx, &live, visitor, upgrading, answer)).await);
-        }
-        let (head, body, judged) = observe(&live, &asking, &method, answer).await;
-        if let Some((judgement, mut leave)) = judged {
-            let blocked = again && asking.entry.rule.retry.on.contains(&judgement.verdict);
-            told.verdict = Some(judgement.verdict);
-            // Where there is no time for another attempt, the client gets the answer that there is.
-            if blocked && leave.again(&live).await.is_ok() {
-                pass = leave;
-                continue;
+    let pass = asking.hold(cx, &live).await?;
+    let granted = Granted { cx, live: &live, visitor, asking: &asking, method: &method };
+    // On the heap: what all that takes, a request need not carry along while it is held.
+    Box::pin(granted.exchange(outbound, pass, upgrading, told)).await
+}
+
+/// What a request has once it may go.
+#[derive(Clone, Copy)]
+struct Granted<'a> {
+    cx: &'a Arc<Context>,
+    live: &'a Live,
+    visitor: &'a Visitor,
+    asking: &'a Asking,
+    method: &'a Method,
+}
+
+impl Granted<'_> {
+    /// The rest of its way: to the site and back.
+    async fn exchange(
+        self,
+        mut outbound: Outbound,
+        mut pass: Pass,
+        upgrading: OnUpgrade,
+        told: &mut Told,
+    ) -> Result<Response<Body>, Refused> {
+        let Self { cx, live, visitor, asking, method } = self;
+        loop {
+            told.held = pass.held();
+            let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, method);
+            let answer =
+                forward::send(cx, live, visitor, &asking.target, &mut outbound, pass, again)
+                    .await?;
+            (told.took, told.sent) = (answer.took, told.sent + 1);
+            told.unread = answer.conn.unwanted.is_some();
+            if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(Box::pin(upgrade::join(cx, live, visitor, upgrading, answer)).await);
             }
+            let (head, body, judged) = observe(live, asking, method, answer).await;
+            if let Some((judgement, mut leave)) = judged {
+                let blocked = again && asking.entry.rule.retry.on.contains(&judgement.verdict);
+                told.verdict = Some(judgement.verdict);
+                // Where there is no time for another attempt, the client gets the answer that there is.
+                if blocked && leave.again(live).await.is_ok() {
+                    pass = leave;
+                    continue;
+                }
+            }
+            if body.is_cut_off() {
+                return Err(Refusal::cut_off().under(&asking.entry));
+            }
+            *visitor.silence.lock() = Some(outbound.silence);
+            return Ok(relay(cx, live, asking, head, body, told));
         }
-        if body.is_cut_off() {
-            return Err(Refusal::cut_off().under(&asking.entry));
-        }
-        *visitor.silence.lock() = Some(outbound.silence);
-        return Ok(relay(cx, &live, &asking, head, body, told));
     }
 }
 

@@ -4,6 +4,8 @@ mod doors;
 mod io;
 
 use std::{
+    error::Error,
+    future::poll_fn,
     io::ErrorKind,
     net::SocketAddr,
     pin::Pin,
@@ -114,31 +116,67 @@ struct Watched {
 }
 
 impl Watched {
+    /// Serves the connection until it ends, in stretches: hyper is there while requests come.
     async fn serve(
         &self,
         builder: http1::Builder,
-        io: ClientIo,
+        mut io: ClientIo,
         wire: wire::Handle,
         stop: CancellationToken,
     ) {
         let visitor = Visitor::new(self.peer, Some(wire), None);
-        let service = service_fn(|request| handle(&self.cx, &visitor, request));
-        let connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
-        let mut connection = std::pin::pin!(connection);
-        let served = tokio::select! {
-            served = connection.as_mut() => served,
-            () = stop.cancelled() => {
-                // Idle ones close now; what is in flight ends with `Connection: close`.
-                connection.as_mut().graceful_shutdown();
-                tokio::select! {
-                    served = connection.as_mut() => served,
-                    () = self.cx.end.cancelled() => return,
+        let mut stop = std::pin::pin!(stop.cancelled());
+        loop {
+            let request = tokio::select! {
+                request = poll_fn(|cx| io.poll_request(cx)) => request,
+                () = stop.as_mut() => return,
+            };
+            let served = match request {
+                // On the heap, so that it is there only while requests come.
+                Ok(true) => Box::pin(self.stretch(&builder, io, &visitor, stop.as_mut())).await,
+                Ok(false) => return,
+                Err(error) => Err(error.into()),
+            };
+            io = match served {
+                Ok(Some(rested)) => rested,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(%error, peer = %self.peer, "a client connection ended");
+                    return;
                 }
+            };
+        }
+    }
+
+    /// Serves requests until the connection ends or rests; a rested one comes back.
+    async fn stretch(
+        &self,
+        builder: &http1::Builder,
+        io: ClientIo,
+        visitor: &Visitor,
+        stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Option<ClientIo>, Box<dyn Error + Send + Sync>> {
+        let service = service_fn(|request| handle(&self.cx, visitor, request));
+        let mut connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
+        let serving = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+            Poll::Pending if visitor.rests() => Poll::Ready(Ok(true)),
+            served => served.map_ok(|()| false),
+        });
+        let rests = tokio::select! {
+            served = serving => served?,
+            () = stop => {
+                // Idle ones close now; what is in flight ends with `Connection: close`.
+                Pin::new(&mut connection).graceful_shutdown();
+                tokio::select! {
+                    served = &mut connection => served?,
+                    () = self.cx.end.cancelled() => {}
+                }
+                false
             }
         };
-        if let Err(error) = served {
-            tracing::debug!(%error, peer = %self.peer, "a client connection ended");
-        }
+        // Nothing is left in its buffers: whole requests only are handed over, and all are answered.
+        let parts = connection.into_parts().filter(|_| rests);
+        Ok(parts.map(|parts| parts.io.into_inner()))
     }
 }
 
@@ -183,6 +221,7 @@ pub(super) fn builder(settings: &Settings) -> http1::Builder {
     builder
         .timer(Never)
         .header_read_timeout(settings.timeouts.header)
+        .half_close(true)
         .preserve_header_case(true)
         .max_header_size(settings.limits.header_bytes)
         .max_buf_size(settings.limits.header_bytes.max(MIN_BUFFER));

@@ -10,6 +10,9 @@
 //! A head that arrives in one piece is read where it lies. How long a head may take is hyper's
 //! business (`header_read_timeout`).
 //!
+//! A client that leaves before it has its answer is seen here too (`lookout`); hyper must be told
+//! `half_close`, or it would look as well.
+//!
 //! After a CONNECT or an Upgrade nothing is read as HTTP, and nothing passed on, until the proxy
 //! has decided ([`Handle::pass_through`]) or has answered otherwise.
 
@@ -18,11 +21,13 @@ mod chunks;
 mod handle;
 mod head;
 mod interim;
+mod lookout;
 mod refuse;
 mod violation;
 
 use std::{
     io,
+    mem::MaybeUninit,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -207,6 +212,10 @@ impl<S> Wire<S> {
         buf.put_slice(&self.held[..length]);
         self.held.advance(length);
         self.good -= length;
+        if self.held.is_empty() {
+            // Nobody needs its room before the next head that comes in pieces.
+            self.held = BytesMut::new();
+        }
         length > 0
     }
 }
@@ -277,8 +286,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Reads another piece behind what is held; true at the end of the stream.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let mut piece = [0; PIECE];
-        let mut piece = ReadBuf::new(&mut piece);
+        let mut piece = [const { MaybeUninit::uninit() }; PIECE];
+        let mut piece = ReadBuf::uninit(&mut piece);
         ready!(Pin::new(&mut self.io).poll_read(cx, &mut piece))?;
         self.held.extend_from_slice(piece.filled());
         Poll::Ready(Ok(piece.filled().is_empty()))
@@ -298,10 +307,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             self.scan_held();
             return Poll::Ready(Ok(connect));
         }
-        while !self.ended && self.held.len() < MAX_EARLY {
-            self.ended = ready!(self.poll_piece(cx))?;
-        }
-        if self.ended && self.held.is_empty() { Poll::Ready(Ok(true)) } else { Poll::Pending }
+        self.poll_early(cx)
     }
 }
 
@@ -380,6 +386,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.io).poll_flush(cx))?;
         this.flushed = true;
+        this.look_out(cx)?;
         this.poll_interim(cx)
     }
 

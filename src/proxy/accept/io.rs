@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -23,6 +24,10 @@ use crate::{
     settings::{Settings, Timeouts},
 };
 
+/// How long a client says nothing until its connection rests: those that send one request after the
+/// other wake it for none of them.
+const REST: Duration = Duration::from_secs(1);
+
 /// A client's socket.
 ///
 /// hyper's own timer for heads also ends idle kept-alive connections, and it does not poll a body
@@ -33,8 +38,23 @@ pub(in crate::proxy) struct ClientIo<S = TcpStream> {
     timeouts: Timeouts,
     metrics: Arc<Metrics>,
     silent: Idle,
-    in_head: bool,
+    silence: Silence,
+    /// Whether hyper is to be let go of between requests; see [`ClientIo::poll_request`].
+    may_rest: bool,
     stalled: Idle,
+}
+
+/// What is not said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Silence {
+    /// The first request.
+    First,
+    /// The rest of a head.
+    InHead,
+    /// The next request, for too short a time to rest.
+    Lull,
+    /// The next request.
+    Next,
 }
 
 impl<S> ClientIo<S> {
@@ -50,7 +70,8 @@ impl<S> ClientIo<S> {
             timeouts,
             metrics: Arc::clone(metrics),
             silent: Idle::new(timeouts.idle),
-            in_head: false,
+            silence: Silence::First,
+            may_rest: false,
             stalled: Idle::new(timeouts.idle),
         };
         (io, handle)
@@ -66,23 +87,35 @@ impl<S> ClientIo<S> {
     /// times.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Timeouts { header, idle, .. } = self.timeouts;
-        let (limit, in_head, bound) = match self.wire.waiting() {
-            Waiting::Head => (header, true, Bound::HeaderTime),
-            Waiting::FirstRequest => (header, false, Bound::HeaderTime),
-            Waiting::NextRequest => (idle, false, Bound::IdleConnection),
+        let (limit, silence) = match self.wire.waiting() {
+            Waiting::Head => (header, Silence::InHead),
+            Waiting::FirstRequest => (header, Silence::First),
+            Waiting::NextRequest if self.wire.rests() => (idle.saturating_sub(REST), Silence::Next),
+            Waiting::NextRequest if self.may_rest && idle > REST && self.wire.is_flushed() => {
+                (REST, Silence::Lull)
+            }
+            Waiting::NextRequest => (idle, Silence::Next),
             Waiting::Nothing => {
                 self.silent.moved();
                 return Poll::Pending;
             }
         };
-        if in_head != self.in_head {
-            self.in_head = in_head;
+        if silence != self.silence {
+            self.silence = silence;
             self.silent.moved();
         }
         ready!(self.silent.poll_expired(cx, limit));
-        self.metrics.reached(bound);
-        if in_head {
-            self.metrics.refused_without_rule(Reason::Timeout);
+        match silence {
+            Silence::Lull => {
+                self.wire.rest(true);
+                return Poll::Pending;
+            }
+            Silence::Next => self.metrics.reached(Bound::IdleConnection),
+            Silence::First => self.metrics.reached(Bound::HeaderTime),
+            Silence::InHead => {
+                self.metrics.reached(Bound::HeaderTime);
+                self.metrics.refused_without_rule(Reason::Timeout);
+            }
         }
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -102,6 +135,26 @@ impl<S> ClientIo<S> {
     }
 }
 
+impl<S: AsyncRead + AsyncWrite + Unpin> ClientIo<S> {
+    /// Waits for the client's next request; hyper need not be there before. A connection that waits
+    /// so takes a few KiB, one within hyper two buffers of 8 KiB more and the room for a request's
+    /// whole state. False where the client has left.
+    ///
+    /// Afterwards [`Handle::rests`] tells when the client has said nothing for a while.
+    ///
+    /// # Errors
+    /// It said nothing for too long, or the connection broke.
+    pub(super) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let Poll::Ready(ended) = self.wire.poll_ahead(cx) else {
+            return self.poll_silence(cx).map_ok(|()| false);
+        };
+        self.silent.moved();
+        self.wire.rest(false);
+        self.may_rest = true;
+        Poll::Ready(ended.map(|ended| !ended))
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientIo<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -110,6 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientIo<S> {
     ) -> Poll<io::Result<()>> {
         if let Poll::Ready(read) = Pin::new(&mut self.wire).poll_read(cx, buffer) {
             self.silent.moved();
+            self.wire.rest(false);
             return Poll::Ready(read);
         }
         self.poll_silence(cx)

@@ -1,9 +1,15 @@
-//! Panics and accept errors.
+//! Panics, accept errors, and connections that rest.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf};
+
 use super::{doors::Full, *};
-use crate::{proxy::tests::bench::Bench, settings::Bounds};
+use crate::{
+    metrics::Metrics,
+    proxy::tests::bench::{Bench, settings},
+    settings::Bounds,
+};
 
 fn bounds(bench: &Bench) -> Bounds {
     bench.cx.live().settings.limits
@@ -48,4 +54,57 @@ fn only_what_one_client_did_is_passed_over_without_a_pause() {
     assert!(error(ErrorKind::ConnectionAborted));
     assert!(!is_one_connection(&std::io::Error::from_raw_os_error(24)), "EMFILE");
     assert!(!error(ErrorKind::OutOfMemory));
+}
+
+const GET: &[u8] = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+/// Reads as hyper does, for so long at most; whether the connection may rest then.
+async fn rests(io: &mut ClientIo<DuplexStream>, wire: &wire::Handle, limit: Duration) -> bool {
+    let rests = poll_fn(|cx| {
+        let mut byte = [0];
+        let read = Pin::new(&mut *io).poll_read(cx, &mut ReadBuf::new(&mut byte));
+        assert!(read.is_pending(), "{read:?}");
+        if wire.rests() { Poll::Ready(()) } else { Poll::Pending }
+    });
+    tokio::time::timeout(limit, rests).await.is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_rests_while_its_client_is_silent_and_wakes_for_each_request() {
+    let (mut client, end) = tokio::io::duplex(1 << 16);
+    let settings = settings();
+    let (mut io, wire) = ClientIo::new(end, &settings, &Metrics::new());
+    let a_while = settings.timeouts.idle / 2;
+    for _ in 0..3 {
+        // However slowly it comes, hyper is called for a whole head.
+        for piece in GET.chunks(20) {
+            let waited = tokio::time::timeout(a_while / 4, poll_fn(|cx| io.poll_request(cx))).await;
+            assert!(waited.is_err(), "{waited:?}");
+            client.write_all(piece).await.unwrap();
+        }
+        assert!(poll_fn(|cx| io.poll_request(cx)).await.unwrap() && !wire.rests());
+        let mut read = vec![0; GET.len()];
+        io.read_exact(&mut read).await.unwrap();
+        assert_eq!(read, GET);
+        let answering = wire.answering();
+        assert!(!rests(&mut io, &wire, a_while).await, "a request is being answered");
+        io.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+        drop(answering);
+        assert!(!rests(&mut io, &wire, a_while).await, "the answer is not out");
+        io.flush().await.unwrap();
+        assert!(rests(&mut io, &wire, a_while).await);
+    }
+    let since = crate::clock::now();
+    let end = poll_fn(|cx| io.poll_request(cx)).await;
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::TimedOut);
+    let silent = since.elapsed();
+    assert!(silent > a_while && silent < settings.timeouts.idle, "{silent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_a_connection_at_rest_wakes_nobody() {
+    let (client, end) = tokio::io::duplex(1 << 16);
+    let (mut io, _wire) = ClientIo::new(end, &settings(), &Metrics::new());
+    drop(client);
+    assert!(!poll_fn(|cx| io.poll_request(cx)).await.unwrap());
 }

@@ -22,6 +22,7 @@ struct Shared {
     answered: AtomicU64,
     through: AtomicBool,
     waiting: Mutex<Option<Waker>>,
+    rests: AtomicBool,
     /// Whether interim answers are still to be written; looked at after each flush.
     has_interim: AtomicBool,
     interim: Mutex<Interim>,
@@ -84,6 +85,16 @@ impl Handle {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Whether the client has said nothing for so long that the connection may rest: hyper need not
+    /// keep its buffers until the next request.
+    pub(in crate::proxy) fn rests(&self) -> bool {
+        self.0.rests.load(Ordering::Acquire)
+    }
+
+    pub(super) fn rest(&self, rests: bool) {
+        self.0.rests.store(rests, Ordering::Release);
     }
 
     /// What is to be written, whole.

@@ -77,7 +77,8 @@ async fn proxy(go: Arc<Notify>) -> SocketAddr {
                 let answer = serve(request, handle.clone(), Arc::clone(&go));
                 async { Ok::<_, Infallible>(answer.await) }
             });
-            let served = http1::Builder::new().serve_connection(TokioIo::new(wire), service);
+            let mut builder = http1::Builder::new();
+            let served = builder.half_close(true).serve_connection(TokioIo::new(wire), service);
             tokio::spawn(served.with_upgrades());
         }
     });
@@ -208,10 +209,35 @@ async fn a_refused_upgrade_is_followed_by_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_a_connect_is_decided_is_noticed() {
-    let go = Arc::new(Notify::new());
-    let mut socket = TcpStream::connect(proxy(Arc::clone(&go)).await).await.unwrap();
-    socket.write_all(b"CONNECT held:1 HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
-    socket.shutdown().await.unwrap();
-    assert_eq!(read_to_end(socket).await, "");
+async fn a_client_that_leaves_before_its_answer_is_noticed() {
+    let connect = "CONNECT held:1 HTTP/1.1\r\nHost: h\r\n\r\n".to_owned();
+    let get = GET.replace("one", "held");
+    // Also in the middle of its next request.
+    for sent in [connect, get.clone(), get + "GET http://h/t"] {
+        let go = Arc::new(Notify::new());
+        let mut socket = TcpStream::connect(proxy(Arc::clone(&go)).await).await.unwrap();
+        socket.write_all(sent.as_bytes()).await.unwrap();
+        socket.shutdown().await.unwrap();
+        assert_eq!(read_to_end(socket).await, "");
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_sends_before_its_answer_is_served_after_it() {
+    let held = GET.replace("one", "held");
+    let long = GET.replace("one", &"a".repeat(10_000));
+    for next in [GET, &long, BAD] {
+        for cut in [0, 1, next.len() / 2, next.len()] {
+            let go = Arc::new(Notify::new());
+            let mut socket = TcpStream::connect(proxy(Arc::clone(&go)).await).await.unwrap();
+            for part in [&held, &next[..cut], &next[cut..], BAD] {
+                socket.write_all(part.as_bytes()).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            go.notify_one();
+            let answer = read_to_end(socket).await;
+            let expected: &[_] = if next == BAD { &["200", "400"] } else { &["200", "200", "400"] };
+            assert_eq!(statuses(&answer), expected, "cut at {cut}: {answer}");
+        }
+    }
 }

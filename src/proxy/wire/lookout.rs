@@ -1,0 +1,79 @@
+//! Looks out for a client that leaves before it has its answer.
+//!
+//! hyper would do so with a read of its own, for which it keeps 8 KiB more for as long as an answer
+//! takes, and a request may be held for hours. With `half_close` it does not; so the look is taken
+//! here, whenever hyper has written all that it has, which it does each time that it is polled.
+
+use std::{
+    io,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{MAX_EARLY, Phase, Wire};
+
+impl<S> Wire<S> {
+    /// Whether the client has all that was written.
+    pub(in crate::proxy) fn is_flushed(&self) -> bool {
+        self.flushed
+    }
+
+    /// Whether [`Wire::rest`] was said.
+    pub(in crate::proxy) fn rests(&self) -> bool {
+        self.handle.rests()
+    }
+
+    /// Says that hyper may let go of the connection for now, or that it has it back.
+    pub(in crate::proxy) fn rest(&self, rests: bool) {
+        self.handle.rest(rests);
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    /// Looks whether the client is still there while something is answered. Of what it sends
+    /// meanwhile the beginning is kept.
+    ///
+    /// # Errors
+    /// It has closed its side, or the connection broke: nobody waits for the answer.
+    pub(super) fn look_out(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.handle.answered() >= self.requests {
+            return Ok(());
+        }
+        let left = match self.phase {
+            Phase::Head(_) => self.poll_ahead(cx),
+            Phase::Undecided(_) if !self.handle.passes_through() => self.poll_early(cx),
+            Phase::Undecided(_)
+            | Phase::Length(_)
+            | Phase::Chunks(_)
+            | Phase::Through
+            | Phase::Refused(_) => Poll::Pending,
+        };
+        match left {
+            Poll::Ready(Ok(true)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Ok(false)) | Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Reads until there is something to hand over: a whole head, or what is to be refused. True at
+    /// the end of the stream.
+    pub(in crate::proxy) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        while matches!(self.phase, Phase::Head(_)) && self.good == 0 {
+            if ready!(self.poll_piece(cx))? {
+                return Poll::Ready(Ok(true));
+            }
+            self.scan_held();
+        }
+        Poll::Ready(Ok(false))
+    }
+
+    /// Keeps what follows a CONNECT or an Upgrade that is undecided; true where the stream has ended
+    /// and nothing is kept.
+    pub(super) fn poll_early(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        while !self.ended && self.held.len() < MAX_EARLY {
+            self.ended = ready!(self.poll_piece(cx))?;
+        }
+        if self.ended && self.held.is_empty() { Poll::Ready(Ok(true)) } else { Poll::Pending }
+    }
+}
