@@ -40,9 +40,9 @@ bench-detect: ## precision and recall over a folder of saved pages with a manife
 	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_detect
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_detect $(DIR)
 
-bench-gate: ## grants/s and CPU per grant of both stores beside a bare EVALSHA loop; memory and CPU of held requests
-	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
-	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_gate
+bench-gate: ## what one Redis carries, grants/s and CPU per grant beside a bare EVALSHA loop; held requests (PART=grants, held)
+	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bin tidegate --bin bench_gate
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_gate $(PART)
 
 bench-yield: ## what crawls bring home under several policies, against five kinds of walls; ARGS="real 60": in processes
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bin tidegate --bin bench_yield

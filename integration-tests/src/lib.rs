@@ -21,6 +21,7 @@
 //! Everything that is started ends with its handle, also when the test fails.
 
 pub mod bound;
+pub mod callgrind;
 pub mod client;
 pub mod cluster;
 pub mod counting;

@@ -1,7 +1,7 @@
 //! `make bench-gate`: what the gate costs beside the least that any shared limiter costs, and what waiting costs.
 //!
 //! Grants: a plain blocking loop sends the very `EVALSHA` that the gate sends (recorded from it) over one connection:
-//! the limit of one round trip. Beside it, in the same rounds, the gate on Redis and the gate in memory, one request at
+//! the limit of one round trip; with 64 of them on their way at once it is the limit of one Redis. Beside it, in the same rounds, the gate on Redis and the gate in memory, one request at
 //! a time and with 64 at once. The rule has a rate that is never reached and a cooldown, so that every grant does the
 //! whole work. Each ratio is that of a round to the loop of the same round; printed are medians. `EVALSHA again` is
 //! the loop once more: how far its ratio is from 1 is what the run cannot tell apart.
@@ -9,6 +9,7 @@
 //! Waiting: one real process on each store holds 10,000 requests of as many connections behind a quota of one an hour:
 //! resident memory of each, connection included, and CPU while nothing moves.
 //!
+//! Its parts, both of them or the one that is named: `grants` and `held`; each takes less than two minutes.
 //! `BENCH_ROUNDS` (5) and `BENCH_MILLIS` (700, of each load) make it longer.
 
 #[path = "bench_gate/floor.rs"]
@@ -25,10 +26,14 @@ use integration_tests::redis::Redis;
 
 use self::{floor::Floor, held::Held, load::Load};
 
+/// Fewer scripts than so many in a load are none of its grants'.
+const HEARTBEATS: f64 = 10.0;
+
 /// What is measured in each round.
-const LOADS: [(&str, Kind); 6] = [
+const LOADS: [(&str, Kind); 7] = [
     ("EVALSHA", Kind::Floor),
     ("EVALSHA again", Kind::Floor),
+    ("EVALSHA, 64 at once", Kind::Flood),
     ("gate on Redis, 1 at a time", Kind::Shared(1)),
     ("gate on Redis, 64 at once", Kind::Shared(64)),
     ("gate in memory, 1 at a time", Kind::Memory(1)),
@@ -38,6 +43,7 @@ const LOADS: [(&str, Kind); 6] = [
 #[derive(Clone, Copy)]
 enum Kind {
     Floor,
+    Flood,
     Shared(usize),
     Memory(usize),
 }
@@ -49,16 +55,34 @@ pub(crate) struct Cost {
     rate: f64,
     /// Microseconds of CPU per grant, this process and Redis together.
     cpu: f64,
+    /// Microseconds of Redis's CPU per script; 0 where it ran none.
+    script: f64,
     /// Scripts that Redis ran per grant.
     calls: f64,
 }
 
 fn main() -> anyhow::Result<()> {
+    let parts: Vec<String> = std::env::args().skip(1).collect();
+    let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|one| one == part);
+    let known = parts.iter().all(|part| ["grants", "held"].contains(&part.as_str()));
+    anyhow::ensure!(known, "there are `grants` and `held`");
+    let redis = Redis::start();
+    if is_wanted("grants") {
+        grants(&redis)?;
+    }
+    if is_wanted("held") {
+        for (store, file) in held::stores(&redis) {
+            say(&format!("\n{store}: {}\n", Held::measure(&file)?))?;
+        }
+    }
+    Ok(())
+}
+
+fn grants(redis: &Redis) -> anyhow::Result<()> {
     let rounds = number("BENCH_ROUNDS", 5)?;
     let time = Duration::from_millis(number("BENCH_MILLIS", 700)?);
-    let redis = Redis::start();
-    let mut floor = Floor::connect(&redis)?;
-    let mut shared = Load::on_redis(&redis)?;
+    let mut floor = Floor::connect(redis)?;
+    let mut shared = Load::on_redis(redis)?;
     let mut memory = Load::in_memory()?;
     let mut costs: BTreeMap<&str, Vec<Cost>> = BTreeMap::new();
     for round in 0..rounds {
@@ -67,25 +91,22 @@ fn main() -> anyhow::Result<()> {
         loads.rotate_left(usize::try_from(round)? % LOADS.len());
         for (name, kind) in loads {
             let cost = match kind {
-                Kind::Floor => floor.run(&redis, time)?,
-                Kind::Shared(tasks) => shared.run(&redis, tasks, time)?,
-                Kind::Memory(tasks) => memory.run(&redis, tasks, time)?,
+                Kind::Floor => floor.run(redis, time)?,
+                Kind::Flood => floor.flood(redis, time)?,
+                Kind::Shared(tasks) => shared.run(redis, tasks, time)?,
+                Kind::Memory(tasks) => memory.run(redis, tasks, time)?,
             };
             costs.entry(name).or_default().push(cost);
         }
     }
     let millis = time.as_millis();
     say(&format!("{rounds} rounds of {millis} ms each; medians; ratios of the same round\n\n"))?;
-    say(&table(&costs))?;
-    for (store, file) in held::stores(&redis) {
-        say(&format!("\n{store}: {}\n", Held::measure(&file)?))?;
-    }
-    Ok(())
+    Ok(say(&table(&costs))?)
 }
 
 fn table(costs: &BTreeMap<&str, Vec<Cost>>) -> String {
     let mut text = "| load | grants/s | / EVALSHA | CPU us per grant, Redis included | / EVALSHA | scripts per \
-                    grant |\n|---|---:|---:|---:|---:|---:|\n"
+                    grant | Redis us per script |\n|---|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
     let floor = &costs["EVALSHA"];
     for (name, _) in LOADS {
@@ -95,12 +116,13 @@ fn table(costs: &BTreeMap<&str, Vec<Cost>>) -> String {
             middle(own.iter().zip(floor).map(|(own, floor)| of(own) / of(floor)).collect())
         };
         text.push_str(&format!(
-            "| {name} | {:.0} | {:.2} | {:.1} | {:.2} | {:.3} |\n",
+            "| {name} | {:.0} | {:.2} | {:.1} | {:.2} | {:.4} | {:.1} |\n",
             figure(|cost| cost.rate),
             ratio(|cost| cost.rate),
             figure(|cost| cost.cpu),
             ratio(|cost| cost.cpu),
             figure(|cost| cost.calls),
+            figure(|cost| cost.script),
         ));
     }
     text
@@ -127,7 +149,9 @@ fn say(text: &str) -> std::io::Result<()> {
 /// What this process and Redis have used so far.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Used {
-    cpu: Duration,
+    own: Duration,
+    /// Seconds of Redis's.
+    redis: f64,
     calls: f64,
     at: std::time::Instant,
 }
@@ -137,9 +161,9 @@ impl Used {
         let own = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let own = Duration::new(u64::try_from(own.tv_sec)?, u32::try_from(own.tv_nsec)?);
         let info = redis.command(&["INFO", "cpu", "commandstats"]);
-        let cpu = field(&info, "used_cpu_user:") + field(&info, "used_cpu_sys:");
         Ok(Self {
-            cpu: own + Duration::from_secs_f64(cpu),
+            own,
+            redis: field(&info, "used_cpu_user:") + field(&info, "used_cpu_sys:"),
             calls: field(&info, "cmdstat_evalsha:calls="),
             at: std::time::Instant::now(),
         })
@@ -151,10 +175,14 @@ impl Used {
         let took = self.at.elapsed().as_secs_f64();
         let now = Self::now(redis)?;
         let grants = grants.max(1) as f64;
+        let (redis, calls) = (now.redis - self.redis, now.calls - self.calls);
+        let own = now.own.saturating_sub(self.own).as_secs_f64();
         Ok(Cost {
             rate: grants / took,
-            cpu: (now.cpu.saturating_sub(self.cpu)).as_secs_f64() * 1e6 / grants,
-            calls: (now.calls - self.calls) / grants,
+            cpu: (own + redis) * 1e6 / grants,
+            // A member that asks for nothing still says now and then that it is there.
+            script: if calls < HEARTBEATS { 0.0 } else { redis * 1e6 / calls },
+            calls: calls / grants,
         })
     }
 }

@@ -2,10 +2,14 @@
 
 mod plot;
 
-use std::{fmt::Write as _, net::SocketAddr, path::Path};
+use std::{fmt::Write as _, net::SocketAddr, path::Path, process::Command};
 
 use anyhow::Context as _;
-use integration_tests::member::RuleFile;
+use integration_tests::{
+    callgrind::Counted,
+    member::{RuleFile, binary_path},
+    ports::free_address,
+};
 
 use self::plot::Point;
 use super::{
@@ -17,6 +21,8 @@ use super::{
 
 /// Connections that ask while the others are there.
 const ACTIVE: usize = 64;
+/// Connections that ask, one after the other, while instructions are counted; and how often each.
+const COUNTED: (usize, usize) = (16, 25);
 /// Where the plot is drawn.
 const PLOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/growth.svg");
 
@@ -93,15 +99,72 @@ pub(crate) async fn all(length: Length) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The same in instructions, user mode, below callgrind: they do not depend on what else the machine does. The largest
+/// sizes would take minutes there.
+pub(crate) async fn instructions() -> anyhow::Result<()> {
+    let (site, _origin) = origin().await?;
+    for grows in Grows::ALL {
+        let name = grows.name();
+        say(&format!("\n| {name} | instructions | / the first |\n|---:|---:|---:|\n"))?;
+        let mut first = None;
+        for size in grows.sizes().iter().copied().filter(|size| *size <= 10_000) {
+            let count = count(grows, size, site).await?;
+            let over = count / *first.get_or_insert(count);
+            say(&format!("| {size} | {count:.0} | {over:.3} |\n"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Instructions per request.
+async fn count(grows: Grows, size: usize, site: SocketAddr) -> anyhow::Result<f64> {
+    let file = grows.file(size).with("log: {level: error}");
+    let proxy =
+        tokio::task::block_in_place(|| Counted::start(|at, folder| tidegate(&file, at, folder)));
+    let idle = fill(grows, size, proxy.at(), site).await?;
+    let (connections, times) = COUNTED;
+    let mut clients = load::idle(proxy.at(), site, connections).await?;
+    // What is made once is made.
+    load::ask_in_turn(&mut clients, site, times).await?;
+    let runtime = tokio::runtime::Handle::current();
+    let mut asked = Ok(());
+    let all = tokio::task::block_in_place(|| {
+        proxy.during(|| asked = runtime.block_on(load::ask_in_turn(&mut clients, site, times)))
+    });
+    drop(idle);
+    asked?;
+    #[allow(clippy::cast_precision_loss)]
+    Ok(all as f64 / (connections * times) as f64)
+}
+
+fn tidegate(file: &RuleFile, at: SocketAddr, folder: &Path) -> Command {
+    let path = folder.join("tidegate.yaml");
+    let text = file.render(at, free_address(), folder);
+    std::fs::write(&path, text).expect("a temporary folder is writable");
+    let mut command = Command::new(binary_path());
+    command.arg("--config").arg(path);
+    command
+}
+
+/// Makes as much of it as there is to be; the connections last as long as what is returned.
+async fn fill(
+    grows: Grows,
+    size: usize,
+    proxy: SocketAddr,
+    site: SocketAddr,
+) -> anyhow::Result<Vec<load::Client>> {
+    match grows {
+        Grows::Connections => return load::idle(proxy, site, size).await,
+        Grows::Rules => {}
+        Grows::Scopes => load::ask_each(proxy, hosts(site, size)).await?,
+    }
+    Ok(Vec::new())
+}
+
 /// CPU per request in microseconds.
 async fn one(grows: Grows, size: usize, site: SocketAddr, length: Length) -> anyhow::Result<f64> {
     let peer = Peer::tidegate(&grows.file(size), None).await;
-    let mut idle = Vec::new();
-    match grows {
-        Grows::Connections => idle = load::idle(peer.at, site, size).await?,
-        Grows::Rules => {}
-        Grows::Scopes => load::ask_each(peer.at, hosts(site, size)).await?,
-    }
+    let idle = fill(grows, size, peer.at, site).await?;
     load::run(peer.at, site, Page::Small, ACTIVE, length.time / 4).await;
     let before = usage::cpu(peer.pid())?;
     let load = load::run(peer.at, site, Page::Small, ACTIVE, length.time).await;

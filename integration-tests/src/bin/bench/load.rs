@@ -150,6 +150,23 @@ pub(crate) async fn idle(
     Ok(clients)
 }
 
+/// Asks on each of these connections, one after the other, so many times.
+///
+/// # Errors
+/// One of them got no answer.
+pub(crate) async fn ask_in_turn(
+    clients: &mut [Client],
+    site: SocketAddr,
+    times: usize,
+) -> anyhow::Result<()> {
+    for _ in 0..times {
+        for client in &mut *clients {
+            client.ask(site, Page::Small).await?;
+        }
+    }
+    Ok(())
+}
+
 /// So many connections, each with a request for the small page whose answer nobody waits for.
 ///
 /// # Errors

@@ -8,7 +8,8 @@
 //! - `tunnels`, `interception`: set-ups, requests and 1 GiB;
 //! - `memory`: of 2,000 idle connections and of 2,000 held requests;
 //! - `held`: 8,000 held requests, what they cost while nothing happens, and whether all are answered;
-//! - `growth`: what a request costs as connections, rules and scopes become more; draws `docs/growth.svg`.
+//! - `growth`: what a request costs as connections, rules and scopes become more; draws `docs/growth.svg`;
+//! - `instructions`: the same below callgrind, only where it is named: it needs valgrind.
 //!
 //! At its end it says how what was measured stands beside what is aimed at. A part takes as many rounds as fit into four
 //! minutes, at most `BENCH_ROUNDS` (15); `BENCH_SECONDS` (1) is the length of each load, and `BENCH_ONLY=floor,tidegate`
@@ -108,7 +109,8 @@ async fn bench(parts: &[&str]) -> anyhow::Result<()> {
             "memory" => sit::memory(length, &mut record).await?,
             "held" => sit::held(&mut record).await?,
             "growth" => growth::all(length).await?,
-            other => anyhow::bail!("{other}: there are {}", PARTS.join(", ")),
+            "instructions" => growth::instructions().await?,
+            other => anyhow::bail!("{other}: there are {} and instructions", PARTS.join(", ")),
         }
     }
     say(&aims::table(&record)?)

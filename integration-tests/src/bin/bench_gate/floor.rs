@@ -21,6 +21,9 @@ use tokio::sync::broadcast;
 
 use super::{Cost, Used, load};
 
+/// Calls on their way at once where the server is to have no rest.
+const IN_FLIGHT: usize = 64;
+
 /// A connection and the bytes of one call.
 #[derive(Debug)]
 pub(crate) struct Floor {
@@ -56,6 +59,25 @@ impl Floor {
             // Thirteen fields and one ticket.
             ensure!(reply[..read].starts_with(b"*14"), "the script grants nothing");
             grants += 1;
+        }
+        before.until_now(redis, grants)
+    }
+
+    /// Calls for so long, many at once: as many as the server carries.
+    pub(crate) fn flood(&mut self, redis: &Redis, time: Duration) -> anyhow::Result<Cost> {
+        let calls = self.call.repeat(IN_FLIGHT);
+        let (before, until, mut grants) = (Used::now(redis)?, Instant::now() + time, 0);
+        let mut replies = [0; 64 * 1024];
+        while Instant::now() < until {
+            self.stream.write_all(&calls)?;
+            let mut come = 0;
+            while come < IN_FLIGHT {
+                let read = self.stream.read(&mut replies)?;
+                ensure!(read > 0, "the server leaves");
+                // Each reply is one array; no field of it has a star.
+                come += replies[..read].iter().filter(|byte| **byte == b'*').count();
+            }
+            grants += IN_FLIGHT as u64;
         }
         before.until_now(redis, grants)
     }
