@@ -6,8 +6,8 @@
 //!
 //! 1. **Head** ([`Classifier::read`]): fields and redirects that settle it alone. Most responses
 //!    end here, all that is neither text nor HTML does, and costs nothing.
-//! 2. **Body** ([`Scan`]): one pass over the decoded prefix counts visible text and looks for all
-//!    marks at once. A mark counts only on a page with the shape of a wall; on any other page it is
+//! 2. **Body** ([`Scan`]): a glance at the bytes of a page tells whether it may have any mark; if so,
+//!    one pass over the decoded prefix counts visible text and looks for all marks at once. A mark counts only on a page with the shape of a wall; on any other page it is
 //!    a decoy.
 //! 3. **What is left**: 429 and 403 by themselves; a blank page.
 //!
