@@ -1,19 +1,21 @@
 -- Takes tickets: the moments at which requests of one scope may go. Never waits; says when to come back.
 --
 -- KEYS  1 bucket  2 cooldown  3 members that wait for the bucket  4 members that are back (lib/away.lua)
+--       5 the memory of the rule (lib/memory.lua)
 -- ARGV  1 tickets wanted  2 tickets held unused  3 latest acceptable wait (us)  4 lease of a probe (us)  5 member
 --       6 `1` empties the bucket first (back from an outage), `2` voids what it handed out ahead (other limits),
---       `3` does both, else the latest ticket that the member knows of
---       (`us:told at us:members`, empty = none)  7 tickets handed back (`us,us`)
+--       `3` does both, `0` none  7 tickets handed back (`us,us`)
 --       8 epoch and 9 remaining cooldown (us) as the member knows them
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
 --       (`tokens:us,...`)  15 `1` if the rule cools down  16... its policy (lib/cooldown.lua)
 --       27 the learned rate as the member knows it (`turn rate mark frozen`)  28... how it is learned (lib/learn.lua)
 --       32 windows of the quotas as the member heard of them (`told at us;start:taken,...`, empty = none)
 --       33 what the member did without the store (lib/away.lua, empty = it was there)
+--       34 the latest ticket that the member knows of (`us:told at us:members`, empty = none)
+--       35 the memory of the rule that it knows of (us, 0 = none)  36 members that it knows of
 -- Reply now, phase (open cooling probing probe), epoch, come back (us, 0 = fully served), members waiting, streak,
 --       rate in force, windows (`start:taken,...`), what is learned (turn, rate, mark, frozen, why; zeros where nothing
---       is), then the tickets (us)
+--       is), the memory of the rule (us, 0 = not looked at), then the tickets (us)
 -- Holds grants <= burst + rate * t in every window and every quota; all of them move together or not at all.
 local now = read_clock()
 local cools = ARGV[15] == '1'
@@ -40,7 +42,7 @@ local function waiting(until_)
   return redis.call('ZCARD', KEYS[3]), new == 1
 end
 
-local tickets, members, rate, windows, learned = {}, 1, 0, '', load_learned('')
+local tickets, members, rate, windows, learned, since = {}, 1, 0, '', load_learned(''), 0
 local limited = limits.rate or #limits.quotas > 0
 if phase == 'open' or phase == 'due' then
   if phase == 'due' then wanted = math.min(wanted, 1) end
@@ -52,6 +54,9 @@ if phase == 'open' or phase == 'due' then
     limits.probes = phase == 'due'
     local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1 }
     set_pace(bucket, now, limits, read_learn(ARGV, 28), news, read_known(ARGV[27]))
+    local fleet = tonumber(ARGV[36])
+    note_memory(bucket, KEYS[5], tonumber(ARGV[35]), fleet, now)
+    since = bucket.since
     note_gap(bucket, now)
     grace = load_grace(bucket, now)
     recall_windows(bucket, ARGV[32], now, limits)
@@ -65,13 +70,19 @@ if phase == 'open' or phase == 'due' then
     -- Tickets that others hold ahead stay theirs, but where the limits have changed.
     if ARGV[6] == '1' or ARGV[6] == '3' or began then drain_bucket(bucket, math.max(bucket.at, now)) end
     if ARGV[6] == '2' or ARGV[6] == '3' then void_bucket(bucket, now, table.concat(ARGV, '|', 11, 14)) end
-    if tonumber(ARGV[8]) == scope.ep then recall_bucket(bucket, ARGV[6], now, limits) end
+    if tonumber(ARGV[8]) == scope.ep and (ARGV[6] == '0' or ARGV[6] == '1' and bucket.recalls) then
+      recall_bucket(bucket, ARGV[34], fleet, now, limits)
+    end
     bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)
     if limits.rate then bucket.tokens = bucket.tokens - owed end
     give_back(bucket, ARGV[7], now)
   end
   local ahead, share = 0, nil
   while #tickets < wanted do
+    if limited and bucket.hold > 0 then
+      come_back = math.min(bucket.hold, now + HORIZON)
+      break
+    end
     local moment = limited and next_moment(bucket, now, limits) or now
     if limited and is_left(bucket, grace, moment, limits) then
       come_back = grace.till
@@ -110,5 +121,6 @@ if phase == 'open' or phase == 'due' then
 end
 local reply =
   { now, phase, scope.ep, come_back, members, exact(scope.streak), exact(rate), windows, tell_learned(learned) }
+reply[#reply + 1] = since
 for _, moment in ipairs(tickets) do reply[#reply + 1] = moment end
 return reply

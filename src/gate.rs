@@ -296,6 +296,8 @@ impl Gate {
                         self.rate_changed(&rule, &key);
                     }
                 }
+                Ok(News::Told { rule }) => self.told(&rule),
+                Ok(News::Lost { .. }) => {}
                 Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.resync().await,
                 Ok(News::Up(up)) => self.tell_store(up),
                 Err(RecvError::Closed) => return,
@@ -331,6 +333,14 @@ impl Gate {
         }
     }
 
+    /// The store has its memory of a rule again: who waited for that asks again.
+    fn told(&self, rule: &str) {
+        let table = self.table.load();
+        let entry = table.entries.iter().find(|entry| *entry.rule.name == *rule);
+        let lanes = entry.map(|entry| entry.lanes.all()).unwrap_or_default();
+        lanes.iter().for_each(|lane| lane.ask_again());
+    }
+
     fn tell_store(&self, up: bool) {
         let Backend::Shared(store) = &self.shared.store else { return };
         self.shared.events.emit(if up {
@@ -355,6 +365,7 @@ impl Table {
                 .map_or_else(|| Arc::new(Lanes::new(Arc::clone(shared))), |e| Arc::clone(&e.lanes));
             let metrics = metrics.rule(&rule.name);
             metrics.rate_limit.set(rule.limits.rate.unwrap_or(0.0));
+            shared.store.attend(rule);
             let name = HeaderValue::from_str(&rule.name).ok();
             Arc::new(Entry { rule: Arc::clone(rule), metrics, name, lanes })
         };

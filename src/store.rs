@@ -270,6 +270,15 @@ impl Backend {
         }
     }
 
+    /// A rule with limits is in force: a store that loses its memory of it is to be told what its members know.
+    pub fn attend(&self, rule: &Rule) {
+        if let Self::Shared(shared) = self
+            && !rule.limits.is_unlimited()
+        {
+            shared.attend(&rule.name);
+        }
+    }
+
     /// Answers that need no waiting: the embedded store's.
     #[must_use]
     pub fn take_now(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Option<Granted> {

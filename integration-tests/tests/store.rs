@@ -31,6 +31,9 @@ use tidegate::{
     verdict::Verdict,
 };
 
+#[path = "store/memory.rs"]
+mod memory;
+
 /// One step of a sequence.
 #[derive(Debug, Clone)]
 enum Op {
@@ -335,75 +338,4 @@ fn a_forgotten_script_is_loaded_again_within_the_call() {
         let ask = Ask { wanted: 1, ..Ask::default() };
         runtime.block_on(pair.take(&ask)).unwrap();
     }
-}
-
-#[test]
-fn a_flush_refills_no_bucket_that_a_member_knows() {
-    let redis = Redis::start();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let store = runtime.block_on(shared(&redis));
-    let limits = Limits { rate: Some(1.0), burst: 10, quotas: vec![], cost: 1, learn: None };
-    let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
-    let name = ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
-    let scope = store.scope(name);
-    let ask = Ask { wanted: 10, ..Ask::default() };
-    let first = runtime.block_on(store.take(&scope, &rule, &ask)).unwrap();
-    assert_eq!(first.tickets.len(), 10, "the burst");
-    assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
-    let second = runtime.block_on(store.take(&scope, &rule, &ask)).unwrap();
-    assert_eq!(second.tickets.len(), 0, "no second burst, {second:?}");
-}
-
-#[test]
-fn a_flush_forgets_no_quota_that_members_know() {
-    let redis = Redis::start();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let limits = Limits {
-        rate: None,
-        burst: 1,
-        quotas: vec![
-            Quota { tokens: 50, window: Duration::from_secs(3_600) },
-            Quota { tokens: 1_000, window: Duration::from_secs(86_400) },
-        ],
-        cost: 1,
-        learn: None,
-    };
-    let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
-    let member = || {
-        let store = runtime.block_on(shared(&redis));
-        let name =
-            ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
-        let scope = store.scope(name);
-        (store, scope)
-    };
-    let (first, second, third) = (member(), member(), member());
-    let take = |(store, scope): &(Arc<Shared>, Scope), wanted: u32| {
-        let ask = Ask { wanted, ..Ask::default() };
-        runtime.block_on(store.take(scope, &rule, &ask)).unwrap().tickets.len()
-    };
-    assert_eq!((take(&first, 10), take(&second, 15)), (10, 15));
-    assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
-    // Who knows nothing begins anew; who knows of 10 and who knows of 25 put it right, one after the other.
-    assert_eq!(take(&third, 5), 5);
-    assert_eq!(take(&first, 5), 5);
-    assert_eq!(take(&second, 50), 15, "25 before, 10 since, 50 in all");
-    assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
-    assert_eq!(take(&second, 50), 0, "nothing is left of the hour");
-    assert_eq!(take(&first, 50), 0);
-}
-
-#[test]
-fn a_member_that_comes_back_from_an_outage_leaves_others_their_tickets() {
-    let redis = Redis::start();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let store = runtime.block_on(shared(&redis));
-    let limits = Limits { rate: Some(100.0), burst: 1, quotas: vec![], cost: 1, learn: None };
-    let mut pair = Pair::new(store, limited(limits, policy(None, true, 1.0, Duration::ZERO)), "");
-    let ahead = Ask { wanted: 20, bound: 10_000_000, ..Ask::default() };
-    runtime.block_on(pair.take(&ahead)).unwrap();
-    runtime.block_on(pair.take(&ahead)).unwrap();
-    let latest = pair.tickets.iter().copied().max().unwrap();
-    let back = Ask { wanted: 1, bound: 10_000_000, drain: true, ..Ask::default() };
-    runtime.block_on(pair.take(&back)).unwrap();
-    assert!(pair.tickets.last().is_some_and(|ticket| *ticket > latest));
 }

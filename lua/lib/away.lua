@@ -1,13 +1,10 @@
 -- Members that come back to a store that was away. On its own, each has gone on by its share of the limits, and those
 -- that are not back yet still do: the bucket counts what who comes back has taken, and leaves the others their shares
--- until they are back too, or must have found the store again (the grace).
+-- until they are back too, or must have found the store again (the grace, GRACE in lib/memory.lua).
 --
 -- Bucket: gap (`from:to`, the longest time of late in which nobody asked), away (`till:from:members:share;taken,...`: the
 -- grace, and what was taken in the windows of the quotas when it began, or `lost`; empty = none).
 -- Hash of the members that are back: `since;start:taken,...`, what each told, so that a call that comes twice counts once.
-
--- What a member may need to find a store that is back: to connect, to knock, to wait for a call that hangs.
-local GRACE = 3000000
 
 local function note_gap(bucket, now)
   local from, to = string.match(bucket.gap, '^(%d+):(%d+)$')
@@ -44,7 +41,7 @@ local function begin_grace(bucket, key, alone, members, share, now, limits)
   local period = limits.rate and ceil(limits.cost / (limits.rate * share)) or 0
   local lost = bucket.gap_from <= now - alone and now - bucket.gap_to <= GRACE
   if members < 2 or not lost or bucket.gap_to - bucket.gap_from < HORIZON + period then return nil end
-  redis.call('DEL', key)
+  forget(key)
   local grace = { till = now + GRACE + period, from = now, members = members, share = share, taken = {} }
   grace.lost = bucket.fresh
   for i, quota in ipairs(limits.quotas) do

@@ -13,6 +13,9 @@ local FAR = 9007199254740992
 local function ceil(number) return math.min(math.ceil(number), FAR) end
 local function floor(number) return math.min(math.floor(number), FAR) end
 
+-- Ends a key: DEL is a command that a member's user need not be allowed.
+local function forget(key) redis.call('PEXPIRE', key, '0') end
+
 -- A key lives until its content means nothing any more; the minute is slack for slow members.
 local function keep(key, micros)
   redis.call('PEXPIRE', key, whole(math.min(ceil(micros / 1000) + 60000, 31536000000)))

@@ -1,16 +1,36 @@
 -- What members know repairs a bucket that lost its memory (a flush, a failover).
 
--- A bucket that lost its memory (a flush, a failover) goes on where a member says that it was: `latest` is the member's
--- latest ticket, the time at which it was told, and how many members waited then. Where the bucket is gone altogether,
--- it hands out nothing for as long as tickets of others may be out. What has read the clock since then has lost
--- nothing, and neither has a clock that was set back.
-local function recall_bucket(bucket, latest, now, limits)
+-- The memory of its rule that the bucket is part of. One that was lost leaves a bucket empty, and held until members have
+-- told what they know: each its latest ticket, the latest of which is the bucket's.
+local function note_memory(bucket, key, known, fleet, now)
+  local since, held = bucket.since, bucket.hold > now
+  bucket.recalls = held
+  if since > 0 and since == known and not held then
+    bucket.hold = 0
+    return
+  end
+  local memory = load_memory(key, known, fleet, now)
+  bucket.since, bucket.hold = memory.since, hold_of(memory, now)
+  if bucket.hold == 0 then return end
+  bucket.recalls = true
+  if bucket.since ~= since then
+    bucket.at, bucket.tokens = math.max(bucket.at, now), math.min(bucket.tokens, 0)
+  end
+end
+
+-- A bucket that lost its memory goes on where a member says that it was: `latest` is the member's latest ticket, the time
+-- at which it was told, and how many members waited then. Where a bucket alone is gone (an eviction), it hands out nothing
+-- for as long as tickets of others may be out. What has read the clock since then has lost nothing, and neither has a clock
+-- that was set back.
+local function recall_bucket(bucket, latest, fleet, now, limits)
   local moment, told, members = string.match(latest, '^(%d+):(%d+):(%d+)$')
   if not moment or not limits.rate then return end
   moment, told = tonumber(moment), tonumber(told)
   if told > now then return end
-  if bucket.fresh then
-    local ahead = HORIZON + ceil(members * limits.cost / limits.rate)
+  if bucket.recalls then
+    if moment > bucket.at then bucket.at, bucket.tokens = moment, math.min(bucket.tokens, 0) end
+  elseif bucket.fresh then
+    local ahead = fleet > 1 and HORIZON + ceil(members * limits.cost / limits.rate) or 0
     bucket.at, bucket.tokens = moment, 0
     if moment + ahead > now then bucket.at = math.max(moment, now + ahead) end
   elseif bucket.was_seen < told and bucket.at < moment then
@@ -35,7 +55,8 @@ local function recall_windows(bucket, known, now, limits)
     if start + quota.window > now then
       -- Nothing goes before a window that has begun with a ticket ahead: the one before was full.
       bucket.not_before = math.max(bucket.not_before or 0, start)
-      if window.start + quota.window <= now then
+      -- Whoever tells first may know of the one before only.
+      if window.start + quota.window <= math.max(now, start) then
         window.start, window.taken, window.told = start, taken, lost and taken or 0
       elseif lost and window.start - start < quota.window then
         local more = math.max(taken - window.told, 0)

@@ -193,8 +193,8 @@ impl Lane {
         });
     }
 
-    /// A person has changed the rate: who waits for a moment of the old one asks again.
-    pub(super) fn rate_changed(&self) {
+    /// When the next ticket is due has changed: who waits for the moment that was told asks again.
+    pub(super) fn ask_again(&self) {
         self.state.lock().come_back = None;
         self.wake.notify_one();
     }
@@ -213,7 +213,7 @@ impl Lane {
     pub(super) fn steered(&self, told: learn::Known) {
         let old = std::mem::replace(&mut *self.learned.lock(), told);
         self.tell_learned(old.rate, told);
-        self.rate_changed();
+        self.ask_again();
     }
 
     /// Whether held requests of a rule without a rate are still being spread over the climb after a cooldown.

@@ -30,7 +30,7 @@ impl Gate {
         let table = self.table.load();
         let entry = table.entries.iter().find(|entry| &*entry.rule.name == rule);
         if let Some(lane) = entry.and_then(|entry| entry.lanes.named(key)) {
-            lane.rate_changed();
+            lane.ask_again();
         }
     }
 }

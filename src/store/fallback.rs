@@ -8,12 +8,14 @@
 //! - Members come back one after the other. Each tells what it took, and the store leaves those that are not back yet
 //!   their shares (`home`, `lua/lib/away.lua`): no burst on either side.
 //! - A learned rate stays as the member last heard it, and nothing more is learned meanwhile.
+//! - A store that comes back without its memory grants nothing before all have told what they know (`recall`).
 //! - A cooldown in force stays in force: what a member knows of it goes with each call, and repairs the store
 //!   that comes back without it.
 
 mod alone;
 mod beat;
 mod home;
+mod recall;
 mod share;
 
 use std::{
@@ -32,8 +34,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::alone::Alone;
-use self::home::Home;
+pub(super) use self::{alone::Alone, recall::Remembered};
+use self::{home::Home, recall::Recall};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
     keys::Keys,
@@ -69,6 +71,7 @@ pub struct Shared {
     refused: Seldom,
     metrics: Arc<Metrics>,
     home: Home,
+    recall: Recall,
     /// A call failed: the heartbeat comes as soon as a knock, so that all who lost the store come back together.
     lost: Notify,
     stopped: CancellationToken,
@@ -111,11 +114,11 @@ impl Shared {
             refused: Seldom::default(),
             metrics,
             home: Home::default(),
+            recall: Recall::default(),
             lost: Notify::new(),
             stopped: CancellationToken::new(),
         });
-        let (listener, beater, keeper) =
-            (Arc::clone(&store), Arc::clone(&store), Arc::clone(&store));
+        let [listener, beater, keeper, follower] = [(); 4].map(|()| Arc::clone(&store));
         store.spawn(async move {
             let listening =
                 listener.server.listen(&listener.settings.prefix, listener.news.clone());
@@ -124,6 +127,9 @@ impl Shared {
         tokio::spawn(async move { beater.beat().await });
         tokio::spawn(async move {
             keeper.stopped.run_until_cancelled(keeper.keep_home()).await;
+        });
+        tokio::spawn(async move {
+            follower.stopped.run_until_cancelled(follower.follow_losses()).await;
         });
         store
     }
@@ -194,6 +200,9 @@ impl Shared {
         }
         self.metrics.store_up.set(i64::from(up));
         if self.up.swap(up, Ordering::AcqRel) != up {
+            if up {
+                self.recall.all_due();
+            }
             self.home.turned(up);
             self.news.send(News::Up(up)).ok();
             if up {
@@ -279,7 +288,8 @@ impl Shared {
 impl Store for Shared {
     fn scope(&self, name: ScopeName) -> Scope {
         let prefix = &self.settings.prefix;
-        let keys = Keys::new(prefix, &name, self.server.channel(prefix, &name.rule));
+        let channel = self.server.channel(prefix, &name.rule);
+        let keys = Keys::new(prefix, &name, channel, self.remembered(&name.rule));
         Scope { here: self.here.place(&name), keys: Some(Arc::new(keys)), name }
     }
 

@@ -9,7 +9,12 @@ use std::{
     time::Duration,
 };
 
-use super::{Granted, ScopeName, fallback::Alone, push::Channel, scripts::RuleArguments};
+use super::{
+    Granted, ScopeName,
+    fallback::{Alone, Remembered},
+    push::Channel,
+    scripts::RuleArguments,
+};
 use crate::{
     bucket::Window,
     clock::{self, Instant},
@@ -37,6 +42,8 @@ pub(crate) struct Keys {
     pub(super) told: AtomicU64,
     /// Whether the store's keeper knows of it (`fallback/home.rs`).
     pub(super) listed: AtomicBool,
+    /// The store's memory of its rule.
+    pub(super) memory: Arc<Remembered>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -73,11 +80,22 @@ struct RuleIdentity {
 }
 
 impl Keys {
-    pub(super) fn new(prefix: &str, name: &ScopeName, channel: Channel) -> Self {
+    pub(super) fn new(
+        prefix: &str,
+        name: &ScopeName,
+        channel: Channel,
+        memory: Arc<Remembered>,
+    ) -> Self {
         let ScopeName { rule, bucket, cooldown } = name;
         let key = |kind: char, part: &str| format!("{prefix}:{{{rule}}}:{kind}:{part}");
         Self {
-            take: vec![key('b', bucket), key('c', cooldown), key('w', bucket), key('r', bucket)],
+            take: vec![
+                key('b', bucket),
+                key('c', cooldown),
+                key('w', bucket),
+                key('r', bucket),
+                memory.key.clone(),
+            ],
             own: bucket == cooldown,
             news: format!("{rule}\x1f{cooldown}"),
             channel,
@@ -87,6 +105,7 @@ impl Keys {
             alone: parking_lot::Mutex::default(),
             told: 0.into(),
             listed: false.into(),
+            memory,
         }
     }
 
@@ -127,6 +146,11 @@ impl Keys {
             return String::new();
         }
         format!("{ticket}:{told}:{members}")
+    }
+
+    /// Whether a store that has lost its memory is to hear of it: quotas, or a ticket that is still to come.
+    pub(super) fn matters(&self) -> bool {
+        self.windows.lock().is_some() || self.latest_due(self.epoch()).is_some()
     }
 
     /// How long from now until the latest ticket of the store is due; `None` where there is none to come.

@@ -64,6 +64,18 @@ pub enum News {
         /// Who says so.
         member: Arc<str>,
     },
+    /// The store has lost its memory of a rule, and waits for what members know.
+    Lost {
+        /// The rule.
+        rule: Arc<str>,
+        /// The memory that it has now.
+        since: i64,
+    },
+    /// It has been told, and grants again what the rule allows.
+    Told {
+        /// The rule.
+        rule: Arc<str>,
+    },
     /// News may have been lost: read every scope again.
     Resync,
     /// The store went away, or came back.
@@ -75,11 +87,16 @@ fn is_weight(sum: &f64) -> bool {
     sum.is_finite()
 }
 
-/// News as `lib/cooldown.lua` and `rate.lua` publish them.
+/// News as `lib/news.lua`, `rate.lua` and `memory.lua` publish them.
 pub(super) fn parse(text: &str) -> Option<News> {
-    if let [rule, key, "rate", member] = text.split('\x1f').collect::<Vec<_>>()[..] {
-        let [rule, key, member] = [rule, key, member].map(Arc::from);
-        return Some(News::Rate { rule, key, member });
+    if let [rule, about, what, member] = text.split('\x1f').collect::<Vec<_>>()[..] {
+        let (rule, about, member) = (Arc::from(rule), Arc::from(about), Arc::from(member));
+        return match what {
+            "rate" => Some(News::Rate { rule, key: about, member }),
+            "lost" => Some(News::Lost { rule, since: about.parse().ok().and_then(sane)? }),
+            "told" => Some(News::Told { rule }),
+            _ => None,
+        };
     }
     let mut parts = text.split('\x1f');
     let mut next = || parts.next();

@@ -3,7 +3,7 @@
 mod reply;
 
 pub(super) use self::reply::{
-    BadReply, granted, members, peeked, reported, sane, set, steered, surveyed,
+    BadReply, granted, members, memory, peeked, reported, sane, set, steered, surveyed,
 };
 use super::Ask;
 use crate::{
@@ -31,6 +31,7 @@ pub(super) struct Scripts {
     pub(super) report: Script,
     pub(super) set: Script,
     pub(super) rate: Script,
+    pub(super) memory: Script,
     pub(super) peek: Script,
     pub(super) members: Script,
     pub(super) survey: Script,
@@ -51,20 +52,41 @@ impl Scripts {
                 "lib/clock.lua",
                 "lib/learn.lua",
                 "lib/bucket.lua",
+                "lib/memory.lua",
                 "lib/recall.lua",
                 "lib/away.lua",
                 "lib/cooldown.lua",
                 "take.lua"
             ),
-            report: script!("report", "lib/clock.lua", "lib/cooldown.lua", "report.lua"),
-            set: script!("set", "lib/clock.lua", "lib/cooldown.lua", "override.lua"),
+            report: script!(
+                "report",
+                "lib/clock.lua",
+                "lib/news.lua",
+                "lib/cooldown.lua",
+                "report.lua"
+            ),
+            set: script!(
+                "set",
+                "lib/clock.lua",
+                "lib/news.lua",
+                "lib/cooldown.lua",
+                "override.lua"
+            ),
             rate: script!(
                 "rate",
                 "lib/clock.lua",
+                "lib/news.lua",
                 "lib/learn.lua",
                 "lib/bucket.lua",
                 "lib/cooldown.lua",
                 "rate.lua"
+            ),
+            memory: script!(
+                "memory",
+                "lib/clock.lua",
+                "lib/news.lua",
+                "lib/memory.lua",
+                "memory.lua"
             ),
             peek: script!("peek", "lib/clock.lua", "lib/cooldown.lua", "peek.lua"),
             members: script!("members", "lib/clock.lua", "members.lua"),
@@ -89,15 +111,19 @@ pub(super) struct RuleArguments {
     own: bool,
 }
 
-/// What a member tells the store of a scope (`lua/take.lua`, arguments 6, 32 and 33).
+/// What a member tells the store of a scope (`lua/take.lua`, arguments 32 to 36).
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Its latest ticket.
-    pub(super) latest: String,
     /// The windows of the quotas, as it heard of them.
     pub(super) windows: String,
     /// What it did while the store was away.
     pub(super) away: String,
+    /// Its latest ticket.
+    pub(super) latest: String,
+    /// The memory of the rule that it knows of.
+    pub(super) since: i64,
+    /// Members that it knows of.
+    pub(super) fleet: u32,
 }
 
 impl RuleArguments {
@@ -120,7 +146,7 @@ impl RuleArguments {
             ask.bound.to_string(),
             ask.lease.to_string(),
             member.to_owned(),
-            first_of(ask, told.latest),
+            first_of(ask),
             returned.join(","),
             ask.known.epoch.to_string(),
             ask.known.remaining.to_string(),
@@ -131,7 +157,8 @@ impl RuleArguments {
         arguments.extend(self.policy.iter().cloned());
         arguments.push(known(ask.learned));
         arguments.extend(self.learn.iter().cloned());
-        arguments.extend([told.windows, told.away]);
+        arguments.extend([told.windows, told.away, told.latest]);
+        arguments.extend([told.since.to_string(), told.fleet.to_string()]);
         arguments
     }
 
@@ -186,13 +213,8 @@ impl RuleArguments {
 }
 
 /// What is to be done with the bucket before it grants.
-fn first_of(ask: &Ask, latest: String) -> String {
-    match (ask.drain, ask.void) {
-        (false, false) => latest,
-        (true, false) => "1".to_owned(),
-        (false, true) => "2".to_owned(),
-        (true, true) => "3".to_owned(),
-    }
+fn first_of(ask: &Ask) -> String {
+    (u8::from(ask.drain) + 2 * u8::from(ask.void)).to_string()
 }
 
 fn flag(on: bool) -> String {

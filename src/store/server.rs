@@ -35,6 +35,12 @@ impl Reply {
     pub fn members(count: i64) -> Self {
         Self::List(vec![Self::Whole(count), Self::Whole(0)])
     }
+
+    /// What `memory` answers where the store has lost nothing.
+    #[must_use]
+    pub fn memory() -> Self {
+        Self::List(vec![Self::Whole(1)])
+    }
 }
 
 /// An answer that is under way: the reply, or what went wrong in words.

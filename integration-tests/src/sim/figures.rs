@@ -24,7 +24,7 @@ pub struct Ledger {
 }
 
 /// Fields of a reply of `take` before its tickets.
-const BEFORE_TICKETS: usize = 13;
+const BEFORE_TICKETS: usize = 14;
 
 impl Ledger {
     /// Notes the tickets of a reply; `returned` are those that came back with the call.
@@ -69,6 +69,12 @@ impl Ledger {
     #[must_use]
     pub fn turns(&self) -> Vec<usize> {
         self.tickets.lock().values().flatten().copied().collect()
+    }
+
+    /// The moments of all tickets, on the store's clock, those too that nobody heard of or that came back.
+    #[must_use]
+    pub fn moments(&self) -> Vec<i64> {
+        self.tickets.lock().keys().copied().collect()
     }
 
     /// By how much the worst window of tickets (on the store's clock) exceeds `burst + rate * t`.

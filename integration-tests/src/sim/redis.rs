@@ -85,6 +85,14 @@ impl VirtualRedis {
         *self.offset.lock() + clock::micros(clock::now() - self.start)
     }
 
+    /// When its clock shows so many microseconds.
+    #[must_use]
+    pub fn when(&self, micros: i64) -> clock::Instant {
+        let ahead = micros - self.now();
+        let length = clock::from_micros(ahead.abs());
+        if ahead > 0 { clock::now() + length } else { clock::now() - length }
+    }
+
     /// Sets its clock back (or, negative, forward).
     pub fn set_back(&self, by: Duration) {
         *self.offset.lock() -= clock::micros(by);

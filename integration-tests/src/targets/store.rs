@@ -115,6 +115,7 @@ impl ScriptServer for Says {
             let next = || self.replies.lock().pop_front();
             match name {
                 "members" => Ok(Reply::members(2)),
+                "memory" => Ok(Reply::memory()),
                 _ => next().ok_or_else(String::new),
             }
         })

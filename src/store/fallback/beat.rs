@@ -27,7 +27,11 @@ impl Shared {
     pub(super) async fn beat(&self) {
         let (mut silent, mut lately) = (0, [0; LATELY]);
         while !self.stopped.is_cancelled() {
-            let result = self.hello(LIFE).await;
+            let result = tokio::select! {
+                result = self.hello(LIFE) => result,
+                // The answer may be among those that are lost: the store can be back long before it counts as such.
+                () = self.lost_and_knock() => continue,
+            };
             silent = if result.as_ref().is_err_and(Failure::is_silence) { silent + 1 } else { 0 };
             if silent > 0 && silent % DEAD == 0 {
                 self.server.reconnect().await;
@@ -39,7 +43,8 @@ impl Shared {
                     let most = lately.into_iter().fold(1, u32::max);
                     self.members.store(most, Ordering::Relaxed);
                     if new && self.is_up() {
-                        self.home.forgotten();
+                        self.recall.all_due();
+                        self.home.tell();
                     }
                     self.metrics.members.set(i64::from(members));
                     self.turn(true, None);
@@ -63,15 +68,17 @@ impl Shared {
 
     /// Until the next heartbeat, or until the store is closed.
     async fn pause(&self, length: Duration) {
-        let lost = async {
-            self.lost.notified().await;
-            tokio::time::sleep(knock()).await;
-        };
         tokio::select! {
             () = tokio::time::sleep(length) => {}
-            () = lost, if length == HEARTBEAT => {}
+            () = self.lost_and_knock(), if length == HEARTBEAT => {}
             () = self.stopped.cancelled() => {}
         }
+    }
+
+    /// Until it is time to knock, once a call has failed.
+    async fn lost_and_knock(&self) {
+        self.lost.notified().await;
+        tokio::time::sleep(knock()).await;
     }
 
     /// The members that the store knows of, and whether it did not know this one.

@@ -12,9 +12,10 @@ use tokio::sync::Notify;
 use super::{
     Shared,
     alone::{self, Alone, Fleet},
+    recall::{Heard, Remembered},
 };
 use crate::{
-    clock::Instant,
+    clock::{self, Instant},
     cooldown::Known,
     settings::OnFailure,
     store::{
@@ -24,7 +25,7 @@ use crate::{
     },
 };
 
-/// How long after the store's return members say in each scope that they are back (GRACE in `lua/lib/away.lua`).
+/// How long after the store's return members say in each scope that they are back (GRACE in `lua/lib/memory.lua`).
 const GRACE: Duration = Duration::from_secs(3);
 /// Scopes of which the store is told as soon as it is back; more are told when they are next asked for.
 const MOST: usize = 10_000;
@@ -36,7 +37,7 @@ pub(super) struct Home {
     times: Mutex<Times>,
     /// Scopes in which something was decided alone.
     strayed: Mutex<Vec<Arc<Keys>>>,
-    /// Scopes with quotas.
+    /// Scopes with limits.
     heard: Mutex<Vec<Weak<Keys>>>,
     /// There is something to tell now.
     tell: Notify,
@@ -54,15 +55,15 @@ impl Home {
     pub(super) fn turned(&self, up: bool) {
         let mut times = self.times.lock();
         if up {
-            times.back = times.gone.is_some().then(crate::clock::now);
+            times.back = times.gone.is_some().then(clock::now);
             self.tell.notify_one();
         } else {
-            *times = Times { away: times.away + 1, gone: Some(crate::clock::now()), back: None };
+            *times = Times { away: times.away + 1, gone: Some(clock::now()), back: None };
         }
     }
 
-    /// The store has lost its memory.
-    pub(super) fn forgotten(&self) {
+    /// The store is to be told what is known.
+    pub(super) fn tell(&self) {
         self.tell.notify_one();
     }
 
@@ -94,29 +95,54 @@ impl Home {
         }
     }
 
-    fn to_tell(&self) -> Vec<Arc<Keys>> {
+    /// Scopes of which there is something to tell; of those that only have to do with a memory, those of `memories`.
+    fn to_tell(&self, memories: &[Arc<Remembered>]) -> Vec<Arc<Keys>> {
         let mut all = std::mem::take(&mut *self.strayed.lock());
-        all.extend(self.heard.lock().iter().filter_map(Weak::upgrade));
+        let of_them = |keys: &Arc<Keys>| {
+            memories.iter().any(|memory| Arc::ptr_eq(memory, &keys.memory)) && keys.matters()
+        };
+        all.extend(self.heard.lock().iter().filter_map(Weak::upgrade).filter(of_them));
         all
     }
 }
 
 impl Shared {
-    /// Tells the store what it cannot know, whenever it comes back.
+    /// Tells the store what it cannot know, whenever it comes back or has lost its memory.
     pub(super) async fn keep_home(&self) {
+        let mut again = None;
         loop {
-            self.home.tell.notified().await;
-            for keys in self.home.to_tell() {
-                let known = Known { epoch: keys.epoch(), remaining: 0 };
-                if let Some(rule) = keys.latest_arguments() {
-                    self.ask(&keys, &rule, &Ask { known, ..Ask::default() }).await;
-                }
-                // What could not be told is told at the next return.
-                if keys.alone.lock().is_some() {
-                    self.home.strayed(&keys);
+            tokio::select! {
+                () = self.home.tell.notified() => {}
+                () = sleep_until(again) => {}
+            }
+            let memories = self.recall.due();
+            again = self.tell_scopes(&memories).await;
+            for memory in memories {
+                if self.is_up() {
+                    self.recalled(&memory).await;
                 }
             }
         }
+    }
+
+    /// Tells of each scope; when to do so again, where one was closed.
+    async fn tell_scopes(&self, memories: &[Arc<Remembered>]) -> Option<Instant> {
+        let mut again = None;
+        for keys in self.home.to_tell(memories) {
+            let known = Known { epoch: keys.epoch(), remaining: 0 };
+            let Some(rule) = keys.latest_arguments() else { continue };
+            let told = self.ask(&keys, &rule, &Ask { known, ..Ask::default() }).await;
+            // A bucket that is closed has not been looked at.
+            if let Some(told) = told.filter(|told| !is_looked_at(told)) {
+                let opens = clock::now() + clock::from_micros(told.come_back - told.now);
+                again = Some(again.map_or(opens, |first: Instant| first.min(opens)));
+                self.home.strayed(&keys);
+            } else if keys.alone.lock().is_some() {
+                // What could not be told is told at the next return.
+                self.home.strayed(&keys);
+            }
+        }
+        again
     }
 
     /// Asks the store, and tells it what was done while it was away; `None` where it does not answer.
@@ -139,27 +165,37 @@ impl Shared {
                 (idle.unwrap_or_default(), None)
             }
         };
+        let since = keys.memory.since();
         let told = Told {
-            latest: keys.latest(ask.known.epoch),
             windows: keys.windows(),
             away: if local { away } else { String::new() },
+            latest: keys.latest(ask.known.epoch),
+            since,
+            fleet: self.members(),
         };
         let ask = Ask { drain: ask.drain || taken.is_some(), ..ask.clone() };
         let arguments = rule.take(&ask, &self.member, told);
         let reply = self.call(&self.scripts.take, keys.take.clone(), arguments).await?;
-        let granted = match scripts::granted(reply) {
+        let (granted, memory) = match scripts::granted(reply) {
             Ok(granted) => granted,
             Err(bad) => {
                 self.failed(&bad.into());
                 return None;
             }
         };
+        match keys.memory.hears(memory, since) {
+            Heard::Same => {}
+            Heard::Lost => self.home.tell(),
+            // The store has been told without these, and no longer knows of them.
+            Heard::Stale => {
+                return Some(Granted { tickets: Vec::new(), come_back: granted.now, ..granted });
+            }
+        }
         keys.granted(&granted);
-        if !granted.windows.is_empty() {
+        if granted.rate > 0.0 || !granted.windows.is_empty() {
             self.home.heard(keys);
         }
-        // A bucket that is closed has not been looked at.
-        if matches!(granted.phase, Phase::Open | Phase::Probe) {
+        if is_looked_at(&granted) {
             keys.told.fetch_max(latest.map_or(0, |(away, _)| away), Ordering::Relaxed);
             let mut alone = keys.alone.lock();
             // What was decided alone meanwhile is to be told, too.
@@ -174,5 +210,17 @@ impl Shared {
     pub(super) fn fleet(&self) -> Fleet {
         let members = self.members();
         Fleet { members, share: self.settings.local_share.unwrap_or(1.0 / f64::from(members)) }
+    }
+}
+
+/// Whether the store has looked at the bucket: one that is closed it has not.
+fn is_looked_at(granted: &Granted) -> bool {
+    matches!(granted.phase, Phase::Open | Phase::Probe)
+}
+
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }

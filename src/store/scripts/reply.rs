@@ -102,9 +102,10 @@ impl Fields {
     }
 }
 
-pub(in crate::store) fn granted(reply: Value) -> Result<Granted, BadReply> {
+/// What was granted, and the memory of the rule that the store has (0 = it was not looked at).
+pub(in crate::store) fn granted(reply: Value) -> Result<(Granted, i64), BadReply> {
     let mut fields = Fields::of("take", reply);
-    Ok(Granted {
+    let granted = Granted {
         now: fields.micros()?,
         phase: fields.word(&[
             ("open", Phase::Open),
@@ -119,9 +120,11 @@ pub(in crate::store) fn granted(reply: Value) -> Result<Granted, BadReply> {
         rate: fields.float()?,
         windows: fields.windows()?,
         learned: fields.known()?,
-        tickets: fields.rest()?,
+        tickets: Vec::new(),
         alone: false,
-    })
+    };
+    let since = fields.micros()?;
+    Ok((Granted { tickets: fields.rest()?, ..granted }, since))
 }
 
 pub(in crate::store) fn reported(reply: Value) -> Result<Reported, BadReply> {
@@ -155,6 +158,11 @@ pub(in crate::store) fn set(reply: Value) -> Result<Reported, BadReply> {
 pub(in crate::store) fn steered(reply: Value) -> Result<(i64, Known), BadReply> {
     let mut fields = Fields::of("rate", reply);
     Ok((fields.micros()?, fields.known()?))
+}
+
+/// The memory that the store has of a rule.
+pub(in crate::store) fn memory(reply: Value) -> Result<i64, BadReply> {
+    Fields::of("memory", reply).micros()
 }
 
 pub(in crate::store) fn peeked(reply: Value) -> Result<Peeked, BadReply> {

@@ -56,8 +56,8 @@ impl Floor {
         while Instant::now() < until {
             self.stream.write_all(&self.call)?;
             let read = self.stream.read(&mut reply)?;
-            // Thirteen fields and one ticket.
-            ensure!(reply[..read].starts_with(b"*14"), "the script grants nothing");
+            // Fourteen fields and one ticket.
+            ensure!(reply[..read].starts_with(b"*15"), "the script grants nothing");
             grants += 1;
         }
         before.until_now(redis, grants)

@@ -1,0 +1,167 @@
+//! What a member knows of the store's memory of each rule. A store that has lost it (a flush, a failover to a server that
+//! knows nothing) grants nothing of that rule until all members have told what they know (`lua/lib/memory.lua`).
+
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::Shared;
+use crate::store::{News, push::Channel, scripts};
+
+/// The store's memory of one rule.
+#[derive(Debug)]
+pub(in crate::store) struct Remembered {
+    rule: Arc<str>,
+    /// Its key in Redis.
+    pub(in crate::store) key: String,
+    channel: Channel,
+    known: Mutex<Known>,
+}
+
+/// Memories are known by when they began, on the store's clock; 0 = none.
+#[derive(Debug, Default)]
+struct Known {
+    since: i64,
+    /// The one before, which was lost.
+    before: i64,
+    /// Whether the store is to be told of it.
+    due: bool,
+}
+
+/// What an answer of the store says of its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Nothing new.
+    Same,
+    /// It is another one: the store is to be told what is known.
+    Lost,
+    /// The answer is of a memory that has been lost since.
+    Stale,
+}
+
+impl Remembered {
+    fn new(rule: &Arc<str>, prefix: &str, channel: Channel) -> Self {
+        let key = format!("{prefix}:{{{rule}}}:m");
+        Self { rule: Arc::clone(rule), key, channel, known: Mutex::default() }
+    }
+
+    /// The memory that is known; 0 = none.
+    pub(super) fn since(&self) -> i64 {
+        self.known.lock().since
+    }
+
+    /// Takes note of the memory in an answer (0 = it says none) to a question that was asked knowing of `asked_with`.
+    pub(super) fn hears(&self, since: i64, asked_with: i64) -> Heard {
+        let mut known = self.known.lock();
+        if since == 0 || since == known.since {
+            return Heard::Same;
+        }
+        if known.since != asked_with {
+            return Heard::Stale;
+        }
+        let Known { since: before, due, .. } = *known;
+        *known = Known { since, before, due: due || before > 0 };
+        if before > 0 { Heard::Lost } else { Heard::Same }
+    }
+
+    fn is_due(&self) -> bool {
+        std::mem::take(&mut self.known.lock().due)
+    }
+
+    /// Memory, and the one before it.
+    fn known(&self) -> (i64, i64) {
+        let known = self.known.lock();
+        (known.since, known.before)
+    }
+}
+
+/// The memories of all rules.
+#[derive(Debug, Default)]
+pub(super) struct Recall(Mutex<HashMap<Arc<str>, Arc<Remembered>>>);
+
+impl Recall {
+    /// All rules are to be told of: the store is back, or may know nothing any more.
+    pub(super) fn all_due(&self) {
+        self.0.lock().values().for_each(|memory| memory.known.lock().due = true);
+    }
+
+    /// Those of which the store is to be told now.
+    pub(super) fn due(&self) -> Vec<Arc<Remembered>> {
+        self.0.lock().values().filter(|memory| memory.is_due()).map(Arc::clone).collect()
+    }
+}
+
+impl Shared {
+    /// The store's memory of a rule.
+    pub(super) fn remembered(&self, rule: &Arc<str>) -> Arc<Remembered> {
+        let mut all = self.recall.0.lock();
+        let new = || {
+            let prefix = &self.settings.prefix;
+            Arc::new(Remembered::new(rule, prefix, self.server.channel(prefix, rule)))
+        };
+        Arc::clone(all.entry(Arc::clone(rule)).or_insert_with(new))
+    }
+
+    /// A rule with limits is in force: whether the store loses its memory of it is to be noticed from now on, and not
+    /// only once somebody has asked for it here.
+    pub(in crate::store) fn attend(&self, rule: &Arc<str>) {
+        let memory = self.remembered(rule);
+        let mut known = memory.known.lock();
+        if known.since == 0 {
+            known.due = true;
+            drop(known);
+            self.home.tell();
+        }
+    }
+
+    /// Hears which memory the store has, and says that all that was known of the one before is told. False where the
+    /// store does not answer.
+    pub(super) async fn recalled(&self, memory: &Remembered) -> bool {
+        let (since, before) = memory.known();
+        let (command, channel) = &memory.channel;
+        let arguments = vec![
+            self.member.to_string(),
+            since.to_string(),
+            self.members().to_string(),
+            before.to_string(),
+            (*command).to_owned(),
+            channel.clone(),
+            memory.rule.to_string(),
+        ];
+        let reply = self.call(&self.scripts.memory, vec![memory.key.clone()], arguments).await;
+        match reply.map(scripts::memory) {
+            Some(Ok(now)) => {
+                if memory.hears(now, since) == Heard::Lost {
+                    self.home.tell();
+                }
+                true
+            }
+            Some(Err(bad)) => {
+                self.failed(&bad.into());
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Follows what other members say of the store's memory.
+    pub(super) async fn follow_losses(&self) {
+        let mut news = self.news();
+        loop {
+            match news.recv().await {
+                Ok(News::Lost { rule, since }) => {
+                    let memory = self.recall.0.lock().get(&rule).map(Arc::clone);
+                    // Who knows of none has nothing to tell; who knows of a later one has told, or will.
+                    if let Some(memory) = memory
+                        && (1..since).contains(&memory.since())
+                        && memory.hears(since, memory.since()) == Heard::Lost
+                    {
+                        self.home.tell();
+                    }
+                }
+                Ok(_) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            }
+        }
+    }
+}
