@@ -30,6 +30,7 @@ need() { # COMMAND PACKAGE
   command -v "$1" >/dev/null 2>&1 || missing+=("$2")
 }
 need cc gcc
+need make make
 need redis-server redis-server
 need curl curl
 need script bsdutils
