@@ -78,6 +78,16 @@ async fn cools(member: &Member, at_most: Duration, cools: bool) {
     .await;
 }
 
+/// Waits until the member knows of so many blocks in a row. A report is not waited for by who makes it, so the next
+/// member could be quicker than its news.
+async fn streak(member: &Member, blocks: u32) {
+    wait_until(&format!("a streak of {blocks}"), SOON, async || {
+        let known = member.metric("tidegate_consecutive_blocks", &[]).await;
+        (known - f64::from(blocks)).abs() < 1e-9
+    })
+    .await;
+}
+
 /// Three blocks through this member, and a good site from then on.
 async fn three_blocks(member: &Member, site: &Site) {
     site.answer_everything_with(Some(Page::TooManyRequests(None)));

@@ -6,10 +6,9 @@ use integration_tests::{
     client::get,
     member::{Member, RuleFile},
     site::{Page, Site},
-    wait::wait_until,
 };
 
-use crate::{SOON, cools};
+use crate::{SOON, cools, streak};
 
 /// The pause that the fleet made after the first answer.
 async fn pause_after(first: Page) -> Duration {
@@ -87,10 +86,7 @@ async fn images_and_robots_txt_say_nothing() {
     for path in paths {
         get(member.proxy(), &site.url(path)).await;
     }
-    wait_until("two blocks are a streak of two", SOON, async || {
-        (member.metric("tidegate_consecutive_blocks", &[]).await - 2.0).abs() < 1e-9
-    })
-    .await;
+    streak(&member, 2).await;
     get(member.proxy(), &site.url("/wall")).await;
     cools(&member, SOON, true).await;
 }

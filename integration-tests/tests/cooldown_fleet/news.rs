@@ -13,7 +13,7 @@ use integration_tests::{
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::{COOLDOWN, SOON, clear, cools, post, spawn_get, three_blocks};
+use crate::{COOLDOWN, SOON, clear, cools, post, spawn_get, streak, three_blocks};
 
 /// The promise is a second; the rest is for a busy machine.
 const A_SECOND: Duration = Duration::from_millis(1_000 + 500);
@@ -84,13 +84,9 @@ async fn a_streak_is_known_to_all_and_an_ok_at_any_member_resets_it() {
     let file = RuleFile::one_rule("cooldown: {after: 3, for: 1m, ratio: off}").redis(&redis);
     let fleet = Member::fleet(2, &file).await;
     site.on("/wall", Page::Forbidden);
-    let streaks = async |count: f64| {
+    let streaks = async |blocks| {
         for member in &fleet {
-            wait_until(&format!("a streak of {count}"), SOON, async || {
-                let streak = member.metric("tidegate_consecutive_blocks", &[]).await;
-                (streak - count).abs() < 1e-9
-            })
-            .await;
+            streak(member, blocks).await;
         }
     };
     for member in &fleet {
@@ -99,11 +95,11 @@ async fn a_streak_is_known_to_all_and_an_ok_at_any_member_resets_it() {
     for _ in 0..2 {
         assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
     }
-    streaks(2.0).await;
+    streaks(2).await;
     assert_eq!(get(fleet[1].proxy(), &site.url("/")).await.status, 200);
-    streaks(0.0).await;
+    streaks(0).await;
     assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
-    streaks(1.0).await;
+    streaks(1).await;
     cools(&fleet[0], SOON, false).await;
 }
 

@@ -12,7 +12,7 @@ use integration_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::{COOLDOWN, SOON, clear, cools, post, spawn_get};
+use crate::{COOLDOWN, SOON, clear, cools, post, spawn_get, streak};
 
 async fn report(member: &Member, body: &Value) {
     let answer = post(member, "/api/v1/report", body).await;
@@ -30,7 +30,9 @@ async fn reports_count_like_answers_that_were_seen_also_at_a_member_that_never_a
     let later = Member::start(&file).await;
     let host = site.address().to_string();
     report(&later, &json!({"host": host, "verdict": "captcha", "status": 403})).await;
+    streak(&first, 1).await;
     report(&first, &json!({"url": site.url("/"), "verdict": "ok"})).await;
+    streak(&later, 0).await;
     for n in 0..3 {
         let member = [&later, &first][n % 2];
         report(member, &json!({"url": site.url("/"), "verdict": "captcha"})).await;
