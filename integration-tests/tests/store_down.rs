@@ -46,17 +46,19 @@ async fn local_keeps_going_within_the_rate_and_returns_to_redis() {
 #[tokio::test]
 async fn local_shares_add_up_to_the_rate_of_the_fleet() {
     let (mut redis, site) = (Redis::start(), Site::start());
-    let fleet = Member::fleet(3, &rules("rate: 30/s, burst: 3", &redis, "local")).await;
+    // At this rate a busy machine has to stop a member for a sixth of a second before two arrive late enough to
+    // look like two too many.
+    let fleet = Member::fleet(3, &rules("rate: 12/s, burst: 3", &redis, "local")).await;
     for member in &fleet {
         member.knows_of(3).await;
     }
     redis.kill();
     let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
     let start = Instant::now();
-    let answers = crawl(&proxies, 5, &site.url("/"), 90).await;
+    let answers = crawl(&proxies, 5, &site.url("/"), 36).await;
     let took = start.elapsed().as_secs_f64();
-    assert_eq!(statuses(&answers), [(200, 90)].into());
-    let excess = worst_window_excess(&site.times(), 30.0, 3.0);
+    assert_eq!(statuses(&answers), [(200, 36)].into());
+    let excess = worst_window_excess(&site.times(), 12.0, 3.0);
     assert!(excess <= 2.0, "{excess:.2} requests too many without the store");
     assert!(took < 6.0, "{took:.2} s: the shares are far below a third of the rate");
 }
