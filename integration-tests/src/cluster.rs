@@ -1,4 +1,5 @@
-//! A private Redis Cluster of three nodes; a slot can move from one to another, and a replica can stand by for a node.
+//! A private Redis Cluster of three nodes; a slot can move from one to another, at once or step by step, a node can join, and
+//! a replica can stand by for a node.
 
 use std::{process::Command, time::Duration};
 
@@ -15,6 +16,8 @@ const OPTIONS: [&str; 6] = [
 const SOON: Duration = Duration::from_secs(30);
 /// Slots of each of three nodes, as `redis-cli --cluster create` deals them (the last has one more).
 const SLOTS_EACH: u32 = 5_462;
+/// More than there are in any slot of a test.
+const ALL_KEYS: usize = 100;
 
 /// A running cluster; it dies with this handle.
 #[derive(Debug)]
@@ -64,24 +67,75 @@ impl Cluster {
     /// # Panics
     /// If a node does not do as told.
     pub fn move_slot(&self, slot: u32, from: usize, to: usize) {
-        let name = slot.to_string();
-        let (old, new) = (self.id(from), self.id(to));
-        let set = |node: usize, state: &str, id: &str| {
-            let reply = self.nodes[node].command(&["CLUSTER", "SETSLOT", &name, state, id]);
-            assert!(reply.starts_with("+OK"), "{reply}");
-        };
-        set(to, "IMPORTING", &old);
-        set(from, "MIGRATING", &new);
-        let keys = self.nodes[from].command(&["CLUSTER", "GETKEYSINSLOT", &name, "100"]);
+        self.offer(slot, from, to);
+        self.carry(slot, from, to, ALL_KEYS);
+        self.hand_over(slot, from, to);
+    }
+
+    /// Begins to move a slot: from now on, the old node sends those who ask for keys that it has not on to the new one.
+    ///
+    /// # Panics
+    /// If a node does not do as told.
+    pub fn offer(&self, slot: u32, from: usize, to: usize) {
+        self.set_slot(to, slot, "IMPORTING", from);
+        self.set_slot(from, slot, "MIGRATING", to);
+    }
+
+    /// Moves some keys of a slot that is offered.
+    ///
+    /// # Panics
+    /// If the old node does not do as told.
+    pub fn carry(&self, slot: u32, from: usize, to: usize, most: usize) {
+        let (name, most) = (slot.to_string(), most.to_string());
+        let keys = self.nodes[from].command(&["CLUSTER", "GETKEYSINSLOT", &name, &most]);
         let keys: Vec<_> = keys.lines().filter(|line| !line.starts_with(['*', '$'])).collect();
         let port = self.nodes[to].address().port().to_string();
         let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
         migrate.extend(keys.iter().map(|key| key.trim()));
         let reply = self.nodes[from].command(&migrate);
-        assert!(reply.starts_with("+OK") || keys.is_empty(), "{reply}");
-        for node in [to, from, 3 - to - from] {
-            set(node, "NODE", &new);
+        // A key may have expired meanwhile.
+        assert!(reply.starts_with("+") || keys.is_empty(), "{reply}");
+    }
+
+    /// Ends the move of a slot: all nodes know its new one.
+    ///
+    /// # Panics
+    /// If a node does not do as told.
+    pub fn hand_over(&self, slot: u32, from: usize, to: usize) {
+        let others = (0..self.nodes.len()).filter(|node| *node != from && *node != to);
+        for node in [to, from].into_iter().chain(others) {
+            self.set_slot(node, slot, "NODE", to);
         }
+    }
+
+    fn set_slot(&self, node: usize, slot: u32, state: &str, of: usize) {
+        let (slot, id) = (slot.to_string(), self.id(of));
+        let reply = self.nodes[node].command(&["CLUSTER", "SETSLOT", &slot, state, &id]);
+        assert!(reply.starts_with("+OK"), "{reply}");
+    }
+
+    /// Starts a node that all know, with a first slot (0): one that gives its last away would turn into a replica. Its number
+    /// among the nodes.
+    ///
+    /// # Panics
+    /// If it does not join.
+    pub async fn grow(&mut self) -> usize {
+        let new = Redis::start_with(&OPTIONS);
+        let port = self.nodes[0].address().port().to_string();
+        let reply = new.command(&["CLUSTER", "MEET", "127.0.0.1", &port]);
+        assert!(reply.starts_with("+OK"), "{reply}");
+        self.nodes.push(new);
+        let known = format!("cluster_known_nodes:{}", self.nodes.len());
+        wait_until("all nodes know each other", SOON, async || {
+            self.nodes.iter().all(|node| {
+                let info = node.command(&["CLUSTER", "INFO"]);
+                info.contains(&known) && info.contains("cluster_state:ok")
+            })
+        })
+        .await;
+        let new = self.nodes.len() - 1;
+        self.move_slot(0, 0, new);
+        new
     }
 
     /// Starts a replica of a node and waits until it could take over; its number among the nodes.

@@ -5,8 +5,9 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::task::JoinSet;
@@ -36,6 +37,47 @@ pub async fn crawl(proxies: &[SocketAddr], clients: usize, url: &str, total: usi
 
 fn take(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+}
+
+/// Between two requests of a client of a [`Crawl`]: refusals come at once.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Clients that crawl until they are told to end.
+#[derive(Debug)]
+pub struct Crawl {
+    ends: Arc<AtomicBool>,
+    crawlers: JoinSet<Vec<Answer>>,
+}
+
+impl Crawl {
+    /// GETs of `url` through `proxies`, over `clients` connections to each.
+    #[must_use]
+    pub fn start(proxies: &[SocketAddr], clients: usize, url: &str) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let mut crawlers = JoinSet::new();
+        for proxy in proxies.iter().copied().cycle().take(clients * proxies.len()) {
+            let (ends, url) = (Arc::clone(&ends), url.to_owned());
+            crawlers.spawn(async move {
+                let mut client = ProxyClient::connect(proxy).await;
+                let mut answers = Vec::new();
+                while !ends.load(Ordering::Relaxed) {
+                    answers.push(client.get(&url).await);
+                    tokio::time::sleep(PAUSE).await;
+                }
+                answers
+            });
+        }
+        Self { ends, crawlers }
+    }
+
+    /// Lets each client finish its request; all answers.
+    ///
+    /// # Panics
+    /// If one of them got no whole response.
+    pub async fn end(self) -> Vec<Answer> {
+        self.ends.store(true, Ordering::Relaxed);
+        self.crawlers.join_all().await.into_iter().flatten().collect()
+    }
 }
 
 /// How many answers have which status.

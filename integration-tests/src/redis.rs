@@ -136,6 +136,13 @@ impl Redis {
         stream
     }
 
+    /// Whether it answers a command, and with `part` in it. A Sentinel that promotes a replica ends all of its connections,
+    /// also one on which a question is just being asked.
+    #[must_use]
+    pub fn says(&self, words: &[&str], part: &str) -> bool {
+        self.try_command(words).is_ok_and(|reply| reply.contains(part))
+    }
+
     fn try_command(&self, words: &[&str]) -> std::io::Result<String> {
         exchange(&mut TcpStream::connect(self.address)?, words)
     }

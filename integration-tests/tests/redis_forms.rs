@@ -1,5 +1,5 @@
-//! The store in each of its forms, started for the test: ACL user, Sentinel with a failover, a Cluster that loses a
-//! node, each under load.
+//! The store in each of its forms, started for the test: ACL user, Sentinel with a failover (`stale`: to a replica that lags
+//! behind), a Cluster that loses a node or grows (`reshard`), each under load.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -7,7 +7,7 @@ use integration_tests::{
     bound::worst_window_excess,
     client::get,
     cluster::Cluster,
-    load::{crawl, statuses},
+    load::{Crawl, crawl, statuses},
     member::{Member, RuleFile},
     ports::free_address,
     redis::Redis,
@@ -15,6 +15,11 @@ use integration_tests::{
     site::Site,
     wait::{wait_until, wait_until_blocking},
 };
+
+#[path = "redis_forms/reshard.rs"]
+mod reshard;
+#[path = "redis_forms/stale.rs"]
+mod stale;
 
 const SOON: Duration = Duration::from_secs(30);
 const RATE: f64 = 20.0;
@@ -111,7 +116,7 @@ impl Sentinel {
         let (main, port) = (main.address(), address.port());
         let text = format!(
             "port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {} 1\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n",
+             sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 3000\n",
             main.port()
         );
         fs::write(&path, text).expect("a temporary folder is writable");
@@ -161,7 +166,7 @@ async fn sentinel_fails_over_under_load() {
     crawl_while(&fleet, 240, 5.0 + 5.0, async |_| {
         main.kill();
         wait_until("the sentinel promotes the replica", SOON, async || {
-            replica.command(&["ROLE"]).contains("master")
+            replica.says(&["ROLE"], "master")
         })
         .await;
         for member in &fleet {
@@ -207,7 +212,7 @@ async fn a_cluster_node_that_dies_is_replaced_by_its_replica() {
     crawl_while(&fleet, 260, 5.0 + 5.0, async |_| {
         cluster.nodes[owner].kill();
         wait_until("the replica takes over", SOON, async || {
-            cluster.nodes[replica].command(&["ROLE"]).contains("master")
+            cluster.nodes[replica].says(&["ROLE"], "master")
         })
         .await;
         let seen = || cluster.nodes[replica].command(&["HGET", key, "seen"]);

@@ -43,7 +43,7 @@ local function begin_grace(bucket, key, alone, members, share, now, limits)
   if members < 2 or not lost or bucket.gap_to - bucket.gap_from < HORIZON + period then return nil end
   forget(key)
   local grace = { till = now + GRACE + period, from = now, members = members, share = share, taken = {} }
-  grace.lost = bucket.fresh
+  grace.lost = bucket.fresh or bucket.hold > 0
   for i, quota in ipairs(limits.quotas) do
     local window = bucket.windows[i]
     grace.taken[i] = window.start + quota.window > now and window.taken or 0

@@ -3,7 +3,8 @@
 -- Hash: at, tok (tokens at `at`), win (`start:taken:told,...`, one per quota, lib/recall.lua), ramp (start of the climb), ret (returned
 -- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua), lim (limits for which its tickets
 -- were voided), fill (`rate:burst` by which it has been filling since `at`), born (when it began), gap and away (lib/away.lua), mem
--- (`since:hold`: the memory of its rule that it is part of, and until when it grants nothing, lib/memory.lua).
+-- (`since:hold:server`: the memory of its rule that it is part of, until when it grants nothing, and the process of that
+-- memory, lib/memory.lua).
 local HORIZON = 250000
 local BATCH = 1000
 local FIRST = 1
@@ -28,8 +29,8 @@ local function load_bucket(key, now, limits)
     'fill', 'born', 'gap', 'away', 'mem')
   local bucket = { windows = {}, returned = {}, limits = fields[8] or '', learned = load_learned(fields[7]) }
   bucket.gap, bucket.away, bucket.kept = fields[11] or '', fields[12] or '', 0
-  local since, hold = string.match(fields[13] or '', '^(%d+):(%d+)$')
-  bucket.since, bucket.hold = tonumber(since or 0), tonumber(hold or 0)
+  local since, hold, server = string.match(fields[13] or '', '^(%d+):(%d+):(%x*)$')
+  bucket.since, bucket.hold, bucket.server = tonumber(since or 0), tonumber(hold or 0), server or ''
   if not fields[1] then
     bucket.at, bucket.tokens, bucket.ramp_from, bucket.seen = now, limits.burst, 0, now
     bucket.fresh, bucket.born = true, now
@@ -215,7 +216,7 @@ local function save_bucket(key, bucket, now, limits)
     'ramp', whole(bucket.ramp_from), 'ret', table.concat(returned, ','), 'seen', whole(bucket.seen),
     'learn', limits.learns and pack_learned(bucket.learned) or '', 'lim', bucket.limits,
     'fill', limits.rate and exact(limits.per_second) .. ':' .. whole(limits.burst) or '', 'born', whole(bucket.born),
-    'gap', bucket.gap, 'away', bucket.away, 'mem', whole(bucket.since) .. ':' .. whole(bucket.hold))
+    'gap', bucket.gap, 'away', bucket.away, 'mem', whole(bucket.since) .. ':' .. whole(bucket.hold) .. ':' .. bucket.server)
   local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
   keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, limits.learns and LEARNED_FOR or 0, bucket.kept))
 end

@@ -1,21 +1,22 @@
 -- What members know repairs a bucket that lost its memory (a flush, a failover).
 
--- The memory of its rule that the bucket is part of. One that was lost leaves a bucket empty, and held until members have
--- told what they know: each its latest ticket, the latest of which is the bucket's.
+-- The memory of its rule that the bucket is part of. Where one was lost, or the latest of it may be, the bucket is empty
+-- when the next begins, and held until members have told what they know: each its latest ticket, the latest of which is
+-- the bucket's, and what was taken of its quotas, of which the bucket may know a part.
 local function note_memory(bucket, key, known, fleet, now)
   local since, held = bucket.since, bucket.hold > now
   bucket.recalls = held
-  if since > 0 and since == known and not held then
+  if since > 0 and since == known and bucket.server == SERVER and not held then
     bucket.hold = 0
     return
   end
   local memory = load_memory(key, known, fleet, now)
-  bucket.since, bucket.hold = memory.since, hold_of(memory, now)
-  if bucket.hold == 0 then return end
-  bucket.recalls = true
-  if bucket.since ~= since then
-    bucket.at, bucket.tokens = math.max(bucket.at, now), math.min(bucket.tokens, 0)
-  end
+  bucket.since, bucket.hold, bucket.server = memory.since, hold_of(memory, now), SERVER
+  bucket.recalls = bucket.hold > 0
+  if bucket.since == since or memory.before == 0 then return end
+  bucket.at, bucket.tokens = math.max(bucket.at, math.min(memory.since, now)), math.min(bucket.tokens, 0)
+  bucket.born = now
+  for _, window in ipairs(bucket.windows) do window.told = window.taken end
 end
 
 -- A bucket that lost its memory goes on where a member says that it was: `latest` is the member's latest ticket, the time

@@ -78,6 +78,8 @@ impl From<RedisError> for Failure {
             "NOAUTH" | "WRONGPASS" => Some("auth"),
             "ERR" if text.contains("WRONGTYPE") => Some("wrongtype"),
             "ERR" => Some("script"),
+            // A redirection, which is not followed: the next call goes where it led.
+            "Too" if *error.kind() == ErrorKind::Routing => Some("moved"),
             _ => None,
         };
         let kind = answered.unwrap_or(match error.kind() {
@@ -158,6 +160,9 @@ impl Redis {
                 connection.internal_command_timeout = Duration::from_secs(1).max(timeout);
                 // One attempt: a script sent twice may take a token twice.
                 connection.max_command_attempts = 1;
+                // Following a redirection is another attempt; without one left, fred ends its connections for good where
+                // a slot is on its way to another node (ASK).
+                connection.max_redirections = 0;
                 connection.max_command_buffer_len = QUEUE;
                 connection.reconnect_on_auth_error = true;
                 connection.unresponsive = UnresponsiveConfig {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 /// What a key holds.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Kind {
     Hash(HashMap<String, String>),
     Sorted(BTreeMap<String, f64>),
@@ -18,7 +18,7 @@ impl Kind {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Key {
     kind: Kind,
     /// Microseconds of the virtual clock.
@@ -37,7 +37,7 @@ pub(super) enum Answer {
 }
 
 /// All keys.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Keys(HashMap<String, Key>);
 
 impl Keys {

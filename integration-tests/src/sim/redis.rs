@@ -41,7 +41,7 @@ pub enum Health {
 pub struct VirtualRedis {
     lua: Mutex<Interpreter>,
     keys: Arc<Mutex<Keys>>,
-    news: Arc<Mutex<HashMap<String, broadcast::Sender<String>>>>,
+    news: Channels,
     start: clock::Instant,
     /// Where its clock stood at the start, in microseconds.
     offset: Mutex<i64>,
@@ -49,12 +49,18 @@ pub struct VirtualRedis {
     health: watch::Sender<Health>,
 }
 
+/// What a virtual Redis knew at some time.
+#[derive(Debug, Clone)]
+pub struct Snapshot(Keys);
+
 #[derive(Debug)]
 struct Interpreter {
     lua: Lua,
     compiled: HashMap<&'static str, Function>,
     now: Arc<Mutex<i64>>,
 }
+
+type Channels = Arc<Mutex<HashMap<String, broadcast::Sender<String>>>>;
 
 impl VirtualRedis {
     /// One whose clock starts at `offset` (microseconds since 1970).
@@ -66,10 +72,9 @@ impl VirtualRedis {
         let keys = Arc::new(Mutex::new(Keys::default()));
         let news = Arc::new(Mutex::new(HashMap::new()));
         let now = Arc::new(Mutex::new(offset));
-        let lua = Lua::new();
-        provide(&lua, &keys, &news, &now).expect("a fresh interpreter takes a function");
+        let lua = Interpreter::start(&keys, &news, now);
         Arc::new(Self {
-            lua: Mutex::new(Interpreter { lua, compiled: HashMap::new(), now }),
+            lua: Mutex::new(lua),
             keys,
             news,
             start: clock::now(),
@@ -146,6 +151,20 @@ impl VirtualRedis {
         self.keys.lock().clear();
     }
 
+    /// What it knows now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.keys.lock().clone())
+    }
+
+    /// Another server takes its place, and knows what this one knew at some time: a replica that lagged behind, or the
+    /// same after a crash, with what it had on its disk.
+    pub fn replace(&self, knows: Snapshot) {
+        let mut lua = self.lua.lock();
+        *lua = Interpreter::start(&self.keys, &self.news, Arc::clone(&lua.now));
+        *self.keys.lock() = knows.0;
+    }
+
     /// Keys without a time to live: always a bug.
     #[must_use]
     pub fn immortal_keys(&self) -> Vec<String> {
@@ -160,6 +179,12 @@ impl VirtualRedis {
 }
 
 impl Interpreter {
+    fn start(keys: &Arc<Mutex<Keys>>, news: &Channels, now: Arc<Mutex<i64>>) -> Self {
+        let lua = Lua::new();
+        provide(&lua, keys, news, &now).expect("a fresh interpreter takes a function");
+        Self { lua, compiled: HashMap::new(), now }
+    }
+
     fn run(
         &mut self,
         now: i64,
@@ -183,11 +208,11 @@ impl Interpreter {
     }
 }
 
-/// Gives the scripts `redis.call`.
+/// Gives the scripts `redis.call` and `redis.pcall`.
 fn provide(
     lua: &Lua,
     keys: &Arc<Mutex<Keys>>,
-    news: &Arc<Mutex<HashMap<String, broadcast::Sender<String>>>>,
+    news: &Channels,
     now: &Arc<Mutex<i64>>,
 ) -> mlua::Result<()> {
     let (keys, news, now) = (Arc::clone(keys), Arc::clone(news), Arc::clone(now));
@@ -217,8 +242,11 @@ fn provide(
             }
         }
     })?;
+    // As if the user were not allowed what is only tried.
+    let refused = lua.create_function(|lua, _: MultiValue| lua.create_table())?;
     let redis = lua.create_table()?;
     redis.set("call", call)?;
+    redis.set("pcall", refused)?;
     lua.globals().set("redis", redis)
 }
 

@@ -141,3 +141,62 @@ fn no_quota_is_exceeded_by_a_flush_after_which_somebody_comes_first_who_knows_li
         assert!(figures.ticket_excess <= ROUNDING, "seed {seed}: {figures}");
     }
 }
+
+#[test]
+fn nothing_is_exceeded_by_a_failover_to_a_server_that_lacks_the_latest() {
+    for seed in 0..24 {
+        let figures = with_quota(seed, 20.0, async |fleet| {
+            for _ in 0..2 {
+                fleet.pass(millis(100, 9_000)).await;
+                let old = fleet.redis.snapshot();
+                // As much as the burst and more, or as good as nothing.
+                fleet.pass(millis(0, [3_000, 100][usize::from(seed % 4 == 3)])).await;
+                // In no time, before all have noticed, or later.
+                let away = [0, 1_500, 4_000][usize::try_from(seed % 3).expect("small")];
+                if away > 0 {
+                    fleet.redis.set(Health::Gone);
+                    fleet.pass(millis(0, away)).await;
+                }
+                fleet.redis.replace(old);
+                fleet.redis.set(Health::Well);
+                fleet.hold(3, 10);
+            }
+        });
+        show(&format!("4 members at 20/s and 30/10s, two stale servers (seed {seed})"), &figures);
+        assert!(figures.ticket_excess <= ROUNDING, "seed {seed}: {figures}");
+        assert!(figures.sent_excess <= jitter(20.0), "seed {seed}: {figures}");
+    }
+}
+
+#[test]
+fn a_server_that_lacks_the_latest_refills_no_bucket_for_who_comes_first() {
+    for (rate, burst, idle, away) in [(50.0, 40, 1, 0), (0.5, 5, 1, 4_000), (1_000.0, 100, 3, 300)]
+    {
+        let mut plan = Plan::new(5, rate, (rate as usize * 5).max(12));
+        plan.burst = burst;
+        let figures = plan.play(async |fleet| {
+            for member in 0..idle {
+                fleet.leave(member, usize::MAX);
+            }
+            for _ in 0..3 {
+                fleet.pass(Duration::from_secs_f64(f64::from(burst) / rate)).await;
+                let old = fleet.redis.snapshot();
+                fleet.pass(Duration::from_secs_f64(f64::from(burst) / rate)).await;
+                if away > 0 {
+                    fleet.redis.set(Health::Gone);
+                    fleet.pass(Duration::from_millis(away)).await;
+                }
+                fleet.redis.replace(old);
+                fleet.redis.set(Health::Well);
+                for member in 0..idle {
+                    fleet.hold(member, 20);
+                }
+            }
+            fleet.finish().await;
+            fleet.figures()
+        });
+        show(&format!("5 members at {rate}/s, {idle} of them idle, three stale servers"), &figures);
+        assert!(figures.ticket_excess <= ROUNDING, "{figures}");
+        assert!(figures.sent_excess <= jitter(rate), "{figures}");
+    }
+}

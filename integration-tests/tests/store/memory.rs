@@ -1,6 +1,6 @@
 //! A Redis that has lost its memory, or from which a member was cut off.
 
-use integration_tests::wait::wait_until;
+use integration_tests::wait::{wait_until, wait_until_blocking};
 use tidegate::store::Backend;
 
 use super::*;
@@ -76,6 +76,33 @@ fn a_flush_forgets_no_quota_that_members_know() {
     for member in &fleet {
         assert_eq!(taken(member, 50), 0, "nothing is left of the hour");
     }
+}
+
+#[test]
+fn a_flush_refills_no_bucket_either_that_is_asked_for_once_all_have_told() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let limits = Limits { rate: Some(0.1), burst: 10, quotas: vec![], cost: 1, learn: None };
+    let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
+    let fleet = [(); 2].map(|()| runtime.block_on(shared(&redis)));
+    runtime.block_on(wait_until("both know of both", SOON, async || {
+        fleet.iter().all(|store| store.members() == 2)
+    }));
+    let take = |member: usize, key: &str| {
+        let (rule_name, key) = (Arc::clone(&rule.name), Arc::from(key));
+        let name = ScopeName { rule: rule_name, bucket: Arc::clone(&key), cooldown: key };
+        let (store, ask) = (&fleet[member], Ask { wanted: 10, ..Ask::default() });
+        runtime.block_on(store.take(&store.scope(name), &rule, &ask)).unwrap()
+    };
+    assert_eq!((take(0, "a").tickets.len(), take(1, "b").tickets.len()), (10, 10), "the bursts");
+    assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
+    let held = take(0, "a");
+    assert!(held.tickets.is_empty() && held.come_back > held.now, "{held:?}");
+    wait_until_blocking("both have told", SOON, || {
+        let granted = take(0, "a");
+        granted.come_back - granted.now > 1_000_000
+    });
+    assert_eq!(take(0, "b").tickets.len(), 0, "who has taken them has nothing to tell of them");
 }
 
 #[test]

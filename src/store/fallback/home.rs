@@ -27,6 +27,8 @@ use crate::{
 
 /// How long after the store's return members say in each scope that they are back (GRACE in `lua/lib/memory.lua`).
 const GRACE: Duration = Duration::from_secs(3);
+/// When to tell again, where the store is there and did not take it: a slot of a Cluster that moves.
+const AGAIN: Duration = Duration::from_millis(100);
 /// Scopes of which the store is told as soon as it is back; more are told when they are next asked for.
 const MOST: usize = 10_000;
 
@@ -118,8 +120,10 @@ impl Shared {
             let memories = self.recall.due();
             again = self.tell_scopes(&memories).await;
             for memory in memories {
-                if self.is_up() {
-                    self.recalled(&memory).await;
+                // A store that is away hears of all when it is back.
+                if self.is_up() && !self.recalled(&memory).await {
+                    memory.is_still_due();
+                    again = earlier(again, clock::now() + AGAIN);
                 }
             }
         }
@@ -135,7 +139,7 @@ impl Shared {
             // A bucket that is closed has not been looked at.
             if let Some(told) = told.filter(|told| !is_looked_at(told)) {
                 let opens = clock::now() + clock::from_micros(told.come_back - told.now);
-                again = Some(again.map_or(opens, |first: Instant| first.min(opens)));
+                again = earlier(again, opens);
                 self.home.strayed(&keys);
             } else if keys.alone.lock().is_some() {
                 // What could not be told is told at the next return.
@@ -216,6 +220,10 @@ impl Shared {
 /// Whether the store has looked at the bucket: one that is closed it has not.
 fn is_looked_at(granted: &Granted) -> bool {
     matches!(granted.phase, Phase::Open | Phase::Probe)
+}
+
+fn earlier(first: Option<Instant>, other: Instant) -> Option<Instant> {
+    Some(first.map_or(other, |first| first.min(other)))
 }
 
 async fn sleep_until(moment: Option<Instant>) {

@@ -68,6 +68,11 @@ impl Remembered {
         std::mem::take(&mut self.known.lock().due)
     }
 
+    /// The store did not take it.
+    pub(super) fn is_still_due(&self) {
+        self.known.lock().due = true;
+    }
+
     /// Memory, and the one before it.
     fn known(&self) -> (i64, i64) {
         let known = self.known.lock();
