@@ -43,7 +43,7 @@ use crate::{
     target::Target,
     verdict::{Confidence, Evidence, Judgement, Verdict},
 };
-use head::Kind;
+use head::{Kind, Telling};
 
 pub use classifier::{Classifier, builtin_signatures};
 pub use retry_after::{LONGEST, retry_after};
@@ -108,15 +108,16 @@ impl Classifier {
     /// Reads the head of a response.
     #[must_use]
     pub fn read(self: &Arc<Self>, head: Head<'_>, limits: ScanLimits) -> Reading {
-        let kind = head::kind(head.headers);
+        let telling = Telling::of(head.headers);
+        let kind = head::kind(telling);
         let mut ground = Ground {
             status: head.status.as_u16(),
             neutral: head::is_habitual_refusal(head.target),
             decoration: kind == Kind::Neutral,
-            retry_after: asked_wait(head),
+            retry_after: if telling.asks_to_wait { asked_wait(head) } else { None },
             logged: Vec::new(),
         };
-        let codings = decode::codings(head.headers);
+        let codings = if telling.coded { decode::codings(head.headers) } else { Ok(Vec::new()) };
         let scans = limits.of(head.status) > 0
             && matches!(kind, Kind::Page | Kind::Data)
             && head::has_telling_body(head.method, head.status)
@@ -160,7 +161,7 @@ impl Classifier {
             settled,
             may_be_blank,
             codings: codings.unwrap_or_default(),
-            content_type: head.headers.get(http::header::CONTENT_TYPE),
+            content_type: telling.content_type,
             is_html: kind == Kind::Page,
             limit: limits.of(head.status),
         })))
@@ -176,10 +177,7 @@ impl ScanLimits {
 
 /// `Retry-After`, where it can mean "you are too fast": a redirect's says when to follow it.
 fn asked_wait(head: Head<'_>) -> Option<Duration> {
-    if head.status.is_redirection() || !head.headers.contains_key(http::header::RETRY_AFTER) {
-        return None;
-    }
-    retry_after(head.headers, clock::wall())
+    if head.status.is_redirection() { None } else { retry_after(head.headers, clock::wall()) }
 }
 
 impl Ground {

@@ -40,6 +40,7 @@ use self::{
     access::Line,
     context::Live,
     forward::{Answer, Outbound},
+    headers::Noted,
 };
 pub(crate) use self::{
     pass::{Asking, Pass},
@@ -51,7 +52,7 @@ use crate::{
     metrics::UserMetrics,
     rules::{Action, Rule},
     target::Target,
-    verdict::{Judgement, Verdict},
+    verdict::Verdict,
 };
 
 /// Fields that hyper's parser takes without an allocation for their positions.
@@ -161,14 +162,16 @@ async fn way(
     if live.settings.log.access {
         told.line = Some(Line::new(&client, &target, request.method()));
     }
-    if let Some(answer) = answer_here(cx, &mut request)? {
+    let noted = Noted::of(request.headers());
+    if let Some(answer) = answer_here(cx, &mut request, noted)? {
         return Ok(answer);
     }
     let is_ours = local::is_ours(&target);
     if is_ours && request.method() != Method::CONNECT {
         return local::answer(cx, visitor, &request, &target);
     }
-    let asking = Asking::new(cx, target, client, request.headers())?;
+    let patience = if noted.prefer { headers::patience(request.headers()) } else { None };
+    let asking = Asking::new(cx, target, client, patience)?;
     if let Some(line) = &mut told.line {
         line.rule = Arc::clone(&asking.entry.rule.name);
     }
@@ -182,15 +185,14 @@ async fn way(
     asking.judge(&live)?;
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
-    let mut outbound = Outbound::new(cx, live.settings.timeouts.idle, &asking.target, request)?;
+    let idle = live.settings.timeouts.idle;
+    let mut outbound = Outbound::new(cx, idle, &asking.target, request, noted)?;
     upgrade::admit(cx, &live, visitor, &outbound, &asking.entry)?;
-    if let Some(silence) = visitor.silence.lock().take() {
-        outbound.silence = silence;
-    }
+    outbound.borrow(visitor);
     let pass = asking.hold(cx, &live).await?;
     let granted = Granted { cx, live: &live, visitor, asking: &asking, method: &method };
     // On the heap: what all that takes, a request need not carry along while it is held.
-    Box::pin(granted.exchange(outbound, pass, upgrading, told)).await
+    Box::pin(granted.exchange(&mut outbound, pass, upgrading, told)).await
 }
 
 /// What a request has once it may go.
@@ -207,7 +209,7 @@ impl Granted<'_> {
     /// The rest of its way: to the site and back.
     async fn exchange(
         self,
-        mut outbound: Outbound,
+        outbound: &mut Outbound,
         mut pass: Pass,
         upgrading: OnUpgrade,
         told: &mut Told,
@@ -216,18 +218,26 @@ impl Granted<'_> {
         loop {
             told.held = pass.held();
             let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, method);
+            let target = &asking.target;
             let answer =
-                forward::send(cx, live, visitor, &asking.target, &mut outbound, pass, again)
-                    .await?;
+                forward::send(cx, live, visitor, target, outbound, &mut pass, again).await?;
             (told.took, told.sent) = (answer.took, told.sent + 1);
             told.unread = answer.conn.unwanted.is_some();
             if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                return Ok(Box::pin(upgrade::join(cx, live, visitor, upgrading, answer)).await);
+                pass.report_unseen().await;
+                let entry = &asking.entry;
+                return Ok(upgrade::join(cx, live, visitor, upgrading, answer, entry));
             }
-            let (head, body, judged) = observe(live, asking, method, answer).await;
-            if let Some((judgement, mut leave)) = judged {
-                let blocked = again && asking.entry.rule.retry.on.contains(&judgement.verdict);
-                told.verdict = Some(judgement.verdict);
+            let Answer { response, noted, conn, .. } = answer;
+            let (head, body) = response.into_parts();
+            let mut body = SiteBody::new(body, conn, live.settings.timeouts.idle);
+            let judged = match asking.entry.rule.action {
+                Action::Bypass => None,
+                Action::Limit | Action::Deny => self.observe(&head, &mut body, pass).await,
+            };
+            if let Some((verdict, mut leave)) = judged {
+                let blocked = again && asking.entry.rule.retry.on.contains(&verdict);
+                told.verdict = Some(verdict);
                 // Where there is no time for another attempt, the client gets the answer that there is.
                 if blocked && leave.again(live).await.is_ok() {
                     pass = leave;
@@ -237,9 +247,58 @@ impl Granted<'_> {
             if body.is_cut_off() {
                 return Err(Refusal::cut_off().under(&asking.entry));
             }
-            *visitor.silence.lock() = Some(outbound.silence);
-            return Ok(relay(cx, live, asking, head, body, told));
+            outbound.give_back(visitor);
+            return Ok(self.relay(head, noted, body, told));
         }
+    }
+
+    /// Judges the answer and reports the verdict, now or, where it is not clear in time, while the
+    /// body passes.
+    async fn observe(
+        self,
+        head: &Parts,
+        body: &mut SiteBody,
+        pass: Pass,
+    ) -> Option<(Verdict, Pass)> {
+        let Self { live, asking, method, .. } = self;
+        let inspect = live.settings.inspect;
+        let limits = ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes };
+        let (status, headers) = (head.status, &head.headers);
+        let seen = Head { method, target: &asking.target, status, headers };
+        let (judgement, mut pass) = match asking.entry.rule.classifier.read(seen, limits) {
+            Reading::Judged(judgement) => (judgement, pass),
+            Reading::Scan(scan) => {
+                body.watch(scan, pass);
+                if !inspect::may_wait(headers) {
+                    return None;
+                }
+                body.look(inspect.delay).await?
+            }
+        };
+        pass.report(&judgement).await;
+        Some((judgement.verdict, pass))
+    }
+
+    /// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we
+    /// have to tell.
+    fn relay(self, mut head: Parts, noted: Noted, body: SiteBody, told: &Told) -> Response<Body> {
+        if noted.coding {
+            // Both would be two lengths for one message; the coding is what counted (RFC 9112
+            // section 6.3).
+            head.headers.remove(header::CONTENT_LENGTH);
+        }
+        if noted.hop {
+            headers::strip_answer(&mut head.headers);
+        }
+        head.headers.append(header::VIA, self.cx.via.of(head.version));
+        head.version = http::Version::HTTP_11;
+        if told.unread {
+            head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if self.live.settings.annotate {
+            told.annotate(&mut head.headers, &self.asking.entry);
+        }
+        Response::from_parts(head, Body::site(body))
     }
 }
 
@@ -248,8 +307,9 @@ impl Granted<'_> {
 fn answer_here(
     cx: &Context,
     request: &mut Request<Incoming>,
+    noted: Noted,
 ) -> Result<Option<Response<Body>>, Refused> {
-    if headers::has_passed(request.headers(), &cx.pseudonym) {
+    if noted.via && headers::has_passed(request.headers(), &cx.pseudonym) {
         return Err(Refusal::looped());
     }
     match *request.method() {
@@ -275,36 +335,6 @@ fn retries(rule: &Rule, method: &Method) -> u32 {
     if rule.action == Action::Limit && retry.methods.contains(method) { retry.attempts } else { 0 }
 }
 
-/// Judges the answer and reports the verdict, now or, where it is not clear in time, while the body
-/// passes.
-async fn observe(
-    live: &Live,
-    asking: &Asking,
-    method: &Method,
-    answer: Answer,
-) -> (Parts, SiteBody, Option<(Judgement, Pass)>) {
-    let Answer { response, conn, pass, .. } = answer;
-    let (head, body) = response.into_parts();
-    let mut body = SiteBody::new(body, conn, live.settings.timeouts.idle);
-    if asking.entry.rule.action == Action::Bypass {
-        return (head, body, None);
-    }
-    let inspect = live.settings.inspect;
-    let limits = ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes };
-    let (status, headers) = (head.status, &head.headers);
-    let seen = Head { method, target: &asking.target, status, headers };
-    let judged = match asking.entry.rule.classifier.read(seen, limits) {
-        Reading::Judged(judgement) => Some((judgement, pass)),
-        Reading::Scan(scan) => {
-            body.watch(*scan, pass);
-            if inspect::may_wait(headers) { body.look(inspect.delay).await } else { None }
-        }
-    };
-    let Some((judgement, mut pass)) = judged else { return (head, body, None) };
-    pass.report(&judgement).await;
-    (head, body, Some((judgement, pass)))
-}
-
 /// What is told about a relayed answer.
 #[derive(Debug, Default)]
 struct Told {
@@ -320,33 +350,6 @@ struct Told {
     line: Option<Box<Line>>,
     /// Whose request it is, where it is a user's.
     user: Option<Arc<UserMetrics>>,
-}
-
-/// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we have
-/// to tell.
-fn relay(
-    cx: &Context,
-    live: &Live,
-    asking: &Asking,
-    mut head: Parts,
-    body: SiteBody,
-    told: &Told,
-) -> Response<Body> {
-    if head.headers.contains_key(header::TRANSFER_ENCODING) {
-        // Both would be two lengths for one message; the coding is what counted (RFC 9112 section
-        // 6.3).
-        head.headers.remove(header::CONTENT_LENGTH);
-    }
-    headers::strip_answer(&mut head.headers);
-    head.headers.append(header::VIA, cx.via.of(head.version));
-    head.version = http::Version::HTTP_11;
-    if told.unread {
-        head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    if live.settings.annotate {
-        told.annotate(&mut head.headers, &asking.entry);
-    }
-    Response::from_parts(head, Body::site(body))
 }
 
 impl Told {

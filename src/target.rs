@@ -201,7 +201,7 @@ fn path(method: &Method, uri: &Uri) -> Arc<str> {
 
 fn authority(uri: &Uri) -> Result<&str, BadTarget> {
     match uri.authority() {
-        Some(authority) if authority.as_str().contains('@') => BadTarget::new(
+        Some(authority) if authority.as_str().as_bytes().contains(&b'@') => BadTarget::new(
             "user information in a URL is not passed on; send an Authorization field",
         ),
         Some(authority) => Ok(authority.as_str()),
@@ -211,10 +211,14 @@ fn authority(uri: &Uri) -> Result<&str, BadTarget> {
 
 /// Splits `host`, `host:port` and `[v6]:port`; the brackets stay with the host.
 fn split_authority(text: &str) -> Result<(&str, Option<&str>), BadTarget> {
-    let host_end = match (text.starts_with('['), text.find(']')) {
-        (true, Some(end)) => end + 1,
-        (true, None) => return BadTarget::new("an opening bracket is never closed"),
-        (false, _) => text.find(':').unwrap_or(text.len()),
+    let end_of = |wanted: u8| text.bytes().position(|b| b == wanted);
+    let host_end = if text.starts_with('[') {
+        match end_of(b']') {
+            Some(end) => end + 1,
+            None => return BadTarget::new("an opening bracket is never closed"),
+        }
+    } else {
+        end_of(b':').unwrap_or(text.len())
     };
     let (host, rest) = text.split_at(host_end);
     match (rest.is_empty(), rest.strip_prefix(':')) {
@@ -258,34 +262,43 @@ impl Host {
                 "has characters that no host name has (names in other scripts are sent as `xn--`)",
             );
         }
-        if name.split('.').any(|label| label.is_empty() || label.len() > 63) {
-            return bad("has an empty label or one over 63 characters");
+        let mut last: &[u8] = b"";
+        for label in name.as_bytes().split(|b| *b == b'.') {
+            if label.is_empty() || label.len() > 63 {
+                return bad("has an empty label or one over 63 characters");
+            }
+            if is_mask(label) {
+                return bad("has an `xn--` label that spells a plain ASCII name");
+            }
+            last = label;
         }
-        if name.split('.').any(is_mask) {
-            return bad("has an `xn--` label that spells a plain ASCII name");
+        if is_numeric(last) {
+            return match name.parse::<std::net::Ipv4Addr>() {
+                Ok(ip) => Ok(Self::Ip(IpAddr::V4(ip))),
+                Err(_) => bad("ends in a number but is no dotted-quad IPv4 address"),
+            };
         }
-        if let Ok(ip) = name.parse::<std::net::Ipv4Addr>() {
-            return Ok(Self::Ip(IpAddr::V4(ip)));
+        if name.bytes().any(|b| b.is_ascii_uppercase()) {
+            return Ok(Self::Name(name.to_ascii_lowercase().into()));
         }
-        let last = name.rsplit('.').next().unwrap_or(name);
-        let numeric = last.bytes().all(|b| b.is_ascii_digit())
-            || last
-                .strip_prefix("0x")
-                .or(last.strip_prefix("0X"))
-                .is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));
-        if numeric {
-            return bad("ends in a number but is no dotted-quad IPv4 address");
-        }
-        Ok(Self::Name(name.to_ascii_lowercase().into()))
+        Ok(Self::Name(name.into()))
     }
 }
 
 /// Whether a label pretends to be in another script: decoded, `xn--name-` is `name`, so that two
 /// spellings would stand for one site (RUSTSEC-2024-0421). What follows the last hyphen encodes the
 /// other script; nothing there, no such script (RFC 3492 section 3.1).
-fn is_mask(label: &str) -> bool {
-    let (prefix, rest) = label.split_at_checked(4).unwrap_or(("", label));
-    prefix.eq_ignore_ascii_case("xn--") && (rest.is_empty() || rest.ends_with('-'))
+fn is_mask(label: &[u8]) -> bool {
+    let (prefix, rest) = label.split_at_checked(4).unwrap_or((b"", label));
+    prefix.eq_ignore_ascii_case(b"xn--") && (rest.is_empty() || rest.ends_with(b"-"))
+}
+
+/// Whether a host whose last label this is would be an address to some resolver.
+fn is_numeric(label: &[u8]) -> bool {
+    match label {
+        [b'0', b'x' | b'X', hex @ ..] => hex.iter().all(u8::is_ascii_hexdigit),
+        digits => digits.iter().all(u8::is_ascii_digit),
+    }
 }
 
 #[cfg(test)]

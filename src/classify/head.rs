@@ -1,10 +1,7 @@
 //! What the head of a response says: what its body is, where it redirects to, whether a body can
 //! tell anything.
 
-use http::{
-    HeaderMap, Method, StatusCode, Uri,
-    header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION},
-};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header::LOCATION};
 
 use super::Head;
 use crate::target::Target;
@@ -22,15 +19,42 @@ pub(crate) enum Kind {
     Opaque,
 }
 
+/// The fields that say what a body is, found in one look over all of them: one after the other they
+/// cost several times as much.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Telling<'a> {
+    pub(crate) content_type: Option<&'a HeaderValue>,
+    disposition: Option<&'a HeaderValue>,
+    /// There is a `Content-Encoding`.
+    pub(crate) coded: bool,
+    /// There is a `Retry-After`.
+    pub(crate) asks_to_wait: bool,
+}
+
+impl<'a> Telling<'a> {
+    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
+        let mut telling = Self::default();
+        for (name, value) in headers {
+            match name.as_str() {
+                "content-type" => telling.content_type = telling.content_type.or(Some(value)),
+                "content-disposition" => {
+                    telling.disposition = telling.disposition.or(Some(value));
+                }
+                "content-encoding" => telling.coded = true,
+                "retry-after" => telling.asks_to_wait = true,
+                _ => {}
+            }
+        }
+        telling
+    }
+}
+
 /// What the fields say about the body.
-pub(crate) fn kind(headers: &HeaderMap) -> Kind {
-    let attachment = headers
-        .get(CONTENT_DISPOSITION)
-        .is_some_and(|value| starts_with(value.as_bytes(), b"attachment"));
-    if attachment {
+pub(crate) fn kind(telling: Telling<'_>) -> Kind {
+    if telling.disposition.is_some_and(|value| starts_with(value.as_bytes(), b"attachment")) {
         return Kind::Opaque;
     }
-    let Some(value) = headers.get(CONTENT_TYPE) else { return Kind::Data };
+    let Some(value) = telling.content_type else { return Kind::Data };
     let essence = value.as_bytes().split(|b| *b == b';').next().unwrap_or(b"").trim_ascii();
     if essence.eq_ignore_ascii_case(b"text/html") {
         // Most of what is looked at, without a copy.
@@ -81,8 +105,8 @@ pub(crate) fn has_telling_body(method: &Method, status: StatusCode) -> bool {
 
 /// What sites refuse to robots out of habit, while they serve everything else: no sign of anything.
 pub(crate) fn is_habitual_refusal(target: &Target) -> bool {
-    let path = target.path.split('?').next().unwrap_or("");
-    matches!(path, "/robots.txt" | "/favicon.ico")
+    let path = target.path.as_bytes().split(|b| *b == b'?').next();
+    matches!(path, Some(b"/robots.txt" | b"/favicon.ico"))
 }
 
 /// A CDN speaks of the site behind it: a page in a wall's layout is none under these.

@@ -62,6 +62,11 @@ impl Page {
         if let Title::Known(title) = &self.title { title } else { "" }
     }
 
+    /// Whether there is anything in it: what is shown, what will show something, or a title.
+    pub(crate) fn has_anything(&self) -> bool {
+        self.has_content || self.visible.count() > 0 || !self.title().is_empty()
+    }
+
     /// Takes the next characters.
     pub(crate) fn push(&mut self, text: &str) {
         let Self { markup, visible, title, has_content } = self;

@@ -216,6 +216,17 @@ impl Text {
             && glance.is_some_and(|glance| !glance.may_match(kept))
     }
 
+    /// Whether a page that has no mark has anything in it, so that it is not blank: no more of it is
+    /// read than shows that.
+    fn shows(&self, kept: &[u8]) -> bool {
+        let Ok(text) = std::str::from_utf8(kept) else { return false };
+        let mut page = Page::new(begins_as_html(text, self.is_html));
+        text.split_inclusive('>').any(|piece| {
+            page.push(piece);
+            !page.is_html() || page.has_anything()
+        })
+    }
+
     /// Reads decoded bytes; false once nothing more can matter.
     fn take(&mut self, bytes: &[u8]) -> bool {
         self.source.reserve(bytes.len().min(self.left) + ROOM);
@@ -274,8 +285,9 @@ impl Text {
 
     fn finish(mut self, end: BodyEnd, mut trace: Option<&mut Trace>) -> Judgement {
         let kept = self.kept.as_ref().filter(|kept| trace.is_none() && self.is_plain(kept));
-        if let Some(length) = kept.map(Vec::len) {
-            if !self.may_be_blank || length > BLANK_BYTES {
+        let is_short = |kept: &Vec<u8>| self.may_be_blank && kept.len() <= BLANK_BYTES;
+        if let Some(is_known) = kept.map(|kept| !is_short(kept) || self.shows(kept)) {
+            if is_known {
                 let settled = self.settled.take();
                 return settled.unwrap_or_else(|| self.ground.without_mark(end));
             }
@@ -356,9 +368,7 @@ impl Text {
             && !self.unreadable
             && page.is_html()
             && self.decoded <= BLANK_BYTES
-            && !page.has_content
-            && page.visible.count() == 0
-            && page.title().is_empty();
+            && !page.has_anything();
         if !blank {
             return without;
         }

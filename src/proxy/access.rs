@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use tracing::Span;
 
 use super::Told;
 use crate::{event::Access, gate::Client, target::Target};
 
 /// W3C trace context, which ties our lines to the crawler's own. It goes on to the site as it came.
-const TRACEPARENT: &str = "traceparent";
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Around all that the log says of a request which belongs to a trace; nothing for the others.
 pub(super) fn span(headers: &HeaderMap) -> Span {

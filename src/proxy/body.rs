@@ -190,8 +190,9 @@ impl Progress {
     }
 }
 
-/// A timer that runs only while nothing comes; it costs next to nothing as long as bytes flow.
-#[derive(Debug)]
+/// A timer that runs only while nothing comes; it costs next to nothing as long as bytes flow. The
+/// default is for [`Idle::poll_expired`], which is told the limit.
+#[derive(Debug, Default)]
 pub(super) struct Idle {
     limit: Duration,
     /// Since when nothing came, plus the limit; `None` while something does.
@@ -240,5 +241,10 @@ impl Idle {
     /// Something happened.
     pub(super) fn moved(&mut self) {
         self.deadline = None;
+    }
+
+    /// Something happened at `start`, after which nothing may happen for `limit`.
+    pub(super) fn moved_at(&mut self, start: Instant, limit: Duration) {
+        self.deadline = Some(start + limit);
     }
 }

@@ -5,7 +5,7 @@
 //! which HTTP/2 has none of, is ours, and so is the look at what the site makes of it.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::ext::Protocol;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
@@ -34,7 +34,7 @@ impl Accept {
 
 /// Whether a request is an extended CONNECT, of whatever protocol.
 pub(super) fn is_asked_by<B>(request: &Request<B>) -> bool {
-    request.extensions().get::<Protocol>().is_some()
+    request.version() == Version::HTTP_2 && request.extensions().get::<Protocol>().is_some()
 }
 
 /// Makes the handshake of HTTP/1.1 of an extended CONNECT, with [`Accept`] among its extensions.
@@ -42,6 +42,9 @@ pub(super) fn is_asked_by<B>(request: &Request<B>) -> bool {
 /// # Errors
 /// 501 for another protocol than WebSocket (RFC 9220 section 3).
 pub(super) fn unfold<B>(request: &mut Request<B>) -> Result<(), Refused> {
+    if !is_asked_by(request) {
+        return Ok(());
+    }
     let Some(protocol) = request.extensions_mut().remove::<Protocol>() else { return Ok(()) };
     if protocol.as_str() != "websocket" {
         let sentence = "Of the protocols over CONNECT only WebSocket is served.";
@@ -99,7 +102,8 @@ mod tests {
     #[test]
     fn each_handshake_has_a_key_of_its_own() {
         let key = || {
-            let mut request = Request::connect("https://h/chat").body(()).unwrap();
+            let connect = Request::connect("https://h/chat").version(Version::HTTP_2);
+            let mut request = connect.body(()).unwrap();
             request.extensions_mut().insert(Protocol::from_static("websocket"));
             unfold(&mut request).unwrap();
             assert_eq!((request.method(), request.uri().path()), (&Method::GET, "/chat"));

@@ -4,7 +4,7 @@ mod answer;
 mod failure;
 mod shape;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
@@ -18,7 +18,7 @@ use super::{
     context::Live,
     egress::DialError,
     extended::Accept,
-    headers,
+    headers::{self, Noted},
     interim::{Interim, Wait},
     pool::{Conn, Key},
     reply::Refused,
@@ -47,22 +47,23 @@ pub(super) struct Outbound {
     /// Whether its client holds the body back until it is asked for.
     waits: bool,
     /// How long the site has said nothing; lent by the client's connection, for all its requests.
-    pub(super) silence: Idle,
+    silence: Idle,
 }
 
 /// The head of an answer, and the connection it came on.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) response: Response<Incoming>,
+    /// Of its fields.
+    pub(super) noted: Noted,
     pub(super) conn: Conn,
-    pub(super) pass: Pass,
     /// From the first byte sent to the head of the answer.
     pub(super) took: Duration,
 }
 
 impl Outbound {
     /// Rewrites a client's request into the site's: origin-form, the target's authority as Host,
-    /// HTTP/1.1, nothing of this hop, and our entry in `Via`.
+    /// HTTP/1.1, nothing of this hop, and our entry in `Via`. `noted` is of its fields.
     ///
     /// # Errors
     /// None for a target that was parsed from this request.
@@ -71,23 +72,29 @@ impl Outbound {
         idle: Duration,
         target: &Target,
         request: Request<Incoming>,
+        noted: Noted,
     ) -> Result<Self, Refused> {
         let (mut head, body) = request.into_parts();
-        head.extensions.remove::<hyper::upgrade::OnUpgrade>();
         let version = head.version;
         let hears_interim = version == Version::HTTP_11;
-        let accept = head.extensions.remove::<Accept>();
+        let is_h2 = version == Version::HTTP_2;
+        let accept = if is_h2 { head.extensions.remove::<Accept>() } else { None };
         let may_upgrade = version == Version::HTTP_11 || accept.is_some();
-        let upgrade = headers::upgrade(&head.headers).filter(|_| may_upgrade);
-        headers::strip(&mut head.headers);
-        if head.version == Version::HTTP_2 {
+        let mut upgrade = None;
+        if noted.hop {
+            upgrade = headers::upgrade(&head.headers).filter(|_| may_upgrade);
+            headers::strip(&mut head.headers);
+        }
+        if is_h2 {
             headers::join_cookies(&mut head.headers);
         }
-        headers::take_patience(&mut head.headers);
+        if noted.prefer {
+            headers::take_patience(&mut head.headers);
+        }
         let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let is_named = named.is_some_and(|host| {
             // Nearly always the very same text.
-            head.uri.authority().is_some_and(|authority| authority == host)
+            head.uri.authority().is_some_and(|authority| authority.as_str() == host)
                 || target.is_named_by(host)
         });
         head.uri = origin_form(target, &head.uri)?;
@@ -112,7 +119,7 @@ impl Outbound {
         }
         let progress = (!repeatable).then(Progress::default);
         let interim = Interim::default();
-        let wait = Wait::new(&head.headers, &interim);
+        let wait = if noted.expect { Wait::new(&head.headers, &interim) } else { None };
         let waits = wait.is_some();
         let upload = match &progress {
             None => Upload::Empty,
@@ -130,8 +137,20 @@ impl Outbound {
             hears_interim,
             interim,
             waits,
-            silence: Idle::new(idle),
+            silence: Idle::default(),
         })
+    }
+
+    /// Takes the timer that the client's connection lends.
+    pub(super) fn borrow(&mut self, visitor: &Visitor) {
+        if let Some(silence) = visitor.silence.lock().take() {
+            self.silence = silence;
+        }
+    }
+
+    /// Gives it back, for the next request.
+    pub(super) fn give_back(&mut self, visitor: &Visitor) {
+        *visitor.silence.lock() = Some(std::mem::take(&mut self.silence));
     }
 
     /// Whether it has no body, so that it can go out more than once.
@@ -147,10 +166,9 @@ impl Outbound {
     /// The request, to be sent now. With `keep` a copy of the head stays here.
     fn request(&mut self, keep: bool) -> Request<Upload> {
         let upload = std::mem::replace(&mut self.upload, Upload::Empty);
-        if keep {
-            return self.head.clone().map(|()| upload);
-        }
-        std::mem::take(&mut self.head).map(|()| upload)
+        // The first goes, since it has room for the fields of the answer, which hyper puts there.
+        let kept = if keep { self.head.clone() } else { Request::default() };
+        std::mem::replace(&mut self.head, kept).map(|()| upload)
     }
 
     fn may_repeat(&self) -> bool {
@@ -186,14 +204,14 @@ pub(super) async fn send(
     visitor: &Visitor,
     target: &Target,
     outbound: &mut Outbound,
-    mut pass: Pass,
+    pass: &mut Pass,
     again: bool,
 ) -> Result<Answer, Refused> {
     let mut returned = None;
     let mut fresh = outbound.is_upgrade();
     loop {
         let http1_only = outbound.is_upgrade();
-        let mut conn = connect(cx, live, target, &mut pass, fresh, http1_only).await?;
+        let mut conn = connect(cx, live, target, pass, fresh, http1_only).await?;
         let mut request = match returned.take() {
             Some(request) => request,
             None => outbound.request(again || (conn.reused && outbound.may_repeat())),
@@ -201,19 +219,16 @@ pub(super) async fn send(
         shape::fit(&mut request, target, conn.is_h2());
         outbound.interim.listen(&mut request, conn.is_h2(), cx.via.of(Version::HTTP_11));
         let started = clock::now();
-        let sending = conn.send(request);
+        let sending = pin!(conn.send(request));
         let limit = live.settings.timeouts.response;
-        let failure = match answer::wait(sending, outbound, visitor.wire.as_ref(), limit).await {
+        let client = visitor.wire.as_ref();
+        let failure = match answer::wait(sending, outbound, client, started, limit).await {
             Ok(response) => {
                 conn.unwanted = outbound.interim.answered(outbound.waits);
                 let took = clock::now() - started;
                 pass.entry().metrics.upstream_seconds.observe(took.as_secs_f64());
-                return answer::check(outbound, response).map(|response| Answer {
-                    response,
-                    conn,
-                    pass,
-                    took,
-                });
+                let noted = answer::check(outbound, &response)?;
+                return Ok(Answer { response, noted, conn, took });
             }
             Err(failure) => failure,
         };

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -49,21 +48,52 @@ impl Via {
     }
 }
 
+/// What a head has that means something on the way: seen in one look over the names of its fields,
+/// since looking up each of these costs several times as much, and hardly any head has one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Noted {
+    /// Something of one hop; `Connection` is of them.
+    pub(super) hop: bool,
+    /// `Transfer-Encoding`.
+    pub(super) coding: bool,
+    /// `Via`.
+    pub(super) via: bool,
+    /// `Prefer`.
+    pub(super) prefer: bool,
+    /// `Expect`.
+    pub(super) expect: bool,
+}
+
+impl Noted {
+    /// For a head with these fields.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut noted = Self::default();
+        for name in headers.keys() {
+            match name.as_str() {
+                "via" => noted.via = true,
+                "prefer" => noted.prefer = true,
+                "expect" => noted.expect = true,
+                name => {
+                    noted.hop |= is_of_one_hop(name);
+                    noted.coding |= name == "transfer-encoding";
+                }
+            }
+        }
+        noted
+    }
+}
+
 /// Removes what belongs to this hop, keeping the order of the rest: a site may judge a client by
 /// it.
 pub(super) fn strip(headers: &mut HeaderMap) {
     let named = connection_options(headers);
-    let unwanted = |name: &HeaderName| is_of_one_hop(name) || named.contains(name);
-    if !headers.keys().any(unwanted) {
-        return;
-    }
     let all = std::mem::take(headers);
     headers.reserve(all.keys_len());
     let mut current = None;
     let mut drops = false;
     for (name, value) in all {
         if let Some(name) = name {
-            drops = is_of_one_hop(&name) || named.contains(&name);
+            drops = is_of_one_hop(name.as_str()) || named.contains(&name);
             current = Some(name);
         }
         if let Some(name) = current.as_ref().filter(|_| !drops) {
@@ -78,7 +108,7 @@ pub(super) fn strip_answer(headers: &mut HeaderMap) {
     let named = connection_options(headers);
     let unwanted: Vec<HeaderName> = headers
         .keys()
-        .filter(|name| is_of_one_hop(name) || named.contains(name))
+        .filter(|name| is_of_one_hop(name.as_str()) || named.contains(name))
         .cloned()
         .collect();
     for name in unwanted {
@@ -87,8 +117,8 @@ pub(super) fn strip_answer(headers: &mut HeaderMap) {
 }
 
 /// Fields of one hop: RFC 9110 section 7.6.1, and those that clients and proxies use alike.
-fn is_of_one_hop(name: &HeaderName) -> bool {
-    match name.as_str() {
+fn is_of_one_hop(name: &str) -> bool {
+    match name {
         "connection"
         | "te"
         | "trailer"
@@ -145,19 +175,33 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 ///
 /// Every answer has it, and `format!` would cost several times as much.
 pub(super) fn timing(held: Duration, took: Duration) -> Option<HeaderValue> {
-    let mut text = BytesMut::with_capacity(64);
-    text.extend_from_slice(b"hold;dur=");
-    write_milliseconds(&mut text, held);
-    text.extend_from_slice(b", upstream;dur=");
-    write_milliseconds(&mut text, took);
-    HeaderValue::from_maybe_shared(text.freeze()).ok()
+    let mut text = Text { bytes: [0; 72], length: 0 };
+    text.push(b"hold;dur=");
+    text.push_milliseconds(held);
+    text.push(b", upstream;dur=");
+    text.push_milliseconds(took);
+    HeaderValue::from_bytes(&text.bytes[..text.length]).ok()
 }
 
-/// Milliseconds, rounded to one digit behind the point.
-fn write_milliseconds(text: &mut BytesMut, time: Duration) {
-    let tenths = u64::try_from((time.as_micros() + 50) / 100).unwrap_or(u64::MAX);
-    text.extend_from_slice(itoa::Buffer::new().format(tenths / 10).as_bytes());
-    text.extend_from_slice(&[b'.', b'0' + (tenths % 10) as u8]);
+/// The value of one field in the making: 24 bytes of words, and twice 20 digits, a point and a digit.
+struct Text {
+    bytes: [u8; 72],
+    length: usize,
+}
+
+impl Text {
+    fn push(&mut self, piece: &[u8]) {
+        self.bytes[self.length..][..piece.len()].copy_from_slice(piece);
+        self.length += piece.len();
+    }
+
+    /// Milliseconds, rounded to one digit behind the point.
+    fn push_milliseconds(&mut self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let tenths = micros.saturating_add(50) / 100;
+        self.push(itoa::Buffer::new().format(tenths / 10).as_bytes());
+        self.push(&[b'.', b'0' + (tenths % 10) as u8]);
+    }
 }
 
 /// Whether a request carries our own entry in `Via`: it came back to us (RFC 9110 section 7.6.3).
@@ -191,9 +235,6 @@ pub(super) fn patience(headers: &HeaderMap) -> Option<Duration> {
 
 /// Takes the wait out of `Prefer`: it is said to us. Other preferences go on to the site.
 pub(super) fn take_patience(headers: &mut HeaderMap) {
-    if !headers.contains_key(PREFER) {
-        return;
-    }
     let rest: Vec<&str> =
         preferences(headers).filter(|preference| wait_of(preference).is_none()).collect();
     let rest = HeaderValue::from_str(&rest.join(", ")).ok().filter(|value| !value.is_empty());

@@ -49,7 +49,7 @@ pub struct SiteBody {
 /// A body being looked at, and the permit to report with.
 #[derive(Debug)]
 struct Watch {
-    scan: Scan,
+    scan: Box<Scan>,
     pass: Pass,
 }
 
@@ -62,7 +62,7 @@ impl SiteBody {
     }
 
     /// Looks at the body while it passes.
-    pub(super) fn watch(&mut self, scan: Scan, pass: Pass) {
+    pub(super) fn watch(&mut self, scan: Box<Scan>, pass: Pass) {
         self.watch = Some(Box::new(Watch { scan, pass }));
     }
 
@@ -222,6 +222,11 @@ const LEFT: Duration = Duration::from_secs(2);
 /// once.
 pub(super) fn may_wait(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else { return true };
+    let essence = kind.as_bytes().split(|b| *b == b';').next().unwrap_or(b"").trim_ascii();
+    if essence.eq_ignore_ascii_case(b"text/html") {
+        // Nearly always.
+        return true;
+    }
     let Ok(kind) = kind.to_str() else { return true };
     let kind = kind.split(';').next().unwrap_or("").trim();
     let (family, form) = kind.split_once('/').unwrap_or((kind, ""));

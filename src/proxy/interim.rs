@@ -113,7 +113,11 @@ impl Interim {
     /// There is too much of it.
     pub(super) fn rest(&self) -> Result<Bytes, Endless> {
         let mut state = self.0.lock();
-        if state.is_too_much() { Err(Endless) } else { Ok(state.relayed.split().freeze()) }
+        if state.is_too_much() {
+            return Err(Endless);
+        }
+        // Nearly always nothing, for which no buffer is split.
+        Ok(if state.relayed.is_empty() { Bytes::new() } else { state.relayed.split().freeze() })
     }
 
     /// The answer is there. Where the body was never asked for, it is not wanted any more; the

@@ -2,9 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use http::HeaderMap;
-
-use super::{Context, Refusal, context::Live, egress::DialError, headers, reply::Refused};
+use super::{Context, Refusal, context::Live, egress::DialError, reply::Refused};
 use crate::{
     gate::{Client, Entry, Permit},
     rules::Action,
@@ -23,7 +21,7 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// Finds the rule.
+    /// Finds the rule. `patience` is the hold that the client allows, where it says so.
     ///
     /// # Errors
     /// No rule matches, or the one that does says `deny`.
@@ -31,13 +29,13 @@ impl Asking {
         cx: &Context,
         target: Target,
         client: Client,
-        headers: &HeaderMap,
+        patience: Option<Duration>,
     ) -> Result<Self, Refused> {
         let entry = cx.gate.find(&target).ok_or_else(Refusal::unruled)?;
         if entry.rule.action == Action::Deny {
             return Err(Refusal::denied(&entry));
         }
-        Ok(Self { target, client, entry, patience: headers::patience(headers) })
+        Ok(Self { target, client, entry, patience })
     }
 
     /// Refuses an address where nobody may connect to before the request is held for it, so that it

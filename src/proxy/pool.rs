@@ -8,6 +8,7 @@ mod shared;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use foldhash::fast::RandomState;
 use http::{Request, Response};
 use hyper::{
     body::Incoming,
@@ -20,6 +21,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::Instant,
 };
+use tokio_util::either::Either;
 
 use self::shared::{Shared, Stream};
 use super::{body::Upload, interim::Unwanted};
@@ -89,13 +91,15 @@ impl Conn {
     ///
     /// # Errors
     /// hyper's; the request comes back where nothing of it was sent.
-    pub(super) async fn send(
+    pub(super) fn send(
         &mut self,
         request: Request<Upload>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Upload>>> {
+    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>> + use<>
+    {
+        // No async function: its future would have room for the request twice.
         match &mut self.sender {
-            Sender::Http1(sender) => sender.try_send_request(request).await,
-            Sender::Http2(stream) => stream.sender.try_send_request(request).await,
+            Sender::Http1(sender) => Either::Left(sender.try_send_request(request)),
+            Sender::Http2(stream) => Either::Right(stream.sender.try_send_request(request)),
         }
     }
 }
@@ -106,9 +110,13 @@ struct Kept {
     since: Instant,
 }
 
-#[derive(Debug, Default)]
+/// What is kept for each site; each request looks twice, and the standard library's hash costs it eight times as much.
+type Sites<T> = HashMap<Key, Vec<T>, RandomState>;
+
+#[derive(Debug)]
 struct Shelf {
-    sites: HashMap<Key, Vec<Kept>>,
+    bounds: Bounds,
+    sites: Sites<Kept>,
     shared: Shared,
     total: usize,
     sweeping: bool,
@@ -118,7 +126,6 @@ struct Shelf {
 #[derive(Debug)]
 pub(super) struct Pool {
     shelf: Mutex<Shelf>,
-    bounds: Mutex<Bounds>,
     open: Gauge,
 }
 
@@ -126,8 +133,13 @@ impl Pool {
     /// An empty pool.
     pub(super) fn new(bounds: Bounds, metrics: &Metrics) -> Arc<Self> {
         Arc::new(Self {
-            shelf: Mutex::default(),
-            bounds: Mutex::new(bounds),
+            shelf: Mutex::new(Shelf {
+                bounds,
+                sites: Sites::default(),
+                shared: Shared::default(),
+                total: 0,
+                sweeping: false,
+            }),
             open: metrics.upstream_connections.clone(),
         })
     }
@@ -135,8 +147,9 @@ impl Pool {
     /// Takes other bounds, after a reload; what is kept is closed, since another egress guard let
     /// it be made.
     pub(super) fn reload(&self, bounds: Bounds) {
-        *self.bounds.lock() = bounds;
-        self.shelf.lock().keep(|_| false);
+        let mut shelf = self.shelf.lock();
+        shelf.bounds = bounds;
+        shelf.keep(|_| false);
     }
 
     /// A kept-alive connection that is ready for a request.
@@ -169,11 +182,11 @@ impl Pool {
     }
 
     fn put(self: &Arc<Self>, key: Key, sender: SendRequest<Upload>) {
-        let bounds = *self.bounds.lock();
+        let mut shelf = self.shelf.lock();
+        let bounds = shelf.bounds;
         if sender.is_closed() || bounds.idle_per_host == 0 {
             return;
         }
-        let mut shelf = self.shelf.lock();
         if shelf.total >= bounds.idle_total {
             shelf.drop_oldest_quarter();
         }
@@ -248,8 +261,8 @@ impl Pool {
     {
         let (sender, connection) = shared::handshake(stream).await?;
         self.drive(connection);
-        let most = self.bounds.lock().idle_total;
         let mut shelf = self.shelf.lock();
+        let most = shelf.bounds.idle_total;
         shelf.shared.shrink(most);
         let stream = shelf.shared.put(key.clone(), sender);
         self.sweep_later(&mut shelf);

@@ -38,19 +38,19 @@ pub(super) fn admit(
 }
 
 /// Joins client and site after the site's 101, which goes to the client with the site's fields.
-pub(super) async fn join(
+pub(super) fn join(
     cx: &Arc<Context>,
     live: &Live,
     visitor: &Visitor,
     client: OnUpgrade,
     answer: Answer,
+    entry: &Entry,
 ) -> Response<Body> {
-    let Answer { mut response, mut pass, .. } = answer;
-    pass.report_unseen().await;
+    let mut response = answer.response;
     let site = hyper::upgrade::on(&mut response);
     let idle = live.settings.timeouts.idle;
     let (end, metrics) = (cx.end.clone(), Arc::clone(&cx.metrics));
-    let counted = Counted::new(&pass.entry().metrics.tunnels);
+    let counted = Counted::new(&entry.metrics.tunnels);
     let active = visitor.activity.as_ref().map(Activity::begin);
     cx.tunnels.spawn(async move {
         let (_counted, _active) = (counted, active);

@@ -2,7 +2,7 @@
 
 use std::{
     future::poll_fn,
-    pin::pin,
+    pin::Pin,
     task::{Poll, ready},
     time::Duration,
 };
@@ -13,8 +13,16 @@ use hyper::{body::Incoming, client::conn::TrySendError};
 
 use super::{Outbound, Request, Upload, failure::Failure};
 use crate::{
+    clock::Instant,
     metrics::Reason,
-    proxy::{Refusal, body::Progress, headers, interim::Endless, reply::Refused, wire::Handle},
+    proxy::{
+        Refusal,
+        body::Progress,
+        headers::{self, Noted},
+        interim::Endless,
+        reply::Refused,
+        wire::Handle,
+    },
 };
 
 type Sent = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
@@ -25,20 +33,20 @@ enum Before {
     Silence,
 }
 
-/// Waits for the head of the answer, as long as the upload still moves, and passes interim answers
+/// Waits for the head of the answer from `started` on, as long as the upload still moves, and passes interim answers
 /// on to `client`.
 pub(super) async fn wait(
-    sending: impl Future<Output = Sent>,
+    mut sending: Pin<&mut impl Future<Output = Sent>>,
     outbound: &mut Outbound,
     client: Option<&Handle>,
+    started: Instant,
     limit: Duration,
 ) -> Result<Response<Incoming>, Failure> {
-    let mut sending = pin!(sending);
     let client = client.filter(|_| outbound.hears_interim);
     let Outbound { silence, progress, interim, .. } = outbound;
     let uploaded = || progress.as_ref().map_or(0, Progress::frames);
     let mut before = uploaded();
-    silence.moved();
+    silence.moved_at(started, limit);
     loop {
         let event = poll_fn(|cx| {
             if let Poll::Ready(answered) = sending.as_mut().poll(cx) {
@@ -74,11 +82,8 @@ async fn relay(client: Option<&Handle>, interim: Bytes) {
 }
 
 /// What no client should get: a change of protocol that it did not ask for, a coding that it cannot
-/// see.
-pub(super) fn check(
-    outbound: &Outbound,
-    response: Response<Incoming>,
-) -> Result<Response<Incoming>, Refused> {
+/// see. Returns what there is to note of the others.
+pub(super) fn check(outbound: &Outbound, response: &Response<Incoming>) -> Result<Noted, Refused> {
     let bad = |error, sentence: &str| {
         Err(Refusal::new(StatusCode::BAD_GATEWAY, Reason::Connect, error, sentence))
     };
@@ -86,14 +91,15 @@ pub(super) fn check(
         return bad("http_upgrade_failed", "The site changed protocols without being asked.");
     }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS
-        && outbound.accept.as_ref().is_some_and(|accept| !accept.is_in(&response))
+        && outbound.accept.as_ref().is_some_and(|accept| !accept.is_in(response))
     {
         let sentence = "The site's 101 does not answer the WebSocket handshake that it was asked.";
         return bad("http_upgrade_failed", sentence);
     }
-    if headers::has_foreign_coding(response.headers()) {
+    let noted = Noted::of(response.headers());
+    if noted.coding && headers::has_foreign_coding(response.headers()) {
         let sentence = "The site answered in a transfer coding that nobody asked for.";
         return bad("http_response_transfer_coding", sentence);
     }
-    Ok(response)
+    Ok(noted)
 }

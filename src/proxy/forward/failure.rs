@@ -46,7 +46,7 @@ impl From<Endless> for Failure {
 
 impl Failure {
     /// Tells the fleet, and makes the client's answer.
-    pub(super) async fn report(self, mut pass: Pass) -> Refused {
+    pub(super) async fn report(self, pass: &mut Pass) -> Refused {
         let refusal = self.refusal().under(pass.entry());
         if let Some(judgement) = self.verdict() {
             pass.report(&judgement).await;

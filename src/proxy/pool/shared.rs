@@ -1,7 +1,6 @@
 //! HTTP/2 connections to sites: one carries many requests, so they are shared rather than lent.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -16,7 +15,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::Key;
+use super::{Key, Sites};
 use crate::{clock, proxy::body::Upload};
 
 /// Requests at a time on one connection; servers allow 100 (RFC 9113 section 6.5.2 advises no
@@ -68,7 +67,7 @@ impl Connection {
 /// The shared connections of the process.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    sites: HashMap<Key, Vec<Connection>>,
+    sites: Sites<Connection>,
 }
 
 impl Shared {

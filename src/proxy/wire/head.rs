@@ -13,6 +13,8 @@ use super::{
     violation::Violation,
 };
 
+/// Length of `HTTP/1.1`.
+const VERSION: usize = 8;
 /// Longest request line; a target of 16 KiB and room for the method.
 const MAX_REQUEST_LINE: usize = 16 * 1024 + 256;
 /// Empty lines before a request line that are skipped; one is what old clients send (RFC 9112
@@ -85,7 +87,13 @@ impl Head {
                 Some((b'\r', line)) => line,
                 _ => return Err(Violation::LineEnd),
             };
-            if let Some(progress) = self.line(line, limits)? {
+            let progress =
+                self.line(line, limits).map_err(|violation| match memchr(b'\r', line) {
+                    // No line is good with one in it; this is what is wrong with it then.
+                    Some(_) => Violation::LineEnd,
+                    None => violation,
+                })?;
+            if let Some(progress) = progress {
                 return Ok(match progress {
                     Progress::Complete(_, follows) => Progress::Complete(end + 1, follows),
                     Progress::EmptyPath(at) => Progress::EmptyPath(self.line_start + at),
@@ -117,9 +125,6 @@ impl Head {
     }
 
     fn line(&mut self, line: &[u8], limits: Limits) -> Result<Option<Progress>, Violation> {
-        if memchr(b'\r', line).is_some() {
-            return Err(Violation::LineEnd);
-        }
         match (self.request, line.is_empty()) {
             (None, true) if self.empty_lines < MAX_EMPTY_LINES => {
                 self.empty_lines += 1;
@@ -133,13 +138,16 @@ impl Head {
     }
 
     fn request_line(&mut self, line: &[u8]) -> Result<Option<Progress>, Violation> {
-        let mut words = line.split(|b| *b == b' ');
-        let (Some(method), Some(target), Some(version), None) =
-            (words.next(), words.next(), words.next(), words.next())
+        // The words at both ends; a blank in what is between them makes no target.
+        let method = &line[..line.iter().position(|b| !is_token(*b)).unwrap_or(line.len())];
+        let Some((target, version)) = line[method.len()..]
+            .strip_prefix(b" ")
+            .and_then(|rest| rest.split_at_checked(rest.len().checked_sub(VERSION)?))
+            .and_then(|(target, version)| Some((target.strip_suffix(b" ")?, version)))
         else {
             return Err(Violation::RequestLine);
         };
-        if method.is_empty() || !method.iter().all(|b| is_token(*b)) || !is_target(target) {
+        if method.is_empty() || !is_target(target) {
             return Err(Violation::RequestLine);
         }
         let minor = match version {
@@ -240,7 +248,8 @@ impl Head {
 /// Whether a target is one that the `http` crate reads too, so that hyper has nothing left to
 /// refuse in its own words.
 fn is_target(target: &[u8]) -> bool {
-    is_usual_target(target) || Uri::try_from(target).is_ok()
+    // Behind a `#` that crate looks at nothing.
+    is_usual_target(target) || !target.contains(&b' ') && Uri::try_from(target).is_ok()
 }
 
 /// `http://host` with neither path nor query.
