@@ -26,11 +26,13 @@ use tidegate::{
 use tokio::task::{AbortHandle, JoinSet};
 
 pub mod figures;
+pub mod health;
 mod keys;
 pub mod line;
 pub mod redis;
 
 use figures::{Figures, Ledger, Sent, WINDOW, fairness, waits};
+use health::Health;
 use line::Line;
 use redis::VirtualRedis;
 
@@ -174,6 +176,11 @@ impl Fleet {
     pub fn client(&mut self, member: usize, client: impl Future<Output = ()> + Send + 'static) {
         let task = self.clients.spawn(client);
         self.members[member].clients.push(task);
+    }
+
+    /// Interrupts a member's line to the store, or lets it through again.
+    pub fn cut_off(&self, member: usize, health: Health) {
+        self.members[member].line.set(health);
     }
 
     /// Kills a member: nothing that it holds or knows reaches anybody any more.

@@ -6,6 +6,8 @@ use integration_tests::sim::{Plan, figures::Figures};
 
 #[path = "sim/outage.rs"]
 mod outage;
+#[path = "sim/short_outage.rs"]
+mod short_outage;
 #[path = "sim/spare.rs"]
 mod spare;
 

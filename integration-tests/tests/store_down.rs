@@ -54,12 +54,13 @@ async fn local_shares_add_up_to_the_rate_of_the_fleet() {
     }
     redis.kill();
     let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
-    let start = Instant::now();
     let answers = crawl(&proxies, 5, &site.url("/"), 36).await;
-    let took = start.elapsed().as_secs_f64();
     assert_eq!(statuses(&answers), [(200, 36)].into());
     let excess = worst_window_excess(&site.times(), 12.0, 3.0);
     assert!(excess <= 2.0, "{excess:.2} requests too many without the store");
+    // From the first that goes: before that, all keep still, since others may yet draw from the store.
+    let times = site.times();
+    let took = (times[times.len() - 1] - times[0]).as_secs_f64();
     assert!(took < 6.0, "{took:.2} s: the shares are far below a third of the rate");
 }
 

@@ -195,6 +195,40 @@ async fn one_of_three_that_is_cut_off_keeps_to_its_share_and_comes_back() {
 }
 
 #[tokio::test]
+async fn one_of_three_that_is_cut_off_for_a_moment_sends_nothing_on_top() {
+    const RATE: f64 = 30.0;
+    /// For how long it keeps still, less what its heartbeat and its connection may be late.
+    const STILL: f64 = 2.0;
+    let (redis, site) = (Redis::start(), Site::start());
+    let relay = Relay::before(redis.address());
+    let keys = "rate: 30/s, burst: 3";
+    let mut fleet = Member::fleet(2, &rules(keys, &redis.url(), "local")).await;
+    fleet.push(Member::start(&rules(keys, &relay.url(), "local")).await);
+    for member in &fleet {
+        member.knows_of(3).await;
+    }
+    let load = tokio::spawn({
+        let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
+        let url = site.url("/");
+        async move { crawl(&proxies, 4, &url, 150).await }
+    });
+    wait_until("the load runs", SOON, async || site.count() > 30).await;
+    let begun = Instant::now();
+    relay.set(Fault::Silence);
+    fleet[2].store_is(false).await;
+    let before = site.count();
+    wait_until("the others go on", SOON, async || site.count() > before + 20).await;
+    relay.set(Fault::None);
+    let away = begun.elapsed().as_secs_f64();
+    fleet[2].store_is(true).await;
+    assert_eq!(statuses(&load.await.expect("the load ends")), [(200, 150)].into());
+    let excess = worst_window_excess(&site.times(), RATE, 3.0);
+    // On a machine that is held up for seconds, it has its share of the rest.
+    let allowed = 3.0 + (away - STILL).max(0.0) * RATE / 3.0;
+    assert!(excess <= allowed, "{excess:.2} requests too many in {away:.2} s");
+}
+
+#[tokio::test]
 async fn idle_scopes_leave_nothing_in_redis() {
     let (redis, site) = (Redis::start(), Site::start());
     let rules = "- {name: sites, match: \"*\", per: host, rate: 1000/s, burst: 10, learn: false}";

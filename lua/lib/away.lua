@@ -2,9 +2,14 @@
 -- that are not back yet still do: the bucket counts what who comes back has taken, and leaves the others their shares
 -- until they are back too, or must have found the store again (the grace, GRACE in lib/memory.lua).
 --
+-- For a while nobody goes on alone (PATIENCE in src/store/fallback/silence.rs): after a shorter absence all is as before.
+--
 -- Bucket: gap (`from:to`, the longest time of late in which nobody asked), away (`till:from:members:share;taken,...`: the
 -- grace, and what was taken in the windows of the quotas when it began, or `lost`; empty = none).
 -- Hash of the members that are back: `since;start:taken,...`, what each told, so that a call that comes twice counts once.
+
+-- A store that was away for less had no member that went on alone: their patience, less what it takes to connect again.
+local AWAY = 2000000
 
 local function note_gap(bucket, now)
   local from, to = string.match(bucket.gap, '^(%d+):(%d+)$')
@@ -40,7 +45,7 @@ end
 local function begin_grace(bucket, key, alone, members, share, now, limits)
   local period = limits.rate and ceil(limits.cost / (limits.rate * share)) or 0
   local lost = bucket.gap_from <= now - alone and now - bucket.gap_to <= GRACE
-  if members < 2 or not lost or bucket.gap_to - bucket.gap_from < HORIZON + period then return nil end
+  if members < 2 or not lost or bucket.gap_to - bucket.gap_from < math.max(HORIZON + period, AWAY) then return nil end
   forget(key)
   local grace = { till = now + GRACE + period, from = now, members = members, share = share, taken = {} }
   grace.lost = bucket.fresh or bucket.hold > 0

@@ -2,9 +2,10 @@
 //!
 //! - A call that fails is answered here at once, as the rule file says (`local`, `open`, `closed`); from then on
 //!   nobody waits for Redis until a heartbeat has got through again.
-//! - `local` keeps each scope at its share of the limits: 1 / members, so that the fleet as a whole stays within the
-//!   rule. The share starts empty, behind the tickets that are still out; a quota goes on in its window, with a share of
-//!   what was left of it (`alone`).
+//! - `local` keeps still for three seconds, in which a member uses nothing but the tickets that it holds: the others may
+//!   still draw from the store (`silence`). Then it keeps each scope at its share of the limits: 1 / members, so that the
+//!   fleet as a whole stays within the rule. The share starts empty, behind the tickets that are still out; a quota goes
+//!   on in its window, with a share of what was left of it (`alone`).
 //! - Members come back one after the other. Each tells what it took, and the store leaves those that are not back yet
 //!   their shares (`home`, `lua/lib/away.lua`): no burst on either side.
 //! - A learned rate stays as the member last heard it, and nothing more is learned meanwhile.
@@ -17,6 +18,7 @@ mod beat;
 mod home;
 mod recall;
 mod share;
+mod silence;
 
 use std::{
     sync::{
@@ -34,7 +36,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::{alone::Alone, recall::Remembered};
+pub(super) use self::{alone::Alone, recall::Remembered, silence::Silence};
 use self::{home::Home, recall::Recall};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
@@ -48,7 +50,7 @@ use crate::{
     cooldown::Report,
     event::clean,
     metrics::Metrics,
-    rules::{Limits, Rule},
+    rules::Rule,
     settings::{OnFailure, RedisSettings},
 };
 
@@ -66,6 +68,7 @@ pub struct Shared {
     up: AtomicBool,
     members: AtomicU32,
     why: Mutex<String>,
+    silence: Silence,
     news: broadcast::Sender<News>,
     places: watch::Sender<Vec<Place>>,
     refused: Seldom,
@@ -109,6 +112,7 @@ impl Shared {
             up: AtomicBool::new(false),
             members: AtomicU32::new(1),
             why: Mutex::new("it has not answered yet".to_owned()),
+            silence: Silence::default(),
             news: broadcast::channel(1_024).0,
             places: watch::Sender::default(),
             refused: Seldom::default(),
@@ -221,12 +225,26 @@ impl Shared {
         if !self.is_up() {
             return None;
         }
+        self.call_anyway(script, keys, arguments).await
+    }
+
+    /// Runs a script, also if the store was away.
+    async fn call_anyway(
+        &self,
+        script: &scripts::Script,
+        keys: Vec<String>,
+        arguments: Vec<String>,
+    ) -> Option<Value> {
         let start = clock::now();
         let result = self.server.run(script, keys, arguments).await;
         self.metrics.store_seconds(script.name).observe(start.elapsed().as_secs_f64());
         match result {
-            Ok(value) => Some(value),
+            Ok(value) => {
+                self.silence.answered();
+                Some(value)
+            }
             Err(failure) => {
+                self.silence.unanswered(start);
                 self.failed(&failure);
                 None
             }
@@ -244,44 +262,6 @@ impl Shared {
             self.turn(false, Some(failure));
             self.lost.notify_one();
         }
-    }
-
-    /// Decides without the store.
-    fn alone(&self, scope: &Scope, keys: &Arc<Keys>, rule: &Rule, ask: &Ask) -> Option<Granted> {
-        let mode = self.settings.on_failure;
-        self.metrics.store_fallback(mode.as_str()).inc();
-        let whole = share::fixed(&rule.limits, ask.learned.rate);
-        let mut alone = keys.alone.lock();
-        if mode == OnFailure::Closed {
-            return None;
-        }
-        let goes_on = alone.as_ref().is_some_and(|alone| alone.is_of(&whole));
-        if !goes_on {
-            let before = alone.as_ref().map_or(0, Alone::taken);
-            let place = (&self.here, &scope.here);
-            let new = Alone::begin(keys, place, &whole, self.fleet(), ask.known.epoch, before);
-            if alone.replace(new).is_none() {
-                self.home.strayed(keys);
-            }
-        }
-        let alone = alone.as_mut()?;
-        let limits = match mode {
-            OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..whole.clone() },
-            OnFailure::Local | OnFailure::Closed => alone.limits(&whole),
-        };
-        // What goes back is the fleet's rate: the member would else take a share of a share next time.
-        let rate = limits.rate.and(whole.rate).unwrap_or(0.0);
-        let now = self.here.now();
-        let never = alone.never(now).filter(|_| !limits.quotas.is_empty());
-        let wanted = if never.is_some() { 0 } else { ask.wanted };
-        let bound = ask.bound.min(alone.ends_in(now) - 1);
-        let rule = Rule { limits, ..rule.clone() };
-        // Tickets of the store that are still in hand count: they are used first.
-        let ask = Ask { wanted, bound, drain: false, returned: Vec::new(), ..ask.clone() };
-        let here = self.here.take_now(scope, &rule, &ask);
-        alone.granted(&here);
-        let come_back = never.unwrap_or(here.come_back);
-        Some(Granted { rate, come_back, learned: ask.learned, alone: true, ..here })
     }
 }
 

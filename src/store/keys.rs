@@ -1,17 +1,14 @@
 //! One scope in Redis: its keys, its arguments, and what this member last heard of it, with which a store that lost its
 //! memory is repaired.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64},
 };
 
 use super::{
     Granted, ScopeName,
-    fallback::{Alone, Remembered},
+    fallback::{Alone, Remembered, Silence},
     push::Channel,
     scripts::RuleArguments,
 };
@@ -40,6 +37,8 @@ pub(crate) struct Keys {
     pub(super) alone: parking_lot::Mutex<Option<Alone>>,
     /// The latest time without the store of which it has been told here.
     pub(super) told: AtomicU64,
+    /// The asks for tickets here that it has left unanswered.
+    pub(super) silence: Silence,
     /// Whether the store's keeper knows of it (`fallback/home.rs`).
     pub(super) listed: AtomicBool,
     /// The store's memory of its rule.
@@ -104,6 +103,7 @@ impl Keys {
             windows: parking_lot::Mutex::default(),
             alone: parking_lot::Mutex::default(),
             told: 0.into(),
+            silence: Silence::default(),
             listed: false.into(),
             memory,
         }
@@ -150,14 +150,15 @@ impl Keys {
 
     /// Whether a store that has lost its memory is to hear of it: quotas, or a ticket that is still to come.
     pub(super) fn matters(&self) -> bool {
-        self.windows.lock().is_some() || self.latest_due(self.epoch()).is_some()
+        let to_come = |due| due >= 0;
+        self.windows.lock().is_some() || self.latest_due(self.epoch()).is_some_and(to_come)
     }
 
-    /// How long from now until the latest ticket of the store is due; `None` where there is none to come.
-    pub(super) fn latest_due(&self, epoch: u64) -> Option<Duration> {
+    /// How long from now until the latest ticket of the store is due, in microseconds (negative: it was); `None` where
+    /// there was none in this epoch.
+    pub(super) fn latest_due(&self, epoch: u64) -> Option<i64> {
         let Latest { ticket, told, epoch: of, heard, .. } = *self.latest.lock();
-        let due = clock::from_micros(ticket - told).checked_sub(heard.elapsed())?;
-        (ticket > 0 && of == epoch).then_some(due)
+        (ticket > 0 && of == epoch).then(|| ticket - told - clock::micros(heard.elapsed()))
     }
 
     /// The epoch of the latest answer.

@@ -77,6 +77,15 @@ impl Ledger {
         self.tickets.lock().keys().copied().collect()
     }
 
+    /// The moments of a member's tickets, on the store's clock, those too that it never heard of.
+    #[must_use]
+    pub fn of(&self, member: usize) -> Vec<i64> {
+        let tickets = self.tickets.lock();
+        let own = |holders: &[usize]| holders.iter().filter(|holder| **holder == member).count();
+        let each = tickets.iter().map(|(moment, holders)| (*moment, own(holders)));
+        each.flat_map(|(moment, count)| std::iter::repeat_n(moment, count)).collect()
+    }
+
     /// By how much the worst window of tickets (on the store's clock) exceeds `burst + rate * t`.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]

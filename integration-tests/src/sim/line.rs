@@ -1,4 +1,4 @@
-//! A member's line to the virtual Redis: it takes its time, and it can be cut.
+//! A member's line to the virtual Redis: it takes its time, it can be interrupted, and it can be cut.
 
 use std::{
     sync::{
@@ -12,7 +12,11 @@ use parking_lot::Mutex;
 use tidegate::store::{Answering, Reply, ScriptServer};
 use tokio::sync::broadcast;
 
-use super::{figures::Ledger, redis::VirtualRedis};
+use super::{
+    figures::Ledger,
+    health::{Health, Way},
+    redis::VirtualRedis,
+};
 
 /// A member's line.
 #[derive(Debug, Clone)]
@@ -27,6 +31,7 @@ struct Inner {
     one_way: Duration,
     random: Mutex<fastrand::Rng>,
     cut: AtomicBool,
+    way: Way,
 }
 
 impl Line {
@@ -47,12 +52,18 @@ impl Line {
             one_way: round_trip / 2,
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             cut: AtomicBool::new(false),
+            way: Way::default(),
         }))
     }
 
     /// Nothing passes any more, in either direction: to the rest of the fleet, the member is dead.
     pub fn cut(&self) {
         self.0.cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets calls of this member through, or not.
+    pub fn set(&self, health: Health) {
+        self.0.way.set(health);
     }
 
     async fn one_way(&self) {
@@ -76,7 +87,8 @@ impl ScriptServer for Line {
         // What has been sent is run though the caller may have given up.
         let there = tokio::spawn(async move {
             line.one_way().await;
-            line.0.redis.takes_calls().await;
+            line.0.way.takes_calls().await;
+            line.0.redis.way.takes_calls().await;
             let returned = if name == "take" { arguments[6].clone() } else { Default::default() };
             let reply = line.0.redis.run(name, text, keys, arguments);
             if let (true, Ok(Reply::List(reply))) = (name == "take", &reply) {
@@ -86,6 +98,8 @@ impl ScriptServer for Line {
         });
         Box::pin(async move {
             let reply = there.await.map_err(|error| error.to_string())?;
+            self.0.redis.way.answers().await;
+            self.0.way.answers().await;
             self.one_way().await;
             reply
         })

@@ -9,9 +9,12 @@ use std::{
 use mlua::{Function, Lua, MultiValue, Value};
 use parking_lot::Mutex;
 use tidegate::{clock, store::Reply};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::broadcast;
 
-use super::keys::{Answer, Keys};
+use super::{
+    health::{Health, Way},
+    keys::{Answer, Keys},
+};
 
 /// News waiting to be read by a slow member; as the client to the real one has.
 const NEWS: usize = 4_096;
@@ -25,17 +28,6 @@ pub struct Ran {
     pub took: Duration,
 }
 
-/// Whether a server answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
-    /// It does.
-    Well,
-    /// Not now: what comes is answered once it is well again, though nobody may wait for it any more.
-    Frozen,
-    /// What comes is lost.
-    Gone,
-}
-
 /// A virtual Redis.
 #[derive(Debug)]
 pub struct VirtualRedis {
@@ -46,7 +38,8 @@ pub struct VirtualRedis {
     /// Where its clock stood at the start, in microseconds.
     offset: Mutex<i64>,
     ran: Mutex<HashMap<&'static str, Ran>>,
-    health: watch::Sender<Health>,
+    /// Whether it takes calls and answers them, for everybody.
+    pub(super) way: Way,
 }
 
 /// What a virtual Redis knew at some time.
@@ -80,7 +73,7 @@ impl VirtualRedis {
             start: clock::now(),
             offset: Mutex::new(offset),
             ran: Mutex::default(),
-            health: watch::Sender::new(Health::Well),
+            way: Way::default(),
         })
     }
 
@@ -105,16 +98,7 @@ impl VirtualRedis {
 
     /// Lets it answer, or not.
     pub fn set(&self, health: Health) {
-        self.health.send_replace(health);
-    }
-
-    /// Until it takes a call; for ever where the call is lost.
-    pub(super) async fn takes_calls(&self) {
-        let mut health = self.health.subscribe();
-        if *health.borrow_and_update() == Health::Gone {
-            std::future::pending::<()>().await;
-        }
-        health.wait_for(|health| *health == Health::Well).await.ok();
+        self.way.set(health);
     }
 
     /// Runs a script: atomic, and in no virtual time.

@@ -143,8 +143,9 @@ pub(in crate::config) static STORE: Section = Section {
             "on_failure",
             Kind::Word(&["local", "open", "closed"]),
             Is("local"),
-            "While the store is away: `local` keeps to this member's share of each rate, `open` \
-             lets pass, `closed` refuses with 503.",
+            "While the store is away: `local` keeps to this member's share of each rate (a member \
+             of a fleet holds everything for the first 3 s), `open` lets pass, `closed` refuses \
+             with 503.",
         ),
         key(
             "local_share",

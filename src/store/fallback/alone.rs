@@ -1,15 +1,19 @@
 //! What a member does in one scope without its store: it goes on where the fleet was, with its share of what was left,
 //! and remembers what it took, which it tells the store that comes back.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::share::{part, scaled};
+use super::{
+    Shared,
+    share::{fixed, part, scaled},
+};
 use crate::{
     bucket::{HORIZON, LONG_AGO, Window},
     clock,
-    rules::{Limits, Quota},
+    rules::{Limits, Quota, Rule},
+    settings::OnFailure,
     store::{
-        Granted,
+        Ask, Granted, Scope,
         keys::{Keys, Windows},
         memory::{Memory, Place},
     },
@@ -54,25 +58,23 @@ pub(super) struct Fleet {
 }
 
 impl Alone {
-    /// Begins in the scope of `keys`, whose place is in the member's own store; `before`: tokens that were taken alone
-    /// already, under other quotas.
+    /// Begins in the scope of `keys`, whose place is in the member's own store; `silent`: how long the store has been,
+    /// and nobody took anything from it; `before`: tokens that were taken alone already, under other quotas.
     pub(super) fn begin(
         keys: &Keys,
         (here, place): (&Memory, &Place),
         whole: &Limits,
         fleet: Fleet,
-        epoch: u64,
+        (epoch, silent): (u64, Duration),
         before: u64,
     ) -> Self {
         let now = here.now();
-        let mut parts = parts(whole, keys.heard().as_ref(), now, fleet);
+        let lost = now - clock::micros(silent);
+        let mut parts = parts(whole, keys.heard().as_ref(), (now, lost), fleet);
         for part in parts.iter_mut().filter(|_| before > 0) {
             part.used = part.limit.min(part.used + before);
             part.common = false;
         }
-        // Others may hold tickets of the store for as long; this member's own ones are used first anyway.
-        let others = if fleet.members > 1 { HORIZON } else { 0 };
-        let own = keys.latest_due(epoch).map_or(0, clock::micros);
         let alone = Self {
             began: now,
             place: place.clone(),
@@ -88,7 +90,9 @@ impl Alone {
         let limits = alone.limits(whole);
         // Nothing goes before a window that has begun with a ticket ahead: the one before was full.
         let starts = alone.parts.iter().filter(|part| part.common).map(|part| part.start);
-        let from = starts.fold(now + others.max(own), i64::max);
+        let due = keys.latest_due(epoch).unwrap_or(0);
+        let turn = last_turn(whole, fleet.share, due, lost - now);
+        let from = starts.fold(now + turn, i64::max);
         here.begin(place, &limits, from, windows, fleet.members > 1);
         alone
     }
@@ -155,6 +159,67 @@ impl Alone {
     }
 }
 
+impl Shared {
+    /// Decides without the store.
+    pub(super) fn alone(
+        &self,
+        scope: &Scope,
+        keys: &Arc<Keys>,
+        rule: &Rule,
+        ask: &Ask,
+    ) -> Option<Granted> {
+        let mode = self.settings.on_failure;
+        let whole = fixed(&rule.limits, ask.learned.rate);
+        if self.keeps_still(keys, &whole) {
+            return Some(self.still(scope, keys, rule, &whole, ask));
+        }
+        self.metrics.store_fallback(mode.as_str()).inc();
+        let mut alone = keys.alone.lock();
+        if mode == OnFailure::Closed {
+            return None;
+        }
+        let goes_on = alone.as_ref().is_some_and(|alone| alone.is_of(&whole));
+        if !goes_on {
+            let before = alone.as_ref().map_or(0, Alone::taken);
+            let place = (&self.here, &scope.here);
+            let since = (ask.known.epoch, self.silent_for(keys));
+            let new = Alone::begin(keys, place, &whole, self.fleet(), since, before);
+            if alone.replace(new).is_none() {
+                self.home.strayed(keys);
+            }
+        }
+        let alone = alone.as_mut()?;
+        let limits = match mode {
+            OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..whole.clone() },
+            OnFailure::Local | OnFailure::Closed => alone.limits(&whole),
+        };
+        // What goes back is the fleet's rate: the member would else take a share of a share next time.
+        let rate = limits.rate.and(whole.rate).unwrap_or(0.0);
+        let now = self.here.now();
+        let never = alone.never(now).filter(|_| !limits.quotas.is_empty());
+        let wanted = if never.is_some() { 0 } else { ask.wanted };
+        let bound = ask.bound.min(alone.ends_in(now) - 1);
+        let rule = Rule { limits, ..rule.clone() };
+        // Tickets of the store that are still in hand count: they are used first.
+        let ask = Ask { wanted, bound, drain: false, returned: Vec::new(), ..ask.clone() };
+        let here = self.here.take_now(scope, &rule, &ask);
+        alone.granted(&here);
+        let come_back = never.unwrap_or(here.come_back);
+        Some(Granted { rate, come_back, learned: ask.learned, alone: true, ..here })
+    }
+}
+
+/// When a member had its last turn, or has it, that goes on from its latest ticket at the pace of its share: so the turns
+/// of members do not fall together, as their tickets did not. All times are microseconds from now: `due` of that ticket
+/// (negative: it was), `lost` of the loss of the store, whose bucket may have been empty.
+pub(super) fn last_turn(whole: &Limits, share: f64, due: i64, lost: i64) -> i64 {
+    let Some(rate) = whole.rate.filter(|_| due < 0) else { return due.max(0) };
+    let token = f64::from(whole.cost) / rate * 1e6;
+    let pace = clock::whole((token / share).ceil()).max(1);
+    let earliest = (lost + clock::whole(token.ceil())).max(0);
+    earliest + (due - earliest).rem_euclid(pace) - pace
+}
+
 /// What to tell the store that is back where nothing was decided without it.
 pub(super) fn idle(here: &Memory, gone: Duration, fleet: Fleet) -> String {
     let gone = clock::micros(gone);
@@ -181,24 +246,29 @@ impl Part {
 }
 
 /// A member's part of each quota.
-fn parts(whole: &Limits, heard: Option<&Windows>, now: i64, fleet: Fleet) -> Vec<Part> {
+fn parts(
+    whole: &Limits,
+    heard: Option<&Windows>,
+    (now, lost): (i64, i64),
+    fleet: Fleet,
+) -> Vec<Part> {
     let one = |(at, quota): (usize, &Quota)| {
         let window = heard.and_then(|heard| {
             let window = heard.each.get(at)?;
             let age = clock::micros(heard.heard.elapsed());
             Some((Window { start: now - age - (heard.told - window.start), ..*window }, now - age))
         });
-        one_part(whole, quota, window, now, fleet)
+        one_part(whole, quota, window, (now, lost), fleet)
     };
     whole.quotas.iter().enumerate().map(one).collect()
 }
 
-/// A member's part of a quota, of which it heard last at the second of `heard`.
+/// A member's part of a quota, of which it heard last at the second of `heard`; the store has been away since `lost`.
 fn one_part(
     whole: &Limits,
     quota: &Quota,
     heard: Option<(Window, i64)>,
-    now: i64,
+    (now, lost): (i64, i64),
     Fleet { members, share }: Fleet,
 ) -> Part {
     let length = clock::micros(quota.window);
@@ -210,7 +280,7 @@ fn one_part(
         return Part { limit, start, used: used.min(limit), common: true };
     }
     let left = |taken: u64, since: i64| {
-        let others = others_took(whole, now.saturating_sub(since), members);
+        let others = others_took(whole, lost.saturating_sub(since).max(0), members);
         part(quota.tokens.saturating_sub(taken).saturating_sub(others), share.min(1.0))
     };
     if let Some((window, at)) = running {

@@ -85,7 +85,13 @@ impl Shared {
     pub(super) async fn hello(&self, life: Duration) -> Result<(u32, bool), Failure> {
         let keys = vec![format!("{}:members", self.settings.prefix)];
         let arguments = vec![self.member.to_string(), clock::micros(life).to_string()];
-        let reply = self.server.run(&self.scripts.members, keys, arguments).await?;
-        Ok(scripts::members(reply)?)
+        let sent = clock::now();
+        let reply = self.server.run(&self.scripts.members, keys, arguments).await;
+        let answer = reply.and_then(|reply| Ok(scripts::members(reply)?));
+        match &answer {
+            Ok(_) => self.silence.answered(),
+            Err(_) => self.silence.unanswered(sent),
+        }
+        answer
     }
 }

@@ -156,7 +156,7 @@ impl Shared {
         rule: &RuleArguments,
         ask: &Ask,
     ) -> Option<Granted> {
-        if !self.is_up() {
+        if !self.is_up() && !self.asks_once_more(keys) {
             return None;
         }
         let latest = self.home.latest();
@@ -179,14 +179,20 @@ impl Shared {
         };
         let ask = Ask { drain: ask.drain || taken.is_some(), ..ask.clone() };
         let arguments = rule.take(&ask, &self.member, told);
-        let reply = self.call(&self.scripts.take, keys.take.clone(), arguments).await?;
-        let (granted, memory) = match scripts::granted(reply) {
-            Ok(granted) => granted,
-            Err(bad) => {
+        let sent = clock::now();
+        let reply = self.call_anyway(&self.scripts.take, keys.take.clone(), arguments).await;
+        let reply = reply.map(scripts::granted);
+        let Some(Ok((granted, memory))) = reply else {
+            keys.silence.unanswered(sent);
+            if let Some(Err(bad)) = reply {
                 self.failed(&bad.into());
-                return None;
             }
+            return None;
         };
+        keys.silence.answered();
+        if !self.is_up() {
+            self.lost.notify_one();
+        }
         match keys.memory.hears(memory, since) {
             Heard::Same => {}
             Heard::Lost => self.home.tell(),

@@ -1,6 +1,9 @@
 //! A member without its store.
 
-use super::share::{fixed, scaled};
+use super::{
+    alone::last_turn,
+    share::{fixed, scaled},
+};
 use crate::{learn::Learn, rules::Limits};
 
 #[test]
@@ -15,4 +18,22 @@ fn a_member_alone_keeps_to_its_share_of_the_rate_in_force() {
     let written = Limits { learn: None, ..limits };
     assert_eq!(alone(&written, 3.0).rate, Some(4.0), "a fixed rate is as written");
     assert_eq!(alone(&written, 3.0).burst, 3);
+}
+
+#[test]
+fn a_member_alone_goes_on_with_its_turns_from_its_latest_ticket() {
+    const SECOND: i64 = 1_000_000;
+    // Ten members at 2/s: each has a turn in five seconds.
+    let limits = Limits { rate: Some(2.0), burst: 1, quotas: vec![], cost: 1, learn: None };
+    let next = |due, lost| last_turn(&limits, 0.1, due * SECOND, lost * SECOND) + 5 * SECOND;
+    assert_eq!(next(-4, -3), SECOND, "five seconds after its ticket");
+    assert_eq!(next(-7, -3), 3 * SECOND, "its next turn but one");
+    assert_eq!(next(-5, -3), 0, "it is its turn");
+    assert_eq!(next(2, -3), 7 * SECOND, "a ticket that is still to come");
+    let one = |due, lost| last_turn(&limits, 1.0, due, lost) + SECOND / 2;
+    assert_eq!(
+        one(-700_000, 0),
+        800_000,
+        "not before a token can have come since the store was lost"
+    );
 }

@@ -1,0 +1,161 @@
+//! Short outages of the store, for all members or for some of them: nobody goes alone, and no bound is broken.
+
+use integration_tests::{
+    bound::worst_window_excess,
+    sim::{Fleet, health::Health},
+};
+use tidegate::clock::{self, Instant};
+
+use super::*;
+
+/// Outages that are drawn.
+const CASES: u64 = 24;
+/// What a request may be sent later than its ticket says: the answer takes its way, and timers count whole milliseconds.
+const LATE: Duration = Duration::from_millis(25);
+/// Until all members have found the store again: a call that hangs, and a knock.
+const FOUND: Duration = Duration::from_millis(2_000);
+/// Until a store that was away for longer than this leaves nobody a share any more.
+const LONG: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(3);
+/// How long the rate is looked at then.
+const LOOKS: Duration = Duration::from_secs(3);
+/// How long a member keeps still.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// One outage of a fleet whose busy members always want more than there is.
+#[derive(Debug)]
+struct Case {
+    seed: u64,
+    members: usize,
+    rate: u32,
+    burst: u32,
+    /// Members that have nothing to do before the outage.
+    idle: usize,
+    /// Members that it hits.
+    hit: usize,
+    health: Health,
+    away: Duration,
+}
+
+/// What came of it.
+#[derive(Debug)]
+struct Came {
+    /// Requests that went without a ticket of the store.
+    alone: usize,
+    /// How far the worst window of tickets, and of requests, is above the bound.
+    tickets: f64,
+    sent: f64,
+    /// The share of the rate that is used once all is well again.
+    used: f64,
+}
+
+impl Case {
+    fn draw(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut one_of = |of: &[u32]| of[random.usize(..of.len())];
+        let rate = one_of(&[5, 20, 50, 100, 200]);
+        let burst = one_of(&[1, 1, 3, rate.div_ceil(4), rate]);
+        let health = [Health::Gone, Health::Frozen, Health::Mute][one_of(&[0, 1, 2]) as usize];
+        let members = random.usize(1..=20.min(rate as usize * 2));
+        let idle = if random.bool() { random.usize(..members) } else { 0 };
+        let hit = [members, members, 1, random.usize(1..=members)][random.usize(..4)];
+        let away = Duration::from_millis(random.u64(100..2_500));
+        Self { seed, members, rate, burst, idle, hit, health, away }
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "counts")]
+    fn play(&self) -> Came {
+        let rate = f64::from(self.rate);
+        let busy = self.members - self.idle;
+        let settles = FOUND + if self.away > LONG { GRACE } else { Duration::ZERO };
+        let tokens = rate * (self.away + settles + LOOKS).as_secs_f64() + rate * 4.0;
+        let each = (tokens as usize + self.burst as usize) / busy + 40;
+        let mut plan = Plan::new(self.members, rate, each);
+        (plan.seed, plan.burst) = (self.seed, self.burst);
+        plan.play(async |fleet| {
+            let idle = busy..self.members;
+            idle.clone().for_each(|member| fleet.leave(member, each));
+            fleet.pass(Duration::from_millis(fastrand::u64(2_000..3_500))).await;
+            self.set(fleet, self.health);
+            fleet.pass(self.away / 2).await;
+            // Who knows nothing of the scope comes in the middle of it.
+            idle.for_each(|member| fleet.hold(member, each));
+            fleet.pass(self.away / 2).await;
+            self.set(fleet, Health::Well);
+            fleet.pass(settles).await;
+            let before = fleet.ledger.count();
+            fleet.pass(LOOKS).await;
+            let used = (fleet.ledger.count() - before) as f64 / (rate * LOOKS.as_secs_f64());
+            let times: Vec<_> = fleet.ledger.all().iter().map(|one| one.at.into_std()).collect();
+            let burst = f64::from(self.burst);
+            let tickets = fleet.ledger.ticket_excess(rate, burst);
+            let sent = worst_window_excess(&times, rate, burst);
+            Came { alone: alone(fleet, 0..self.members).len(), tickets, sent, used }
+        })
+    }
+
+    fn set(&self, fleet: &Fleet, health: Health) {
+        if self.hit == self.members {
+            fleet.redis.set(health);
+        } else {
+            (0..self.hit).for_each(|member| fleet.cut_off(member, health));
+        }
+    }
+}
+
+/// When requests were sent without a ticket of the store: one of that member's own that was due then, and each for one.
+fn alone(fleet: &Fleet, members: std::ops::Range<usize>) -> Vec<Instant> {
+    let sent = fleet.ledger.all();
+    let mut without = Vec::new();
+    for member in members {
+        let tickets = fleet.ledger.of(member).into_iter();
+        let mut tickets = tickets.map(|ticket| fleet.redis.when(ticket)).peekable();
+        for one in sent.iter().filter(|one| one.member == member) {
+            // Those that are older have never been used.
+            while tickets.next_if(|due| *due + LATE < one.at).is_some() {}
+            if tickets.next_if(|due| *due <= one.at).is_none() {
+                without.push(one.at);
+            }
+        }
+    }
+    without
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "the figures are what a person runs this for")]
+fn nothing_goes_without_a_ticket_in_a_short_outage_whomever_it_hits() {
+    for case in (0..CASES).map(Case::draw) {
+        let came = case.play();
+        println!("{case:?}: {came:?}");
+        assert!(came.tickets <= ROUNDING, "{case:?}: {came:?}");
+        // Who knows of no other need not wait.
+        assert!(came.alone == 0 || case.members == 1, "{case:?}: {came:?}");
+        // What was under way for longer than another.
+        let under_way = 0.5 + f64::from(case.rate) * 0.015;
+        assert!(came.sent <= under_way, "{case:?}: {came:?}");
+        assert!(came.used >= 0.98, "{case:?}: {came:?}");
+    }
+}
+
+#[test]
+fn who_is_cut_off_for_longer_keeps_still_at_first_and_then_goes_on_with_its_share() {
+    let mut plan = Plan::new(4, 40.0, 250);
+    plan.burst = 10;
+    plan.play(async |fleet| {
+        fleet.pass(Duration::from_secs(3)).await;
+        let begun = clock::now();
+        fleet.cut_off(0, Health::Gone);
+        fleet.pass(Duration::from_secs(12)).await;
+        fleet.cut_off(0, Health::Well);
+        fleet.pass(Duration::from_secs(3)).await;
+        let ended = clock::now();
+        let went = alone(fleet, 0..4);
+        let still = *went.iter().min().expect("it goes on alone") - begun;
+        assert!(still >= PATIENCE, "only {still:?}");
+        // A quarter of the rate, from a second later at most: its last call hangs for so long.
+        let count = went.len();
+        assert!((60..=92).contains(&count), "{count} without a ticket in about 8 s at 10/s");
+        fleet.pass(Duration::from_secs(2)).await;
+        assert!(alone(fleet, 0..4).iter().all(|at| *at < ended), "it is back");
+    });
+}
