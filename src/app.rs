@@ -156,7 +156,11 @@ impl App {
         let admin_task = admin_listener.map(|listener| {
             tokio::spawn(admin::serve(listener, Arc::clone(&admin), admin_stop.clone()))
         });
-        let mut serving = tokio::spawn(proxy::serve(listener, Arc::clone(&proxy), drain.clone()));
+        // They outlive the connections: reports of the last answers are told from there.
+        let workers = Arc::new(proxy::Workers::start());
+        let serving =
+            proxy::serve(listener, Arc::clone(&proxy), Arc::clone(&workers), drain.clone());
+        let mut serving = tokio::spawn(serving);
         let cut_off = loop {
             tokio::select! {
                 what = told.recv() => match what {
@@ -181,6 +185,7 @@ impl App {
             bail!("the proxy's listener ended by itself");
         }
         proxy.gate.close().await;
+        drop(workers);
         events.emit(Event::Stopped { cut_off });
         close_admin(admin_task, &admin_stop).await;
         Ok(Ended::Drained)

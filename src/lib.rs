@@ -19,7 +19,7 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | small things that everything uses | [`clock`], [`secret`], [`target`] |
+//! | small things that everything uses | [`apart`], [`clock`], [`secret`], [`target`] |
 //! | decisions: no I/O, no waiting, no clock | [`rules`], [`verdict`], [`classify`], [`bucket`], [`cooldown`]; [`settings`] are plain values |
 //! | telling | [`metrics`], [`event`], [`status`]; [`shutdown`] is how the process is told, [`roots`] are whom it trusts |
 //! | shared state: in memory or in Redis, with the same answers | [`store`] (and the scripts in `lua/`) |
@@ -35,6 +35,7 @@
 #![recursion_limit = "256"]
 
 pub mod admin;
+pub mod apart;
 pub mod app;
 pub mod bucket;
 pub mod ca;

@@ -27,6 +27,7 @@ pub mod tls;
 mod tunnel;
 mod upgrade;
 pub mod wire;
+mod workers;
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -35,7 +36,7 @@ use hyper::{body::Incoming, upgrade::OnUpgrade};
 use parking_lot::Mutex;
 use tracing::Instrument as _;
 
-pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody};
+pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody, workers::Workers};
 use self::{
     access::Line,
     context::Live,

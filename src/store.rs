@@ -13,7 +13,6 @@ use crate::{
     verdict::Verdict,
 };
 
-mod apart;
 mod by_hand;
 pub mod fallback;
 mod keys;

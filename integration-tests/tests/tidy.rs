@@ -7,7 +7,7 @@ use std::{
 
 /// Each module uses only what stands before it, or on its own line (neighbours that are one layer).
 const LAYERS: [&[&str]; 11] = [
-    &["clock", "secret", "target"],
+    &["apart", "clock", "secret", "target"],
     &["rules", "verdict", "classify", "bucket", "cooldown", "learn", "settings"],
     &["metrics", "event", "status", "shutdown", "roots", "explain"],
     &["store"],

@@ -25,7 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::doors::{Doors, Seat};
 pub(super) use self::io::ClientIo;
-use super::{Context, HYPER_HEADERS, Visitor, handle, wire};
+use super::{Context, HYPER_HEADERS, Visitor, Workers, handle, workers::settle};
 use crate::{clock::Seldom, event::Event, settings::Settings};
 
 /// Pause after an accept failed for want of descriptors or memory: without one the loop would spin.
@@ -33,18 +33,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
 /// hyper's floor for its read buffer.
 const MIN_BUFFER: usize = 8 * 1024;
 
-/// Serves clients of `listener` until `stop`, then finishes what is in flight within
+/// Serves clients of `listener` on the threads of `workers` until `stop`, then finishes what is in flight within
 /// `timeouts.drain`; what is still open then is cut. Returns how many connections and tunnels were.
-pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationToken) -> usize {
+pub async fn serve(
+    listener: TcpListener,
+    cx: Arc<Context>,
+    workers: Arc<Workers>,
+    stop: CancellationToken,
+) -> usize {
     let connections = TaskTracker::new();
-    let (doors, trouble) = (Doors::new(), Seldom::default());
+    let entrance = Entrance { cx, workers, connections, doors: Doors::new(), stop };
+    let trouble = Seldom::default();
     loop {
         let accepted = tokio::select! {
-            () = stop.cancelled() => break,
+            () = entrance.stop.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => admit(stream, peer, &cx, &doors, &connections, &stop),
+            Ok((stream, peer)) => entrance.admit(stream, peer),
             Err(error) if is_one_connection(&error) => {}
             Err(error) => {
                 if trouble.may() {
@@ -54,6 +60,7 @@ pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationTo
             }
         }
     }
+    let Entrance { cx, connections, .. } = entrance;
     drop(listener);
     cx.stopping.cancel();
     connections.close();
@@ -79,33 +86,40 @@ fn is_one_connection(error: &std::io::Error) -> bool {
     )
 }
 
-fn admit(
-    stream: TcpStream,
-    peer: SocketAddr,
-    cx: &Arc<Context>,
-    doors: &Arc<Doors>,
-    connections: &TaskTracker,
-    stop: &CancellationToken,
-) {
-    let live = cx.live();
-    let limits = live.settings.limits;
-    let seat = match doors.enter(peer.ip(), limits, &cx.metrics) {
-        Ok(seat) => seat,
-        Err(full) => {
-            if let Some(refusing) = doors.refuse(full, stream, &cx.metrics) {
-                connections.spawn(refusing);
+/// Where connections come in.
+struct Entrance {
+    cx: Arc<Context>,
+    workers: Arc<Workers>,
+    connections: TaskTracker,
+    doors: Arc<Doors>,
+    stop: CancellationToken,
+}
+
+impl Entrance {
+    fn admit(&self, stream: TcpStream, peer: SocketAddr) {
+        let Self { cx, doors, connections, .. } = self;
+        let limits = cx.live().settings.limits;
+        let seat = match doors.enter(peer.ip(), limits, &cx.metrics) {
+            Ok(seat) => seat,
+            Err(full) => {
+                if let Some(refusing) = doors.refuse(full, stream, &cx.metrics) {
+                    connections.spawn(refusing);
+                }
+                return;
             }
-            return;
+        };
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a client connection without TCP_NODELAY");
         }
-    };
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a client connection without TCP_NODELAY");
+        let watched = Watched { cx: Arc::clone(cx), peer, _seat: seat };
+        let (there, stop) = (self.workers.calmest(), self.stop.clone());
+        match settle(stream, &there) {
+            Ok(stream) => {
+                connections.spawn_on(async move { watched.serve(stream, stop).await }, &there);
+            }
+            Err(error) => tracing::debug!(%error, %peer, "a client connection cannot be served"),
+        }
     }
-    let watched = Watched { cx: Arc::clone(cx), peer, _seat: seat };
-    let builder = builder(&live.settings);
-    let (io, wire) = ClientIo::new(stream, &live.settings, &cx.metrics);
-    let stop = stop.clone();
-    connections.spawn(async move { watched.serve(builder, io, wire, stop).await });
 }
 
 /// A connection whose task may panic without taking more than itself down.
@@ -117,13 +131,12 @@ struct Watched {
 
 impl Watched {
     /// Serves the connection until it ends, in stretches: hyper is there while requests come.
-    async fn serve(
-        &self,
-        builder: http1::Builder,
-        mut io: ClientIo,
-        wire: wire::Handle,
-        stop: CancellationToken,
-    ) {
+    async fn serve(&self, stream: TcpStream, stop: CancellationToken) {
+        let (builder, mut io, wire) = {
+            let live = self.cx.live();
+            let (io, wire) = ClientIo::new(stream, &live.settings, &self.cx.metrics);
+            (builder(&live.settings), io, wire)
+        };
         let visitor = Visitor::new(self.peer, Some(wire), None);
         let mut stop = std::pin::pin!(stop.cancelled());
         loop {

@@ -2,9 +2,11 @@
 //!
 //! Our own pool, since the gate's last look stands between *having* a connection and *sending* on
 //! it, and since what is kept must be bounded: per site, in total, and in age. The last one used is
-//! the first one taken, so that a calm site's surplus ages out.
+//! the first one taken, so that a calm site's surplus ages out; of those, one that lives on the thread of who asks (see
+//! [`workers`]) goes before the others, since two threads that talk wake each other all the time.
 
 mod shared;
+mod site;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -23,8 +25,11 @@ use tokio::{
 };
 use tokio_util::either::Either;
 
-use self::shared::{Shared, Stream};
-use super::{body::Upload, interim::Unwanted};
+use self::{
+    shared::{Shared, Stream},
+    site::{Kept, Site},
+};
+use super::{body::Upload, interim::Unwanted, workers};
 use crate::{clock, metrics::Metrics, settings::Bounds, target::Host};
 
 /// A site's kept-alive connection is closed after this long without a request: most servers close
@@ -66,7 +71,7 @@ pub(super) struct Conn {
 #[derive(Debug)]
 enum Sender {
     /// One at a time.
-    Http1(SendRequest<Upload>),
+    Http1 { sender: SendRequest<Upload>, home: usize },
     /// Many at a time; this is the place of one.
     Http2(Stream),
 }
@@ -76,8 +81,8 @@ impl Conn {
     pub(super) fn release(self) {
         let Self { sender, key, pool, unwanted, .. } = self;
         match sender {
-            Sender::Http1(sender) if unwanted.is_none() => pool.put(key, sender),
-            Sender::Http1(sender) => drop(sender),
+            Sender::Http1 { sender, home } if unwanted.is_none() => pool.put(key, sender, home),
+            Sender::Http1 { sender, .. } => drop(sender),
             Sender::Http2(stream) => drop(stream),
         }
     }
@@ -98,25 +103,19 @@ impl Conn {
     {
         // No async function: its future would have room for the request twice.
         match &mut self.sender {
-            Sender::Http1(sender) => Either::Left(sender.try_send_request(request)),
+            Sender::Http1 { sender, .. } => Either::Left(sender.try_send_request(request)),
             Sender::Http2(stream) => Either::Right(stream.sender.try_send_request(request)),
         }
     }
 }
 
-#[derive(Debug)]
-struct Kept {
-    sender: SendRequest<Upload>,
-    since: Instant,
-}
-
 /// What is kept for each site; each request looks twice, and the standard library's hash costs it eight times as much.
-type Sites<T> = HashMap<Key, Vec<T>, RandomState>;
+type Sites<T> = HashMap<Key, T, RandomState>;
 
 #[derive(Debug)]
 struct Shelf {
     bounds: Bounds,
-    sites: Sites<Kept>,
+    sites: Sites<Site>,
     shared: Shared,
     total: usize,
     sweeping: bool,
@@ -161,27 +160,26 @@ impl Pool {
             drop(shelf);
             return Some(self.conn(Sender::Http2(stream), key.clone(), true));
         }
-        let kept = shelf.sites.get_mut(key)?;
-        let before = kept.len();
-        // Those that closed longer ago stand further in front; the sweep finds them, no request pays for a look at all.
-        while kept.pop_if(|one| one.sender.is_closed()).is_some() {}
-        let at = kept.iter().rposition(|one| one.sender.is_ready());
-        let found = at.map(|at| kept.remove(at).sender);
-        let gone = before - kept.len();
+        let site = shelf.sites.get_mut(key)?;
+        let before = site.len();
+        let found = site.take(workers::here());
+        let gone = before - site.len();
         // The place is kept, since the connection mostly comes back at once; the sweep clears it away.
-        if kept.is_empty() && shelf.sites.len() > MAX_EMPTY {
+        if site.is_empty() && shelf.sites.len() > MAX_EMPTY {
             shelf.sites.remove(key);
         }
         shelf.total -= gone;
         drop(shelf);
-        found.map(|sender| self.conn(Sender::Http1(sender), key.clone(), true))
+        found.map(|Kept { sender, home, .. }| {
+            self.conn(Sender::Http1 { sender, home }, key.clone(), true)
+        })
     }
 
     fn conn(self: &Arc<Self>, sender: Sender, key: Key, reused: bool) -> Conn {
         Conn { sender, reused, unwanted: None, key, pool: Arc::clone(self) }
     }
 
-    fn put(self: &Arc<Self>, key: Key, sender: SendRequest<Upload>) {
+    fn put(self: &Arc<Self>, key: Key, sender: SendRequest<Upload>, home: usize) {
         let mut shelf = self.shelf.lock();
         let bounds = shelf.bounds;
         if sender.is_closed() || bounds.idle_per_host == 0 {
@@ -190,12 +188,9 @@ impl Pool {
         if shelf.total >= bounds.idle_total {
             shelf.drop_oldest_quarter();
         }
-        let kept = shelf.sites.entry(key).or_default();
-        let mut surplus = None;
-        if kept.len() >= bounds.idle_per_host {
-            surplus = Some(kept.remove(0));
-        }
-        kept.push(Kept { sender, since: clock::now() });
+        let site = shelf.sites.entry(key).or_default();
+        let surplus = if site.len() < bounds.idle_per_host { None } else { site.take_oldest() };
+        site.put(Kept { sender, home, since: clock::now() });
         shelf.total += usize::from(surplus.is_none());
         self.sweep_later(&mut shelf);
     }
@@ -243,7 +238,7 @@ impl Pool {
         }
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         self.drive(connection.with_upgrades());
-        Ok(self.conn(Sender::Http1(sender), key, false))
+        Ok(self.conn(Sender::Http1 { sender, home: workers::here() }, key, false))
     }
 
     /// Speaks HTTP/2 over `stream`, which leads to `key`, and shares it with others who ask for
@@ -284,17 +279,17 @@ impl Pool {
 impl Shelf {
     fn keep(&mut self, wanted: impl Fn(&Kept) -> bool) {
         let mut total = 0;
-        self.sites.retain(|_, kept| {
-            kept.retain(&wanted);
-            total += kept.len();
-            !kept.is_empty()
+        self.sites.retain(|_, site| {
+            site.keep(&wanted);
+            total += site.len();
+            !site.is_empty()
         });
         self.total = total;
     }
 
     /// A quarter at a time: looking through all of them is paid once per so many.
     fn drop_oldest_quarter(&mut self) {
-        let mut ages: Vec<Instant> = self.sites.values().flatten().map(|one| one.since).collect();
+        let mut ages: Vec<Instant> = self.sites.values().flat_map(Site::ages).collect();
         if ages.is_empty() {
             return;
         }

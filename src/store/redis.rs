@@ -22,12 +22,11 @@ use tokio::sync::broadcast;
 
 use super::{
     News, Place,
-    apart::Apart,
     push::Push,
     scripts::{BadReply, Script},
     tls,
 };
-use crate::settings::RedisSettings;
+use crate::{apart::Apart, settings::RedisSettings};
 
 /// Calls waiting for Redis at once; more is a store that does not keep up, and fails.
 const QUEUE: usize = 10_000;
@@ -195,7 +194,7 @@ impl Redis {
             plain,
             subscriber,
             push,
-            apart: Apart::start(),
+            apart: Apart::start("store", || {}),
             timeout,
         })
     }

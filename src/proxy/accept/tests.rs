@@ -59,7 +59,11 @@ fn only_what_one_client_did_is_passed_over_without_a_pause() {
 const GET: &[u8] = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
 /// Reads as hyper does, for so long at most; whether the connection may rest then.
-async fn rests(io: &mut ClientIo<DuplexStream>, wire: &wire::Handle, limit: Duration) -> bool {
+async fn rests(
+    io: &mut ClientIo<DuplexStream>,
+    wire: &crate::proxy::wire::Handle,
+    limit: Duration,
+) -> bool {
     let rests = poll_fn(|cx| {
         let mut byte = [0];
         let read = Pin::new(&mut *io).poll_read(cx, &mut ReadBuf::new(&mut byte));

@@ -67,7 +67,7 @@ impl Connection {
 /// The shared connections of the process.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    sites: Sites<Connection>,
+    sites: Sites<Vec<Connection>>,
 }
 
 impl Shared {

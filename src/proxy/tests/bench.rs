@@ -121,7 +121,7 @@ impl Bench {
         );
         let cx = Context::new(settings, gate, Arc::clone(&metrics), events, vec![addr]);
         let stop = CancellationToken::new();
-        let served = tokio::spawn(serve(listener, Arc::clone(&cx), stop.clone()));
+        let served = tokio::spawn(serve(listener, Arc::clone(&cx), Arc::default(), stop.clone()));
         Self { addr, cx, metrics, stop, served }
     }
 
