@@ -1,4 +1,5 @@
-//! Short outages of the store, for all members or for some of them: nobody goes alone, and no bound is broken.
+//! Short outages of the store, for all members or for some of them: nobody goes alone, and no bound is broken. And longer
+//! ones, in which each goes on with its share.
 
 use integration_tests::{
     bound::worst_window_excess,
@@ -8,14 +9,15 @@ use tidegate::clock::{self, Instant};
 
 use super::*;
 
-/// Outages that are drawn.
-const CASES: u64 = 24;
+/// Outages that are drawn: short ones for whomever, and longer ones for all.
+const SHORT: u64 = 24;
+const LONG: u64 = 12;
 /// What a request may be sent later than its ticket says: the answer takes its way, and timers count whole milliseconds.
 const LATE: Duration = Duration::from_millis(25);
 /// Until all members have found the store again: a call that hangs, and a knock.
 const FOUND: Duration = Duration::from_millis(2_000);
-/// Until a store that was away for longer than this leaves nobody a share any more.
-const LONG: Duration = Duration::from_secs(2);
+/// A store that was away for longer than this leaves members their shares, for so long.
+const AWAY: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_secs(3);
 /// How long the rate is looked at then.
 const LOOKS: Duration = Duration::from_secs(3);
@@ -63,11 +65,22 @@ impl Case {
         Self { seed, members, rate, burst, idle, hit, health, away }
     }
 
+    /// The same for longer, and for all. No server answers nobody, but takes calls.
+    fn longer(self) -> Self {
+        let health = if self.health == Health::Mute { Health::Gone } else { self.health };
+        Self { hit: self.members, health, away: self.away + PATIENCE, ..self }
+    }
+
+    /// What was under way for longer than another looks like too much.
+    fn under_way(&self) -> f64 {
+        0.5 + f64::from(self.rate) * 0.015
+    }
+
     #[allow(clippy::cast_precision_loss, reason = "counts")]
     fn play(&self) -> Came {
         let rate = f64::from(self.rate);
         let busy = self.members - self.idle;
-        let settles = FOUND + if self.away > LONG { GRACE } else { Duration::ZERO };
+        let settles = FOUND + if self.away > AWAY { GRACE } else { Duration::ZERO };
         let tokens = rate * (self.away + settles + LOOKS).as_secs_f64() + rate * 4.0;
         let each = (tokens as usize + self.burst as usize) / busy + 40;
         let mut plan = Plan::new(self.members, rate, each);
@@ -124,16 +137,28 @@ fn alone(fleet: &Fleet, members: std::ops::Range<usize>) -> Vec<Instant> {
 #[test]
 #[allow(clippy::print_stdout, reason = "the figures are what a person runs this for")]
 fn nothing_goes_without_a_ticket_in_a_short_outage_whomever_it_hits() {
-    for case in (0..CASES).map(Case::draw) {
+    for case in (0..SHORT).map(Case::draw) {
         let came = case.play();
         println!("{case:?}: {came:?}");
         assert!(came.tickets <= ROUNDING, "{case:?}: {came:?}");
         // Who knows of no other need not wait.
         assert!(came.alone == 0 || case.members == 1, "{case:?}: {came:?}");
-        // What was under way for longer than another.
-        let under_way = 0.5 + f64::from(case.rate) * 0.015;
-        assert!(came.sent <= under_way, "{case:?}: {came:?}");
+        assert!(came.sent <= case.under_way(), "{case:?}: {came:?}");
         assert!(came.used >= 0.98, "{case:?}: {came:?}");
+    }
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "the figures are what a person runs this for")]
+#[allow(clippy::cast_precision_loss, reason = "counts")]
+fn a_longer_outage_for_all_lets_shares_add_up_to_no_more_than_the_rate() {
+    for case in (0..LONG).map(|seed| Case::draw(100 + seed).longer()) {
+        let came = case.play();
+        println!("{case:?}: {came:?}");
+        assert!(came.tickets <= ROUNDING, "{case:?}: {came:?}");
+        // Each takes its turns at its pace, but not one exactly between those of others: so many come together by chance.
+        let together = 1.7 * (case.members as f64).sqrt();
+        assert!(came.sent <= case.under_way() + together, "{case:?}: {came:?}");
     }
 }
 

@@ -90,8 +90,8 @@ impl Alone {
         let limits = alone.limits(whole);
         // Nothing goes before a window that has begun with a ticket ahead: the one before was full.
         let starts = alone.parts.iter().filter(|part| part.common).map(|part| part.start);
-        let due = keys.latest_due(epoch).unwrap_or(0);
-        let turn = last_turn(whole, fleet.share, due, lost - now);
+        let due = keys.latest_due(epoch);
+        let turn = last_turn(whole, fleet.share, due, lost - now, fastrand::f64());
         let from = starts.fold(now + turn, i64::max);
         here.begin(place, &limits, from, windows, fleet.members > 1);
         alone
@@ -210,14 +210,20 @@ impl Shared {
 }
 
 /// When a member had its last turn, or has it, that goes on from its latest ticket at the pace of its share: so the turns
-/// of members do not fall together, as their tickets did not. All times are microseconds from now: `due` of that ticket
-/// (negative: it was), `lost` of the loss of the store, whose bucket may have been empty.
-pub(super) fn last_turn(whole: &Limits, share: f64, due: i64, lost: i64) -> i64 {
-    let Some(rate) = whole.rate.filter(|_| due < 0) else { return due.max(0) };
+/// of members do not fall together, as their tickets did not. Who has had none draws its place among the others by `draw`
+/// from [0, 1). All times are microseconds from now: `due` of that ticket (negative: it was), `lost` of the loss of the
+/// store, whose bucket may have been empty.
+pub(super) fn last_turn(whole: &Limits, share: f64, due: Option<i64>, lost: i64, draw: f64) -> i64 {
+    let Some(rate) = whole.rate.filter(|_| due.is_none_or(|due| due < 0)) else {
+        return due.map_or(0, |due| due.max(0));
+    };
     let token = f64::from(whole.cost) / rate * 1e6;
     let pace = clock::whole((token / share).ceil()).max(1);
     let earliest = (lost + clock::whole(token.ceil())).max(0);
-    earliest + (due - earliest).rem_euclid(pace) - pace
+    let others = clock::exact(pace) - token;
+    let place =
+        due.map_or_else(|| clock::whole(draw * others), |due| (due - earliest).rem_euclid(pace));
+    earliest + place - pace
 }
 
 /// What to tell the store that is back where nothing was decided without it.

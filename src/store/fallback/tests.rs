@@ -25,15 +25,17 @@ fn a_member_alone_goes_on_with_its_turns_from_its_latest_ticket() {
     const SECOND: i64 = 1_000_000;
     // Ten members at 2/s: each has a turn in five seconds.
     let limits = Limits { rate: Some(2.0), burst: 1, quotas: vec![], cost: 1, learn: None };
-    let next = |due, lost| last_turn(&limits, 0.1, due * SECOND, lost * SECOND) + 5 * SECOND;
+    let turn = |due: Option<i64>, lost, draw| {
+        last_turn(&limits, 0.1, due.map(|due| due * SECOND), lost * SECOND, draw) + 5 * SECOND
+    };
+    let next = |due, lost| turn(Some(due), lost, 0.5);
     assert_eq!(next(-4, -3), SECOND, "five seconds after its ticket");
     assert_eq!(next(-7, -3), 3 * SECOND, "its next turn but one");
     assert_eq!(next(-5, -3), 0, "it is its turn");
     assert_eq!(next(2, -3), 7 * SECOND, "a ticket that is still to come");
-    let one = |due, lost| last_turn(&limits, 1.0, due, lost) + SECOND / 2;
-    assert_eq!(
-        one(-700_000, 0),
-        800_000,
-        "not before a token can have come since the store was lost"
-    );
+    assert_eq!(turn(None, -3, 0.0), 0, "who has had none draws one");
+    assert_eq!(turn(None, -3, 0.5), 2_250_000, "in the middle");
+    let one = |due| last_turn(&limits, 1.0, due, 0, 0.9) + SECOND / 2;
+    assert_eq!(one(None), SECOND / 2, "nobody else has one");
+    assert_eq!(one(Some(-700_000)), 800_000, "a token may have come since the store was lost");
 }
