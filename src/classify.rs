@@ -33,6 +33,7 @@ pub mod signature;
 mod tag;
 mod text;
 mod torn;
+mod trace;
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,8 +48,9 @@ use head::{Kind, Telling};
 
 pub use classifier::{Classifier, builtin_signatures};
 pub use retry_after::{LONGEST, retry_after};
-pub use scan::{NearMiss, Scan, Trace};
+pub use scan::Scan;
 pub use signature::{Signature, SignatureError, Switches};
+pub use trace::{NearMiss, Trace, Traced};
 
 /// The head of a response and what it answers.
 #[derive(Debug, Clone, Copy)]

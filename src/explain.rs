@@ -147,10 +147,11 @@ fn explain(
     };
     let (judgement, near, visible_text) = match classifier.read(head, limits) {
         Reading::Judged(judgement) => (judgement, Vec::new(), 0),
-        Reading::Scan(mut scan) => {
+        Reading::Scan(scan) => {
+            let mut scan = scan.traced();
             let wants_more = scan.push(&exchange.body);
             let end = if wants_more { exchange.end } else { BodyEnd::Open };
-            let (judgement, trace) = scan.finish_with_trace(end);
+            let (judgement, trace) = scan.finish(end);
             (judgement, trace.near, trace.visible_text)
         }
     };

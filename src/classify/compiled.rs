@@ -155,6 +155,13 @@ impl Compiled {
             && (self.source.location.is_none() || digit == 3)
     }
 
+    /// Whether 200 suits what it asks of a head.
+    pub(super) fn may_hold_at_ok(&self) -> bool {
+        let statuses = &self.source.status;
+        (statuses.is_empty() || statuses.iter().any(|range| range.contains(200)))
+            && self.source.location.is_none()
+    }
+
     /// Whether a body under this status can be a wall of its shape.
     pub(super) fn suits(&self, status: u16) -> bool {
         self.source.is_head_only() || self.source.shape == Shape::Any || !is_origin_fault(status)

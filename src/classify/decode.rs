@@ -96,6 +96,12 @@ impl Decoder {
         Self { labelled, first: Vec::new(), stages: None }
     }
 
+    /// Whether a body that is nothing but `bytes` is not encoded.
+    pub(crate) fn passes(&self, bytes: &[u8]) -> bool {
+        let is_first = self.stages.is_none() && self.first.is_empty();
+        is_first && self.labelled.is_empty() && recognise(bytes).is_none()
+    }
+
     /// Decodes `bytes` and hands the pieces to `sink` until that returns false.
     ///
     /// # Errors

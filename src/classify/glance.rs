@@ -17,6 +17,9 @@ use crate::rules::glob_matches;
 /// How a title begins.
 const TITLE: &[u8] = b"<title";
 
+/// Bytes by which most titles are told from those that are asked for.
+const TITLE_BEGIN: usize = 3;
+
 /// The signatures of a classifier, prepared for a glance at a page.
 #[derive(Debug)]
 pub(crate) struct Glance {
@@ -25,6 +28,8 @@ pub(crate) struct Glance {
     /// Titles that are no globs, ascending.
     titles: Vec<String>,
     globs: Vec<String>,
+    /// How all of these begin, ascending; `None` where one is too short or begins otherwise.
+    title_begins: Option<Vec<[u8; TITLE_BEGIN]>>,
     /// The characters beyond ASCII of the needles, ascending.
     letters: Vec<char>,
     /// Numbers of the signatures that it cannot look for, ascending.
@@ -60,12 +65,23 @@ impl Glance {
         }
         titles.sort_unstable();
         titles.dedup();
+        let begin =
+            |title: &String| title.as_bytes().first_chunk().filter(|b| !b.contains(&b'*')).copied();
+        let title_begins = titles.iter().map(begin).collect();
         let (globs, titles) = titles.into_iter().partition(|title| title.contains('*'));
         let mut letters: Vec<char> = needles.iter().flat_map(Needle::letters).collect();
         letters.sort_unstable();
         letters.dedup();
         let shapes: Vec<Shape> = needles.iter().map(Needle::shape).chain([title_shape()]).collect();
-        Some(Self { sieve: Sieve::new(&shapes)?, needles, titles, globs, letters, unsure })
+        Some(Self {
+            sieve: Sieve::new(&shapes)?,
+            needles,
+            titles,
+            globs,
+            title_begins,
+            letters,
+            unsure,
+        })
     }
 
     /// Whether it can look for all of these signatures.
@@ -97,10 +113,24 @@ impl Glance {
         if end > MAX_TITLE || !closes(&content[end + 1..], &TITLE[1..]) {
             return true;
         }
+        if !self.may_begin_title(&content[..end]) {
+            return false;
+        }
         let title = normalised(&String::from_utf8_lossy(&content[..end]));
         let title = title.trim();
         self.titles.binary_search_by(|known| known.as_str().cmp(title)).is_ok()
             || self.globs.iter().any(|glob| glob_matches(glob, title))
+    }
+
+    /// Whether a title that is asked for may begin as `content` does.
+    fn may_begin_title(&self, content: &[u8]) -> bool {
+        let begin: Option<&[u8; TITLE_BEGIN]> = content.trim_ascii_start().first_chunk();
+        match (&self.title_begins, begin) {
+            (Some(known), Some(begin)) if begin.iter().all(u8::is_ascii_alphanumeric) => {
+                known.binary_search(&begin.map(|byte| byte.to_ascii_lowercase())).is_ok()
+            }
+            _ => true,
+        }
     }
 }
 

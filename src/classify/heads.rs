@@ -20,6 +20,8 @@ pub(crate) struct Heads {
     lengths: u64,
     /// A status or a redirect: by the first digit of the status.
     by_status: [Vec<usize>; 10],
+    /// The same for 200 alone, which most answers have.
+    at_ok: Vec<usize>,
 }
 
 impl Heads {
@@ -43,7 +45,11 @@ impl Heads {
     /// Those that may hold at a head with this status and these fields and ask something of it,
     /// ascending.
     pub(crate) fn asking(&self, status: StatusCode, fields: &HeaderMap) -> Cow<'_, [usize]> {
-        let mut asking = Cow::Borrowed(&*self.by_status[usize::from(status.as_u16() / 100)]);
+        let by_status = match status {
+            StatusCode::OK => &self.at_ok,
+            _ => &self.by_status[usize::from(status.as_u16() / 100)],
+        };
+        let mut asking = Cow::Borrowed(&**by_status);
         for name in fields.keys() {
             if self.lengths >> (name.as_str().len() % 64) & 1 == 0 {
                 continue;
@@ -65,6 +71,9 @@ impl Heads {
     }
 
     fn add_status(&mut self, signature: &Compiled, number: usize) {
+        if signature.may_hold_at_ok() {
+            self.at_ok.push(number);
+        }
         for (digit, numbers) in (0..).zip(&mut self.by_status) {
             if signature.may_hold_at(digit) {
                 numbers.push(number);

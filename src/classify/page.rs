@@ -155,6 +155,35 @@ pub(crate) fn safe(text: &str) -> String {
     text.chars().map(plain).take(MAX_EXCERPT).collect()
 }
 
+/// Whether a body that has no mark has anything in it, so that it is no blank page: no more of it is
+/// read than shows that. `declared`: HTML by its head.
+pub(super) fn shows(body: &[u8], declared: bool) -> bool {
+    let Ok(text) = std::str::from_utf8(body) else { return false };
+    let mut page = Page::new(begins_as_html(text, declared));
+    text.split_inclusive('>').any(|piece| {
+        page.push(piece);
+        !page.is_html() || page.has_anything()
+    })
+}
+
+/// Whether a body is HTML: its first characters know better than its head.
+pub(super) fn begins_as_html(text: &str, declared: bool) -> bool {
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let begins =
+        |start: &str| text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
+    if declared {
+        return !text.starts_with(['{', '[']);
+    }
+    begins("<!doctype html")
+        || begins("<html")
+        || begins("<head")
+        || (begins("<?xml") && text.get(..text.len().min(1024)).is_some_and(is_xhtml))
+}
+
+fn is_xhtml(start: &str) -> bool {
+    start.contains("<html") || start.contains("<!DOCTYPE html")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

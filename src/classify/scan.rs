@@ -8,10 +8,11 @@ use super::{
     BodyEnd, Ground,
     charset::{Charset, ROOM},
     classifier::Classifier,
-    compiled::{Compiled, Marks, is_refusal},
+    compiled::{Marks, is_refusal},
     decode::{Coding, Decoder},
-    page::{Page, Title},
+    page::{Page, Title, begins_as_html, shows},
     signature::Action,
+    trace::{Trace, Traced},
 };
 use crate::verdict::{Confidence, Evidence, Judgement, Verdict};
 
@@ -24,9 +25,6 @@ const BLANK_BYTES: usize = 512;
 /// Decoded bytes of a page that are kept unread: until there are more, no need to read them may
 /// show, but then it is time to see whether anything more can matter.
 const KEPT: usize = 16 * 1024;
-
-/// Near misses that are told.
-const MAX_NEAR: usize = 12;
 
 /// What a scan begins with.
 pub(super) struct Start<'a> {
@@ -67,8 +65,9 @@ struct Text {
     may_be_blank: bool,
     is_html: bool,
     charset: Charset,
-    /// Decoded bytes, as long as it may be that nobody has to read them.
-    kept: Option<Vec<u8>>,
+    beginning: Beginning,
+    /// Everything will be read: a trace is wanted.
+    traced: bool,
     /// All characters so far: within the limit, and no longer than the answer waits.
     source: String,
     /// How much of them the page has taken.
@@ -87,26 +86,15 @@ struct Text {
     title_known: bool,
 }
 
-/// What a scan found beside its verdict.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Trace {
-    /// Signatures of which some conditions held.
-    pub near: Vec<NearMiss>,
-    /// Characters of visible text (an East Asian character counts as two).
-    pub visible_text: usize,
-    /// Decoded bytes that were looked at: no more than could matter.
-    pub bytes: usize,
-}
-
-/// A signature of which some conditions held.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct NearMiss {
-    /// Its id.
-    pub signature: String,
-    /// What it would have meant.
-    pub verdict: Verdict,
-    /// What was missing, for a person.
-    pub missing: String,
+/// What becomes of the first decoded bytes.
+#[derive(Debug)]
+enum Beginning {
+    /// They are kept, as long as it may be that nobody has to read them.
+    Kept(Vec<u8>),
+    /// They are all that is looked at, have no mark, and are no blank page.
+    Plain,
+    /// They are read.
+    Read,
 }
 
 impl Scan {
@@ -117,7 +105,8 @@ impl Scan {
             && !is_refusal(start.ground.status)
             && glance.is_some_and(|glance| glance.knows(&start.asking));
         let mut text = Text {
-            kept: may_be_plain.then(Vec::new),
+            beginning: Beginning::Read,
+            traced: false,
             charset,
             classifier: start.classifier,
             ground: start.ground,
@@ -136,19 +125,37 @@ impl Scan {
             most_text: None,
             title_known: false,
         };
-        if text.kept.is_none() {
+        if may_be_plain {
+            text.beginning = Beginning::Kept(Vec::new());
+        } else {
             text.gather();
         }
         Self { decoder: Decoder::new(start.codings), text }
     }
 
+    /// The same scan, looking for everything. Nothing may have been pushed yet.
+    #[must_use]
+    pub fn traced(mut self) -> Traced {
+        self.text.traced = true;
+        Traced::new(self)
+    }
+
     /// Looks at the next bytes as received (still encoded). False once nothing more can matter.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let Self { decoder, text } = self;
-        if !text.done && decoder.push(bytes, &mut |piece| text.push(piece)).is_err() {
+        if !text.done && decoder.push(bytes, &mut |piece| text.push(piece, false)).is_err() {
             text.break_off();
         }
         !text.done
+    }
+
+    /// The same for the last bytes of a body: where they are the first ones too, nothing is copied.
+    pub fn push_last(&mut self, bytes: &[u8]) {
+        if self.decoder.passes(bytes) {
+            self.text.push(bytes, true);
+        } else {
+            self.push(bytes);
+        }
     }
 
     /// The verdict.
@@ -157,16 +164,9 @@ impl Scan {
         self.conclude(end, None)
     }
 
-    /// The verdict, and what else was found on the way.
-    #[must_use]
-    pub fn finish_with_trace(self, end: BodyEnd) -> (Judgement, Trace) {
-        let mut trace = Trace::default();
-        (self.conclude(end, Some(&mut trace)), trace)
-    }
-
-    fn conclude(mut self, end: BodyEnd, trace: Option<&mut Trace>) -> Judgement {
+    pub(super) fn conclude(mut self, end: BodyEnd, trace: Option<&mut Trace>) -> Judgement {
         let Self { decoder, text } = &mut self;
-        if !text.done && decoder.finish(&mut |piece| text.push(piece)).is_err() {
+        if !text.done && decoder.finish(&mut |piece| text.push(piece, false)).is_err() {
             text.break_off();
         }
         text.unreadable |= !decoder.is_complete();
@@ -175,13 +175,19 @@ impl Scan {
 }
 
 impl Text {
-    /// Takes decoded bytes; false once nothing more can matter.
-    fn push(&mut self, bytes: &[u8]) -> bool {
-        if let Some(kept) = &mut self.kept {
+    /// Takes decoded bytes, which are the `last` ones of the body or may have others behind them;
+    /// false once nothing more can matter.
+    fn push(&mut self, bytes: &[u8], last: bool) -> bool {
+        if let Beginning::Kept(kept) = &mut self.beginning {
             let bytes = &bytes[..bytes.len().min(self.left - kept.len())];
-            if kept.len() + bytes.len() <= KEPT {
+            let length = kept.len() + bytes.len();
+            let is_all = last || length == self.left;
+            if length <= KEPT && kept.is_empty() && is_all && !self.traced {
+                return self.glance(bytes);
+            }
+            if length <= KEPT {
                 kept.extend_from_slice(bytes);
-                self.done = kept.len() == self.left;
+                self.done = is_all;
                 return !self.done;
             }
         }
@@ -191,11 +197,29 @@ impl Text {
 
     /// Reads what was kept unread.
     fn read_kept(&mut self) {
-        if let Some(kept) = self.kept.take() {
+        let beginning = std::mem::replace(&mut self.beginning, Beginning::Read);
+        if let Beginning::Kept(kept) = beginning {
             self.gather();
             self.done = false;
             self.take(&kept);
         }
+    }
+
+    /// Takes `page`, which is all that is looked at, and reads it only where that may matter; false
+    /// once nothing more can matter.
+    fn glance(&mut self, page: &[u8]) -> bool {
+        self.beginning = Beginning::Read;
+        if !self.is_plain(page) {
+            self.gather();
+        } else if self.may_be_blank && page.len() <= BLANK_BYTES && !shows(page, self.is_html) {
+            self.candidates.clear();
+        } else {
+            self.beginning = Beginning::Plain;
+            self.done = true;
+            return false;
+        }
+        self.done = false;
+        self.take(page)
     }
 
     /// Names all signatures that may match.
@@ -207,24 +231,14 @@ impl Text {
         self.candidates.sort_unstable();
     }
 
-    /// Whether what was kept is a page that has no mark, so that no signature can match it.
-    fn is_plain(&self, kept: &[u8]) -> bool {
-        let begin = kept.strip_prefix(b"\xef\xbb\xbf").unwrap_or(kept).trim_ascii_start();
+    /// Whether this, of which nothing was read yet, is a page that has no mark, so that no signature
+    /// can match it.
+    fn is_plain(&self, page: &[u8]) -> bool {
+        let begin = page.strip_prefix(b"\xef\xbb\xbf").unwrap_or(page).trim_ascii_start();
         let glance = self.classifier.glance.as_ref();
         begin.first() == Some(&b'<')
-            && self.charset.is_utf_8(kept)
-            && glance.is_some_and(|glance| !glance.may_match(kept))
-    }
-
-    /// Whether a page that has no mark has anything in it, so that it is not blank: no more of it is
-    /// read than shows that.
-    fn shows(&self, kept: &[u8]) -> bool {
-        let Ok(text) = std::str::from_utf8(kept) else { return false };
-        let mut page = Page::new(begins_as_html(text, self.is_html));
-        text.split_inclusive('>').any(|piece| {
-            page.push(piece);
-            !page.is_html() || page.has_anything()
-        })
+            && self.charset.is_utf_8(page)
+            && glance.is_some_and(|glance| !glance.may_match(page))
     }
 
     /// Reads decoded bytes; false once nothing more can matter.
@@ -284,17 +298,16 @@ impl Text {
     }
 
     fn finish(mut self, end: BodyEnd, mut trace: Option<&mut Trace>) -> Judgement {
-        let kept = self.kept.as_ref().filter(|kept| trace.is_none() && self.is_plain(kept));
-        let is_short = |kept: &Vec<u8>| self.may_be_blank && kept.len() <= BLANK_BYTES;
-        if let Some(is_known) = kept.map(|kept| !is_short(kept) || self.shows(kept)) {
-            if is_known {
-                let settled = self.settled.take();
-                return settled.unwrap_or_else(|| self.ground.without_mark(end));
-            }
-            self.candidates.clear();
-            self.free = 0;
+        if self.traced {
+            self.read_kept();
+        } else if let Beginning::Kept(kept) = &mut self.beginning {
+            let kept = std::mem::take(kept);
+            self.glance(&kept);
         }
-        self.read_kept();
+        if matches!(self.beginning, Beginning::Plain) {
+            let settled = self.settled.take();
+            return settled.unwrap_or_else(|| self.ground.without_mark(end));
+        }
         self.charset.finish(&mut self.source);
         self.read();
         let page = self.page.take().unwrap_or_else(|| Page::new(self.is_html));
@@ -380,31 +393,4 @@ impl Text {
         };
         self.ground.judgement(Verdict::BlankPage, Confidence::Low, Some(evidence))
     }
-}
-
-impl Trace {
-    fn add(&mut self, signature: &Compiled, missing: String) {
-        if self.near.len() < MAX_NEAR {
-            let (name, verdict) = (signature.source.name.to_string(), signature.source.verdict);
-            self.near.push(NearMiss { signature: name, verdict, missing });
-        }
-    }
-}
-
-/// Whether a body is HTML: its first characters know better than its head.
-fn begins_as_html(text: &str, declared: bool) -> bool {
-    let text = text.trim_start_matches('\u{feff}').trim_start();
-    let begins =
-        |start: &str| text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
-    if declared {
-        return !text.starts_with(['{', '[']);
-    }
-    begins("<!doctype html")
-        || begins("<html")
-        || begins("<head")
-        || (begins("<?xml") && text.get(..text.len().min(1024)).is_some_and(is_xhtml))
-}
-
-fn is_xhtml(start: &str) -> bool {
-    start.contains("<html") || start.contains("<!DOCTYPE html")
 }

@@ -15,8 +15,11 @@ pub(super) const SHORTEST: usize = 8;
 /// Longest part of a string that is used: a longer stride would hardly save anything more.
 const LONGEST: usize = 16;
 
-/// log2 of the number of bits that tell whether a gram occurs at all.
-const LOG_BITS: u32 = 16;
+/// log2 of the number of slots by which grams are told apart.
+const LOG_SLOTS: u32 = 11;
+
+/// How many slots there are.
+const SLOTS: usize = 1 << LOG_SLOTS;
 
 /// Places that are looked at together.
 const AT_ONCE: usize = 4;
@@ -56,15 +59,18 @@ static COMMON_GRAMS: LazyLock<Vec<u32>> = LazyLock::new(|| {
 #[derive(Debug)]
 pub(crate) struct Sieve {
     stride: usize,
-    /// One bit for each hash of a gram.
-    bits: Box<[u64; 1 << (LOG_BITS - 6)]>,
-    /// The grams of all strings, ascending.
+    /// For each slot one bit for each form of a first byte with which one of its grams begins.
+    first: Box<[u32; SLOTS]>,
+    /// Where the grams of each slot begin, and where those of the last end.
+    begins: Box<[u32; SLOTS + 1]>,
+    /// The grams of all strings, by slot.
     grams: Vec<Gram>,
 }
 
 /// Bytes of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Gram {
+    slot: usize,
     bytes: u32,
     /// Number of the string.
     string: usize,
@@ -81,22 +87,27 @@ impl Sieve {
         }
         let used = shortest.min(LONGEST);
         let stride = used + 1 - GRAM;
-        let mut sieve =
-            Self { stride, bits: Box::new([0; 1 << (LOG_BITS - 6)]), grams: Vec::new() };
+        let mut grams = Vec::new();
         for (number, string) in strings.iter().enumerate() {
             let begin = rarest(&string.places, stride, string.places.len() - used);
             for place in begin..begin + stride {
                 let offset = place.cast_signed() - string.before.cast_signed();
-                for bytes in grams(&string.places[place..]) {
-                    let at = hash(bytes);
-                    sieve.bits[at / 64] |= 1 << (at % 64);
-                    sieve.grams.push(Gram { bytes, string: number, offset });
-                }
+                let gram = |bytes| Gram { slot: slot(bytes), bytes, string: number, offset };
+                grams.extend(forms(&string.places[place..]).into_iter().map(gram));
             }
         }
-        sieve.grams.sort_unstable();
-        sieve.grams.dedup();
-        Some(sieve)
+        grams.sort_unstable();
+        grams.dedup();
+        let mut first = Box::new([0; SLOTS]);
+        let mut begins = Box::new([0; SLOTS + 1]);
+        for gram in &grams {
+            first[gram.slot] |= 1 << (gram.bytes % 32);
+            begins[gram.slot + 1] += 1;
+        }
+        for slot in 0..SLOTS {
+            begins[slot + 1] += begins[slot];
+        }
+        Some(Self { stride, first, begins, grams })
     }
 
     /// Whether `is_there` says of one of the strings, by its number, that it begins at a place of
@@ -144,9 +155,9 @@ impl Sieve {
 
     /// In the last bit whether one of the strings may have the first of these bytes.
     #[inline]
-    fn hits(&self, bytes: &[u8]) -> u64 {
-        let at = gram(bytes).map_or(0, hash);
-        self.bits[at / 64] >> (at % 64)
+    fn hits(&self, bytes: &[u8]) -> u32 {
+        let gram = gram(bytes).unwrap_or(0);
+        self.first[slot(gram)] >> (gram % 32)
     }
 
     /// Whether one of the strings is at one of `strides`, the first of which begins at `begin`.
@@ -174,8 +185,9 @@ impl Sieve {
         place: usize,
         is_there: &mut impl FnMut(usize, usize) -> bool,
     ) -> bool {
-        let first = self.grams.partition_point(|gram| gram.bytes < bytes);
-        let mut same = self.grams[first..].iter().take_while(|gram| gram.bytes == bytes);
+        let slot = slot(bytes);
+        let [begin, end] = [slot, slot + 1].map(|slot| self.begins[slot] as usize);
+        let mut same = self.grams[begin..end].iter().filter(|gram| gram.bytes == bytes);
         same.any(|gram| {
             let begin = place.checked_add_signed(-gram.offset);
             begin.is_some_and(|begin| is_there(gram.string, begin))
@@ -187,7 +199,7 @@ impl Sieve {
 /// common; among equals the last, since many marks begin as all markup does.
 fn rarest(places: &[Vec<u8>], count: usize, latest: usize) -> usize {
     // A place at which anything may stand is many grams, and any of them may be met in vain.
-    let cost = |place: usize| match grams(&places[place..]).as_slice() {
+    let cost = |place: usize| match forms(&places[place..]).as_slice() {
         [bytes] => usize::from(COMMON_GRAMS.binary_search(bytes).is_ok()),
         several => several.len(),
     };
@@ -197,7 +209,7 @@ fn rarest(places: &[Vec<u8>], count: usize, latest: usize) -> usize {
 }
 
 /// All grams that may stand at the first of these places; none where there are too few places.
-fn grams(places: &[Vec<u8>]) -> Vec<u32> {
+fn forms(places: &[Vec<u8>]) -> Vec<u32> {
     let Some(places) = places.first_chunk::<GRAM>() else { return Vec::new() };
     let mut all = vec![[0; GRAM]];
     for (at, choices) in places.iter().enumerate() {
@@ -214,14 +226,15 @@ fn grams(places: &[Vec<u8>]) -> Vec<u32> {
     all
 }
 
-/// The first bytes as a number, the same for both cases of a letter.
+/// The first bytes as a number, the same for both cases of a letter. Each byte has 64 forms only, so
+/// that a place at which anything may stand is few grams.
 fn gram(text: &[u8]) -> Option<u32> {
-    text.first_chunk::<GRAM>().map(|bytes| u32::from_le_bytes(*bytes) | 0x2020_2020)
+    text.first_chunk::<GRAM>().map(|bytes| u32::from_le_bytes(*bytes) & 0x5f5f_5f5f)
 }
 
 /// Multiplicative hashing: the upper bits depend on all bytes.
-fn hash(bytes: u32) -> usize {
-    (bytes.wrapping_mul(0x9e37_79b1) >> (u32::BITS - LOG_BITS)) as usize
+fn slot(bytes: u32) -> usize {
+    (bytes.wrapping_mul(0x9e37_79b9) >> (u32::BITS - LOG_SLOTS)) as usize
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! Hardly any page has one, and a search for words in bytes would miss it.
 
-use memchr::{memchr_iter, memchr3_iter};
+use memchr::{memchr2_iter, memchr3_iter};
 
 use super::{
     needle::{is_run_byte, is_run_letter},
@@ -16,9 +16,11 @@ pub(super) fn is_torn(bytes: &[u8], letters: &[char]) -> bool {
     let text = Text { bytes, letters };
     let is_torn_by_mark =
         || memchr3_iter(0xc2, 0xe2, 0xef, bytes).any(|at| text.is_torn_by_mark(at));
-    memchr_iter(b'&', bytes).any(|at| text.is_torn_by_entity(at))
-        || memchr_iter(b'!', bytes).any(|at| text.is_torn_by_comment(at))
-        || !bytes.is_ascii() && is_torn_by_mark()
+    let is_torn_at = |at: usize| match bytes[at] {
+        b'&' => text.is_torn_by_entity(at),
+        _ => text.is_torn_by_comment(at),
+    };
+    memchr2_iter(b'&', b'!', bytes).any(is_torn_at) || !bytes.is_ascii() && is_torn_by_mark()
 }
 
 /// A page, and the letters of words.

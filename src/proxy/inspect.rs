@@ -53,6 +53,17 @@ struct Watch {
     pass: Pass,
 }
 
+impl Watch {
+    /// Looks at the next bytes, which may be the last ones; false once nothing more can matter.
+    fn push(&mut self, data: &[u8], last: bool) -> bool {
+        if last {
+            self.scan.push_last(data);
+            return false;
+        }
+        self.scan.push(data)
+    }
+}
+
 impl SiteBody {
     /// A body that nobody looks at.
     pub(super) fn new(rest: Incoming, conn: Conn, idle: Duration) -> Self {
@@ -107,9 +118,10 @@ impl SiteBody {
                 },
             };
             size += data.len();
-            let more = self.watch.as_mut().is_some_and(|watch| watch.scan.push(&data));
+            let last = self.is_read();
+            let more = self.watch.as_mut().is_some_and(|watch| watch.push(&data, last));
             self.ahead.push_back(data);
-            if self.is_read() {
+            if last {
                 break;
             }
             if !more || size > MAX_AHEAD {
@@ -145,8 +157,9 @@ impl SiteBody {
 
     fn notice(&mut self, frame: &Frame<Bytes>) {
         let (Some(watch), Some(data)) = (&mut self.watch, frame.data_ref()) else { return };
-        let more = watch.scan.push(data);
-        if self.rest.as_ref().is_none_or(Incoming::is_end_stream) {
+        let last = self.rest.as_ref().is_none_or(Incoming::is_end_stream);
+        let more = watch.push(data, last);
+        if last {
             self.conclude(BodyEnd::Complete);
         } else if !more {
             self.conclude(BodyEnd::Open);

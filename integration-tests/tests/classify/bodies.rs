@@ -218,9 +218,10 @@ fn looked_at(status: u16, body: &str, piece: usize) -> (usize, usize) {
     let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, "text/html".parse().unwrap())]);
     let status = StatusCode::from_u16(status).unwrap();
     let head = Head { method: &Method::GET, target: &target, status, headers: &headers };
-    let Reading::Scan(mut scan) = Classifier::builtin().read(head, LIMITS) else {
+    let Reading::Scan(scan) = Classifier::builtin().read(head, LIMITS) else {
         panic!("HTML is looked at");
     };
+    let mut scan = scan.traced();
     let mut taken = 0;
     for piece in body.as_bytes().chunks(piece) {
         taken += piece.len();
@@ -228,7 +229,7 @@ fn looked_at(status: u16, body: &str, piece: usize) -> (usize, usize) {
             break;
         }
     }
-    (scan.finish_with_trace(BodyEnd::Open).1.bytes, taken)
+    (scan.finish(BodyEnd::Open).1.bytes, taken)
 }
 
 #[test]

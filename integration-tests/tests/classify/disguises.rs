@@ -1,5 +1,5 @@
 //! Strings of signatures on pages, written in all ways that mean the same: the glance at a page's
-//! bytes, after which nearly none is read, misses none of what `finish_with_trace` finds, which
+//! bytes, after which nearly none is read, misses none of what `Scan::traced` finds, which
 //! reads every page.
 //!
 //! `DISGUISES=1000000` goes on for as many, `SEED=...` from where a failure says that it stood.
@@ -116,14 +116,17 @@ fn no_way_to_write_a_mark_hides_it_from_the_quick_way() {
         let (method, status) = (&Method::GET, status.unwrap());
         let head = Head { method, target: &target, status, headers: &headers };
         let scan = || match classifier.read(head, LIMITS) {
-            Reading::Scan(mut scan) => {
-                scan.push(page.as_bytes());
-                scan
-            }
+            Reading::Scan(scan) => scan,
             Reading::Judged(judgement) => panic!("a page is looked at, not {judgement:?}"),
         };
-        let expected = scan().finish_with_trace(BodyEnd::Complete).0;
-        assert_eq!(scan().finish(BodyEnd::Complete), expected, "SEED={seed}\n{page}");
+        let mut traced = scan().traced();
+        traced.push(page.as_bytes());
+        let expected = traced.finish(BodyEnd::Complete).0;
+        let (mut kept, mut last) = (scan(), scan());
+        kept.push(page.as_bytes());
+        assert_eq!(kept.finish(BodyEnd::Complete), expected, "SEED={seed}\n{page}");
+        last.push_last(page.as_bytes());
+        assert_eq!(last.finish(BodyEnd::Complete), expected, "at once, SEED={seed}\n{page}");
         found += u64::from(status != 403 && expected.verdict != Verdict::Ok);
     }
     assert!(found > count / 4, "only {found} of {count} disguises are seen through at all");

@@ -1,6 +1,6 @@
 //! Bodies that nobody wrote: the examples of all signatures, torn, mixed and spoilt. Nothing panics,
 //! the pieces in which a body comes do not matter, and the quick way to a verdict (`finish`) is
-//! that of the thorough one (`finish_with_trace`, which looks for every mark).
+//! that of the thorough one (`Scan::traced`, which looks for every mark).
 //!
 //! `MUTATIONS=1000000` goes on for as many, `SEED=...` from where a failure says that it stood.
 
@@ -129,7 +129,9 @@ fn neither_the_pieces_of_a_body_nor_the_quick_way_change_a_verdict() {
             Reading::Scan(scan) => Some(scan),
             Reading::Judged(_) => None,
         };
-        let (Some(mut whole), Some(mut torn), Some(mut traced)) = (scan(), scan(), scan()) else {
+        let [Some(mut whole), Some(mut torn), Some(mut last), Some(traced)] =
+            [(); 4].map(|()| scan())
+        else {
             continue;
         };
         let end = push(&mut whole, &body, || usize::MAX);
@@ -137,8 +139,11 @@ fn neither_the_pieces_of_a_body_nor_the_quick_way_change_a_verdict() {
         push(&mut torn, &body, || random.usize(1..300));
         // How far an ordinary page is read, and so which decoys are seen, may depend on its pieces.
         assert_eq!(said(&torn.finish(end)), said(&expected), "in pieces, SEED={seed}");
-        push(&mut traced, &body, || usize::MAX);
-        assert_eq!(traced.finish_with_trace(end).0, expected, "with a trace, SEED={seed}");
+        last.push_last(&body);
+        assert_eq!(said(&last.finish(end)), said(&expected), "at once, SEED={seed}");
+        let mut traced = traced.traced();
+        traced.push(&body);
+        assert_eq!(traced.finish(end).0, expected, "with a trace, SEED={seed}");
         blocks += u64::from(expected.verdict != Verdict::Ok);
     }
     assert!(blocks > 0, "mutations left no wall recognisable");
