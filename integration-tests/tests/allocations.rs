@@ -60,7 +60,7 @@ fn a_request_allocates_no_more_than_it_did() {
     let grown: Vec<String> = [
         ("nothing limited", "action: bypass", IMAGE, 27.0),
         ("limited, an image", FULL, IMAGE, 29.0),
-        ("limited, a page", FULL, PAGE, 42.0),
+        ("limited, a page", FULL, PAGE, 31.0),
     ]
     .into_iter()
     .map(|(what, rule, answer, bound)| (what, allocations(rule, answer), bound))
