@@ -242,9 +242,12 @@ impl Fleet {
         let turns = self.ledger.turns();
         let last = |member: &usize| turns.iter().rposition(|turn| turn == member);
         let busy = alive.iter().filter_map(last).min().unwrap_or(0);
+        let first = |member: &usize| turns.iter().position(|turn| turn == member);
+        let known = alive.iter().filter_map(first).max().map_or(0, |last| last + 1).min(busy);
         let (start, later) = turns[..busy].split_at(WINDOW.min(busy));
         let (jain, max_over_min, unfair_by) = fairness(later, &alive);
         let (_, _, unfair_at_first) = fairness(start, &alive);
+        let (_, _, unfair_once_known) = fairness(&turns[known..busy.min(known + WINDOW)], &alive);
         let (first, end) = (sent.first().expect("something is let go"), sent[sent.len() - 1]);
         let took = end.at - first.at;
         let burst = f64::from(self.plan.burst);
@@ -260,6 +263,7 @@ impl Fleet {
             max_over_min,
             unfair_by,
             unfair_at_first,
+            unfair_once_known,
             windows: busy / WINDOW,
             calls_per_grant: calls.calls as f64 / sent.len() as f64,
             script: calls.took.div_f64(calls.calls.max(1) as f64),

@@ -122,8 +122,10 @@ pub struct Figures {
     pub max_over_min: f64,
     /// How far a member was from its equal share in a window, in tickets beyond 5 % of it, the worst.
     pub unfair_by: f64,
-    /// The same in the first window, in which the first to come do not know of the others yet.
+    /// The same in the first window, where who comes first finds a store that has not heard of the others yet.
     pub unfair_at_first: f64,
+    /// The same in the window that begins when the store has heard of all.
+    pub unfair_once_known: f64,
     /// Windows of fairness looked at.
     pub windows: usize,
     /// Calls to the script `take` per request let go.
@@ -180,7 +182,7 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{} requests in {:.1} s; excess of tickets {:.3}, as sent {:.2}; used {:.2} % of the rate; \
-             Jain {:.4}, max/min {:.2}, beyond 5 % by {:.1} (at first {:.1}) in {} windows; {:.3} calls per grant ({:.0} us each); \
+             Jain {:.4}, max/min {:.2}, beyond 5 % by {:.1} (at first {:.1}, once all are known {:.1}) in {} windows; {:.3} calls per grant ({:.0} us each); \
              held p50 {p50:.1} p90 {p90:.1} p99 {p99:.1} max {most:.1} s",
             self.sent,
             self.took.as_secs_f64(),
@@ -191,6 +193,7 @@ impl fmt::Display for Figures {
             self.max_over_min,
             self.unfair_by,
             self.unfair_at_first,
+            self.unfair_once_known,
             self.windows,
             self.calls_per_grant,
             self.script.as_secs_f64() * 1e6,

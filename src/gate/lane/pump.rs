@@ -160,7 +160,8 @@ impl Lane {
         let in_hand = state.asked_with + count;
         let (members, cost) = (granted.members.max(1), self.entry.load().rule.limits.cost);
         let share = bucket::share(granted.rate, cost, members) as usize;
-        let full = if state.asked_for_all || count == 0 { in_hand } else { share };
+        let got_all = state.asked_for_all && granted.come_back == 0;
+        let full = if got_all || count == 0 { in_hand } else { share };
         let rate = granted.rate / f64::from(cost);
         let at_least = ((rate / CALLS) as usize).max(1);
         let turn = if members > 1 { at_least.max(SHORT / members as usize) } else { share };
@@ -168,8 +169,9 @@ impl Lane {
         state.refill = full - turn;
         let own = rate / f64::from(members) * FILL;
         let worth = (own * state.lead.as_secs_f64()).ceil() as usize;
-        // Who has just come may be one of many who do not know of each other yet.
-        let fill = worth.max(at_least).min((worth / 4).max(in_hand + 1)).max(1);
+        // Who has just come may be one of many who do not know of each other yet: with the next answer it knows of them.
+        let most = if state.fill_at.is_none() { (worth / 4).max(in_hand) } else { usize::MAX };
+        let fill = worth.max(at_least).min(most).max(1);
         // Only what is handed out ahead is shared in turns: what is saved up, or has no rate, is taken at once.
         let ahead = granted.come_back > 0 || granted.tickets.last() > Some(&granted.now);
         let paced = own > 0.0 && ahead;
