@@ -12,6 +12,8 @@ use super::*;
 /// Outages that are drawn: short ones for whomever, and longer ones for all.
 const SHORT: u64 = 24;
 const LONG: u64 = 12;
+/// Fleets whose members lose the store at different moments, four times each.
+const ONE_BY_ONE: u64 = 5;
 /// What a request may be sent later than its ticket says: the answer takes its way, and timers count whole milliseconds.
 const LATE: Duration = Duration::from_millis(25);
 /// Until all members have found the store again: a call that hangs, and a knock.
@@ -183,4 +185,48 @@ fn who_is_cut_off_for_longer_keeps_still_at_first_and_then_goes_on_with_its_shar
         fleet.pass(Duration::from_secs(2)).await;
         assert!(alone(fleet, 0..4).iter().all(|at| *at < ended), "it is back");
     });
+}
+
+/// Each member's line goes at its own moment and comes back at its own: when, whose, and how it is from then on.
+fn one_by_one(random: &mut fastrand::Rng, members: usize) -> Vec<(u64, usize, Health)> {
+    let mut changes = Vec::new();
+    for member in 0..members {
+        let health = [Health::Gone, Health::Frozen, Health::Mute][random.usize(..3)];
+        let (from, length) = (random.u64(0..1_500), random.u64(100..2_400));
+        if random.u8(..3) > 0 {
+            changes.push((from, member, health));
+            changes.push((from + length, member, Health::Well));
+        }
+    }
+    changes.sort_unstable_by_key(|change| change.0);
+    changes
+}
+
+#[test]
+fn nothing_goes_without_a_ticket_where_members_lose_the_store_one_by_one_again_and_again() {
+    for seed in 0..ONE_BY_ONE {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let members = random.usize(2..=12);
+        let rate = [20_u32, 60, 200][random.usize(..3)];
+        let mut plan = Plan::new(members, f64::from(rate), rate as usize * 26 / members + 60);
+        plan.seed = seed;
+        plan.burst = [1, 5, 40][random.usize(..3)];
+        let burst = f64::from(plan.burst);
+        plan.play(async |fleet| {
+            fleet.pass(Duration::from_secs(2)).await;
+            for _ in 0..4 {
+                let mut now = 0;
+                for (at, member, health) in one_by_one(&mut random, members) {
+                    fleet.pass(Duration::from_millis(at - now)).await;
+                    fleet.cut_off(member, health);
+                    now = at;
+                }
+                fleet.pass(FOUND).await;
+            }
+            let case = format!("seed {seed}: {members} members at {rate}/s, burst {burst}");
+            assert_eq!(alone(fleet, 0..members), [], "{case}");
+            let excess = fleet.ledger.ticket_excess(f64::from(rate), burst);
+            assert!(excess <= ROUNDING, "{case}: {excess}");
+        });
+    }
 }
