@@ -132,7 +132,7 @@ struct Watched {
 impl Watched {
     /// Serves the connection until it ends, in stretches: hyper is there while requests come.
     async fn serve(&self, stream: TcpStream, stop: CancellationToken) {
-        let (builder, mut io, wire) = {
+        let (mut builder, mut io, wire) = {
             let live = self.cx.live();
             let (io, wire) = ClientIo::new(stream, &live.settings, &self.cx.metrics);
             (builder(&live.settings), io, wire)
@@ -145,8 +145,11 @@ impl Watched {
                 () = stop.as_mut() => return,
             };
             let served = match request {
-                // On the heap, so that it is there only while requests come.
-                Ok(true) => Box::pin(self.stretch(&builder, io, &visitor, stop.as_mut())).await,
+                Ok(true) => {
+                    builder.preserve_header_case(!io.take_up());
+                    // On the heap, so that it is there only while requests come.
+                    Box::pin(self.stretch(&builder, io, &visitor, stop.as_mut())).await
+                }
                 Ok(false) => return,
                 Err(error) => Err(error.into()),
             };

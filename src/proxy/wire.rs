@@ -13,6 +13,10 @@
 //! A client that leaves before it has its answer is seen here too (`lookout`); hyper must be told
 //! `half_close`, or it would look as well.
 //!
+//! Keeping the case in which names of fields are written costs hyper a second map of them. So it is
+//! told to only where a client writes them otherwise than hyper would; a head that does, behind others
+//! that do not, waits here until another hyper has the connection.
+//!
 //! After a CONNECT or an Upgrade nothing is read as HTTP, and nothing passed on, until the proxy
 //! has decided ([`Handle::pass_through`]) or has answered otherwise.
 
@@ -43,6 +47,7 @@ use self::{
 };
 pub use self::{
     handle::{Answering, Handle},
+    lookout::Waiting,
     violation::Violation,
 };
 use crate::{
@@ -85,6 +90,10 @@ pub struct Wire<S> {
     wrote: bool,
     /// Everything written is flushed: nothing of an answer is under way.
     flushed: bool,
+    /// Whoever reads takes only heads whose names are in title case.
+    title_case: bool,
+    /// A head that has others is held: it waits for somebody who takes it.
+    waits: bool,
     /// What is left of an interim answer that is being written.
     interim: Bytes,
     limits: Limits,
@@ -106,6 +115,8 @@ impl<S> Wire<S> {
             requests: 0,
             wrote: false,
             flushed: true,
+            title_case: false,
+            waits: false,
             interim: Bytes::new(),
             limits: Limits { bytes: bounds.header_bytes, fields: bounds.headers },
             handle: handle.clone(),
@@ -120,21 +131,6 @@ impl<S> Wire<S> {
         (self.io, self.held.freeze())
     }
 
-    /// What the client is waited for, after a read that found nothing.
-    pub fn waiting(&self) -> Waiting {
-        match &self.phase {
-            Phase::Head(_) if !self.held.is_empty() => Waiting::Head,
-            Phase::Head(_) if self.requests == 0 => Waiting::FirstRequest,
-            Phase::Head(_) if self.handle.answered() >= self.requests => Waiting::NextRequest,
-            Phase::Head(_)
-            | Phase::Length(_)
-            | Phase::Chunks(_)
-            | Phase::Undecided(_)
-            | Phase::Through
-            | Phase::Refused(_) => Waiting::Nothing,
-        }
-    }
-
     /// Reads on in `bytes`, which follow what was read before.
     fn scan(&mut self, bytes: &[u8]) -> Scanned {
         let mut good = 0;
@@ -146,6 +142,11 @@ impl<S> Wire<S> {
                     Ok(Progress::EmptyPath(at)) => {
                         self.phase = Phase::Head(Head::default());
                         return Scanned { good, empty_path: Some(at) };
+                    }
+                    Ok(Progress::Complete(..)) if self.title_case && !head.is_in_title_case() => {
+                        self.phase = Phase::Head(Head::default());
+                        self.waits = true;
+                        break;
                     }
                     Ok(Progress::Complete(length, follows)) => {
                         good += length;
@@ -218,19 +219,6 @@ impl<S> Wire<S> {
         }
         length > 0
     }
-}
-
-/// What a client is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiting {
-    /// The first byte of a connection.
-    FirstRequest,
-    /// The rest of a head.
-    Head,
-    /// A request on a kept-alive connection.
-    NextRequest,
-    /// A request is being answered (or its body read): other times count.
-    Nothing,
 }
 
 /// What a scan found.
@@ -328,6 +316,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
             if this.hand_over(buf) {
                 return Poll::Ready(Ok(()));
             }
+            if this.waits {
+                this.rest(this.flushed && this.handle.answered() >= this.requests);
+                return Poll::Pending;
+            }
             match &this.phase {
                 Phase::Through if this.ended => return Poll::Ready(Ok(())),
                 Phase::Through => return Pin::new(&mut this.io).poll_read(cx, buf),
@@ -385,7 +377,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.io).poll_flush(cx))?;
-        this.flushed = true;
+        if !std::mem::replace(&mut this.flushed, true) && this.waits {
+            // So that hyper reads once more.
+            cx.waker().wake_by_ref();
+        }
         this.look_out(cx)?;
         this.poll_interim(cx)
     }

@@ -140,11 +140,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientIo<S> {
     /// so takes a few KiB, one within hyper two buffers of 8 KiB more and the room for a request's
     /// whole state. False where the client has left.
     ///
-    /// Afterwards [`Handle::rests`] tells when the client has said nothing for a while.
+    /// Then [`ClientIo::take_up`] is to be called. Afterwards [`Handle::rests`] tells when the client
+    /// has said nothing for a while, or something that another hyper must read.
     ///
     /// # Errors
     /// It said nothing for too long, or the connection broke.
     pub(super) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        self.wire.watch_case();
         let Poll::Ready(ended) = self.wire.poll_ahead(cx) else {
             return self.poll_silence(cx).map_ok(|()| false);
         };
@@ -152,6 +154,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientIo<S> {
         self.wire.rest(false);
         self.may_rest = true;
         Poll::Ready(ended.map(|ended| !ended))
+    }
+
+    /// hyper takes the connection. True where it need not keep the case of names.
+    pub(super) fn take_up(&mut self) -> bool {
+        self.wire.take_up()
     }
 }
 

@@ -157,6 +157,57 @@ async fn a_head_answer_gains_no_length() {
 }
 
 #[tokio::test]
+async fn names_keep_their_case_whatever_was_asked_before_on_the_connection() {
+    let site = Site::answering(OK).await;
+    let bench = Bench::start().await;
+    let mut client = bench.connect().await;
+    let fields = [
+        "User-Agent: title case\r\n",
+        "user-agent: lower case\r\nX-API-Key: 1\r\n",
+        "User-Agent: and back\r\nDNT: 1\r\n",
+        "User-Agent: title case\r\nX-Own: 1\r\n",
+        "user-Agent: neither\r\nuser-agent: nor\r\n",
+    ];
+    let asked: Vec<String> = fields.iter().map(|fields| get(&site, fields)).collect();
+    for one in &asked {
+        client.send(one).await;
+        assert_eq!(client.answer().await.status(), 200);
+    }
+    let mut other = bench.connect().await;
+    other.send(&asked.concat()).await;
+    for _ in &asked {
+        assert_eq!(other.answer().await.status(), 200);
+    }
+    // Behind a body, and in pieces.
+    let mut third = bench.connect().await;
+    let post = get(&site, "Content-Length: 4\r\n").replace("GET", "POST") + "body";
+    let (first, rest) = asked[1].split_at(asked[1].len() - 9);
+    third.send(&(post + first)).await;
+    assert_eq!(third.answer().await.status(), 200);
+    third.send(rest).await;
+    assert_eq!(third.answer().await.status(), 200);
+    for (number, fields) in fields.iter().chain(&fields).enumerate() {
+        assert!(site.request(number).await.contains(fields), "{number}");
+    }
+    assert!(site.request(11).await.contains(fields[1]));
+}
+
+#[tokio::test]
+async fn names_in_another_case_wait_until_a_long_answer_is_out() {
+    const LONG: usize = 8 << 20;
+    let body = "x".repeat(LONG);
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {LONG}\r\n\r\n{body}");
+    let site = Site::scripted(move |_, _| (answer.clone(), false)).await;
+    let bench = Bench::start().await;
+    let mut client = bench.connect().await;
+    client.send(&(get(&site, "Own: 1\r\n") + &get(&site, "own: 2\r\n"))).await;
+    for _ in 0..2 {
+        assert_eq!(client.answer().await.body().len(), LONG);
+    }
+    assert!(site.request(1).await.contains("\r\nown: 2\r\n"));
+}
+
+#[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let site = Site::scripted(|_, request| {
         let path = request.split(' ').nth(1).unwrap().to_owned();

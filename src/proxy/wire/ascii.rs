@@ -54,6 +54,16 @@ pub(super) const fn is_path(b: u8) -> bool {
     is(b, PATH)
 }
 
+/// Whether each word of a field name, and nothing else, begins with a capital letter.
+pub(super) fn is_in_title_case(name: &[u8]) -> bool {
+    let mut begins = true;
+    name.iter().all(|b| {
+        let other = if begins { b.is_ascii_lowercase() } else { b.is_ascii_uppercase() };
+        begins = *b == b'-';
+        !other
+    })
+}
+
 /// A control character other than a tab. Without a branch, so that the compiler looks at 16 bytes
 /// at a time.
 pub(super) fn has_control(bytes: &[u8]) -> bool {

@@ -9,7 +9,7 @@ use http::Uri;
 use memchr::memchr;
 
 use super::{
-    ascii::{has_control, is_host, is_token, is_usual_target},
+    ascii::{has_control, is_host, is_in_title_case, is_token, is_usual_target},
     violation::Violation,
 };
 
@@ -68,6 +68,7 @@ pub(super) struct Head {
     length: Option<u64>,
     chunked: bool,
     upgrade: bool,
+    other_case: bool,
 }
 
 /// What the request line says.
@@ -112,6 +113,12 @@ impl Head {
             }
             _ => Ok(Progress::Incomplete),
         }
+    }
+
+    /// Whether the names of all its fields are in title case (`User-Agent`), as hyper writes them of
+    /// its own accord.
+    pub(super) fn is_in_title_case(&self) -> bool {
+        !self.other_case
     }
 
     fn bound(&self, end: usize, limits: Limits) -> Result<(), Violation> {
@@ -174,6 +181,7 @@ impl Head {
         let (Some(b':'), false) = (rest.first(), name.is_empty()) else {
             return Err(Violation::Field);
         };
+        self.other_case |= !is_in_title_case(name);
         let value = &rest[1..];
         if has_control(value) {
             return Err(Violation::Control);

@@ -1,4 +1,4 @@
-//! Looks out for a client that leaves before it has its answer.
+//! What a client is waited for; and a look-out for one that leaves before it has its answer.
 //!
 //! hyper would do so with a read of its own, for which it keeps 8 KiB more for as long as an answer
 //! takes, and a request may be held for hours. With `half_close` it does not; so the look is taken
@@ -13,7 +13,35 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{MAX_EARLY, Phase, Wire};
 
+/// What a client is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// The first byte of a connection.
+    FirstRequest,
+    /// The rest of a head.
+    Head,
+    /// A request on a kept-alive connection.
+    NextRequest,
+    /// A request is being answered (or its body read): other times count.
+    Nothing,
+}
+
 impl<S> Wire<S> {
+    /// What the client is waited for, after a read that found nothing.
+    pub fn waiting(&self) -> Waiting {
+        match &self.phase {
+            Phase::Head(_) if !self.held.is_empty() => Waiting::Head,
+            Phase::Head(_) if self.requests == 0 => Waiting::FirstRequest,
+            Phase::Head(_) if self.handle.answered() >= self.requests => Waiting::NextRequest,
+            Phase::Head(_)
+            | Phase::Length(_)
+            | Phase::Chunks(_)
+            | Phase::Undecided(_)
+            | Phase::Through
+            | Phase::Refused(_) => Waiting::Nothing,
+        }
+    }
+
     /// Whether the client has all that was written.
     pub(in crate::proxy) fn is_flushed(&self) -> bool {
         self.flushed
@@ -22,6 +50,22 @@ impl<S> Wire<S> {
     /// Whether [`Wire::rest`] was said.
     pub(in crate::proxy) fn rests(&self) -> bool {
         self.handle.rests()
+    }
+
+    /// From now on only heads in title case are handed over, until [`Wire::take_up`].
+    pub(in crate::proxy) fn watch_case(&mut self) {
+        self.title_case = true;
+    }
+
+    /// Somebody reads again, after [`Wire::poll_ahead`]. True where what is to be handed over is in
+    /// title case, and so will be all that follows; a head that is not then waits, and
+    /// [`Handle::rests`] tells so.
+    pub(in crate::proxy) fn take_up(&mut self) -> bool {
+        self.title_case = !std::mem::take(&mut self.waits);
+        if !self.title_case {
+            self.scan_held();
+        }
+        self.title_case
     }
 
     /// Says that hyper may let go of the connection for now, or that it has it back.
@@ -59,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Reads until there is something to hand over: a whole head, or what is to be refused. True at
     /// the end of the stream.
     pub(in crate::proxy) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        while matches!(self.phase, Phase::Head(_)) && self.good == 0 {
+        while matches!(self.phase, Phase::Head(_)) && self.good == 0 && !self.waits {
             if ready!(self.poll_piece(cx))? {
                 return Poll::Ready(Ok(true));
             }
