@@ -11,6 +11,7 @@ use std::{
 use integration_tests::{
     redis::Redis,
     sim::{self, Plan},
+    wait::wait_until,
 };
 use proptest::{prelude::*, test_runner::TestCaseError};
 use tidegate::{
@@ -18,6 +19,7 @@ use tidegate::{
     cooldown::{Answer, Known, Report},
     metrics::Metrics,
     rules::{Limits, Rule},
+    settings::RedisSettings,
     store::{
         Ask, Granted, Memory, Override, Phase, Reported, Scope, ScopeName, Shared, Store as _,
     },
@@ -27,6 +29,7 @@ use tokio::runtime::Runtime;
 
 use crate::{Op, plain::Plain};
 
+const SOON: Duration = Duration::from_secs(20);
 const START: i64 = 1_790_000_000_000_000;
 
 /// A Redis and the runtime on which its client lives.
@@ -39,11 +42,12 @@ pub(crate) struct Connected {
 pub(crate) fn connect(redis: &Redis) -> Connected {
     let runtime = Arc::new(Runtime::new().unwrap());
     let store = runtime.block_on(async {
-        let store = Shared::start(sim::settings(&redis.url()), Metrics::new()).unwrap();
-        store.first_word().await;
+        // A stall of the machine is no store that is away.
+        let patient = RedisSettings { timeout: SOON, ..sim::settings(&redis.url()) };
+        let store = Shared::start(patient, Metrics::new()).unwrap();
+        wait_until("the store answers", SOON, async || store.is_up()).await;
         store
     });
-    assert!(store.is_up(), "{}", store.why_down());
     Connected { runtime, store }
 }
 
