@@ -15,7 +15,8 @@
 --       35 the memory of the rule that it knows of (us, 0 = none)  36 members that it knows of
 -- Reply now, phase (open cooling probing probe), epoch, come back (us, 0 = fully served), members waiting, streak,
 --       rate in force, windows (`start:taken,...`), what is learned (turn, rate, mark, frozen, why; zeros where nothing
---       is), the memory of the rule (us, 0 = not looked at), then the tickets (us)
+--       is), the memory of the rule (us, 0 = not looked at), then the tickets (us),
+--       and behind one minus how many more there are of the same moment
 -- Holds grants <= burst + rate * t in every window and every quota; all of them move together or not at all.
 local now = read_clock()
 local cools = ARGV[15] == '1'
@@ -42,7 +43,7 @@ local function waiting(until_)
   return redis.call('ZCARD', KEYS[3]), new == 1
 end
 
-local tickets, members, rate, windows, learned, since = {}, 1, 0, '', load_learned(''), 0
+local tickets, taken, members, rate, windows, learned, since = {}, 0, 1, 0, '', load_learned(''), 0
 local limited = limits.rate or #limits.quotas > 0
 if phase == 'open' or phase == 'due' then
   if phase == 'due' then wanted = math.min(wanted, 1) end
@@ -78,7 +79,7 @@ if phase == 'open' or phase == 'due' then
     give_back(bucket, ARGV[7], now)
   end
   local ahead, share = 0, nil
-  while #tickets < wanted do
+  while taken < wanted do
     if limited and bucket.hold > 0 then
       come_back = math.min(bucket.hold, now + HORIZON)
       break
@@ -102,9 +103,16 @@ if phase == 'open' or phase == 'due' then
       ahead = ahead + 1
     end
     if limited then take_ticket(bucket, moment, limits) end
-    tickets[#tickets + 1] = moment
+    tickets[#tickets + 1], taken = moment, taken + 1
+    local more = 0
+    if not limited then
+      more = wanted - taken
+    elseif moment == now then
+      more = take_more(bucket, now, limits, wanted - taken)
+    end
+    if more > 0 then tickets[#tickets + 1], taken = -more, taken + more end
   end
-  if #tickets >= wanted then come_back = 0 end
+  if taken >= wanted then come_back = 0 end
   if limited then
     save_grace(bucket, grace, now)
     save_bucket(KEYS[1], bucket, now, limits)

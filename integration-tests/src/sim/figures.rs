@@ -39,10 +39,14 @@ impl Ledger {
                 holders.remove(at);
             }
         }
+        let mut last = 0;
         for ticket in reply.iter().skip(BEFORE_TICKETS) {
-            if let Reply::Whole(moment) = ticket {
-                tickets.entry(*moment).or_default().push(member);
-            }
+            let Reply::Whole(number) = *ticket else { continue };
+            // Behind a moment: minus how many more there are of it.
+            let (moment, count) = if number < 0 { (last, -number) } else { (number, 1) };
+            last = moment;
+            let count = usize::try_from(count).expect("a script grants no more than a thousand");
+            tickets.entry(moment).or_default().extend(std::iter::repeat_n(member, count));
         }
     }
 

@@ -4,7 +4,7 @@
 use fred::types::Value;
 
 use crate::{
-    bucket::{LONG_AGO, Window},
+    bucket::{BATCH, LONG_AGO, Window},
     cooldown::{Blocks, Change, culprit},
     learn::{Known, Why},
     store::{Granted, Peeked, Phase, Reported},
@@ -95,10 +95,24 @@ impl Fields {
         Ok(Known { turn, rate, mark, frozen, why })
     }
 
-    fn rest(self) -> Result<Vec<i64>, BadReply> {
-        let script = self.script;
-        let moment = |value: Value| value.as_i64().and_then(sane).ok_or(BadReply { script });
-        self.values.map(moment).collect()
+    /// The rest: moments, and behind one minus how many more there are of it.
+    fn tickets(self) -> Result<Vec<i64>, BadReply> {
+        let bad = BadReply { script: self.script };
+        let mut tickets = Vec::with_capacity(self.values.len());
+        for value in self.values {
+            let micros = value.as_i64().and_then(sane).ok_or_else(|| bad.clone())?;
+            if micros >= 0 {
+                tickets.push(micros);
+                continue;
+            }
+            let same = tickets.last().copied().ok_or_else(|| bad.clone())?;
+            let more = usize::try_from(-micros).map_err(|_| bad.clone())?;
+            if tickets.len() + more > BATCH as usize {
+                return Err(bad);
+            }
+            tickets.resize(tickets.len() + more, same);
+        }
+        Ok(tickets)
     }
 }
 
@@ -124,7 +138,7 @@ pub(in crate::store) fn granted(reply: Value) -> Result<(Granted, i64), BadReply
         alone: false,
     };
     let since = fields.micros()?;
-    Ok((Granted { tickets: fields.rest()?, ..granted }, since))
+    Ok((Granted { tickets: fields.tickets()?, ..granted }, since))
 }
 
 pub(in crate::store) fn reported(reply: Value) -> Result<Reported, BadReply> {
@@ -200,4 +214,26 @@ pub(in crate::store) fn surveyed(reply: Value) -> Result<(Peeked, Option<f64>, u
     let cooldown = look(&mut fields)?;
     let rate = fields.float()?;
     Ok((cooldown, (rate > 0.0).then_some(rate), u64::try_from(fields.whole()?).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a script says that grants these.
+    fn tickets(said: &[i64]) -> Result<Vec<i64>, BadReply> {
+        let values: Vec<Value> = said.iter().map(|number| Value::Integer(*number)).collect();
+        Fields::of("take", Value::Array(values)).tickets()
+    }
+
+    #[test]
+    fn tickets_of_one_moment_are_counted_and_never_more_than_a_call_grants() {
+        assert_eq!(tickets(&[]), Ok(vec![]));
+        assert_eq!(tickets(&[7, 9]), Ok(vec![7, 9]));
+        assert_eq!(tickets(&[7, -2, 9, -1]), Ok(vec![7, 7, 7, 9, 9]));
+        assert_eq!(tickets(&[7, -999]).map(|all| all.len()), Ok(1_000));
+        for wrong in [&[-1][..], &[7, -1_000], &[7, -500, 8, -500], &[7, -LATEST], &[7, i64::MIN]] {
+            assert!(tickets(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }
