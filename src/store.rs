@@ -116,6 +116,13 @@ pub struct Granted {
     pub alone: bool,
 }
 
+impl Granted {
+    /// Whether tickets are handed out ahead: no more is saved up.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.come_back > 0 || self.tickets.last() > Some(&self.now)
+    }
+}
+
 /// An answer to a [`Report`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reported {

@@ -20,19 +20,39 @@ use crate::client::{Answer, ProxyClient};
 /// If one of them gets no whole response.
 pub async fn crawl(proxies: &[SocketAddr], clients: usize, url: &str, total: usize) -> Vec<Answer> {
     let left = Arc::new(AtomicUsize::new(total));
+    let goes_on = move || take(&left);
+    crawlers(proxies, clients, url, Duration::ZERO, goes_on)
+        .join_all()
+        .await
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Starts `clients` clients of each of `proxies`; each asks for `url` as long as it `goes_on`, with a pause in between.
+fn crawlers(
+    proxies: &[SocketAddr],
+    clients: usize,
+    url: &str,
+    pause: Duration,
+    goes_on: impl Fn() -> bool + Clone + Send + 'static,
+) -> JoinSet<Vec<Answer>> {
     let mut crawlers = JoinSet::new();
     for proxy in proxies.iter().copied().cycle().take(clients * proxies.len()) {
-        let (left, url) = (Arc::clone(&left), url.to_owned());
+        let (goes_on, url) = (goes_on.clone(), url.to_owned());
         crawlers.spawn(async move {
             let mut client = ProxyClient::connect(proxy).await;
             let mut answers = Vec::new();
-            while take(&left) {
+            while goes_on() {
                 answers.push(client.get(&url).await);
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
             }
             answers
         });
     }
-    crawlers.join_all().await.into_iter().flatten().collect()
+    crawlers
 }
 
 fn take(left: &AtomicUsize) -> bool {
@@ -54,19 +74,9 @@ impl Crawl {
     #[must_use]
     pub fn start(proxies: &[SocketAddr], clients: usize, url: &str) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
-        let mut crawlers = JoinSet::new();
-        for proxy in proxies.iter().copied().cycle().take(clients * proxies.len()) {
-            let (ends, url) = (Arc::clone(&ends), url.to_owned());
-            crawlers.spawn(async move {
-                let mut client = ProxyClient::connect(proxy).await;
-                let mut answers = Vec::new();
-                while !ends.load(Ordering::Relaxed) {
-                    answers.push(client.get(&url).await);
-                    tokio::time::sleep(PAUSE).await;
-                }
-                answers
-            });
-        }
+        let told = Arc::clone(&ends);
+        let goes_on = move || !told.load(Ordering::Relaxed);
+        let crawlers = crawlers(proxies, clients, url, PAUSE, goes_on);
         Self { ends, crawlers }
     }
 

@@ -165,17 +165,23 @@ async fn a_thousand_held_requests_on_a_frozen_store_cost_little_memory() {
     member.store_is(true).await;
 }
 
-#[tokio::test]
-async fn one_of_three_that_is_cut_off_keeps_to_its_share_and_comes_back() {
-    const RATE: f64 = 30.0;
-    let (redis, site) = (Redis::start(), Site::start());
-    let relay = Relay::before(redis.address());
+/// Three members that know of each other, at 30/s; the last one's line to Redis is this relay.
+async fn three_of_whom_one_is_behind(relay: &Relay, redis: &Redis) -> Vec<Member> {
     let keys = "rate: 30/s, burst: 3";
     let mut fleet = Member::fleet(2, &rules(keys, &redis.url(), "local")).await;
     fleet.push(Member::start(&rules(keys, &relay.url(), "local")).await);
     for member in &fleet {
         member.knows_of(3).await;
     }
+    fleet
+}
+
+#[tokio::test]
+async fn one_of_three_that_is_cut_off_keeps_to_its_share_and_comes_back() {
+    const RATE: f64 = 30.0;
+    let (redis, site) = (Redis::start(), Site::start());
+    let relay = Relay::before(redis.address());
+    let fleet = three_of_whom_one_is_behind(&relay, &redis).await;
     relay.set(Fault::Silence);
     fleet[2].store_is(false).await;
     site.forget();
@@ -201,12 +207,7 @@ async fn one_of_three_that_is_cut_off_for_a_moment_sends_nothing_on_top() {
     const STILL: f64 = 2.0;
     let (redis, site) = (Redis::start(), Site::start());
     let relay = Relay::before(redis.address());
-    let keys = "rate: 30/s, burst: 3";
-    let mut fleet = Member::fleet(2, &rules(keys, &redis.url(), "local")).await;
-    fleet.push(Member::start(&rules(keys, &relay.url(), "local")).await);
-    for member in &fleet {
-        member.knows_of(3).await;
-    }
+    let fleet = three_of_whom_one_is_behind(&relay, &redis).await;
     let load = tokio::spawn({
         let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
         let url = site.url("/");

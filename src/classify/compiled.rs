@@ -147,19 +147,11 @@ impl Compiled {
             && self.header.is_empty()
     }
 
-    /// Whether some status that begins with this digit suits what it asks of a head.
-    pub(super) fn may_hold_at(&self, digit: u16) -> bool {
+    /// Whether one of these statuses suits what it asks of a head.
+    pub(super) fn may_hold_at(&self, some: StatusRange) -> bool {
         let statuses = &self.source.status;
-        let begins = |range: &StatusRange| (range.0 / 100..=range.1 / 100).contains(&digit);
-        (statuses.is_empty() || statuses.iter().any(begins))
-            && (self.source.location.is_none() || digit == 3)
-    }
-
-    /// Whether 200 suits what it asks of a head.
-    pub(super) fn may_hold_at_ok(&self) -> bool {
-        let statuses = &self.source.status;
-        (statuses.is_empty() || statuses.iter().any(|range| range.contains(200)))
-            && self.source.location.is_none()
+        (statuses.is_empty() || statuses.iter().any(|range| range.overlaps(some)))
+            && (self.source.location.is_none() || some.overlaps(REDIRECTS))
     }
 
     /// Whether a body under this status can be a wall of its shape.
@@ -347,6 +339,9 @@ fn one_of(wanted: &[String]) -> String {
         [first, ..] => format!("`{first}` or one of {} others", wanted.len() - 1),
     }
 }
+
+/// Statuses that say where to go.
+const REDIRECTS: StatusRange = StatusRange(300, 399);
 
 /// Statuses that walls are served with.
 pub(super) const fn is_refusal(status: u16) -> bool {

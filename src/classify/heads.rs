@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, StatusCode};
 
-use super::compiled::Compiled;
+use super::{compiled::Compiled, signature::StatusRange};
 
 /// The signatures of a classifier by what they ask of a head, each by its number.
 #[derive(Debug, Default)]
@@ -71,11 +71,11 @@ impl Heads {
     }
 
     fn add_status(&mut self, signature: &Compiled, number: usize) {
-        if signature.may_hold_at_ok() {
+        if signature.may_hold_at(StatusRange(200, 200)) {
             self.at_ok.push(number);
         }
         for (digit, numbers) in (0..).zip(&mut self.by_status) {
-            if signature.may_hold_at(digit) {
+            if signature.may_hold_at(StatusRange(digit * 100, digit * 100 + 99)) {
                 numbers.push(number);
             }
         }

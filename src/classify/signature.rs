@@ -163,6 +163,11 @@ impl StatusRange {
     pub const fn contains(self, status: u16) -> bool {
         self.0 <= status && status <= self.1
     }
+
+    /// Whether some status lies in both.
+    pub(super) const fn overlaps(self, other: Self) -> bool {
+        self.0 <= other.1 && other.0 <= self.1
+    }
 }
 
 /// Where a redirect must lead; globs, letter case aside.

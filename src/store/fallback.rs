@@ -238,13 +238,10 @@ impl Shared {
         let start = clock::now();
         let result = self.server.run(script, keys, arguments).await;
         self.metrics.store_seconds(script.name).observe(start.elapsed().as_secs_f64());
+        self.silence.note(start, result.is_ok());
         match result {
-            Ok(value) => {
-                self.silence.answered();
-                Some(value)
-            }
+            Ok(value) => Some(value),
             Err(failure) => {
-                self.silence.unanswered(start);
                 self.failed(&failure);
                 None
             }

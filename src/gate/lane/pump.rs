@@ -134,8 +134,7 @@ impl Lane {
         let idle = count == 0 && state.tickets.is_empty();
         state.come_back = if idle { next } else { None };
         self.take_turns(&mut state, granted, asked);
-        let ahead = granted.come_back > 0 || granted.tickets.last() > Some(&granted.now);
-        state.spare.plenty = !ahead && !granted.alone && granted.phase == Phase::Open;
+        state.spare.plenty = !granted.is_ahead() && !granted.alone && granted.phase == Phase::Open;
         state.tickets.extend(granted.tickets.iter().map(|id| Ticket {
             at: moment(*id, granted.now),
             id: *id,
@@ -173,8 +172,7 @@ impl Lane {
         let most = if state.fill_at.is_none() { (worth / 4).max(in_hand) } else { usize::MAX };
         let fill = worth.max(at_least).min(most).max(1);
         // Only what is handed out ahead is shared in turns: what is saved up, or has no rate, is taken at once.
-        let ahead = granted.come_back > 0 || granted.tickets.last() > Some(&granted.now);
-        let paced = own > 0.0 && ahead;
+        let paced = own > 0.0 && granted.is_ahead();
         state.most = match in_hand < state.refill {
             _ if !paced => 0,
             true => fill,

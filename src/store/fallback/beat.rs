@@ -88,10 +88,7 @@ impl Shared {
         let sent = clock::now();
         let reply = self.server.run(&self.scripts.members, keys, arguments).await;
         let answer = reply.and_then(|reply| Ok(scripts::members(reply)?));
-        match &answer {
-            Ok(_) => self.silence.answered(),
-            Err(_) => self.silence.unanswered(sent),
-        }
+        self.silence.note(sent, answer.is_ok());
         answer
     }
 }

@@ -182,14 +182,13 @@ impl Shared {
         let sent = clock::now();
         let reply = self.call_anyway(&self.scripts.take, keys.take.clone(), arguments).await;
         let reply = reply.map(scripts::granted);
+        keys.silence.note(sent, matches!(reply, Some(Ok(_))));
         let Some(Ok((granted, memory))) = reply else {
-            keys.silence.unanswered(sent);
             if let Some(Err(bad)) = reply {
                 self.failed(&bad.into());
             }
             return None;
         };
-        keys.silence.answered();
         if !self.is_up() {
             self.lost.notify_one();
         }

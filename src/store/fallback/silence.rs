@@ -40,8 +40,13 @@ struct Calls {
 }
 
 impl Silence {
+    /// A call that was sent then has been answered, or has failed.
+    pub(super) fn note(&self, sent: Instant, answered: bool) {
+        if answered { self.answered() } else { self.unanswered(sent) }
+    }
+
     /// A call that was sent then has failed. One that others have overtaken says nothing.
-    pub(super) fn unanswered(&self, sent: Instant) {
+    fn unanswered(&self, sent: Instant) {
         let mut calls = self.0.lock();
         if calls.heard.is_none_or(|heard| sent >= heard) {
             let (first, latest) = calls.unanswered.unwrap_or((sent, sent));
@@ -50,7 +55,7 @@ impl Silence {
     }
 
     /// An answer has come.
-    pub(super) fn answered(&self) {
+    fn answered(&self) {
         *self.0.lock() = Calls { heard: Some(clock::now()), unanswered: None };
     }
 
