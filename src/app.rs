@@ -158,9 +158,11 @@ impl App {
         });
         // They outlive the connections: reports of the last answers are told from there.
         let workers = Arc::new(proxy::Workers::start());
+        let (entrance, listener) =
+            workers.entrance(listener).context("the proxy's port cannot be watched")?;
         let serving =
             proxy::serve(listener, Arc::clone(&proxy), Arc::clone(&workers), drain.clone());
-        let mut serving = tokio::spawn(serving);
+        let mut serving = entrance.spawn(serving);
         let cut_off = loop {
             tokio::select! {
                 what = told.recv() => match what {

@@ -214,7 +214,7 @@ impl Guard {
             dial::Failed::Other(error) => DialError::Other(host.clone(), port, error.to_string()),
         };
         let stream = dial::first(&vetted, deadline).await.map_err(failed)?;
-        self.refuse_own_machine(&stream)?;
+        self.refuse_own_machine(&stream, port)?;
         Ok(stream)
     }
 
@@ -241,11 +241,14 @@ impl Guard {
     /// A listener on every address of this machine is reached by its public addresses too, which
     /// the proxy does not know: a connection whose two ends are the same address came back to this
     /// machine.
-    fn refuse_own_machine(&self, stream: &TcpStream) -> Result<(), DialError> {
+    fn refuse_own_machine(&self, stream: &TcpStream, port: u16) -> Result<(), DialError> {
+        if !self.own.is_everywhere_at(port) {
+            return Ok(());
+        }
         let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else {
             return Ok(());
         };
-        if local.ip() == peer.ip() && self.own.is_everywhere_at(peer.port()) {
+        if local.ip() == peer.ip() {
             return Err(Denied::Own(peer).into());
         }
         Ok(())

@@ -315,12 +315,7 @@ pub(super) async fn dial(
 ) -> Result<TcpStream, Refused> {
     let timeout = live.settings.timeouts.connect;
     match live.egress.connect(&target.host, target.port, timeout).await {
-        Ok(stream) => {
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "a connection to a site without TCP_NODELAY");
-            }
-            Ok(stream)
-        }
+        Ok(stream) => Ok(stream),
         Err(error) => {
             if let Some(judgement) = dial_verdict(&error) {
                 pass.report(&judgement).await;

@@ -4,9 +4,12 @@
 //! whom it was made for; the [pool](super::pool) hands it out there first. So hardly any step of a request wakes another
 //! core: compared with tasks that move to whichever core is free, a bare hyper proxy needs a quarter less CPU.
 
-use std::cell::Cell;
+use std::{cell::Cell, io};
 
-use tokio::{net::TcpStream, runtime::Handle};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime::Handle,
+};
 
 use crate::apart::Apart;
 
@@ -32,6 +35,19 @@ impl Workers {
         Self((0..count).map(|n| Apart::start("worker", move || HERE.set(n))).collect())
     }
 
+    /// Gives a listener to the worker that accepts: a connection that stays there wakes no other thread.
+    ///
+    /// # Errors
+    /// The system's, for want of memory.
+    pub fn entrance(&self, listener: TcpListener) -> io::Result<(Handle, TcpListener)> {
+        let entrance = self.0.first().map_or_else(Handle::current, |first| first.handle().clone());
+        let listener = listener.into_std()?;
+        let there = entrance.enter();
+        let listener = TcpListener::from_std(listener)?;
+        drop(there);
+        Ok((entrance, listener))
+    }
+
     /// The runtime with the fewest tasks. One task is about one connection, of a client or to a site.
     pub(super) fn calmest(&self) -> Handle {
         let tasks = |handle: &&Handle| handle.metrics().num_alive_tasks();
@@ -40,11 +56,14 @@ impl Workers {
     }
 }
 
-/// Gives a connection that was accepted elsewhere to this runtime.
+/// Gives a connection that was accepted in the current runtime to this one.
 ///
 /// # Errors
 /// The system's, for want of memory.
-pub(super) fn settle(stream: TcpStream, runtime: &Handle) -> std::io::Result<TcpStream> {
+pub(super) fn settle(stream: TcpStream, runtime: &Handle) -> io::Result<TcpStream> {
+    if runtime.id() == Handle::current().id() {
+        return Ok(stream);
+    }
     let stream = stream.into_std()?;
     let _there = runtime.enter();
     TcpStream::from_std(stream)

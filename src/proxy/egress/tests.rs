@@ -235,10 +235,10 @@ async fn a_listener_on_every_address_is_not_reached_by_any_of_them() {
     let knows_port = Guard::new(&egress, own(&[&at.to_string()]));
     let stream = TcpStream::connect(("127.0.0.1", at.port())).await.unwrap();
     assert!(matches!(
-        knows_port.refuse_own_machine(&stream),
+        knows_port.refuse_own_machine(&stream, at.port()),
         Err(DialError::Denied(Denied::Own(_)))
     ));
-    assert!(guard(vec![], vec![]).refuse_own_machine(&stream).is_ok());
+    assert!(guard(vec![], vec![]).refuse_own_machine(&stream, at.port()).is_ok());
 }
 
 #[tokio::test]
