@@ -7,8 +7,10 @@ use std::{
 };
 
 use rustls::{
-    RootCertStore,
+    CipherSuite, ClientConfig, ClientConnection, RootCertStore, ServerConnection,
+    SupportedCipherSuite,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
+    crypto::ring,
     pki_types::{ServerName, UnixTime},
 };
 use x509_parser::extensions::ParsedExtension;
@@ -132,6 +134,47 @@ fn a_leaf_has_what_strict_clients_ask_for() {
         .any(|e| matches!(e.parsed_extension(), ParsedExtension::AuthorityKeyIdentifier(_)));
     assert!(authority);
     assert!(!leaf.is_ca());
+}
+
+/// The suite of a handshake with a client that has these, the ones it likes first.
+fn negotiated(ca: &Ca, suites: &[SupportedCipherSuite]) -> CipherSuite {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
+    let mut provider = ring::default_provider();
+    provider.cipher_suites = suites.to_vec();
+    let config = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("example.com").unwrap();
+    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+    let config = ca.server_config(&host("example.com")).unwrap();
+    let mut server = ServerConnection::new(config).unwrap();
+    while client.is_handshaking() || server.is_handshaking() {
+        let mut flight = Vec::new();
+        client.write_tls(&mut flight).unwrap();
+        server.read_tls(&mut &flight[..]).unwrap();
+        server.process_new_packets().unwrap();
+        flight.clear();
+        server.write_tls(&mut flight).unwrap();
+        client.read_tls(&mut &flight[..]).unwrap();
+        client.process_new_packets().unwrap();
+    }
+    client.negotiated_cipher_suite().unwrap().suite()
+}
+
+#[test]
+fn of_the_suites_that_a_client_has_the_cheapest_is_taken() {
+    use ring::cipher_suite::{
+        TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 as OLD_SHORT,
+        TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 as OLD_LONG, TLS13_AES_128_GCM_SHA256 as SHORT,
+        TLS13_AES_256_GCM_SHA384 as LONG, TLS13_CHACHA20_POLY1305_SHA256 as CHACHA,
+    };
+    let (_dir, ca) = fresh();
+    assert_eq!(negotiated(&ca, &[LONG, CHACHA, SHORT]), SHORT.suite());
+    assert_eq!(negotiated(&ca, &[OLD_LONG, OLD_SHORT]), OLD_SHORT.suite());
+    assert_eq!(negotiated(&ca, &[LONG]), LONG.suite(), "one that has no other is served");
 }
 
 #[test]

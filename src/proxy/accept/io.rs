@@ -27,7 +27,7 @@ use crate::{
 /// How long a client says nothing until its connection rests. Those that send one request after the
 /// other wake it for none of them, even hundreds at a time; one that rests takes a ninth more
 /// instructions for its next request, and its memory is free for others meanwhile.
-const REST: Duration = Duration::from_millis(50);
+const REST: Duration = Duration::from_millis(40);
 
 /// A client's socket.
 ///
