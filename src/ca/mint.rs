@@ -78,7 +78,7 @@ impl Leaves {
 }
 
 /// Suites in the order in which one is chosen, whichever the client names first: those with SHA-256 before those with
-/// SHA-384, for which processors have no instructions, and which took a tenth of all that a new connection costs.
+/// SHA-384, for which few processors have instructions, and which took a tenth of all that a new connection costs.
 fn suites() -> CryptoProvider {
     let mut provider = ring::default_provider();
     provider.cipher_suites.sort_by_key(|suite| {
