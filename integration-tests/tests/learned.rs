@@ -71,6 +71,7 @@ async fn trip(site: &Site, member: &Member, page: Page) {
 async fn a_rate_set_by_hand_counts_for_the_whole_fleet_at_once() {
     let (redis, site) = (Redis::start(), Site::start());
     let fleet = Member::fleet(2, &RuleFile::one_rule(RULE).redis(&redis)).await;
+    redis.is_heard_by(2).await;
     let url = site.url("/");
     get(fleet[1].proxy(), &url).await;
     set(&fleet[0], json!({"rate": 0.5})).await;
