@@ -16,8 +16,6 @@ async function crawl(index) {
   try {
     const page = await browser.newPage();
     page.setDefaultNavigationTimeout(patience);
-    // A browser asks for the icon by itself; here it would only blur the count.
-    await page.route("**/favicon.ico", (route) => route.abort());
     answers.push(await page.goto(index));
     const links = await page.locator("a").evaluateAll((all) => all.map((link) => link.href));
     for (const link of links) answers.push(await page.goto(link));

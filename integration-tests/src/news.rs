@@ -16,6 +16,18 @@ const CHANNEL: &str = "tidegate:news";
 /// Longest message that is read; real ones are a tenth of it.
 const MESSAGE_AT_MOST: usize = 4096;
 
+/// Returns once so many members hear the news; what is said before that they read later, and not who said it.
+///
+/// # Panics
+/// If they do not within a minute.
+pub async fn is_heard_by(members: usize, redis: &Redis) {
+    let listeners = format!(":{members}\r\n");
+    wait_until("all members hear the news", Duration::from_secs(60), async || {
+        redis.says(&["PUBSUB", "NUMSUB", CHANNEL], &listeners)
+    })
+    .await;
+}
+
 /// One message.
 #[derive(Debug, Clone)]
 pub struct Item {

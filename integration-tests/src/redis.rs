@@ -9,10 +9,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{
-    ports::free_address,
-    wait::{wait_until, wait_until_blocking},
-};
+use crate::{ports::free_address, wait::wait_until_blocking};
 
 /// A start takes milliseconds; a busy machine may take seconds.
 const START_AT_MOST: Duration = Duration::from_secs(10);
@@ -137,18 +134,6 @@ impl Redis {
         let mut stream = TcpStream::connect(self.address).expect("redis-server accepts");
         stream.write_all(resp(words).as_bytes()).expect("redis-server reads");
         stream
-    }
-
-    /// Returns once so many members hear the fleet's news; what is said before that they read later, and not who said it.
-    ///
-    /// # Panics
-    /// If they do not within a minute.
-    pub async fn is_heard_by(&self, members: usize) {
-        let listeners = format!(":{members}\r\n");
-        wait_until("all members hear the news", Duration::from_secs(60), async || {
-            self.says(&["PUBSUB", "NUMSUB", "tidegate:news"], &listeners)
-        })
-        .await;
     }
 
     /// Whether it answers a command, and with `part` in it. A Sentinel that promotes a replica ends all of its connections,

@@ -9,6 +9,7 @@ use integration_tests::{
     client::{Answer, ProxyClient, get, get_direct},
     load::{crawl, statuses},
     member::{Member, RuleFile},
+    news,
     redis::Redis,
     site::{Page, Site},
     wait::wait_until,
@@ -71,7 +72,7 @@ async fn trip(site: &Site, member: &Member, page: Page) {
 async fn a_rate_set_by_hand_counts_for_the_whole_fleet_at_once() {
     let (redis, site) = (Redis::start(), Site::start());
     let fleet = Member::fleet(2, &RuleFile::one_rule(RULE).redis(&redis)).await;
-    redis.is_heard_by(2).await;
+    news::is_heard_by(2, &redis).await;
     let url = site.url("/");
     get(fleet[1].proxy(), &url).await;
     set(&fleet[0], json!({"rate": 0.5})).await;

@@ -17,6 +17,13 @@ use x509_parser::extensions::ParsedExtension;
 
 use super::*;
 
+/// Those of a client that trusts this CA alone.
+fn roots(ca: &Ca) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
+    roots
+}
+
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
@@ -98,8 +105,7 @@ fn the_ca_may_sign_server_certificates_and_nothing_else() {
 #[test]
 fn leaves_are_valid_for_their_host_and_no_other() {
     let (_dir, ca) = fresh();
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
+    let roots = roots(&ca);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier =
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
@@ -138,8 +144,7 @@ fn a_leaf_has_what_strict_clients_ask_for() {
 
 /// The suite of a handshake with a client that has these, the ones it likes first.
 fn negotiated(ca: &Ca, suites: &[SupportedCipherSuite]) -> CipherSuite {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
+    let roots = roots(ca);
     let mut provider = ring::default_provider();
     provider.cipher_suites = suites.to_vec();
     let config = ClientConfig::builder_with_provider(Arc::new(provider))

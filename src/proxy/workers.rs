@@ -56,7 +56,7 @@ impl Workers {
     }
 }
 
-/// Gives a connection that was accepted in the current runtime to this one.
+/// Gives a connection, accepted in the current runtime, to `runtime`: often the same one.
 ///
 /// # Errors
 /// The system's, for want of memory.

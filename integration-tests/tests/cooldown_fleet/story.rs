@@ -3,6 +3,7 @@
 use integration_tests::{
     client::{get, get_direct},
     member::{Member, RuleFile},
+    news,
     redis::Redis,
     site::{Page, Site},
     wait::wait_until,
@@ -37,7 +38,7 @@ async fn a_trip_is_told_with_its_blocks_its_answer_and_its_probe_at_every_member
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule("cooldown: {after: 3, for: 2s, ratio: off, ramp: 0s}");
     let fleet = Member::fleet(2, &file.redis(&redis)).await;
-    redis.is_heard_by(2).await;
+    news::is_heard_by(2, &redis).await;
     site.on("/a", Page::Forbidden);
     site.on("/b", Page::Captcha);
     site.on("/c", Page::Captcha);
@@ -76,7 +77,7 @@ async fn a_trip_is_told_with_its_blocks_its_answer_and_its_probe_at_every_member
 async fn a_trip_and_a_clear_by_hand_are_told_at_every_member() {
     let (redis, site) = (Redis::start(), Site::start());
     let fleet = Member::fleet(2, &RuleFile::one_rule("cooldown: {for: 1m}").redis(&redis)).await;
-    redis.is_heard_by(2).await;
+    news::is_heard_by(2, &redis).await;
     for member in &fleet {
         assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
     }
@@ -96,7 +97,7 @@ async fn a_member_that_has_sent_nothing_is_told_of_a_trip_too() {
     let rule = "- {name: shops, match: \"*\", per: host, cooldown: {for: 1m}}";
     let fleet = Member::fleet(2, &RuleFile::new(rule).redis(&redis)).await;
     assert_eq!(get(fleet[0].proxy(), &site.url("/")).await.status, 200);
-    redis.is_heard_by(2).await;
+    news::is_heard_by(2, &redis).await;
     let path = "/api/v1/scopes/shops/127.0.0.1/cooldown";
     assert_eq!(post(&fleet[0], path, &json!({"seconds": 60})).await.status, 200);
     let tripped = the_only(&fleet[1], "tripped").await;
