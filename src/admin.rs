@@ -8,6 +8,7 @@ mod api;
 mod entry;
 mod gauges;
 mod history;
+mod judge;
 mod live;
 mod page;
 mod probes;
@@ -177,6 +178,7 @@ fn router(cx: &Arc<Context>) -> Router {
         .route("/api/v1/events", get(stream::events))
         .route("/api/v1/config", get(api::config))
         .route("/api/v1/report", post(api::report))
+        .route("/api/v1/judge", post(judge::judge))
         .route("/api/v1/acquire", post(api::acquire))
         .route("/api/v1/scopes/{*scope}", post(scopes::post).delete(scopes::delete))
         .route_layer(middleware::from_fn(entry::writes))

@@ -111,7 +111,7 @@ pub fn run(source: &Source, options: &Options) -> Result<Report, ExplainError> {
             Some(Err(_)) | None => Target::of_url("http://unknown.invalid/")?,
         };
         let rule = options.rules.find(&target).map(|at| Arc::clone(&options.rules.as_slice()[at]));
-        let (judgement, item) = explain(&exchange, &target, rule.as_deref(), options.limits);
+        let (judgement, item) = judge(&exchange, &target, rule.as_deref(), options.limits);
         judged.push(Judged { item, judgement, rule, host: target.host });
     }
     if exchanges.single
@@ -132,7 +132,7 @@ struct Judged {
 }
 
 /// Judges one response the way the proxy does.
-fn explain(
+pub(crate) fn judge(
     exchange: &Exchange,
     target: &Target,
     rule: Option<&Rule>,

@@ -117,6 +117,7 @@ async fn a_cooldown_by_hand_holds_requests_until_it_is_cleared() {
 async fn what_makes_no_sense_is_refused_with_its_reason() {
     let member = member().await;
     let report = "/api/v1/report";
+    let judge = "/api/v1/judge";
     let url = "http://shop.example/";
     for (path, body, status, word) in [
         (report, json!({"url": url, "verdict": "captcha", "extra": 1}), 400, "extra"),
@@ -124,6 +125,12 @@ async fn what_makes_no_sense_is_refused_with_its_reason() {
         (report, json!({"url": "shop", "verdict": "captcha"}), 400, "url"),
         (report, json!({"url": url, "verdict": "nonsense"}), 400, "cloudflare_challenge"),
         (report, json!({"url": url, "verdict": "ok", "status": 99}), 400, "status"),
+        (judge, json!({"url": url, "status": 99}), 400, "status"),
+        (judge, json!({"url": url, "status": 200, "method": "G E T"}), 400, "method"),
+        (judge, json!({"url": url, "status": 200, "headers": {"a b": "c"}}), 400, "a b"),
+        (judge, json!({"url": url, "status": 200, "headers": {"a": "b\r\nc"}}), 400, "headers"),
+        (judge, json!({"url": url, "status": 200, "body_base64": "%"}), 400, "body_base64"),
+        (judge, json!({"url": url, "status": 200, "body": "", "body_base64": ""}), 400, "either"),
         (COOLDOWN, json!({"seconds": -1}), 400, "seconds"),
         (COOLDOWN, json!({"seconds": 1e9}), 400, "seconds"),
         ("/api/v1/scopes/nobody/cooldown", json!({}), 404, "default"),
@@ -149,6 +156,53 @@ async fn reported_blocks_trip_the_cooldown_like_our_own() {
     wait_until("it cools down", SOON, async || state(&member).await == "cooling").await;
     let blocks = member.metric("tidegate_blocks_total", &[("type", "captcha")]).await;
     assert!((blocks - 3.0).abs() < 1e-9, "{blocks} blocks");
+}
+
+#[tokio::test]
+async fn a_response_is_judged_by_the_rule_in_force_and_counts_only_on_request() {
+    let keys = "per: domain, rate: 50/s, cooldown: {after: 2, for: 60s-60s}, \
+                detect: [{name: shop-check, verdict: captcha, title: Robot Check}]";
+    let member = Member::start(&RuleFile::one_rule(keys)).await;
+    let url = "https://www.shop.example/item?id=1";
+    let page = "<html><title>Robot Check</title><p>Are you human?</p></html>";
+    let mut body = json!({"url": url, "status": 200, "body": page,
+        "headers": {"content-type": "text/html", "Set-Cookie": ["a=1", "b=2"]}});
+    let judged = parsed(&post(&member, "/api/v1/judge", &body).await);
+    assert_eq!(judged["verdict"], "captcha", "{judged}");
+    assert_eq!(judged["rule"], "default");
+    assert_eq!(judged["scope"], "default/shop.example");
+    assert_eq!(judged["evidence"]["signature"], "shop-check");
+    assert_eq!(judged["reported"], false);
+    body["report"] = json!(true);
+    for _ in 0..2 {
+        assert_eq!(parsed(&post(&member, "/api/v1/judge", &body).await)["reported"], true);
+    }
+    wait_until("it cools down", SOON, async || state(&member).await == "cooling").await;
+    let scope = &member.status().await["scopes"][0];
+    assert_eq!((&scope["rule"], &scope["key"]), (&json!("default"), &json!("shop.example")));
+    let blocks = member.metric("tidegate_blocks_total", &[("type", "captcha")]).await;
+    assert!((blocks - 2.0).abs() < 1e-9, "{blocks} blocks");
+}
+
+#[tokio::test]
+async fn a_reported_retry_after_trips_at_once_and_a_picture_counts_for_nothing() {
+    let member = member().await;
+    let judge = async |body: &Value| parsed(&post(&member, "/api/v1/judge", body).await);
+    let url = "https://shop.example/";
+    let picture = json!({"url": url, "status": 200, "headers": {"content-type": "image/png"},
+        "body_base64": "iVBORw0KGgo=", "report": true});
+    assert_eq!(judge(&picture).await["neutral"], true);
+    let start = json!({"url": url, "status": 200, "headers": {"content-type": "text/html"},
+        "body": "<html>", "complete": false});
+    assert_eq!(judge(&start).await["verdict"], "ok", "only the start of a page was sent");
+    let limited =
+        json!({"url": url, "status": 429, "headers": {"retry-after": "20"}, "report": true});
+    let judged = judge(&limited).await;
+    assert_eq!(judged["verdict"], "429_rate_limited");
+    assert_eq!(judged["retry_after"], 20.0);
+    wait_until("it cools down", SOON, async || state(&member).await == "cooling").await;
+    let left = member.status().await["scopes"][0]["remaining_ms"].as_u64().unwrap_or(0);
+    assert!((1..=20_000).contains(&left), "as the site asked, not the rule's minute: {left} ms");
 }
 
 #[tokio::test]

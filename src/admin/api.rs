@@ -130,7 +130,7 @@ pub(super) async fn acquire(
     }
 }
 
-fn target(url: &str) -> Result<Target, Problem> {
+pub(super) fn target(url: &str) -> Result<Target, Problem> {
     let uri: Uri = url.parse().map_err(|error| bad(format!("url: {error}")))?;
     Target::parse(&Method::GET, &uri).map_err(|error| bad(format!("url: {error}")))
 }
@@ -143,7 +143,7 @@ pub(super) fn seconds(name: &str, value: f64, least: f64, most: f64) -> Result<D
     Ok(Duration::from_secs_f64(value))
 }
 
-fn no_rule() -> Problem {
+pub(super) fn no_rule() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "no rule matches this URL")
 }
 
@@ -153,10 +153,15 @@ pub(super) fn bad(why: impl Into<String>) -> Problem {
 
 /// Reads a JSON body, bounded in size and time; unknown fields are errors. No body at all counts as `{}`.
 pub(super) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Problem> {
-    let bytes = match tokio::time::timeout(BODY_TIME, to_bytes(body, BODY)).await {
+    read_up_to(body, BODY).await
+}
+
+/// [`read`] with a bound of the caller's.
+pub(super) async fn read_up_to<T: DeserializeOwned>(body: Body, most: usize) -> Result<T, Problem> {
+    let bytes = match tokio::time::timeout(BODY_TIME, to_bytes(body, most)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => {
-            let why = format!("a body here has at most {BODY} bytes");
+            let why = format!("a body here has at most {most} bytes");
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
         Err(_) => return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not come")),
