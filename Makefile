@@ -4,8 +4,9 @@ CARGO ?= cargo
 PROFILE ?= dev
 TARGET ?= wire
 SECONDS ?= 60
+WHEEL_PROFILE ?= release
 
-.PHONY: help tools build test test-clients demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
+.PHONY: help tools build test test-clients test-python python-tools wheel lint-python demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -23,6 +24,23 @@ test-clients: build ## drive every client, Chromium too; installs wget, Node, Go
 	@integration-tests/clients/install.sh --all
 	$(CARGO) test -p integration-tests --test real_clients --test status_page --test https_clients --no-fail-fast \
 		--profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
+
+
+python-tools:
+	@python/install-tools.sh
+
+wheel: python-tools ## the Python packages, with the program inside, into target/wheels (WHEEL_PROFILE=fast for a quick one)
+	CARGO=$(CARGO) python/build.sh $(WHEEL_PROFILE)
+
+test-python: build lint-python ## the Python packages in fresh virtual environments: the wheel, Scrapy, pytest
+	@python/build.sh dev target/python-test
+	@python/test.sh target/python-test
+
+lint-python: python-tools ## ruff and mypy over python/
+	target/python-tools/bin/ruff format --check python
+	target/python-tools/bin/ruff check python
+	MYPYPATH=python:python/scrapy-tidegate target/python-tools/bin/mypy -p tidegate -p scrapy_tidegate
+	MYPYPATH=python:python/scrapy-tidegate target/python-tools/bin/mypy python/tests
 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Installs the packages that build.sh has built into a fresh virtual environment per Python, and runs their tests there.
+#
+#   test.sh [FOLDER]     the folder with the packages, by default target/python-test
+#
+# PYTHONS names the interpreters; by default python3, and Python 3.9, the oldest supported one, if it is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=${1:-target/python-test}
+if [ -z "${PYTHONS:-}" ]; then
+  oldest=$(command -v python3.9 || true)
+  for candidate in "$HOME"/.pyenv/versions/3.9.*/bin/python3.9; do
+    if [ -x "$candidate" ]; then oldest=$candidate; fi
+  done
+  if [ -z "$oldest" ]; then printf 'tidegate: no Python 3.9 here, so only python3 is tested\n'; fi
+  PYTHONS="python3 $oldest"
+fi
+
+# The installed program is tested, not one that the environment names.
+unset TIDEGATE_BIN PYTHONPATH
+for python in $PYTHONS; do
+  version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  venv=target/python-test-$version
+  printf '\ntidegate: Python %s\n' "$version"
+  "$python" -m venv --clear "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check --find-links "$packages" \
+    -r python/requirements-test.txt tidegate scrapy-tidegate
+  "$venv/bin/python" -m pytest --quiet --timeout 120 -c python/tests/pytest.ini python/tests
+done

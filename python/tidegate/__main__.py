@@ -1,0 +1,19 @@
+"""`python -m tidegate`: runs the program in place of this process."""
+
+import os
+import sys
+
+from tidegate import BinaryNotFoundError, find_binary
+
+
+def main() -> None:
+    """Replace this process by the program."""
+    try:
+        binary = find_binary()
+    except BinaryNotFoundError as error:
+        sys.exit(str(error))
+    os.execv(binary, [str(binary), *sys.argv[1:]])  # noqa: S606
+
+
+if __name__ == "__main__":
+    main()
