@@ -1,0 +1,55 @@
+"""The scheduler's queue: requests to a paused site stay in it, and Scrapy crawls other sites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface
+
+from scrapy_tidegate.pauses import pauses_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Request
+
+#: Marks requests that came through this queue. They may go back to it; others would return at once.
+QUEUED = "_tidegate_queued"
+
+
+class _OpenSlots(DownloaderInterface):
+    """Offers only slots that are not paused and have room."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self._pauses = pauses_of(crawler)
+
+    def stats(self, possible_slots: Iterable[str]) -> list[tuple[int, str]]:
+        return [
+            (active, slot)
+            for active, slot in super().stats(possible_slots)
+            if active < self._room(slot) and not self._pauses.remaining(slot)
+        ]
+
+    def _room(self, slot: str) -> int:
+        """Return how many requests fill a site's connections; more would only take slots."""
+        known = self.downloader.slots.get(slot)
+        room: int = known.concurrency if known else self.downloader.domain_concurrency
+        return room
+
+
+class TidegateQueue(DownloaderAwarePriorityQueue):
+    """A `DownloaderAwarePriorityQueue` that skips paused sites."""
+
+    def __init__(self, crawler: Crawler, *args: Any, **kwargs: Any) -> None:
+        """Make the queue of a crawl."""
+        super().__init__(crawler, *args, **kwargs)
+        self._downloader_interface = _OpenSlots(crawler)
+
+    def pop(self) -> Request | None:
+        """Return the next request to a site that is not paused."""
+        request: Request | None = super().pop()
+        if request is not None:
+            request.meta[QUEUED] = True
+        return request
