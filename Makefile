@@ -4,9 +4,9 @@ CARGO ?= cargo
 PROFILE ?= dev
 TARGET ?= wire
 SECONDS ?= 60
-WHEEL_PROFILE ?= release
+PACKAGE_PROFILE ?= release
 
-.PHONY: help tools build test test-clients test-python python-tools wheel lint-python demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
+.PHONY: help tools build test test-clients test-python python-tools wheel lint-python packaging-tools deb tarball test-deb demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -29,8 +29,8 @@ test-clients: build ## drive every client, Chromium too; installs wget, Node, Go
 python-tools:
 	@python/install-tools.sh
 
-wheel: python-tools ## the Python packages, with the program inside, into target/wheels (WHEEL_PROFILE=fast for a quick one)
-	CARGO=$(CARGO) python/build.sh $(WHEEL_PROFILE)
+wheel: python-tools ## the Python packages, with the program inside, into target/wheels (PACKAGE_PROFILE=fast for a quick one)
+	python/build.sh $(PACKAGE_PROFILE)
 
 test-python: build lint-python ## the Python packages in fresh virtual environments: the wheel, Scrapy, pytest
 	@python/build.sh dev target/python-test
@@ -41,6 +41,18 @@ lint-python: python-tools ## ruff and mypy over python/
 	target/python-tools/bin/ruff check python
 	MYPYPATH=python:python/scrapy-tidegate target/python-tools/bin/mypy -p tidegate -p scrapy_tidegate
 	MYPYPATH=python:python/scrapy-tidegate target/python-tools/bin/mypy python/tests
+
+packaging-tools:
+	@packaging/install-tools.sh
+
+deb: packaging-tools ## the Debian package, into target/packages (PACKAGE_PROFILE=fast for a quick one)
+	packaging/build.sh deb $(PACKAGE_PROFILE)
+
+tarball: ## the archive that `cargo binstall` fetches from a release, into target/packages
+	packaging/build.sh tarball $(PACKAGE_PROFILE)
+
+test-deb: build packaging-tools ## install, start, upgrade, remove and purge the Debian package in a scratch root
+	@packaging/test-deb.sh
 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
