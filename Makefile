@@ -5,8 +5,10 @@ PROFILE ?= dev
 TARGET ?= wire
 SECONDS ?= 60
 PACKAGE_PROFILE ?= release
+FROM ?= target
+IMAGE ?= tidegate
 
-.PHONY: help tools build test test-clients test-python python-tools wheel lint-python packaging-tools deb tarball test-deb demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
+.PHONY: help tools build test test-clients test-python python-tools wheel lint-python packaging-tools deb tarball test-deb release-version release-files image image-publish bench-scrapy demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -54,6 +56,19 @@ tarball: ## the archive that `cargo binstall` fetches from a release, into targe
 test-deb: build packaging-tools ## install, start, upgrade, remove and purge the Debian package in a scratch root
 	@packaging/test-deb.sh
 
+release-version: ## check that all packages, the changelog and TAG=v1.2.3 agree on the version
+	@packaging/release.sh version $(TAG)
+
+release-files: ## sort built packages (FROM=target) for PyPI and the release page, with checksums and notes
+	@packaging/release.sh files $(FROM)
+
+image: ## the container image IMAGE=tidegate (needs docker)
+	docker build -f docker/Dockerfile -t $(IMAGE) .
+
+image-publish: image ## tag the image with TAG=v1.2.3 and push it (needs a login)
+	docker tag $(IMAGE) $(IMAGE):$(TAG)
+	docker push $(IMAGE):$(TAG)
+
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/demo
@@ -77,6 +92,9 @@ bench-gate: ## what one Redis carries, grants/s and CPU per grant beside a bare 
 bench-yield: ## what crawls bring home under several policies, against five kinds of walls; ARGS="real 60": in processes
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bin tidegate --bin bench_yield
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_yield $(ARGS)
+
+bench-scrapy: ## two sites in one Scrapy crawl, one of which cools; after `make test-python` (4 minutes)
+	@$(firstword $(wildcard target/python-test-3.1*/bin/python)) python/tests/two_sites.py
 
 soak: ## a fleet of three under load and faults for MINUTES=5, and a report (SEED= repeats one)
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
