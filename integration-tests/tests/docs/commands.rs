@@ -39,6 +39,33 @@ fn every_command_and_option_for_deployment_exists() {
     assert_all_exist(&commands);
 }
 
+#[test]
+fn every_make_target_in_the_pages_and_the_release_workflow_exists() {
+    let makefile = read(&root().join("Makefile"));
+    let workflows = files(".github/workflows", &["yml"]);
+    let mut texts: Vec<_> =
+        blocks("sh").into_iter().map(|block| (block.place, block.text)).collect();
+    for path in workflows {
+        serde_yaml::from_str::<serde_yaml::Value>(&read(&path)).expect("a workflow is YAML");
+        texts.push((name(&path), read(&path)));
+    }
+    let mut found = 0;
+    let mut unknown = Vec::new();
+    for (place, text) in texts {
+        for line in text.lines() {
+            let words: Vec<_> = line.split_whitespace().collect();
+            for pair in words.windows(2).filter(|pair| pair[0] == "make") {
+                found += 1;
+                if !makefile.contains(&format!("\n{}:", pair[1])) {
+                    unknown.push(format!("{place}: make {}", pair[1]));
+                }
+            }
+        }
+    }
+    assert!(found >= 10, "{found} targets");
+    assert_none("make targets that do not exist", &unknown);
+}
+
 /// The arguments of each call of `tidegate` in a line of shell.
 fn commands_of(line: &str) -> impl Iterator<Item = Vec<String>> {
     let code = line.split(" #").next().unwrap_or(line);
