@@ -52,7 +52,7 @@ fn every_make_target_in_the_pages_and_the_release_workflow_exists() {
     let mut found = 0;
     let mut unknown = Vec::new();
     for (place, text) in texts {
-        for line in text.lines() {
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
             let words: Vec<_> = line.split_whitespace().collect();
             for pair in words.windows(2).filter(|pair| pair[0] == "make") {
                 found += 1;
@@ -62,7 +62,7 @@ fn every_make_target_in_the_pages_and_the_release_workflow_exists() {
             }
         }
     }
-    assert!(found >= 10, "{found} targets");
+    assert!(found >= 5, "{found} targets");
     assert_none("make targets that do not exist", &unknown);
 }
 
