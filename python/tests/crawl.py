@@ -28,7 +28,12 @@ FAILURES: list[str] = []
 
 class Spider(scrapy.Spider):
     name = "crawl"
-    custom_settings = {"LOG_LEVEL": "INFO", "TELNETCONSOLE_ENABLED": False, "LOGSTATS_INTERVAL": 0}
+    custom_settings = {
+        "LOG_LEVEL": "INFO",
+        "LOGSTATS_INTERVAL": 0,
+        "TELNETCONSOLE_ENABLED": False,
+        **ASKED.get("spider_settings", {}),
+    }
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         for request in self.start_requests():

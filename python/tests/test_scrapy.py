@@ -78,6 +78,37 @@ def test_a_refusal_is_scheduled_again_after_its_time_and_is_no_error(tidegate: T
     assert len(tidegate.requests("shop")) == 6
 
 
+def test_a_refused_tunnel_is_opened_again_later(tidegate: Tidegate, tls: ssl.SSLContext) -> None:
+    shop = tidegate.site("shop", links=3, tls=tls)
+    tidegate.rule("shop", rate="1/s", burst=1, max_wait="0s", tunnel="connect")
+    done = crawl(tidegate, shop.url)
+    assert len(done["pages"]) == 4
+    assert not done["failures"]
+    stats = done["stats"]
+    assert stats["tidegate/refused/tunnel"] >= 1
+    assert not [name for name in stats if name.startswith("retry/")]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"TWISTED_REACTOR": "twisted.internet.epollreactor.EPollReactor"},
+        {"SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue"},
+    ],
+    ids=["without asyncio", "with another queue"],
+)
+def test_a_refusal_is_scheduled_again_under_other_settings(
+    tidegate: Tidegate, settings: dict[str, Any]
+) -> None:
+    shop = tidegate.site("shop", links=2)
+    tidegate.rule("shop", rate="2/s", burst=1, max_wait="0s")
+    done = crawl(tidegate, shop.url, spider_settings=settings)
+    assert [page["status"] for page in done["pages"]] == [200] * 3
+    assert not done["failures"]
+    assert done["stats"]["tidegate/rescheduled"] >= 1
+    assert "tidegate/api_errors" not in done["stats"]
+
+
 def test_a_robots_file_that_is_refused_is_waited_for(tidegate: Tidegate) -> None:
     shop = tidegate.site("shop", links=0)
     shop.pages["/robots.txt"] = Page(

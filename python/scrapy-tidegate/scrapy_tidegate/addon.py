@@ -37,13 +37,15 @@ class Addon:
         default("TIDEGATE_MAX_PAUSE", 3600)
         default("TIDEGATE_JUDGE", True)
         timeout = settings.getfloat("TIDEGATE_MAX_WAIT") + SITE_TIME
-        overrides = {
+        overrides: dict[str, Any] = {
             "AUTOTHROTTLE_ENABLED": False,
             "DOWNLOAD_DELAY": 0,
             "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
             "DOWNLOAD_TIMEOUT": max(timeout, settings.getfloat("DOWNLOAD_TIMEOUT")),
-            "SCHEDULER_PRIORITY_QUEUE": "scrapy_tidegate.queue.TidegateQueue",
         }
+        # No queue that looks at the downloader works with a limit by address.
+        if not settings.getint("CONCURRENT_REQUESTS_PER_IP"):
+            overrides["SCHEDULER_PRIORITY_QUEUE"] = "scrapy_tidegate.queue.TidegateQueue"
         for name, value in overrides.items():
             _override(settings, name, value)
         settings.set("CONCURRENT_REQUESTS", 64, "addon")

@@ -171,4 +171,5 @@ def _field(response: Response, name: str) -> str:
 
 
 def _seconds(field: str) -> float:
-    return float(field) if field.isdigit() else DEFAULT_PAUSE
+    # The proxy names whole seconds, 1 at least. A shorter wait could only come from a site.
+    return max(float(field), 1.0) if field.isdigit() else DEFAULT_PAUSE
