@@ -1,0 +1,98 @@
+"""`requests` and `httpx` through a real proxy."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Callable
+
+import pytest
+import tidegate.httpx
+import tidegate.requests
+from tidegate.site import Page
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+    from tidegate.pytest_plugin import Tidegate
+
+#: Gets some URLs one after the other: statuses and verdicts.
+Crawl = Callable[..., "list[tuple[int, str | None]]"]
+
+
+def by_requests(proxy: str, admin: str | None, *urls: str) -> list[tuple[int, str | None]]:
+    with tidegate.requests.session(proxy, admin) as session:
+        session.verify = False
+        answers = [session.get(url) for url in urls]
+    return [(answer.status_code, answer.headers.get("Tidegate-Verdict")) for answer in answers]
+
+
+def by_httpx(proxy: str, admin: str | None, *urls: str) -> list[tuple[int, str | None]]:
+    with tidegate.httpx.client(proxy, admin, verify=False) as client:
+        return [seen(client.get(url)) for url in urls]
+
+
+def by_async_httpx(proxy: str, admin: str | None, *urls: str) -> list[tuple[int, str | None]]:
+    async def crawl() -> list[tuple[int, str | None]]:
+        async with tidegate.httpx.async_client(proxy, admin, verify=False) as client:
+            return [seen(await client.get(url)) for url in urls]
+
+    return asyncio.run(crawl())
+
+
+def seen(answer: httpx.Response) -> tuple[int, str | None]:
+    return answer.status_code, answer.headers.get("Tidegate-Verdict")
+
+
+clients = pytest.mark.parametrize("crawl", [by_requests, by_httpx, by_async_httpx])
+pytestmark = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+
+
+@clients
+def test_a_refused_request_comes_back_when_it_may(tidegate: Tidegate, crawl: Crawl) -> None:
+    shop = tidegate.site("shop")
+    tidegate.rule("shop", rate="1/s", burst=1, max_wait="0s")
+    assert crawl(tidegate.proxy, tidegate.admin, shop.url, shop.url) == [(200, "ok")] * 2
+    assert len(tidegate.requests("shop")) == 2
+    assert not tidegate.around("shop")
+
+
+@clients
+def test_a_refused_tunnel_comes_back_too(
+    tidegate: Tidegate, tls: ssl.SSLContext, crawl: Crawl
+) -> None:
+    # Two sites, so that the second request needs a tunnel of its own.
+    sites = [tidegate.site(name, tls=tls) for name in ("shop", "other")]
+    match = {"hosts": [site.host for site in sites]}
+    tidegate.rule("both", match=match, rate="1/s", burst=1, max_wait="0s", tunnel="connect")
+    urls = [site.url for site in sites]
+    assert crawl(tidegate.proxy, tidegate.admin, *urls) == [(200, "ok")] * 2
+
+
+@clients
+def test_https_gets_verdicts_and_a_cooldown_without_any_ca(
+    tidegate: Tidegate, tls: ssl.SSLContext, crawl: Crawl
+) -> None:
+    shop = tidegate.site("shop", tls=tls)
+    shop.pages["/limit"] = Page("too fast", 429, {"Retry-After": "60"})
+    tidegate.rule("shop", rate="50/s")
+    found = crawl(tidegate.proxy, tidegate.admin, shop.url, shop.url + "limit")
+    assert found == [(200, "ok"), (429, "429_rate_limited")]
+    assert tidegate.is_cooling("shop")
+
+
+@clients
+def test_without_the_admin_port_requests_go_on(
+    tidegate: Tidegate, tls: ssl.SSLContext, crawl: Crawl
+) -> None:
+    shop = tidegate.site("shop", tls=tls)
+    urls = [shop.url, shop.url]
+    assert crawl(tidegate.proxy, "http://127.0.0.1:1", *urls) == [(200, None)] * 2
+    assert crawl(tidegate.proxy, None, *urls) == [(200, None)] * 2
+
+
+@clients
+def test_a_refusal_that_does_not_pass_is_the_callers(tidegate: Tidegate, crawl: Crawl) -> None:
+    shop = tidegate.site("shop")
+    tidegate.rule("shop", action="deny")
+    assert crawl(tidegate.proxy, tidegate.admin, shop.url) == [(403, None)]
