@@ -31,8 +31,8 @@ test-clients: build ## drive every client, Chromium too; installs wget, Node, Go
 python-tools:
 	@python/install-tools.sh
 
-wheel: python-tools ## the Python packages, with the program inside, into target/wheels (PACKAGE_PROFILE=fast for a quick one)
-	python/build.sh $(PACKAGE_PROFILE)
+wheel: python-tools ## the Python packages, with the program inside, into target/wheels (PACKAGE_PROFILE=fast for a quick one; ZIG=1 for old systems)
+	ZIG=$(ZIG) python/build.sh $(PACKAGE_PROFILE)
 
 test-python: build lint-python ## the Python packages in fresh virtual environments: the wheel, Scrapy, pytest
 	@python/build.sh dev target/python-test

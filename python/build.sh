@@ -2,7 +2,10 @@
 # Builds the Python packages into a folder: build.sh PROFILE [FOLDER], by default target/wheels.
 #
 # `tidegate` comes as a wheel with the program and as a source distribution, `scrapy-tidegate` as both too. With the
-# profile `dev` the wheel takes the program that `make build` has built. MATURIN_ARGS adds to maturin's arguments.
+# profile `dev` the wheel takes the program that `make build` has built.
+#
+# ZIG=1 links with zig, so that the wheel runs on systems as old as glibc 2.17 (manylinux2014). WHEEL_TARGET names
+# another platform, such as aarch64-unknown-linux-gnu, and needs ZIG=1 and `rustup target add` of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,8 +20,13 @@ if [ "$profile" = dev ]; then
   export CARGO=$PWD/python/cargo-workspace.sh
   strip=()
 fi
-# shellcheck disable=SC2086 # several arguments
-"$tools/maturin" build --quiet --locked --profile "$profile" "${strip[@]}" --out "$out" ${MATURIN_ARGS:-}
+linker=()
+if [ -n "${ZIG:-}" ]; then
+  "$tools/pip" install --quiet --disable-pip-version-check 'ziglang==0.17.*'
+  target=${WHEEL_TARGET:-$(rustc -vV | sed -n 's/^host: //p')}
+  linker=(--zig --target "$target" --compatibility manylinux2014)
+fi
+PATH=$tools:$PATH "$tools/maturin" build --quiet --locked --profile "$profile" "${strip[@]}" "${linker[@]}" --out "$out"
 "$tools/maturin" sdist --out "$out"
 "$tools/python" -m build --no-isolation --outdir "$out" python/scrapy-tidegate >/dev/null
 ls -1 "$out"

@@ -17,14 +17,30 @@ if [ -z "${PYTHONS:-}" ]; then
   PYTHONS="python3 $oldest"
 fi
 
-# The installed program is tested, not one that the environment names.
-unset TIDEGATE_BIN PYTHONPATH
-for python in $PYTHONS; do
-  version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+test_with() { # PYTHON
+  local version venv
+  version=$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   venv=target/python-test-$version
   printf '\ntidegate: Python %s\n' "$version"
-  "$python" -m venv --clear "$venv"
+  "$1" -m venv --clear "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check --find-links "$packages" \
     -r python/requirements-test.txt tidegate scrapy-tidegate
   "$venv/bin/python" -m pytest --quiet --timeout 120 -c python/tests/pytest.ini python/tests
+}
+
+# The installed program is tested, not one that the environment names.
+unset TIDEGATE_BIN PYTHONPATH
+# At the same time: the tests wait more than they work.
+logs=$(mktemp -d)
+runs=()
+for python in $PYTHONS; do
+  test_with "$python" >"$logs/${#runs[@]}" 2>&1 &
+  runs+=($!)
 done
+failed=0
+for run in "${!runs[@]}"; do
+  wait "${runs[$run]}" || failed=1
+  cat "$logs/$run"
+done
+rm -rf "$logs"
+exit "$failed"
