@@ -28,6 +28,13 @@ test_with() { # PYTHON
   "$venv/bin/python" -m pytest --quiet --timeout 120 -c python/tests/pytest.ini python/tests
 }
 
+# The build of the source distribution starts: it has all files, and versions for its part of the workspace.
+sources=$(mktemp -d)
+tar -xzf "$packages"/tidegate-*.tar.gz -C "$sources" --strip-components 1
+(cd "$sources" && "$OLDPWD/target/python-tools/bin/maturin" pep517 write-dist-info --metadata-directory dist-info >/dev/null)
+grep -q '^Name: tidegate' "$sources"/dist-info/*/METADATA
+rm -rf "$sources"
+
 # The installed program is tested, not one that the environment names.
 unset TIDEGATE_BIN PYTHONPATH
 # At the same time: the tests wait more than they work.
