@@ -41,12 +41,15 @@ class Spider(scrapy.Spider):
 
     def start_requests(self) -> Iterator[scrapy.Request]:
         for url in ASKED["urls"]:
-            yield scrapy.Request(url, self.index, errback=self.failed, dont_filter=True)
+            yield scrapy.Request(
+                url, self.index, errback=self.failed, dont_filter=True, meta=ASKED.get("meta")
+            )
 
     def index(self, response: Response) -> Iterator[scrapy.Request]:
         self.page(response)
         for link in response.css("a::attr(href)").getall():
-            yield response.follow(link, self.page, errback=self.failed)
+            meta = response.meta if ASKED.get("copy_meta") else None
+            yield response.follow(link, self.page, errback=self.failed, meta=meta)
 
     def page(self, response: Response) -> None:
         verdict = response.headers.get("Tidegate-Verdict")

@@ -200,8 +200,21 @@ def test_without_the_admin_port_the_crawl_goes_on(tidegate: Tidegate) -> None:
     assert done["stats"]["tidegate/api_errors"] >= 1
 
 
+def test_a_request_with_the_meta_of_a_response_is_treated_like_any_other(
+    tidegate: Tidegate,
+) -> None:
+    shop = tidegate.site("shop", links=3)
+    tidegate.rule("shop", rate="2/s", burst=1, max_wait="0s")
+    done = crawl(tidegate, shop.url, copy_meta=True, settings={"ROBOTSTXT_OBEY": True})
+    assert len(done["pages"]) == 4
+    assert done["stats"]["tidegate/verdict/ok"] == 5
+
+
 def test_requests_may_go_around_the_proxy_or_be_out_of_its_way(tidegate: Tidegate) -> None:
     shop = tidegate.site("shop", links=2)
     done = crawl(tidegate, shop.url, settings={"TIDEGATE_ADMIN": ""})
     assert len(done["pages"]) == 3
     assert "tidegate/api_errors" not in done["stats"]
+    direct = crawl(tidegate, shop.url, meta={"proxy": None}, copy_meta=True)
+    assert [page["verdict"] for page in direct["pages"]] == [None] * 3
+    assert len(tidegate.around("shop")) == 3

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from scrapy_tidegate import loop
 from scrapy_tidegate.api import Api, ApiError
 from scrapy_tidegate.pauses import pauses_of
-from scrapy_tidegate.queue import QUEUED
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -29,22 +28,26 @@ REFUSED_CONNECT = frozenset({"429", "503"})
 class ProxyMiddleware:
     """Sends requests to the proxy."""
 
-    def __init__(self, proxy: str, hold: int) -> None:
-        """Take the proxy's URL and the longest hold in seconds."""
-        self._proxy = proxy
-        self._prefer = f"wait={hold}".encode()
+    def __init__(self, crawler: Crawler) -> None:
+        """Read the settings."""
+        self._proxy: str = crawler.settings["TIDEGATE_PROXY"]
+        # HttpProxyMiddleware takes user and password out of the URL.
+        self._names = {self._proxy, re.sub(r"://[^/@]*@", "://", self._proxy)}
+        self._prefer = f"wait={crawler.settings.getint('TIDEGATE_HOLD')}".encode()
+        self._routed = pauses_of(crawler).routed
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Read the settings."""
-        settings = crawler.settings
-        return cls(settings["TIDEGATE_PROXY"], settings.getint("TIDEGATE_HOLD"))
+        """Make the middleware of a crawl."""
+        return cls(crawler)
 
     def process_request(self, request: Request, spider: object = None) -> None:
         """Set the proxy, unless the request names one (or none: `meta={"proxy": None}`)."""
         _ = spider
-        request.meta.setdefault("proxy", self._proxy)
-        if request.url.startswith("http://") and request.meta["proxy"]:
+        is_routed = request.meta.setdefault("proxy", self._proxy) in self._names
+        if is_routed:
+            self._routed.add(request)
+        if is_routed and request.url.startswith("http://"):
             # Longer holds become a refusal with a `Retry-After`, and the slot is free meanwhile.
             request.headers.setdefault("Prefer", self._prefer)
         elif request.headers.get("Prefer") == self._prefer:
@@ -77,9 +80,9 @@ class VerdictMiddleware:
         _ = spider
         slot = self._pauses.slot(request)
         remaining = self._pauses.remaining(slot)
-        if not remaining or not request.meta.get("proxy"):
+        if not remaining or request not in self._pauses.routed:
             return None
-        if request.meta.get(QUEUED):
+        if request in self._pauses.queued:
             return _again(request)
         # A robots.txt, or a scheduler of the project: it would return at once.
         while remaining:
@@ -92,7 +95,7 @@ class VerdictMiddleware:
     ) -> Request | Response:
         """Count the verdict, or schedule a refused request again."""
         _ = spider
-        if "cached" in response.flags or not request.meta.get("proxy"):
+        if "cached" in response.flags or request not in self._pauses.routed:
             return response
         refused = _field(response, "Tidegate-Refused")
         if refused:
@@ -116,7 +119,8 @@ class VerdictMiddleware:
     ) -> Request | None:
         """Schedule a tunnel that the proxy refused for a while again."""
         _ = spider
-        if type(exception).__name__ not in ("TunnelError", "ProxyError"):
+        is_refused = type(exception).__name__ in ("TunnelError", "ProxyError")
+        if not is_refused or request not in self._pauses.routed:
             return None
         statuses = re.findall(r"\b[45]\d\d\b", str(exception))
         if not REFUSED_CONNECT.intersection(statuses):
@@ -131,7 +135,7 @@ class VerdictMiddleware:
         slot = self._pauses.slot(request)
         self._pauses.refused(slot, wait)
         self._stats.inc_value("tidegate/rescheduled")
-        if not request.meta.get(QUEUED):
+        if request not in self._pauses.queued:
             await loop.sleep(self._pauses.remaining(slot))
         return _again(request)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from scrapy_tidegate import loop
 
@@ -37,6 +37,10 @@ class Pauses:
 
     def __init__(self, crawler: Crawler) -> None:
         """Start without any pause."""
+        #: Requests that go through the proxy.
+        self.routed: WeakSet[Request] = WeakSet()
+        #: Requests from our queue. They may go back to it; others would return at once.
+        self.queued: WeakSet[Request] = WeakSet()
         self._crawler = crawler
         self._refused: dict[str, float] = {}
         self._cooling: dict[tuple[str, str], float] = {}

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Request
 
-#: Marks requests that came through this queue. They may go back to it; others would return at once.
-QUEUED = "_tidegate_queued"
-
 
 class _OpenSlots(DownloaderInterface):
     """Offers only slots that are not paused and have room."""
@@ -46,10 +43,11 @@ class TidegateQueue(DownloaderAwarePriorityQueue):
         """Make the queue of a crawl."""
         super().__init__(crawler, *args, **kwargs)
         self._downloader_interface = _OpenSlots(crawler)
+        self._queued = pauses_of(crawler).queued
 
     def pop(self) -> Request | None:
         """Return the next request to a site that is not paused."""
         request: Request | None = super().pop()
         if request is not None:
-            request.meta[QUEUED] = True
+            self._queued.add(request)
         return request
