@@ -32,7 +32,7 @@ mod workers;
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, response::Parts};
-use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tracing::Instrument as _;
 
@@ -42,6 +42,8 @@ use self::{
     context::Live,
     forward::{Answer, Outbound},
     headers::Noted,
+    pool::Pin,
+    upgrade::Upgrading,
 };
 pub(crate) use self::{
     pass::{Asking, Pass},
@@ -72,6 +74,8 @@ pub(crate) struct Visitor {
     pub(crate) activity: Option<Arc<intercept::Activity>>,
     /// Lent to the request that is under way: a timer that is set once for many of them.
     silence: Mutex<Option<body::Idle>>,
+    /// The connection to a site on which it has logged in.
+    pin: Arc<Pin>,
 }
 
 impl Visitor {
@@ -80,7 +84,8 @@ impl Visitor {
         wire: Option<wire::Handle>,
         inside: Option<intercept::Inside>,
     ) -> Self {
-        Self { peer, wire, inside, activity: None, silence: Mutex::default() }
+        let (silence, pin) = (Mutex::default(), Arc::default());
+        Self { peer, wire, inside, activity: None, silence, pin }
     }
 
     /// The connection has been quiet for a while.
@@ -188,9 +193,11 @@ async fn way(
     let upgrading = hyper::upgrade::on(&mut request);
     let idle = live.settings.timeouts.idle;
     let mut outbound = Outbound::new(cx, idle, &asking.target, request, noted)?;
-    upgrade::admit(cx, &live, visitor, &outbound, &asking.entry)?;
+    let upgrading = upgrade::admit(cx, &live, visitor, &outbound, &asking.entry, upgrading)?;
     outbound.borrow(visitor);
     let pass = asking.hold(cx, &live).await?;
+    // A reload during the hold counts.
+    let live = cx.live();
     let granted = Granted { cx, live: &live, visitor, asking: &asking, method: &method };
     // On the heap: what all that takes, a request need not carry along while it is held.
     Box::pin(granted.exchange(&mut outbound, pass, upgrading, told)).await
@@ -212,16 +219,15 @@ impl Granted<'_> {
         self,
         outbound: &mut Outbound,
         mut pass: Pass,
-        upgrading: OnUpgrade,
+        upgrading: Upgrading,
         told: &mut Told,
     ) -> Result<Response<Body>, Refused> {
         let Self { cx, live, visitor, asking, method } = self;
         loop {
             told.held = pass.held();
             let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, method);
-            let target = &asking.target;
             let answer =
-                forward::send(cx, live, visitor, target, outbound, &mut pass, again).await?;
+                forward::send(cx, live, visitor, asking, outbound, &mut pass, again).await?;
             (told.took, told.sent) = (answer.took, told.sent + 1);
             told.unread = answer.conn.unwanted.is_some();
             if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {

@@ -276,6 +276,19 @@ pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     (!is_h2c).then(|| protocol.clone())
 }
 
+/// Schemes by which a site logs in a whole connection, not a request (RFC 4559 section 6).
+const CONNECTION_LOGINS: [&[u8]; 4] = [b"ntlm", b"negotiate", b"kerberos", b"nego2"];
+
+/// Whether a request logs its client in on the connection that it goes out on.
+pub(super) fn logs_a_connection_in(headers: &HeaderMap) -> bool {
+    headers.get_all(header::AUTHORIZATION).iter().any(|value| {
+        let scheme = value.as_bytes().split(u8::is_ascii_whitespace).find(|word| !word.is_empty());
+        scheme.is_some_and(|scheme| {
+            CONNECTION_LOGINS.iter().any(|one| scheme.eq_ignore_ascii_case(one))
+        })
+    })
+}
+
 /// Transfer codings other than `chunked` in a response: we asked for none, and without the field
 /// the body would be taken for something that it is not.
 pub(super) fn has_foreign_coding(headers: &HeaderMap) -> bool {

@@ -2,8 +2,8 @@
 //! inside is a full citizen, with a token, a verdict and the cooldown.
 //!
 //! The CONNECT itself is answered at once and takes no token: a refusal goes to the request inside,
-//! where clients can read it. What turns out to be plain HTTP is served as such, anything else
-//! (SSH, say) becomes an ordinary tunnel.
+//! where clients can read it. Plain HTTP is served as well. Anything else (SSH, say) would be a tunnel
+//! that nobody looks into: it is refused, unless the rule sets `tunnel`.
 
 mod serve;
 
@@ -24,13 +24,14 @@ use super::{
     peek::{Peeked, Speech, peek},
     pool::Counted,
     reply::Refused,
-    tunnel::{self, copy::Side},
+    tunnel::{self, Place, copy::Side},
 };
 use crate::{
     ca::Ca,
     event::Event,
     gate::Client,
     metrics::Reason,
+    rules::TunnelCount,
     target::{Host, Scheme, Target},
 };
 
@@ -46,6 +47,8 @@ pub(crate) struct Inside {
     scheme: Scheme,
     /// Who sent the CONNECT.
     client: Client,
+    /// The CONNECT's place among the tunnels; an upgrade inside goes on in it.
+    pub(super) place: Arc<Place>,
 }
 
 impl Inside {
@@ -86,7 +89,7 @@ pub(super) fn open(
     asking: Asking,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Refused> {
-    tunnel::admit(cx, live, &asking)?;
+    let place = Arc::new(tunnel::admit(cx, live, &asking)?);
     let ca = cx.ca().map_err(|error| {
         let what = format!("rule `{}` cannot intercept: {error}", asking.entry.rule.name);
         cx.events.emit(Event::Warned { what });
@@ -95,7 +98,7 @@ pub(super) fn open(
             .under(&asking.entry)
     })?;
     let upgrade = hyper::upgrade::on(&mut request);
-    let session = Session { cx: Arc::clone(cx), live: Arc::clone(live), peer, asking, ca };
+    let session = Session { cx: Arc::clone(cx), live: Arc::clone(live), peer, asking, ca, place };
     let end = cx.end.clone();
     cx.tunnels.spawn(async move {
         tokio::select! {
@@ -113,6 +116,7 @@ struct Session {
     peer: SocketAddr,
     asking: Asking,
     ca: Arc<Ca>,
+    place: Arc<Place>,
 }
 
 impl Session {
@@ -146,10 +150,15 @@ impl Session {
                 let inside = self.inside(Scheme::Http);
                 serve::http1(&self.cx, &self.live, self.peer, inside, stream).await
             }
+            Speech::Other if self.asking.entry.rule.tunnel == TunnelCount::Refuse => {
+                self.asking.entry.metrics.refused(Reason::Denied).inc();
+                self.cx.refuses_unknown(&self.asking.entry.rule);
+                Ok(())
+            }
             Speech::Other => {
                 let (stream, early) = stream.into_parts();
                 let client = Side::Tcp(stream, early);
-                tunnel::join(&self.cx, &self.live, self.asking, client).await;
+                tunnel::join(&self.cx, self.asking, client).await;
                 Ok(())
             }
         }
@@ -157,7 +166,7 @@ impl Session {
 
     fn inside(&self, scheme: Scheme) -> Inside {
         let (connect, client) = (self.asking.target.clone(), self.asking.client.clone());
-        Inside { connect, scheme, client }
+        Inside { connect, scheme, client, place: Arc::clone(&self.place) }
     }
 
     /// The TLS handshake with the client, as the host that it asks for; as the CONNECT's where it

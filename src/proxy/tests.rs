@@ -12,6 +12,7 @@ mod inspect;
 mod intercept;
 mod limits;
 mod pool;
+mod sealed;
 mod secure;
 mod tls;
 mod websocket;

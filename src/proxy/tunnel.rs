@@ -6,6 +6,7 @@
 //! and control frames pass. What is withheld stays in the client's socket, but for one buffer.
 
 pub(super) mod copy;
+mod places;
 mod records;
 mod sealing;
 
@@ -30,6 +31,7 @@ use crate::{
     rules::TunnelCount,
     verdict::Judgement,
 };
+pub(super) use places::{Place, Places};
 use records::{Piece, Records};
 
 /// What a site must say before a client that has only opened HTTP/2 is answered: its own SETTINGS
@@ -47,12 +49,16 @@ pub(super) async fn open(
     asking: Asking,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Refused> {
-    admit(cx, live, &asking)?;
-    let (site, pass) = establish(cx, live, &asking).await?;
+    if asking.entry.rule.tunnel == TunnelCount::Refuse {
+        return Err(Refusal::denied(&asking.entry));
+    }
+    let place = admit(cx, live, &asking)?;
+    let (site, pass, live) = establish(cx, &asking).await?;
     let upgrade = hyper::upgrade::on(&mut request);
-    let flights = Flights::new(Arc::clone(cx), Arc::clone(live), asking, pass);
+    let flights = Flights::new(Arc::clone(cx), live, asking, pass);
     let end = cx.end.clone();
     cx.tunnels.spawn(async move {
+        let _place = place;
         let serving = async {
             match upgrade.await {
                 Ok(upgraded) => serve(copy::Side::of_client(upgraded), site, flights).await,
@@ -67,57 +73,57 @@ pub(super) async fn open(
     Ok(Response::new(Body::empty()))
 }
 
-/// Whether a CONNECT is let in at all.
+/// The place of a CONNECT that is let in.
 ///
 /// # Errors
 /// Its port is not allowed, or there are too many tunnels.
-pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<(), Refused> {
+pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<Place, Refused> {
     if let Err(denied) = live.egress.judge_connect_port(asking.target.port) {
         let (status, error) = (http::StatusCode::FORBIDDEN, denied.proxy_error());
         let sentence = sentence(&denied.to_string());
         return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&asking.entry));
     }
-    has_room(cx, live, &asking.entry)
+    place(cx, live, &asking.entry)
 }
 
-/// Whether one tunnel more may be opened.
+/// A place for one tunnel more, to be kept from before its hold to its end.
 ///
 /// # Errors
-/// There are as many as `limits.tunnels` allows.
-pub(super) fn has_room(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<(), Refused> {
-    if cx.tunnels.len() >= live.settings.limits.tunnels {
+/// As many are taken as `limits.tunnels` allows.
+pub(super) fn place(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<Place, Refused> {
+    cx.places.take(live.settings.limits.tunnels).ok_or_else(|| {
         cx.metrics.reached(Bound::Tunnels);
-        return Err(Refusal::busy("tunnels").under(entry));
-    }
-    Ok(())
+        Refusal::busy("tunnels").under(entry)
+    })
 }
 
 /// Joins a client whose CONNECT is answered already to the site.
-pub(super) async fn join(cx: &Arc<Context>, live: &Arc<Live>, asking: Asking, client: copy::Side) {
-    match establish(cx, live, &asking).await {
-        Ok((site, pass)) => {
-            let flights = Flights::new(Arc::clone(cx), Arc::clone(live), asking, pass);
+pub(super) async fn join(cx: &Arc<Context>, asking: Asking, client: copy::Side) {
+    match establish(cx, &asking).await {
+        Ok((site, pass, live)) => {
+            let flights = Flights::new(Arc::clone(cx), live, asking, pass);
             serve(client, site, flights).await;
         }
         Err(refused) => tracing::debug!(%refused, "a tunnel is refused after its CONNECT"),
     }
 }
 
-/// A connection to the site, and leave to use it now.
+/// A connection to the site, leave to use it now, and the settings that let it be made.
 async fn establish(
     cx: &Arc<Context>,
-    live: &Arc<Live>,
     asking: &Asking,
-) -> Result<(TcpStream, Pass), Refused> {
-    let mut pass = asking.hold(cx, live).await?;
+) -> Result<(TcpStream, Pass, Arc<Live>), Refused> {
+    let mut pass = asking.hold(cx, &cx.live()).await?;
     loop {
-        let site = forward::dial(live, &asking.target, &mut pass).await?;
+        // Those in force now: the wait may have outlasted a reload.
+        let live = cx.live();
+        let site = forward::dial(&live, asking, &mut pass).await?;
         if pass.may_send() {
             cx.tunnel_begins(&asking.entry.rule);
-            return Ok((site, pass));
+            return Ok((site, pass, live));
         }
         drop(site);
-        pass.again(live).await?;
+        pass.again(&live).await?;
     }
 }
 

@@ -1,0 +1,266 @@
+//! What an attacker tried: ways around a rule, a bound or a reload.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use tokio::io::AsyncWriteExt as _;
+
+use super::{
+    bench::{Bench, Site, rule, settings, until},
+    intercept::{ask, h2, intercept},
+    secure::{Flaw, Root, SecureSite, connected, proxy},
+};
+use crate::{
+    rules::{Action, Matcher, Rule, TunnelCount},
+    settings::EgressPattern,
+};
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 2\r\n\r\nhi";
+
+/// Intercepts, and lets nothing through that it cannot look into.
+fn strictly(rule: &mut Rule) {
+    intercept(rule);
+    rule.tunnel = TunnelCount::Refuse;
+}
+
+#[tokio::test]
+async fn an_empty_line_before_a_request_inside_hides_nothing() {
+    let site = Site::answering(OK).await;
+    let root = Root::new();
+    // Even where raw tunnels are allowed.
+    for change in [intercept, strictly] {
+        let bench = proxy(&root, change).await;
+        let before = site.count();
+        for empty in ["\r\n", "\r\n\r\n"] {
+            let mut client = connected(&bench, &site.addr.to_string()).await;
+            client.send(&format!("{empty}GET /x HTTP/1.1\r\nhost: {}\r\n\r\n", site.addr)).await;
+            let answer = client.answer().await;
+            assert_eq!((answer.status(), answer.field("tidegate-rule")), (200, Some("default")));
+        }
+        assert_eq!(site.count(), before + 2);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_looked_into_is_refused_by_a_rule_that_looks() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let root = Root::new();
+    let bench = proxy(&root, strictly).await;
+    let hellos: [&[u8]; 5] = [
+        b"SSH-2.0-test\r\n",
+        b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10",
+        b"\x16\x02\x01\x02\x00\x01\x00",
+        b"get / HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+    ];
+    for hello in hellos {
+        let mut client = connected(&bench, &listener.local_addr().unwrap().to_string()).await;
+        client.stream.write_all(hello).await.unwrap();
+        assert_eq!(client.rest().await, "", "{}", hello.escape_ascii());
+    }
+    let refused = bench.metric(r#"tidegate_refused_total{rule="default",reason="denied"}"#);
+    assert_eq!(refused, 5.0);
+    let dialled = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+    assert!(dialled.is_err(), "nobody was dialled");
+    let said = bench.cx.events.recent();
+    let lines = said.iter().filter(|one| format!("{one:?}").contains("neither TLS nor HTTP"));
+    assert_eq!(lines.count(), 1, "said once for a rule");
+}
+
+#[tokio::test]
+async fn a_rule_may_refuse_tunnels() {
+    let site = Site::answering(OK).await;
+    let bench = Bench::with(settings(), vec![Rule { tunnel: TunnelCount::Refuse, ..rule() }]).await;
+    let connect = format!("CONNECT {0} HTTP/1.1\r\nhost: {0}\r\n\r\n", site.addr);
+    let answer = bench.ask(&connect).await;
+    assert_eq!((answer.status(), answer.field("tidegate-refused")), (403, Some("denied")));
+    assert_eq!(bench.get(&site.url("/")).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_tunnel_has_its_place_before_it_is_held() {
+    let site = Site::answering(OK).await;
+    let mut settings = settings();
+    settings.limits.tunnels = 2;
+    let mut slow = rule();
+    (slow.limits.rate, slow.limits.burst) = (Some(0.001), 1);
+    slow.max_wait = Duration::from_secs(3600);
+    let bench = Bench::with(settings, vec![slow]).await;
+    assert_eq!(bench.get(&site.url("/")).await.status(), 200, "the one token is gone");
+    let at = site.addr;
+    let connect = format!("CONNECT {at} HTTP/1.1\r\nhost: {at}\r\n\r\n");
+    let upgrade = format!(
+        "GET http://{at}/ws HTTP/1.1\r\nhost: {at}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    );
+    let held = || bench.metric(r#"tidegate_held_requests{rule="default"}"#);
+    for request in [connect, upgrade] {
+        let mut waiting = Vec::new();
+        for n in 1..=2 {
+            let mut client = bench.connect().await;
+            client.send(&request).await;
+            until("it is held", || held() == f64::from(n)).await;
+            waiting.push(client);
+        }
+        for _ in 0..18 {
+            let answer = bench.ask(&request).await;
+            assert_eq!((answer.status(), answer.field("tidegate-refused")), (503, Some("queue")));
+        }
+        drop(waiting);
+        until("the queue is empty", || held() == 0.0).await;
+    }
+}
+
+#[tokio::test]
+async fn an_upgrade_that_becomes_none_gives_its_place_back() {
+    let site = Site::answering(OK).await;
+    let mut settings = settings();
+    settings.limits.tunnels = 1;
+    let bench = Bench::with(settings, vec![rule()]).await;
+    for _ in 0..3 {
+        let at = site.addr;
+        let answer = bench
+            .ask(&format!(
+                "GET http://{at}/ HTTP/1.1\r\nhost: {at}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+            ))
+            .await;
+        assert_eq!(answer.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_reload_bites_on_connections_that_are_lent() {
+    let root = Root::new();
+    for alpn in [&["h2", "http/1.1"][..], &["http/1.1"]] {
+        let site = SecureSite::start(&root, Flaw::None, alpn).await;
+        let bench = proxy(&root, intercept).await;
+        let mut sender = h2(&bench, &site.authority()).await;
+        assert_eq!(ask(&mut sender, &site.url("/")).await.unwrap().status(), 200);
+        let mut denying = bench.cx.live().settings.clone();
+        denying.egress.deny = vec![EgressPattern::Loopback];
+        bench.cx.reload(denying);
+        let denied = ask(&mut sender, &site.url("/")).await.unwrap();
+        assert_eq!(denied.status(), 403, "{alpn:?}");
+        assert_eq!(denied.headers()["tidegate-refused"], "egress");
+        assert_eq!(site.requests.lock().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_in_use_during_a_reload_is_not_kept() {
+    // It says no more than its head until somebody reads on.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let bench = Bench::start().await;
+    let mut client = bench.connect().await;
+    client.send(&format!("GET http://{at}/ HTTP/1.1\r\nhost: {at}\r\n\r\n")).await;
+    let (mut site, _) = listener.accept().await.unwrap();
+    let (head, body) = OK.split_at(OK.len() - 2);
+    site.write_all(head.as_bytes()).await.unwrap();
+    assert_eq!(client.head().await.status(), 200);
+    bench.cx.reload(settings());
+    site.write_all(body.as_bytes()).await.unwrap();
+    client.read_to("hi").await;
+    until("it is closed", || bench.metric("tidegate_upstream_connections") == 0.0).await;
+}
+
+#[tokio::test]
+async fn a_held_request_is_judged_by_the_settings_in_force_when_it_goes() {
+    let site = Site::answering(OK).await;
+    let mut slow = rule();
+    (slow.limits.rate, slow.limits.burst) = (Some(2.0), 1);
+    let bench = Bench::with(settings(), vec![slow]).await;
+    assert_eq!(bench.get(&site.url("/")).await.status(), 200);
+    let mut client = bench.connect().await;
+    client.send(&format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", site.url("/"))).await;
+    let held = || bench.metric(r#"tidegate_held_requests{rule="default"}"#);
+    until("it is held", || held() == 1.0).await;
+    let mut denying = settings();
+    denying.egress.deny = vec![EgressPattern::Loopback];
+    bench.cx.reload(denying);
+    assert_eq!(client.answer().await.status(), 403);
+    assert_eq!(site.count(), 1);
+}
+
+/// A request of a client, with these fields.
+fn get(site: &Site, fields: &str) -> String {
+    format!("GET {} HTTP/1.1\r\nhost: {}\r\n{fields}\r\n", site.url("/"), site.addr)
+}
+
+#[tokio::test]
+async fn a_login_of_a_connection_is_lent_to_nobody_else() {
+    for scheme in ["NTLM TlRMTVNTUAAB", "negotiate YII=", "Negotiate YII="] {
+        let site = Site::answering(OK).await;
+        let bench = Bench::start().await;
+        let connections = || site.connections.load(Ordering::SeqCst);
+        let (mut alice, mut bob) = (bench.connect().await, bench.connect().await);
+        // A connection that others have used already, and that is in the pool.
+        bob.send(&get(&site, "")).await;
+        assert_eq!((bob.answer().await.status(), connections()), (200, 1));
+        alice.send(&get(&site, &format!("authorization: {scheme}\r\n"))).await;
+        assert_eq!((alice.answer().await.status(), connections()), (200, 2), "one of her own");
+        // The second half of the handshake, and what she asks for then.
+        alice.send(&get(&site, &format!("authorization: {scheme}\r\n"))).await;
+        assert_eq!((alice.answer().await.status(), connections()), (200, 2));
+        alice.send(&get(&site, "")).await;
+        assert_eq!((alice.answer().await.status(), connections()), (200, 2));
+        for _ in 0..2 {
+            bob.send(&get(&site, "")).await;
+            assert_eq!((bob.answer().await.status(), connections()), (200, 2), "the one before");
+        }
+        let open = || bench.metric("tidegate_upstream_connections");
+        assert_eq!(open(), 2.0);
+        drop(alice);
+        until("hers ends with her", || open() == 1.0).await;
+    }
+}
+
+#[tokio::test]
+async fn two_users_on_one_client_connection_share_no_login() {
+    let site = Site::answering(OK).await;
+    let mut settings = settings();
+    settings.auth.none = false;
+    let secret = || crate::secret::Secret::new("pw");
+    settings.auth.users = vec![("alice".into(), secret()), ("bob".into(), secret())];
+    let bench = Bench::with(settings, vec![rule()]).await;
+    let connections = || site.connections.load(Ordering::SeqCst);
+    // alice:pw and bob:pw
+    let (alice, bob) = ("Basic YWxpY2U6cHc=", "Basic Ym9iOnB3");
+    let mut client = bench.connect().await;
+    for (who, login, expected) in
+        [(alice, "authorization: NTLM x\r\n", 1), (bob, "", 2), (alice, "", 2), (bob, "", 2)]
+    {
+        client.send(&get(&site, &format!("proxy-authorization: {who}\r\n{login}"))).await;
+        assert_eq!((client.answer().await.status(), connections()), (200, expected), "{who}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_rule_is_not_passed_by_another_spelling() {
+    let site = Site::answering(OK).await;
+    let mut deny = rule();
+    deny.name = "deny".into();
+    deny.action = Action::Deny;
+    deny.matcher = Matcher { hosts: Vec::new(), paths: vec!["/admin*".into()] };
+    let bench = Bench::with(settings(), vec![deny, rule()]).await;
+    for path in ["/admin", "/%61dmin", "//admin", "/./admin", "/a/../admin", "/%2e/admin?x"] {
+        let answer = bench.get(&site.url(path)).await;
+        assert_eq!((answer.status(), answer.field("tidegate-refused")), (403, Some("denied")));
+    }
+    assert_eq!(site.count(), 0);
+    assert_eq!(bench.get(&site.url("/a//%62/../c")).await.status(), 200);
+    assert!(site.request(0).await.starts_with("GET /a//%62/../c HTTP/1.1\r\n"), "sent as it was");
+}
+
+#[tokio::test]
+async fn ports_of_other_protocols_are_refused_on_every_path() {
+    let root = Root::new();
+    let bench = proxy(&root, |_| {}).await;
+    for port in [25, 22, 6667] {
+        let get = bench.get(&format!("http://127.0.0.1:{port}/")).await;
+        assert_eq!((get.status(), get.field("tidegate-refused")), (403, Some("egress")), "{port}");
+        let named = bench.get(&format!("http://localhost:{port}/")).await;
+        assert_eq!(named.status(), 403, "{port}");
+        let connect =
+            format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n");
+        assert_eq!(bench.ask(&connect).await.status(), 403, "{port}");
+    }
+}
