@@ -19,6 +19,10 @@ const MAX_STACKED: usize = 3;
 /// log2 of the largest zstd window: what RFC 9659 allows senders of the `zstd` content coding.
 const ZSTD_WINDOW_LOG: u32 = 23;
 
+/// Members of a gzip file, or frames of zstd, that are decoded. Each costs a new decoder, however
+/// little is in it; within what is looked at, nobody sends more in good faith.
+const MAX_MEMBERS: u32 = 1_000;
+
 /// Bytes by which the outermost coding is recognised.
 const MAGIC: usize = 4;
 
@@ -189,6 +193,8 @@ struct Stage {
     /// Whether a stream has ended: what follows is another one (gzip, zstd) or rubbish, which all
     /// readers ignore.
     ended: bool,
+    /// Streams so far.
+    members: u32,
 }
 
 impl std::fmt::Debug for Stage {
@@ -213,7 +219,8 @@ impl Stage {
             (Coding::Deflate, Some(first)) => Some(Engine::deflate(first)),
             _ => Some(Engine::new(coding)?),
         };
-        Ok(Self { coding, engine, piece: vec![0; PIECE].into_boxed_slice(), ended: false })
+        let piece = vec![0; PIECE].into_boxed_slice();
+        Ok(Self { coding, engine, piece, ended: false, members: 1 })
     }
 
     /// Decodes `input`, each piece through the stages below and into `sink`. False once that wants
@@ -228,6 +235,10 @@ impl Stage {
             if self.ended {
                 if recognise(input) != Some(self.coding) {
                     return Ok(true);
+                }
+                self.members += 1;
+                if self.members > MAX_MEMBERS {
+                    return Err(Unreadable);
                 }
                 self.engine = Some(Engine::new(self.coding)?);
                 self.ended = false;

@@ -26,6 +26,12 @@ const BLANK_BYTES: usize = 512;
 /// show, but then it is time to see whether anything more can matter.
 const KEPT: usize = 16 * 1024;
 
+/// Encoded bytes that are read for each decoded one: an honest coding is hardly longer than what it
+/// encodes.
+const ENCODED: usize = 2;
+/// Encoded bytes that are read however few decoded ones are looked at.
+const LEAST_ENCODED: usize = 64 * 1024;
+
 /// What a scan begins with.
 pub(super) struct Start<'a> {
     pub(super) classifier: Arc<Classifier>,
@@ -50,6 +56,8 @@ pub(super) struct Start<'a> {
 pub struct Scan {
     decoder: Decoder,
     text: Text,
+    /// Encoded bytes that may still be read: some codings can be fed for ever and give nothing.
+    left: usize,
 }
 
 /// The decoded side of a scan.
@@ -130,7 +138,8 @@ impl Scan {
         } else {
             text.gather();
         }
-        Self { decoder: Decoder::new(start.codings), text }
+        let left = text.left.saturating_mul(ENCODED).max(LEAST_ENCODED);
+        Self { decoder: Decoder::new(start.codings), text, left }
     }
 
     /// The same scan, looking for everything. Nothing may have been pushed yet.
@@ -142,9 +151,14 @@ impl Scan {
 
     /// Looks at the next bytes as received (still encoded). False once nothing more can matter.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
-        let Self { decoder, text } = self;
-        if !text.done && decoder.push(bytes, &mut |piece| text.push(piece, false)).is_err() {
-            text.break_off();
+        let Self { decoder, text, left } = self;
+        let within = bytes.len().min(*left);
+        *left -= within;
+        if !text.done {
+            let decoded = decoder.push(&bytes[..within], &mut |piece| text.push(piece, false));
+            if decoded.is_err() || !text.done && *left == 0 {
+                text.break_off();
+            }
         }
         !text.done
     }
@@ -165,7 +179,7 @@ impl Scan {
     }
 
     pub(super) fn conclude(mut self, end: BodyEnd, trace: Option<&mut Trace>) -> Judgement {
-        let Self { decoder, text } = &mut self;
+        let Self { decoder, text, .. } = &mut self;
         if !text.done && decoder.finish(&mut |piece| text.push(piece, false)).is_err() {
             text.break_off();
         }
