@@ -16,6 +16,7 @@ mod headers;
 mod inspect;
 mod intercept;
 mod interim;
+mod kept;
 mod local;
 mod pass;
 mod peek;
@@ -52,7 +53,7 @@ pub(crate) use self::{
 use crate::{
     classify::{Head, Reading, ScanLimits},
     gate::{Client, Entry},
-    metrics::UserMetrics,
+    metrics::{Bound, UserMetrics},
     rules::{Action, Rule},
     target::Target,
     verdict::Verdict,
@@ -154,6 +155,9 @@ async fn way(
     told: &mut Told,
 ) -> Result<Response<Body>, Refused> {
     let live = cx.live();
+    if visitor.activity.is_some() {
+        admit_frames(cx, &live, &request)?;
+    }
     extended::unfold(&mut request)?;
     let (target, client) = match &visitor.inside {
         Some(inside) => inside.admit(&request)?,
@@ -192,10 +196,18 @@ async fn way(
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
     let idle = live.settings.timeouts.idle;
+    let share = visitor.activity.as_ref().map(|_| {
+        cx.kept.take(&request).ok_or_else(|| {
+            cx.metrics.reached(Bound::Http2);
+            Refusal::busy("held requests of HTTP/2").under(&asking.entry)
+        })
+    });
+    let share = share.transpose()?;
     let mut outbound = Outbound::new(cx, idle, &asking.target, request, noted)?;
     let upgrading = upgrade::admit(cx, &live, visitor, &outbound, &asking.entry, upgrading)?;
     outbound.borrow(visitor);
     let pass = asking.hold(cx, &live).await?;
+    drop(share);
     // A reload during the hold counts.
     let live = cx.live();
     let granted = Granted { cx, live: &live, visitor, asking: &asking, method: &method };
@@ -309,6 +321,28 @@ impl Granted<'_> {
     }
 }
 
+/// Refuses a request that came in frames for what [`wire`] would have refused in HTTP/1.1.
+///
+/// # Errors
+/// The refusal: more fields than `limits.headers` allows, a path that is none, blanks around a value
+/// (RFC 9113 section 8.2.1).
+fn admit_frames(cx: &Context, live: &Live, request: &Request<Incoming>) -> Result<(), Refused> {
+    if request.headers().len() > live.settings.limits.headers {
+        cx.metrics.reached(Bound::Headers);
+        let sentence = "The request has more fields than `limits.headers` allows.";
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return Err(Refusal::malformed(status, sentence));
+    }
+    let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+    let is_path = path.is_ascii() && (path != "*" || request.method() == Method::OPTIONS);
+    let is_bare = |value: &HeaderValue| value.as_bytes().trim_ascii().len() == value.len();
+    if !is_path || !request.headers().values().all(is_bare) {
+        let sentence = "The path, or a field with blanks around its value, is malformed.";
+        return Err(Refusal::malformed(StatusCode::BAD_REQUEST, sentence));
+    }
+    Ok(())
+}
+
 /// What never goes on to a site: a request that was here before, TRACE, and an OPTIONS whose
 /// `Max-Forwards` is used up (RFC 9110 sections 7.6.3, 9.3.8 and 7.6.2).
 fn answer_here(
@@ -323,6 +357,11 @@ fn answer_here(
         Method::TRACE => {
             let sentence = "TRACE would show a site's credentials to whoever asks.";
             Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence))
+        }
+        // The preface of HTTP/2, which is no request (RFC 9113 section 3.4).
+        ref method if method == "PRI" => {
+            let sentence = "PRI is no method: HTTP/2 is not spoken here.";
+            Err(Refusal::malformed(StatusCode::BAD_REQUEST, sentence))
         }
         Method::OPTIONS => Ok(headers::count_down(request.headers_mut()).then(options)),
         _ => Ok(None),

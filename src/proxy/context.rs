@@ -16,6 +16,7 @@ use super::{
     auth::Authenticator,
     egress::{Guard, Own},
     headers::Via,
+    kept::Kept,
     pool::Pool,
     tls::Connector,
     tunnel::Places,
@@ -61,6 +62,8 @@ pub struct Context {
     refusing: Mutex<HashSet<Arc<str>>>,
     /// Clients of whom it was said that they do not accept our certificates.
     distrusting: Mutex<HashSet<IpAddr>>,
+    /// What held requests of HTTP/2 keep.
+    pub(super) kept: Kept,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
     pub(crate) tunnels: TaskTracker,
     /// Their places, taken before a request for one is held.
@@ -105,6 +108,7 @@ impl Context {
             refusing: Mutex::default(),
             distrusting: Mutex::default(),
             tunnels: TaskTracker::new(),
+            kept: Kept::default(),
             places: Places::default(),
             end: CancellationToken::new(),
             stopping: CancellationToken::new(),

@@ -232,11 +232,11 @@ pub(super) async fn send(
         let limit = live.settings.timeouts.response;
         let client = visitor.wire.as_ref();
         let failure = match answer::wait(sending, outbound, client, started, limit).await {
-            Ok(response) => {
+            Ok(mut response) => {
                 conn.unwanted = outbound.interim.answered(outbound.waits);
                 let took = clock::now() - started;
                 pass.entry().metrics.upstream_seconds.observe(took.as_secs_f64());
-                let noted = answer::check(outbound, &response)?;
+                let noted = answer::check(outbound, &mut response)?;
                 return Ok(Answer { response, noted, conn, took });
             }
             Err(failure) => failure,

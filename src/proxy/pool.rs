@@ -5,6 +5,7 @@
 //! the first one taken, so that a calm site's surplus ages out; of those, one that lives on the thread of who asks (see
 //! [`workers`]) goes before the others, since two threads that talk wake each other all the time.
 
+mod heads;
 mod pin;
 mod shared;
 mod site;
@@ -28,6 +29,7 @@ use tokio_util::either::Either;
 
 pub(super) use self::pin::Pin;
 use self::{
+    heads::Heads,
     shared::{Shared, Stream},
     site::{Kept, Site},
 };
@@ -143,12 +145,12 @@ struct Shelf {
 #[derive(Debug)]
 pub(super) struct Pool {
     shelf: Mutex<Shelf>,
-    open: Gauge,
+    metrics: Arc<Metrics>,
 }
 
 impl Pool {
     /// An empty pool.
-    pub(super) fn new(bounds: Bounds, metrics: &Metrics) -> Arc<Self> {
+    pub(super) fn new(bounds: Bounds, metrics: &Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             shelf: Mutex::new(Shelf {
                 bounds,
@@ -158,7 +160,7 @@ impl Pool {
                 total: 0,
                 sweeping: false,
             }),
-            open: metrics.upstream_connections.clone(),
+            metrics: Arc::clone(metrics),
         })
     }
 
@@ -285,6 +287,7 @@ impl Pool {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let stream = Heads::new(stream, Arc::clone(&self.metrics));
         let (sender, connection) = shared::handshake(stream).await?;
         self.drive(connection);
         let mut shelf = self.shelf.lock();
@@ -298,7 +301,7 @@ impl Pool {
     }
 
     fn drive(&self, connection: impl Future<Output = Result<(), hyper::Error>> + Send + 'static) {
-        let counted = Counted::new(&self.open);
+        let counted = Counted::new(&self.metrics.upstream_connections);
         tokio::spawn(async move {
             let _counted = counted;
             if let Err(error) = connection.await {

@@ -264,3 +264,78 @@ async fn ports_of_other_protocols_are_refused_on_every_path() {
         assert_eq!(bench.ask(&connect).await.status(), 403, "{port}");
     }
 }
+
+#[tokio::test]
+async fn a_site_that_is_ambiguous_or_speaks_in_our_name_is_not_relayed_so() {
+    for (fields, status, relayed) in [
+        ("content-length: 02, 2", 200, Some(("content-length", "2"))),
+        ("content-length: 2\r\ncontent-length: 2", 200, Some(("content-length", "2"))),
+        ("transfer-encoding: chunked, chunked", 502, None),
+        ("content-length: 2\r\nproxy-status: tidegate; error=dns_error", 200, None),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\nhi");
+        let site = Site::scripted(move |_, _| (answer.clone(), true)).await;
+        let bench = Bench::start().await;
+        let answer = bench.get(&site.url("/")).await;
+        assert_eq!(answer.status(), status, "{fields}");
+        if let Some((name, value)) = relayed {
+            assert_eq!(answer.field(name), Some(value), "{fields}");
+            assert_eq!(answer.head.to_ascii_lowercase().matches(name).count(), 1);
+        }
+        if status == 200 {
+            assert_eq!(answer.field("proxy-status"), None, "{fields}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn http2_has_the_bounds_of_http1() {
+    let root = Root::new();
+    let site = SecureSite::start(&root, Flaw::None, &["h2", "http/1.1"]).await;
+    let bench = proxy(&root, intercept).await;
+    let sender = h2(&bench, &site.authority()).await;
+    let ask = async |change: fn(http::request::Builder) -> http::request::Builder| {
+        let request = http::Request::builder().version(http::Version::HTTP_2).uri(site.url("/x"));
+        let request = change(request).body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+        sender.clone().send_request(request).await.unwrap().status().as_u16()
+    };
+    assert_eq!(
+        ask(|request| (0..90).fold(request, |request, _| request.header("x", "y"))).await,
+        200
+    );
+    assert_eq!(
+        ask(|request| (0..101).fold(request, |request, _| request.header("x", "y"))).await,
+        431
+    );
+    assert_eq!(ask(|request| request.header("x", " y")).await, 400);
+    assert_eq!(bench.metric(r#"tidegate_limit_hits_total{limit="headers"}"#), 1.0);
+    assert_eq!(site.requests.lock().len(), 1);
+}
+
+/// A site of HTTP/2 that sends more interim answers than anybody needs, and then nothing.
+async fn endless_interim(root: &Root) -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let acceptor = root.acceptor(&["h2"]);
+    tokio::spawn(async move {
+        let stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let (_request, mut respond) = connection.accept().await.unwrap().unwrap();
+        for _ in 0..1000 {
+            let hint = http::Response::builder().status(103).body(()).unwrap();
+            respond.send_informational(hint).unwrap();
+        }
+        while connection.accept().await.is_some() {}
+    });
+    at
+}
+
+#[tokio::test]
+async fn interim_answers_of_an_http2_site_have_an_end() {
+    let root = Root::new();
+    let at = endless_interim(&root).await;
+    let bench = proxy(&root, |_| {}).await;
+    let answer = bench.get(&format!("https://localhost:{}/", at.port())).await;
+    assert_eq!((answer.status(), answer.field("tidegate-refused")), (502, Some("connect")));
+    assert_eq!(bench.metric(r#"tidegate_limit_hits_total{limit="interim"}"#), 1.0);
+}
