@@ -24,6 +24,7 @@ mod pool;
 mod reply;
 pub mod resolve;
 mod shortage;
+mod standing;
 pub mod tls;
 mod tunnel;
 mod upgrade;
@@ -160,7 +161,7 @@ async fn way(
     }
     extended::unfold(&mut request)?;
     let (target, client) = match &visitor.inside {
-        Some(inside) => inside.admit(&request)?,
+        Some(inside) => inside.admit(&live, &request)?,
         None => {
             let target = Target::parse(request.method(), request.uri())?;
             (target, live.authenticator.check(request.headers(), visitor.peer.ip())?)
@@ -190,7 +191,7 @@ async fn way(
             return intercept::open(cx, &live, visitor.peer, asking, request);
         }
         asking.judge(&live)?;
-        return Box::pin(tunnel::open(cx, &live, asking, request)).await;
+        return Box::pin(tunnel::open(cx, &live, visitor.peer, asking, request)).await;
     }
     asking.judge(&live)?;
     let method = request.method().clone();

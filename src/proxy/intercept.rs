@@ -24,6 +24,7 @@ use super::{
     peek::{Peeked, Speech, peek},
     pool::Counted,
     reply::Refused,
+    standing::Standing,
     tunnel::{self, Place, copy::Side},
 };
 use crate::{
@@ -47,6 +48,8 @@ pub(crate) struct Inside {
     scheme: Scheme,
     /// Who sent the CONNECT.
     client: Client,
+    /// Whether it may still.
+    standing: Arc<Standing>,
     /// The CONNECT's place among the tunnels; an upgrade inside goes on in it.
     pub(super) place: Arc<Place>,
 }
@@ -56,8 +59,13 @@ impl Inside {
     /// it. Otherwise it would be judged by one site's rule and sent to another.
     ///
     /// # Errors
-    /// The refusal: 421 (RFC 9110 section 15.5.20), 405 for a CONNECT.
-    pub(super) fn admit<B>(&self, request: &Request<B>) -> Result<(Target, Client), Refused> {
+    /// The refusal: 421 (RFC 9110 section 15.5.20), 405 for a CONNECT, 403 once its user is gone.
+    pub(super) fn admit<B>(
+        &self,
+        live: &Live,
+        request: &Request<B>,
+    ) -> Result<(Target, Client), Refused> {
+        self.standing.judge(live, &self.client)?;
         if request.method() == Method::CONNECT {
             let sentence = "A CONNECT inside a CONNECT is not served.";
             return Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence));
@@ -97,10 +105,12 @@ pub(super) fn open(
         Refusal::new(StatusCode::BAD_GATEWAY, Reason::Tls, "proxy_internal_error", sentence)
             .under(&asking.entry)
     })?;
+    let standing = Arc::new(Standing::new(request.headers(), peer.ip(), live));
     let upgrade = hyper::upgrade::on(&mut request);
-    let session = Session { cx: Arc::clone(cx), live: Arc::clone(live), peer, asking, ca, place };
-    let end = cx.end.clone();
-    cx.tunnels.spawn(async move {
+    let (cx, live, end) = (Arc::clone(cx), Arc::clone(live), cx.end.clone());
+    let tunnels = cx.tunnels.clone();
+    let session = Session { cx, live, peer, asking, standing, ca, place };
+    tunnels.spawn(async move {
         tokio::select! {
             () = session.run(upgrade) => {}
             () = end.cancelled() => {}
@@ -115,6 +125,7 @@ struct Session {
     live: Arc<Live>,
     peer: SocketAddr,
     asking: Asking,
+    standing: Arc<Standing>,
     ca: Arc<Ca>,
     place: Arc<Place>,
 }
@@ -158,7 +169,7 @@ impl Session {
             Speech::Other => {
                 let (stream, early) = stream.into_parts();
                 let client = Side::Tcp(stream, early);
-                tunnel::join(&self.cx, self.asking, client).await;
+                tunnel::join(&self.cx, self.asking, self.standing, client).await;
                 Ok(())
             }
         }
@@ -166,7 +177,8 @@ impl Session {
 
     fn inside(&self, scheme: Scheme) -> Inside {
         let (connect, client) = (self.asking.target.clone(), self.asking.client.clone());
-        Inside { connect, scheme, client, place: Arc::clone(&self.place) }
+        let (standing, place) = (Arc::clone(&self.standing), Arc::clone(&self.place));
+        Inside { connect, scheme, client, standing, place }
     }
 
     /// The TLS handshake with the client, as the host that it asks for; as the CONNECT's where it

@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::{
     bench::{Bench, Site, rule, settings, until},
     intercept::{ask, h2, intercept},
-    secure::{Flaw, Root, SecureSite, connected, proxy},
+    secure::{Flaw, Root, SecureSite, connected, proxy, proxy_with},
 };
 use crate::{
     rules::{Action, Matcher, Rule, TunnelCount},
@@ -338,4 +338,83 @@ async fn interim_answers_of_an_http2_site_have_an_end() {
     let answer = bench.get(&format!("https://localhost:{}/", at.port())).await;
     assert_eq!((answer.status(), answer.field("tidegate-refused")), (502, Some("connect")));
     assert_eq!(bench.metric(r#"tidegate_limit_hits_total{limit="interim"}"#), 1.0);
+}
+
+/// Settings with one user, `alice:pw`.
+fn with_alice(settings: &mut crate::settings::Settings) {
+    settings.auth.none = false;
+    settings.auth.users = vec![("alice".into(), crate::secret::Secret::new("pw"))];
+}
+
+#[tokio::test]
+async fn a_user_who_is_gone_keeps_neither_an_intercepted_connect_nor_a_tunnel() {
+    let site = Site::answering(OK).await;
+    let root = Root::new();
+    let at = site.addr;
+    for intercepted in [true, false] {
+        let bench = proxy_with(&root, |rule| rule.intercept = intercepted, with_alice).await;
+        let mut client = bench.connect().await;
+        let login = "proxy-authorization: Basic YWxpY2U6cHc=";
+        client.send(&format!("CONNECT {at} HTTP/1.1\r\nhost: {at}\r\n{login}\r\n\r\n")).await;
+        assert_eq!(client.head().await.status(), 200);
+        let before = site.count();
+        let get = format!("GET / HTTP/1.1\r\nhost: {at}\r\n\r\n");
+        client.send(&get).await;
+        assert_eq!(client.answer().await.status(), 200);
+        bench.cx.reload(bench.cx.live().settings.clone());
+        client.send(&get).await;
+        assert_eq!(client.answer().await.status(), 200, "the same users");
+        let mut changed = bench.cx.live().settings.clone();
+        changed.auth.users = vec![("alice".into(), crate::secret::Secret::new("another"))];
+        bench.cx.reload(changed);
+        client.send(&get).await;
+        if intercepted {
+            let answer = client.answer().await;
+            assert_eq!((answer.status(), answer.field("tidegate-refused")), (403, Some("auth")));
+        } else {
+            assert_eq!(client.rest().await, "", "the tunnel ends");
+        }
+        assert_eq!(site.count(), before + 2);
+    }
+}
+
+#[tokio::test]
+async fn a_tunnel_to_what_a_reload_denies_ends_with_its_next_bytes() {
+    let site = Site::answering(OK).await;
+    let bench = Bench::start().await;
+    let mut client = connected(&bench, &site.addr.to_string()).await;
+    let get = format!("GET / HTTP/1.1\r\nhost: {}\r\n\r\n", site.addr);
+    client.send(&get).await;
+    assert_eq!(client.answer().await.status(), 200);
+    let mut denying = settings();
+    denying.egress.deny = vec![EgressPattern::Loopback];
+    bench.cx.reload(denying);
+    client.send(&get).await;
+    assert_eq!(client.rest().await, "");
+    assert_eq!(site.count(), 1);
+}
+
+#[tokio::test]
+async fn a_name_asked_for_at_an_address_falls_under_its_own_rule() {
+    let root = Root::new();
+    let site = SecureSite::start(&root, Flaw::None, &["http/1.1"]).await;
+    let mut shop = rule();
+    shop.name = "shop".into();
+    shop.matcher.hosts = vec![crate::rules::HostPattern::Exact("localhost".into())];
+    let bench = Bench::with(settings(), vec![shop, rule()]).await;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(root.certificate_der()).unwrap();
+    for (authority, name, passes) in [
+        (site.addr.to_string(), "localhost", false),
+        (site.addr.to_string(), "127.0.0.1", true),
+        (site.authority(), "localhost", true),
+    ] {
+        let client = connected(&bench, &authority).await;
+        let connector = super::secure::client_config(roots.clone(), &["http/1.1"]);
+        let name = name.to_owned().try_into().unwrap();
+        let spoken = connector.connect(name, client.stream).await;
+        assert_eq!(spoken.is_ok(), passes, "{authority}: {:?}", spoken.err());
+    }
+    let refused = bench.metric(r#"tidegate_refused_total{rule="default",reason="denied"}"#);
+    assert_eq!(refused, 1.0);
 }

@@ -59,6 +59,11 @@ impl Root {
         self.dir.path().join("root.pem")
     }
 
+    /// Its own certificate.
+    pub(super) fn certificate_der(&self) -> CertificateDer<'static> {
+        self.issuer.der().clone()
+    }
+
     /// For a site of its own kind that speaks TLS.
     pub(super) fn acceptor(&self, alpn: &[&str]) -> TlsAcceptor {
         let (certificate, key) = self.certificate(Flaw::None);
