@@ -48,7 +48,7 @@ bench-yield: ## what crawls bring home under several policies, against five kind
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bin tidegate --bin bench_yield
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_yield $(ARGS)
 
-soak: ## a fleet of three under load and faults for MINUTES=5, and a report (SEED= repeats one)
+soak: tools ## a fleet of three under load and faults for MINUTES=5, then MUTATIONS=100000 of requests, and a report (SEED= repeats one)
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/soak
 

@@ -23,8 +23,37 @@ const ZSTD_WINDOW_LOG: u32 = 23;
 /// little is in it; within what is looked at, nobody sends more in good faith.
 const MAX_MEMBERS: u32 = 1_000;
 
+/// Encoded bytes that are read for each decoded one: an honest coding is hardly longer than what it
+/// encodes.
+const ENCODED: usize = 2;
+/// Encoded bytes that are read however few decoded ones are looked at.
+const LEAST_ENCODED: usize = 64 * 1024;
+
 /// Bytes by which the outermost coding is recognised.
 const MAGIC: usize = 4;
+
+/// Encoded bytes that may still be read: some codings can be fed for ever and give nothing.
+#[derive(Debug)]
+pub(crate) struct Encoded(usize);
+
+impl Encoded {
+    /// Where so many decoded bytes are looked at.
+    pub(crate) fn of(decoded: usize) -> Self {
+        Self(decoded.saturating_mul(ENCODED).max(LEAST_ENCODED))
+    }
+
+    /// The part of `bytes` that may be read; it is read then.
+    pub(crate) fn split_off<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let bytes = &bytes[..bytes.len().min(self.0)];
+        self.0 -= bytes.len();
+        bytes
+    }
+
+    /// Whether no more may be read.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.0 == 0
+    }
+}
 
 /// A content coding (RFC 9110 section 8.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::{
     charset::{Charset, ROOM},
     classifier::Classifier,
     compiled::{Marks, is_refusal},
-    decode::{Coding, Decoder},
+    decode::{Coding, Decoder, Encoded},
     page::{Page, Title, begins_as_html, shows},
     signature::Action,
     trace::{Trace, Traced},
@@ -18,19 +18,11 @@ use crate::verdict::{Confidence, Evidence, Judgement, Verdict};
 
 /// Decoded bytes between two looks at whether anything more can matter.
 const STRIDE: usize = 4 * 1024;
-
 /// Longest body that can be a blank page: markup without anything in it is shorter.
 const BLANK_BYTES: usize = 512;
-
 /// Decoded bytes of a page that are kept unread: until there are more, no need to read them may
 /// show, but then it is time to see whether anything more can matter.
 const KEPT: usize = 16 * 1024;
-
-/// Encoded bytes that are read for each decoded one: an honest coding is hardly longer than what it
-/// encodes.
-const ENCODED: usize = 2;
-/// Encoded bytes that are read however few decoded ones are looked at.
-const LEAST_ENCODED: usize = 64 * 1024;
 
 /// What a scan begins with.
 pub(super) struct Start<'a> {
@@ -56,8 +48,7 @@ pub(super) struct Start<'a> {
 pub struct Scan {
     decoder: Decoder,
     text: Text,
-    /// Encoded bytes that may still be read: some codings can be fed for ever and give nothing.
-    left: usize,
+    left: Encoded,
 }
 
 /// The decoded side of a scan.
@@ -138,8 +129,7 @@ impl Scan {
         } else {
             text.gather();
         }
-        let left = text.left.saturating_mul(ENCODED).max(LEAST_ENCODED);
-        Self { decoder: Decoder::new(start.codings), text, left }
+        Self { decoder: Decoder::new(start.codings), left: Encoded::of(text.left), text }
     }
 
     /// The same scan, looking for everything. Nothing may have been pushed yet.
@@ -152,13 +142,13 @@ impl Scan {
     /// Looks at the next bytes as received (still encoded). False once nothing more can matter.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let Self { decoder, text, left } = self;
-        let within = bytes.len().min(*left);
-        *left -= within;
-        if !text.done {
-            let decoded = decoder.push(&bytes[..within], &mut |piece| text.push(piece, false));
-            if decoded.is_err() || !text.done && *left == 0 {
-                text.break_off();
-            }
+        if text.done {
+            return false;
+        }
+        let bytes = left.split_off(bytes);
+        let read = decoder.push(bytes, &mut |piece| text.push(piece, false));
+        if read.is_err() || left.is_used_up() && !text.done {
+            text.break_off();
         }
         !text.done
     }
@@ -284,8 +274,7 @@ impl Text {
 
     /// Broken data: no reason to read on.
     fn break_off(&mut self) {
-        self.unreadable = true;
-        self.done = true;
+        (self.unreadable, self.done) = (true, true);
     }
 
     /// Decides whether anything more can matter.

@@ -70,8 +70,8 @@ pub(super) struct Conn {
     key: Key,
     /// Of the settings that let it be made.
     generation: u64,
-    /// Whose it is, if its site has logged a client in on it.
-    owner: Option<(Arc<Pin>, Client)>,
+    /// Whose it is, if its site has logged a client in on it. Boxed: few connections have one.
+    owner: Option<Box<(Arc<Pin>, Client)>>,
     pool: Arc<Pool>,
 }
 
@@ -87,12 +87,13 @@ enum Sender {
 impl Conn {
     /// From now on only this client uses it, on this connection of its own.
     pub(super) fn pin_to(&mut self, pin: &Arc<Pin>, client: &Client) {
-        self.owner = Some((Arc::clone(pin), client.clone()));
+        self.owner = Some(Box::new((Arc::clone(pin), client.clone())));
     }
 
     /// Back into the pool, for the next request to the same site, or to the client whose it is.
     pub(super) fn release(mut self) {
-        if let Some((pin, client)) = self.owner.take() {
+        if let Some(owner) = self.owner.take() {
+            let (pin, client) = *owner;
             return pin.keep(self, client);
         }
         let Self { sender, key, pool, unwanted, generation, .. } = self;

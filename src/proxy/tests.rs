@@ -10,6 +10,7 @@ mod gate;
 mod hostile;
 mod inspect;
 mod intercept;
+mod lent;
 mod limits;
 mod pool;
 mod sealed;

@@ -47,7 +47,8 @@ fn is_normal(text: &str) -> bool {
     !bytes.contains(&b'%') && !bytes.windows(2).any(|two| two == b"//" || two == b"/.")
 }
 
-/// Decodes what RFC 3986 section 2.3 calls unreserved, and writes other escapes in upper case.
+/// Decodes what RFC 3986 section 2.3 calls unreserved, and writes other escapes in upper case. A `%` that begins none
+/// becomes one: it must not make an escape of what is decoded behind it.
 fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
@@ -68,7 +69,7 @@ fn decode(text: &str) -> Cow<'_, str> {
                 rest = &after[2..];
             }
             Some((_, Err(_))) | None => {
-                decoded.push('%');
+                decoded.push_str("%25");
                 rest = after;
             }
         }
@@ -111,8 +112,9 @@ mod tests {
             ("/a/b/..", "/a/"),
             ("/a%2fb", "/a%2Fb"),
             ("/a%252fb", "/a%252fb"),
-            ("/%", "/%"),
-            ("/%zz%4", "/%zz%4"),
+            ("/%", "/%25"),
+            ("/%zz%4", "/%25zz%254"),
+            ("/%6%61", "/%256a"),
             ("/...", "/..."),
             ("/.well-known/x", "/.well-known/x"),
             ("/a?x=//%2e%2F/../b", "/a?x=//.%2F/../b"),

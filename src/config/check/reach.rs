@@ -53,7 +53,10 @@ fn doubt_paths(rules: &[(Spot<'_>, Rule)]) {
     let by_path = |rule: &Rule| {
         !rule.matcher.paths.is_empty() && !rule.matcher.paths.iter().any(|p| glob_matches(p, ""))
     };
-    for (spot, rule) in rules.iter().filter(|(spot, rule)| by_path(rule) && !spot.is_wrong("match"))
+    // One that intercepts by paths has a warning of its own.
+    let is_meant = |rule: &Rule| by_path(rule) && !rule.intercept;
+    for (spot, rule) in
+        rules.iter().filter(|(spot, rule)| is_meant(rule) && !spot.is_wrong("match"))
     {
         let taker = |host: &HostPattern| {
             let wider = wider(host);
