@@ -5,7 +5,7 @@ PROFILE ?= dev
 TARGET ?= wire
 SECONDS ?= 60
 
-.PHONY: help tools build test test-clients demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
+.PHONY: help tools build test test-clients test-peers demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -23,6 +23,10 @@ test-clients: build ## drive every client, Chromium too; installs wget, Node, Go
 	@integration-tests/clients/install.sh --all
 	$(CARGO) test -p integration-tests --test real_clients --test status_page --test https_clients --no-fail-fast \
 		--profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
+
+test-peers: tools build ## other people's servers judge what is forwarded; installs nginx and Apache where they are missing
+	@integration-tests/clients/install.sh --peers
+	$(CARGO) test -p integration-tests --test differential --no-fail-fast -- --nocapture
 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
