@@ -8,7 +8,7 @@ PACKAGE_PROFILE ?= release
 FROM ?= target
 IMAGE ?= tidegate
 
-.PHONY: help tools build test test-clients test-python python-tools wheel lint-python packaging-tools deb tarball test-deb release-version release-files image image-publish bench-scrapy demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
+.PHONY: help tools build test test-clients test-peers test-python python-tools wheel lint-python packaging-tools deb tarball test-deb release-version release-files image image-publish bench-scrapy demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -27,6 +27,9 @@ test-clients: build ## drive every client, Chromium too; installs wget, Node, Go
 	$(CARGO) test -p integration-tests --test real_clients --test status_page --test https_clients --no-fail-fast \
 		--profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
 
+test-peers: tools build ## other people's servers judge what is forwarded; installs nginx and Apache where they are missing
+	@integration-tests/clients/install.sh --peers
+	$(CARGO) test -p integration-tests --test differential --no-fail-fast -- --nocapture
 
 python-tools:
 	@python/install-tools.sh
@@ -96,7 +99,7 @@ bench-yield: ## what crawls bring home under several policies, against five kind
 bench-scrapy: ## two sites in one Scrapy crawl, one of which cools; after `make test-python` (4 minutes)
 	@$(firstword $(wildcard target/python-test-3.1*/bin/python)) python/tests/two_sites.py
 
-soak: ## a fleet of three under load and faults for MINUTES=5, and a report (SEED= repeats one)
+soak: tools ## a fleet of three under load and faults for MINUTES=5, then MUTATIONS=100000 of requests, and a report (SEED= repeats one)
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/soak
 

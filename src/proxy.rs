@@ -10,12 +10,14 @@ pub mod auth;
 mod body;
 mod context;
 pub mod egress;
+mod entry;
 mod extended;
 mod forward;
 mod headers;
 mod inspect;
 mod intercept;
 mod interim;
+mod kept;
 mod local;
 mod pass;
 mod peek;
@@ -23,6 +25,7 @@ mod pool;
 mod reply;
 pub mod resolve;
 mod shortage;
+mod standing;
 pub mod tls;
 mod tunnel;
 mod upgrade;
@@ -32,7 +35,7 @@ mod workers;
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, response::Parts};
-use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tracing::Instrument as _;
 
@@ -42,6 +45,8 @@ use self::{
     context::Live,
     forward::{Answer, Outbound},
     headers::Noted,
+    pool::Pin,
+    upgrade::Upgrading,
 };
 pub(crate) use self::{
     pass::{Asking, Pass},
@@ -50,7 +55,7 @@ pub(crate) use self::{
 use crate::{
     classify::{Head, Reading, ScanLimits},
     gate::{Client, Entry},
-    metrics::UserMetrics,
+    metrics::{Bound, UserMetrics},
     rules::{Action, Rule},
     target::Target,
     verdict::Verdict,
@@ -72,6 +77,8 @@ pub(crate) struct Visitor {
     pub(crate) activity: Option<Arc<intercept::Activity>>,
     /// Lent to the request that is under way: a timer that is set once for many of them.
     silence: Mutex<Option<body::Idle>>,
+    /// The connection to a site on which it has logged in.
+    pin: Arc<Pin>,
 }
 
 impl Visitor {
@@ -80,7 +87,8 @@ impl Visitor {
         wire: Option<wire::Handle>,
         inside: Option<intercept::Inside>,
     ) -> Self {
-        Self { peer, wire, inside, activity: None, silence: Mutex::default() }
+        let (silence, pin) = (Mutex::default(), Arc::default());
+        Self { peer, wire, inside, activity: None, silence, pin }
     }
 
     /// The connection has been quiet for a while.
@@ -149,9 +157,12 @@ async fn way(
     told: &mut Told,
 ) -> Result<Response<Body>, Refused> {
     let live = cx.live();
+    if visitor.activity.is_some() {
+        entry::admit_frames(cx, &live, &request)?;
+    }
     extended::unfold(&mut request)?;
     let (target, client) = match &visitor.inside {
-        Some(inside) => inside.admit(&request)?,
+        Some(inside) => inside.admit(&live, &request)?,
         None => {
             let target = Target::parse(request.method(), request.uri())?;
             (target, live.authenticator.check(request.headers(), visitor.peer.ip())?)
@@ -164,7 +175,7 @@ async fn way(
         told.line = Some(Line::new(&client, &target, request.method()));
     }
     let noted = Noted::of(request.headers());
-    if let Some(answer) = answer_here(cx, &mut request, noted)? {
+    if let Some(answer) = entry::answer_here(cx, &mut request, noted)? {
         return Ok(answer);
     }
     let is_ours = local::is_ours(&target);
@@ -181,16 +192,26 @@ async fn way(
             return intercept::open(cx, &live, visitor.peer, asking, request);
         }
         asking.judge(&live)?;
-        return Box::pin(tunnel::open(cx, &live, asking, request)).await;
+        return Box::pin(tunnel::open(cx, &live, visitor.peer, asking, request)).await;
     }
     asking.judge(&live)?;
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
     let idle = live.settings.timeouts.idle;
+    let share = visitor.activity.as_ref().map(|_| {
+        cx.kept.take(&request).ok_or_else(|| {
+            cx.metrics.reached(Bound::Http2);
+            Refusal::busy("held requests of HTTP/2").under(&asking.entry)
+        })
+    });
+    let share = share.transpose()?;
     let mut outbound = Outbound::new(cx, idle, &asking.target, request, noted)?;
-    upgrade::admit(cx, &live, visitor, &outbound, &asking.entry)?;
+    let upgrading = upgrade::admit(cx, &live, visitor, &outbound, &asking.entry, upgrading)?;
     outbound.borrow(visitor);
     let pass = asking.hold(cx, &live).await?;
+    drop(share);
+    // A reload during the hold counts.
+    let live = cx.live();
     let granted = Granted { cx, live: &live, visitor, asking: &asking, method: &method };
     // On the heap: what all that takes, a request need not carry along while it is held.
     Box::pin(granted.exchange(&mut outbound, pass, upgrading, told)).await
@@ -212,16 +233,15 @@ impl Granted<'_> {
         self,
         outbound: &mut Outbound,
         mut pass: Pass,
-        upgrading: OnUpgrade,
+        upgrading: Upgrading,
         told: &mut Told,
     ) -> Result<Response<Body>, Refused> {
         let Self { cx, live, visitor, asking, method } = self;
         loop {
             told.held = pass.held();
             let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, method);
-            let target = &asking.target;
             let answer =
-                forward::send(cx, live, visitor, target, outbound, &mut pass, again).await?;
+                forward::send(cx, live, visitor, asking, outbound, &mut pass, again).await?;
             (told.took, told.sent) = (answer.took, told.sent + 1);
             told.unread = answer.conn.unwanted.is_some();
             if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -301,33 +321,6 @@ impl Granted<'_> {
         }
         Response::from_parts(head, Body::site(body))
     }
-}
-
-/// What never goes on to a site: a request that was here before, TRACE, and an OPTIONS whose
-/// `Max-Forwards` is used up (RFC 9110 sections 7.6.3, 9.3.8 and 7.6.2).
-fn answer_here(
-    cx: &Context,
-    request: &mut Request<Incoming>,
-    noted: Noted,
-) -> Result<Option<Response<Body>>, Refused> {
-    if noted.via && headers::has_passed(request.headers(), &cx.pseudonym) {
-        return Err(Refusal::looped());
-    }
-    match *request.method() {
-        Method::TRACE => {
-            let sentence = "TRACE would show a site's credentials to whoever asks.";
-            Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence))
-        }
-        Method::OPTIONS => Ok(headers::count_down(request.headers_mut()).then(options)),
-        _ => Ok(None),
-    }
-}
-
-/// Our own answer to OPTIONS.
-fn options() -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(reply::ALLOWED));
-    response
 }
 
 /// How often a blocked answer may be asked for again.

@@ -3,8 +3,11 @@
 //! A [`RuleSet`] is compiled once from the rule file and never changes; a reload makes another one. The first rule
 //! that matches a target wins.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
+mod path;
 
+use std::{cell::OnceCell, collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
+
+pub use self::path::normalise;
 use crate::{
     learn::Learn,
     target::{Host, Target},
@@ -106,6 +109,9 @@ pub enum TunnelCount {
     Flights,
     /// Only the CONNECT.
     Connect,
+    /// Nothing: there is none. A CONNECT is refused; on a rule that intercepts, what is neither TLS
+    /// nor HTTP inside one.
+    Refuse,
 }
 
 /// Blocked answers to send again after the cooldown.
@@ -182,7 +188,8 @@ pub struct CooldownPolicy {
 pub struct Matcher {
     /// Host patterns.
     pub hosts: Vec<HostPattern>,
-    /// Path globs (`*` matches any run of characters), matched against path and query as sent.
+    /// Path globs (`*` matches any run of characters), in their normal form; matched against that of
+    /// path and query, see [`normalise`].
     pub paths: Vec<Arc<str>>,
 }
 
@@ -310,7 +317,13 @@ impl RuleSet {
     /// The position of the first rule that matches; `None` where the file has no rule for `target`.
     #[must_use]
     pub fn find(&self, target: &Target) -> Option<usize> {
-        let fits = |at: &&usize| self.rules[**at].matcher.matches_path(&target.path);
+        // Hardly any request comes to a rule with paths.
+        let path = OnceCell::new();
+        let fits = |at: &&usize| {
+            let matcher = &self.rules[**at].matcher;
+            matcher.paths.is_empty()
+                || matcher.matches_path(path.get_or_init(|| normalise(&target.path)))
+        };
         self.index.lists(&target.host).filter_map(|list| list.iter().find(fits)).min().copied()
     }
 
@@ -326,9 +339,10 @@ impl Matcher {
     #[must_use]
     pub fn matches(&self, target: &Target) -> bool {
         (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(&target.host)))
-            && self.matches_path(&target.path)
+            && self.matches_path(&normalise(&target.path))
     }
 
+    /// Whether a path in its normal form is meant.
     fn matches_path(&self, path: &str) -> bool {
         self.paths.is_empty() || self.paths.iter().any(|glob| glob_matches(glob, path))
     }

@@ -4,6 +4,7 @@
 #
 #   install.sh          for `make test`: Redis, curl, valgrind and the Python clients
 #   install.sh --all    for `make test-clients`: also wget, Node, Go, Java and Chromium with what they run
+#   install.sh --peers  for `make test-peers`: also nginx and Apache, which the test starts itself
 #
 # Libraries go below target/ (a virtual environment, a node_modules, a built Go program), never into the system.
 set -euo pipefail
@@ -16,9 +17,9 @@ node=target/clients-node
 go=target/clients-go
 all=${1:-}
 case $all in
-  "" | --all) ;;
+  "" | --all | --peers) ;;
   *)
-    printf 'usage: %s [--all]\n' "$0" >&2
+    printf 'usage: %s [--all | --peers]\n' "$0" >&2
     exit 2
     ;;
 esac
@@ -38,7 +39,13 @@ need faketime faketime
 need python3 python3
 need valgrind valgrind
 if ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then missing+=(python3-venv); fi
-if [ -n "$all" ]; then
+if [ "$all" = --peers ]; then
+  # Not in everybody's path.
+  PATH=$PATH:/usr/sbin
+  need nginx nginx-light
+  need apache2 apache2-bin
+fi
+if [ "$all" = --all ]; then
   need wget wget
   need node nodejs
   need npm npm
@@ -71,7 +78,7 @@ if ! cmp -s "$wanted" "$venv/installed.txt"; then
   cp "$wanted" "$venv/installed.txt"
 fi
 
-if [ -n "$all" ] && ! cmp -s "$clients/package.json" "$node/installed.json"; then
+if [ "$all" = --all ] && ! cmp -s "$clients/package.json" "$node/installed.json"; then
   say "installing the Node clients into $node: $(sed -n 's/^    "\(.*\)": "\(.*\)".*/\1 \2/p' "$clients/package.json" | tr '\n' ' ')"
   mkdir -p "$node"
   cp "$clients/package.json" "$node/package.json"
@@ -79,7 +86,7 @@ if [ -n "$all" ] && ! cmp -s "$clients/package.json" "$node/installed.json"; the
   cp "$clients/package.json" "$node/installed.json"
 fi
 
-if [ -n "$all" ] && ! cmp -s "$clients/crawl.go" "$go/crawl.go"; then
+if [ "$all" = --all ] && ! cmp -s "$clients/crawl.go" "$go/crawl.go"; then
   say "building the Go client into $go"
   mkdir -p "$go"
   go build -o "$go/crawl" "$clients/crawl.go"

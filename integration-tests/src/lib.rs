@@ -6,6 +6,7 @@
 //! - [`news`]: what the fleet tells itself, and when.
 //! - [`client`]: a keep-alive proxy client, and one that sends exact bytes.
 //! - [`counting`]: a site and a client between which a proxy's requests can be counted.
+//! - [`differential`]: mutated requests, and how real servers read what the proxy forwards of them.
 //! - [`load`]: many keep-alive clients at once.
 //! - [`soak`]: minutes of load and faults, and what is left afterwards.
 //! - [`storm`]: a fleet under load whose site begins to block.
@@ -25,6 +26,7 @@ pub mod callgrind;
 pub mod client;
 pub mod cluster;
 pub mod counting;
+pub mod differential;
 pub mod load;
 pub mod member;
 pub mod news;

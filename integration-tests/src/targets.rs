@@ -14,6 +14,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+#[path = "targets/connection.rs"]
+mod connection;
+#[path = "targets/message.rs"]
+mod message;
 #[path = "targets/store.rs"]
 mod store;
 
@@ -23,6 +27,7 @@ use tidegate::{
     config,
     metrics::Metrics,
     proxy::{auth::Authenticator, wire::Wire},
+    rules::{glob_matches, normalise},
     secret::Secret,
     settings::{Auth, Bounds},
     target::{Host, Target},
@@ -34,12 +39,14 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 pub type Feed = fn(&[u8]);
 
 /// Every target by its name.
-pub const ALL: [(&str, Feed); 6] = [
+pub const ALL: [(&str, Feed); 8] = [
     ("rule_file", rule_file),
     ("classifier", classifier),
     ("request_target", request_target),
     ("fields", fields),
     ("wire", wire),
+    ("path", path),
+    ("connection", connection::connection),
     ("store", store::store),
 ];
 
@@ -109,6 +116,26 @@ pub fn request_target(data: &[u8]) {
     };
     let again = spelt.parse().map(|uri| Target::parse(&method, &uri));
     assert_eq!(again.ok(), Some(Ok(target)), "{text:?} is read as {spelt}");
+}
+
+/// A path, and a pattern behind a line end: what rules compare has one spelling, and names no other folder.
+pub fn path(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let (path, pattern) = text.split_once('\n').unwrap_or((text, "*"));
+    let normal = normalise(path);
+    assert_eq!(normalise(&normal), normal, "{path:?} has several normal forms");
+    let segments = normal.split('?').next().unwrap_or_default();
+    if path.starts_with('/') {
+        let bare = ["//", "/./", "/../", "%61", "%2e", "%2E", "%7e", "%7E"];
+        assert!(!bare.iter().any(|one| segments.contains(one)), "{path:?} is {normal:?}");
+        let ends = ["/.", "/.."].iter().any(|end| segments.ends_with(end));
+        assert!(segments.starts_with('/') && !ends, "{path:?} is {normal:?}");
+    }
+    let (pattern, spelt) = (normalise(pattern), path.replacen("/a", "/./%61", 1));
+    if path.starts_with('/') && !path.split('?').next().unwrap_or_default().contains('%') {
+        let alike = glob_matches(&pattern, &normal) == glob_matches(&pattern, &normalise(&spelt));
+        assert!(alike, "{path:?} and {spelt:?} differ for {pattern:?}");
+    }
 }
 
 /// Header fields that are read for their meaning: who is let in, how long a site asks to wait, whom a Host field names.

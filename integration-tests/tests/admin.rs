@@ -376,3 +376,22 @@ async fn a_draining_proxy_is_alive_but_not_ready() {
     assert_eq!(in_flight.await.expect("it ends"), 200);
     assert_eq!(member.exit_code(SOON).await, 0);
 }
+
+#[tokio::test]
+async fn clients_that_never_read_do_not_silence_health() {
+    let member = member().await;
+    let asks = "GET /script.js HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(500);
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        let mut stream = tokio::net::TcpStream::connect(member.admin()).await.expect("it accepts");
+        // What does not fit into the buffers stays unsent.
+        let asking = tokio::io::AsyncWriteExt::write_all(&mut stream, asks.as_bytes());
+        drop(tokio::time::timeout(Duration::from_millis(5), asking).await);
+        silent.push(stream);
+    }
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        let answer = tokio::time::timeout(SOON, get_direct(member.admin(), path)).await;
+        assert_eq!(answer.expect("others are served").status, 200, "{path}");
+    }
+    drop(silent);
+}

@@ -145,6 +145,16 @@ fn what_passes_to_a_site_is_what_was_sent() {
 }
 
 #[test]
+fn paths_of_any_kind_have_one_normal_form() {
+    feed("path", 60_000);
+}
+
+#[test]
+fn no_request_reaches_a_site_without_a_permit() {
+    feed("connection", 250);
+}
+
+#[test]
 fn whatever_the_store_says_each_request_has_its_answer() {
     feed("store", 600);
 }

@@ -76,7 +76,7 @@ async fn a_shortage_of_descriptors_is_not_told_as_the_sites_doing() {
     assert_eq!(client.get(&known.url("/")).await.status, 200);
     let before = member.take_free_descriptors();
     // An address, and a name that cannot be looked up without a descriptor.
-    for url in [site.url("/"), "http://localhost:1/".to_owned()] {
+    for url in [site.url("/"), "http://localhost:81/".to_owned()] {
         let answer = client.get(&url).await;
         assert_eq!((answer.status, answer.refused()), (503, Some("queue")), "{}", answer.text());
         assert_eq!(answer.header("proxy-status"), Some("tidegate; error=connection_limit_reached"));

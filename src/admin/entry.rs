@@ -4,9 +4,10 @@
 //! operator's browser: the Host field has to be an address or `localhost` (a rebound name is neither), and what
 //! changes state has to come from our own page or from no page at all. With a token, a page elsewhere cannot know it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
+    body::{Body, to_bytes},
     extract::{Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
@@ -15,6 +16,11 @@ use http::{HeaderMap, Method, StatusCode, header};
 
 use super::{Context, reply::Problem};
 use crate::target::Host;
+
+/// Longest time in which the body of a request comes.
+const BODY: Duration = Duration::from_secs(10);
+/// Largest body of a request; a few fields are all that any path takes.
+const MAX_BODY: usize = 64 * 1024;
 
 /// Refuses names that somebody else's DNS may have pointed here.
 pub(super) async fn host(State(cx): State<Arc<Context>>, request: Request, next: Next) -> Response {
@@ -63,7 +69,18 @@ pub(super) async fn writes(request: Request, next: Next) -> Response {
         let why = "send JSON, with `Content-Type: application/json`";
         return Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into_response();
     }
-    next.run(request).await
+    let (head, body) = request.into_parts();
+    match tokio::time::timeout(BODY, to_bytes(body, MAX_BODY)).await {
+        Ok(Ok(body)) => next.run(Request::from_parts(head, Body::from(body))).await,
+        Ok(Err(_)) => {
+            let why = format!("the body is longer than {MAX_BODY} bytes, or broke off");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why).into_response()
+        }
+        Err(_elapsed) => {
+            let why = "the rest of the request did not come in time";
+            Problem::new(StatusCode::REQUEST_TIMEOUT, why).into_response()
+        }
+    }
 }
 
 /// Host and port as the client named us.

@@ -1,18 +1,22 @@
-//! The listener of the admin port: bounded in connections and in the time that a head may take.
+//! The listener of the admin port. Every step of a connection has a time limit, and no client can keep others out: if
+//! there are too many connections, the oldest of the client with the most makes room for the next one. So a probe of
+//! `/healthz` is served whoever else is connected.
 
-use std::{sync::Arc, time::Duration};
+mod guests;
+mod limited;
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use self::{guests::Guests, limited::Limited};
 use super::{Context, live, router};
 
-/// Connections at once: some pages, a scraper, some probes. One more waits in the kernel's queue.
-const CONNECTIONS: usize = 128;
 /// A request head, from the connection or from the answer before it.
 const HEAD: Duration = Duration::from_secs(10);
 /// Rest after a failed accept: out of descriptors, and trying again at once would only burn the CPU.
@@ -24,24 +28,25 @@ const CLOSE: Duration = Duration::from_secs(2);
 pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationToken) {
     let router = router(&cx);
     let tasks = TaskTracker::new();
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let guests = Arc::new(Guests::default());
     tasks.spawn(stop.clone().run_until_cancelled_owned(live::run(Arc::clone(&cx))));
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener) => accepted,
         };
-        let Some((stream, place)) = accepted else { continue };
+        let Some((stream, client)) = accepted else { continue };
         let service = TowerToHyperService::new(router.clone());
-        let stop = stop.clone();
+        let (stop, guest) = (stop.clone(), guests.enter(client));
         tasks.spawn(async move {
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD)
-                .serve_connection(TokioIo::new(stream), service);
+                .serve_connection(TokioIo::new(Limited::new(stream)), service);
             let mut connection = std::pin::pin!(connection);
             let ended = tokio::select! {
                 ended = &mut connection => ended,
+                () = guest.makes_room() => return,
                 () = stop.cancelled() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
@@ -50,7 +55,6 @@ pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationTo
             if let Err(error) = ended {
                 tracing::debug!(%error, "admin connection");
             }
-            drop(place);
         });
     }
     tasks.close();
@@ -58,13 +62,9 @@ pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationTo
     drop(tokio::time::timeout(CLOSE, tasks.wait()).await);
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, IpAddr)> {
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
+        Ok((stream, peer)) => Some((stream, peer.ip().to_canonical())),
         Err(error) => {
             tracing::debug!(%error, "admin accept");
             tokio::time::sleep(ACCEPT_REST).await;

@@ -19,8 +19,41 @@ const MAX_STACKED: usize = 3;
 /// log2 of the largest zstd window: what RFC 9659 allows senders of the `zstd` content coding.
 const ZSTD_WINDOW_LOG: u32 = 23;
 
+/// Members of a gzip file, or frames of zstd, that are decoded. Each costs a new decoder, however
+/// little is in it; within what is looked at, nobody sends more in good faith.
+const MAX_MEMBERS: u32 = 1_000;
+
+/// Encoded bytes that are read for each decoded one: an honest coding is hardly longer than what it
+/// encodes.
+const ENCODED: usize = 2;
+/// Encoded bytes that are read however few decoded ones are looked at.
+const LEAST_ENCODED: usize = 64 * 1024;
+
 /// Bytes by which the outermost coding is recognised.
 const MAGIC: usize = 4;
+
+/// Encoded bytes that may still be read: some codings can be fed for ever and give nothing.
+#[derive(Debug)]
+pub(crate) struct Encoded(usize);
+
+impl Encoded {
+    /// Where so many decoded bytes are looked at.
+    pub(crate) fn of(decoded: usize) -> Self {
+        Self(decoded.saturating_mul(ENCODED).max(LEAST_ENCODED))
+    }
+
+    /// The part of `bytes` that may be read; it is read then.
+    pub(crate) fn split_off<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let bytes = &bytes[..bytes.len().min(self.0)];
+        self.0 -= bytes.len();
+        bytes
+    }
+
+    /// Whether no more may be read.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.0 == 0
+    }
+}
 
 /// A content coding (RFC 9110 section 8.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +222,8 @@ struct Stage {
     /// Whether a stream has ended: what follows is another one (gzip, zstd) or rubbish, which all
     /// readers ignore.
     ended: bool,
+    /// Streams so far.
+    members: u32,
 }
 
 impl std::fmt::Debug for Stage {
@@ -213,7 +248,8 @@ impl Stage {
             (Coding::Deflate, Some(first)) => Some(Engine::deflate(first)),
             _ => Some(Engine::new(coding)?),
         };
-        Ok(Self { coding, engine, piece: vec![0; PIECE].into_boxed_slice(), ended: false })
+        let piece = vec![0; PIECE].into_boxed_slice();
+        Ok(Self { coding, engine, piece, ended: false, members: 1 })
     }
 
     /// Decodes `input`, each piece through the stages below and into `sink`. False once that wants
@@ -228,6 +264,10 @@ impl Stage {
             if self.ended {
                 if recognise(input) != Some(self.coding) {
                     return Ok(true);
+                }
+                self.members += 1;
+                if self.members > MAX_MEMBERS {
+                    return Err(Unreadable);
                 }
                 self.engine = Some(Engine::new(self.coding)?);
                 self.ended = false;

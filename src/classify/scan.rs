@@ -9,7 +9,7 @@ use super::{
     charset::{Charset, ROOM},
     classifier::Classifier,
     compiled::{Marks, is_refusal},
-    decode::{Coding, Decoder},
+    decode::{Coding, Decoder, Encoded},
     page::{Page, Title, begins_as_html, shows},
     signature::Action,
     trace::{Trace, Traced},
@@ -18,10 +18,8 @@ use crate::verdict::{Confidence, Evidence, Judgement, Verdict};
 
 /// Decoded bytes between two looks at whether anything more can matter.
 const STRIDE: usize = 4 * 1024;
-
 /// Longest body that can be a blank page: markup without anything in it is shorter.
 const BLANK_BYTES: usize = 512;
-
 /// Decoded bytes of a page that are kept unread: until there are more, no need to read them may
 /// show, but then it is time to see whether anything more can matter.
 const KEPT: usize = 16 * 1024;
@@ -50,6 +48,7 @@ pub(super) struct Start<'a> {
 pub struct Scan {
     decoder: Decoder,
     text: Text,
+    left: Encoded,
 }
 
 /// The decoded side of a scan.
@@ -130,7 +129,7 @@ impl Scan {
         } else {
             text.gather();
         }
-        Self { decoder: Decoder::new(start.codings), text }
+        Self { decoder: Decoder::new(start.codings), left: Encoded::of(text.left), text }
     }
 
     /// The same scan, looking for everything. Nothing may have been pushed yet.
@@ -142,8 +141,13 @@ impl Scan {
 
     /// Looks at the next bytes as received (still encoded). False once nothing more can matter.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
-        let Self { decoder, text } = self;
-        if !text.done && decoder.push(bytes, &mut |piece| text.push(piece, false)).is_err() {
+        let Self { decoder, text, left } = self;
+        if text.done {
+            return false;
+        }
+        let bytes = left.split_off(bytes);
+        let read = decoder.push(bytes, &mut |piece| text.push(piece, false));
+        if read.is_err() || left.is_used_up() && !text.done {
             text.break_off();
         }
         !text.done
@@ -165,7 +169,7 @@ impl Scan {
     }
 
     pub(super) fn conclude(mut self, end: BodyEnd, trace: Option<&mut Trace>) -> Judgement {
-        let Self { decoder, text } = &mut self;
+        let Self { decoder, text, .. } = &mut self;
         if !text.done && decoder.finish(&mut |piece| text.push(piece, false)).is_err() {
             text.break_off();
         }
@@ -270,8 +274,7 @@ impl Text {
 
     /// Broken data: no reason to read on.
     fn break_off(&mut self) {
-        self.unreadable = true;
-        self.done = true;
+        (self.unreadable, self.done) = (true, true);
     }
 
     /// Decides whether anything more can matter.

@@ -96,8 +96,12 @@ impl<'a> Notes<'a> {
     /// Blanks a value with all that is in it.
     pub(super) fn hide_all(&self, node: &Node) {
         match &node.value {
+            // What was meant as the value may be a comment on its line.
+            Value::Null => {
+                self.hide(Place { end_line: node.place.line, end_column: 0, ..node.place })
+            }
             // A mere reference to the environment shows nothing, and the reader needs to see it.
-            Value::Null | Value::Broken { reference: true } => {}
+            Value::Broken { reference: true } => {}
             Value::Scalar(scalar) if scalar.is_reference() => {}
             Value::Broken { .. } | Value::Scalar(_) => self.hide(node.place),
             Value::List(items) => items.iter().for_each(|item| self.hide_all(item)),

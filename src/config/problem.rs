@@ -190,8 +190,10 @@ impl<'a> Source<'a> {
         }
         let on_line = |hide: &&Place| hide.line <= place.line && place.line <= hide.end_line;
         let hidden: Vec<&Place> = hidden.iter().filter(on_line).collect();
+        let beside = if hidden.is_empty() { Vec::new() } else { no_values(line) };
         let blank = |(at, c): (usize, char)| {
-            if hidden.iter().any(|hide| hide.covers(place.line, at + 1)) {
+            let covers = |hide: &&Place| hide.covers(place.line, at + 1);
+            if beside.get(at) == Some(&true) || hidden.iter().any(covers) {
                 '*'
             } else if c.is_control() {
                 ' '
@@ -207,6 +209,21 @@ impl<'a> Source<'a> {
         let shown: String = chars.map(blank).collect();
         (blank_before_at(&shown).trim_end().to_owned(), place.column - skip)
     }
+}
+
+/// Which characters of a line are a comment, a tag or an anchor: no value to YAML, but perhaps what
+/// somebody took for one (`bob: #Hunter2`).
+fn no_values(line: &str) -> Vec<bool> {
+    let (mut comment, mut word, mut before) = (false, false, ' ');
+    let mut marked = Vec::with_capacity(line.len());
+    for c in line.chars() {
+        let begins = before.is_whitespace() || matches!(before, '[' | '{' | ',');
+        comment |= begins && c == '#';
+        word = !c.is_whitespace() && (word || begins && matches!(c, '!' | '&'));
+        marked.push(comment || word);
+        before = c;
+    }
+    marked
 }
 
 /// Blanks what stands before an `@` (the password of a URL), keeping the length of the text.
@@ -239,6 +256,21 @@ mod tests {
         let hide = Place { line: 1, column: 12, end_line: 1, end_column: 19 };
         let shown = source.show(Place { line: 1, column: 8, end_line: 1, end_column: 9 }, &[hide]);
         assert_eq!(shown, ("users: {a: *******}".to_owned(), 8));
+    }
+
+    #[test]
+    fn beside_a_secret_comments_tags_and_anchors_are_blanked() {
+        for (line, shown) in [
+            ("bob: #Hunter2 x", "bob: **********"),
+            ("bob: !Hunter2 x", "bob: ******** x"),
+            ("{bob: &Hunter2 x}", "{bob: ******** x}"),
+            ("bob: a#b!c", "bob: a#b!c"),
+        ] {
+            let source = Source::new("f", line);
+            let place = Place { line: 1, column: 1, end_line: 1, end_column: 1 };
+            assert_eq!(source.show(place, &[place]).0, shown);
+            assert_eq!(source.show(place, &[]).0, line);
+        }
     }
 
     #[test]

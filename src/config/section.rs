@@ -262,6 +262,12 @@ impl<'a> Reader<'a> {
         self.read(key, |text| range::word(kind, text))
     }
 
+    /// One of the key's words, where it has no default.
+    pub(super) fn optional_word(&self, key: &str) -> Option<&'static str> {
+        let kind = &self.key(key).kind;
+        self.optional(key, |text| range::word(kind, text))
+    }
+
     /// A scalar read by `read`; the default must suit it too.
     pub(super) fn value<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> T {
         self.read(key, read)

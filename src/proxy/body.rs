@@ -45,6 +45,10 @@ pub struct Body {
 }
 
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly every answer is a site's: a box for each costs more"
+)]
 enum From {
     /// Our own words; empty where there are none.
     Own(Bytes),

@@ -16,8 +16,10 @@ use super::{
     auth::Authenticator,
     egress::{Guard, Own},
     headers::Via,
+    kept::Kept,
     pool::Pool,
     tls::Connector,
+    tunnel::Places,
 };
 use crate::{
     ca::{Ca, CaError},
@@ -39,6 +41,8 @@ pub(crate) struct Live {
     pub(crate) authenticator: Authenticator,
     pub(super) users: HashMap<Arc<str>, Arc<UserMetrics>>,
     pub(super) tls: Connector,
+    /// Which connections to sites its requests may use: those that it let be made.
+    pub(super) generation: u64,
 }
 
 /// Shared by all connections of the process.
@@ -54,10 +58,16 @@ pub struct Context {
     pub events: Arc<Events>,
     /// Rules whose first tunnel has been spoken of.
     blind: Mutex<HashSet<Arc<str>>>,
+    /// Rules whose first refusal of an unknown protocol has been spoken of.
+    refusing: Mutex<HashSet<Arc<str>>>,
     /// Clients of whom it was said that they do not accept our certificates.
     distrusting: Mutex<HashSet<IpAddr>>,
+    /// What held requests of HTTP/2 keep.
+    pub(super) kept: Kept,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
     pub(crate) tunnels: TaskTracker,
+    /// Their places, taken before a request for one is held.
+    pub(super) places: Places,
     /// The proxy stops: intercepted connections finish what is in flight.
     pub(super) stopping: CancellationToken,
     /// The local CA, once it was needed.
@@ -95,8 +105,11 @@ impl Context {
             metrics,
             events,
             blind: Mutex::default(),
+            refusing: Mutex::default(),
             distrusting: Mutex::default(),
             tunnels: TaskTracker::new(),
+            kept: Kept::default(),
+            places: Places::default(),
             end: CancellationToken::new(),
             stopping: CancellationToken::new(),
             ca: Mutex::default(),
@@ -134,17 +147,26 @@ impl Context {
         }
     }
 
+    /// Says once per rule that it refuses what it cannot look into.
+    pub(super) fn refuses_unknown(&self, rule: &Rule) {
+        if self.refusing.lock().insert(Arc::clone(&rule.name)) {
+            self.events.emit(Event::Warned {
+                what: format!(
+                    "rule `{}` intercepts and refused a CONNECT whose client speaks neither TLS nor \
+                     HTTP; `tunnel: flights` on the rule lets such traffic pass unseen",
+                    rule.name
+                ),
+            });
+        }
+    }
+
     /// Puts reloaded settings in force: for the next request, and for the next connection where
-    /// they shape one.
+    /// they shape one. Connections that the settings before let be made serve no other request.
     pub fn reload(&self, settings: Settings) {
         let limits = settings.limits;
-        self.live.store(Arc::new(Live::new(
-            settings,
-            Arc::clone(&self.own),
-            &self.metrics,
-            &self.events,
-        )));
-        self.pool.reload(limits);
+        let mut live = Live::new(settings, Arc::clone(&self.own), &self.metrics, &self.events);
+        live.generation = self.pool.reload(limits);
+        self.live.store(Arc::new(live));
     }
 
     /// The CA that intercepted hosts are shown, opened (and made) on first need. It is not opened
@@ -176,7 +198,7 @@ impl Live {
         let authenticator = Authenticator::new(&settings.auth);
         let users = settings.auth.users.iter().map(|(name, _)| (name.clone(), metrics.user(name)));
         let users = users.collect();
-        Self { settings, egress, authenticator, users, tls }
+        Self { settings, egress, authenticator, users, tls, generation: 0 }
     }
 }
 

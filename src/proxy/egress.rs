@@ -8,6 +8,7 @@
 mod dial;
 mod network;
 mod own;
+mod ports;
 
 use std::{
     fmt,
@@ -21,15 +22,12 @@ use tokio::net::TcpStream;
 pub use self::own::Own;
 use crate::{
     clock,
+    gate::Client,
     metrics::Reason,
     proxy::resolve::{Resolver, Unresolved},
     settings::{Egress, EgressPattern},
     target::Host,
 };
-
-/// The port of mail submission between servers; a CONNECT to it is spam, whatever `connect_ports`
-/// says.
-const SMTP: u16 = 25;
 
 /// Why the guard denies a target; the text is for a person.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +44,9 @@ pub enum Denied {
     /// A CONNECT to a port that is not allowed.
     #[error("CONNECT to port {0} is not allowed (`egress.connect_ports`; 25 never is)")]
     Port(u16),
+    /// A port of another protocol, on any path.
+    #[error("port {0} is another protocol's, as browsers see it, and {1}")]
+    OtherProtocol(u16, &'static str),
 }
 
 impl Denied {
@@ -54,7 +55,7 @@ impl Denied {
     pub const fn proxy_error(&self) -> &'static str {
         match self {
             Self::Own(_) | Self::Listed(_) | Self::NotPublic(..) => "destination_ip_prohibited",
-            Self::Port(_) => "http_request_denied",
+            Self::Port(_) | Self::OtherProtocol(..) => "http_request_denied",
         }
     }
 }
@@ -150,11 +151,31 @@ impl Guard {
     /// [`Denied::Port`].
     pub fn judge_connect_port(&self, port: u16) -> Result<(), Denied> {
         let listed = &self.egress.connect_ports;
-        if port != SMTP && (listed.is_empty() || listed.contains(&port)) {
+        if port != ports::SMTP && (listed.is_empty() || listed.contains(&port)) {
             Ok(())
         } else {
             Err(Denied::Port(port))
         }
+    }
+
+    /// Whether anything may go to `port`: a request that reads like another protocol's could be sent
+    /// to its server. An entry of `connect_ports`, or one of `allow` that names the port, opens it.
+    ///
+    /// # Errors
+    /// [`Denied::OtherProtocol`].
+    pub fn judge_port(&self, port: u16) -> Result<(), Denied> {
+        if port == ports::SMTP {
+            return Err(Denied::OtherProtocol(port, "is never dialled"));
+        }
+        let names = |pattern: &EgressPattern| {
+            matches!(pattern, EgressPattern::Network(_, Some(one)) | EgressPattern::Host(_, Some(one))
+                if *one == port)
+        };
+        let Egress { connect_ports, allow, .. } = &self.egress;
+        if !ports::is_barred(port) || connect_ports.contains(&port) || allow.iter().any(names) {
+            return Ok(());
+        }
+        Err(Denied::OtherProtocol(port, "an entry of `egress.allow` must name it (`host:port`)"))
     }
 
     /// Whether the proxy may connect to `addr`, an address of `host`. Pure: no look-up.
@@ -183,7 +204,7 @@ impl Guard {
     }
 
     /// Connects to `host`: looks it up, judges every address, dials only those that pass (the first
-    /// that answers wins, RFC 8305). All of it takes `connect_timeout` at most.
+    /// that answers wins, RFC 8305). All of it takes `connect_timeout` at most. `client` is who asks.
     ///
     /// # Errors
     /// [`DialError`] says which step failed.
@@ -191,20 +212,19 @@ impl Guard {
         &self,
         host: &Host,
         port: u16,
+        client: &Client,
         connect_timeout: Duration,
     ) -> Result<TcpStream, DialError> {
+        self.judge_port(port)?;
         let deadline = clock::now() + connect_timeout;
         let addresses = match host {
             Host::Ip(ip) => vec![*ip],
-            Host::Name(name) => {
-                let answer = tokio::time::timeout_at(deadline, self.resolver.lookup(name)).await;
-                match answer.unwrap_or(Err(Unresolved::TimedOut)) {
-                    Ok(addresses) => addresses.to_vec(),
-                    Err(Unresolved::TimedOut) => return Err(DialError::DnsTimeout(host.clone())),
-                    Err(Unresolved::Failed(why)) => return Err(DialError::Dns(host.clone(), why)),
-                    Err(Unresolved::Short(why)) => return Err(DialError::Short(why)),
-                }
-            }
+            Host::Name(name) => match self.resolver.lookup(name, client, deadline).await {
+                Ok(addresses) => addresses.to_vec(),
+                Err(Unresolved::TimedOut) => return Err(DialError::DnsTimeout(host.clone())),
+                Err(Unresolved::Failed(why)) => return Err(DialError::Dns(host.clone(), why)),
+                Err(Unresolved::Short(why)) => return Err(DialError::Short(why)),
+            },
         };
         let vetted = self.vet(host, port, &addresses)?;
         let failed = |error| match error {

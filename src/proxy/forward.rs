@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use self::failure::Failure;
 use super::{
-    Context, Pass, Refusal, Visitor,
+    Asking, Context, Pass, Refusal, Visitor,
     body::{Idle, Progress, Upload},
     context::Live,
     egress::DialError,
@@ -39,6 +39,8 @@ pub(super) struct Outbound {
     progress: Option<Progress>,
     repeatable: bool,
     upgrades: bool,
+    /// It logs its client in on a whole connection.
+    logs_in: bool,
     /// What a site's change to WebSocket is known by, where its client cannot tell.
     accept: Option<Accept>,
     /// Whether the client's version has interim answers (RFC 9110 section 15.2).
@@ -76,6 +78,7 @@ impl Outbound {
     ) -> Result<Self, Refused> {
         let (mut head, body) = request.into_parts();
         let version = head.version;
+        let logs_in = headers::logs_a_connection_in(&head.headers);
         let hears_interim = version == Version::HTTP_11;
         let is_h2 = version == Version::HTTP_2;
         let accept = if is_h2 { head.extensions.remove::<Accept>() } else { None };
@@ -133,6 +136,7 @@ impl Outbound {
             progress,
             repeatable,
             upgrades,
+            logs_in,
             accept,
             hears_interim,
             interim,
@@ -202,16 +206,21 @@ pub(super) async fn send(
     cx: &Arc<Context>,
     live: &Live,
     visitor: &Visitor,
-    target: &Target,
+    asking: &Asking,
     outbound: &mut Outbound,
     pass: &mut Pass,
     again: bool,
 ) -> Result<Answer, Refused> {
+    let target = &asking.target;
     let mut returned = None;
-    let mut fresh = outbound.is_upgrade();
+    let mut wanted = Wanted {
+        http1_only: outbound.upgrades || outbound.logs_in,
+        fresh: outbound.upgrades,
+        own: outbound.logs_in,
+    };
     loop {
-        let http1_only = outbound.is_upgrade();
-        let mut conn = connect(cx, live, target, pass, fresh, http1_only).await?;
+        let mut conn = connect(cx, live, visitor, asking, pass, wanted).await?;
+        let fresh = wanted.fresh;
         let mut request = match returned.take() {
             Some(request) => request,
             None => outbound.request(again || (conn.reused && outbound.may_repeat())),
@@ -223,11 +232,11 @@ pub(super) async fn send(
         let limit = live.settings.timeouts.response;
         let client = visitor.wire.as_ref();
         let failure = match answer::wait(sending, outbound, client, started, limit).await {
-            Ok(response) => {
+            Ok(mut response) => {
                 conn.unwanted = outbound.interim.answered(outbound.waits);
                 let took = clock::now() - started;
                 pass.entry().metrics.upstream_seconds.observe(took.as_secs_f64());
-                let noted = answer::check(outbound, &response)?;
+                let noted = answer::check(outbound, &mut response)?;
                 return Ok(Answer { response, noted, conn, took });
             }
             Err(failure) => failure,
@@ -247,8 +256,19 @@ pub(super) async fn send(
             return Err(Box::pin(failure.report(pass)).await);
         }
         cx.metrics.upstream_retries.inc();
-        fresh = true;
+        wanted.fresh = true;
     }
+}
+
+/// What connection a request needs.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    /// One that nobody has used before.
+    fresh: bool,
+    /// Not HTTP/2.
+    http1_only: bool,
+    /// One that only this client uses: the site will take all that comes on it for this client's.
+    own: bool,
 }
 
 /// A connection, and leave to use it *now*: the last look at the cooldown stands between connecting
@@ -256,21 +276,27 @@ pub(super) async fn send(
 async fn connect(
     cx: &Arc<Context>,
     live: &Live,
-    target: &Target,
+    visitor: &Visitor,
+    asking: &Asking,
     pass: &mut Pass,
-    fresh: bool,
-    http1_only: bool,
+    wanted: Wanted,
 ) -> Result<Conn, Refused> {
+    let target = &asking.target;
     let verify = pass.entry().rule.verify;
     let tls = target.scheme == Scheme::Https;
     let key = Key { tls, verify, host: target.host.clone(), port: target.port };
     loop {
-        let kept = if fresh { None } else { cx.pool.take(&key) };
-        let conn = match kept {
+        let pinned = || visitor.pin.take(&key, &asking.client, live.generation);
+        let pooled = || if wanted.own { None } else { cx.pool.take(&key, live.generation) };
+        let kept = if wanted.fresh { None } else { pinned().or_else(pooled) };
+        let mut conn = match kept {
             Some(conn) => conn,
-            // On the heap, as all that few requests come to: each carries the room for its largest step along.
-            None => Box::pin(open(cx, live, target, pass, key.clone(), http1_only)).await?,
+            // Boxed: few requests reach this path, and each would carry its room along.
+            None => Box::pin(open(cx, live, asking, pass, key.clone(), wanted.http1_only)).await?,
         };
+        if wanted.own {
+            conn.pin_to(&visitor.pin, &asking.client);
+        }
         if pass.may_send() {
             return Ok(conn);
         }
@@ -283,26 +309,28 @@ async fn connect(
 async fn open(
     cx: &Arc<Context>,
     live: &Live,
-    target: &Target,
+    asking: &Asking,
     pass: &mut Pass,
     key: Key,
     http1_only: bool,
 ) -> Result<Conn, Refused> {
     let deadline = clock::now() + live.settings.timeouts.connect;
-    let stream = dial(live, target, pass).await?;
-    let limits = live.settings.limits;
+    let stream = dial(live, asking, pass).await?;
+    let (limits, generation) = (live.settings.limits, live.generation);
+    let (bytes, fields) = (limits.header_bytes, limits.headers);
     let opened = if key.tls {
         let verify = key.verify;
-        match live.tls.connect(&target.host, stream, verify, http1_only, deadline).await {
-            Ok(stream) if tls::is_h2(&stream) => cx.pool.open_h2(key, stream).await,
-            Ok(stream) => cx.pool.open(key, stream, limits.header_bytes, limits.headers).await,
+        let host = &asking.target.host;
+        match live.tls.connect(host, stream, verify, http1_only, deadline).await {
+            Ok(stream) if tls::is_h2(&stream) => cx.pool.open_h2(key, generation, stream).await,
+            Ok(stream) => cx.pool.open(key, generation, stream, bytes, fields).await,
             Err(error) => {
                 pass.report(&error.judgement()).await;
                 return Err(error.refusal().under(pass.entry()));
             }
         }
     } else {
-        cx.pool.open(key, stream, limits.header_bytes, limits.headers).await
+        cx.pool.open(key, generation, stream, bytes, fields).await
     };
     opened.map_err(|error| Failure::Broken(error).refusal().under(pass.entry()))
 }
@@ -310,11 +338,12 @@ async fn open(
 /// Connects to the site; the guard judges the address that is dialled.
 pub(super) async fn dial(
     live: &Live,
-    target: &Target,
+    asking: &Asking,
     pass: &mut Pass,
 ) -> Result<TcpStream, Refused> {
     let timeout = live.settings.timeouts.connect;
-    match live.egress.connect(&target.host, target.port, timeout).await {
+    let Asking { target, client, .. } = asking;
+    match live.egress.connect(&target.host, target.port, client, timeout).await {
         Ok(stream) => Ok(stream),
         Err(error) => {
             if let Some(judgement) = dial_verdict(&error) {

@@ -6,6 +6,9 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+/// Our name in it.
+const OUR_NAME: &[u8] = b"tidegate";
 /// Our own fields begin so; a site cannot speak in our name, and a site need not hear what is said
 /// to us.
 const OURS: &str = "tidegate-";
@@ -62,6 +65,10 @@ pub(super) struct Noted {
     pub(super) prefer: bool,
     /// `Expect`.
     pub(super) expect: bool,
+    /// `Content-Length`.
+    pub(super) length: bool,
+    /// `Proxy-Status`.
+    pub(super) status: bool,
 }
 
 impl Noted {
@@ -73,6 +80,8 @@ impl Noted {
                 "via" => noted.via = true,
                 "prefer" => noted.prefer = true,
                 "expect" => noted.expect = true,
+                "content-length" => noted.length = true,
+                "proxy-status" => noted.status = true,
                 name => {
                     noted.hop |= is_of_one_hop(name);
                     noted.coding |= name == "transfer-encoding";
@@ -141,14 +150,23 @@ fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
     headers
         .get_all(header::CONNECTION)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .filter(|option| !option.eq_ignore_ascii_case("close"))
-        .filter(|option| !option.eq_ignore_ascii_case("keep-alive"))
-        .filter_map(|option| HeaderName::from_bytes(option.as_bytes()).ok())
+        .flat_map(options)
+        .filter(|option| !option.eq_ignore_ascii_case(b"close"))
+        .filter(|option| !option.eq_ignore_ascii_case(b"keep-alive"))
+        .filter_map(|option| HeaderName::from_bytes(option).ok())
         .filter(|name| !is_end_to_end(name))
         .collect()
+}
+
+/// The options of a `Connection` field. One that is no token hides none of the others, and quotes,
+/// which no option has, hide nothing: what a sender wants to be dropped is dropped.
+fn options(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+    let blank = |b: &u8| b.is_ascii_whitespace() || *b == b'"';
+    value.as_bytes().split(|b| *b == b',').map(move |option| {
+        let start = option.iter().position(|b| !blank(b)).unwrap_or(option.len());
+        let end = option.iter().rposition(|b| !blank(b)).map_or(start, |last| last + 1);
+        &option[start..end]
+    })
 }
 
 static END_TO_END: [HeaderName; 13] = [
@@ -258,31 +276,91 @@ fn wait_of(preference: &str) -> Option<&str> {
     name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"'))
 }
 
-/// The protocol that a request asks to change to, where `Connection` lists the wish.
+/// The protocols that a request asks to change to, where `Connection` lists the wish.
 ///
-/// `h2c` is no such wish: it was never negotiated across proxies and is gone (RFC 9113 section
-/// 3.1).
+/// `h2c` is left out: it was never negotiated across proxies and is gone (RFC 9113 section 3.1).
 pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let asked = headers
         .get_all(header::CONNECTION)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|option| option.trim().eq_ignore_ascii_case("upgrade"));
-    let protocol = headers.get(header::UPGRADE).filter(|_| asked)?;
-    let is_h2c = protocol
-        .to_str()
-        .map_or(true, |text| text.split(',').any(|one| one.trim().eq_ignore_ascii_case("h2c")));
-    (!is_h2c).then(|| protocol.clone())
+        .flat_map(options)
+        .any(|option| option.eq_ignore_ascii_case(b"upgrade"));
+    if !asked {
+        return None;
+    }
+    let wishes: Option<Vec<&str>> =
+        headers.get_all(header::UPGRADE).iter().map(|value| value.to_str().ok()).collect();
+    let wishes = wishes?.join(",");
+    let mut wishes = wishes.split(',').map(str::trim).filter(|one| !one.is_empty());
+    let rest = wishes.by_ref().filter(|one| !one.eq_ignore_ascii_case("h2c")).collect::<Vec<_>>();
+    HeaderValue::try_from(rest.join(", ")).ok().filter(|value| !value.is_empty())
 }
 
-/// Transfer codings other than `chunked` in a response: we asked for none, and without the field
+/// Schemes by which a site logs in a whole connection, not a request (RFC 4559 section 6).
+const CONNECTION_LOGINS: [&[u8]; 4] = [b"ntlm", b"negotiate", b"kerberos", b"nego2"];
+
+/// Whether a request logs its client in on the connection that it goes out on.
+pub(super) fn logs_a_connection_in(headers: &HeaderMap) -> bool {
+    headers.get_all(header::AUTHORIZATION).iter().any(|value| {
+        let scheme = value.as_bytes().split(u8::is_ascii_whitespace).find(|word| !word.is_empty());
+        scheme.is_some_and(|scheme| {
+            CONNECTION_LOGINS.iter().any(|one| scheme.eq_ignore_ascii_case(one))
+        })
+    })
+}
+
+/// Transfer codings other than one `chunked` in a response: we asked for none, and without the field
 /// the body would be taken for something that it is not.
 pub(super) fn has_foreign_coding(headers: &HeaderMap) -> bool {
-    headers.get_all(header::TRANSFER_ENCODING).iter().any(|value| {
-        let Ok(value) = value.to_str() else { return true };
-        value.split(',').any(|coding| !coding.trim().eq_ignore_ascii_case("chunked"))
-    })
+    let mut values = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let first = values.next().map(|value| value.as_bytes().trim_ascii());
+    values.next().is_some() || !first.is_some_and(|one| one.eq_ignore_ascii_case(b"chunked"))
+}
+
+/// Writes a length that is given more than once, or with zeros before it, as one number; false where
+/// it is none, or several (RFC 9112 section 6.3). Whoever comes next may read it otherwise than we.
+pub(super) fn normalise_length(headers: &mut HeaderMap) -> bool {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let Some(first) = lengths.next() else { return true };
+    let usual = |text: &[u8]| {
+        text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || !text.starts_with(b"0"))
+    };
+    if lengths.next().is_none() && !first.is_empty() && usual(first.as_bytes()) {
+        return true;
+    }
+    let mut known = None;
+    for one in headers.get_all(header::CONTENT_LENGTH) {
+        for one in one.as_bytes().split(|b| *b == b',').map(<[u8]>::trim_ascii) {
+            let digits = std::str::from_utf8(one).ok().filter(|one| !one.starts_with('+'));
+            let Some(length) = digits.and_then(|one| one.parse::<u64>().ok()) else { return false };
+            if *known.get_or_insert(length) != length {
+                return false;
+            }
+        }
+    }
+    if let Some(length) = known {
+        headers.insert(header::CONTENT_LENGTH, length.into());
+    }
+    true
+}
+
+/// Removes entries of `Proxy-Status` that speak in our name: a line with one goes as a whole.
+pub(super) fn strip_our_status(headers: &mut HeaderMap) {
+    let ours = |value: &HeaderValue| {
+        value.as_bytes().split(|b| *b == b',').any(|entry| {
+            let name = entry.split(|b| *b == b';').next().unwrap_or_default();
+            let name = name.trim_ascii().strip_prefix(b"\"").unwrap_or(name.trim_ascii());
+            name.get(..OUR_NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(OUR_NAME))
+        })
+    };
+    if headers.get_all(PROXY_STATUS).iter().any(ours) {
+        let others: Vec<HeaderValue> =
+            headers.get_all(PROXY_STATUS).iter().filter(|one| !ours(one)).cloned().collect();
+        headers.remove(PROXY_STATUS);
+        for other in others {
+            headers.append(PROXY_STATUS, other);
+        }
+    }
 }
 
 /// Counts `Max-Forwards` down; true where it was used up, so that the request is for us (RFC 9110

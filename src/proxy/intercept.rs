@@ -2,8 +2,8 @@
 //! inside is a full citizen, with a token, a verdict and the cooldown.
 //!
 //! The CONNECT itself is answered at once and takes no token: a refusal goes to the request inside,
-//! where clients can read it. What turns out to be plain HTTP is served as such, anything else
-//! (SSH, say) becomes an ordinary tunnel.
+//! where clients can read it. Plain HTTP is served as well. Anything else (SSH, say) would be a tunnel
+//! that nobody looks into: it is refused, unless the rule sets `tunnel`.
 
 mod serve;
 
@@ -24,13 +24,15 @@ use super::{
     peek::{Peeked, Speech, peek},
     pool::Counted,
     reply::Refused,
-    tunnel::{self, copy::Side},
+    standing::Standing,
+    tunnel::{self, Place, copy::Side},
 };
 use crate::{
     ca::Ca,
     event::Event,
     gate::Client,
     metrics::Reason,
+    rules::TunnelCount,
     target::{Host, Scheme, Target},
 };
 
@@ -46,6 +48,10 @@ pub(crate) struct Inside {
     scheme: Scheme,
     /// Who sent the CONNECT.
     client: Client,
+    /// Whether it may still.
+    standing: Arc<Standing>,
+    /// The CONNECT's place among the tunnels; an upgrade inside goes on in it.
+    pub(super) place: Arc<Place>,
 }
 
 impl Inside {
@@ -53,8 +59,13 @@ impl Inside {
     /// it. Otherwise it would be judged by one site's rule and sent to another.
     ///
     /// # Errors
-    /// The refusal: 421 (RFC 9110 section 15.5.20), 405 for a CONNECT.
-    pub(super) fn admit<B>(&self, request: &Request<B>) -> Result<(Target, Client), Refused> {
+    /// The refusal: 421 (RFC 9110 section 15.5.20), 405 for a CONNECT, 403 once its user is gone.
+    pub(super) fn admit<B>(
+        &self,
+        live: &Live,
+        request: &Request<B>,
+    ) -> Result<(Target, Client), Refused> {
+        self.standing.judge(live, &self.client)?;
         if request.method() == Method::CONNECT {
             let sentence = "A CONNECT inside a CONNECT is not served.";
             return Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence));
@@ -86,7 +97,7 @@ pub(super) fn open(
     asking: Asking,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Refused> {
-    tunnel::admit(cx, live, &asking)?;
+    let place = Arc::new(tunnel::admit(cx, live, &asking)?);
     let ca = cx.ca().map_err(|error| {
         let what = format!("rule `{}` cannot intercept: {error}", asking.entry.rule.name);
         cx.events.emit(Event::Warned { what });
@@ -94,10 +105,12 @@ pub(super) fn open(
         Refusal::new(StatusCode::BAD_GATEWAY, Reason::Tls, "proxy_internal_error", sentence)
             .under(&asking.entry)
     })?;
+    let standing = Arc::new(Standing::new(request.headers(), peer.ip(), live));
     let upgrade = hyper::upgrade::on(&mut request);
-    let session = Session { cx: Arc::clone(cx), live: Arc::clone(live), peer, asking, ca };
-    let end = cx.end.clone();
-    cx.tunnels.spawn(async move {
+    let (cx, live, end) = (Arc::clone(cx), Arc::clone(live), cx.end.clone());
+    let tunnels = cx.tunnels.clone();
+    let session = Session { cx, live, peer, asking, standing, ca, place };
+    tunnels.spawn(async move {
         tokio::select! {
             () = session.run(upgrade) => {}
             () = end.cancelled() => {}
@@ -112,7 +125,9 @@ struct Session {
     live: Arc<Live>,
     peer: SocketAddr,
     asking: Asking,
+    standing: Arc<Standing>,
     ca: Arc<Ca>,
+    place: Arc<Place>,
 }
 
 impl Session {
@@ -146,10 +161,15 @@ impl Session {
                 let inside = self.inside(Scheme::Http);
                 serve::http1(&self.cx, &self.live, self.peer, inside, stream).await
             }
+            Speech::Other if self.asking.entry.rule.tunnel == TunnelCount::Refuse => {
+                self.asking.entry.metrics.refused(Reason::Denied).inc();
+                self.cx.refuses_unknown(&self.asking.entry.rule);
+                Ok(())
+            }
             Speech::Other => {
                 let (stream, early) = stream.into_parts();
                 let client = Side::Tcp(stream, early);
-                tunnel::join(&self.cx, &self.live, self.asking, client).await;
+                tunnel::join(&self.cx, self.asking, self.standing, client).await;
                 Ok(())
             }
         }
@@ -157,7 +177,8 @@ impl Session {
 
     fn inside(&self, scheme: Scheme) -> Inside {
         let (connect, client) = (self.asking.target.clone(), self.asking.client.clone());
-        Inside { connect, scheme, client }
+        let (standing, place) = (Arc::clone(&self.standing), Arc::clone(&self.place));
+        Inside { connect, scheme, client, standing, place }
     }
 
     /// The TLS handshake with the client, as the host that it asks for; as the CONNECT's where it

@@ -1,7 +1,8 @@
 //! Interim answers (1xx) of a site, on their way to the client (RFC 9110 section 15.2).
 //!
 //! `100 Continue` opens the way for the request's body, where its client holds it back; the others
-//! are relayed, in HTTP/1.1. A site that sends them without end is cut off.
+//! are relayed, in HTTP/1.1. A site that sends them without end is cut off; in HTTP/2 by
+//! [`super::pool`].
 
 use std::{
     pin::Pin,
@@ -162,6 +163,7 @@ fn wake(waker: &mut Option<Waker>) {
 fn write(out: &mut BytesMut, status: StatusCode, fields: &HeaderMap, via: &HeaderValue) {
     let mut fields = fields.clone();
     headers::strip_answer(&mut fields);
+    headers::strip_our_status(&mut fields);
     fields.remove(header::CONTENT_LENGTH);
     fields.append(header::VIA, via.clone());
     out.put_slice(b"HTTP/1.1 ");

@@ -38,15 +38,20 @@ impl Asking {
         Ok(Self { target, client, entry, patience })
     }
 
-    /// Refuses an address where nobody may connect to before the request is held for it, so that it
-    /// takes no token. A name is judged by the addresses that it has once it is dialled.
+    /// Refuses a port or an address where nobody may connect to before the request is held for it, so
+    /// that it takes no token. A name is judged by the addresses that it has once it is dialled.
     ///
     /// # Errors
     /// The egress guard denies it.
     pub(crate) fn judge(&self, live: &Live) -> Result<(), Refused> {
-        let Host::Ip(ip) = self.target.host else { return Ok(()) };
-        let addr = SocketAddr::new(ip, self.target.port);
-        let judged = live.egress.judge(&self.target.host, addr);
+        let judged =
+            live.egress.judge_port(self.target.port).and_then(|()| match self.target.host {
+                Host::Ip(ip) => {
+                    let addr = SocketAddr::new(ip, self.target.port);
+                    live.egress.judge(&self.target.host, addr)
+                }
+                Host::Name(_) => Ok(()),
+            });
         judged.map_err(|denied| Refused::from(&DialError::Denied(denied)).under(&self.entry))
     }
 

@@ -13,12 +13,15 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 /// Bytes that are enough to tell; the longest method that anybody registered has 17 letters.
 const ENOUGH: usize = 24;
 
+/// Bytes of empty lines before a request line; servers skip some (RFC 9112 section 2.2).
+const MAX_EMPTY: usize = 16;
+
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speech {
     /// A TLS record with a handshake.
     Tls,
-    /// A request line.
+    /// A request line, perhaps behind empty lines.
     Http,
     /// Something else (SSH, ...).
     Other,
@@ -62,6 +65,14 @@ fn tell(bytes: &[u8]) -> Option<Speech> {
         [] | [0x16] => return None,
         [0x16, 3, ..] => return Some(Speech::Tls),
         _ => {}
+    }
+    let empty = bytes.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
+    if empty > MAX_EMPTY {
+        return Some(Speech::Other);
+    }
+    let bytes = &bytes[empty..];
+    if bytes.is_empty() {
+        return None;
     }
     let letters = bytes.iter().take_while(|b| b.is_ascii_uppercase()).count();
     match &bytes[letters..] {
@@ -161,6 +172,15 @@ mod tests {
             (b"GET / HTTP/1.1\r\n", Speech::Http),
             (b"OPTIONS * HTTP/1.1\r\n", Speech::Http),
             (b"GET http://h/ HTTP/1.1\r\n", Speech::Http),
+            (b"\r\nGET / HTTP/1.1\r\n", Speech::Http),
+            (b"\n\r\n\nGET / HTTP/1.1\r\n", Speech::Http),
+            (b"\r\n", Speech::Other),
+            (b"\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n", Speech::Other),
+            (b"\r\n\x16\x03\x01", Speech::Other),
+            // A hello in the form of SSL 2 (RFC 5246 appendix E.2), and a record of version 2.1.
+            (b"\x80\x2e\x01\x03\x01", Speech::Other),
+            (b"\x16\x02\x01\x02\x00", Speech::Other),
+            (b"get / HTTP/1.1\r\n", Speech::Other),
             (b"SSH-2.0-OpenSSH_9.2\r\n", Speech::Other),
             (b"EHLO", Speech::Other),
             (b"EHLO example\r\n", Speech::Other),

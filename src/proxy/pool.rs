@@ -5,6 +5,8 @@
 //! the first one taken, so that a calm site's surplus ages out; of those, one that lives on the thread of who asks (see
 //! [`workers`]) goes before the others, since two threads that talk wake each other all the time.
 
+mod heads;
+mod pin;
 mod shared;
 mod site;
 
@@ -25,12 +27,14 @@ use tokio::{
 };
 use tokio_util::either::Either;
 
+pub(super) use self::pin::Pin;
 use self::{
+    heads::Heads,
     shared::{Shared, Stream},
     site::{Kept, Site},
 };
 use super::{body::Upload, interim::Unwanted, workers};
-use crate::{clock, metrics::Metrics, settings::Bounds, target::Host};
+use crate::{clock, gate::Client, metrics::Metrics, settings::Bounds, target::Host};
 
 /// A site's kept-alive connection is closed after this long without a request: most servers close
 /// theirs sooner or about then (nginx 75 s, Apache 5 s), and a connection that both ends give up at
@@ -64,6 +68,10 @@ pub(super) struct Conn {
     /// The site answered without the request's body: the connection cannot carry another request.
     pub(super) unwanted: Option<Unwanted>,
     key: Key,
+    /// Of the settings that let it be made.
+    generation: u64,
+    /// Whose it is, if its site has logged a client in on it. Boxed: few connections have one.
+    owner: Option<Box<(Arc<Pin>, Client)>>,
     pool: Arc<Pool>,
 }
 
@@ -77,11 +85,22 @@ enum Sender {
 }
 
 impl Conn {
-    /// Back into the pool, for the next request to the same site.
-    pub(super) fn release(self) {
-        let Self { sender, key, pool, unwanted, .. } = self;
+    /// From now on only this client uses it, on this connection of its own.
+    pub(super) fn pin_to(&mut self, pin: &Arc<Pin>, client: &Client) {
+        self.owner = Some(Box::new((Arc::clone(pin), client.clone())));
+    }
+
+    /// Back into the pool, for the next request to the same site, or to the client whose it is.
+    pub(super) fn release(mut self) {
+        if let Some(owner) = self.owner.take() {
+            let (pin, client) = *owner;
+            return pin.keep(self, client);
+        }
+        let Self { sender, key, pool, unwanted, generation, .. } = self;
         match sender {
-            Sender::Http1 { sender, home } if unwanted.is_none() => pool.put(key, sender, home),
+            Sender::Http1 { sender, home } if unwanted.is_none() => {
+                pool.put(key, generation, sender, home);
+            }
             Sender::Http1 { sender, .. } => drop(sender),
             Sender::Http2(stream) => drop(stream),
         }
@@ -115,6 +134,8 @@ type Sites<T> = HashMap<Key, T, RandomState>;
 #[derive(Debug)]
 struct Shelf {
     bounds: Bounds,
+    /// Rises with each reload; connections of others before it are not used again.
+    generation: u64,
     sites: Sites<Site>,
     shared: Shared,
     total: usize,
@@ -125,40 +146,48 @@ struct Shelf {
 #[derive(Debug)]
 pub(super) struct Pool {
     shelf: Mutex<Shelf>,
-    open: Gauge,
+    metrics: Arc<Metrics>,
 }
 
 impl Pool {
     /// An empty pool.
-    pub(super) fn new(bounds: Bounds, metrics: &Metrics) -> Arc<Self> {
+    pub(super) fn new(bounds: Bounds, metrics: &Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             shelf: Mutex::new(Shelf {
                 bounds,
+                generation: 0,
                 sites: Sites::default(),
                 shared: Shared::default(),
                 total: 0,
                 sweeping: false,
             }),
-            open: metrics.upstream_connections.clone(),
+            metrics: Arc::clone(metrics),
         })
     }
 
-    /// Takes other bounds, after a reload; what is kept is closed, since another egress guard let
-    /// it be made.
-    pub(super) fn reload(&self, bounds: Bounds) {
+    /// Takes other bounds, after a reload. What is kept is closed, and what is lent is not kept when
+    /// it comes back: another egress guard and other roots let it be made. Gives the generation of
+    /// the connections from now on.
+    pub(super) fn reload(&self, bounds: Bounds) -> u64 {
         let mut shelf = self.shelf.lock();
         shelf.bounds = bounds;
+        shelf.generation += 1;
         shelf.keep(|_| false);
+        shelf.shared = Shared::default();
+        shelf.generation
     }
 
-    /// A kept-alive connection that is ready for a request.
-    pub(super) fn take(self: &Arc<Self>, key: &Key) -> Option<Conn> {
+    /// A kept-alive connection of this generation that is ready for a request.
+    pub(super) fn take(self: &Arc<Self>, key: &Key, generation: u64) -> Option<Conn> {
         let mut shelf = self.shelf.lock();
+        if shelf.generation != generation {
+            return None;
+        }
         if key.tls
             && let Some(stream) = shelf.shared.take(key)
         {
             drop(shelf);
-            return Some(self.conn(Sender::Http2(stream), key.clone(), true));
+            return Some(self.conn(Sender::Http2(stream), key.clone(), generation, true));
         }
         let site = shelf.sites.get_mut(key)?;
         let before = site.len();
@@ -171,18 +200,20 @@ impl Pool {
         shelf.total -= gone;
         drop(shelf);
         found.map(|Kept { sender, home, .. }| {
-            self.conn(Sender::Http1 { sender, home }, key.clone(), true)
+            self.conn(Sender::Http1 { sender, home }, key.clone(), generation, true)
         })
     }
 
-    fn conn(self: &Arc<Self>, sender: Sender, key: Key, reused: bool) -> Conn {
-        Conn { sender, reused, unwanted: None, key, pool: Arc::clone(self) }
+    fn conn(self: &Arc<Self>, sender: Sender, key: Key, generation: u64, reused: bool) -> Conn {
+        let pool = Arc::clone(self);
+        Conn { sender, reused, unwanted: None, key, generation, owner: None, pool }
     }
 
-    fn put(self: &Arc<Self>, key: Key, sender: SendRequest<Upload>, home: usize) {
+    fn put(self: &Arc<Self>, key: Key, generation: u64, sender: SendRequest<Upload>, home: usize) {
         let mut shelf = self.shelf.lock();
         let bounds = shelf.bounds;
-        if sender.is_closed() || bounds.idle_per_host == 0 {
+        let is_old = shelf.generation != generation;
+        if is_old || sender.is_closed() || bounds.idle_per_host == 0 {
             return;
         }
         if shelf.total >= bounds.idle_total {
@@ -224,6 +255,7 @@ impl Pool {
     pub(super) async fn open<S>(
         self: &Arc<Self>,
         key: Key,
+        generation: u64,
         stream: S,
         header_bytes: usize,
         headers: usize,
@@ -238,7 +270,8 @@ impl Pool {
         }
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         self.drive(connection.with_upgrades());
-        Ok(self.conn(Sender::Http1 { sender, home: workers::here() }, key, false))
+        let sender = Sender::Http1 { sender, home: workers::here() };
+        Ok(self.conn(sender, key, generation, false))
     }
 
     /// Speaks HTTP/2 over `stream`, which leads to `key`, and shares it with others who ask for
@@ -249,24 +282,27 @@ impl Pool {
     pub(super) async fn open_h2<S>(
         self: &Arc<Self>,
         key: Key,
+        generation: u64,
         stream: S,
     ) -> Result<Conn, hyper::Error>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let stream = Heads::new(stream, Arc::clone(&self.metrics));
         let (sender, connection) = shared::handshake(stream).await?;
         self.drive(connection);
         let mut shelf = self.shelf.lock();
         let most = shelf.bounds.idle_total;
         shelf.shared.shrink(most);
-        let stream = shelf.shared.put(key.clone(), sender);
+        let shares = shelf.generation == generation;
+        let stream = shelf.shared.put(key.clone(), sender, shares);
         self.sweep_later(&mut shelf);
         drop(shelf);
-        Ok(self.conn(Sender::Http2(stream), key, false))
+        Ok(self.conn(Sender::Http2(stream), key, generation, false))
     }
 
     fn drive(&self, connection: impl Future<Output = Result<(), hyper::Error>> + Send + 'static) {
-        let counted = Counted::new(&self.open);
+        let counted = Counted::new(&self.metrics.upstream_connections);
         tokio::spawn(async move {
             let _counted = counted;
             if let Err(error) = connection.await {

@@ -1,23 +1,38 @@
 //! Names to addresses, by the system's resolver (`getaddrinfo`: hosts file, resolv.conf and all).
 //!
-//! Bounded in every direction: a look-up takes 5 s at most, only so many run at a time (each
-//! occupies a thread), one name is looked up once however many ask, and the cache has a cap.
+//! Bounded in every direction: a look-up is waited for 5 s at most, only so many run at a time (each
+//! occupies a thread until the system gives up), one name is looked up once however many ask, and the
+//! cache has a cap. One client and one registrable domain have a share of the places: names that hang
+//! stop nobody else. A wait for a place says nothing about the site.
+//!
 //! `getaddrinfo` tells no TTL, so answers are kept for seconds only: long enough for a burst of
 //! connections to one site, too short to go stale.
 
 use std::{
     collections::HashMap,
     fmt,
+    hash::Hash,
     net::{IpAddr, ToSocketAddrs as _},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout_at,
+};
 
 use super::shortage;
-use crate::clock::{self, Instant};
+use crate::{
+    clock::{self, Instant},
+    gate::Client,
+    rules::Split,
+    target::Host,
+};
 
 /// Longest look-up.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -29,8 +44,15 @@ const FRESH_FAILURE: Duration = Duration::from_secs(1);
 const MAX_NAMES: usize = 10_000;
 /// Addresses of one name that are kept; a client dials a handful at most.
 const MAX_ADDRESSES: usize = 32;
-/// Look-ups at a time; each blocks a thread for as long as the system's resolver takes.
-const MAX_LOOKUPS: usize = 128;
+/// Look-ups at a time; each blocks a thread for as long as the system's resolver takes (some 30 s for
+/// a name whose servers are silent). Below tokio's 512 threads for what blocks.
+const MAX_LOOKUPS: usize = 384;
+/// Those of one client.
+const PER_CLIENT: usize = 128;
+/// Those of the names below one registrable domain.
+const PER_DOMAIN: usize = 16;
+/// Clients or domains up to which those without a look-up are remembered.
+const MAX_SHARES: usize = 1_000;
 
 /// Why a name has no address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,20 +61,53 @@ pub enum Unresolved {
     Failed(String),
     /// The resolver says nothing.
     TimedOut,
-    /// It could not be asked: the process has no descriptor left, or the system no memory.
+    /// It could not be asked: too many look-ups are under way, the process has no descriptor left, or
+    /// the system no memory.
     Short(String),
 }
 
 type Answer = Result<Arc<[IpAddr]>, Unresolved>;
-/// One name: the lock is held while it is looked up, so that others who ask wait for that answer.
-type Slot = Arc<tokio::sync::Mutex<Option<(Answer, Instant)>>>;
 type Look = fn(&str) -> std::io::Result<Vec<IpAddr>>;
+
+/// One name.
+#[derive(Default)]
+struct Slot {
+    /// The lock is held while the name is looked up, so that others who ask wait for that answer.
+    answer: tokio::sync::Mutex<Option<(Answer, Instant)>>,
+    /// The system has been asked: whoever waits, waits for the site's name servers.
+    is_asked: AtomicBool,
+}
 
 /// Looks names up.
 pub struct Resolver {
-    slots: Mutex<HashMap<Arc<str>, Slot>>,
+    slots: Mutex<HashMap<Arc<str>, Arc<Slot>>>,
     lookups: Arc<Semaphore>,
+    by_client: Shares<Client>,
+    by_domain: Shares<Arc<str>>,
     look: Look,
+}
+
+/// Permits of one look-up.
+type Places = [OwnedSemaphorePermit; 3];
+
+/// A bound for each client, or each domain.
+struct Shares<K> {
+    each: usize,
+    all: Mutex<HashMap<K, Arc<Semaphore>>>,
+}
+
+impl<K: Hash + Eq> Shares<K> {
+    fn new(each: usize) -> Self {
+        Self { each, all: Mutex::default() }
+    }
+
+    fn of(&self, key: K) -> Arc<Semaphore> {
+        let mut all = self.all.lock();
+        if all.len() >= MAX_SHARES {
+            all.retain(|_, share| Arc::strong_count(share) > 1);
+        }
+        Arc::clone(all.entry(key).or_insert_with(|| Arc::new(Semaphore::new(self.each))))
+    }
 }
 
 impl fmt::Debug for Resolver {
@@ -81,37 +136,61 @@ fn system(name: &str) -> std::io::Result<Vec<IpAddr>> {
 impl Resolver {
     /// Looks names up by `look`, which may block.
     pub(super) fn with(look: Look) -> Self {
-        Self { slots: Mutex::default(), lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)), look }
+        Self {
+            slots: Mutex::default(),
+            lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+            by_client: Shares::new(PER_CLIENT),
+            by_domain: Shares::new(PER_DOMAIN),
+            look,
+        }
     }
 
-    /// The addresses of `name`, in the order that the system prefers.
+    /// The addresses of `name` for `client`, in the order that the system prefers.
     ///
     /// # Errors
     /// [`Unresolved`].
-    pub async fn lookup(&self, name: &Arc<str>) -> Answer {
+    pub async fn lookup(&self, name: &Arc<str>, client: &Client, deadline: Instant) -> Answer {
+        let deadline = deadline.min(clock::now() + TIME_LIMIT);
         let slot = self.slot(name);
         let ask = async {
-            let mut slot = slot.lock().await;
-            if let Some((answer, until)) = &*slot
+            let mut known = slot.answer.lock().await;
+            if let Some((answer, until)) = &*known
                 && clock::now() < *until
             {
                 return answer.clone();
             }
-            let answer = self.ask(name).await;
+            slot.is_asked.store(false, Ordering::Relaxed);
+            // Half the time, so that a site is never judged by a moment that we left to it.
+            let half = clock::now() + deadline.saturating_duration_since(clock::now()) / 2;
+            let Ok(places) = timeout_at(half, self.places(name, client)).await else {
+                return Err(busy());
+            };
+            slot.is_asked.store(true, Ordering::Relaxed);
+            let answer = self.ask(name, places).await;
             let fresh = if answer.is_ok() { FRESH } else { FRESH_FAILURE };
-            *slot = Some((answer.clone(), clock::now() + fresh));
+            *known = Some((answer.clone(), clock::now() + fresh));
             answer
         };
-        tokio::time::timeout(TIME_LIMIT, ask).await.unwrap_or(Err(Unresolved::TimedOut))
+        timeout_at(deadline, ask).await.unwrap_or_else(|_elapsed| {
+            let is_asked = slot.is_asked.load(Ordering::Relaxed);
+            Err(if is_asked { Unresolved::TimedOut } else { busy() })
+        })
     }
 
-    /// The permit goes with the thread, not with the future: whoever stops waiting does not free
+    /// Waits for leave to ask. Whoever has the narrowest share waits there, and takes no place of
+    /// the others meanwhile.
+    async fn places(&self, name: &Arc<str>, client: &Client) -> Places {
+        let domain = Split::Domain.key(&Host::Name(Arc::clone(name)));
+        let (domain, client) = (self.by_domain.of(domain), self.by_client.of(client.clone()));
+        [take(domain).await, take(client).await, take(Arc::clone(&self.lookups)).await]
+    }
+
+    /// The places go with the thread, not with the future: whoever stops waiting does not free
     /// the thread.
-    async fn ask(&self, name: &Arc<str>) -> Answer {
-        let permit = Arc::clone(&self.lookups).acquire_owned().await;
+    async fn ask(&self, name: &Arc<str>, places: Places) -> Answer {
         let (name, look) = (Arc::clone(name), self.look);
         let asked = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
+            let _places = places;
             look(&name)
         });
         match asked.await {
@@ -127,7 +206,7 @@ impl Resolver {
         }
     }
 
-    fn slot(&self, name: &Arc<str>) -> Slot {
+    fn slot(&self, name: &Arc<str>) -> Arc<Slot> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.get(name) {
             return Arc::clone(slot);
@@ -135,18 +214,28 @@ impl Resolver {
         if slots.len() >= MAX_NAMES {
             shrink(&mut slots);
         }
-        let slot = Slot::default();
+        let slot = Arc::<Slot>::default();
         slots.insert(Arc::clone(name), Arc::clone(&slot));
         slot
     }
 }
 
+async fn take(share: Arc<Semaphore>) -> OwnedSemaphorePermit {
+    share.acquire_owned().await.expect("no share is ever closed")
+}
+
+fn busy() -> Unresolved {
+    Unresolved::Short("too many names are being looked up".to_owned())
+}
+
 /// Makes room: what is stale goes, and where nothing is, an arbitrary half (they come back with one
 /// look-up).
-fn shrink(slots: &mut HashMap<Arc<str>, Slot>) {
+fn shrink(slots: &mut HashMap<Arc<str>, Arc<Slot>>) {
     let now = clock::now();
     let fresh = |slot: &Slot| {
-        slot.try_lock().is_ok_and(|slot| slot.as_ref().is_some_and(|(_, until)| now < *until))
+        slot.answer
+            .try_lock()
+            .is_ok_and(|slot| slot.as_ref().is_some_and(|(_, until)| now < *until))
     };
     slots.retain(|_, slot| fresh(slot));
     if slots.len() > MAX_NAMES / 2 {

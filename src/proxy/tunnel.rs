@@ -6,10 +6,19 @@
 //! and control frames pass. What is withheld stays in the client's socket, but for one buffer.
 
 pub(super) mod copy;
+mod hello;
+mod places;
 mod records;
 mod sealing;
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -20,16 +29,21 @@ use tokio::net::TcpStream;
 use super::{
     Asking, Body, Context, Pass, Refusal,
     context::Live,
+    egress::DialError,
     forward,
     pool::Counted,
     reply::{Refused, sentence},
+    standing::Standing,
 };
 use crate::{
     gate::Entry,
     metrics::{Bound, Metrics, Reason},
-    rules::TunnelCount,
+    rules::{Action, TunnelCount},
+    target::{Host, Target},
     verdict::Judgement,
 };
+use hello::Hello;
+pub(super) use places::{Place, Places};
 use records::{Piece, Records};
 
 /// What a site must say before a client that has only opened HTTP/2 is answered: its own SETTINGS
@@ -44,15 +58,21 @@ const OPENING_ANSWER: usize = 768;
 pub(super) async fn open(
     cx: &Arc<Context>,
     live: &Arc<Live>,
+    peer: SocketAddr,
     asking: Asking,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Refused> {
-    admit(cx, live, &asking)?;
-    let (site, pass) = establish(cx, live, &asking).await?;
+    if asking.entry.rule.tunnel == TunnelCount::Refuse {
+        return Err(Refusal::denied(&asking.entry));
+    }
+    let place = admit(cx, live, &asking)?;
+    let (site, pass, live) = establish(cx, &asking).await?;
+    let standing = Arc::new(Standing::new(request.headers(), peer.ip(), &live));
     let upgrade = hyper::upgrade::on(&mut request);
-    let flights = Flights::new(Arc::clone(cx), Arc::clone(live), asking, pass);
+    let flights = Flights::new(Arc::clone(cx), live, asking, standing, pass);
     let end = cx.end.clone();
     cx.tunnels.spawn(async move {
+        let _place = place;
         let serving = async {
             match upgrade.await {
                 Ok(upgraded) => serve(copy::Side::of_client(upgraded), site, flights).await,
@@ -67,61 +87,67 @@ pub(super) async fn open(
     Ok(Response::new(Body::empty()))
 }
 
-/// Whether a CONNECT is let in at all.
+/// The place of a CONNECT that is let in.
 ///
 /// # Errors
 /// Its port is not allowed, or there are too many tunnels.
-pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<(), Refused> {
+pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<Place, Refused> {
     if let Err(denied) = live.egress.judge_connect_port(asking.target.port) {
         let (status, error) = (http::StatusCode::FORBIDDEN, denied.proxy_error());
         let sentence = sentence(&denied.to_string());
         return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&asking.entry));
     }
-    has_room(cx, live, &asking.entry)
+    place(cx, live, &asking.entry)
 }
 
-/// Whether one tunnel more may be opened.
+/// A place for one tunnel more, to be kept from before its hold to its end.
 ///
 /// # Errors
-/// There are as many as `limits.tunnels` allows.
-pub(super) fn has_room(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<(), Refused> {
-    if cx.tunnels.len() >= live.settings.limits.tunnels {
+/// As many are taken as `limits.tunnels` allows.
+pub(super) fn place(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<Place, Refused> {
+    cx.places.take(live.settings.limits.tunnels).ok_or_else(|| {
         cx.metrics.reached(Bound::Tunnels);
-        return Err(Refusal::busy("tunnels").under(entry));
-    }
-    Ok(())
+        Refusal::busy("tunnels").under(entry)
+    })
 }
 
 /// Joins a client whose CONNECT is answered already to the site.
-pub(super) async fn join(cx: &Arc<Context>, live: &Arc<Live>, asking: Asking, client: copy::Side) {
-    match establish(cx, live, &asking).await {
-        Ok((site, pass)) => {
-            let flights = Flights::new(Arc::clone(cx), Arc::clone(live), asking, pass);
+pub(super) async fn join(
+    cx: &Arc<Context>,
+    asking: Asking,
+    standing: Arc<Standing>,
+    client: copy::Side,
+) {
+    match establish(cx, &asking).await {
+        Ok((site, pass, live)) => {
+            let flights = Flights::new(Arc::clone(cx), live, asking, standing, pass);
             serve(client, site, flights).await;
         }
         Err(refused) => tracing::debug!(%refused, "a tunnel is refused after its CONNECT"),
     }
 }
 
-/// A connection to the site, and leave to use it now.
+/// A connection to the site, leave to use it now, and the settings that let it be made.
 async fn establish(
     cx: &Arc<Context>,
-    live: &Arc<Live>,
     asking: &Asking,
-) -> Result<(TcpStream, Pass), Refused> {
-    let mut pass = asking.hold(cx, live).await?;
+) -> Result<(TcpStream, Pass, Arc<Live>), Refused> {
+    let mut pass = asking.hold(cx, &cx.live()).await?;
     loop {
-        let site = forward::dial(live, &asking.target, &mut pass).await?;
+        // Those in force now: the wait may have outlasted a reload.
+        let live = cx.live();
+        let site = forward::dial(&live, asking, &mut pass).await?;
         if pass.may_send() {
             cx.tunnel_begins(&asking.entry.rule);
-            return Ok((site, pass));
+            return Ok((site, pass, live));
         }
         drop(site);
-        pass.again(live).await?;
+        pass.again(&live).await?;
     }
 }
 
-async fn serve(client: copy::Side, site: TcpStream, flights: Flights) {
+async fn serve(client: copy::Side, site: TcpStream, mut flights: Flights) {
+    flights.site = site.peer_addr().ok();
     let _counted = Counted::new(&flights.asking.entry.metrics.tunnels);
     let idle = flights.live.settings.timeouts.idle;
     let site = copy::Side::Tcp(site, Bytes::new());
@@ -144,10 +170,18 @@ pub(super) fn ended(metrics: &Metrics, error: &io::Error) {
 /// CONNECT. What is inside is not for us to judge, so the report on a flight is neutral: neither a
 /// block nor a sign of health. Only where it is the probe, the site's answer opens the scope:
 /// nothing better will ever be seen in a tunnel.
+///
+/// A reload counts for it too, from the next of these bytes on.
 pub(super) struct Flights {
     cx: Arc<Context>,
     live: Arc<Live>,
     asking: Asking,
+    standing: Arc<Standing>,
+    /// The address that was dialled.
+    site: Option<SocketAddr>,
+    /// A CONNECT to an address: the name in the client's hello, once it is there, must fall under
+    /// the same rule.
+    awaits_name: AtomicBool,
     records: Mutex<Records>,
     /// Empty only while the gate is asked.
     under_way: Mutex<Option<Flight>>,
@@ -162,10 +196,60 @@ struct Flight {
 }
 
 impl Flights {
-    fn new(cx: Arc<Context>, live: Arc<Live>, asking: Asking, pass: Pass) -> Self {
-        let first = Flight::new(pass);
+    fn new(
+        cx: Arc<Context>,
+        live: Arc<Live>,
+        asking: Asking,
+        standing: Arc<Standing>,
+        pass: Pass,
+    ) -> Self {
+        let awaits_name = AtomicBool::new(matches!(asking.target.host, Host::Ip(_)));
+        let under_way = Mutex::new(Some(Flight::new(pass)));
         let records = Mutex::default();
-        Self { cx, live, asking, records, under_way: Mutex::new(Some(first)) }
+        Self { cx, live, asking, standing, site: None, awaits_name, records, under_way }
+    }
+
+    /// Whether `bytes`, the first ones of the client, may go; false where more are needed to tell.
+    ///
+    /// # Errors
+    /// They ask an address for a name that falls under another rule.
+    pub(super) fn may_begin(&self, bytes: &[u8]) -> io::Result<bool> {
+        if !self.awaits_name.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let Asking { target, entry, .. } = &self.asking;
+        let goes = match hello::read(bytes) {
+            Hello::Partial => return Ok(false),
+            Hello::Nameless => true,
+            Hello::Unreadable => false,
+            Hello::Named(host) => {
+                let named = self.cx.gate.find(&Target { host, ..target.clone() });
+                named.is_some_and(|named| named.rule.name == entry.rule.name)
+            }
+        };
+        self.awaits_name.store(false, Ordering::Relaxed);
+        if goes {
+            return Ok(true);
+        }
+        entry.metrics.refused(Reason::Denied).inc();
+        Err(io::Error::other("a CONNECT to an address asks for a name under another rule"))
+    }
+
+    /// Whether the settings in force would let the tunnel be opened.
+    fn judge(&self) -> Result<(), Refused> {
+        let live = self.cx.live();
+        if self.standing.is_judged_by(&live) {
+            return Ok(());
+        }
+        let Asking { target, client, entry, .. } = &self.asking;
+        let found = self.cx.gate.find(target).ok_or_else(Refusal::unruled)?;
+        if found.rule.action == Action::Deny || found.rule.tunnel == TunnelCount::Refuse {
+            return Err(Refusal::denied(&found));
+        }
+        let site = self.site.map_or(Ok(()), |site| live.egress.judge(&target.host, site));
+        let judged = live.egress.judge_port(target.port).and(site);
+        judged.map_err(|denied| Refused::from(&DialError::Denied(denied)).under(entry))?;
+        self.standing.judge(&live, client)
     }
 
     /// What `bytes`, the next ones of the client, begin with, and how many they are; `None` where
@@ -179,6 +263,7 @@ impl Flights {
     /// # Errors
     /// The gate refuses: the tunnel is to be closed.
     pub(super) async fn before(&self, piece: Piece) -> io::Result<()> {
+        self.judge().map_err(|refused| io::Error::other(refused.to_string()))?;
         let mut under_way = self.under_way.lock().take();
         if let (Some(flight), Piece::Request) = (&mut under_way, piece) {
             flight.ends_with_another().await;

@@ -13,12 +13,19 @@ use super::{
     intercept::Activity,
     pool::Counted,
     reply::Refused,
-    tunnel,
-    tunnel::copy,
+    tunnel::{self, Place, copy},
 };
 use crate::gate::Entry;
 
-/// Whether there is room for what a request may become.
+/// What a request may become.
+#[derive(Debug)]
+pub(super) struct Upgrading {
+    client: OnUpgrade,
+    /// Its place among the tunnels; `None` if it does not ask to change protocols.
+    place: Option<Arc<Place>>,
+}
+
+/// Takes the place of the tunnel that a request may become.
 ///
 /// # Errors
 /// There are too many tunnels.
@@ -28,13 +35,15 @@ pub(super) fn admit(
     visitor: &Visitor,
     outbound: &Outbound,
     entry: &Arc<Entry>,
-) -> Result<(), Refused> {
-    // Inside an intercepted CONNECT of HTTP/1.1 an upgrade goes on in the place that this one has.
-    let has_place = visitor.inside.is_some() && visitor.activity.is_none();
-    if !outbound.is_upgrade() || has_place {
-        return Ok(());
-    }
-    tunnel::has_room(cx, live, entry)
+    client: OnUpgrade,
+) -> Result<Upgrading, Refused> {
+    let place = match &visitor.inside {
+        _ if !outbound.is_upgrade() => None,
+        // Inside an intercepted CONNECT of HTTP/1.1 an upgrade goes on in the place that this one has.
+        Some(inside) if visitor.activity.is_none() => Some(Arc::clone(&inside.place)),
+        Some(_) | None => Some(Arc::new(tunnel::place(cx, live, entry)?)),
+    };
+    Ok(Upgrading { client, place })
 }
 
 /// Joins client and site after the site's 101, which goes to the client with the site's fields.
@@ -42,10 +51,11 @@ pub(super) fn join(
     cx: &Arc<Context>,
     live: &Live,
     visitor: &Visitor,
-    client: OnUpgrade,
+    upgrading: Upgrading,
     answer: Answer,
     entry: &Entry,
 ) -> Response<Body> {
+    let Upgrading { client, place } = upgrading;
     let mut response = answer.response;
     let site = hyper::upgrade::on(&mut response);
     let idle = live.settings.timeouts.idle;
@@ -53,7 +63,7 @@ pub(super) fn join(
     let counted = Counted::new(&entry.metrics.tunnels);
     let active = visitor.activity.as_ref().map(Activity::begin);
     cx.tunnels.spawn(async move {
-        let (_counted, _active) = (counted, active);
+        let (_counted, _active, _place) = (counted, active, place);
         let copied = async {
             // The client's end is there only once our 101 is out.
             let (site, client) = tokio::try_join!(site, client).map_err(std::io::Error::other)?;

@@ -1,9 +1,12 @@
-//! `make soak`: a fleet of three under load and under faults for MINUTES (5), and a report. Ends with 1 where anything is
-//! not as promised.
+//! `make soak`: a fleet of three under load and under faults for MINUTES (5), then MUTATIONS (100,000) of requests whose
+//! reading real servers must agree on, and a report of both. Ends with 1 where anything is not as promised.
 
 use std::{process::ExitCode, time::Duration};
 
-use integration_tests::soak::{Plan, run};
+use integration_tests::{
+    differential,
+    soak::{Plan, run},
+};
 
 #[tokio::main]
 #[allow(clippy::print_stdout, reason = "the report is what this program is for")]
@@ -15,5 +18,9 @@ async fn main() -> ExitCode {
     println!("seed {}", plan.seed);
     let report = run(plan).await;
     println!("{report}");
-    if report.broken().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let mutations = std::env::var("MUTATIONS").ok().and_then(|text| text.parse().ok());
+    let read = differential::run(mutations.unwrap_or(100_000), plan.seed).await;
+    println!("{read}");
+    let good = report.broken().is_empty() && read.conflicts.is_empty();
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

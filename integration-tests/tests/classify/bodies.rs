@@ -141,6 +141,26 @@ fn bombs_cost_no_more_than_what_is_looked_at() {
 }
 
 #[test]
+fn codings_that_give_nothing_are_given_up() {
+    let target = Target::of_url("http://shop.example/").unwrap();
+    let stored = [0, 0, 0, 0xff, 0xff]; // an empty block of deflate (RFC 1951 section 3.2.4)
+    for (coding, piece) in [("gzip", gzip(b"")), ("zstd", zstd(b"")), ("deflate", stored.to_vec())]
+    {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, "text/html".parse().unwrap());
+        headers.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
+        let (method, status) = (&Method::GET, StatusCode::OK);
+        let head = Head { method, target: &target, status, headers: &headers };
+        let Reading::Scan(mut scan) = Classifier::builtin().read(head, LIMITS) else {
+            panic!("{coding}: a body is looked at")
+        };
+        let pieces = piece.repeat(1 << 16);
+        let looked_at = pieces.chunks(1000).take_while(|bytes| scan.push(bytes)).count();
+        assert!(looked_at < pieces.len() / 1000, "{coding}: there is an end");
+    }
+}
+
+#[test]
 fn endless_nesting_broken_markup_and_nul_bytes_do_no_harm() {
     for body in [
         "<div>".repeat(500_000),

@@ -341,6 +341,40 @@ fn a_file_of_roots_without_a_certificate_is_an_error_at_its_place() {
 }
 
 #[test]
+fn a_rule_with_paths_that_https_passes_by_is_a_warning() {
+    let file = |intercept: &str| {
+        good(&format!(
+            "rules:\n  - {{name: a, match: {{hosts: [a.example], paths: ['/%61dmin']}}}}\n  \
+             - {{name: b, match: '*'{intercept}}}\n"
+        ))
+    };
+    let warnings = file("").warnings;
+    let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
+    assert_eq!(warning.path, "rules[0].match");
+    assert!(warning.message.contains("`b`"), "{warning}");
+    for seen in [", intercept: true", ", action: deny", ", tunnel: refuse"] {
+        assert_eq!(file(seen).warnings, [], "{seen}");
+    }
+    let loaded = file(", intercept: true");
+    let path = &loaded.rules.as_slice()[0].matcher.paths[0];
+    assert_eq!(&**path, "/admin", "a pattern is kept in its normal form");
+}
+
+#[test]
+fn what_cannot_be_looked_into_is_refused_where_a_rule_intercepts_unless_it_says_otherwise() {
+    for (keys, expected) in [
+        ("", TunnelCount::Flights),
+        (", intercept: true", TunnelCount::Refuse),
+        (", intercept: true, tunnel: flights", TunnelCount::Flights),
+        (", tunnel: refuse", TunnelCount::Refuse),
+        (", action: bypass, intercept: true, tunnel: connect", TunnelCount::Connect),
+    ] {
+        let file = good(&format!("rules: [{{name: a, match: '*'{keys}}}]"));
+        assert_eq!(file.rules.as_slice()[0].tunnel, expected, "{keys}");
+    }
+}
+
+#[test]
 fn intercept_on_a_rule_with_paths_is_a_warning() {
     let rule = |paths: &str| {
         good(&format!(

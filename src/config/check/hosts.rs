@@ -9,7 +9,7 @@ use crate::{
         range::did_you_mean,
         units::{Read, Wrong, quote},
     },
-    rules::HostPattern,
+    rules::{HostPattern, normalise},
     secret::Secret,
     settings::EgressPattern,
     target::Host,
@@ -94,7 +94,7 @@ pub(super) fn glob(text: &str) -> Read<Arc<str>> {
         let message = format!("{} has characters that no path has as sent", quote(text));
         return Err(Wrong::new(message, "write them percent-encoded, as `%20`"));
     }
-    Ok(Arc::from(text))
+    Ok(Arc::from(normalise(text)))
 }
 
 /// A network, or one address.

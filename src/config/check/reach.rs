@@ -1,4 +1,5 @@
-//! Rules that no request ever reaches, and requests that no rule matches.
+//! Rules that no request ever reaches, those that `https` requests pass by, and requests that no rule
+//! matches.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,7 +8,7 @@ use crate::{
         spot::Spot,
         units::{Wrong, quote},
     },
-    rules::{HostPattern, Matcher, Rule, glob_matches},
+    rules::{Action, HostPattern, Matcher, Rule, TunnelCount, glob_matches},
 };
 
 /// Which rules stand at a host pattern: number of the rule, its paths.
@@ -33,6 +34,7 @@ pub(super) fn check(rules: &[(Spot<'_>, Rule)]) {
             seen.entry(host).or_default().push((at, rule.matcher.paths.clone()));
         }
     }
+    doubt_paths(rules);
     if let Some((spot, last)) = rules.last()
         && !spot.is_wrong("match")
         && shadow(&Matcher::default(), &seen).is_none()
@@ -42,6 +44,43 @@ pub(super) fn check(rules: &[(Spot<'_>, Rule)]) {
         let help = "end with a rule that has `match: \"*\"`, so that nothing goes unlimited by \
                     oversight";
         spot.open().doubt("match", Wrong::new(message, help));
+    }
+}
+
+/// Warns of rules with `paths` that see no `https` request: a CONNECT has no path, so that another
+/// rule takes it, and what is inside is seen only if that one intercepts.
+fn doubt_paths(rules: &[(Spot<'_>, Rule)]) {
+    let by_path = |rule: &Rule| {
+        !rule.matcher.paths.is_empty() && !rule.matcher.paths.iter().any(|p| glob_matches(p, ""))
+    };
+    // One that intercepts by paths has a warning of its own.
+    let is_meant = |rule: &Rule| by_path(rule) && !rule.intercept;
+    for (spot, rule) in
+        rules.iter().filter(|(spot, rule)| is_meant(rule) && !spot.is_wrong("match"))
+    {
+        let taker = |host: &HostPattern| {
+            let wider = wider(host);
+            let takes = |one: &&(Spot<'_>, Rule)| {
+                !by_path(&one.1) && hosts(&one.1.matcher).iter().any(|host| wider.contains(host))
+            };
+            rules.iter().find(takes).map(|(_, rule)| rule)
+        };
+        let blind = hosts(&rule.matcher).iter().filter_map(taker).find(|taker| {
+            !taker.intercept && taker.action != Action::Deny && taker.tunnel != TunnelCount::Refuse
+        });
+        if let Some(blind) = blind {
+            let message = format!(
+                "`https` requests pass this rule by: a CONNECT has no path, {} takes it, and does not \
+                 intercept",
+                quote(&blind.name)
+            );
+            let help = format!(
+                "set `intercept: true` on {}, or on a rule before it for these hosts without `paths`; \
+                 without it this rule sees plain `http` only",
+                quote(&blind.name)
+            );
+            spot.open().doubt("match", Wrong::new(message, help));
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Keys that mean something on a rule that lets everything through or nothing.
-const WITHOUT_LIMITS: [&str; 5] = ["name", "match", "action", "intercept", "verify"];
+const WITHOUT_LIMITS: [&str; 6] = ["name", "match", "action", "intercept", "verify", "tunnel"];
 
 /// Reads one rule. What is wrong is noted, and something harmless put in its place.
 pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures) -> Rule {
@@ -62,8 +62,11 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures) -> Rule {
         mode: if reader.word("mode") == "observe" { Mode::Observe } else { Mode::Enforce },
         intercept,
         verify: reader.flag("verify"),
-        tunnel: match reader.word("tunnel") {
-            "connect" => TunnelCount::Connect,
+        tunnel: match reader.optional_word("tunnel") {
+            Some("connect") => TunnelCount::Connect,
+            Some("refuse") => TunnelCount::Refuse,
+            // Whoever wants to look inside does not want what cannot be looked into.
+            None if intercept => TunnelCount::Refuse,
             _ => TunnelCount::Flights,
         },
         retry: retry(&reader.section("retry")),

@@ -127,10 +127,11 @@ pub(in crate::config) static RULE: Section = Section {
         key("verify", Kind::Flag, Is("true"), "Whether certificates of these sites are verified."),
         key(
             "tunnel",
-            Kind::Word(&["flights", "connect"]),
-            Is("flights"),
+            Kind::Word(&["flights", "connect", "refuse"]),
+            Absent("`flights`; `refuse` with `intercept: true`"),
             "What a tunnel counts: each new flight of the client after an answer, or only the \
-             CONNECT.",
+             CONNECT. `refuse`: a CONNECT is refused. With `intercept: true` the key is about traffic \
+             that is neither TLS nor HTTP; by default it is refused.",
         ),
         key(
             "retry",
@@ -175,8 +176,9 @@ pub(in crate::config) static MATCH: Section = Section {
             "paths",
             Kind::OneOrMany(&Kind::Glob),
             Is("[]"),
-            "Patterns of path and query, `*` for any run of characters. Empty: every path. In a \
-             tunnel there is no path.",
+            "Patterns of path and query, `*` for any run of characters. Empty: every path. Paths are \
+             compared in a normal form: `/%61/../b//c` is `/b/c`. A tunnel has no path: `https` \
+             requests are matched only if a rule with `intercept: true` takes their CONNECT.",
         ),
     ],
 };

@@ -206,7 +206,9 @@ pub(in crate::config) static EGRESS: Section = Section {
             "connect_ports",
             Kind::OneOrMany(&Kind::Count(1, 65535)),
             Is("[]"),
-            "Ports that a CONNECT may name. An empty list allows any but 25.",
+            "Ports that a CONNECT may name; of other requests it says nothing. An empty list allows any but \
+             those of other protocols that browsers bar (25, 22, 6667, ...): those must be listed here, or \
+             be named in `allow`, on every path. 25 is never dialled.",
         ),
     ],
 };

@@ -21,6 +21,10 @@ fn looking_up(look: fn(&str) -> std::io::Result<Vec<IpAddr>>, allow: Vec<EgressP
     Guard { resolver: Resolver::with(look), ..guard(allow, vec![]) }
 }
 
+fn me() -> Client {
+    Client::Address([127, 0, 0, 1].into())
+}
+
 fn network(text: &str, port: Option<u16>) -> EgressPattern {
     EgressPattern::Network(text.parse().unwrap(), port)
 }
@@ -193,6 +197,23 @@ fn the_proxys_own_addresses_are_denied_whatever_is_allowed() {
 }
 
 #[test]
+fn ports_of_other_protocols_are_barred_unless_somebody_names_them() {
+    let plain = guard(vec![], vec![]);
+    for port in [25, 22, 23, 6667, 10080] {
+        assert!(plain.judge_port(port).is_err(), "{port}");
+    }
+    for port in [80, 443, 8080, 3128] {
+        assert_eq!(plain.judge_port(port), Ok(()), "{port}");
+    }
+    let named =
+        guard(vec![network("10.0.0.5/32", Some(22)), network("10.0.0.5/32", Some(25))], vec![]);
+    assert_eq!(named.judge_port(22), Ok(()));
+    assert!(named.judge_port(25).is_err() && named.judge_port(23).is_err());
+    let egress = Egress { connect_ports: vec![443, 22], ..Egress::default() };
+    assert_eq!(Guard::new(&egress, own(&[])).judge_port(22), Ok(()));
+}
+
+#[test]
 fn connect_may_name_listed_ports_and_never_the_one_for_mail() {
     let any = guard(vec![], vec![]);
     assert_eq!(any.judge_connect_port(443), Ok(()));
@@ -209,7 +230,8 @@ fn connect_may_name_listed_ports_and_never_the_one_for_mail() {
 async fn a_name_that_resolves_to_a_denied_address_is_not_dialled() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let denied = guard(vec![], vec![]).connect(&Host::Name("localhost".into()), port, SECOND).await;
+    let denied =
+        guard(vec![], vec![]).connect(&Host::Name("localhost".into()), port, &me(), SECOND).await;
     let denied = denied.unwrap_err();
     assert!(matches!(denied, DialError::Denied(Denied::NotPublic(..))), "{denied:?}");
     assert_eq!((denied.status(), denied.proxy_error()), (403, "destination_ip_prohibited"));
@@ -222,7 +244,7 @@ async fn an_allowed_name_is_connected_without_delaying_small_writes() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let guard = guard(vec![EgressPattern::Loopback], vec![]);
-    let stream = guard.connect(&Host::Name("localhost".into()), port, SECOND).await.unwrap();
+    let stream = guard.connect(&Host::Name("localhost".into()), port, &me(), SECOND).await.unwrap();
     assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
     assert!(stream.nodelay().unwrap());
 }
@@ -248,13 +270,13 @@ async fn each_failure_to_connect_has_its_own_name() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
     };
-    let refused = guard.connect(&Host::parse("127.0.0.1").unwrap(), closed, SECOND).await;
+    let refused = guard.connect(&Host::parse("127.0.0.1").unwrap(), closed, &me(), SECOND).await;
     let refused = refused.unwrap_err();
     assert!(matches!(refused, DialError::Refused(..)), "{refused:?}");
     assert_eq!((refused.status(), refused.proxy_error()), (502, "connection_refused"));
 
     let name = Host::Name("no-such-name.invalid".into());
-    let unknown = guard.connect(&name, 80, SECOND * 6).await.unwrap_err();
+    let unknown = guard.connect(&name, 80, &me(), SECOND * 6).await.unwrap_err();
     assert!(matches!(unknown, DialError::Dns(..) | DialError::DnsTimeout(_)), "{unknown:?}");
 }
 
@@ -302,7 +324,7 @@ async fn silence_ends_with_the_connect_timeout() {
     let (hole, _queued) = black_hole().await;
     let guard = guard(vec![EgressPattern::Loopback], vec![]);
     let (addr, limit) = (hole.local_addr().unwrap(), Duration::from_millis(100));
-    let silent = guard.connect(&Host::Ip(addr.ip()), addr.port(), limit).await.unwrap_err();
+    let silent = guard.connect(&Host::Ip(addr.ip()), addr.port(), &me(), limit).await.unwrap_err();
     assert!(matches!(silent, DialError::Timeout(..)), "{silent:?}");
     assert_eq!((silent.status(), silent.proxy_error()), (504, "connection_timeout"));
     assert!(silent.to_string().contains("within 0.1 s"), "{silent}");
@@ -318,11 +340,11 @@ async fn of_several_addresses_only_those_that_pass_are_dialled() {
     let mixed = |_: &str| Ok(["127.0.0.1", "::1", "10.0.0.1", "127.0.0.2"].map(ip).to_vec());
     let guard = looking_up(mixed, vec![network("127.0.0.2/32", None)]);
     for _ in 0..5 {
-        let stream = guard.connect(&site(), port, SECOND).await.unwrap();
+        let stream = guard.connect(&site(), port, &me(), SECOND).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), allowed.local_addr().unwrap());
     }
     let none = looking_up(|_| Ok(["127.0.0.1", "10.0.0.1"].map(ip).to_vec()), vec![]);
-    let why = none.connect(&site(), port, SECOND).await.unwrap_err();
+    let why = none.connect(&site(), port, &me(), SECOND).await.unwrap_err();
     assert!(matches!(why, DialError::Denied(_)), "{why:?}");
     let nobody = tokio::time::timeout(Duration::from_millis(50), denied.accept()).await;
     assert!(nobody.is_err(), "a denied address was dialled");
@@ -345,7 +367,7 @@ async fn a_name_that_changes_its_address_is_judged_by_each_one_that_is_dialled()
     let outside = std::net::TcpListener::bind(("127.0.0.2", port)).unwrap();
     let guard = looking_up(look, vec![network("127.0.0.2/32", None)]);
     for round in 0..6 {
-        match guard.connect(&site(), port, SECOND).await {
+        match guard.connect(&site(), port, &me(), SECOND).await {
             Ok(stream) => {
                 assert_eq!(round % 2, 0);
                 assert_eq!(stream.peer_addr().unwrap(), outside.local_addr().unwrap());
@@ -373,12 +395,12 @@ async fn a_name_with_hundreds_of_addresses_or_none_ends_soon() {
     let many = |_: &str| Ok((1..=250).map(|n| IpAddr::from([127, 0, 3, n])).collect());
     let guard = looking_up(many, vec![EgressPattern::Loopback]);
     let begun = clock::now();
-    let refused = guard.connect(&site(), closed, SECOND * 10).await.unwrap_err();
+    let refused = guard.connect(&site(), closed, &me(), SECOND * 10).await.unwrap_err();
     assert!(matches!(refused, DialError::Refused(..)), "{refused:?}");
     assert!(begun.elapsed() < SECOND * 5, "only so many are tried");
-    let nothing = looking_up(|_| Ok(vec![]), vec![]).connect(&site(), 80, SECOND).await;
+    let nothing = looking_up(|_| Ok(vec![]), vec![]).connect(&site(), 80, &me(), SECOND).await;
     assert_eq!(nothing.unwrap_err().status(), 502);
     let failed = |_: &str| Err(std::io::Error::other("SERVFAIL"));
-    let failed = looking_up(failed, vec![]).connect(&site(), 80, SECOND).await.unwrap_err();
+    let failed = looking_up(failed, vec![]).connect(&site(), 80, &me(), SECOND).await.unwrap_err();
     assert_eq!((failed.status(), failed.proxy_error()), (502, "dns_error"));
 }

@@ -83,7 +83,10 @@ async fn relay(client: Option<&Handle>, interim: Bytes) {
 
 /// What no client should get: a change of protocol that it did not ask for, a coding that it cannot
 /// see. Returns what there is to note of the others.
-pub(super) fn check(outbound: &Outbound, response: &Response<Incoming>) -> Result<Noted, Refused> {
+pub(super) fn check(
+    outbound: &Outbound,
+    response: &mut Response<Incoming>,
+) -> Result<Noted, Refused> {
     let bad = |error, sentence: &str| {
         Err(Refusal::new(StatusCode::BAD_GATEWAY, Reason::Connect, error, sentence))
     };
@@ -100,6 +103,13 @@ pub(super) fn check(outbound: &Outbound, response: &Response<Incoming>) -> Resul
     if noted.coding && headers::has_foreign_coding(response.headers()) {
         let sentence = "The site answered in a transfer coding that nobody asked for.";
         return bad("http_response_transfer_coding", sentence);
+    }
+    if noted.length && !headers::normalise_length(response.headers_mut()) {
+        let sentence = "The site's answer has a length that is no number, or several.";
+        return bad("http_protocol_error", sentence);
+    }
+    if noted.status {
+        headers::strip_our_status(response.headers_mut());
     }
     Ok(noted)
 }

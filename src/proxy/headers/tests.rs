@@ -38,10 +38,14 @@ fn stripping_keeps_the_order_and_every_line() {
 }
 
 #[test]
-fn a_connection_field_that_is_no_text_is_dropped_with_nothing_else() {
-    let mut headers = fields(&[("connection", "\u{e9}, x-a"), ("x-a", "1")]);
-    strip(&mut headers);
-    assert_eq!(names(&headers), ["x-a"]);
+fn what_a_connection_field_names_is_dropped_whatever_else_it_has() {
+    for value in ["\u{e9}, x-a", "x-a, \u{e9}", "\"x-a, x-b\"", "\"x-a\"", "a b,\tX-A ,,"] {
+        for strip in [strip, strip_answer] {
+            let mut headers = fields(&[("connection", value), ("x-a", "1"), ("x-c", "1")]);
+            strip(&mut headers);
+            assert_eq!(names(&headers), ["x-c"], "{value}");
+        }
+    }
 }
 
 #[test]
@@ -77,7 +81,8 @@ fn an_upgrade_needs_both_fields_and_is_never_h2c() {
     assert_eq!(asks("keep-alive, Upgrade", "websocket").as_deref(), Some("websocket"));
     assert_eq!(asks("keep-alive", "websocket"), None);
     assert_eq!(asks("upgrade, http2-settings", "h2c"), None);
-    assert_eq!(asks("upgrade", "websocket, H2C"), None);
+    assert_eq!(asks("upgrade", "websocket, H2C").as_deref(), Some("websocket"));
+    assert_eq!(asks("\"upgrade\", \u{e9}", "websocket").as_deref(), Some("websocket"));
 }
 
 #[test]
@@ -85,6 +90,60 @@ fn only_chunked_is_a_coding_that_we_asked_for() {
     let foreign = |value: &str| has_foreign_coding(&fields(&[("transfer-encoding", value)]));
     assert!(!foreign("chunked") && !foreign("Chunked"));
     assert!(foreign("gzip, chunked") && foreign("identity") && foreign("chunked, x"));
+    assert!(foreign("chunked, chunked") && foreign("chunked,") && foreign("\"chunked\""));
+    let twice = fields(&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")]);
+    assert!(has_foreign_coding(&twice));
+}
+
+#[test]
+fn a_length_goes_on_as_one_number_or_not_at_all() {
+    for (values, expected) in [
+        (&["2"][..], Some("2")),
+        (&["0"], Some("0")),
+        (&["02, 2"], Some("2")),
+        (&["2", "2"], Some("2")),
+        (&["007"], Some("7")),
+        (&[], Some("")),
+        (&["2, 3"], None),
+        (&["+2"], None),
+        (&["2,"], None),
+        (&[""], None),
+        (&["0x2"], None),
+        (&["-1"], None),
+        (&["99999999999999999999, 99999999999999999999"], None),
+    ] {
+        let lines: Vec<_> = values.iter().map(|value| ("content-length", *value)).collect();
+        let mut headers = fields(&lines);
+        let good = normalise_length(&mut headers);
+        let length = headers.get("content-length").map_or("", |one| one.to_str().unwrap());
+        assert_eq!(good.then_some(length), expected, "{values:?}");
+    }
+}
+
+#[test]
+fn nobody_else_has_our_name_in_proxy_status() {
+    for (value, stays) in [
+        ("tidegate; error=dns_error", false),
+        ("Tidegate-1", false),
+        ("\"tidegate\"; error=x", false),
+        ("cache.example; hit, tidegate", false),
+        ("cache.example; details=tidegate", true),
+    ] {
+        let mut headers = fields(&[("proxy-status", "other"), ("proxy-status", value)]);
+        strip_our_status(&mut headers);
+        assert_eq!(
+            headers.get_all("proxy-status").iter().count(),
+            1 + usize::from(stays),
+            "{value}"
+        );
+    }
+}
+
+#[test]
+fn logins_of_connections_are_told_from_those_of_requests() {
+    let logs_in = |value: &str| logs_a_connection_in(&fields(&[("authorization", value)]));
+    assert!(logs_in("NTLM TlRM") && logs_in("negotiate YII=") && logs_in(" Negotiate\tYII="));
+    assert!(!logs_in("Basic YTpi") && !logs_in("Bearer negotiate") && !logs_in(""));
 }
 
 #[test]

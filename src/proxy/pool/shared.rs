@@ -83,11 +83,14 @@ impl Shared {
         found
     }
 
-    /// Keeps a new connection and gives its first place. Where the site has enough of them, it
-    /// serves this one request.
-    pub(super) fn put(&mut self, key: Key, sender: SendRequest<Upload>) -> Stream {
+    /// Gives the first place of a new connection, and keeps it if it `shares`. Where the site has
+    /// enough of them, it serves this one request.
+    pub(super) fn put(&mut self, key: Key, sender: SendRequest<Upload>, shares: bool) -> Stream {
         let mut connection = Connection { sender, used: Arc::default(), since: clock::now() };
         let stream = connection.stream();
+        if !shares {
+            return stream;
+        }
         let connections = self.sites.entry(key).or_default();
         if connections.len() < MAX_PER_SITE {
             connections.push(connection);

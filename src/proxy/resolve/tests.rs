@@ -9,6 +9,20 @@ fn name(text: &str) -> Arc<str> {
     Arc::from(text)
 }
 
+fn client(last: u8) -> Client {
+    Client::Address([127, 0, 0, last].into())
+}
+
+fn soon() -> Instant {
+    clock::now() + Duration::from_secs(10)
+}
+
+/// Waits until a look-up of a hanging name has given its place back, whatever the test says.
+fn hang(_: &str) -> std::io::Result<Vec<IpAddr>> {
+    std::thread::sleep(Duration::from_millis(800));
+    Ok(vec!["192.0.2.1".parse().unwrap()])
+}
+
 #[tokio::test]
 async fn one_name_is_looked_up_once_however_many_ask() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -20,7 +34,10 @@ async fn one_name_is_looked_up_once_however_many_ask() {
     let mut asking = tokio::task::JoinSet::new();
     for _ in 0..100 {
         let resolver = Arc::clone(&resolver);
-        asking.spawn(async move { resolver.lookup(&name("site.example")).await.unwrap().len() });
+        asking.spawn(async move {
+            let found = resolver.lookup(&name("site.example"), &client(1), soon()).await;
+            found.unwrap().len()
+        });
     }
     assert_eq!(asking.join_all().await, [1; 100]);
     assert_eq!(ASKED.load(Ordering::SeqCst), 1);
@@ -40,11 +57,13 @@ async fn an_answer_is_asked_for_again_after_seconds() {
     for (text, fresh) in [("good", FRESH), ("bad", FRESH_FAILURE), ("empty", FRESH_FAILURE)] {
         let before = ASKED.load(Ordering::SeqCst);
         for _ in 0..3 {
-            assert_eq!(resolver.lookup(&name(text)).await.is_ok(), text == "good");
+            let found = resolver.lookup(&name(text), &client(1), soon()).await;
+            assert_eq!(found.is_ok(), text == "good");
         }
         assert_eq!(ASKED.load(Ordering::SeqCst), before + 1, "{text}");
         tokio::time::advance(fresh).await;
-        assert_eq!(resolver.lookup(&name(text)).await.is_ok(), text == "good");
+        let found = resolver.lookup(&name(text), &client(1), soon()).await;
+        assert_eq!(found.is_ok(), text == "good");
         assert_eq!(ASKED.load(Ordering::SeqCst), before + 2, "{text}");
     }
 }
@@ -56,12 +75,52 @@ async fn a_resolver_that_hangs_is_given_up_and_keeps_its_place_until_it_ends() {
         Ok(vec![])
     });
     let hung = name("hung.example");
-    let impatient = tokio::time::timeout(Duration::from_millis(20), resolver.lookup(&hung));
-    assert!(impatient.await.is_err());
+    let deadline = clock::now() + Duration::from_millis(20);
+    let answer = resolver.lookup(&hung, &client(1), deadline).await;
+    assert_eq!(answer, Err(Unresolved::TimedOut), "its name servers were asked");
     assert_eq!(resolver.lookups.available_permits(), MAX_LOOKUPS - 1);
     while resolver.lookups.available_permits() < MAX_LOOKUPS {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Looks `names` up at once, each for the client of its number, and gives the answers.
+async fn all(
+    resolver: &Arc<Resolver>,
+    names: impl Iterator<Item = (String, u8)>,
+    time: Duration,
+) -> Vec<Answer> {
+    let mut asking = tokio::task::JoinSet::new();
+    for (text, who) in names {
+        let resolver = Arc::clone(resolver);
+        let deadline = clock::now() + time;
+        asking.spawn(async move { resolver.lookup(&name(&text), &client(who), deadline).await });
+    }
+    asking.join_all().await
+}
+
+#[tokio::test]
+async fn names_that_hang_stop_neither_other_clients_nor_other_domains() {
+    let resolver = Arc::new(Resolver::with(|name| match name {
+        "good.example" => Ok(vec!["192.0.2.1".parse().unwrap()]),
+        _ => hang(name),
+    }));
+    let short = Duration::from_millis(100);
+    // One domain: the rest of its names waits for a place, and that is not said to be the site's doing.
+    let names = (0..2 * PER_DOMAIN).map(|n| (format!("n{n}.hung.example"), 1));
+    let answers = all(&resolver, names, short).await;
+    let asked = answers.iter().filter(|one| **one == Err(Unresolved::TimedOut)).count();
+    assert_eq!((asked, answers.len() - asked), (PER_DOMAIN, PER_DOMAIN), "{answers:?}");
+    let good = resolver.lookup(&name("good.example"), &client(1), soon()).await;
+    assert!(good.is_ok(), "the same client asks for another domain: {good:?}");
+    // One client with many domains.
+    let names = (0..2 * PER_CLIENT).map(|n| (format!("n.hung{n}.example"), 2));
+    let answers = all(&resolver, names, short).await;
+    let asked = answers.iter().filter(|one| **one == Err(Unresolved::TimedOut)).count();
+    assert_eq!(asked, PER_CLIENT);
+    let good = resolver.lookup(&name("good.example"), &client(3), soon()).await;
+    assert!(good.is_ok(), "another client: {good:?}");
+    assert!(resolver.lookups.available_permits() > MAX_LOOKUPS / 2);
 }
 
 #[tokio::test]
@@ -69,7 +128,7 @@ async fn the_cache_has_a_cap() {
     let resolver = Resolver::with(|_| Ok(vec!["192.0.2.1".parse().unwrap()]));
     for n in 0..MAX_NAMES + 10 {
         let slot = resolver.slot(&name(&n.to_string()));
-        *slot.lock().await = Some((Err(Unresolved::TimedOut), clock::now() + FRESH));
+        *slot.answer.lock().await = Some((Err(Unresolved::TimedOut), clock::now() + FRESH));
         assert!(resolver.slots.lock().len() <= MAX_NAMES);
     }
     assert!(resolver.slots.lock().len() > MAX_NAMES / 4, "fresh names are not thrown away at once");

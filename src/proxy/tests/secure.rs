@@ -59,6 +59,17 @@ impl Root {
         self.dir.path().join("root.pem")
     }
 
+    /// Its own certificate.
+    pub(super) fn certificate_der(&self) -> CertificateDer<'static> {
+        self.issuer.der().clone()
+    }
+
+    /// For a site of its own kind that speaks TLS.
+    pub(super) fn acceptor(&self, alpn: &[&str]) -> TlsAcceptor {
+        let (certificate, key) = self.certificate(Flaw::None);
+        TlsAcceptor::from(Arc::new(server_config(certificate, key, alpn)))
+    }
+
     /// Certificate and key for `localhost` and 127.0.0.1.
     fn certificate(&self, flaw: Flaw) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
         let names = match flaw {
@@ -78,6 +89,22 @@ impl Root {
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         (certificate.der().clone(), key)
     }
+}
+
+fn server_config(
+    certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+    alpn: &[&str],
+) -> ServerConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config
 }
 
 fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
@@ -106,15 +133,7 @@ pub(super) struct Seen {
 impl SecureSite {
     pub(super) async fn start(root: &Root, flaw: Flaw, alpn: &[&str]) -> Self {
         let (certificate, key) = root.certificate(flaw);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
-            .unwrap();
-        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let acceptor = TlsAcceptor::from(Arc::new(server_config(certificate, key, alpn)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::default());

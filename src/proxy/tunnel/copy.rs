@@ -237,6 +237,9 @@ impl Pace {
         bytes: &mut Vec<u8>,
         flights: Option<&Flights>,
     ) -> io::Result<()> {
+        if !bytes.is_empty() && !flights.map_or(Ok(true), |flights| flights.may_begin(bytes))? {
+            return Ok(());
+        }
         let mut passed = 0;
         while passed < bytes.len() {
             let rest = &bytes[passed..];

@@ -77,7 +77,7 @@ impl Held {
 fn request(proxy: SocketAddr) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(proxy)?;
     stream.write_all(
-        b"GET http://127.0.0.1:9/shelf/page.html?id=1234567 HTTP/1.1\r\nHost: 127.0.0.1:9\r\n\
+        b"GET http://127.0.0.1:81/shelf/page.html?id=1234567 HTTP/1.1\r\nHost: 127.0.0.1:81\r\n\
           User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
           Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
           Accept-Language: en-US,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n\

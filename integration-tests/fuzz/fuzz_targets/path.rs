@@ -1,0 +1,4 @@
+//! Feeds `targets::ALL`'s `path`; see there.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::ALL.iter().find(|(name, _)| *name == "path").expect("it is there").1(data));

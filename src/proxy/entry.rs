@@ -1,0 +1,70 @@
+//! What is said of a request before it is anybody's: what cannot be served in frames, and what never goes on to a site.
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+
+use super::{
+    Body, Context, Refusal,
+    context::Live,
+    headers::{self, Noted},
+    reply::{self, Refused},
+};
+use crate::metrics::Bound;
+
+/// Refuses a request that came in frames for what [`super::wire`] would have refused in HTTP/1.1.
+///
+/// # Errors
+/// The refusal: more fields than `limits.headers` allows, a path that is none, blanks around a value
+/// (RFC 9113 section 8.2.1).
+pub(super) fn admit_frames(
+    cx: &Context,
+    live: &Live,
+    request: &Request<Incoming>,
+) -> Result<(), Refused> {
+    if request.headers().len() > live.settings.limits.headers {
+        cx.metrics.reached(Bound::Headers);
+        let sentence = "The request has more fields than `limits.headers` allows.";
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return Err(Refusal::malformed(status, sentence));
+    }
+    let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+    let is_path = path.is_ascii() && (path != "*" || request.method() == Method::OPTIONS);
+    let is_bare = |value: &HeaderValue| value.as_bytes().trim_ascii().len() == value.len();
+    if !is_path || !request.headers().values().all(is_bare) {
+        let sentence = "The path, or a field with blanks around its value, is malformed.";
+        return Err(Refusal::malformed(StatusCode::BAD_REQUEST, sentence));
+    }
+    Ok(())
+}
+
+/// What never goes on to a site: a request that was here before, TRACE, and an OPTIONS whose
+/// `Max-Forwards` is used up (RFC 9110 sections 7.6.3, 9.3.8 and 7.6.2).
+pub(super) fn answer_here(
+    cx: &Context,
+    request: &mut Request<Incoming>,
+    noted: Noted,
+) -> Result<Option<Response<Body>>, Refused> {
+    if noted.via && headers::has_passed(request.headers(), &cx.pseudonym) {
+        return Err(Refusal::looped());
+    }
+    match *request.method() {
+        Method::TRACE => {
+            let sentence = "TRACE would show a site's credentials to whoever asks.";
+            Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence))
+        }
+        // The preface of HTTP/2, which is no request (RFC 9113 section 3.4).
+        ref method if method == "PRI" => {
+            let sentence = "PRI is no method: HTTP/2 is not spoken here.";
+            Err(Refusal::malformed(StatusCode::BAD_REQUEST, sentence))
+        }
+        Method::OPTIONS => Ok(headers::count_down(request.headers_mut()).then(options)),
+        _ => Ok(None),
+    }
+}
+
+/// Our own answer to OPTIONS.
+fn options() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(reply::ALLOWED));
+    response
+}

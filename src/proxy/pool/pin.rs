@@ -1,0 +1,41 @@
+//! A site's connection that belongs to one client's connection.
+//!
+//! NTLM and Negotiate log in a connection, not a request: whatever comes on it later is taken for the same person's. Such
+//! a connection never goes back to the pool. It waits here for the next request of the same client, and ends with the
+//! client's connection.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Conn, Key, Sender};
+use crate::gate::Client;
+
+/// The place of one such connection.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct Pin(Mutex<Option<(Conn, Client)>>);
+
+impl Pin {
+    /// The connection, if it leads to `key`, belongs to `client` and is of this generation.
+    pub(in crate::proxy) fn take(
+        self: &Arc<Self>,
+        key: &Key,
+        client: &Client,
+        generation: u64,
+    ) -> Option<Conn> {
+        let (mut conn, owner) = self.0.lock().take_if(|(conn, owner)| {
+            (&conn.key, &*owner, conn.generation) == (key, client, generation)
+        })?;
+        let is_open = matches!(&conn.sender, Sender::Http1 { sender, .. } if !sender.is_closed());
+        conn.reused = true;
+        conn.pin_to(self, &owner);
+        is_open.then_some(conn)
+    }
+
+    /// Keeps a connection for `client` if it can carry another request.
+    pub(super) fn keep(&self, conn: Conn, client: Client) {
+        if conn.unwanted.is_none() && matches!(conn.sender, Sender::Http1 { .. }) {
+            *self.0.lock() = Some((conn, client));
+        }
+    }
+}

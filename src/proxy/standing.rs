@@ -1,0 +1,60 @@
+//! Who opened what lasts (a tunnel, an intercepted CONNECT), and whether that client may still use the proxy: a reload may
+//! take a user or a network away.
+
+use std::{
+    net::IpAddr,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use http::{HeaderMap, HeaderValue, StatusCode, header::PROXY_AUTHORIZATION};
+
+use super::{Refusal, context::Live, reply::Refused};
+use crate::{gate::Client, metrics::Reason};
+
+/// The login of a CONNECT, and the settings by which it was last judged.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    login: HeaderMap,
+    peer: IpAddr,
+    generation: AtomicU64,
+}
+
+impl Standing {
+    /// For a CONNECT with these fields, which `live` let in.
+    pub(super) fn new(headers: &HeaderMap, peer: IpAddr, live: &Live) -> Self {
+        let mut login = HeaderMap::new();
+        for value in headers.get_all(PROXY_AUTHORIZATION) {
+            let mut value: HeaderValue = value.clone();
+            value.set_sensitive(true);
+            login.append(PROXY_AUTHORIZATION, value);
+        }
+        Self { login, peer, generation: AtomicU64::new(live.generation) }
+    }
+
+    /// Whether other settings have come into force since `client` was last judged.
+    pub(super) fn is_judged_by(&self, live: &Live) -> bool {
+        self.generation.load(Ordering::Relaxed) == live.generation
+    }
+
+    /// Whether `live` knows `client` still, by the same login.
+    ///
+    /// # Errors
+    /// The refusal: 403, since nobody asks for a login inside a CONNECT.
+    pub(super) fn judge(&self, live: &Live, client: &Client) -> Result<(), Refused> {
+        if self.is_judged_by(live) {
+            return Ok(());
+        }
+        match live.authenticator.check(&self.login, self.peer) {
+            Ok(now) if now == *client => {
+                self.generation.store(live.generation, Ordering::Relaxed);
+                Ok(())
+            }
+            Ok(_) | Err(_) => {
+                let sentence =
+                    "The user who opened this connection may not use this proxy any more.";
+                let status = StatusCode::FORBIDDEN;
+                Err(Refusal::new(status, Reason::Auth, "http_request_denied", sentence))
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Connections to sites that outlive a reload, or that a client has logged in.
+
+use std::sync::atomic::Ordering;
+
+use tokio::io::AsyncWriteExt as _;
+
+use super::{
+    bench::{Bench, Site, rule, settings, until},
+    intercept::{ask, h2, intercept},
+    secure::{Flaw, Root, SecureSite, connected, proxy, proxy_with},
+};
+use crate::settings::EgressPattern;
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 2\r\n\r\nhi";
+
+#[tokio::test]
+async fn a_reload_bites_on_connections_that_are_lent() {
+    let root = Root::new();
+    for alpn in [&["h2", "http/1.1"][..], &["http/1.1"]] {
+        let site = SecureSite::start(&root, Flaw::None, alpn).await;
+        let bench = proxy(&root, intercept).await;
+        let mut sender = h2(&bench, &site.authority()).await;
+        assert_eq!(ask(&mut sender, &site.url("/")).await.unwrap().status(), 200);
+        let mut denying = bench.cx.live().settings.clone();
+        denying.egress.deny = vec![EgressPattern::Loopback];
+        bench.cx.reload(denying);
+        let denied = ask(&mut sender, &site.url("/")).await.unwrap();
+        assert_eq!(denied.status(), 403, "{alpn:?}");
+        assert_eq!(denied.headers()["tidegate-refused"], "egress");
+        assert_eq!(site.requests.lock().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_in_use_during_a_reload_is_not_kept() {
+    // It says no more than its head until somebody reads on.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let bench = Bench::start().await;
+    let mut client = bench.connect().await;
+    client.send(&format!("GET http://{at}/ HTTP/1.1\r\nhost: {at}\r\n\r\n")).await;
+    let (mut site, _) = listener.accept().await.unwrap();
+    let (head, body) = OK.split_at(OK.len() - 2);
+    site.write_all(head.as_bytes()).await.unwrap();
+    assert_eq!(client.head().await.status(), 200);
+    bench.cx.reload(settings());
+    site.write_all(body.as_bytes()).await.unwrap();
+    client.read_to("hi").await;
+    until("it is closed", || bench.metric("tidegate_upstream_connections") == 0.0).await;
+}
+
+#[tokio::test]
+async fn a_held_request_is_judged_by_the_settings_in_force_when_it_goes() {
+    let site = Site::answering(OK).await;
+    let mut slow = rule();
+    (slow.limits.rate, slow.limits.burst) = (Some(2.0), 1);
+    let bench = Bench::with(settings(), vec![slow]).await;
+    assert_eq!(bench.get(&site.url("/")).await.status(), 200);
+    let mut client = bench.connect().await;
+    client.send(&format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", site.url("/"))).await;
+    let held = || bench.metric(r#"tidegate_held_requests{rule="default"}"#);
+    until("it is held", || held() == 1.0).await;
+    let mut denying = settings();
+    denying.egress.deny = vec![EgressPattern::Loopback];
+    bench.cx.reload(denying);
+    assert_eq!(client.answer().await.status(), 403);
+    assert_eq!(site.count(), 1);
+}
+
+/// A request of a client, with these fields.
+fn get(site: &Site, fields: &str) -> String {
+    format!("GET {} HTTP/1.1\r\nhost: {}\r\n{fields}\r\n", site.url("/"), site.addr)
+}
+
+#[tokio::test]
+async fn a_login_of_a_connection_is_lent_to_nobody_else() {
+    for scheme in ["NTLM TlRMTVNTUAAB", "negotiate YII=", "Negotiate YII="] {
+        let site = Site::answering(OK).await;
+        let bench = Bench::start().await;
+        let connections = || site.connections.load(Ordering::SeqCst);
+        let (mut alice, mut bob) = (bench.connect().await, bench.connect().await);
+        // A connection that others have used already, and that is in the pool.
+        bob.send(&get(&site, "")).await;
+        assert_eq!((bob.answer().await.status(), connections()), (200, 1));
+        alice.send(&get(&site, &format!("authorization: {scheme}\r\n"))).await;
+        assert_eq!((alice.answer().await.status(), connections()), (200, 2), "one of her own");
+        // The second half of the handshake, and what she asks for then.
+        alice.send(&get(&site, &format!("authorization: {scheme}\r\n"))).await;
+        assert_eq!((alice.answer().await.status(), connections()), (200, 2));
+        alice.send(&get(&site, "")).await;
+        assert_eq!((alice.answer().await.status(), connections()), (200, 2));
+        for _ in 0..2 {
+            bob.send(&get(&site, "")).await;
+            assert_eq!((bob.answer().await.status(), connections()), (200, 2), "the one before");
+        }
+        let open = || bench.metric("tidegate_upstream_connections");
+        assert_eq!(open(), 2.0);
+        drop(alice);
+        until("hers ends with her", || open() == 1.0).await;
+    }
+}
+
+#[tokio::test]
+async fn two_users_on_one_client_connection_share_no_login() {
+    let site = Site::answering(OK).await;
+    let mut settings = settings();
+    settings.auth.none = false;
+    let secret = || crate::secret::Secret::new("pw");
+    settings.auth.users = vec![("alice".into(), secret()), ("bob".into(), secret())];
+    let bench = Bench::with(settings, vec![rule()]).await;
+    let connections = || site.connections.load(Ordering::SeqCst);
+    // alice:pw and bob:pw
+    let (alice, bob) = ("Basic YWxpY2U6cHc=", "Basic Ym9iOnB3");
+    let mut client = bench.connect().await;
+    for (who, login, expected) in
+        [(alice, "authorization: NTLM x\r\n", 1), (bob, "", 2), (alice, "", 2), (bob, "", 2)]
+    {
+        client.send(&get(&site, &format!("proxy-authorization: {who}\r\n{login}"))).await;
+        assert_eq!((client.answer().await.status(), connections()), (200, expected), "{who}");
+    }
+}
+
+/// Settings with one user, `alice:pw`.
+fn with_alice(settings: &mut crate::settings::Settings) {
+    settings.auth.none = false;
+    settings.auth.users = vec![("alice".into(), crate::secret::Secret::new("pw"))];
+}
+
+#[tokio::test]
+async fn a_user_who_is_gone_keeps_neither_an_intercepted_connect_nor_a_tunnel() {
+    let site = Site::answering(OK).await;
+    let root = Root::new();
+    let at = site.addr;
+    for intercepted in [true, false] {
+        let bench = proxy_with(&root, |rule| rule.intercept = intercepted, with_alice).await;
+        let mut client = bench.connect().await;
+        let login = "proxy-authorization: Basic YWxpY2U6cHc=";
+        client.send(&format!("CONNECT {at} HTTP/1.1\r\nhost: {at}\r\n{login}\r\n\r\n")).await;
+        assert_eq!(client.head().await.status(), 200);
+        let before = site.count();
+        let get = format!("GET / HTTP/1.1\r\nhost: {at}\r\n\r\n");
+        client.send(&get).await;
+        assert_eq!(client.answer().await.status(), 200);
+        bench.cx.reload(bench.cx.live().settings.clone());
+        client.send(&get).await;
+        assert_eq!(client.answer().await.status(), 200, "the same users");
+        let mut changed = bench.cx.live().settings.clone();
+        changed.auth.users = vec![("alice".into(), crate::secret::Secret::new("another"))];
+        bench.cx.reload(changed);
+        client.send(&get).await;
+        if intercepted {
+            let answer = client.answer().await;
+            assert_eq!((answer.status(), answer.field("tidegate-refused")), (403, Some("auth")));
+        } else {
+            assert_eq!(client.rest().await, "", "the tunnel ends");
+        }
+        assert_eq!(site.count(), before + 2);
+    }
+}
+
+#[tokio::test]
+async fn a_tunnel_to_what_a_reload_denies_ends_with_its_next_bytes() {
+    let site = Site::answering(OK).await;
+    let bench = Bench::start().await;
+    let mut client = connected(&bench, &site.addr.to_string()).await;
+    let get = format!("GET / HTTP/1.1\r\nhost: {}\r\n\r\n", site.addr);
+    client.send(&get).await;
+    assert_eq!(client.answer().await.status(), 200);
+    let mut denying = settings();
+    denying.egress.deny = vec![EgressPattern::Loopback];
+    bench.cx.reload(denying);
+    client.send(&get).await;
+    assert_eq!(client.rest().await, "");
+    assert_eq!(site.count(), 1);
+}

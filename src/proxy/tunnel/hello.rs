@@ -1,0 +1,97 @@
+//! The name that a TLS client asks for in its first flight (SNI, RFC 6066 section 3).
+
+use rustls::server::Acceptor;
+
+use crate::target::Host;
+
+/// Longest hello that is waited for; rustls takes none that is longer either.
+const MAX_HELLO: usize = 64 * 1024;
+
+/// What a client's first bytes are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Hello {
+    /// The rest of a hello is missing.
+    Partial,
+    /// A hello that asks for this host.
+    Named(Host),
+    /// A hello without a name, or no TLS at all.
+    Nameless,
+    /// It begins like a hello and is none that can be read.
+    Unreadable,
+}
+
+/// Reads the first bytes of a client.
+pub(super) fn read(bytes: &[u8]) -> Hello {
+    match bytes {
+        [] | [0x16] => return Hello::Partial,
+        [0x16, 3, ..] => {}
+        _ => return Hello::Nameless,
+    }
+    let (mut acceptor, mut rest) = (Acceptor::default(), bytes);
+    loop {
+        match acceptor.read_tls(&mut rest) {
+            Ok(0) if bytes.len() < MAX_HELLO => return Hello::Partial,
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return Hello::Unreadable,
+        }
+        match acceptor.accept() {
+            Ok(None) => {}
+            Ok(Some(accepted)) => {
+                return match accepted.client_hello().server_name().map(Host::parse) {
+                    None => Hello::Nameless,
+                    Some(Ok(host)) => Hello::Named(host),
+                    Some(Err(_)) => Hello::Unreadable,
+                };
+            }
+            Err(_) => return Hello::Unreadable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+    use super::*;
+
+    /// What rustls says first to a site of this name.
+    fn hello(name: &str) -> Vec<u8> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let name = name.to_owned().try_into().unwrap();
+        let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut bytes = Vec::new();
+        client.write_tls(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_name_is_read_once_the_whole_hello_is_there() {
+        let whole = hello("Shop.example");
+        for length in 0..whole.len() {
+            assert_eq!(read(&whole[..length]), Hello::Partial, "{length} bytes");
+        }
+        assert_eq!(read(&whole), Hello::Named(Host::parse("shop.example").unwrap()));
+        assert_eq!(
+            read(&[&whole[..], b"more"].concat()),
+            Hello::Named(Host::parse("shop.example").unwrap())
+        );
+        assert_eq!(read(&hello("192.0.2.1")), Hello::Nameless);
+    }
+
+    #[test]
+    fn what_is_no_hello_is_told_from_one_that_cannot_be_read() {
+        assert_eq!(read(b"SSH-2.0-x\r\n"), Hello::Nameless);
+        assert_eq!(read(b"\x16\x04\x01"), Hello::Nameless);
+        assert_eq!(read(b"\x16\x03\x01\x00\x04\x05\x00\x00\x00"), Hello::Unreadable);
+        assert_eq!(read(&[&b"\x16\x03\x01\xff\xff"[..], &[0; 70_000]].concat()), Hello::Unreadable);
+    }
+}
