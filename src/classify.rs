@@ -6,7 +6,7 @@
 //!
 //! 1. **Head** ([`Classifier::read`]): fields and redirects that settle it alone. Most responses
 //!    end here, all that is neither text nor HTML does, and costs nothing.
-//! 2. **Body** ([`Scan`]): a glance at the bytes of a page tells whether it may have any mark; if so,
+//! 2. **Body** ([`Scan`]): a prefilter over the bytes of a page tells whether it may have any mark; if so,
 //!    one pass over the decoded prefix counts visible text and looks for all marks at once. A mark counts only on a page with the shape of a wall; on any other page it is
 //!    a decoy.
 //! 3. **What is left**: 429 and 403 by themselves; a blank page.
@@ -19,20 +19,20 @@ mod classifier;
 mod compiled;
 mod decode;
 mod examples;
-mod glance;
 mod head;
-mod heads;
+mod header_index;
+mod literal;
 mod markup;
-mod needle;
+mod ngram_filter;
+mod obfuscated;
 mod page;
 mod patterns;
+mod prefilter;
 mod retry_after;
 mod scan;
-mod sieve;
 pub mod signature;
 mod tag;
 mod text;
-mod torn;
 mod trace;
 
 use std::{sync::Arc, time::Duration};
@@ -126,9 +126,9 @@ impl Classifier {
             && codings.is_ok();
         let redirect = head::redirect(head);
         let status = head.status.as_u16();
-        let mut free = if scans { self.heads.free() } else { &[] };
+        let mut free = if scans { self.header_index.free() } else { &[] };
         let (mut asking, mut settled) = (Vec::new(), None);
-        for number in self.heads.asking(head.status, head.headers).iter().copied() {
+        for number in self.header_index.asking(head.status, head.headers).iter().copied() {
             let signature = &self.signatures[number];
             let possible = scans || signature.source.is_head_only();
             if !possible || !signature.holds_at(head, redirect.as_ref()) {

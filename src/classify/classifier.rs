@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use super::{
     compiled::{Compiled, Wanted},
-    glance::Glance,
-    heads::Heads,
+    header_index::HeaderIndex,
     patterns::Patterns,
+    prefilter::Prefilter,
     signature::{Action, Content, Shape, Signature, SignatureError, Switches},
     text::normalised,
 };
@@ -25,11 +25,11 @@ const MAX_PATTERN: usize = 512;
 /// decides.
 pub struct Classifier {
     pub(crate) signatures: Vec<Compiled>,
-    pub(crate) heads: Heads,
+    pub(crate) header_index: HeaderIndex,
     pub(crate) raw: Patterns,
     pub(crate) text: Patterns,
     /// `None` where some signature that asks nothing of a head is beyond it.
-    pub(crate) glance: Option<Glance>,
+    pub(crate) prefilter: Option<Prefilter>,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -121,12 +121,12 @@ impl Classifier {
             }
         }
         let compile = |wanted: &Wanted| {
-            Patterns::new(&wanted.patterns, &wanted.needles).map_err(SignatureError::TooMany)
+            Patterns::new(&wanted.patterns, &wanted.literals).map_err(SignatureError::TooMany)
         };
-        let heads = Heads::new(&signatures);
-        let glance = Glance::new(&signatures, &raw.patterns, &text.patterns);
-        let glance = glance.filter(|glance| glance.knows(heads.free()));
-        Ok(Self { signatures, heads, raw: compile(&raw)?, text: compile(&text)?, glance })
+        let header_index = HeaderIndex::new(&signatures);
+        let prefilter = Prefilter::new(&signatures, &raw.patterns, &text.patterns);
+        let prefilter = prefilter.filter(|prefilter| prefilter.knows(header_index.free()));
+        Ok(Self { signatures, header_index, raw: compile(&raw)?, text: compile(&text)?, prefilter })
     }
 }
 

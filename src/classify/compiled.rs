@@ -68,7 +68,7 @@ pub(crate) enum Missing {
 pub(super) struct Wanted {
     pub(super) patterns: Vec<String>,
     /// Those of them of which at least one must be there for any signature to match.
-    pub(super) needles: Vec<usize>,
+    pub(super) literals: Vec<usize>,
 }
 
 impl Wanted {
@@ -82,8 +82,8 @@ impl Wanted {
     }
 
     fn need(&mut self, number: usize) {
-        if !self.needles.contains(&number) {
-            self.needles.push(number);
+        if !self.literals.contains(&number) {
+            self.literals.push(number);
         }
     }
 }

@@ -100,10 +100,10 @@ enum Beginning {
 impl Scan {
     pub(super) fn new(start: Start<'_>) -> Self {
         let charset = Charset::new(start.content_type);
-        let glance = start.classifier.glance.as_ref();
+        let prefilter = start.classifier.prefilter.as_ref();
         let may_be_plain = start.is_html
             && !is_refusal(start.ground.status)
-            && glance.is_some_and(|glance| glance.knows(&start.asking));
+            && prefilter.is_some_and(|prefilter| prefilter.knows(&start.asking));
         let mut text = Text {
             beginning: Beginning::Read,
             traced: false,
@@ -183,7 +183,7 @@ impl Text {
             let length = kept.len() + bytes.len();
             let is_all = last || length == self.left;
             if length <= KEPT && kept.is_empty() && is_all && !self.traced {
-                return self.glance(bytes);
+                return self.prefilter(bytes);
             }
             if length <= KEPT {
                 kept.extend_from_slice(bytes);
@@ -207,7 +207,7 @@ impl Text {
 
     /// Takes `page`, which is all that is looked at, and reads it only where that may matter; false
     /// once nothing more can matter.
-    fn glance(&mut self, page: &[u8]) -> bool {
+    fn prefilter(&mut self, page: &[u8]) -> bool {
         self.beginning = Beginning::Read;
         if !self.is_plain(page) {
             self.gather();
@@ -225,7 +225,7 @@ impl Text {
     /// Names all signatures that may match.
     fn gather(&mut self) {
         let classifier = &self.classifier;
-        let free = &classifier.heads.free()[..self.free];
+        let free = &classifier.header_index.free()[..self.free];
         let suits = |number: &usize| classifier.signatures[*number].suits(self.ground.status);
         self.candidates.extend(free.iter().copied().filter(suits));
         self.candidates.sort_unstable();
@@ -235,10 +235,10 @@ impl Text {
     /// can match it.
     fn is_plain(&self, page: &[u8]) -> bool {
         let begin = page.strip_prefix(b"\xef\xbb\xbf").unwrap_or(page).trim_ascii_start();
-        let glance = self.classifier.glance.as_ref();
+        let prefilter = self.classifier.prefilter.as_ref();
         begin.first() == Some(&b'<')
             && self.charset.is_utf_8(page)
-            && glance.is_some_and(|glance| !glance.may_match(page))
+            && prefilter.is_some_and(|prefilter| !prefilter.may_match(page))
     }
 
     /// Reads decoded bytes; false once nothing more can matter.
@@ -302,7 +302,7 @@ impl Text {
             self.read_kept();
         } else if let Beginning::Kept(kept) = &mut self.beginning {
             let kept = std::mem::take(kept);
-            self.glance(&kept);
+            self.prefilter(&kept);
         }
         if matches!(self.beginning, Beginning::Plain) {
             let settled = self.settled.take();

@@ -6,21 +6,22 @@
 use memchr::{memchr2_iter, memchr3_iter};
 
 use super::{
-    needle::{is_run_byte, is_run_letter},
+    literal::{is_run_byte, is_run_letter},
     text::{MAX_ENTITY, decode_entity, is_invisible},
 };
 
 /// Whether a word in `bytes` (UTF-8) may be torn that has `letters` beyond ASCII, ascending, or
 /// none.
-pub(super) fn is_torn(bytes: &[u8], letters: &[char]) -> bool {
+pub(super) fn is_obfuscated(bytes: &[u8], letters: &[char]) -> bool {
     let text = Text { bytes, letters };
-    let is_torn_by_mark =
-        || memchr3_iter(0xc2, 0xe2, 0xef, bytes).any(|at| text.is_torn_by_mark(at));
-    let is_torn_at = |at: usize| match bytes[at] {
-        b'&' => text.is_torn_by_entity(at),
-        _ => text.is_torn_by_comment(at),
+    let is_obfuscated_by_mark =
+        || memchr3_iter(0xc2, 0xe2, 0xef, bytes).any(|at| text.is_obfuscated_by_mark(at));
+    let is_obfuscated_at = |at: usize| match bytes[at] {
+        b'&' => text.is_obfuscated_by_entity(at),
+        _ => text.is_obfuscated_by_comment(at),
     };
-    memchr2_iter(b'&', b'!', bytes).any(is_torn_at) || !bytes.is_ascii() && is_torn_by_mark()
+    memchr2_iter(b'&', b'!', bytes).any(is_obfuscated_at)
+        || !bytes.is_ascii() && is_obfuscated_by_mark()
 }
 
 /// A page, and the letters of words.
@@ -31,7 +32,7 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    fn is_torn_by_entity(self, at: usize) -> bool {
+    fn is_obfuscated_by_entity(self, at: usize) -> bool {
         let rest = &self.bytes[at + 1..];
         let matters = match rest.first() {
             Some(b'#') => true,
@@ -57,7 +58,7 @@ impl Text<'_> {
         }
     }
 
-    fn is_torn_by_mark(self, at: usize) -> bool {
+    fn is_obfuscated_by_mark(self, at: usize) -> bool {
         match self.bytes[at..] {
             [0xc2, 0xad, ..] => self.goes_on(at, at + 2),
             [0xe2, 0x80, 0x8b..=0x8f, ..] | [0xe2, 0x81, 0xa0, ..] | [0xef, 0xbb, 0xbf, ..] => {
@@ -69,7 +70,7 @@ impl Text<'_> {
         }
     }
 
-    fn is_torn_by_comment(self, at: usize) -> bool {
+    fn is_obfuscated_by_comment(self, at: usize) -> bool {
         let (before, after) = self.bytes.split_at(at);
         if !after.starts_with(b"!--") || before.last() != Some(&b'<') {
             return false;
@@ -166,7 +167,7 @@ mod tests {
             "им\u{ad}я",
             "&#1071;",
         ] {
-            assert!(is_torn(text.as_bytes(), &['м', 'я']), "{text}");
+            assert!(is_obfuscated(text.as_bytes(), &['м', 'я']), "{text}");
         }
     }
 
@@ -180,7 +181,7 @@ mod tests {
             "им\u{ad}я می\u{200c}خواهم",
             "\u{130}stanbul",
         ] {
-            assert!(!is_torn(text.as_bytes(), &[]), "{text}");
+            assert!(!is_obfuscated(text.as_bytes(), &[]), "{text}");
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Tells of nearly every page, before anything of it is decoded, that no signature can match it.
 //!
-//! A sieve goes over the bytes once, for one condition of each signature: its titles, or strings of
+//! An n-gram filter goes over the bytes once, for one condition of each signature: its titles, or strings of
 //! which one must be there. It is sure where it says no; where it does not, the page is read.
 
 use super::{
     compiled::Compiled,
-    needle::Needle,
+    literal::Literal,
+    ngram_filter::{NgramFilter, Shape},
+    obfuscated::is_obfuscated,
     page::MAX_TITLE,
-    sieve::{Shape, Sieve},
     tag::{Tag, closes},
     text::normalised,
-    torn::is_torn,
 };
 use crate::rules::glob_matches;
 
@@ -20,27 +20,27 @@ const TITLE: &[u8] = b"<title";
 /// Bytes by which most titles are told from those that are asked for.
 const TITLE_BEGIN: usize = 3;
 
-/// The signatures of a classifier, prepared for a glance at a page.
+/// The signatures of a classifier, prepared for a prefilter over a page.
 #[derive(Debug)]
-pub(crate) struct Glance {
-    sieve: Sieve,
-    needles: Vec<Needle>,
+pub(crate) struct Prefilter {
+    filter: NgramFilter,
+    literals: Vec<Literal>,
     /// Titles that are no globs, ascending.
     titles: Vec<String>,
     globs: Vec<String>,
     /// How all of these begin, ascending; `None` where one is too short or begins otherwise.
     title_begins: Option<Vec<[u8; TITLE_BEGIN]>>,
-    /// The characters beyond ASCII of the needles, ascending.
+    /// The characters beyond ASCII of the literals, ascending.
     letters: Vec<char>,
     /// Numbers of the signatures that it cannot look for, ascending.
     unsure: Vec<usize>,
 }
 
-impl Glance {
-    /// A glance for those of `signatures` that pages can match under a status that does not refuse.
+impl Prefilter {
+    /// A prefilter for those of `signatures` that pages can match under a status that does not refuse.
     /// `raw` and `text` are the strings by the numbers that these have for them.
     pub(crate) fn new(signatures: &[Compiled], raw: &[String], text: &[String]) -> Option<Self> {
-        let (mut needles, mut titles, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut literals, mut titles, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
         let on_pages = |signature: &Compiled| signature.applies_to(true) && signature.is_ordinary();
         for (number, signature) in signatures.iter().enumerate() {
             if !on_pages(signature) {
@@ -51,15 +51,15 @@ impl Glance {
                 continue;
             }
             let prepared = signature.conditions().into_iter().filter_map(|condition| {
-                let needle = |(in_text, in_markup): &(usize, Option<usize>)| {
+                let literal = |(in_text, in_markup): &(usize, Option<usize>)| {
                     let in_markup = in_markup.map(|number| raw[number].as_str());
-                    Needle::new(&text[*in_text], in_markup)
+                    Literal::new(&text[*in_text], in_markup)
                 };
-                condition.iter().map(needle).collect::<Option<Vec<Needle>>>()
+                condition.iter().map(literal).collect::<Option<Vec<Literal>>>()
             });
-            let shortest = |needles: &Vec<Needle>| needles.iter().map(Needle::len).min();
+            let shortest = |literals: &Vec<Literal>| literals.iter().map(Literal::len).min();
             match prepared.max_by_key(shortest) {
-                Some(prepared) => needles.extend(prepared),
+                Some(prepared) => literals.extend(prepared),
                 None => unsure.push(number),
             }
         }
@@ -69,13 +69,14 @@ impl Glance {
             |title: &String| title.as_bytes().first_chunk().filter(|b| !b.contains(&b'*')).copied();
         let title_begins = titles.iter().map(begin).collect();
         let (globs, titles) = titles.into_iter().partition(|title| title.contains('*'));
-        let mut letters: Vec<char> = needles.iter().flat_map(Needle::letters).collect();
+        let mut letters: Vec<char> = literals.iter().flat_map(Literal::letters).collect();
         letters.sort_unstable();
         letters.dedup();
-        let shapes: Vec<Shape> = needles.iter().map(Needle::shape).chain([title_shape()]).collect();
+        let shapes: Vec<Shape> =
+            literals.iter().map(Literal::shape).chain([title_shape()]).collect();
         Some(Self {
-            sieve: Sieve::new(&shapes)?,
-            needles,
+            filter: NgramFilter::new(&shapes)?,
+            literals,
             titles,
             globs,
             title_begins,
@@ -91,11 +92,11 @@ impl Glance {
 
     /// Whether a page of these bytes, which are UTF-8, may have what some signature asks for.
     pub(crate) fn may_match(&self, page: &[u8]) -> bool {
-        let may_stand = |number: usize, begin: usize| match self.needles.get(number) {
-            Some(needle) => needle.may_stand(page, begin),
+        let may_stand = |number: usize, begin: usize| match self.literals.get(number) {
+            Some(literal) => literal.may_stand(page, begin),
             None => self.may_be_titled(&page[begin..]),
         };
-        self.sieve.any(page, may_stand) || is_torn(page, &self.letters)
+        self.filter.any(page, may_stand) || is_obfuscated(page, &self.letters)
     }
 
     /// Whether what may be a title has the name of one that is asked for.
@@ -149,9 +150,9 @@ mod tests {
 
     fn may_match(page: &str) -> bool {
         let classifier = Classifier::builtin();
-        let glance = classifier.glance.as_ref().expect("no built-in signature is beyond it");
-        assert!(glance.unsure.is_empty(), "{:?}", glance.unsure);
-        glance.may_match(page.as_bytes())
+        let prefilter = classifier.prefilter.as_ref().expect("no built-in signature is beyond it");
+        assert!(prefilter.unsure.is_empty(), "{:?}", prefilter.unsure);
+        prefilter.may_match(page.as_bytes())
     }
 
     #[test]

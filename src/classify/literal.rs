@@ -2,14 +2,14 @@
 //!
 //! Signatures are matched against text without tags, with entities decoded, blanks collapsed and
 //! letters lowered. A run of letters of such a string stands in the bytes all the same, but for its
-//! case and for what [`super::torn`] looks for. That run is searched for; where it is found, what
+//! case and for what [`super::obfuscated`] looks for. That run is searched for; where it is found, what
 //! stands around it is compared as far as bytes are clear. In doubt the string is said to be there.
 
 use std::ops::Range;
 
 use super::{
     markup::is_raw,
-    sieve::{SHORTEST, Shape},
+    ngram_filter::{SHORTEST, Shape},
     tag::Tag,
     text::MAX_ENTITY,
 };
@@ -38,7 +38,7 @@ const fn is_blank(byte: u8) -> bool {
 
 /// A string to look for in bytes.
 #[derive(Debug)]
-pub(super) struct Needle {
+pub(super) struct Literal {
     /// As it stands in visible text.
     text: String,
     run: Range<usize>,
@@ -46,7 +46,7 @@ pub(super) struct Needle {
     raw: Option<(String, usize)>,
 }
 
-impl Needle {
+impl Literal {
     /// `text` may stand in the visible text (normalised), `raw` in the markup. `None` where no run
     /// is long enough.
     pub(super) fn new(text: &str, raw: Option<&str>) -> Option<Self> {
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_stands_around_a_run_is_compared_as_far_as_it_is_clear() {
-        let needle = Needle::new("your ip address has been banned", None).expect("it has a run");
+        let literal = Literal::new("your ip address has been banned", None).expect("it has a run");
         for (text, expected) in [
             ("Your IP address has been banned", true),
             ("your  IP\n address\thas been  BANNED.", true),
@@ -259,14 +259,14 @@ mod tests {
             ("your ip addressed has been banned", false),
         ] {
             let begin = text.to_ascii_lowercase().find("address").expect("it is there");
-            assert_eq!(needle.may_stand(text.as_bytes(), begin), expected, "{text}");
+            assert_eq!(literal.may_stand(text.as_bytes(), begin), expected, "{text}");
         }
     }
 
     #[test]
     fn a_string_of_short_words_has_no_run() {
-        assert!(Needle::new("you are a bot", None).is_none());
-        assert!(Needle::new("a wall of words", Some("a wall of w&#111;rds")).is_none());
+        assert!(Literal::new("you are a bot", None).is_none());
+        assert!(Literal::new("a wall of words", Some("a wall of w&#111;rds")).is_none());
         assert_eq!(runs("a run-of.1 мир é", '\0'), [0..1, 2..10, 11..17, 18..18]);
         assert_eq!(runs("run.hi hi", '.'), [0..3, 4..6, 7..8], "a capital with a dot may end it");
     }
