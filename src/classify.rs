@@ -19,21 +19,21 @@ mod classifier;
 mod compiled;
 mod decode;
 mod examples;
+mod family;
 mod head;
 mod header_index;
-mod literal;
 mod markup;
 mod ngram_filter;
-mod obfuscated;
 mod page;
 mod patterns;
-mod prefilter;
 mod retry_after;
 mod scan;
 pub mod signature;
+mod structure;
 mod tag;
 mod text;
 mod trace;
+mod words;
 
 use std::{sync::Arc, time::Duration};
 
@@ -185,7 +185,16 @@ fn asked_wait(head: Head<'_>) -> Option<Duration> {
 impl Ground {
     /// A signature decided.
     fn decided(&self, signature: &Signature, evidence: Evidence) -> Judgement {
-        self.judgement(signature.verdict, signature.confidence, Some(evidence))
+        // Under a 429 a page that sounds like a block says why there were too many requests.
+        let verdict = match signature.verdict {
+            Verdict::Forbidden
+                if self.status == 429 && signature.shape != signature::Shape::Any =>
+            {
+                Verdict::RateLimited
+            }
+            verdict => verdict,
+        };
+        self.judgement(verdict, signature.confidence, Some(evidence))
     }
 
     /// Nothing but the status is left.
@@ -201,8 +210,10 @@ impl Ground {
                 let evidence = by_status("status-429");
                 self.judgement(Verdict::RateLimited, Confidence::High, Some(evidence))
             }
-            403 => {
-                let evidence = by_status("status-403");
+            // 418: some tell robots that they are teapots, others do so as a joke. 430: Shopify refuses
+            // a request that it takes for an attack.
+            403 | 418 | 430 => {
+                let evidence = by_status(&format!("status-{}", self.status));
                 self.judgement(Verdict::Forbidden, Confidence::Low, Some(evidence))
             }
             _ => self.judgement(Verdict::Ok, Confidence::High, None),

@@ -8,7 +8,6 @@ use super::{
     compiled::{Compiled, Wanted},
     header_index::HeaderIndex,
     patterns::Patterns,
-    prefilter::Prefilter,
     signature::{Action, Content, Shape, Signature, SignatureError, Switches},
     text::normalised,
 };
@@ -28,8 +27,6 @@ pub struct Classifier {
     pub(crate) header_index: HeaderIndex,
     pub(crate) raw: Patterns,
     pub(crate) text: Patterns,
-    /// `None` where some signature that asks nothing of a head is beyond it.
-    pub(crate) prefilter: Option<Prefilter>,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -124,9 +121,14 @@ impl Classifier {
             Patterns::new(&wanted.patterns, &wanted.literals).map_err(SignatureError::TooMany)
         };
         let header_index = HeaderIndex::new(&signatures);
-        let prefilter = Prefilter::new(&signatures, &raw.patterns, &text.patterns);
-        let prefilter = prefilter.filter(|prefilter| prefilter.knows(header_index.free()));
-        Ok(Self { signatures, header_index, raw: compile(&raw)?, text: compile(&text)?, prefilter })
+        Ok(Self { signatures, header_index, raw: compile(&raw)?, text: compile(&text)? })
+    }
+
+    /// Whether the first `free` signatures that ask nothing of a head, and those that are `asking`,
+    /// want every page to have the shape of a wall: then pages without it need no look.
+    pub(crate) fn wants_walls(&self, free: usize, asking: &[usize]) -> bool {
+        let mut all = self.header_index.free()[..free].iter().chain(asking);
+        all.all(|number| self.signatures[*number].wants_wall())
     }
 }
 

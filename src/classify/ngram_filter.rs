@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_string_makes_no_sieve_and_none_at_all_one_that_finds_nothing() {
+    fn a_short_string_makes_no_filter_and_none_at_all_one_that_finds_nothing() {
         assert!(filter(&["long enough", "short"]).is_none());
         let empty = filter(&[]).expect("nothing is too short");
         assert!(!empty.any(b"anything", |_, _| true));

@@ -2,6 +2,7 @@
 
 use super::{
     classifier::Classifier,
+    family::{Look, Seen},
     markup::{Markup, Piece},
     patterns::Hits,
     text::{Visible, normalised, weight},
@@ -39,6 +40,8 @@ pub(crate) struct Findings<'a> {
     pub(crate) page: &'a Page,
     /// All characters of the body, as sent.
     source: &'a str,
+    /// For families of walls.
+    pub(super) look: Look<'a>,
     raw: Hits,
     text: Hits,
 }
@@ -92,6 +95,7 @@ impl Page {
         &'a self,
         classifier: &Classifier,
         source: &'a str,
+        seen: Seen,
         all: bool,
     ) -> Findings<'a> {
         let (raw, text) = (&classifier.raw, &classifier.text);
@@ -107,7 +111,8 @@ impl Page {
                 _ => (raw_hits, text_hits),
             }
         };
-        Findings { page: self, source, raw, text }
+        let look = Look::new(self, source, seen);
+        Findings { page: self, source, look, raw, text }
     }
 }
 

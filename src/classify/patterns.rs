@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_needle_nothing_is_found_and_with_one_everything() {
+    fn without_a_literal_nothing_is_found_and_with_one_everything() {
         let patterns = ["a long literal", "hay"];
         assert!(found(&patterns, &[0], "hay and nothing else").is_empty());
         assert_eq!(found(&patterns, &[0], "hay and A LONG NEEDLE"), [0, 1]);

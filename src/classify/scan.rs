@@ -10,8 +10,10 @@ use super::{
     classifier::Classifier,
     compiled::{Marks, is_refusal},
     decode::{Coding, Decoder},
+    family::Seen,
     page::{Page, Title, begins_as_html, shows},
     signature::Action,
+    structure::{MANY_LINKS, links},
     trace::{Trace, Traced},
 };
 use crate::verdict::{Confidence, Evidence, Judgement, Verdict};
@@ -100,10 +102,9 @@ enum Beginning {
 impl Scan {
     pub(super) fn new(start: Start<'_>) -> Self {
         let charset = Charset::new(start.content_type);
-        let prefilter = start.classifier.prefilter.as_ref();
         let may_be_plain = start.is_html
             && !is_refusal(start.ground.status)
-            && prefilter.is_some_and(|prefilter| prefilter.knows(&start.asking));
+            && start.classifier.wants_walls(start.free, &start.asking);
         let mut text = Text {
             beginning: Beginning::Read,
             traced: false,
@@ -183,7 +184,7 @@ impl Text {
             let length = kept.len() + bytes.len();
             let is_all = last || length == self.left;
             if length <= KEPT && kept.is_empty() && is_all && !self.traced {
-                return self.prefilter(bytes);
+                return self.take_whole(bytes);
             }
             if length <= KEPT {
                 kept.extend_from_slice(bytes);
@@ -207,7 +208,7 @@ impl Text {
 
     /// Takes `page`, which is all that is looked at, and reads it only where that may matter; false
     /// once nothing more can matter.
-    fn prefilter(&mut self, page: &[u8]) -> bool {
+    fn take_whole(&mut self, page: &[u8]) -> bool {
         self.beginning = Beginning::Read;
         if !self.is_plain(page) {
             self.gather();
@@ -231,14 +232,11 @@ impl Text {
         self.candidates.sort_unstable();
     }
 
-    /// Whether this, of which nothing was read yet, is a page that has no mark, so that no signature
-    /// can match it.
+    /// Whether this, of which nothing was read yet, is a page that leads on, so that it is no wall
+    /// and no signature can match it.
     fn is_plain(&self, page: &[u8]) -> bool {
         let begin = page.strip_prefix(b"\xef\xbb\xbf").unwrap_or(page).trim_ascii_start();
-        let prefilter = self.classifier.prefilter.as_ref();
-        begin.first() == Some(&b'<')
-            && self.charset.is_utf_8(page)
-            && prefilter.is_some_and(|prefilter| !prefilter.may_match(page))
+        begin.first() == Some(&b'<') && links(page) >= MANY_LINKS && self.charset.is_utf_8(page)
     }
 
     /// Reads decoded bytes; false once nothing more can matter.
@@ -302,7 +300,7 @@ impl Text {
             self.read_kept();
         } else if let Beginning::Kept(kept) = &mut self.beginning {
             let kept = std::mem::take(kept);
-            self.prefilter(&kept);
+            self.take_whole(&kept);
         }
         if matches!(self.beginning, Beginning::Plain) {
             let settled = self.settled.take();
@@ -315,7 +313,7 @@ impl Text {
             trace.visible_text = page.visible.count();
             trace.bytes = self.decoded;
         }
-        let (decided, decoys, logged) = self.ask(&page, trace);
+        let (decided, decoys, logged) = self.ask(&page, end, trace);
         let mut judgement = match decided.or_else(|| self.settled.take()) {
             Some(judgement) => judgement,
             None => self.without_mark(&page, end),
@@ -329,20 +327,25 @@ impl Text {
     fn ask(
         &self,
         page: &Page,
+        end: BodyEnd,
         mut trace: Option<&mut Trace>,
     ) -> (Option<Judgement>, Vec<Arc<str>>, Vec<Arc<str>>) {
         let (mut decided, mut decoys, mut logged) = (None, Vec::new(), Vec::new());
         if self.candidates.is_empty() {
             return (decided, decoys, logged);
         }
-        let findings = page.search(&self.classifier, &self.source, trace.is_some());
-        let only_title = !findings.has_any();
-        if only_title && page.title().is_empty() {
-            return (decided, decoys, logged);
-        }
+        let status = self.ground.status;
+        let is_complete = end == BodyEnd::Complete && self.left > 0;
+        let seen = Seen { status, is_complete };
+        let findings = page.search(&self.classifier, &self.source, seen, trace.is_some());
+        let has_strings = findings.has_any();
+        let leads_on =
+            !is_refusal(status) && page.is_html() && links(self.source.as_bytes()) >= MANY_LINKS;
         for number in &self.candidates {
             let signature = &self.classifier.signatures[*number];
-            if !signature.applies_to(page.is_html()) || only_title && !signature.wants_title() {
+            if !signature.applies_to(page.is_html())
+                || !has_strings && !signature.may_match_without_strings()
+            {
                 continue;
             }
             let name = || Arc::clone(&signature.source.name);
@@ -354,10 +357,18 @@ impl Text {
                         trace.add(signature, signature.describe(missing));
                     }
                 }
-                Marks::All(_) if visible > signature.most_text(self.ground.status, &page.title) => {
-                    decoys.push(name());
+                Marks::All(_)
+                    if visible > signature.most_text(status, &page.title)
+                        || leads_on && signature.wants_wall() =>
+                {
+                    // Of a page that leads on the quick way reads nothing.
+                    if !leads_on {
+                        decoys.push(name());
+                    }
                     if let Some(trace) = &mut trace {
-                        let why = format!("the shape of a wall: {visible} characters of text");
+                        let links = if leads_on { " and many links" } else { "" };
+                        let why =
+                            format!("the shape of a wall: {visible} characters of text{links}");
                         trace.add(signature, why);
                     }
                 }
