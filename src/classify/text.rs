@@ -126,6 +126,11 @@ impl Visible {
             self.count += 1;
         } else if character.is_whitespace() || character.is_control() {
             self.blank = true;
+        } else if character == 'İ' {
+            // Lowered by the book it is two characters, and no Turkish word would be found.
+            self.before();
+            self.text.push('i');
+            self.count += 1;
         } else if !is_invisible(character) {
             self.before();
             self.text.extend(character.to_lowercase());
