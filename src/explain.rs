@@ -49,6 +49,8 @@ pub struct Options {
     pub rules: Arc<RuleSet>,
     /// How much of a body is looked at.
     pub limits: ScanLimits,
+    /// The signatures where no rule applies.
+    pub builtin: Arc<Classifier>,
 }
 
 /// Why nothing could be explained; the text is for a person.
@@ -111,7 +113,7 @@ pub fn run(source: &Source, options: &Options) -> Result<Report, ExplainError> {
             Some(Err(_)) | None => Target::of_url("http://unknown.invalid/")?,
         };
         let rule = options.rules.find(&target).map(|at| Arc::clone(&options.rules.as_slice()[at]));
-        let (judgement, item) = explain(&exchange, &target, rule.as_deref(), options.limits);
+        let (judgement, item) = explain(&exchange, &target, rule.as_deref(), options);
         judged.push(Judged { item, judgement, rule, host: target.host });
     }
     if exchanges.single
@@ -136,16 +138,16 @@ fn explain(
     exchange: &Exchange,
     target: &Target,
     rule: Option<&Rule>,
-    limits: ScanLimits,
+    options: &Options,
 ) -> (Judgement, Item) {
-    let classifier = rule.map_or_else(Classifier::builtin, |rule| Arc::clone(&rule.classifier));
+    let classifier = rule.map_or(&options.builtin, |rule| &rule.classifier);
     let head = Head {
         method: &exchange.method,
         target,
         status: exchange.status,
         headers: &exchange.headers,
     };
-    let (judgement, near, visible_text) = match classifier.read(head, limits) {
+    let (judgement, near, visible_text) = match classifier.read(head, options.limits) {
         Reading::Judged(judgement) => (judgement, Vec::new(), 0),
         Reading::Scan(scan) => {
             let mut scan = scan.traced();

@@ -60,15 +60,19 @@ struct SignatureFile {
 /// Never: the file is part of the binary, and a test reads it.
 #[must_use]
 pub fn builtin_signatures() -> Vec<Signature> {
-    let file: SignatureFile =
-        serde_yaml::from_str(BUILTIN).expect("config/signatures.yaml is read by a test");
+    signatures(BUILTIN).expect("config/signatures.yaml is read by a test")
+}
+
+/// The signatures of a file of the form of `config/signatures.yaml`.
+fn signatures(text: &str) -> Result<Vec<Signature>, serde_yaml::Error> {
+    let file: SignatureFile = serde_yaml::from_str(text)?;
     let as_page = |signature: Signature| Signature {
         content: Content::Page,
         shape: Shape::Interstitial,
         ..signature
     };
     let pages = file.pages.into_iter().map(as_page);
-    file.heads.into_iter().chain(pages).chain(file.bodies).collect()
+    Ok(file.heads.into_iter().chain(pages).chain(file.bodies).collect())
 }
 
 impl Classifier {
@@ -84,6 +88,16 @@ impl Classifier {
             Arc::new(compiled.expect("config/signatures.yaml is compiled by a test"))
         };
         Arc::clone(BUILTIN.get_or_init(compile))
+    }
+
+    /// The signatures of another file of the form of `config/signatures.yaml`, of an earlier release
+    /// for instance.
+    ///
+    /// # Errors
+    /// The file cannot be read or compiled, as a sentence.
+    pub fn of_file(text: &str) -> Result<Arc<Self>, String> {
+        let sources = signatures(text).map_err(|error| error.to_string())?;
+        Self::compile(sources).map(Arc::new).map_err(|error| error.to_string())
     }
 
     /// The built-in signatures and those of one rule, which come first (`ok` before the others).
