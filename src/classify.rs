@@ -47,6 +47,7 @@ use crate::{
 use head::{Kind, Telling};
 
 pub use classifier::{Classifier, builtin_signatures};
+pub use page::read_page;
 pub use retry_after::{LONGEST, retry_after};
 pub use scan::Scan;
 pub use signature::{Signature, SignatureError, Switches};
@@ -248,6 +249,8 @@ impl Ground {
             status: Some(self.status),
             decoys: Vec::new(),
             logged: self.logged.clone(),
+            suspect: None,
+            bytes: 0,
         }
     }
 }

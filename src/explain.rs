@@ -4,6 +4,7 @@
 //! WARC file, or a folder with a `manifest.tsv`. Nothing here touches the network; reading files is
 //! all the I/O there is.
 
+pub mod learn;
 mod replay;
 pub mod report;
 mod source;

@@ -307,6 +307,12 @@ impl Metrics {
         self.families.signature_decoys.get_or_create_owned(&label("signature", signature))
     }
 
+    /// Pages that look like a wall and match no signature.
+    #[must_use]
+    pub fn suspects(&self, rule: &str) -> Counter {
+        self.families.suspects.get_or_create_owned(&label("rule", rule))
+    }
+
     /// Reloads of the rule file; `result` is `ok` or `error`.
     #[must_use]
     pub fn config_reloads(&self, result: &'static str) -> Counter {

@@ -195,3 +195,20 @@ fn check(source: &Signature) -> Result<(), SignatureError> {
         .find(|pattern| pattern.len() > MAX_PATTERN || normalised(pattern).trim().is_empty());
     bad.map_or(Ok(()), |pattern| Err(SignatureError::BadPattern(name(), pattern.len())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_strings_are_long_enough_to_be_filtered() {
+        let builtin = Classifier::builtin();
+        for patterns in [&builtin.raw, &builtin.text] {
+            assert_eq!(
+                patterns.unfiltered(),
+                Vec::<&str>::new(),
+                "each page would be searched in full"
+            );
+        }
+    }
+}

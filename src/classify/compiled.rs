@@ -304,6 +304,12 @@ impl Compiled {
         }
     }
 
+    /// What makes a page a suspect that is only near to its family.
+    pub(super) fn suspicion(&self, findings: &Findings<'_>) -> Option<Evidence> {
+        let (place, excerpt) = findings.look.evidence(self.source.family?);
+        Some(self.evidence(Found { place, excerpt: safe(excerpt) }))
+    }
+
     /// What a match on the head alone rests on.
     pub(crate) fn head_evidence(&self, head: Head<'_>) -> Evidence {
         let (place, excerpt) = if let Some((name, _)) = self.header.first() {

@@ -134,6 +134,12 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// Whether a page that is `Somewhat` of a family is worth a person's look.
+    pub(super) fn is_suspect(&self) -> bool {
+        let weights = self.weights();
+        weights.own == 0 && !weights.has_purpose && !self.is_form_of_site()
+    }
+
     /// What a match rests on: where, and from where on.
     pub(super) fn evidence(&self, family: Family) -> (&'static str, &'a str) {
         match (family, self.weights().place) {

@@ -154,6 +154,14 @@ impl Findings<'_> {
     }
 }
 
+/// Title and visible text of an HTML page, as signatures see them.
+#[must_use]
+pub fn read_page(source: &str) -> (String, String) {
+    let mut page = Page::new(true);
+    page.push(source);
+    (page.title().to_owned(), page.visible.text().to_owned())
+}
+
 /// `text` cut to what an excerpt may have, without control characters and line breaks.
 pub(crate) fn safe(text: &str) -> String {
     let plain = |c: char| if c.is_control() || c.is_whitespace() { ' ' } else { c };

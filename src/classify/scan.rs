@@ -8,7 +8,7 @@ use super::{
     BodyEnd, Ground,
     charset::{Charset, ROOM},
     classifier::Classifier,
-    compiled::{Marks, is_refusal},
+    compiled::{Marks, Missing, is_refusal},
     decode::{Coding, Decoder},
     family::Seen,
     page::{Page, Title, begins_as_html, shows},
@@ -16,7 +16,7 @@ use super::{
     structure::{MANY_LINKS, links},
     trace::{Trace, Traced},
 };
-use crate::verdict::{Confidence, Evidence, Judgement, Verdict};
+use crate::verdict::{Confidence, Evidence, Judgement, Suspect, Verdict};
 
 /// Decoded bytes between two looks at whether anything more can matter.
 const STRIDE: usize = 4 * 1024;
@@ -88,13 +88,23 @@ struct Text {
     title_known: bool,
 }
 
+/// What the candidates say of a page.
+#[derive(Debug, Default)]
+struct Answers {
+    decided: Option<Judgement>,
+    decoys: Vec<Arc<str>>,
+    logged: Vec<Arc<str>>,
+    /// What a family of walls comes near to, if none of the others decides.
+    suspect: Option<Evidence>,
+}
+
 /// What becomes of the first decoded bytes.
 #[derive(Debug)]
 enum Beginning {
     /// They are kept, as long as it may be that nobody has to read them.
     Kept(Vec<u8>),
-    /// They are all that is looked at, have no mark, and are no blank page.
-    Plain,
+    /// They are all that is looked at, so many, and no wall and no blank page.
+    Plain(usize),
     /// They are read.
     Read,
 }
@@ -215,7 +225,7 @@ impl Text {
         } else if self.may_be_blank && page.len() <= BLANK_BYTES && !shows(page, self.is_html) {
             self.candidates.clear();
         } else {
-            self.beginning = Beginning::Plain;
+            self.beginning = Beginning::Plain(page.len());
             self.done = true;
             return false;
         }
@@ -302,9 +312,10 @@ impl Text {
             let kept = std::mem::take(kept);
             self.take_whole(&kept);
         }
-        if matches!(self.beginning, Beginning::Plain) {
+        if let Beginning::Plain(bytes) = self.beginning {
             let settled = self.settled.take();
-            return settled.unwrap_or_else(|| self.ground.without_mark(end));
+            let judgement = settled.unwrap_or_else(|| self.ground.without_mark(end));
+            return Judgement { bytes, ..judgement };
         }
         self.charset.finish(&mut self.source);
         self.read();
@@ -313,26 +324,28 @@ impl Text {
             trace.visible_text = page.visible.count();
             trace.bytes = self.decoded;
         }
-        let (decided, decoys, logged) = self.ask(&page, end, trace);
-        let mut judgement = match decided.or_else(|| self.settled.take()) {
+        let answers = self.ask(&page, end, trace);
+        let mut judgement = match answers.decided.or_else(|| self.settled.take()) {
             Some(judgement) => judgement,
             None => self.without_mark(&page, end),
         };
-        judgement.decoys = decoys;
-        judgement.logged.extend(logged);
+        judgement.decoys = answers.decoys;
+        judgement.logged.extend(answers.logged);
+        if page.is_html() {
+            judgement.bytes = self.decoded;
+        }
+        if let (Verdict::Ok, Some(evidence)) = (judgement.verdict, answers.suspect) {
+            let page = self.source;
+            judgement.suspect = Some(Box::new(Suspect { evidence, page }));
+        }
         judgement
     }
 
     /// Asks all candidates: the first that matches decides.
-    fn ask(
-        &self,
-        page: &Page,
-        end: BodyEnd,
-        mut trace: Option<&mut Trace>,
-    ) -> (Option<Judgement>, Vec<Arc<str>>, Vec<Arc<str>>) {
-        let (mut decided, mut decoys, mut logged) = (None, Vec::new(), Vec::new());
+    fn ask(&self, page: &Page, end: BodyEnd, mut trace: Option<&mut Trace>) -> Answers {
+        let mut answers = Answers::default();
         if self.candidates.is_empty() {
-            return (decided, decoys, logged);
+            return answers;
         }
         let status = self.ground.status;
         let is_complete = end == BodyEnd::Complete && self.left > 0;
@@ -353,6 +366,10 @@ impl Text {
             match signature.marks(&findings) {
                 Marks::None => {}
                 Marks::Some(missing) => {
+                    let is_near = missing == Missing::Family && answers.suspect.is_none();
+                    if is_near && findings.look.is_suspect() {
+                        answers.suspect = signature.suspicion(&findings);
+                    }
                     if let Some(trace) = &mut trace {
                         trace.add(signature, signature.describe(missing));
                     }
@@ -363,7 +380,7 @@ impl Text {
                 {
                     // Of a page that leads on the quick way reads nothing.
                     if !leads_on {
-                        decoys.push(name());
+                        answers.decoys.push(name());
                     }
                     if let Some(trace) = &mut trace {
                         let links = if leads_on { " and many links" } else { "" };
@@ -372,15 +389,17 @@ impl Text {
                         trace.add(signature, why);
                     }
                 }
-                Marks::All(_) if signature.source.action == Action::Log => logged.push(name()),
-                Marks::All(found) if decided.is_none() => {
+                Marks::All(_) if signature.source.action == Action::Log => {
+                    answers.logged.push(name())
+                }
+                Marks::All(found) if answers.decided.is_none() => {
                     let evidence = signature.evidence(found);
-                    decided = Some(self.ground.decided(&signature.source, evidence));
+                    answers.decided = Some(self.ground.decided(&signature.source, evidence));
                 }
                 Marks::All(_) => {}
             }
         }
-        (decided, decoys, logged)
+        answers
     }
 
     /// What is left where no signature matches.

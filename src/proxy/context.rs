@@ -17,6 +17,7 @@ use super::{
     egress::{Guard, Own},
     headers::Via,
     pool::Pool,
+    suspects::Suspects,
     tls::Connector,
 };
 use crate::{
@@ -52,6 +53,8 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Where events go.
     pub events: Arc<Events>,
+    /// Pages that look like walls and match no signature.
+    pub(super) suspects: Arc<Suspects>,
     /// Rules whose first tunnel has been spoken of.
     blind: Mutex<HashSet<Arc<str>>>,
     /// Clients of whom it was said that they do not accept our certificates.
@@ -92,6 +95,7 @@ impl Context {
             live: ArcSwap::from_pointee(Live::new(settings, Arc::clone(&own), &metrics, &events)),
             own,
             gate,
+            suspects: Suspects::new(Arc::clone(&metrics), Arc::clone(&events)),
             metrics,
             events,
             blind: Mutex::default(),

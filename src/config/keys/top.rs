@@ -62,6 +62,12 @@ pub(in crate::config) static FILE: Section = Section {
              here.",
         ),
         key("inspect", Kind::Section(&INSPECT), Is("{}"), "How much of a response is looked at."),
+        key(
+            "detect",
+            Kind::Section(&DETECT_ALL),
+            Is("{}"),
+            "How pages are judged beside signatures.",
+        ),
         key("timeouts", Kind::Section(&TIMEOUTS), Is("{}"), "How long each step may take."),
         key("limits", Kind::Section(&LIMITS), Is("{}"), "What is bounded in this process."),
         key(
@@ -229,7 +235,32 @@ pub(in crate::config) static INSPECT: Section = Section {
             Is("500ms"),
             "Longest time that a response is held back for its verdict.",
         ),
+        key(
+            "keep",
+            Kind::Path,
+            Absent("nothing is kept"),
+            "A folder for pages that look like a wall and match no signature: one per site and hour, \
+             for `tidegate explain` and `tidegate learn-signature`.",
+        ),
+        key(
+            "most",
+            Kind::Count(1, 100_000),
+            Is("100"),
+            "Files in `keep`: a new one replaces the oldest.",
+        ),
     ],
+};
+
+/// `detect` of the whole file.
+pub(in crate::config) static DETECT_ALL: Section = Section {
+    name: "detect (of the file)",
+    doc: "How pages are judged beside signatures.",
+    keys: &[key(
+        "same_page",
+        Kind::Word(&["on", "off"]),
+        Is("on"),
+        "Whether a site blocks that answers different URLs with one short page that looks like a wall.",
+    )],
 };
 
 /// `timeouts`.
