@@ -52,6 +52,7 @@ pub struct RuleMetrics {
     pub probes_block: Counter,
     pub probes_lost: Counter,
     pub held_gone: Counter,
+    pub suspects: Counter,
     pub tunnels: Gauge,
 }
 
@@ -273,6 +274,7 @@ impl Metrics {
             probes_block: probe("block"),
             probes_lost: probe("lost"),
             held_gone: f.held_gone.get_or_create_owned(&own),
+            suspects: f.suspects.get_or_create_owned(&own),
             tunnels: f.tunnels.get_or_create_owned(&own),
         }
     }
@@ -305,12 +307,6 @@ impl Metrics {
     #[must_use]
     pub fn signature_decoys(&self, signature: &str) -> Counter {
         self.families.signature_decoys.get_or_create_owned(&label("signature", signature))
-    }
-
-    /// Pages that look like a wall and match no signature.
-    #[must_use]
-    pub fn suspects(&self, rule: &str) -> Counter {
-        self.families.suspects.get_or_create_owned(&label("rule", rule))
     }
 
     /// Reloads of the rule file; `result` is `ok` or `error`.

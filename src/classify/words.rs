@@ -1,4 +1,4 @@
-//! What walls say, by meaning: `config/wall_words.yaml`, compiled once, and where it stands in a text.
+//! What walls say, by meaning: `config/walls/words.yaml`, compiled once, and where it stands in a text.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::text::normalised;
 
 /// The words, as data: by meaning and language.
-const FILE: &str = include_str!("../../config/wall_words.yaml");
+const FILE: &str = include_str!("../../config/walls/words.yaml");
 
 /// Bytes between the beginnings of two words that are said together.
 const TOGETHER: usize = 100;
@@ -91,7 +91,7 @@ impl Words {
 
     fn compile() -> Self {
         let file: BTreeMap<Meaning, BTreeMap<String, Vec<String>>> =
-            serde_yaml::from_str(FILE).expect("config/wall_words.yaml is read by tests");
+            serde_yaml::from_str(FILE).expect("config/walls/words.yaml is read by tests");
         let (mut patterns, mut entries) = (Vec::new(), Vec::new());
         for (meaning, languages) in file {
             for word in languages.into_values().flatten() {

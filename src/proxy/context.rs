@@ -95,7 +95,7 @@ impl Context {
             live: ArcSwap::from_pointee(Live::new(settings, Arc::clone(&own), &metrics, &events)),
             own,
             gate,
-            suspects: Suspects::new(Arc::clone(&metrics), Arc::clone(&events)),
+            suspects: Suspects::new(Arc::clone(&events)),
             metrics,
             events,
             blind: Mutex::default(),

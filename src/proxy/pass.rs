@@ -131,7 +131,7 @@ impl Pass {
     /// Tells the fleet what came back; `judgement` becomes a block if the site is its own witness.
     pub(crate) async fn report(&mut self, judgement: &mut Judgement) {
         let inspect = &self.live.settings.inspect;
-        self.suspects.look(&self.entry.rule, &self.target, inspect, judgement);
+        self.suspects.look(&self.entry, &self.target, inspect, judgement);
         if let Some(permit) = &mut self.permit {
             permit.report(judgement).await;
         }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use crate::{
     clock,
     event::{Event, Events, clean},
-    metrics::Metrics,
+    gate::Entry,
     rules::Rule,
     settings::{Inspect, Keep},
     target::{Host, Target},
@@ -45,7 +45,6 @@ const MAX_KEPT: usize = 128 * 1024;
 /// What is known of suspects.
 #[derive(Debug)]
 pub(crate) struct Suspects {
-    metrics: Arc<Metrics>,
     events: Arc<Events>,
     hasher: RandomState,
     sites: Mutex<HashMap<Host, Site>>,
@@ -65,15 +64,15 @@ struct Site {
 }
 
 impl Suspects {
-    pub(super) fn new(metrics: Arc<Metrics>, events: Arc<Events>) -> Arc<Self> {
+    pub(super) fn new(events: Arc<Events>) -> Arc<Self> {
         let (hasher, sites) = (RandomState::new(), Mutex::default());
-        Arc::new(Self { metrics, events, hasher, sites })
+        Arc::new(Self { events, hasher, sites })
     }
 
     /// Looks at a judged answer before it is reported.
     pub(super) fn look(
         &self,
-        rule: &Rule,
+        entry: &Entry,
         target: &Target,
         inspect: &Inspect,
         judgement: &mut Judgement,
@@ -87,13 +86,13 @@ impl Suspects {
             }
             return;
         };
-        self.metrics.suspects(&rule.name).inc();
+        entry.metrics.suspects.inc();
         let body = self.hasher.hash_one(&suspect.page);
         let url = self.hasher.hash_one(&target.path);
         let (same, tell) =
             self.with(&target.host, |site| (site.suspect(body, url, judgement.bytes), site.tell()));
         if tell {
-            self.tell(rule, target, judgement.status, &suspect);
+            self.tell(&entry.rule, target, judgement.status, &suspect);
             if let Some(keep) = &inspect.keep {
                 keep_in_background(keep.clone(), target, judgement.status, *suspect);
             }

@@ -1,6 +1,7 @@
 //! The keys outside of the rules.
 
 use super::{
+    DETECT_ALL,
     Default::{Absent, Is, Required},
     Kind, RULE, Section, key,
 };
@@ -249,18 +250,6 @@ pub(in crate::config) static INSPECT: Section = Section {
             "Files in `keep`: a new one replaces the oldest.",
         ),
     ],
-};
-
-/// `detect` of the whole file.
-pub(in crate::config) static DETECT_ALL: Section = Section {
-    name: "detect (of the file)",
-    doc: "How pages are judged beside signatures.",
-    keys: &[key(
-        "same_page",
-        Kind::Word(&["on", "off"]),
-        Is("on"),
-        "Whether a site blocks that answers different URLs with one short page that looks like a wall.",
-    )],
 };
 
 /// `timeouts`.
