@@ -56,6 +56,11 @@ impl Page {
         }
     }
 
+    /// The same, with a buffer for its visible text, which is empty.
+    pub(crate) fn with_buffer(is_html: bool, buffer: String) -> Self {
+        Self { visible: Visible::in_buffer(buffer), ..Self::new(is_html) }
+    }
+
     pub(crate) const fn is_html(&self) -> bool {
         self.markup.is_some()
     }
@@ -119,7 +124,11 @@ impl Page {
 impl Title {
     fn extend(&mut self, text: &str) {
         match self {
-            Self::None => *self = Self::Open(text.chars().take(MAX_TITLE).collect()),
+            Self::None => {
+                let mut title = String::with_capacity(text.len().min(4 * MAX_TITLE));
+                title.extend(text.chars().take(MAX_TITLE));
+                *self = Self::Open(title);
+            }
             Self::Open(title) if title.len() < MAX_TITLE => {
                 title.extend(text.chars().take(MAX_TITLE));
             }
@@ -129,7 +138,9 @@ impl Title {
 
     fn end(&mut self) {
         if let Self::Open(title) = self {
-            *self = Self::Known(normalised(title).trim().to_owned());
+            let mut title = normalised(title);
+            title.truncate(title.trim_end().len());
+            *self = Self::Known(title);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod answers;
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use http::HeaderValue;
 
@@ -72,6 +72,8 @@ struct Text {
     traced: bool,
     /// All characters so far: within the limit, and no longer than the answer waits.
     source: String,
+    /// For the visible text, until there is a page.
+    visible: String,
     /// How much of them the page has taken.
     taken: usize,
     /// What was found; there from the first characters on.
@@ -86,6 +88,32 @@ struct Text {
     /// candidates, and before the first characters.
     most_text: Option<usize>,
     title_known: bool,
+}
+
+/// Most bytes of a buffer that is kept for the next scan: what ordinary pages need.
+const MAX_SPARE: usize = 64 * 1024;
+
+/// The buffers of the last scan of this thread, for the next one.
+#[derive(Default)]
+struct Spare {
+    source: String,
+    visible: String,
+    candidates: Vec<usize>,
+}
+
+thread_local! {
+    static SPARE: Cell<Spare> = Cell::default();
+}
+
+impl Spare {
+    fn keep(mut self) {
+        if self.source.capacity() <= MAX_SPARE && self.visible.capacity() <= MAX_SPARE {
+            self.source.clear();
+            self.visible.clear();
+            self.candidates.clear();
+            SPARE.set(self);
+        }
+    }
 }
 
 /// What becomes of the first decoded bytes.
@@ -117,6 +145,7 @@ impl Scan {
             may_be_blank: start.may_be_blank,
             is_html: start.is_html,
             source: String::new(),
+            visible: String::new(),
             taken: 0,
             page: None,
             left: start.limit,
@@ -228,8 +257,12 @@ impl Text {
         let classifier = &self.classifier;
         let free = &classifier.header_index.free()[..self.free];
         let suits = |number: &usize| classifier.signatures[*number].suits(self.ground.status);
-        self.candidates.extend(free.iter().copied().filter(suits));
-        self.candidates.sort_unstable();
+        let mut spare = SPARE.take();
+        spare.candidates.extend(self.candidates.iter().copied());
+        spare.candidates.extend(free.iter().copied().filter(suits));
+        spare.candidates.sort_unstable();
+        self.candidates = spare.candidates;
+        (self.source, self.visible) = (spare.source, spare.visible);
     }
 
     /// Whether this, of which nothing was read yet, is a page that leads on, so that it is no wall
@@ -261,7 +294,12 @@ impl Text {
         let new = &self.source[self.taken..];
         self.taken = self.source.len();
         if !new.is_empty() {
-            let begin = || Page::new(begins_as_html(new, self.is_html));
+            let begin = || {
+                Page::with_buffer(
+                    begins_as_html(new, self.is_html),
+                    std::mem::take(&mut self.visible),
+                )
+            };
             self.page.get_or_insert_with(begin).push(new);
         }
     }
@@ -325,9 +363,15 @@ impl Text {
             judgement.bytes = self.decoded;
         }
         if let (Verdict::Ok, Some(evidence)) = (judgement.verdict, answers.suspect) {
-            let page = self.source;
+            let page = std::mem::take(&mut self.source);
             judgement.suspect = Some(Box::new(Suspect { evidence, page }));
         }
+        Spare {
+            source: self.source,
+            visible: page.visible.into_buffer(),
+            candidates: self.candidates,
+        }
+        .keep();
         judgement
     }
 

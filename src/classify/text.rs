@@ -24,6 +24,16 @@ impl Visible {
         self.count
     }
 
+    /// Writes to `buffer`, which is empty.
+    pub(crate) fn in_buffer(buffer: String) -> Self {
+        Self { text: buffer, ..Self::default() }
+    }
+
+    /// The buffer.
+    pub(crate) fn into_buffer(self) -> String {
+        self.text
+    }
+
     /// All of it, normalised.
     pub(crate) fn text(&self) -> &str {
         &self.text
@@ -163,7 +173,7 @@ fn plain_run(text: &str) -> usize {
 
 /// `text` as [`Visible`] has it.
 pub(crate) fn normalised(text: &str) -> String {
-    let mut visible = Visible::default();
+    let mut visible = Visible { text: String::with_capacity(text.len() + 1), ..Visible::default() };
     visible.push(text);
     // An entity at the very end is complete only with what follows.
     visible.push(" ");
