@@ -13,7 +13,7 @@ use super::{
     compiled::is_refusal,
     page::Page,
     structure::{MANY_LINKS, Structure, links},
-    text::weight,
+    text::beginning,
     words::{Meaning, Said, Words},
 };
 
@@ -111,7 +111,7 @@ impl<'a> Look<'a> {
         Self {
             status: seen.status,
             title: page.title(),
-            text: &text[..beginning(text)],
+            text: &text[..beginning(text, BEGINNING)],
             visible: page.visible.count(),
             source,
             is_html: page.is_html(),
@@ -244,6 +244,13 @@ impl<'a> Look<'a> {
 
     /// Nothing to see but a script that computes something, keeps it and comes back.
     fn is_script_check(&self) -> Near {
+        // Most short pages have no script, and need no look at their structure.
+        let has_script = [&b"<script"[..], b"<SCRIPT"]
+            .iter()
+            .any(|tag| memchr::memmem::find(self.source.as_bytes(), tag).is_some());
+        if !has_script {
+            return Near::No;
+        }
         let is_part = !self.is_complete && !self.is_refused();
         if is_part || self.visible > NOTHING || self.source.len() > SCRIPT || self.leads_on() {
             return Near::No;
@@ -383,17 +390,4 @@ impl Weights {
             self.place = Place::Text(begin);
         }
     }
-}
-
-/// Where the beginning of a text ends, in bytes.
-fn beginning(text: &str) -> usize {
-    let mut said = 0;
-    let mut buffer = [0; 4];
-    for (at, character) in text.char_indices() {
-        said += weight(character.encode_utf8(&mut buffer));
-        if said > BEGINNING {
-            return at;
-        }
-    }
-    text.len()
 }

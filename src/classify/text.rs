@@ -185,6 +185,16 @@ pub(crate) fn weight(text: &str) -> usize {
     text.chars().map(|character| if is_wide(character) { 2 } else { 1 }).sum()
 }
 
+/// Where the first `most` characters of a text end, in bytes.
+pub(super) fn beginning(text: &str, most: usize) -> usize {
+    let mut count = 0;
+    let ends = |(_, character): &(usize, char)| {
+        count += if is_wide(*character) { 2 } else { 1 };
+        count > most
+    };
+    text.char_indices().find(ends).map_or(text.len(), |(at, _)| at)
+}
+
 /// Marks that take no room: they split words that are one.
 pub(super) const fn is_invisible(character: char) -> bool {
     matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
