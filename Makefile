@@ -84,9 +84,11 @@ bench-cooldown: ## how long requests still reach a site after it trips a cooldow
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_cooldown
 
-bench-detect: ## precision and recall over a folder of saved pages with a manifest: make bench-detect DIR=pages
+bench-detect: ## precision and recall over a folder of saved pages: make bench-detect DIR=pages [STATUS=200] [SINCE=v0.1.0]
 	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_detect
-	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_detect $(DIR)
+	$(if $(SINCE),git show $(SINCE):config/signatures.yaml >target/signatures-since.yaml)
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_detect $(DIR) $(if $(STATUS),--status $(STATUS)) \
+		$(if $(SINCE),--since target/signatures-since.yaml)
 
 bench-gate: ## what one Redis carries, grants/s and CPU per grant beside a bare EVALSHA loop; held requests (PART=grants, held)
 	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bin tidegate --bin bench_gate

@@ -6,7 +6,7 @@
 //!
 //! 1. **Head** ([`Classifier::read`]): fields and redirects that settle it alone. Most responses
 //!    end here, all that is neither text nor HTML does, and costs nothing.
-//! 2. **Body** ([`Scan`]): a glance at the bytes of a page tells whether it may have any mark; if so,
+//! 2. **Body** ([`Scan`]): a prefilter over the bytes of a page tells whether it may have any mark; if so,
 //!    one pass over the decoded prefix counts visible text and looks for all marks at once. A mark counts only on a page with the shape of a wall; on any other page it is
 //!    a decoy.
 //! 3. **What is left**: 429 and 403 by themselves; a blank page.
@@ -19,21 +19,21 @@ mod classifier;
 mod compiled;
 mod decode;
 mod examples;
-mod glance;
+mod family;
 mod head;
-mod heads;
+mod header_index;
 mod markup;
-mod needle;
+mod ngram_filter;
 mod page;
 mod patterns;
 mod retry_after;
 mod scan;
-mod sieve;
 pub mod signature;
+mod structure;
 mod tag;
 mod text;
-mod torn;
 mod trace;
+mod words;
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,6 +47,7 @@ use crate::{
 use head::{Kind, Telling};
 
 pub use classifier::{Classifier, builtin_signatures};
+pub use page::read_page;
 pub use retry_after::{LONGEST, retry_after};
 pub use scan::Scan;
 pub use signature::{Signature, SignatureError, Switches};
@@ -126,9 +127,9 @@ impl Classifier {
             && codings.is_ok();
         let redirect = head::redirect(head);
         let status = head.status.as_u16();
-        let mut free = if scans { self.heads.free() } else { &[] };
+        let mut free = if scans { self.header_index.free() } else { &[] };
         let (mut asking, mut settled) = (Vec::new(), None);
-        for number in self.heads.asking(head.status, head.headers).iter().copied() {
+        for number in self.header_index.asking(head.status, head.headers).iter().copied() {
             let signature = &self.signatures[number];
             let possible = scans || signature.source.is_head_only();
             if !possible || !signature.holds_at(head, redirect.as_ref()) {
@@ -185,7 +186,16 @@ fn asked_wait(head: Head<'_>) -> Option<Duration> {
 impl Ground {
     /// A signature decided.
     fn decided(&self, signature: &Signature, evidence: Evidence) -> Judgement {
-        self.judgement(signature.verdict, signature.confidence, Some(evidence))
+        // Under a 429 a page that sounds like a block says why there were too many requests.
+        let verdict = match signature.verdict {
+            Verdict::Forbidden
+                if self.status == 429 && signature.shape != signature::Shape::Any =>
+            {
+                Verdict::RateLimited
+            }
+            verdict => verdict,
+        };
+        self.judgement(verdict, signature.confidence, Some(evidence))
     }
 
     /// Nothing but the status is left.
@@ -201,8 +211,10 @@ impl Ground {
                 let evidence = by_status("status-429");
                 self.judgement(Verdict::RateLimited, Confidence::High, Some(evidence))
             }
-            403 => {
-                let evidence = by_status("status-403");
+            // 418: some tell robots that they are teapots, others do so as a joke. 430: Shopify refuses
+            // a request that it takes for an attack.
+            403 | 418 | 430 => {
+                let evidence = by_status(&format!("status-{}", self.status));
                 self.judgement(Verdict::Forbidden, Confidence::Low, Some(evidence))
             }
             _ => self.judgement(Verdict::Ok, Confidence::High, None),
@@ -237,6 +249,8 @@ impl Ground {
             status: Some(self.status),
             decoys: Vec::new(),
             logged: self.logged.clone(),
+            suspect: None,
+            bytes: 0,
         }
     }
 }

@@ -12,6 +12,7 @@ mod descriptors;
 mod env;
 mod explain;
 mod fleet;
+mod learn_signature;
 mod log;
 mod out;
 mod papers;
@@ -90,6 +91,8 @@ enum Command {
     Env(env::Args),
     /// Say what a saved response would be judged to be, and why
     Explain(explain::Args),
+    /// Propose a signature from blocked and ordinary pages of one site
+    LearnSignature(learn_signature::Args),
     /// Show what each scope does right now
     Status(status::Args),
     /// Trip or clear a cooldown by hand
@@ -130,6 +133,7 @@ pub fn run(args: Args) -> ExitCode {
         Some(Command::Schema) => check::schema(&out),
         Some(Command::Env(args)) => env::run(&global, &args, &out),
         Some(Command::Explain(args)) => explain::run(&global, &args, &out),
+        Some(Command::LearnSignature(args)) => learn_signature::run(&global, &args, &out),
         Some(Command::Status(args)) => status::run(&global, &args, &out),
         Some(Command::Cooldown(args)) => cooldown::run(&global, &args, &out),
         Some(Command::Rate(args)) => rate::run(&global, &args, &out),

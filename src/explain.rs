@@ -4,6 +4,7 @@
 //! WARC file, or a folder with a `manifest.tsv`. Nothing here touches the network; reading files is
 //! all the I/O there is.
 
+pub mod learn;
 mod replay;
 pub mod report;
 mod source;
@@ -49,6 +50,8 @@ pub struct Options {
     pub rules: Arc<RuleSet>,
     /// How much of a body is looked at.
     pub limits: ScanLimits,
+    /// The signatures where no rule applies.
+    pub builtin: Arc<Classifier>,
 }
 
 /// Why nothing could be explained; the text is for a person.
@@ -111,7 +114,8 @@ pub fn run(source: &Source, options: &Options) -> Result<Report, ExplainError> {
             Some(Err(_)) | None => Target::of_url("http://unknown.invalid/")?,
         };
         let rule = options.rules.find(&target).map(|at| Arc::clone(&options.rules.as_slice()[at]));
-        let (judgement, item) = judge(&exchange, &target, rule.as_deref(), options.limits);
+        let (judgement, item) =
+            judge(&exchange, &target, rule.as_deref(), &options.builtin, options.limits);
         judged.push(Judged { item, judgement, rule, host: target.host });
     }
     if exchanges.single
@@ -136,9 +140,10 @@ pub(crate) fn judge(
     exchange: &Exchange,
     target: &Target,
     rule: Option<&Rule>,
+    builtin: &Arc<Classifier>,
     limits: ScanLimits,
 ) -> (Judgement, Item) {
-    let classifier = rule.map_or_else(Classifier::builtin, |rule| Arc::clone(&rule.classifier));
+    let classifier = rule.map_or(builtin, |rule| &rule.classifier);
     let head = Head {
         method: &exchange.method,
         target,

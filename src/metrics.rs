@@ -52,6 +52,7 @@ pub struct RuleMetrics {
     pub probes_block: Counter,
     pub probes_lost: Counter,
     pub held_gone: Counter,
+    pub suspects: Counter,
     pub tunnels: Gauge,
 }
 
@@ -273,6 +274,7 @@ impl Metrics {
             probes_block: probe("block"),
             probes_lost: probe("lost"),
             held_gone: f.held_gone.get_or_create_owned(&own),
+            suspects: f.suspects.get_or_create_owned(&own),
             tunnels: f.tunnels.get_or_create_owned(&own),
         }
     }

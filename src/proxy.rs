@@ -26,6 +26,7 @@ mod reply;
 pub mod resolve;
 mod shortage;
 mod standing;
+mod suspects;
 pub mod tls;
 mod tunnel;
 mod upgrade;
@@ -282,11 +283,11 @@ impl Granted<'_> {
         pass: Pass,
     ) -> Option<(Verdict, Pass)> {
         let Self { live, asking, method, .. } = self;
-        let inspect = live.settings.inspect;
+        let inspect = &live.settings.inspect;
         let limits = ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes };
         let (status, headers) = (head.status, &head.headers);
         let seen = Head { method, target: &asking.target, status, headers };
-        let (judgement, mut pass) = match asking.entry.rule.classifier.read(seen, limits) {
+        let (mut judgement, mut pass) = match asking.entry.rule.classifier.read(seen, limits) {
             Reading::Judged(judgement) => (judgement, pass),
             Reading::Scan(scan) => {
                 body.watch(scan, pass);
@@ -296,7 +297,7 @@ impl Granted<'_> {
                 body.look(inspect.delay).await?
             }
         };
-        pass.report(&judgement).await;
+        pass.report(&mut judgement).await;
         Some((judgement.verdict, pass))
     }
 

@@ -146,7 +146,7 @@ pub struct Egress {
 }
 
 /// How much of a response is looked at, decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspect {
     /// Bytes of an ordinary response.
     pub bytes: usize,
@@ -154,6 +154,19 @@ pub struct Inspect {
     pub error_bytes: usize,
     /// Longest time that a response is held back for its verdict.
     pub delay: Duration,
+    /// Whether a site that answers different URLs with one page that looks like a wall blocks.
+    pub same_page: bool,
+    /// Where pages are kept that look like walls and match no signature; `None`: nowhere.
+    pub keep: Option<Keep>,
+}
+
+/// A folder of pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keep {
+    /// Where.
+    pub folder: PathBuf,
+    /// Files at most: a new one replaces the oldest.
+    pub most: usize,
 }
 
 /// How long each step may take.

@@ -141,6 +141,15 @@ pub struct Evidence {
     pub excerpt: String,
 }
 
+/// A page that looks like a wall and matches no signature: no evidence, but worth a person's look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspect {
+    /// The signature that it comes near to, and what of it is there.
+    pub evidence: Evidence,
+    /// What was read of it, decoded.
+    pub page: String,
+}
+
 /// The judgement of one response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
@@ -163,6 +172,10 @@ pub struct Judgement {
     pub decoys: Vec<Arc<str>>,
     /// Signatures that matched and are set to log only.
     pub logged: Vec<Arc<str>>,
+    /// Set on a page that looks like a wall all the same.
+    pub suspect: Option<Box<Suspect>>,
+    /// Decoded bytes of HTML that were looked at.
+    pub bytes: usize,
 }
 
 impl Judgement {
@@ -178,6 +191,8 @@ impl Judgement {
             status: Some(status),
             decoys: Vec::new(),
             logged: Vec::new(),
+            suspect: None,
+            bytes: 0,
         }
     }
 
@@ -206,6 +221,8 @@ impl Judgement {
             status: None,
             decoys: Vec::new(),
             logged: Vec::new(),
+            suspect: None,
+            bytes: 0,
         }
     }
 }

@@ -10,6 +10,8 @@ mod custom;
 mod disguises;
 #[path = "classify/explain.rs"]
 mod explain;
+#[path = "classify/families.rs"]
+mod families;
 #[path = "classify/heads.rs"]
 mod heads;
 #[path = "classify/mutations.rs"]

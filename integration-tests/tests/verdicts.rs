@@ -145,3 +145,39 @@ async fn a_missing_page_and_a_broken_site_are_no_blocks() {
     let trips = member.metric("tidegate_cooldowns_total", &[]).await;
     assert!(trips.abs() < 1e-9, "no cooldown");
 }
+
+/// A page that comes near to a check for humans without being one: it has menus.
+const SUSPECT: &str = "<title>Shop</title><nav>Menu</nav><nav>More</nav><article><h1>Verify you are human</h1></article>";
+
+#[tokio::test]
+async fn a_page_like_a_wall_that_nothing_matches_is_told_kept_and_a_block_once_it_is_all_that_comes()
+ {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kept = folder.path().join("suspects");
+    let site = Site::start();
+    let file = RuleFile::one_rule("cooldown: {after: 100}")
+        .with(&format!("inspect: {{keep: {}, most: 5}}", kept.display()));
+    let member = Member::start(&file).await;
+    let ordinary =
+        format!("<title>Shop</title>{}", "<p>Shoes of many kinds and sizes.</p>".repeat(60));
+    let mut client = ProxyClient::connect(member.proxy()).await;
+    for n in 0..6 {
+        let path = format!("/shoes/{n}");
+        site.on(&path, Page::Html(ordinary.clone()));
+        assert_eq!(client.get(&site.url(&path)).await.verdict(), Some("ok"));
+    }
+    let mut verdicts = Vec::new();
+    for n in 0..5 {
+        let path = format!("/other/{n}");
+        site.on(&path, Page::Html(SUSPECT.to_owned()));
+        let answer = client.get(&site.url(&path)).await;
+        verdicts.push(answer.verdict().expect("a verdict").to_owned());
+    }
+    assert_eq!(verdicts, ["ok", "ok", "ok", "403_forbidden", "403_forbidden"]);
+    let suspects = member.metric("tidegate_suspects_total", &[("rule", "default")]).await;
+    assert!((suspects - 5.0).abs() < 1e-9, "{suspects} suspects");
+    wait_until("one suspect is kept", SOON, async || {
+        std::fs::read_dir(&kept).is_ok_and(|files| files.count() == 1)
+    })
+    .await;
+}

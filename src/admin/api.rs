@@ -79,6 +79,8 @@ pub(super) async fn report(
         status: reported.status,
         decoys: Vec::new(),
         logged: Vec::new(),
+        suspect: None,
+        bytes: 0,
     };
     if !cx.gate.report_outside(&target, &judgement).await {
         return Err(no_rule());

@@ -6,8 +6,7 @@ use serde::Deserialize;
 
 use super::{
     compiled::{Compiled, Wanted},
-    glance::Glance,
-    heads::Heads,
+    header_index::HeaderIndex,
     patterns::Patterns,
     signature::{Action, Content, Shape, Signature, SignatureError, Switches},
     text::normalised,
@@ -25,11 +24,9 @@ const MAX_PATTERN: usize = 512;
 /// decides.
 pub struct Classifier {
     pub(crate) signatures: Vec<Compiled>,
-    pub(crate) heads: Heads,
+    pub(crate) header_index: HeaderIndex,
     pub(crate) raw: Patterns,
     pub(crate) text: Patterns,
-    /// `None` where some signature that asks nothing of a head is beyond it.
-    pub(crate) glance: Option<Glance>,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -63,15 +60,19 @@ struct SignatureFile {
 /// Never: the file is part of the binary, and a test reads it.
 #[must_use]
 pub fn builtin_signatures() -> Vec<Signature> {
-    let file: SignatureFile =
-        serde_yaml::from_str(BUILTIN).expect("config/signatures.yaml is read by a test");
+    signatures(BUILTIN).expect("config/signatures.yaml is read by a test")
+}
+
+/// The signatures of a file of the form of `config/signatures.yaml`.
+fn signatures(text: &str) -> Result<Vec<Signature>, serde_yaml::Error> {
+    let file: SignatureFile = serde_yaml::from_str(text)?;
     let as_page = |signature: Signature| Signature {
         content: Content::Page,
         shape: Shape::Interstitial,
         ..signature
     };
     let pages = file.pages.into_iter().map(as_page);
-    file.heads.into_iter().chain(pages).chain(file.bodies).collect()
+    Ok(file.heads.into_iter().chain(pages).chain(file.bodies).collect())
 }
 
 impl Classifier {
@@ -87,6 +88,16 @@ impl Classifier {
             Arc::new(compiled.expect("config/signatures.yaml is compiled by a test"))
         };
         Arc::clone(BUILTIN.get_or_init(compile))
+    }
+
+    /// The signatures of another file of the form of `config/signatures.yaml`, of an earlier release
+    /// for instance.
+    ///
+    /// # Errors
+    /// The file cannot be read or compiled, as a sentence.
+    pub fn of_file(text: &str) -> Result<Arc<Self>, String> {
+        let sources = signatures(text).map_err(|error| error.to_string())?;
+        Self::compile(sources).map(Arc::new).map_err(|error| error.to_string())
     }
 
     /// The built-in signatures and those of one rule, which come first (`ok` before the others).
@@ -121,12 +132,17 @@ impl Classifier {
             }
         }
         let compile = |wanted: &Wanted| {
-            Patterns::new(&wanted.patterns, &wanted.needles).map_err(SignatureError::TooMany)
+            Patterns::new(&wanted.patterns, &wanted.literals).map_err(SignatureError::TooMany)
         };
-        let heads = Heads::new(&signatures);
-        let glance = Glance::new(&signatures, &raw.patterns, &text.patterns);
-        let glance = glance.filter(|glance| glance.knows(heads.free()));
-        Ok(Self { signatures, heads, raw: compile(&raw)?, text: compile(&text)?, glance })
+        let header_index = HeaderIndex::new(&signatures);
+        Ok(Self { signatures, header_index, raw: compile(&raw)?, text: compile(&text)? })
+    }
+
+    /// Whether the first `free` signatures that ask nothing of a head, and those that are `asking`,
+    /// want every page to have the shape of a wall: then pages without it need no look.
+    pub(crate) fn wants_walls(&self, free: usize, asking: &[usize]) -> bool {
+        let mut all = self.header_index.free()[..free].iter().chain(asking);
+        all.all(|number| self.signatures[*number].wants_wall())
     }
 }
 
@@ -178,4 +194,21 @@ fn check(source: &Signature) -> Result<(), SignatureError> {
         .chain(titles)
         .find(|pattern| pattern.len() > MAX_PATTERN || normalised(pattern).trim().is_empty());
     bad.map_or(Ok(()), |pattern| Err(SignatureError::BadPattern(name(), pattern.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_strings_are_long_enough_to_be_filtered() {
+        let builtin = Classifier::builtin();
+        for patterns in [&builtin.raw, &builtin.text] {
+            assert_eq!(
+                patterns.unfiltered(),
+                Vec::<&str>::new(),
+                "each page would be searched in full"
+            );
+        }
+    }
 }

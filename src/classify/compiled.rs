@@ -6,6 +6,7 @@ use http::HeaderName;
 
 use super::{
     Head,
+    family::Near,
     head::{Redirect, is_origin_fault},
     page::{Findings, Title, safe},
     signature::{Content, Shape, Signature, SignatureError, StatusRange},
@@ -34,6 +35,7 @@ pub(crate) struct Compiled {
     title: Vec<String>,
     body: Vec<Marker>,
     any: Vec<Marker>,
+    none: Vec<Marker>,
     text: Vec<usize>,
 }
 
@@ -61,6 +63,7 @@ pub(crate) enum Missing {
     Body(usize),
     Any,
     Text,
+    Family,
 }
 
 /// The strings that an automaton looks for.
@@ -68,7 +71,7 @@ pub(crate) enum Missing {
 pub(super) struct Wanted {
     pub(super) patterns: Vec<String>,
     /// Those of them of which at least one must be there for any signature to match.
-    pub(super) needles: Vec<usize>,
+    pub(super) literals: Vec<usize>,
 }
 
 impl Wanted {
@@ -82,8 +85,8 @@ impl Wanted {
     }
 
     fn need(&mut self, number: usize) {
-        if !self.needles.contains(&number) {
-            self.needles.push(number);
+        if !self.literals.contains(&number) {
+            self.literals.push(number);
         }
     }
 }
@@ -126,12 +129,18 @@ impl Compiled {
         };
         let body: Vec<Marker> = source.body.iter().map(&mut marker).collect();
         let any: Vec<Marker> = source.any.iter().map(&mut marker).collect();
+        let none: Vec<Marker> = source.none.iter().map(&mut marker).collect();
         let visible = source.text.iter();
         let visible: Vec<usize> =
             visible.map(|p| text.number(normalised(p).trim().to_owned())).collect();
         need(&body, &any, &visible, raw, text);
+        // A page that has one of these must be searched.
+        for marker in &none {
+            raw.need(marker.raw);
+            text.need(marker.text);
+        }
         let title = source.title.iter().map(|title| normalised(title).trim().to_owned()).collect();
-        Ok(Self { source, header, title, body, any, text: visible })
+        Ok(Self { source, header, title, body, any, none, text: visible })
     }
 
     /// The first field that it wants a head to have.
@@ -190,32 +199,16 @@ impl Compiled {
         }
     }
 
-    /// Whether the title is one of its conditions.
-    pub(crate) const fn wants_title(&self) -> bool {
-        !self.title.is_empty()
+    /// Whether it may match a page that has none of the strings that signatures look for.
+    pub(crate) const fn may_match_without_strings(&self) -> bool {
+        !self.title.is_empty() || self.source.family.is_some()
     }
 
-    /// Whether it may match under a status that walls are not served with.
-    pub(super) fn is_ordinary(&self) -> bool {
-        let statuses = &self.source.status;
-        let is_ordinary = |range: &StatusRange| (range.0..=range.1).any(|one| !is_refusal(one));
-        !self.source.is_head_only() && (statuses.is_empty() || statuses.iter().any(is_ordinary))
-    }
-
-    /// The titles, normalised, one of which a page must have; `None` where it needs none.
-    pub(super) fn titles(&self) -> Option<&[String]> {
-        let may_lack = self.title.iter().any(|glob| glob_matches(glob, ""));
-        (!self.title.is_empty() && !may_lack).then_some(&self.title)
-    }
-
-    /// The conditions on a body but for its title, all of which must hold: strings of which one must
-    /// be there, by their numbers in visible text and, if they may stand there, in the markup.
-    pub(super) fn conditions(&self) -> Vec<Vec<(usize, Option<usize>)>> {
-        let anywhere = |marker: &Marker| (marker.text, Some(marker.raw));
-        let body = self.body.iter().map(|marker| vec![anywhere(marker)]);
-        let any = self.any.iter().map(anywhere).collect();
-        let text = self.text.iter().map(|number| (*number, None)).collect();
-        body.chain([any, text]).filter(|strings: &Vec<_>| !strings.is_empty()).collect()
+    /// Whether it wants an HTML page to have the shape of a wall.
+    pub(super) fn wants_wall(&self) -> bool {
+        self.source.is_head_only()
+            || self.source.shape == Shape::Interstitial
+            || !self.applies_to(true)
     }
 
     /// How many characters of visible text a page may have at most for a match to count.
@@ -243,6 +236,9 @@ impl Compiled {
         let page = findings.page;
         let mut found = None;
         let mut missing = None;
+        if self.none.iter().any(|marker| marker.find(findings).is_some()) {
+            return Marks::None;
+        }
         if !self.title.is_empty() {
             if self.title.iter().any(|glob| glob_matches(glob, page.title())) {
                 let title = page.title();
@@ -270,6 +266,16 @@ impl Compiled {
                 None => missing = missing.or(Some(Missing::Text)),
             }
         }
+        if let Some(family) = self.source.family {
+            match findings.look.is(family) {
+                Near::Yes => {
+                    let (place, excerpt) = findings.look.evidence(family);
+                    found = found.or_else(|| Some(Found { place, excerpt: safe(excerpt) }));
+                }
+                Near::Somewhat => return Marks::Some(Missing::Family),
+                Near::No => return Marks::None,
+            }
+        }
         match (found, missing) {
             (Some(found), None) => Marks::All(found),
             (Some(_), Some(missing)) => Marks::Some(missing),
@@ -283,6 +289,7 @@ impl Compiled {
             Missing::Title => format!("the title {}", one_of(&self.source.title)),
             Missing::Body(position) => one_of(&self.source.body[position..=position]),
             Missing::Any => one_of(&self.source.any),
+            Missing::Family => "words or structure of such a wall".to_owned(),
             Missing::Text => format!("the text {}", one_of(&self.source.text)),
         }
     }
@@ -295,6 +302,12 @@ impl Compiled {
             place: found.place.to_owned(),
             excerpt: found.excerpt,
         }
+    }
+
+    /// What makes a page a suspect that is only near to its family.
+    pub(super) fn suspicion(&self, findings: &Findings<'_>) -> Option<Evidence> {
+        let (place, excerpt) = findings.look.evidence(self.source.family?);
+        Some(self.evidence(Found { place, excerpt: safe(excerpt) }))
     }
 
     /// What a match on the head alone rests on.
@@ -343,7 +356,8 @@ fn one_of(wanted: &[String]) -> String {
 /// Statuses that say where to go.
 const REDIRECTS: StatusRange = StatusRange(300, 399);
 
-/// Statuses that walls are served with.
+/// Statuses that walls are served with. A 404 and a 410 are what sites say of pages of their own, a
+/// 400 and a 422 what they say of a form.
 pub(super) const fn is_refusal(status: u16) -> bool {
-    matches!(status, 202 | 401 | 403 | 405 | 418 | 429 | 503)
+    matches!(status, 202 | 401 | 403 | 405..=409 | 411..=421 | 423..=499 | 503)
 }

@@ -2,6 +2,7 @@
 
 use super::{
     classifier::Classifier,
+    family::{Look, Seen},
     markup::{Markup, Piece},
     patterns::Hits,
     text::{Visible, normalised, weight},
@@ -39,6 +40,8 @@ pub(crate) struct Findings<'a> {
     pub(crate) page: &'a Page,
     /// All characters of the body, as sent.
     source: &'a str,
+    /// For families of walls.
+    pub(super) look: Look<'a>,
     raw: Hits,
     text: Hits,
 }
@@ -51,6 +54,11 @@ impl Page {
             title: Title::None,
             has_content: false,
         }
+    }
+
+    /// The same, with a buffer for its visible text, which is empty.
+    pub(crate) fn with_buffer(is_html: bool, buffer: String) -> Self {
+        Self { visible: Visible::in_buffer(buffer), ..Self::new(is_html) }
     }
 
     pub(crate) const fn is_html(&self) -> bool {
@@ -92,6 +100,7 @@ impl Page {
         &'a self,
         classifier: &Classifier,
         source: &'a str,
+        seen: Seen,
         all: bool,
     ) -> Findings<'a> {
         let (raw, text) = (&classifier.raw, &classifier.text);
@@ -107,14 +116,19 @@ impl Page {
                 _ => (raw_hits, text_hits),
             }
         };
-        Findings { page: self, source, raw, text }
+        let look = Look::new(self, source, seen);
+        Findings { page: self, source, look, raw, text }
     }
 }
 
 impl Title {
     fn extend(&mut self, text: &str) {
         match self {
-            Self::None => *self = Self::Open(text.chars().take(MAX_TITLE).collect()),
+            Self::None => {
+                let mut title = String::with_capacity(text.len().min(4 * MAX_TITLE));
+                title.extend(text.chars().take(MAX_TITLE));
+                *self = Self::Open(title);
+            }
             Self::Open(title) if title.len() < MAX_TITLE => {
                 title.extend(text.chars().take(MAX_TITLE));
             }
@@ -124,7 +138,9 @@ impl Title {
 
     fn end(&mut self) {
         if let Self::Open(title) = self {
-            *self = Self::Known(normalised(title).trim().to_owned());
+            let mut title = normalised(title);
+            title.truncate(title.trim_end().len());
+            *self = Self::Known(title);
         }
     }
 }
@@ -147,6 +163,14 @@ impl Findings<'_> {
         let text = self.page.visible.text();
         (weight(&text[..end]) <= within).then(|| safe(&text[begin..]))
     }
+}
+
+/// Title and visible text of an HTML page, as signatures see them.
+#[must_use]
+pub fn read_page(source: &str) -> (String, String) {
+    let mut page = Page::new(true);
+    page.push(source);
+    (page.title().to_owned(), page.visible.text().to_owned())
 }
 
 /// `text` cut to what an excerpt may have, without control characters and line breaks.

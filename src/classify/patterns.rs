@@ -1,19 +1,19 @@
 //! Many strings looked for in a text at once.
 //!
-//! Nearly every page has none of them, so that a sieve comes first: it looks at a few bytes in a few
+//! Nearly every page has none of them, so that an n-gram filter comes first: it looks at a few bytes in a few
 //! places and is sure where it says no. Only behind it stands the automaton that finds them all.
 
 use aho_corasick::AhoCorasick;
 
-use super::sieve::{Shape, Sieve};
+use super::ngram_filter::{NgramFilter, Shape};
 
 /// A set of strings, ASCII letter case aside.
 #[derive(Debug)]
 pub(crate) struct Patterns {
     automaton: Option<AhoCorasick>,
-    sieve: Option<Sieve>,
-    /// What the sieve looks for.
-    needles: Vec<String>,
+    filter: Option<NgramFilter>,
+    /// What the n-gram filter looks for.
+    literals: Vec<String>,
     len: usize,
 }
 
@@ -22,12 +22,12 @@ pub(crate) struct Patterns {
 pub(crate) struct Hits(Vec<Option<(usize, usize)>>);
 
 impl Patterns {
-    /// Compiles `patterns`; their positions are their numbers. `needles` are those of them without
+    /// Compiles `patterns`; their positions are their numbers. `literals` are those of them without
     /// any of which the others mean nothing.
     ///
     /// # Errors
     /// Too many or too long for the automaton's numbers, as a message.
-    pub(crate) fn new(patterns: &[String], needles: &[usize]) -> Result<Self, String> {
+    pub(crate) fn new(patterns: &[String], literals: &[usize]) -> Result<Self, String> {
         let automaton = match patterns {
             [] => None,
             patterns => Some(
@@ -38,26 +38,34 @@ impl Patterns {
                     .map_err(|error| error.to_string())?,
             ),
         };
-        let needles: Vec<String> = needles.iter().map(|needle| patterns[*needle].clone()).collect();
-        let shapes: Vec<Shape> = needles.iter().map(|text| Shape::of(text.as_bytes())).collect();
-        Ok(Self { automaton, sieve: Sieve::new(&shapes), needles, len: patterns.len() })
+        let literals: Vec<String> =
+            literals.iter().map(|literal| patterns[*literal].clone()).collect();
+        let shapes: Vec<Shape> = literals.iter().map(|text| Shape::of(text.as_bytes())).collect();
+        Ok(Self { automaton, filter: NgramFilter::new(&shapes), literals, len: patterns.len() })
     }
 
-    /// Finds all patterns in `text`; nothing at all where none of the needles is there.
+    /// The literals because of which there is no filter.
+    #[cfg(test)]
+    pub(super) fn unfiltered(&self) -> Vec<&str> {
+        let shortest = super::ngram_filter::SHORTEST;
+        self.literals.iter().map(String::as_str).filter(|text| text.len() < shortest).collect()
+    }
+
+    /// Finds all patterns in `text`; nothing at all where none of the literals is there.
     pub(crate) fn find(&self, text: &str) -> Hits {
         let bytes = text.as_bytes();
-        let stands_at = |needle: usize, begin: usize| {
-            let needle = self.needles[needle].as_bytes();
-            let there = bytes.get(begin..begin + needle.len());
-            there.is_some_and(|there| there.eq_ignore_ascii_case(needle))
+        let stands_at = |literal: usize, begin: usize| {
+            let literal = self.literals[literal].as_bytes();
+            let there = bytes.get(begin..begin + literal.len());
+            there.is_some_and(|there| there.eq_ignore_ascii_case(literal))
         };
-        match &self.sieve {
-            Some(sieve) if !sieve.any(bytes, stands_at) => Hits::default(),
+        match &self.filter {
+            Some(filter) if !filter.any(bytes, stands_at) => Hits::default(),
             _ => self.find_all(text),
         }
     }
 
-    /// Finds all patterns in `text`, needles or not.
+    /// Finds all patterns in `text`, literals or not.
     pub(crate) fn find_all(&self, text: &str) -> Hits {
         let Some(automaton) = &self.automaton else { return Hits::default() };
         let mut hits = vec![None; self.len];
@@ -84,9 +92,9 @@ impl Hits {
 mod tests {
     use super::*;
 
-    fn found(patterns: &[&str], needles: &[usize], text: &str) -> Vec<usize> {
+    fn found(patterns: &[&str], literals: &[usize], text: &str) -> Vec<usize> {
         let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
-        let compiled = Patterns::new(&patterns, needles).expect("few and short patterns");
+        let compiled = Patterns::new(&patterns, literals).expect("few and short patterns");
         let hits = compiled.find(text);
         (0..patterns.len()).filter(|pattern| hits.of(*pattern).is_some()).collect()
     }
@@ -99,15 +107,15 @@ mod tests {
 
     #[test]
     fn the_first_place_of_each_pattern_counts() {
-        let patterns = ["needle".to_owned()];
+        let patterns = ["literal".to_owned()];
         let compiled = Patterns::new(&patterns, &[0]).expect("few and short patterns");
-        assert_eq!(compiled.find("a Needle, another needle").of(0), Some((2, 8)));
+        assert_eq!(compiled.find("a Literal, another literal").of(0), Some((2, 9)));
     }
 
     #[test]
-    fn without_a_needle_nothing_is_found_and_with_one_everything() {
-        let patterns = ["a long needle", "hay"];
+    fn without_a_literal_nothing_is_found_and_with_one_everything() {
+        let patterns = ["a long literal", "hay"];
         assert!(found(&patterns, &[0], "hay and nothing else").is_empty());
-        assert_eq!(found(&patterns, &[0], "hay and A LONG NEEDLE"), [0, 1]);
+        assert_eq!(found(&patterns, &[0], "hay and A LONG LITERAL"), [0, 1]);
     }
 }

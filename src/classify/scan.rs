@@ -1,6 +1,8 @@
 //! A body being looked at.
 
-use std::sync::Arc;
+mod answers;
+
+use std::{cell::Cell, sync::Arc};
 
 use http::HeaderValue;
 
@@ -8,13 +10,13 @@ use super::{
     BodyEnd, Ground,
     charset::{Charset, ROOM},
     classifier::Classifier,
-    compiled::{Marks, is_refusal},
+    compiled::is_refusal,
     decode::{Coding, Decoder, Encoded},
     page::{Page, Title, begins_as_html, shows},
-    signature::Action,
+    structure::{MANY_LINKS, links},
     trace::{Trace, Traced},
 };
-use crate::verdict::{Confidence, Evidence, Judgement, Verdict};
+use crate::verdict::{Confidence, Evidence, Judgement, Suspect, Verdict};
 
 /// Decoded bytes between two looks at whether anything more can matter.
 const STRIDE: usize = 4 * 1024;
@@ -69,6 +71,8 @@ struct Text {
     traced: bool,
     /// All characters so far: within the limit, and no longer than the answer waits.
     source: String,
+    /// For the visible text, until there is a page.
+    visible: String,
     /// How much of them the page has taken.
     taken: usize,
     /// What was found; there from the first characters on.
@@ -85,13 +89,39 @@ struct Text {
     title_known: bool,
 }
 
+/// Most bytes of a buffer that is kept for the next scan: what ordinary pages need.
+const MAX_SPARE: usize = 64 * 1024;
+
+/// The buffers of the last scan of this thread, for the next one.
+#[derive(Default)]
+struct Spare {
+    source: String,
+    visible: String,
+    candidates: Vec<usize>,
+}
+
+thread_local! {
+    static SPARE: Cell<Spare> = Cell::default();
+}
+
+impl Spare {
+    fn keep(mut self) {
+        if self.source.capacity() <= MAX_SPARE && self.visible.capacity() <= MAX_SPARE {
+            self.source.clear();
+            self.visible.clear();
+            self.candidates.clear();
+            SPARE.set(self);
+        }
+    }
+}
+
 /// What becomes of the first decoded bytes.
 #[derive(Debug)]
 enum Beginning {
     /// They are kept, as long as it may be that nobody has to read them.
     Kept(Vec<u8>),
-    /// They are all that is looked at, have no mark, and are no blank page.
-    Plain,
+    /// They are all that is looked at, so many, and no wall and no blank page.
+    Plain(usize),
     /// They are read.
     Read,
 }
@@ -99,10 +129,9 @@ enum Beginning {
 impl Scan {
     pub(super) fn new(start: Start<'_>) -> Self {
         let charset = Charset::new(start.content_type);
-        let glance = start.classifier.glance.as_ref();
         let may_be_plain = start.is_html
             && !is_refusal(start.ground.status)
-            && glance.is_some_and(|glance| glance.knows(&start.asking));
+            && start.classifier.wants_walls(start.free, &start.asking);
         let mut text = Text {
             beginning: Beginning::Read,
             traced: false,
@@ -115,6 +144,7 @@ impl Scan {
             may_be_blank: start.may_be_blank,
             is_html: start.is_html,
             source: String::new(),
+            visible: String::new(),
             taken: 0,
             page: None,
             left: start.limit,
@@ -187,7 +217,7 @@ impl Text {
             let length = kept.len() + bytes.len();
             let is_all = last || length == self.left;
             if length <= KEPT && kept.is_empty() && is_all && !self.traced {
-                return self.glance(bytes);
+                return self.take_whole(bytes);
             }
             if length <= KEPT {
                 kept.extend_from_slice(bytes);
@@ -211,14 +241,14 @@ impl Text {
 
     /// Takes `page`, which is all that is looked at, and reads it only where that may matter; false
     /// once nothing more can matter.
-    fn glance(&mut self, page: &[u8]) -> bool {
+    fn take_whole(&mut self, page: &[u8]) -> bool {
         self.beginning = Beginning::Read;
         if !self.is_plain(page) {
             self.gather();
         } else if self.may_be_blank && page.len() <= BLANK_BYTES && !shows(page, self.is_html) {
             self.candidates.clear();
         } else {
-            self.beginning = Beginning::Plain;
+            self.beginning = Beginning::Plain(page.len());
             self.done = true;
             return false;
         }
@@ -229,20 +259,21 @@ impl Text {
     /// Names all signatures that may match.
     fn gather(&mut self) {
         let classifier = &self.classifier;
-        let free = &classifier.heads.free()[..self.free];
+        let free = &classifier.header_index.free()[..self.free];
         let suits = |number: &usize| classifier.signatures[*number].suits(self.ground.status);
-        self.candidates.extend(free.iter().copied().filter(suits));
-        self.candidates.sort_unstable();
+        let mut spare = SPARE.take();
+        spare.candidates.extend(self.candidates.iter().copied());
+        spare.candidates.extend(free.iter().copied().filter(suits));
+        spare.candidates.sort_unstable();
+        self.candidates = spare.candidates;
+        (self.source, self.visible) = (spare.source, spare.visible);
     }
 
-    /// Whether this, of which nothing was read yet, is a page that has no mark, so that no signature
-    /// can match it.
+    /// Whether this, of which nothing was read yet, is a page that leads on, so that it is no wall
+    /// and no signature can match it.
     fn is_plain(&self, page: &[u8]) -> bool {
         let begin = page.strip_prefix(b"\xef\xbb\xbf").unwrap_or(page).trim_ascii_start();
-        let glance = self.classifier.glance.as_ref();
-        begin.first() == Some(&b'<')
-            && self.charset.is_utf_8(page)
-            && glance.is_some_and(|glance| !glance.may_match(page))
+        begin.first() == Some(&b'<') && links(page) >= MANY_LINKS && self.charset.is_utf_8(page)
     }
 
     /// Reads decoded bytes; false once nothing more can matter.
@@ -267,7 +298,12 @@ impl Text {
         let new = &self.source[self.taken..];
         self.taken = self.source.len();
         if !new.is_empty() {
-            let begin = || Page::new(begins_as_html(new, self.is_html));
+            let begin = || {
+                Page::with_buffer(
+                    begins_as_html(new, self.is_html),
+                    std::mem::take(&mut self.visible),
+                )
+            };
             self.page.get_or_insert_with(begin).push(new);
         }
     }
@@ -305,11 +341,12 @@ impl Text {
             self.read_kept();
         } else if let Beginning::Kept(kept) = &mut self.beginning {
             let kept = std::mem::take(kept);
-            self.glance(&kept);
+            self.take_whole(&kept);
         }
-        if matches!(self.beginning, Beginning::Plain) {
+        if let Beginning::Plain(bytes) = self.beginning {
             let settled = self.settled.take();
-            return settled.unwrap_or_else(|| self.ground.without_mark(end));
+            let judgement = settled.unwrap_or_else(|| self.ground.without_mark(end));
+            return Judgement { bytes, ..judgement };
         }
         self.charset.finish(&mut self.source);
         self.read();
@@ -318,61 +355,27 @@ impl Text {
             trace.visible_text = page.visible.count();
             trace.bytes = self.decoded;
         }
-        let (decided, decoys, logged) = self.ask(&page, trace);
-        let mut judgement = match decided.or_else(|| self.settled.take()) {
+        let answers = self.ask(&page, end, trace);
+        let mut judgement = match answers.decided.or_else(|| self.settled.take()) {
             Some(judgement) => judgement,
             None => self.without_mark(&page, end),
         };
-        judgement.decoys = decoys;
-        judgement.logged.extend(logged);
+        judgement.decoys = answers.decoys;
+        judgement.logged.extend(answers.logged);
+        if page.is_html() {
+            judgement.bytes = self.decoded;
+        }
+        if let (Verdict::Ok, Some(evidence)) = (judgement.verdict, answers.suspect) {
+            let page = std::mem::take(&mut self.source);
+            judgement.suspect = Some(Box::new(Suspect { evidence, page }));
+        }
+        Spare {
+            source: self.source,
+            visible: page.visible.into_buffer(),
+            candidates: self.candidates,
+        }
+        .keep();
         judgement
-    }
-
-    /// Asks all candidates: the first that matches decides.
-    fn ask(
-        &self,
-        page: &Page,
-        mut trace: Option<&mut Trace>,
-    ) -> (Option<Judgement>, Vec<Arc<str>>, Vec<Arc<str>>) {
-        let (mut decided, mut decoys, mut logged) = (None, Vec::new(), Vec::new());
-        if self.candidates.is_empty() {
-            return (decided, decoys, logged);
-        }
-        let findings = page.search(&self.classifier, &self.source, trace.is_some());
-        let only_title = !findings.has_any();
-        if only_title && page.title().is_empty() {
-            return (decided, decoys, logged);
-        }
-        for number in &self.candidates {
-            let signature = &self.classifier.signatures[*number];
-            if !signature.applies_to(page.is_html()) || only_title && !signature.wants_title() {
-                continue;
-            }
-            let name = || Arc::clone(&signature.source.name);
-            let visible = page.visible.count();
-            match signature.marks(&findings) {
-                Marks::None => {}
-                Marks::Some(missing) => {
-                    if let Some(trace) = &mut trace {
-                        trace.add(signature, signature.describe(missing));
-                    }
-                }
-                Marks::All(_) if visible > signature.most_text(self.ground.status, &page.title) => {
-                    decoys.push(name());
-                    if let Some(trace) = &mut trace {
-                        let why = format!("the shape of a wall: {visible} characters of text");
-                        trace.add(signature, why);
-                    }
-                }
-                Marks::All(_) if signature.source.action == Action::Log => logged.push(name()),
-                Marks::All(found) if decided.is_none() => {
-                    let evidence = signature.evidence(found);
-                    decided = Some(self.ground.decided(&signature.source, evidence));
-                }
-                Marks::All(_) => {}
-            }
-        }
-        (decided, decoys, logged)
     }
 
     /// What is left where no signature matches.

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 
+use super::family::Family;
 use crate::{
     rules::glob_matches,
     verdict::{Confidence, Verdict},
@@ -63,6 +64,12 @@ pub struct Signature {
     /// Strings of which at least one must stand in the visible text.
     #[serde(default, deserialize_with = "one_or_many")]
     pub text: Vec<String>,
+    /// Strings of which none may stand in the decoded prefix; for built-in signatures.
+    #[serde(default)]
+    pub none: Vec<String>,
+    /// The family of walls that the page must belong to; for built-in signatures.
+    #[serde(default)]
+    pub family: Option<Family>,
     /// How many characters of visible text may stand before the end of a match of `text`.
     #[serde(default)]
     pub within: Option<usize>,
@@ -251,6 +258,8 @@ impl Signature {
             body: Vec::new(),
             any: Vec::new(),
             text: Vec::new(),
+            none: Vec::new(),
+            family: None,
             within: None,
             seen: None,
             trap: None,
@@ -261,7 +270,8 @@ impl Signature {
     /// Whether the head alone decides.
     #[must_use]
     pub fn is_head_only(&self) -> bool {
-        self.title.is_empty() && self.body.is_empty() && self.any.is_empty() && self.text.is_empty()
+        let strings = [&self.title, &self.body, &self.any, &self.text];
+        self.family.is_none() && strings.into_iter().all(Vec::is_empty)
     }
 }
 

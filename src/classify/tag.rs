@@ -75,14 +75,6 @@ pub(super) fn whole_content(bytes: &[u8], name: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether what follows a `<` closes the element `name`, which is in small letters.
-pub(super) fn closes(bytes: &[u8], name: &[u8]) -> bool {
-    let Some((found, rest)) = bytes.split_at_checked(1 + name.len()) else { return false };
-    found[0] == b'/'
-        && found[1..].eq_ignore_ascii_case(name)
-        && rest.first().is_some_and(|byte| ends_name(*byte))
-}
-
 /// Whether a name of a tag is over (HTML section 13.2.5.8).
 #[inline]
 pub(super) const fn ends_name(byte: u8) -> bool {

@@ -24,6 +24,16 @@ impl Visible {
         self.count
     }
 
+    /// Writes to `buffer`, which is empty.
+    pub(crate) fn in_buffer(buffer: String) -> Self {
+        Self { text: buffer, ..Self::default() }
+    }
+
+    /// The buffer.
+    pub(crate) fn into_buffer(self) -> String {
+        self.text
+    }
+
     /// All of it, normalised.
     pub(crate) fn text(&self) -> &str {
         &self.text
@@ -126,6 +136,11 @@ impl Visible {
             self.count += 1;
         } else if character.is_whitespace() || character.is_control() {
             self.blank = true;
+        } else if character == 'İ' {
+            // Lowered by the book it is two characters, and no Turkish word would be found.
+            self.before();
+            self.text.push('i');
+            self.count += 1;
         } else if !is_invisible(character) {
             self.before();
             self.text.extend(character.to_lowercase());
@@ -158,7 +173,7 @@ fn plain_run(text: &str) -> usize {
 
 /// `text` as [`Visible`] has it.
 pub(crate) fn normalised(text: &str) -> String {
-    let mut visible = Visible::default();
+    let mut visible = Visible { text: String::with_capacity(text.len() + 1), ..Visible::default() };
     visible.push(text);
     // An entity at the very end is complete only with what follows.
     visible.push(" ");
@@ -168,6 +183,16 @@ pub(crate) fn normalised(text: &str) -> String {
 /// How many characters `text` counts as.
 pub(crate) fn weight(text: &str) -> usize {
     text.chars().map(|character| if is_wide(character) { 2 } else { 1 }).sum()
+}
+
+/// Where the first `most` characters of a text end, in bytes.
+pub(super) fn beginning(text: &str, most: usize) -> usize {
+    let mut count = 0;
+    let ends = |(_, character): &(usize, char)| {
+        count += if is_wide(*character) { 2 } else { 1 };
+        count > most
+    };
+    text.char_indices().find(ends).map_or(text.len(), |(at, _)| at)
 }
 
 /// Marks that take no room: they split words that are one.

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::{Global, Outcome, Usage, out::Out};
 use crate::{
-    classify::ScanLimits,
+    classify::{Classifier, ScanLimits},
     explain::{self, MAX_FILE, Options, Report, Source},
 };
 
@@ -56,6 +56,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         url: args.url.clone(),
         rules: Arc::new(loaded.rules),
         limits: ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes },
+        builtin: Classifier::builtin(),
     };
     let report =
         explain::run(&source(args)?, &options).map_err(|error| Usage(error.to_string()))?;

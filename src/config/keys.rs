@@ -8,7 +8,7 @@ mod detect;
 mod rule;
 mod top;
 
-pub(super) use detect::{DETECT, EXPECT, LOCATION, LONGEST_PATTERN};
+pub(super) use detect::{DETECT, DETECT_ALL, EXPECT, LOCATION, LONGEST_PATTERN};
 pub(super) use rule::{COOLDOWN, LEARN, MATCH, RETRY, RULE};
 pub(super) use top::{
     ADMIN, AUTH, CA, EGRESS, FILE, INSPECT, LIMITS, LOG, REFUSE, STORE, TIMEOUTS,
@@ -205,9 +205,27 @@ impl Kind {
 }
 
 /// Every section, once, in the order of the documentation.
-pub(super) fn sections() -> [&'static Section; 19] {
+pub(super) fn sections() -> [&'static Section; 20] {
     [
-        &FILE, &ADMIN, &STORE, &RULE, &MATCH, &LEARN, &COOLDOWN, &RETRY, &DETECT, &LOCATION,
-        &EXPECT, &AUTH, &EGRESS, &INSPECT, &TIMEOUTS, &LIMITS, &CA, &REFUSE, &LOG,
+        &FILE,
+        &ADMIN,
+        &STORE,
+        &RULE,
+        &MATCH,
+        &LEARN,
+        &COOLDOWN,
+        &RETRY,
+        &DETECT,
+        &DETECT_ALL,
+        &LOCATION,
+        &EXPECT,
+        &AUTH,
+        &EGRESS,
+        &INSPECT,
+        &TIMEOUTS,
+        &LIMITS,
+        &CA,
+        &REFUSE,
+        &LOG,
     ]
 }

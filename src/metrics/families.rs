@@ -51,6 +51,7 @@ pub(super) struct Families {
     pub(super) observed_seconds: Family<Labels, Seconds>,
     pub(super) signature_hits: Family<Labels, Counter>,
     pub(super) signature_decoys: Family<Labels, Counter>,
+    pub(super) suspects: Family<Labels, Counter>,
     pub(super) reloads: Family<Labels, Counter>,
     pub(super) limit_hits: Family<Labels, Counter>,
     pub(super) user_requests: Family<Labels, Counter>,
@@ -97,6 +98,7 @@ impl Families {
             observed_seconds: Family::default(),
             signature_hits: Family::default(),
             signature_decoys: Family::default(),
+            suspects: Family::default(),
             reloads: Family::default(),
             limit_hits: Family::default(),
             user_requests: Family::default(),
@@ -130,6 +132,7 @@ impl Families {
         registry.register("observed_seconds", "For how long `mode: observe` would have held requests, each by itself", self.observed_seconds.clone());
         registry.register("signature_hits", "Verdicts that rest on this signature, and matches of one that is set to log", self.signature_hits.clone());
         registry.register("signature_decoys", "Marks of this signature seen on ordinary pages, where they mean nothing", self.signature_decoys.clone());
+        registry.register("suspects", "Pages that look like a wall and match no signature", self.suspects.clone());
         registry.register("user_requests", "Requests of each user of the rule file, by what became of them", self.user_requests.clone());
         registry.register("config_reloads", "Reloads of the rule file, by result", self.reloads.clone());
         registry.register("limit_hits", "How often a bound on clients or sites was reached, by limit", self.limit_hits.clone());

@@ -18,6 +18,7 @@ use super::{
     headers::Via,
     kept::Kept,
     pool::Pool,
+    suspects::Suspects,
     tls::Connector,
     tunnel::Places,
 };
@@ -56,6 +57,8 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Where events go.
     pub events: Arc<Events>,
+    /// Pages that look like walls and match no signature.
+    pub(super) suspects: Arc<Suspects>,
     /// Rules whose first tunnel has been spoken of.
     blind: Mutex<HashSet<Arc<str>>>,
     /// Rules whose first refusal of an unknown protocol has been spoken of.
@@ -102,6 +105,7 @@ impl Context {
             live: ArcSwap::from_pointee(Live::new(settings, Arc::clone(&own), &metrics, &events)),
             own,
             gate,
+            suspects: Suspects::new(Arc::clone(&events)),
             metrics,
             events,
             blind: Mutex::default(),

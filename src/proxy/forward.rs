@@ -325,7 +325,7 @@ async fn open(
             Ok(stream) if tls::is_h2(&stream) => cx.pool.open_h2(key, generation, stream).await,
             Ok(stream) => cx.pool.open(key, generation, stream, bytes, fields).await,
             Err(error) => {
-                pass.report(&error.judgement()).await;
+                pass.report(&mut error.judgement()).await;
                 return Err(error.refusal().under(pass.entry()));
             }
         }
@@ -346,8 +346,8 @@ pub(super) async fn dial(
     match live.egress.connect(&target.host, target.port, client, timeout).await {
         Ok(stream) => Ok(stream),
         Err(error) => {
-            if let Some(judgement) = dial_verdict(&error) {
-                pass.report(&judgement).await;
+            if let Some(mut judgement) = dial_verdict(&error) {
+                pass.report(&mut judgement).await;
             }
             Err(Refused::from(&error).under(pass.entry()))
         }

@@ -171,7 +171,7 @@ impl SiteBody {
         if let Some(watch) = self.watch.take() {
             tokio::spawn(async move {
                 let Watch { scan, mut pass } = *watch;
-                pass.report(&scan.finish(end)).await;
+                pass.report(&mut scan.finish(end)).await;
             });
         }
     }
@@ -220,7 +220,7 @@ impl Drop for SiteBody {
             };
             tokio::spawn(async move {
                 match left.look(LEFT).await {
-                    Some((judgement, mut pass)) => pass.report(&judgement).await,
+                    Some((mut judgement, mut pass)) => pass.report(&mut judgement).await,
                     None => left.conclude(BodyEnd::Open),
                 }
             });

@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use super::{Context, Refusal, context::Live, egress::DialError, reply::Refused};
+use super::{
+    Context, Refusal, context::Live, egress::DialError, reply::Refused, suspects::Suspects,
+};
 use crate::{
     gate::{Client, Entry, Permit},
     rules::Action,
@@ -59,14 +61,26 @@ impl Asking {
     ///
     /// # Errors
     /// The gate refuses.
-    pub(crate) async fn hold(&self, cx: &Context, live: &Live) -> Result<Pass, Refused> {
-        let entry = Arc::clone(&self.entry);
+    pub(crate) async fn hold(&self, cx: &Context, live: &Arc<Live>) -> Result<Pass, Refused> {
+        let entry = &self.entry;
         if entry.rule.action == Action::Bypass {
-            return Ok(Pass { entry, permit: None });
+            return Ok(self.pass(cx, live, None));
         }
-        match cx.gate.hold(&entry, &self.target, &self.client, self.patience).await {
-            Ok(permit) => Ok(Pass { entry, permit: Some(permit) }),
+        match cx.gate.hold(entry, &self.target, &self.client, self.patience).await {
+            Ok(permit) => Ok(self.pass(cx, live, Some(permit))),
             Err(refused) => Err(Refusal::gate(&refused, live.settings.refuse)),
+        }
+    }
+}
+
+impl Asking {
+    fn pass(&self, cx: &Context, live: &Arc<Live>, permit: Option<Permit>) -> Pass {
+        Pass {
+            entry: Arc::clone(&self.entry),
+            permit,
+            target: self.target.clone(),
+            suspects: Arc::clone(&cx.suspects),
+            live: Arc::clone(live),
         }
     }
 }
@@ -76,6 +90,10 @@ impl Asking {
 pub(crate) struct Pass {
     entry: Arc<Entry>,
     permit: Option<Permit>,
+    target: Target,
+    suspects: Arc<Suspects>,
+    /// For what is done with suspects.
+    live: Arc<Live>,
 }
 
 impl Pass {
@@ -115,8 +133,10 @@ impl Pass {
         permit.again().await.map_err(|refused| Refusal::gate(&refused, live.settings.refuse))
     }
 
-    /// Tells the fleet what came back.
-    pub(crate) async fn report(&mut self, judgement: &Judgement) {
+    /// Tells the fleet what came back; `judgement` becomes a block if the site is its own witness.
+    pub(crate) async fn report(&mut self, judgement: &mut Judgement) {
+        let inspect = &self.live.settings.inspect;
+        self.suspects.look(&self.entry, &self.target, inspect, judgement);
         if let Some(permit) = &mut self.permit {
             permit.report(judgement).await;
         }

@@ -344,7 +344,7 @@ impl Flight {
     async fn ends_with_another(&mut self) {
         if self.used && self.unanswered > 0 {
             self.unanswered = 0;
-            self.pass.report(&Judgement::unseen(false)).await;
+            self.pass.report(&mut Judgement::unseen(false)).await;
         }
     }
 

@@ -1,9 +1,11 @@
-//! Precision and recall of the built-in signatures over a folder of saved responses, and what a
-//! scan costs.
+//! Precision and recall of the built-in signatures over a folder of saved responses, by kind and by
+//! language; what changed since other signatures; and what a scan costs.
 //!
-//! `bench_detect DIR`: DIR has a `manifest.tsv` with the columns `file`, `verdict` (alternatives
-//! separated by `|`), `status`, `headers` (`; ` between) and `kind`. Exits with 1 under a precision
-//! of 0.995 or a recall of 0.97.
+//! `bench_detect DIR [--status N] [--since FILE]`: DIR has a `manifest.tsv` with the columns `file`,
+//! `verdict` (alternatives separated by `|`), `status`, `headers` (`; ` between) and `kind`, and
+//! perhaps `language`. `--status` serves every wall with that status, as many sites do with 200.
+//! `--since` names the `signatures.yaml` of a release: what it judges otherwise is listed. Exits with 1
+//! under a precision of 0.995 or a recall of 0.97.
 
 use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc, time::Instant};
 
@@ -23,9 +25,53 @@ const LEAST_RECALL: f64 = 0.97;
 /// How much is looked at, as by default in the rule file.
 const LIMITS: ScanLimits = ScanLimits { bytes: 16 * 1024, error_bytes: 128 * 1024 };
 
+/// What the command line asks for.
+struct Args {
+    folder: String,
+    status: Option<u16>,
+    since: Option<String>,
+}
+
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 fn main() -> anyhow::Result<ExitCode> {
-    let folder = std::env::args().nth(1).context("usage: bench_detect DIR")?;
+    let args = Args::read()?;
+    let manifest = Manifest::read(&args)?;
+    let items = judge(manifest.folder.path(), Classifier::builtin())?;
+    anyhow::ensure!(!items.is_empty(), "{} has no responses", args.folder);
+    let tally = Tally::of(&items, &manifest);
+    tally.print();
+    if let Some(since) = &args.since {
+        let text =
+            std::fs::read_to_string(since).with_context(|| format!("cannot read {since}"))?;
+        let before = Classifier::of_file(&text).map_err(|why| anyhow::anyhow!("{since}: {why}"))?;
+        print_changes(&judge(manifest.folder.path(), before)?, &items);
+    }
+    let cost = cost(manifest.folder.path(), &items)?;
+    println!("time per 64 KB page: {cost:.1} us (mean of the folder's own pages)");
+    let good = tally.precision() >= LEAST_PRECISION && tally.recall() >= LEAST_RECALL;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+impl Args {
+    fn read() -> anyhow::Result<Self> {
+        const USAGE: &str = "usage: bench_detect DIR [--status N] [--since FILE]";
+        let mut words = std::env::args().skip(1);
+        let folder = words.next().context(USAGE)?;
+        let (mut status, mut since) = (None, None);
+        while let Some(word) = words.next() {
+            let value = words.next().context(USAGE)?;
+            match &*word {
+                "--status" => status = Some(value.parse().context(USAGE)?),
+                "--since" => since = Some(value),
+                _ => anyhow::bail!(USAGE),
+            }
+        }
+        Ok(Self { folder, status, since })
+    }
+}
+
+/// Judges all responses of a folder.
+fn judge(folder: &Path, builtin: Arc<Classifier>) -> anyhow::Result<Vec<Item>> {
     let options = Options {
         status: StatusCode::OK,
         headers: HeaderMap::new(),
@@ -33,58 +79,147 @@ fn main() -> anyhow::Result<ExitCode> {
         url: None,
         rules: Arc::new(RuleSet::default()),
         limits: LIMITS,
+        builtin,
     };
-    let Report::Many { items, .. } = explain::run(&Source::Path(folder.clone().into()), &options)?
-    else {
-        anyhow::bail!("{folder} is no folder with a manifest.tsv");
-    };
-    anyhow::ensure!(!items.is_empty(), "{folder} has no responses");
-    let tally = Tally::of(&items);
-    tally.print();
-    println!(
-        "time per 64 KB page: {:.1} us (mean of the folder's own pages)",
-        cost(&folder, &items)?
-    );
-    let good = tally.precision() >= LEAST_PRECISION && tally.recall() >= LEAST_RECALL;
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    match explain::run(&Source::Path(folder.to_owned()), &options)? {
+        Report::Many { items, .. } => Ok(items),
+        Report::One(_) => anyhow::bail!("{} is no folder with a manifest.tsv", folder.display()),
+    }
+}
+
+/// The folder, served as the command line asks, and what its manifest says beside.
+struct Manifest {
+    /// A copy of the manifest with links to the files.
+    folder: tempfile::TempDir,
+    /// Kind and language by file.
+    about: BTreeMap<String, (String, String)>,
+}
+
+impl Manifest {
+    fn read(args: &Args) -> anyhow::Result<Self> {
+        let source = std::fs::canonicalize(&args.folder)?;
+        let text = std::fs::read_to_string(source.join("manifest.tsv"))
+            .with_context(|| format!("{} has no manifest.tsv", args.folder))?;
+        let mut lines = text.lines();
+        let names: Vec<&str> = lines.next().unwrap_or("").split('\t').collect();
+        let column = |name: &str| names.iter().position(|known| *known == name);
+        let folder = tempfile::tempdir()?;
+        let mut written = format!("{}\n", names.join("\t"));
+        let mut about = BTreeMap::new();
+        for line in lines.filter(|line| !line.trim().is_empty()) {
+            let mut fields: Vec<&str> = line.split('\t').collect();
+            let get = |name| column(name).and_then(|at| fields.get(at)).copied().unwrap_or("");
+            let (file, verdict) = (get("file"), get("verdict"));
+            let body =
+                std::fs::read(source.join(file)).with_context(|| format!("cannot read {file}"))?;
+            let language = match get("language") {
+                "" => language(&body),
+                named => named.to_owned(),
+            };
+            let kind = if get("kind").is_empty() { verdict } else { get("kind") };
+            about.insert(file.to_owned(), (kind.to_owned(), language));
+            let copy = folder.path().join(file);
+            std::fs::create_dir_all(copy.parent().context("a file lies in a folder")?)?;
+            std::fs::write(copy, body)?;
+            let status = args.status.map(|status| status.to_string());
+            let is_wall = !verdict.split('|').any(|word| word == "ok") && verdict != "blank_page";
+            if let (Some(status), Some(at), true) = (&status, column("status"), is_wall) {
+                fields[at] = status;
+            }
+            written.push_str(&fields.join("\t"));
+            written.push('\n');
+        }
+        std::fs::write(folder.path().join("manifest.tsv"), written)?;
+        Ok(Self { folder, about })
+    }
+}
+
+/// The language of a page: what it says itself, else the script that it is written in.
+fn language(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(16 * 1024)]);
+    let small = text.to_ascii_lowercase();
+    let named = small.find("<html").and_then(|at| {
+        let tag = &small[at..at + small[at..].find('>')?];
+        let value = tag[tag.find("lang=")? + 5..].trim_start_matches(['"', '\'']);
+        let code: String = value.chars().take_while(char::is_ascii_alphabetic).collect();
+        (2..=3).contains(&code.len()).then_some(code)
+    });
+    let has =
+        |first: char, last: char| text.chars().filter(|c| (first..=last).contains(c)).count() > 10;
+    named.unwrap_or_else(|| {
+        let scripts = [
+            ("ja", '\u{3041}', '\u{30ff}'),
+            ("ko", '\u{ac00}', '\u{d7a3}'),
+            ("zh", '\u{4e00}', '\u{9fff}'),
+            ("ru", '\u{410}', '\u{44f}'),
+            ("ar", '\u{620}', '\u{6ff}'),
+        ];
+        let known = scripts.iter().find(|(_, first, last)| has(*first, *last));
+        known.map_or("?", |(code, _, _)| code).to_owned()
+    })
+}
+
+/// Responses of one kind or language.
+#[derive(Default)]
+struct Row {
+    right: usize,
+    missed: usize,
+    /// Another block than the one expected.
+    other: usize,
+    /// Judged as a block where nothing but `ok` is right.
+    false_blocks: usize,
 }
 
 /// Counts over all responses. A response is positive if its verdict is a block; where the folder
 /// accepts both a block and `ok`, either is right and it is left out of the sums.
 #[derive(Default)]
 struct Tally {
-    /// By expected verdict: right, missed (judged `ok`), another block.
-    types: BTreeMap<String, (usize, usize, usize)>,
+    verdicts: BTreeMap<String, Row>,
+    kinds: BTreeMap<String, Row>,
+    languages: BTreeMap<String, Row>,
     blocks_found: usize,
+    right_word: usize,
     blocks_missed: usize,
     false_blocks: usize,
     mistakes: Vec<String>,
 }
 
 impl Tally {
-    fn of(items: &[Item]) -> Self {
+    fn of(items: &[Item], manifest: &Manifest) -> Self {
         let mut tally = Self::default();
         for item in items {
-            tally.count(item, item.expected.as_deref().unwrap_or("ok"));
+            let (kind, language) = manifest.about.get(&item.name).cloned().unwrap_or_default();
+            tally.count(item, &kind, &language);
         }
         tally
     }
 
-    fn count(&mut self, item: &Item, expected: &str) {
+    fn count(&mut self, item: &Item, kind: &str, language: &str) {
+        let expected = item.expected.as_deref().unwrap_or("ok");
         let got = item.verdict.as_str();
         let right = expected.split('|').any(|word| word == got);
-        let row = self.types.entry(expected.to_owned()).or_default();
-        match (right, got) {
-            (true, _) => row.0 += 1,
-            (false, "ok") => row.1 += 1,
-            (false, _) => row.2 += 1,
+        let rows = [
+            self.verdicts.entry(expected.to_owned()).or_default(),
+            self.kinds.entry(kind.to_owned()).or_default(),
+            self.languages.entry(language.to_owned()).or_default(),
+        ];
+        for row in rows {
+            match (right, got) {
+                (true, _) => row.right += 1,
+                (false, "ok") => row.missed += 1,
+                (false, _) if expected == "ok" => row.false_blocks += 1,
+                (false, _) => row.other += 1,
+            }
         }
         match (expected, got) {
             ("ok", "ok") => {}
             ("ok", _) => self.false_blocks += 1,
             (expected, _) if expected.contains("ok") => {}
             (_, "ok") => self.blocks_missed += 1,
-            _ => self.blocks_found += 1,
+            _ => {
+                self.blocks_found += 1;
+                self.right_word += usize::from(right);
+            }
         }
         if !right {
             let why = item.evidence.as_ref().map_or("", |evidence| evidence.signature.as_str());
@@ -105,13 +240,25 @@ impl Tally {
 
     #[allow(clippy::print_stdout, reason = "the report is this program's output")]
     fn print(&self) {
-        println!(
-            "{:<26} {:>5} {:>6} {:>6} {:>7}",
-            "expected", "right", "missed", "other", "recall"
-        );
-        for (expected, (right, missed, other)) in &self.types {
-            let recall = share(*right, right + missed + other);
-            println!("{expected:<26} {right:>5} {missed:>6} {other:>6} {recall:>7.3}");
+        for (name, rows) in
+            [("expected", &self.verdicts), ("kind", &self.kinds), ("language", &self.languages)]
+        {
+            println!(
+                "{name:<40} {:>5} {:>6} {:>6} {:>6} {:>6}",
+                "right", "missed", "other", "false", "share"
+            );
+            for (value, row) in rows {
+                let all = row.right + row.missed + row.other + row.false_blocks;
+                println!(
+                    "{value:<40} {:>5} {:>6} {:>6} {:>6} {:>6.3}",
+                    row.right,
+                    row.missed,
+                    row.other,
+                    row.false_blocks,
+                    share(row.right, all)
+                );
+            }
+            println!();
         }
         if !self.mistakes.is_empty() {
             println!("mistakes:\n{}", self.mistakes.join("\n"));
@@ -124,22 +271,60 @@ impl Tally {
             self.precision(),
             self.recall()
         );
+        let walls = self.blocks_found + self.blocks_missed;
+        for (name, part, whole) in [
+            ("precision", self.blocks_found, self.blocks_found + self.false_blocks),
+            ("recall", self.blocks_found, walls),
+            ("right word", self.right_word, self.blocks_found),
+        ] {
+            let (low, high) = interval(part, whole);
+            println!("{name} {:.4}, 95 % interval {low:.4} to {high:.4}", share(part, whole));
+        }
     }
+}
+
+/// What other signatures judged otherwise.
+#[allow(clippy::print_stdout, reason = "the report is this program's output")]
+fn print_changes(before: &[Item], now: &[Item]) {
+    let changed = before.iter().zip(now).filter(|(one, other)| one.verdict != other.verdict);
+    let mut count = 0;
+    for (one, other) in changed {
+        let expected = other.expected.as_deref().unwrap_or("ok");
+        println!(
+            "changed: {}: {} -> {} (expected {expected})",
+            one.name, one.verdict, other.verdict
+        );
+        count += 1;
+    }
+    println!("changed against the other signatures: {count} of {}", now.len());
 }
 
 fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
 }
 
+/// Wilson's interval of 95 % for a share.
+fn interval(part: usize, whole: usize) -> (f64, f64) {
+    const Z: f64 = 1.959_964;
+    if whole == 0 {
+        return (0.0, 1.0);
+    }
+    let (share, count) = (part as f64 / whole as f64, whole as f64);
+    let scale = 1.0 + Z * Z / count;
+    let middle = (share + Z * Z / (2.0 * count)) / scale;
+    let half = Z / scale * (share * (1.0 - share) / count + Z * Z / (4.0 * count * count)).sqrt();
+    ((middle - half).max(0.0), (middle + half).min(1.0))
+}
+
 /// Microseconds that one scan takes, over the folder's own pages of at least 64 KB served with 200,
 /// each cut to that: the mean in the best of some rounds, since everything else that runs makes a
 /// round longer, never shorter.
-fn cost(folder: &str, items: &[Item]) -> anyhow::Result<f64> {
+fn cost(folder: &Path, items: &[Item]) -> anyhow::Result<f64> {
     const PAGE: usize = 64 * 1024;
     const ROUNDS: usize = 50;
     let mut pages = Vec::new();
     for item in items.iter().filter(|item| item.status == 200) {
-        let mut body = std::fs::read(Path::new(folder).join(&item.name))?;
+        let mut body = std::fs::read(folder.join(&item.name))?;
         if body.len() >= PAGE {
             body.truncate(PAGE);
             pages.push(body);

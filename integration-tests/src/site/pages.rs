@@ -31,6 +31,8 @@ pub enum Page {
     CloudflareChallenge,
     /// 200 and an HTML page with nothing in it.
     Blank,
+    /// 200 and this HTML page.
+    Html(String),
     /// 404 and a plain page.
     NotFound,
     /// This status and a plain page.
@@ -161,6 +163,7 @@ fn text(page: &Page) -> String {
                  chat.onmessage = (message) => fetch('/echo/' + message.data);</script>"
             ),
         ),
+        Page::Html(html) => html.clone(),
         Page::Forbidden => plain("403 Forbidden"),
         Page::TooManyRequests(_) | Page::HeldWall(_) => plain("429 Too Many Requests"),
         Page::NotFound => plain("404 Not Found"),

@@ -1,4 +1,4 @@
-//! Strings of signatures on pages, written in all ways that mean the same: the glance at a page's
+//! Strings of signatures on pages, written in all ways that mean the same: the prefilter over a page's
 //! bytes, after which nearly none is read, misses none of what `Scan::traced` finds, which
 //! reads every page.
 //!

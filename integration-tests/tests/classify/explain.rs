@@ -20,6 +20,7 @@ fn options(status: u16) -> Options {
         url: None,
         rules: Arc::new(RuleSet::default()),
         limits: LIMITS,
+        builtin: tidegate::classify::Classifier::builtin(),
     }
 }
 

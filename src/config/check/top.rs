@@ -13,8 +13,8 @@ use crate::{
     },
     secret::Secret,
     settings::{
-        AdminSettings, Auth, Bounds, Egress, Inspect, Log, LogFormat, RefuseStatuses, Settings,
-        Timeouts,
+        AdminSettings, Auth, Bounds, Egress, Inspect, Keep, Log, LogFormat, RefuseStatuses,
+        Settings, Timeouts,
     },
 };
 
@@ -46,6 +46,10 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
             bytes: sizes.size("bytes"),
             error_bytes: sizes.size("error_bytes"),
             delay: sizes.duration("delay"),
+            same_page: reader.section("detect").word("same_page") == "on",
+            keep: sizes
+                .optional("keep", |text| paths::resolve(text, around))
+                .map(|folder| Keep { folder, most: sizes.count("most") }),
         },
         timeouts: timeouts(&reader.section("timeouts")),
         limits: limits(&reader.section("limits"), listen),

@@ -144,3 +144,15 @@ pub(in crate::config) static EXPECT: Section = Section {
         ),
     ],
 };
+
+/// `detect` of the whole file.
+pub(in crate::config) static DETECT_ALL: Section = Section {
+    name: "detect (of the file)",
+    doc: "How pages are judged beside signatures.",
+    keys: &[key(
+        "same_page",
+        Kind::Word(&["on", "off"]),
+        Is("on"),
+        "Whether a site blocks that answers different URLs with one short page that looks like a wall.",
+    )],
+};

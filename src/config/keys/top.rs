@@ -1,6 +1,7 @@
 //! The keys outside of the rules.
 
 use super::{
+    DETECT_ALL,
     Default::{Absent, Is, Required},
     Kind, RULE, Section, key,
 };
@@ -62,6 +63,12 @@ pub(in crate::config) static FILE: Section = Section {
              here.",
         ),
         key("inspect", Kind::Section(&INSPECT), Is("{}"), "How much of a response is looked at."),
+        key(
+            "detect",
+            Kind::Section(&DETECT_ALL),
+            Is("{}"),
+            "How pages are judged beside signatures.",
+        ),
         key("timeouts", Kind::Section(&TIMEOUTS), Is("{}"), "How long each step may take."),
         key("limits", Kind::Section(&LIMITS), Is("{}"), "What is bounded in this process."),
         key(
@@ -230,6 +237,19 @@ pub(in crate::config) static INSPECT: Section = Section {
             Kind::Duration("0s", "30s"),
             Is("500ms"),
             "Longest time that a response is held back for its verdict.",
+        ),
+        key(
+            "keep",
+            Kind::Path,
+            Absent("nothing is kept"),
+            "A folder for pages that look like a wall and match no signature: one per site and hour, \
+             for `tidegate explain` and `tidegate learn-signature`.",
+        ),
+        key(
+            "most",
+            Kind::Count(1, 100_000),
+            Is("100"),
+            "Files in `keep`: a new one replaces the oldest.",
         ),
     ],
 };

@@ -48,8 +48,8 @@ impl Failure {
     /// Tells the fleet, and makes the client's answer.
     pub(super) async fn report(self, pass: &mut Pass) -> Refused {
         let refusal = self.refusal().under(pass.entry());
-        if let Some(judgement) = self.verdict() {
-            pass.report(&judgement).await;
+        if let Some(mut judgement) = self.verdict() {
+            pass.report(&mut judgement).await;
         }
         refusal
     }

@@ -45,6 +45,8 @@ pub(in crate::proxy) fn settings() -> Settings {
             bytes: 16 << 10,
             error_bytes: 128 << 10,
             delay: Duration::from_millis(500),
+            same_page: true,
+            keep: None,
         },
         timeouts: Timeouts {
             header: Duration::from_secs(5),

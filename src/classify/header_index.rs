@@ -11,7 +11,7 @@ use super::{compiled::Compiled, signature::StatusRange};
 
 /// The signatures of a classifier by what they ask of a head, each by its number.
 #[derive(Debug, Default)]
-pub(crate) struct Heads {
+pub(crate) struct HeaderIndex {
     /// Nothing: ascending.
     free: Vec<usize>,
     /// This field, and perhaps more.
@@ -24,7 +24,7 @@ pub(crate) struct Heads {
     at_ok: Vec<usize>,
 }
 
-impl Heads {
+impl HeaderIndex {
     pub(crate) fn new(signatures: &[Compiled]) -> Self {
         let mut heads = Self::default();
         for (number, signature) in signatures.iter().enumerate() {

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 /// Bytes looked at in one place.
 const GRAM: usize = 4;
 
-/// Shortest string that a sieve takes: shorter ones would want a look at nearly every place.
+/// Shortest string that an n-gram filter takes: shorter ones would want a look at nearly every place.
 pub(super) const SHORTEST: usize = 8;
 
 /// Longest part of a string that is used: a longer stride would hardly save anything more.
@@ -57,7 +57,7 @@ static COMMON_GRAMS: LazyLock<Vec<u32>> = LazyLock::new(|| {
 
 /// Some strings, prepared.
 #[derive(Debug)]
-pub(crate) struct Sieve {
+pub(crate) struct NgramFilter {
     stride: usize,
     /// For each slot one bit for each form of a first byte with which one of its grams begins.
     first: Box<[u32; SLOTS]>,
@@ -78,8 +78,8 @@ struct Gram {
     offset: isize,
 }
 
-impl Sieve {
-    /// A sieve for `strings`; `None` where one of them is too short.
+impl NgramFilter {
+    /// An n-gram filter for `strings`; `None` where one of them is too short.
     pub(crate) fn new(strings: &[Shape]) -> Option<Self> {
         let shortest = strings.iter().map(|string| string.places.len()).min().unwrap_or(LONGEST);
         if shortest < SHORTEST {
@@ -241,15 +241,15 @@ fn slot(bytes: u32) -> usize {
 mod tests {
     use super::*;
 
-    fn sieve(strings: &[&str]) -> Option<Sieve> {
+    fn filter(strings: &[&str]) -> Option<NgramFilter> {
         let shapes: Vec<Shape> = strings.iter().map(|text| Shape::of(text.as_bytes())).collect();
-        Sieve::new(&shapes)
+        NgramFilter::new(&shapes)
     }
 
     #[test]
     fn a_string_is_found_wherever_it_stands_and_nothing_else_is() {
         let strings = ["Eight-by", "a string of more than sixteen bytes", "<input id=\"other\">"];
-        let sieve = sieve(&strings).expect("none is too short");
+        let filter = filter(&strings).expect("none is too short");
         for length in 0..60 {
             let before = "x".repeat(length);
             for string in strings {
@@ -263,7 +263,7 @@ mod tests {
                         let there = text.get(begin..begin + strings[string].len());
                         there.is_some_and(|there| there.eq_ignore_ascii_case(strings[string]))
                     };
-                    assert_eq!(sieve.any(text.as_bytes(), is_there), expected, "{text}");
+                    assert_eq!(filter.any(text.as_bytes(), is_there), expected, "{text}");
                 }
             }
         }
@@ -274,22 +274,22 @@ mod tests {
         let mut shape = Shape::of(b"?banned?");
         shape.before = 1;
         (shape.places[0], shape.places[7]) = (b" >".to_vec(), b" .".to_vec());
-        let sieve = Sieve::new(&[shape]).expect("it is long enough");
+        let filter = NgramFilter::new(&[shape]).expect("it is long enough");
         for length in 0..20 {
             for (before, after) in [(" ", "."), (">", " "), (" ", "")] {
                 let before = format!("{}{before}", "x".repeat(length));
                 let text = format!("{before}Banned{after}");
-                let found = sieve.any(text.as_bytes(), |_, begin| begin == before.len());
+                let found = filter.any(text.as_bytes(), |_, begin| begin == before.len());
                 assert!(found, "{text}");
             }
         }
-        assert!(sieve.any(b"banned", |_, begin| begin == 0));
+        assert!(filter.any(b"banned", |_, begin| begin == 0));
     }
 
     #[test]
-    fn a_short_string_makes_no_sieve_and_none_at_all_one_that_finds_nothing() {
-        assert!(sieve(&["long enough", "short"]).is_none());
-        let empty = sieve(&[]).expect("nothing is too short");
+    fn a_short_string_makes_no_filter_and_none_at_all_one_that_finds_nothing() {
+        assert!(filter(&["long enough", "short"]).is_none());
+        let empty = filter(&[]).expect("nothing is too short");
         assert!(!empty.any(b"anything", |_, _| true));
     }
 }

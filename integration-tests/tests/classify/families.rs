@@ -1,0 +1,246 @@
+//! Walls that no signature names, in many languages, under every status; and the pages of sites that
+//! have words and widgets in common with them.
+
+use tidegate::verdict::{Confidence, Verdict};
+
+use crate::{filler, page, prose};
+
+/// A page with this title and body.
+fn markup(title: &str, body: &str) -> String {
+    format!("<!DOCTYPE html><html><head><title>{title}</title></head><body>{body}</body></html>")
+}
+
+#[test]
+fn a_check_for_humans_is_one_in_any_language_and_under_any_status() {
+    for (title, text) in [
+        ("Verification", "Please confirm that you are a human. Check the box to continue."),
+        ("example.com", "Checking if you are a bot. This will take a few seconds."),
+        ("Проверка", "Подтвердите, что вы человек. Нажмите на кнопку, чтобы продолжить."),
+        ("访问验证", "为了确认您是真人，请完成下方验证后继续访问。"),
+        ("アクセス確認", "あなたが人間であることを確認しています。しばらくお待ちください。"),
+        ("보안 확인", "사람인지 확인하고 있습니다. 잠시만 기다려 주세요."),
+        ("Verificación", "Confirma que eres humano. Marca la casilla para continuar."),
+        ("Verificação", "Confirme que você é humano. Clique no botão para continuar."),
+        ("Vérification", "Confirmez que vous êtes un humain. Cochez la case pour continuer."),
+        ("Sicherheitsüberprüfung", "Bitte bestätigen Sie, dass Sie ein Mensch sind. Bitte warten."),
+        ("Verifica", "Conferma di essere un essere umano. Spunta la casella per continuare."),
+        ("Doğrulama", "İnsan olduğunuzu doğrulayın. Lütfen bekleyin."),
+        ("تحقق", "يرجى التحقق من أنك إنسان للمتابعة. انتظر لحظة."),
+        ("Weryfikacja", "Potwierdź, że nie jesteś robotem. Proszę czekać, aby kontynuować."),
+        ("Controle", "Bevestig dat je geen robot bent. Even geduld."),
+        ("Xác minh", "Vui lòng xác nhận bạn không phải là robot để tiếp tục."),
+        ("Verifikasi", "Harap konfirmasi bahwa Anda bukan robot untuk melanjutkan."),
+    ] {
+        let html = markup(title, &format!("<h1>{title}</h1><p>{text}</p><div id=captcha></div>"));
+        for status in [200, 202, 403, 404, 412, 429, 503] {
+            let judgement = page(status, &html).judgement();
+            assert_eq!(judgement.verdict, Verdict::Captcha, "{status} {text}");
+        }
+    }
+}
+
+#[test]
+fn a_check_of_the_browser_is_one_too() {
+    for (title, text) in [
+        ("Checking your browser before accessing site.example", "Please wait up to 5 seconds."),
+        ("Please wait", "We are verifying your browser. You will be redirected automatically."),
+        ("Проверка браузера", "Подождите несколько секунд, вы будете перенаправлены."),
+        ("正在验证您的浏览器", "请稍候，正在跳转"),
+    ] {
+        let html = markup(title, &format!("<p>{text}</p><script src=/c.js></script>"));
+        assert_eq!(page(200, &html).verdict(), Verdict::Captcha, "{text}");
+    }
+}
+
+#[test]
+fn a_script_alone_that_computes_an_answer_and_comes_back_is_a_check() {
+    for html in [
+        "<html><body><script>var k=parseInt('7f',16)*3;document.cookie='pass='+k;location.reload()</script></body></html>",
+        "<script>(function(){var _0x1a=['a'];document.cookie='a='+_0x1a[0];window.location.href=window.location.href})()</script>",
+        "<form id=f method=post><input type=hidden name=t value=1><input type=hidden name=a></form>\
+         <script>f.a.value=atob('MQ==');f.submit()</script>",
+    ] {
+        let judgement = page(200, html).judgement();
+        assert_eq!(judgement.verdict, Verdict::Captcha, "{html}");
+        assert_eq!(judgement.confidence, Confidence::Low);
+    }
+}
+
+#[test]
+fn shells_stubs_and_logins_that_pass_on_are_no_checks() {
+    for html in [
+        "<title>App</title><div id=root></div><script src=/static/main.js></script>",
+        "<title>App</title><noscript>You need to enable JavaScript to run this app.</noscript><div id=app></div>",
+        "<script>document.cookie='tz='+Intl.DateTimeFormat().resolvedOptions().timeZone;location.reload()</script>",
+        "<script>window.location.href='/home'</script>",
+        "<script>window.location.replace(atob('L2hvbWU='))</script>",
+        "<meta http-equiv=refresh content='0;url=/en/'>",
+        "<body onload='document.forms[0].submit()'><form method=post action=https://idp.example/sso>\
+         <input type=hidden name=SAMLRequest value=x><input type=hidden name=RelayState value=y></form>\
+         <script>var k=parseInt('1')</script></body>",
+        "<title>Shop</title><meta property=og:title content=Shop><script>document.cookie='a='+parseInt('1');\
+         if(!seen)location.reload()</script><div id=root></div>",
+    ] {
+        for status in [200, 404] {
+            assert_eq!(page(status, html).verdict(), Verdict::Ok, "{html}");
+        }
+    }
+}
+
+#[test]
+fn pages_that_share_words_and_widgets_with_a_check_are_ordinary() {
+    let nav: String = (0..15).map(|n| format!("<a href=/{n}>Part {n}</a> ")).collect();
+    for (title, body) in [
+        ("Sign in", "<form>Email <input type=email> Password <input type=password> <label>I am not a robot</label><div class=g-recaptcha></div> Sign in</form>".to_owned()),
+        ("Verify you are human to sign in", "<form><input name=u><input type=password><div class=cf-turnstile></div></form>".to_owned()),
+        ("Contact us", "<form>Name <input name=name> Your message <textarea name=m></textarea> Please confirm that you are a human: <div class=h-captcha></div></form>".to_owned()),
+        ("Reset your password", "<p>Security check: enter the code that we sent to your phone.</p><form><input name=code></form>".to_owned()),
+        ("Two-factor authentication", "<h1>Security verification</h1><p>We sent a verification code to your email.</p><form><input name=otp></form>".to_owned()),
+        ("What is a CAPTCHA?", "<h1>What is a CAPTCHA?</h1><p>A test that asks you to prove you are human and not a robot.</p>".to_owned()),
+        ("Why do I have to verify that I am human?", "<p>We ask you to verify you are human when we see unusual traffic. Complete the CAPTCHA to continue.</p>".to_owned()),
+        ("Help: captcha", format!("{nav}<p>Verify you are human: check the box. Unusual traffic may be the reason.</p>")),
+        ("Are you 18?", "<h1>Age verification</h1><p>Please confirm that you are over 18 years old to enter.</p><button>Yes</button><button>No</button>".to_owned()),
+        ("Robot vacuums", "<h1>Robot vacuums</h1><p>Robots from 199 EUR. Check prices in our shop.</p>".to_owned()),
+        ("Bot or human: the game", "<p>Play now.</p><button>Start</button>".to_owned()),
+        ("Update your browser", "<h1>Your browser is out of date</h1><p>We have detected that your browser is not supported. Please update it to continue.</p>".to_owned()),
+        ("Loading", "<p>Checking your connection, please wait...</p><script src=/app.js></script>".to_owned()),
+        ("App", "<p>Loading...</p><noscript>Please enable JavaScript in your browser to continue</noscript>".to_owned()),
+        ("Maintenance", "<h1>We will be back soon</h1><p>Please wait a few minutes and try again.</p>".to_owned()),
+        ("Verify your email", "<p>Please verify your email address. We sent you a link.</p>".to_owned()),
+        ("Human resources", "<h1>Human resources</h1><p>Confirm your holiday here.</p>".to_owned()),
+        ("Order received", "<p>Thank you. Please confirm your order in the e-mail that we sent you.</p>".to_owned()),
+        ("Before you continue to Search", "<p>We use cookies and data to deliver and maintain services. Accept all. Reject all.</p><form><input type=hidden name=x></form>".to_owned()),
+        ("Вход", "<form>Логин <input name=l> Пароль <input type=password> Я не робот</form>".to_owned()),
+        ("登录", "<form>用户名 <input name=u> 密码 <input type=password> 请输入验证码 <input name=captcha></form>".to_owned()),
+        ("お問い合わせ", "<form>お名前 <input name=n> 内容 <textarea></textarea> 私はロボットではありません</form>".to_owned()),
+        ("Newsletter", "<form>Your e-mail <input type=email><label>I'm not a robot</label> Subscribe</form>".to_owned()),
+        ("reCAPTCHA demo", "<form><div class=g-recaptcha></div>I'm not a robot<input type=submit></form>".to_owned()),
+        ("Page not found", "<h1>404</h1><p>This page is not here. Please check the address.</p>".to_owned()),
+    ] {
+        let html = markup(title, &body);
+        for status in [200, 404] {
+            let judgement = page(status, &html).judgement();
+            assert_eq!(judgement.verdict, Verdict::Ok, "{status} {title}: {:?}", judgement.evidence);
+        }
+    }
+}
+
+#[test]
+fn a_firewall_refuses_under_any_status_and_a_site_only_what_is_its_own() {
+    for (title, text) in [
+        ("Not Acceptable!", "An error was generated by Mod_Security."),
+        (
+            "Request Rejected",
+            "Your request was blocked by our web application firewall. Incident ID: 17",
+        ),
+        ("Access Denied", "Your IP address has been blocked for security reasons. Request ID: 8a"),
+        ("Доступ запрещен", "Ваш IP-адрес заблокирован системой защиты от атак."),
+        ("访问被拦截", "您的请求已被网站防火墙拦截，事件ID：17"),
+        ("Zugriff verweigert", "Ihre Anfrage wurde von der Firewall blockiert. Referenznummer 17"),
+        ("Acceso denegado", "Su dirección IP ha sido bloqueada por motivos de seguridad."),
+    ] {
+        let html = markup(title, &format!("<h1>{title}</h1><p>{text}</p>"));
+        for status in [200, 403, 404, 405, 406, 410, 412, 418, 444, 456, 493, 499, 503] {
+            let judgement = page(status, &html).judgement();
+            assert_eq!(judgement.verdict, Verdict::Forbidden, "{status} {title}");
+            assert_eq!(judgement.confidence, Confidence::High, "{status} {title}");
+        }
+        assert_eq!(page(429, &html).verdict(), Verdict::RateLimited, "{title}");
+        assert_eq!(page(502, &html).verdict(), Verdict::Ok, "a CDN speaks of the site behind it");
+    }
+    for (title, body) in [
+        (
+            "404 Not Found",
+            "<h1>Not Found</h1><p>The requested URL was not found on this server.</p>",
+        ),
+        ("410 Gone", "<h1>Gone</h1><p>This offer has expired.</p>"),
+        (
+            "Access denied | Site",
+            "<h1>Access denied</h1><p>You are not authorized to access this page.</p>",
+        ),
+        ("Members only", "<h1>Access restricted</h1><p>Please log in to see this page.</p>"),
+        (
+            "Account suspended",
+            "<h1>This account has been suspended.</h1><p>Contact your hosting provider.</p>",
+        ),
+        (
+            "Not Acceptable",
+            "<h1>Not Acceptable</h1><p>No variant of this resource suits the request.</p>",
+        ),
+        ("Precondition Failed", "<h1>412</h1><p>The resource has changed.</p>"),
+        (
+            "Firewall 3000",
+            "<h1>Firewall 3000</h1><p>The best firewall against attacks. 99 EUR.</p>",
+        ),
+    ] {
+        for status in [200, 404, 406, 410, 412, 422] {
+            let judgement = page(status, &markup(title, body)).judgement();
+            assert_eq!(
+                judgement.verdict,
+                Verdict::Ok,
+                "{status} {title}: {:?}",
+                judgement.evidence
+            );
+        }
+    }
+}
+
+#[test]
+fn too_many_requests_are_said_so_under_any_status() {
+    for (title, text) in [
+        (
+            "Whoa there!",
+            "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.",
+        ),
+        ("Error", "Too many requests. Your IP address has been blocked, try again later."),
+        ("访问过于频繁", "请稍后再试"),
+        ("Ошибка", "Слишком много запросов с вашего IP. Попробуйте позже, подождите."),
+        ("Zu viele Anfragen", "Bitte warten Sie einen Moment."),
+    ] {
+        let html = markup(title, &format!("<p>{text}</p>"));
+        for status in [200, 403, 418, 429, 503] {
+            assert_eq!(page(status, &html).verdict(), Verdict::RateLimited, "{status} {text}");
+        }
+    }
+    let forum = markup(
+        "Blocked",
+        "<h1>whoa there, pardner!</h1><p>Your request has been blocked due to a network policy.</p>",
+    );
+    assert_eq!(page(429, &forum).verdict(), Verdict::RateLimited);
+    let article = markup("429 Too Many Requests", &format!("<p>{}</p>", prose(1_800)));
+    assert_eq!(page(200, &article).verdict(), Verdict::Ok);
+    let login =
+        "<form>Too many attempts. Try again later. <input name=u><input type=password></form>";
+    assert_eq!(page(200, &markup("Log in", login)).verdict(), Verdict::Ok);
+}
+
+#[test]
+fn a_challenge_is_one_under_429_and_403_too() {
+    let html = markup(
+        "One moment",
+        "<h1>Verify you are human</h1><p>Complete the challenge to continue.</p>",
+    );
+    for status in [403, 429] {
+        assert_eq!(page(status, &html).verdict(), Verdict::Captcha, "{status}");
+    }
+}
+
+#[test]
+fn look_alikes_of_just_a_moment_are_not_cloudflares() {
+    let text = "<p>Checking your browser before accessing. Please wait...</p>";
+    assert_eq!(page(200, &markup("Just a moment...", text)).verdict(), Verdict::Captcha);
+    let own = format!("{text}<p>Performance &amp; security by Cloudflare</p>");
+    let verdict = page(200, &markup("Just a moment...", &own)).verdict();
+    assert_eq!(verdict, Verdict::CloudflareChallenge);
+}
+
+#[test]
+fn a_page_that_leads_on_is_no_wall_whatever_it_says() {
+    let links: String = (0..20).map(|n| format!("<a href=/{n}>{n}</a>")).collect();
+    let html = markup("Just a moment...", &format!("{links}<h1>Verify you are human</h1>"));
+    let response = page(200, &html);
+    assert_eq!(response.verdict(), Verdict::Ok);
+    assert_eq!(page(403, &html).verdict(), Verdict::CloudflareChallenge, "refused by its status");
+    let deep = markup("Verify you are human", &format!("{}<p>Please wait</p>", filler(9_000)));
+    assert_eq!(page(200, &deep).verdict(), Verdict::Captcha);
+}

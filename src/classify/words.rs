@@ -1,0 +1,193 @@
+//! What walls say, by meaning: `config/walls/words.yaml`, compiled once, and where it stands in a text.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use aho_corasick::AhoCorasick;
+use serde::Deserialize;
+
+use super::text::normalised;
+
+/// The words, as data: by meaning and language.
+const FILE: &str = include_str!("../../config/walls/words.yaml");
+
+/// Bytes between the beginnings of two words that are said together.
+const TOGETHER: usize = 100;
+
+/// What a word means on a wall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Meaning {
+    /// Humans and robots.
+    Human,
+    /// Asking for a proof.
+    Verify,
+    /// The visitor's browser.
+    Browser,
+    /// A whole saying that asks for a proof of being human.
+    Proof,
+    /// A check in the name of security.
+    SecurityCheck,
+    /// The client behaves like a program.
+    Unusual,
+    /// What to do to pass.
+    Task,
+    /// A page for a moment only.
+    Wait,
+    /// What the visitor lacks: scripts, cookies.
+    Needs,
+    /// The request was refused.
+    Denied,
+    /// Who refused it.
+    Firewall,
+    /// The address that was refused.
+    Address,
+    /// A number to ask about.
+    Reference,
+    /// Too fast.
+    TooMany,
+    /// In a title: what another page is for.
+    Purpose,
+    /// A page of the site itself: an account, an age, maintenance.
+    Own,
+}
+
+/// The words, compiled.
+pub(super) struct Words {
+    automaton: AhoCorasick,
+    /// By the number of each word: its meaning, and how it may stand.
+    entries: Vec<(Meaning, Border)>,
+}
+
+/// Where a word may begin and end.
+#[derive(Debug, Clone, Copy)]
+struct Border {
+    /// Only where a word begins.
+    begins: bool,
+    /// Only where a word ends.
+    ends: bool,
+}
+
+/// The words of a text.
+#[derive(Debug, Default)]
+pub(super) struct Said(Vec<Word>);
+
+/// A word of a text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Word {
+    meaning: Meaning,
+    /// Where it begins, in bytes.
+    pub(super) begin: usize,
+}
+
+impl Words {
+    /// The built-in words.
+    ///
+    /// # Panics
+    /// Never: the file is part of the binary, and tests read it.
+    pub(super) fn builtin() -> &'static Self {
+        static WORDS: LazyLock<Words> = LazyLock::new(Words::compile);
+        &WORDS
+    }
+
+    fn compile() -> Self {
+        let file: BTreeMap<Meaning, BTreeMap<String, Vec<String>>> =
+            serde_yaml::from_str(FILE).expect("config/walls/words.yaml is read by tests");
+        let (mut patterns, mut entries) = (Vec::new(), Vec::new());
+        for (meaning, languages) in file {
+            for word in languages.into_values().flatten() {
+                let (word, ends) = word.strip_suffix('$').map_or((&*word, false), |w| (w, true));
+                let pattern = normalised(word).trim().to_owned();
+                let begins = pattern.chars().next().is_some_and(is_in_word);
+                entries.push((meaning, Border { begins, ends }));
+                patterns.push(pattern);
+            }
+        }
+        let automaton = AhoCorasick::new(patterns);
+        Self { automaton: automaton.expect("a test compiles the words"), entries }
+    }
+
+    /// All words of `text`, which is normalised, in their order.
+    pub(super) fn find(&self, text: &str) -> Said {
+        let mut said = Vec::new();
+        for found in self.automaton.find_overlapping_iter(text) {
+            let (meaning, border) = self.entries[found.pattern().as_usize()];
+            let goes_on = |character: Option<char>| character.is_some_and(is_in_word);
+            let before = border.begins && goes_on(text[..found.start()].chars().next_back());
+            let after = border.ends && goes_on(text[found.end()..].chars().next());
+            if !before && !after {
+                said.push(Word { meaning, begin: found.start() });
+            }
+        }
+        said.sort_by_key(|word| word.begin);
+        Said(said)
+    }
+}
+
+/// Whether a word goes on with this character. Scripts that write no blanks have no such borders.
+fn is_in_word(character: char) -> bool {
+    character.is_alphanumeric()
+        && !matches!(character, '\u{e00}'..='\u{e7f}' | '\u{2e80}'..='\u{d7af}' | '\u{f900}'..='\u{faff}')
+}
+
+impl Said {
+    /// Where a word of this meaning stands first.
+    pub(super) fn first(&self, meaning: Meaning) -> Option<Word> {
+        self.0.iter().find(|word| word.meaning == meaning).copied()
+    }
+
+    /// Whether there is a word of this meaning.
+    pub(super) fn has(&self, meaning: Meaning) -> bool {
+        self.first(meaning).is_some()
+    }
+
+    /// How many words of this meaning there are.
+    pub(super) fn count(&self, meaning: Meaning) -> usize {
+        self.0.iter().filter(|word| word.meaning == meaning).count()
+    }
+
+    /// Where words of both meanings stand first in one sentence of `text`: the one that begins
+    /// earlier.
+    pub(super) fn together(&self, one: Meaning, other: Meaning, text: &str) -> Option<Word> {
+        let of = |meaning| self.0.iter().filter(move |word| word.meaning == meaning);
+        of(one)
+            .flat_map(|first| of(other).map(move |second| (first, second)))
+            .map(|(a, b)| if a.begin <= b.begin { (*a, *b) } else { (*b, *a) })
+            .filter(|(a, b)| b.begin - a.begin <= TOGETHER && !ends(&text[a.begin..b.begin]))
+            .map(|(a, _)| a)
+            .min_by_key(|word| word.begin)
+    }
+}
+
+/// Whether a sentence ends in `text`.
+fn ends(text: &str) -> bool {
+    text.contains(". ") || text.contains(['!', '?', '。', '！', '？'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_from_their_beginning_and_in_scripts_without_blanks_anywhere() {
+        let words = Words::builtin();
+        let has = |text: &str, meaning| words.find(&normalised(text)).has(meaning);
+        assert!(has("VERIFICATION", Meaning::Verify));
+        assert!(!has("unverified", Meaning::Verify));
+        assert!(has("a bot.", Meaning::Human) && !has("bottom", Meaning::Human));
+        assert!(has("请您完成安全验证后继续", Meaning::SecurityCheck));
+        assert!(has("Подтвердите, что Вы не робот", Meaning::Proof));
+        assert!(has("confirme que você não é um robô", Meaning::Proof));
+    }
+
+    #[test]
+    fn only_words_of_one_sentence_are_said_together() {
+        let words = Words::builtin();
+        let together = |text: &str| {
+            let text = normalised(text);
+            words.find(&text).together(Meaning::Human, Meaning::Verify, &text).is_some()
+        };
+        assert!(together("Please confirm that a human sent this"));
+        assert!(!together("Please confirm. A human will answer."));
+        assert!(!together(&format!("confirm {} human", "and so on ".repeat(12))));
+    }
+}

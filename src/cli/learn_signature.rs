@@ -1,0 +1,86 @@
+//! `tidegate learn-signature`: an entry for `detect` from blocked and ordinary pages of one site.
+
+use std::{fmt::Write as _, path::PathBuf, sync::Arc};
+
+use http::{HeaderMap, Method, StatusCode};
+
+use super::{Global, Outcome, Usage, out::Out};
+use crate::{
+    classify::{Classifier, ScanLimits, Signature},
+    explain::{
+        Options,
+        learn::{Proposal, learn},
+    },
+    rules::RuleSet,
+    verdict::Verdict,
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+FILE is a saved page or a raw HTTP response (`curl -i`, or a file of `inspect.keep`).
+Exit code 1: the proposed signature misses a blocked page or takes an ordinary one.
+
+Example:
+  tidegate learn-signature wall-1.html wall-2.html --ordinary page-1.html --ordinary page-2.html")]
+pub(super) struct Args {
+    /// Blocked pages of the site
+    #[arg(required = true, value_name = "FILE")]
+    blocked: Vec<PathBuf>,
+    /// An ordinary page of the same site; may be repeated
+    #[arg(long, required = true, value_name = "FILE")]
+    ordinary: Vec<PathBuf>,
+    /// Name of the signature
+    #[arg(long, default_value = "learnt-wall")]
+    name: String,
+    /// What it means
+    #[arg(long, default_value = "captcha")]
+    verdict: Verdict,
+}
+
+pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
+    let inspect = global.load()?.settings.inspect;
+    let options = Options {
+        status: StatusCode::OK,
+        headers: HeaderMap::from_iter([(
+            http::header::CONTENT_TYPE,
+            http::HeaderValue::from_static("text/html; charset=utf-8"),
+        )]),
+        method: Method::GET,
+        url: None,
+        rules: Arc::new(RuleSet::default()),
+        limits: ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes },
+        builtin: Classifier::builtin(),
+    };
+    let learnt = learn(&args.blocked, &args.ordinary, &args.name, args.verdict, &options);
+    let proposal = learnt.map_err(|error| Usage(error.to_string()))?;
+    out.raw(described(&proposal, args).as_bytes())?;
+    let is_good = proposal.missed.is_empty() && proposal.taken.is_empty();
+    Ok(if is_good { Outcome::Fine } else { Outcome::NotFine })
+}
+
+/// The entry as the rule file takes it, and how it did.
+fn described(proposal: &Proposal, args: &Args) -> String {
+    let Signature { name, verdict, title, body, text, .. } = &proposal.signature;
+    let mut shown = format!("detect:\n  - name: {name}\n    verdict: {verdict}\n");
+    for (key, strings) in [("title", title), ("body", body), ("text", text)] {
+        if !strings.is_empty() {
+            // JSON is YAML.
+            let list = serde_json::Value::from(strings.clone());
+            _ = writeln!(shown, "    {key}: {list}");
+        }
+    }
+    let (all, ordinary) = (args.blocked.len(), args.ordinary.len());
+    _ = writeln!(
+        shown,
+        "# matches {} of {all} blocked pages",
+        all - proposal.missed.len().min(all)
+    );
+    _ = writeln!(shown, "# matches {} of {ordinary} ordinary pages", proposal.taken.len());
+    for missed in &proposal.missed {
+        _ = writeln!(shown, "# misses {missed}");
+    }
+    for taken in &proposal.taken {
+        _ = writeln!(shown, "# takes {taken}");
+    }
+    shown
+}
