@@ -48,22 +48,22 @@ lint-python: python-tools ## ruff and mypy over python/
 	MYPYPATH=python:python/scrapy-tidegate target/python-tools/bin/mypy python/tests
 
 packaging-tools:
-	@packaging/install-tools.sh
+	@docker/packaging/install-tools.sh
 
 deb: packaging-tools ## the Debian package, into target/packages (PACKAGE_PROFILE=fast for a quick one)
-	packaging/build.sh deb $(PACKAGE_PROFILE)
+	docker/packaging/build.sh deb $(PACKAGE_PROFILE)
 
 tarball: ## the archive that `cargo binstall` fetches from a release, into target/packages
-	packaging/build.sh tarball $(PACKAGE_PROFILE)
+	docker/packaging/build.sh tarball $(PACKAGE_PROFILE)
 
 test-deb: build packaging-tools ## install, start, upgrade, remove and purge the Debian package in a scratch root
-	@packaging/test-deb.sh
+	@docker/packaging/test-deb.sh
 
 release-version: ## check that all packages, the changelog and TAG=v1.2.3 agree on the version
-	@packaging/release.sh version $(TAG)
+	@docker/packaging/release.sh version $(TAG)
 
 release-files: ## sort built packages (FROM=target) for PyPI and the release page, with checksums and notes
-	@packaging/release.sh files $(FROM)
+	@docker/packaging/release.sh files $(FROM)
 
 image: ## the container image IMAGE=tidegate (needs docker)
 	docker build -f docker/Dockerfile -t $(IMAGE) .

@@ -3,7 +3,7 @@
 # machine's root, with its own network: nothing of the machine changes. It needs root and mount namespaces; without
 # them only the contents are checked.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 fail() {
   printf 'tidegate: %s\n' "$*" >&2
@@ -89,8 +89,8 @@ if [ "${1:-}" = --inside ]; then
 fi
 
 rm -rf target/packages
-DEB_VERSION=0.0.1-1 packaging/build.sh deb dev
-packaging/build.sh deb dev
+DEB_VERSION=0.0.1-1 docker/packaging/build.sh deb dev
+docker/packaging/build.sh deb dev
 old=$(ls target/packages/tidegate_0.0.1-1_*.deb)
 new=$(ls target/packages/tidegate_*.deb | grep -v 0.0.1-1)
 contents "$new"

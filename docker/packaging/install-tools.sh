@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs cargo-deb into target/packaging-tools, and what its test needs, and says so.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 version=3.8.0
 tools=target/packaging-tools

@@ -4,7 +4,7 @@
 #   release.sh version [TAG]   the versions of all packages, the changelog and the tag agree; prints the version
 #   release.sh files FOLDER    sorts a folder of built packages into pypi/ and github/, with checksums and notes.md
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 fail() {
   printf 'tidegate: %s\n' "$*" >&2

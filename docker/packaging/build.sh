@@ -4,7 +4,7 @@
 # `deb` has the program, the service with its own user, the rule file, completions and the man page; DEB_VERSION
 # overrides the package's version. `tarball` is what `cargo binstall` fetches from a release.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 kind=${1:?usage: build.sh deb|tarball PROFILE}
 profile=${2:?usage: build.sh deb|tarball PROFILE}
