@@ -131,11 +131,11 @@ impl Classifier {
         let (mut asking, mut settled) = (Vec::new(), None);
         for number in self.header_index.asking(head.status, head.headers).iter().copied() {
             let signature = &self.signatures[number];
-            let possible = scans || signature.source.is_head_only();
+            let possible = scans || signature.is_head_only;
             if !possible || !signature.holds_at(head, redirect.as_ref()) {
                 continue;
             }
-            if !signature.source.is_head_only() {
+            if !signature.is_head_only {
                 asking.push(number);
             } else if signature.source.action == signature::Action::Log {
                 ground.logged.push(Arc::clone(&signature.source.name));

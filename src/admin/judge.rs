@@ -18,7 +18,7 @@ use super::{
     reply::Problem,
 };
 use crate::{
-    classify::{BodyEnd, ScanLimits},
+    classify::{BodyEnd, Classifier, ScanLimits},
     explain::{Exchange, Item, judge as explain},
     gate::Entry,
     rules::Split,
@@ -83,9 +83,10 @@ pub(super) async fn judge(
     };
     let report = received.report;
     let exchange = exchange(received)?;
-    let inspect = cx.proxy.live().settings.inspect;
+    let inspect = cx.proxy.live().settings.inspect.clone();
     let limits = ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes };
-    let (judgement, item) = explain(&exchange, &target, Some(&entry.rule), limits);
+    let builtin = Classifier::builtin();
+    let (judgement, item) = explain(&exchange, &target, Some(&entry.rule), &builtin, limits);
     let reported = report && cx.gate.report_outside(&target, &judgement).await;
     Ok(Json(Judged { item, scope: scope(&entry, &target), reported }))
 }

@@ -25,6 +25,8 @@ const MAX_PATTERN: usize = 512;
 pub struct Classifier {
     pub(crate) signatures: Vec<Compiled>,
     pub(crate) header_index: HeaderIndex,
+    /// How many of those that ask nothing of a head, from the first on, want a page to have the shape of a wall.
+    free_walls: usize,
     pub(crate) raw: Patterns,
     pub(crate) text: Patterns,
 }
@@ -135,14 +137,16 @@ impl Classifier {
             Patterns::new(&wanted.patterns, &wanted.literals).map_err(SignatureError::TooMany)
         };
         let header_index = HeaderIndex::new(&signatures);
-        Ok(Self { signatures, header_index, raw: compile(&raw)?, text: compile(&text)? })
+        let wants_wall = |number: &&usize| signatures[**number].wants_wall();
+        let free_walls = header_index.free().iter().take_while(wants_wall).count();
+        let (raw, text) = (compile(&raw)?, compile(&text)?);
+        Ok(Self { signatures, header_index, free_walls, raw, text })
     }
 
     /// Whether the first `free` signatures that ask nothing of a head, and those that are `asking`,
     /// want every page to have the shape of a wall: then pages without it need no look.
     pub(crate) fn wants_walls(&self, free: usize, asking: &[usize]) -> bool {
-        let mut all = self.header_index.free()[..free].iter().chain(asking);
-        all.all(|number| self.signatures[*number].wants_wall())
+        free <= self.free_walls && asking.iter().all(|number| self.signatures[*number].wants_wall())
     }
 }
 

@@ -31,6 +31,8 @@ struct Marker {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) source: Signature,
+    /// Whether the head alone decides.
+    pub(super) is_head_only: bool,
     header: Vec<(HeaderName, String)>,
     title: Vec<String>,
     body: Vec<Marker>,
@@ -140,7 +142,8 @@ impl Compiled {
             text.need(marker.text);
         }
         let title = source.title.iter().map(|title| normalised(title).trim().to_owned()).collect();
-        Ok(Self { source, header, title, body, any, none, text: visible })
+        let is_head_only = source.is_head_only();
+        Ok(Self { source, is_head_only, header, title, body, any, none, text: visible })
     }
 
     /// The first field that it wants a head to have.
@@ -150,7 +153,7 @@ impl Compiled {
 
     /// Whether it is looked for whatever the head says; but see [`Compiled::suits`].
     pub(super) fn asks_nothing_of_a_head(&self) -> bool {
-        !self.source.is_head_only()
+        !self.is_head_only
             && self.source.status.is_empty()
             && self.source.location.is_none()
             && self.header.is_empty()
@@ -165,7 +168,7 @@ impl Compiled {
 
     /// Whether a body under this status can be a wall of its shape.
     pub(super) fn suits(&self, status: u16) -> bool {
-        self.source.is_head_only() || self.source.shape == Shape::Any || !is_origin_fault(status)
+        self.is_head_only || self.source.shape == Shape::Any || !is_origin_fault(status)
     }
 
     /// Whether all that it asks of the head is there.
@@ -206,9 +209,7 @@ impl Compiled {
 
     /// Whether it wants an HTML page to have the shape of a wall.
     pub(super) fn wants_wall(&self) -> bool {
-        self.source.is_head_only()
-            || self.source.shape == Shape::Interstitial
-            || !self.applies_to(true)
+        self.is_head_only || self.source.shape == Shape::Interstitial || !self.applies_to(true)
     }
 
     /// How many characters of visible text a page may have at most for a match to count.

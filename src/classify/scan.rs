@@ -1,17 +1,20 @@
 //! A body being looked at.
 
 mod answers;
+mod spare;
 
-use std::{cell::Cell, sync::Arc};
+use std::sync::Arc;
 
 use http::HeaderValue;
 
+use self::spare::Spare;
 use super::{
     BodyEnd, Ground,
     charset::{Charset, ROOM},
     classifier::Classifier,
     compiled::is_refusal,
     decode::{Coding, Decoder, Encoded},
+    head::is_origin_fault,
     page::{Page, Title, begins_as_html, shows},
     structure::{MANY_LINKS, links},
     trace::{Trace, Traced},
@@ -87,32 +90,6 @@ struct Text {
     /// candidates, and before the first characters.
     most_text: Option<usize>,
     title_known: bool,
-}
-
-/// Most bytes of a buffer that is kept for the next scan: what ordinary pages need.
-const MAX_SPARE: usize = 64 * 1024;
-
-/// The buffers of the last scan of this thread, for the next one.
-#[derive(Default)]
-struct Spare {
-    source: String,
-    visible: String,
-    candidates: Vec<usize>,
-}
-
-thread_local! {
-    static SPARE: Cell<Spare> = Cell::default();
-}
-
-impl Spare {
-    fn keep(mut self) {
-        if self.source.capacity() <= MAX_SPARE && self.visible.capacity() <= MAX_SPARE {
-            self.source.clear();
-            self.visible.clear();
-            self.candidates.clear();
-            SPARE.set(self);
-        }
-    }
 }
 
 /// What becomes of the first decoded bytes.
@@ -260,11 +237,18 @@ impl Text {
     fn gather(&mut self) {
         let classifier = &self.classifier;
         let free = &classifier.header_index.free()[..self.free];
-        let suits = |number: &usize| classifier.signatures[*number].suits(self.ground.status);
-        let mut spare = SPARE.take();
-        spare.candidates.extend(self.candidates.iter().copied());
-        spare.candidates.extend(free.iter().copied().filter(suits));
-        spare.candidates.sort_unstable();
+        let mut spare = Spare::take();
+        if is_origin_fault(self.ground.status) {
+            let suits = |number: &&usize| classifier.signatures[**number].suits(self.ground.status);
+            spare.candidates.extend(free.iter().filter(suits));
+        } else {
+            spare.candidates.extend_from_slice(free);
+        }
+        // Both lists ascend, and hardly any head leaves something to ask.
+        for number in &self.candidates {
+            let at = spare.candidates.partition_point(|other| other < number);
+            spare.candidates.insert(at, *number);
+        }
         self.candidates = spare.candidates;
         (self.source, self.visible) = (spare.source, spare.visible);
     }
