@@ -54,7 +54,7 @@ pub(crate) use self::{
     reply::{Refusal, Refused},
 };
 use crate::{
-    classify::{Head, Reading, ScanLimits},
+    classify::{Head, Reading},
     gate::{Client, Entry},
     metrics::{Bound, UserMetrics},
     rules::{Action, Rule},
@@ -284,7 +284,7 @@ impl Granted<'_> {
     ) -> Option<(Verdict, Pass)> {
         let Self { live, asking, method, .. } = self;
         let inspect = &live.settings.inspect;
-        let limits = ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes };
+        let limits = inspect.limits();
         let (status, headers) = (head.status, &head.headers);
         let seen = Head { method, target: &asking.target, status, headers };
         let (mut judgement, mut pass) = match asking.entry.rule.classifier.read(seen, limits) {

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 
-use crate::{rules::HostPattern, secret::Secret};
+use crate::{classify::ScanLimits, rules::HostPattern, secret::Secret};
 
 /// Everything but the rules.
 #[derive(Debug, Clone)]
@@ -158,6 +158,14 @@ pub struct Inspect {
     pub same_page: bool,
     /// Where pages are kept that look like walls and match no signature; `None`: nowhere.
     pub keep: Option<Keep>,
+}
+
+impl Inspect {
+    /// How much of a body the classifier looks at.
+    #[must_use]
+    pub const fn limits(&self) -> ScanLimits {
+        ScanLimits { bytes: self.bytes, error_bytes: self.error_bytes }
+    }
 }
 
 /// A folder of pages.

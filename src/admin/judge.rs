@@ -18,12 +18,8 @@ use super::{
     reply::Problem,
 };
 use crate::{
-    classify::{BodyEnd, Classifier, ScanLimits},
+    classify::{BodyEnd, Classifier},
     explain::{Exchange, Item, judge as explain},
-    gate::Entry,
-    rules::Split,
-    status::scope_name,
-    target::Target,
 };
 
 /// Largest request: `inspect.error_bytes` of its default in base64, six times over.
@@ -83,12 +79,11 @@ pub(super) async fn judge(
     };
     let report = received.report;
     let exchange = exchange(received)?;
-    let inspect = cx.proxy.live().settings.inspect.clone();
-    let limits = ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes };
+    let limits = cx.proxy.live().settings.inspect.limits();
     let builtin = Classifier::builtin();
     let (judgement, item) = explain(&exchange, &target, Some(&entry.rule), &builtin, limits);
     let reported = report && cx.gate.report_outside(&target, &judgement).await;
-    Ok(Json(Judged { item, scope: scope(&entry, &target), reported }))
+    Ok(Json(Judged { item, scope: entry.scope_name(&target), reported }))
 }
 
 fn exchange(received: Received) -> Result<Exchange, Problem> {
@@ -130,11 +125,4 @@ fn fields(headers: BTreeMap<String, Values>) -> Result<HeaderMap, Problem> {
         }
     }
     Ok(fields)
-}
-
-/// The name of the scope as `GET /api/v1/status` has it.
-fn scope(entry: &Entry, target: &Target) -> String {
-    let per = entry.rule.cooldown.as_ref().map_or(entry.rule.per, |policy| policy.per);
-    let per = if per == Split::All { entry.rule.per } else { per };
-    scope_name(&entry.rule.name, &per.key(&target.host))
 }

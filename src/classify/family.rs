@@ -58,6 +58,7 @@ pub(super) struct Look<'a> {
     is_complete: bool,
     weights: OnceCell<Weights>,
     structure: OnceCell<Structure>,
+    leads_on: OnceCell<bool>,
 }
 
 /// What is known of a page beside its text.
@@ -118,6 +119,7 @@ impl<'a> Look<'a> {
             is_complete: seen.is_complete,
             weights: OnceCell::new(),
             structure: OnceCell::new(),
+            leads_on: OnceCell::new(),
         }
     }
 
@@ -161,8 +163,8 @@ impl<'a> Look<'a> {
     }
 
     /// The page has links as pages of sites have.
-    fn leads_on(&self) -> bool {
-        links(self.source.as_bytes()) >= MANY_LINKS
+    pub(super) fn leads_on(&self) -> bool {
+        *self.leads_on.get_or_init(|| links(self.source.as_bytes()) >= MANY_LINKS)
     }
 
     /// Refuses by its status, other than with what sites say of their own pages.

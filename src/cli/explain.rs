@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::{Global, Outcome, Usage, out::Out};
 use crate::{
-    classify::{Classifier, ScanLimits},
+    classify::Classifier,
     explain::{self, MAX_FILE, Options, Report, Source},
 };
 
@@ -55,7 +55,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         method: args.method.clone(),
         url: args.url.clone(),
         rules: Arc::new(loaded.rules),
-        limits: ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes },
+        limits: inspect.limits(),
         builtin: Classifier::builtin(),
     };
     let report =

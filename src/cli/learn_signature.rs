@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, StatusCode};
 
 use super::{Global, Outcome, Usage, out::Out};
 use crate::{
-    classify::{Classifier, ScanLimits, Signature},
+    classify::{Classifier, Signature},
     explain::{
         Options,
         learn::{Proposal, learn},
@@ -48,7 +48,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         method: Method::GET,
         url: None,
         rules: Arc::new(RuleSet::default()),
-        limits: ScanLimits { bytes: inspect.bytes, error_bytes: inspect.error_bytes },
+        limits: inspect.limits(),
         builtin: Classifier::builtin(),
     };
     let learnt = learn(&args.blocked, &args.ordinary, &args.name, args.verdict, &options);

@@ -41,11 +41,10 @@ impl Lanes {
     /// The lane for a request to `target`.
     pub(super) fn find(&self, entry: &Arc<Entry>, target: &Target) -> Arc<Lane> {
         let rule = &entry.rule;
-        let per = cooldown_split(rule);
-        if rule.per == Split::All && per == Split::All {
+        if rule.per == Split::All && cooldown_split(rule) == Split::All {
             return self.whole(entry);
         }
-        let keys = (rule.per.key(&target.host), per.key(&target.host));
+        let keys = keys(rule, target);
         let mut split = self.split.lock();
         if let Some(lane) = split.get(&keys) {
             return Arc::clone(lane);
@@ -125,6 +124,11 @@ impl Lanes {
         };
         Lane::new(Arc::clone(&self.shared), scope, view, Arc::clone(entry))
     }
+}
+
+/// Keys of the bucket and of the cooldown of a request to `target`.
+pub(super) fn keys(rule: &Rule, target: &Target) -> (Arc<str>, Arc<str>) {
+    (rule.per.key(&target.host), cooldown_split(rule).key(&target.host))
 }
 
 /// How the cooldowns of a rule are split.

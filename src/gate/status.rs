@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use super::{Entry, Gate, lane::Lane, tell, view::Gateway};
+use super::{Entry, Gate, lane::Lane, lanes, tell, view::Gateway};
 use crate::{
     clock,
     event::{ClearedBy, Event},
     rules::{Mode, Split},
-    status::{LearnedStatus, ScopeState, ScopeStatus},
+    status::{LearnedStatus, ScopeState, ScopeStatus, scope_name},
     store::{Override, Store, StoreError},
     target::{Host, Scheme, Target},
     verdict::Verdict,
@@ -145,6 +145,20 @@ impl Gate {
     }
 }
 
+impl Entry {
+    /// The name of the scope of a request to `target`, as [`Gate::snapshot`] has it.
+    #[must_use]
+    pub fn scope_name(&self, target: &Target) -> String {
+        let (bucket, cooldown) = lanes::keys(&self.rule, target);
+        scope_name(&self.rule.name, shown_key(&bucket, &cooldown))
+    }
+}
+
+/// The key that a scope is known by: the cooldown's, or the bucket's where one cooldown is for all.
+fn shown_key<'k>(bucket: &'k str, cooldown: &'k str) -> &'k str {
+    if cooldown.is_empty() { bucket } else { cooldown }
+}
+
 /// A target of which only the host matters.
 fn site(host: Host) -> Target {
     Target { scheme: Scheme::Http, host, port: Scheme::Http.default_port(), path: Arc::from("/") }
@@ -190,7 +204,7 @@ fn status(lane: &Lane) -> ScopeStatus {
         .filter(|(_, count)| *count > 0)
         .collect();
     let name = &lane.scope.name;
-    let key = if name.cooldown.is_empty() { &name.bucket } else { &name.cooldown };
+    let key = shown_key(&name.bucket, &name.cooldown);
     ScopeStatus {
         rule: name.rule.to_string(),
         key: key.to_string(),

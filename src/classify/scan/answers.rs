@@ -10,7 +10,6 @@ use crate::{
         family::Seen,
         page::Page,
         signature::Action,
-        structure::{MANY_LINKS, links},
         trace::Trace,
     },
     verdict::{Evidence, Judgement},
@@ -38,8 +37,7 @@ impl Text {
         let seen = Seen { status, is_complete };
         let findings = page.search(&self.classifier, &self.source, seen, trace.is_some());
         let has_strings = findings.has_any();
-        let leads_on =
-            !is_refusal(status) && page.is_html() && links(self.source.as_bytes()) >= MANY_LINKS;
+        let leads_on = || !is_refusal(status) && page.is_html() && findings.look.leads_on();
         for number in &self.candidates {
             let signature = &self.classifier.signatures[*number];
             if !signature.applies_to(page.is_html())
@@ -62,14 +60,14 @@ impl Text {
                 }
                 Marks::All(_)
                     if visible > signature.most_text(status, &page.title)
-                        || leads_on && signature.wants_wall() =>
+                        || leads_on() && signature.wants_wall() =>
                 {
                     // Of a page that leads on the quick way reads nothing.
-                    if !leads_on {
+                    if !leads_on() {
                         answers.decoys.push(name());
                     }
                     if let Some(trace) = &mut trace {
-                        let links = if leads_on { " and many links" } else { "" };
+                        let links = if leads_on() { " and many links" } else { "" };
                         let why =
                             format!("the shape of a wall: {visible} characters of text{links}");
                         trace.add(signature, why);
