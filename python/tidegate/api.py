@@ -34,12 +34,21 @@ class ApiError(Exception):
     """The admin port is unreachable, or does not take the request."""
 
 
-def refusal_wait(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds after which a request may come back; `None` if it was not refused."""
+def refusal_wait(headers: Mapping[str, str], max_pause: float) -> float | None:
+    """Return the seconds after which a refused request may come back.
+
+    `None` if it was not refused, or if the wait is longer than `max_pause`.
+    """
     if headers.get("Tidegate-Refused") not in PASSING:
         return None
     field = headers.get("Retry-After", "")
-    return max(float(field), 1.0) if field.isdigit() else DEFAULT_PAUSE
+    wait = max(float(field), 1.0) if field.isdigit() else DEFAULT_PAUSE
+    return wait if wait <= max_pause else None
+
+
+def is_unjudged(url: str, headers: Mapping[str, str]) -> bool:
+    """Return whether a response came through a tunnel, so that it has no verdict yet."""
+    return url.startswith("https://") and "Tidegate-Verdict" not in headers
 
 
 def is_refused_tunnel(error: Exception) -> bool:

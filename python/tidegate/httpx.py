@@ -17,6 +17,7 @@ from tidegate.api import (
     SITE_TIME,
     Api,
     is_refused_tunnel,
+    is_unjudged,
     refusal_wait,
 )
 
@@ -29,12 +30,10 @@ class _Settings:
         self._max_pause = max_pause
 
     def wait(self, response: httpx.Response) -> float | None:
-        wait = refusal_wait(response.headers)
-        return None if wait is None or wait > self._max_pause else wait
+        return refusal_wait(response.headers, self._max_pause)
 
     def needs_judging(self, request: httpx.Request, response: httpx.Response) -> bool:
-        is_tunnelled = request.url.scheme == "https" and "Tidegate-Verdict" not in response.headers
-        return self._api is not None and is_tunnelled
+        return self._api is not None and is_unjudged(str(request.url), response.headers)
 
     def judge(self, request: httpx.Request, response: httpx.Response) -> None:
         if self._api is not None:

@@ -17,6 +17,7 @@ from tidegate.api import (
     SITE_TIME,
     Api,
     is_refused_tunnel,
+    is_unjudged,
     refusal_wait,
 )
 
@@ -65,8 +66,8 @@ class TidegateAdapter(HTTPAdapter):
                     raise
                 time.sleep(DEFAULT_PAUSE)
                 continue
-            wait = refusal_wait(response.headers)
-            if wait is None or wait > self._max_pause:
+            wait = refusal_wait(response.headers, self._max_pause)
+            if wait is None:
                 return response if stream else self._judged(request, response)
             response.close()
             time.sleep(wait)
@@ -75,8 +76,7 @@ class TidegateAdapter(HTTPAdapter):
         self, request: requests.PreparedRequest, response: requests.Response
     ) -> requests.Response:
         url = request.url or ""
-        is_tunnelled = url.startswith("https://") and "Tidegate-Verdict" not in response.headers
-        if self._api and is_tunnelled:
+        if self._api and is_unjudged(url, response.headers):
             fields = response.headers.items()
             response.headers.update(
                 self._api.verdict(
