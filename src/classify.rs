@@ -211,8 +211,8 @@ impl Ground {
                 let evidence = by_status("status-429");
                 self.judgement(Verdict::RateLimited, Confidence::High, Some(evidence))
             }
-            // 418: some tell robots that they are teapots, others do so as a joke. 430: Shopify refuses
-            // a request that it takes for an attack.
+            // Some sites refuse robots with 418 (RFC 2324), others answer with it as a joke, so confidence is
+            // low. Shopify sends 430 for a request that it suspects to be an attack.
             403 | 418 | 430 => {
                 let evidence = by_status(&format!("status-{}", self.status));
                 self.judgement(Verdict::Forbidden, Confidence::Low, Some(evidence))

@@ -19,8 +19,8 @@ const MAX_STACKED: usize = 3;
 /// log2 of the largest zstd window: what RFC 9659 allows senders of the `zstd` content coding.
 const ZSTD_WINDOW_LOG: u32 = 23;
 
-/// Members of a gzip file, or frames of zstd, that are decoded. Each costs a new decoder, however
-/// little is in it; within what is looked at, nobody sends more in good faith.
+/// Most members of a gzip file, or frames of zstd, that are decoded. Each needs a new decoder, even if it
+/// is nearly empty; no honest answer has as many in the part that is looked at.
 const MAX_MEMBERS: u32 = 1_000;
 
 /// Encoded bytes that are read for each decoded one: an honest coding is hardly longer than what it

@@ -83,7 +83,9 @@ fn judge(folder: &Path, builtin: Arc<Classifier>) -> anyhow::Result<Vec<Item>> {
     };
     match explain::run(&Source::Path(folder.to_owned()), &options)? {
         Report::Many { items, .. } => Ok(items),
-        Report::One(_) => anyhow::bail!("{} is no folder with a manifest.tsv", folder.display()),
+        Report::One(_) => {
+            anyhow::bail!("{} is not a folder that contains a manifest.tsv", folder.display())
+        }
     }
 }
 

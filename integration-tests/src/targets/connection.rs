@@ -155,7 +155,7 @@ async fn serve(mut stream: TcpStream, answer: Vec<u8>, reached: Arc<AtomicUsize>
             held.drain(..head + body);
             let is_tunnel = answer.windows(5).any(|window| window == b" 101 ");
             if stream.write_all(&answer).await.is_err() || is_tunnel {
-                // What comes behind a change of protocol is no request.
+                // After a protocol switch (101) the bytes are not a request.
                 while let Ok(1..) = stream.read(&mut buffer).await {}
                 return;
             }

@@ -1,4 +1,4 @@
-//! Who is connected to the admin port, and who has to leave for the next one.
+//! The connections to the admin port, and which one is closed when there are too many.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,7 +33,7 @@ pub(super) struct Guest {
 }
 
 impl Guests {
-    /// Lets a connection of `client` in. If there are too many, another one is told to leave.
+    /// Accepts a connection from `client`. If there are too many, an older one is asked to close.
     pub(super) fn enter(self: &Arc<Self>, client: IpAddr) -> Guest {
         let mut inside = self.0.lock();
         inside.make_room(client);
