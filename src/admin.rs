@@ -172,15 +172,19 @@ fn router(cx: &Arc<Context>) -> Router {
         .route("/ca.pem", get(page::ca))
         .route("/healthz", get(probes::healthz))
         .route("/readyz", get(probes::readyz));
+    let bounded = |most: usize| middleware::from_fn_with_state(most, entry::body);
+    let writes = Router::new()
+        .route("/api/v1/report", post(api::report))
+        .route("/api/v1/acquire", post(api::acquire))
+        .route("/api/v1/scopes/{*scope}", post(scopes::post).delete(scopes::delete))
+        .route_layer(bounded(api::BODY))
+        .route("/api/v1/judge", post(judge::judge).route_layer(bounded(judge::BODY)));
     let private = Router::new()
         .route("/metrics", get(gauges::scrape))
         .route("/api/v1/status", get(api::status))
         .route("/api/v1/events", get(stream::events))
         .route("/api/v1/config", get(api::config))
-        .route("/api/v1/report", post(api::report))
-        .route("/api/v1/judge", post(judge::judge))
-        .route("/api/v1/acquire", post(api::acquire))
-        .route("/api/v1/scopes/{*scope}", post(scopes::post).delete(scopes::delete))
+        .merge(writes)
         .route_layer(middleware::from_fn(entry::writes))
         .route_layer(middleware::from_fn_with_state(Arc::clone(cx), entry::token));
     open.merge(private)

@@ -13,6 +13,10 @@ use integration_tests::{
     wait::wait_until,
 };
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 const SOON: Duration = Duration::from_secs(10);
 const COOLDOWN: &str = "/api/v1/scopes/default/cooldown";
@@ -206,6 +210,43 @@ async fn a_reported_retry_after_trips_at_once_and_a_picture_counts_for_nothing()
 }
 
 #[tokio::test]
+async fn as_much_of_a_response_is_judged_as_the_proxy_itself_would_look_at() {
+    let member = member().await;
+    // `inspect.error_bytes`, of which base64 makes a third more; only its end tells what it is.
+    let title = "<title>Just a moment...</title><script>window._cf_chl_opt={};</script>";
+    let page = format!("<html>{}{title}</html>", "<!-- -->".repeat(15_000));
+    let body = json!({"url": "https://shop.example/", "status": 403, "body": page,
+        "headers": {"content-type": "text/html"}});
+    let answer = post(&member, "/api/v1/judge", &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(parsed(&answer)["verdict"], "cloudflare_challenge");
+    let more = json!({"url": "https://shop.example/", "status": 403, "body": "x".repeat(2 << 20)});
+    assert_eq!(post(&member, "/api/v1/judge", &more).await.status, 413);
+}
+
+#[tokio::test]
+async fn a_request_whose_body_never_comes_is_answered() {
+    let member = member().await;
+    let judge = "/api/v1/judge";
+    let mut streams = Vec::new();
+    for (method, path) in [("POST", COOLDOWN), ("DELETE", COOLDOWN), ("POST", judge)] {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Content-Length: 9\r\n\r\n"
+        );
+        let mut stream = TcpStream::connect(member.admin()).await.expect("it accepts");
+        stream.write_all(head.as_bytes()).await.expect("it reads");
+        streams.push(stream);
+    }
+    for stream in &mut streams {
+        let mut answer = [0; 12];
+        let read = tokio::time::timeout(6 * SOON, stream.read_exact(&mut answer)).await;
+        read.expect("it answers").expect("a whole answer");
+        assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 408");
+    }
+}
+
+#[tokio::test]
 async fn a_token_for_another_way_comes_from_the_same_bucket() {
     let file = RuleFile::one_rule("rate: 1/h, burst: 2, max_wait: 1s");
     let member = Member::start(&file).await;
@@ -383,9 +424,9 @@ async fn clients_that_never_read_do_not_silence_health() {
     let asks = "GET /script.js HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(500);
     let mut silent = Vec::new();
     for _ in 0..200 {
-        let mut stream = tokio::net::TcpStream::connect(member.admin()).await.expect("it accepts");
+        let mut stream = TcpStream::connect(member.admin()).await.expect("it accepts");
         // What does not fit into the buffers stays unsent.
-        let asking = tokio::io::AsyncWriteExt::write_all(&mut stream, asks.as_bytes());
+        let asking = stream.write_all(asks.as_bytes());
         drop(tokio::time::timeout(Duration::from_millis(5), asking).await);
         silent.push(stream);
     }

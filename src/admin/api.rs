@@ -2,11 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use axum::{
-    Json,
-    body::{Body, to_bytes},
-    extract::{Request, State},
-};
+use axum::{Json, body::Bytes, extract::State};
 use http::{Method, StatusCode, Uri};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -20,9 +16,7 @@ use crate::{
 };
 
 /// Largest body: a URL and a few words.
-const BODY: usize = 64 * 1024;
-/// How long a body may take.
-const BODY_TIME: Duration = Duration::from_secs(10);
+pub(super) const BODY: usize = 64 * 1024;
 /// Longest wait for a token: an hour, more than any sensible `max_wait`.
 const MAX_WAIT_S: f64 = 3_600.0;
 
@@ -49,9 +43,9 @@ struct Reported {
 /// `POST /api/v1/report`: a crawler that tunnels tells what it saw.
 pub(super) async fn report(
     State(cx): State<Arc<Context>>,
-    request: Request,
+    body: Bytes,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
-    let reported: Reported = read(request.into_body()).await?;
+    let reported: Reported = read(&body)?;
     let target = match (&reported.url, &reported.host) {
         (Some(url), None) => target(url)?,
         (None, Some(host)) => target(&format!("http://{host}/"))?,
@@ -101,9 +95,9 @@ struct Acquire {
 /// `POST /api/v1/acquire`: waits for a token for a request that goes another way than through the proxy.
 pub(super) async fn acquire(
     State(cx): State<Arc<Context>>,
-    request: Request,
+    body: Bytes,
 ) -> Result<Json<Value>, Problem> {
-    let asked: Acquire = read(request.into_body()).await?;
+    let asked: Acquire = read(&body)?;
     let target = target(&asked.url)?;
     let patience = asked.wait.map(|wait| seconds("wait", wait, 0.0, MAX_WAIT_S)).transpose()?;
     let Some(entry) = cx.gate.find(&target) else {
@@ -153,21 +147,8 @@ pub(super) fn bad(why: impl Into<String>) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, why)
 }
 
-/// Reads a JSON body, bounded in size and time; unknown fields are errors. No body at all counts as `{}`.
-pub(super) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Problem> {
-    read_up_to(body, BODY).await
-}
-
-/// [`read`] with a bound of the caller's.
-pub(super) async fn read_up_to<T: DeserializeOwned>(body: Body, most: usize) -> Result<T, Problem> {
-    let bytes = match tokio::time::timeout(BODY_TIME, to_bytes(body, most)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(_)) => {
-            let why = format!("a body here has at most {most} bytes");
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
-        }
-        Err(_) => return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not come")),
-    };
-    let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+/// Reads a JSON body, which [`super::entry::body`] has bounded; unknown fields are errors. No body at all counts as `{}`.
+pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let text = if bytes.is_empty() { b"{}" } else { bytes };
     serde_json::from_slice(text).map_err(|error| bad(format!("the body: {error}")))
 }

@@ -18,9 +18,7 @@ use super::{Context, reply::Problem};
 use crate::target::Host;
 
 /// Longest time in which the body of a request comes.
-const BODY: Duration = Duration::from_secs(10);
-/// Largest body of a request; a few fields are all that any path takes.
-const MAX_BODY: usize = 64 * 1024;
+const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Refuses names that somebody else's DNS may have pointed here.
 pub(super) async fn host(State(cx): State<Arc<Context>>, request: Request, next: Next) -> Response {
@@ -69,11 +67,16 @@ pub(super) async fn writes(request: Request, next: Next) -> Response {
         let why = "send JSON, with `Content-Type: application/json`";
         return Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into_response();
     }
+    next.run(request).await
+}
+
+/// Reads the body before the handler runs: `most` bytes, and in time.
+pub(super) async fn body(State(most): State<usize>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    match tokio::time::timeout(BODY, to_bytes(body, MAX_BODY)).await {
+    match tokio::time::timeout(BODY_TIME, to_bytes(body, most)).await {
         Ok(Ok(body)) => next.run(Request::from_parts(head, Body::from(body))).await,
         Ok(Err(_)) => {
-            let why = format!("the body is longer than {MAX_BODY} bytes, or broke off");
+            let why = format!("a body here has at most {most} bytes");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why).into_response()
         }
         Err(_elapsed) => {

@@ -4,17 +4,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    Json,
-    extract::{Request, State},
-};
+use axum::{Json, body::Bytes, extract::State};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Context,
-    api::{bad, no_rule, read_up_to, target},
+    api::{bad, no_rule, read, target},
     reply::Problem,
 };
 use crate::{
@@ -23,7 +20,7 @@ use crate::{
 };
 
 /// Largest request: `inspect.error_bytes` of its default in base64, six times over.
-const BODY: usize = 1024 * 1024;
+pub(super) const BODY: usize = 1024 * 1024;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,9 +67,9 @@ pub(super) struct Judged {
 /// Handles `POST /api/v1/judge`.
 pub(super) async fn judge(
     State(cx): State<Arc<Context>>,
-    request: Request,
+    body: Bytes,
 ) -> Result<Json<Judged>, Problem> {
-    let received: Received = read_up_to(request.into_body(), BODY).await?;
+    let received: Received = read(&body)?;
     let target = target(&received.url)?;
     let Some(entry) = cx.gate.find(&target) else {
         return Err(no_rule());

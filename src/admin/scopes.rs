@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, Request, State},
+    body::Bytes,
+    extract::{Path, State},
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -50,18 +51,18 @@ struct Rate {
 pub(super) async fn post(
     State(cx): State<Arc<Context>>,
     Path(path): Path<String>,
-    request: Request,
+    body: Bytes,
 ) -> Result<Json<Value>, Problem> {
     match part(&path)? {
         Part::Cooldown(scope) => {
-            let asked: Length = read(request.into_body()).await?;
+            let asked: Length = read(&body)?;
             let length = asked.seconds.unwrap_or(DEFAULT_COOLDOWN_S);
             let length = seconds("seconds", length, 1.0, MAX_COOLDOWN_S)?;
             cx.gate.trip(scope, length).await.map_err(refused)?;
             Ok(Json(json!({"scope": scope, "cooldown_ms": length.as_millis()})))
         }
         Part::Rate(scope) => {
-            let Rate { rate, frozen } = read(request.into_body()).await?;
+            let Rate { rate, frozen } = read(&body)?;
             if rate.is_none() && frozen.is_none() {
                 return Err(bad("say what to change: `rate` (per second), `frozen` or both"));
             }
