@@ -5,7 +5,7 @@
 -- ARGV  1 tickets wanted  2 tickets held unused  3 latest acceptable wait (us)  4 lease of a probe (us)  5 member
 --       6 `1` empties the bucket first (back from an outage), `2` voids what it handed out ahead (other limits),
 --       `3` does both, `0` none  7 tickets handed back (`us,us`)
---       8 epoch and 9 remaining cooldown (us) as the member knows them
+--       8 epoch and 9 its state as the member knows them (`open`, `cooling:US`, `probing:US`)
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
 --       (`tokens:us,...`)  15 `1` if the rule cools down  16... its policy (lib/cooldown.lua)
 --       27 the learned rate as the member knows it (`turn rate mark frozen`)  28... how it is learned (lib/learn.lua)
@@ -13,6 +13,7 @@
 --       33 what the member did without the store (lib/away.lua, empty = it was there)
 --       34 the latest ticket that the member knows of (`us:told at us:members`, empty = none)
 --       35 the memory of the rule that it knows of (us, 0 = none)  36 members that it knows of
+--       37 `1` if the member holds the probe  38 the epoch of its latest ticket
 -- Reply now, phase (open cooling probing probe), epoch, come back (us, 0 = fully served), members waiting, streak,
 --       rate in force, windows (`start:taken,...`), what is learned (turn, rate, mark, frozen, why; zeros where nothing
 --       is), the memory of the rule (us, 0 = not looked at), then the tickets (us),
@@ -28,7 +29,7 @@ local phase, come_back, scope = 'open', 0, fresh_cooldown()
 if cools then
   scope = load_cooldown(KEYS[2])
   observe_cooldown(scope, now)
-  local restored = restore_cooldown(scope, tonumber(ARGV[8]), tonumber(ARGV[9]), now)
+  local restored = restore_cooldown(scope, tonumber(ARGV[8]), ARGV[9], now)
   local was = scope.till
   phase, come_back = phase_of(scope, now, policy)
   if restored or scope.till ~= was then save_cooldown(KEYS[2], scope, now, policy) end
@@ -42,6 +43,11 @@ local function waiting(until_)
   redis.call('PEXPIRE', KEYS[3], whole(ceil((until_ - now) / 1000) + 5000))
   return redis.call('ZCARD', KEYS[3]), new == 1
 end
+
+-- The probe is this member's, and it does not have it: the reply that carried it was lost. It goes again, for the token
+-- that it took.
+local again = phase == 'probing' and wanted > 0 and ARGV[37] ~= '1' and is_prober(scope, ARGV[5])
+if again then phase, wanted = 'due', 0 end
 
 local tickets, taken, members, rate, windows, learned, since = {}, 0, 1, 0, '', load_learned(''), 0
 local limited = limits.rate or #limits.quotas > 0
@@ -71,7 +77,7 @@ if phase == 'open' or phase == 'due' then
     -- Tickets that others hold ahead stay theirs, but where the limits have changed.
     if ARGV[6] == '1' or ARGV[6] == '3' or began then drain_bucket(bucket, math.max(bucket.at, now)) end
     if ARGV[6] == '2' or ARGV[6] == '3' then void_bucket(bucket, now, table.concat(ARGV, '|', 11, 14)) end
-    if tonumber(ARGV[8]) == scope.ep and (ARGV[6] == '0' or ARGV[6] == '1' and bucket.recalls) then
+    if tonumber(ARGV[38]) >= scope.ep and (ARGV[6] == '0' or ARGV[6] == '1' and bucket.recalls) then
       recall_bucket(bucket, ARGV[34], fleet, now, limits)
     end
     bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)
@@ -120,8 +126,10 @@ if phase == 'open' or phase == 'due' then
   end
   if phase == 'due' then
     phase = 'probing'
+    if again then tickets[1] = now end
     if tickets[1] then
-      phase, scope.probe, scope.lease = 'probe', tickets[1], tickets[1] + tonumber(ARGV[4])
+      phase = 'probe'
+      lend_probe(scope, ARGV[5], tickets[1], tonumber(ARGV[4]))
       come_back = scope.lease
       save_cooldown(KEYS[2], scope, now, policy)
     end

@@ -13,10 +13,13 @@
 //!                                                          block: longer
 //! ```
 //!
-//! Each trip and each clear by hand begins a new *epoch*. A grant carries the epoch it was made in, and an answer from
-//! an older epoch changes nothing: a late success does not end a cooldown, a late block neither starts nor stretches
-//! one. The state lives in the store; `lua/lib/cooldown.lua` is this file, operation by operation. All times are
-//! microseconds of the store's clock.
+//! Each trip and each clear by hand begins a new *epoch*, named by the store's clock, so that epochs rise even if the
+//! store forgets everything. A grant carries the epoch it was made in, and an answer from an older epoch changes
+//! nothing: a late success does not end a cooldown, a late block neither starts nor stretches one. A member that knows a
+//! later epoch than the store brings it back with each ask ([`Known`]); that has no other effect.
+//!
+//! The state lives in the store; `lua/lib/cooldown.lua` is this file, operation by operation. All times are microseconds
+//! of the store's clock.
 
 mod told;
 
@@ -34,7 +37,7 @@ const KINDS: usize = 64;
 /// The state of one cooldown scope.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Cooldown {
-    /// Counts trips and clears.
+    /// Names the latest trip or clear; 0 = there was none.
     pub epoch: u64,
     /// End of the cooldown; 0 while open.
     pub until: i64,
@@ -42,6 +45,8 @@ pub struct Cooldown {
     pub probe: i64,
     /// When the probe that is out counts as lost.
     pub probe_until: i64,
+    /// The member that has the probe; empty where that was forgotten.
+    pub prober: String,
     /// When the scope last opened again; 0 = it never cooled.
     pub opened: i64,
     /// Weight of the blocks in a row.
@@ -70,13 +75,35 @@ pub struct Cooldown {
     pub seen: i64,
 }
 
-/// What a member believes about a scope; it repairs a store that lost its memory.
+/// What a member knows about a scope; it repairs a store that lost its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Known {
-    /// The latest epoch that it heard of.
+    /// The latest epoch that it heard of; 0 = none.
     pub epoch: u64,
-    /// What is left of the cooldown that it knows of.
-    pub remaining: i64,
+    /// The state of that epoch.
+    pub phase: KnownPhase,
+    /// Whether the member holds the probe: granted to it, and not yet reported.
+    pub holds_probe: bool,
+}
+
+/// The state of an epoch, as a member knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KnownPhase {
+    /// Requests go.
+    #[default]
+    Open,
+    /// Nothing goes for so many microseconds.
+    Cooling(i64),
+    /// The cooldown is over, and a probe is out for so many microseconds; 0 = none is.
+    Probing(i64),
+}
+
+impl Known {
+    /// An open scope of `epoch`.
+    #[must_use]
+    pub fn open(epoch: u64) -> Self {
+        Self { epoch, ..Self::default() }
+    }
 }
 
 /// What a scope says to who asks for leave to send.
@@ -162,15 +189,27 @@ impl Cooldown {
         self.seen = now;
     }
 
-    /// Takes over what a member knows and the store has lost (a flush, a failover, an outage with a local trip).
+    /// Takes over what a member knows and the store has lost (a flush, a failover, an outage with a local trip). It
+    /// opens nothing by itself, starts no ramp and teaches nothing; blocks that were counted meanwhile stay counted.
     pub fn restore(&mut self, known: Known, now: i64) {
-        if known.epoch > self.epoch {
-            *self = Self { epoch: known.epoch, seen: now, ..Self::default() };
-            if known.remaining > 0 {
-                self.until = now + known.remaining;
-                self.length = known.remaining;
-            } else {
-                self.opened = now;
+        if known.epoch <= self.epoch {
+            return;
+        }
+        self.epoch = known.epoch;
+        self.until = 0;
+        self.end_probe();
+        match known.phase {
+            KnownPhase::Open => {}
+            KnownPhase::Cooling(left) => {
+                self.until = now + left;
+                self.length = left;
+            }
+            KnownPhase::Probing(left) => {
+                self.until = now;
+                if left > 0 {
+                    self.probe = now;
+                    self.probe_until = now + left;
+                }
             }
         }
     }
@@ -193,10 +232,29 @@ impl Cooldown {
         Phase::Due
     }
 
-    /// Sends out the probe, granted for `moment`; it counts as lost after `lease`.
-    pub fn lend_probe(&mut self, moment: i64, lease: i64) {
+    /// Gives `member` the probe, granted for `moment`; it counts as lost after `lease`.
+    pub fn lend_probe(&mut self, member: &str, moment: i64, lease: i64) {
         self.probe = moment;
         self.probe_until = moment + lease;
+        member.clone_into(&mut self.prober);
+    }
+
+    /// Whether the probe that is out belongs to `member`. If it asks again without it, the reply that carried it was
+    /// lost, and it gets the probe once more.
+    #[must_use]
+    pub fn is_prober(&self, member: &str) -> bool {
+        self.probe > 0 && self.prober == member
+    }
+
+    fn end_probe(&mut self) {
+        self.probe = 0;
+        self.probe_until = 0;
+        self.prober.clear();
+    }
+
+    /// The epoch that begins now: later than the one before, whatever the clock says.
+    fn next_epoch(&self, now: i64) -> u64 {
+        (self.epoch + 1).max(u64::try_from(now).unwrap_or(0))
     }
 
     /// Takes a report.
@@ -204,7 +262,7 @@ impl Cooldown {
         if report.epoch < self.epoch {
             return Change::Stale;
         }
-        self.restore(Known { epoch: report.epoch, remaining: 0 }, now);
+        self.restore(Known::open(report.epoch), now);
         // A cooldown without probe may be over although nobody has asked yet.
         self.phase(now, policy);
         if self.until > 0 {
@@ -238,11 +296,10 @@ impl Cooldown {
 
     /// Starts a cooldown of `length` now.
     pub fn trip(&mut self, now: i64, length: i64, cause: Cause) {
-        self.epoch += 1;
+        self.epoch = self.next_epoch(now);
         self.until = now + length;
         self.length = length;
-        self.probe = 0;
-        self.probe_until = 0;
+        self.end_probe();
         self.cause = Some(cause);
         self.peak = self.streak;
         self.blamed = match cause {
@@ -256,7 +313,7 @@ impl Cooldown {
 
     /// Ends a cooldown by hand.
     pub fn clear(&mut self, now: i64) {
-        self.epoch += 1;
+        self.epoch = self.next_epoch(now);
         self.sufficed = 0;
         self.open(now);
     }
@@ -292,8 +349,7 @@ impl Cooldown {
                 Change::Tripped
             }
             Answer::Nothing if report.probe == self.probe => {
-                self.probe = 0;
-                self.probe_until = 0;
+                self.end_probe();
                 Change::ProbeLost
             }
             Answer::Nothing => Change::None,
@@ -314,8 +370,7 @@ impl Cooldown {
 
     fn open(&mut self, moment: i64) {
         self.until = 0;
-        self.probe = 0;
-        self.probe_until = 0;
+        self.end_probe();
         self.forget_streak();
         self.failed = 0;
         self.opened = moment;

@@ -14,6 +14,7 @@
 //!             +--------------- view: the cooldown as known here -------------+
 //! ```
 
+pub mod cache;
 mod lane;
 mod lanes;
 mod observe;
@@ -314,8 +315,11 @@ impl Gate {
             return;
         };
         let view = entry.lanes.view(&news.key);
-        if let Some(view) = &view {
-            view.pushed(&news);
+        if let (Some(view), Some(policy)) = (&view, &entry.rule.cooldown)
+            && view.pushed(&news, policy.max)
+            && let Some(lane) = entry.lanes.of_view(view)
+        {
+            self.shared.store.spawn(tell::confirm(lane));
         }
         if news.member != self.shared.member {
             tell::heard(&self.shared.events, entry, view.as_deref(), news);
@@ -325,9 +329,7 @@ impl Gate {
     /// Reads every scope again: push is at most once.
     async fn resync(&self) {
         for lane in self.lanes() {
-            if let Ok(peeked) = self.shared.store.peek(&lane.scope).await {
-                tell::found(&self.shared.events, &lane.entry.load(), &lane.view, &peeked);
-            }
+            tell::look(&lane).await;
             lane.view.doubt();
             lane.store_is_back();
         }

@@ -18,7 +18,7 @@ use integration_tests::redis::Redis;
 use proptest::{prelude::*, test_runner::TestRunner};
 use tidegate::{
     classify::Classifier,
-    cooldown::{Answer, Known, Report},
+    cooldown::{Answer, Known, KnownPhase, Report},
     learn::{self, Hand, Learn},
     metrics::Metrics,
     rules::{
@@ -37,8 +37,24 @@ mod memory;
 /// One step of a sequence.
 #[derive(Debug, Clone)]
 enum Op {
-    Take { wanted: u32, held: u32, bound: i64, drain: bool, void: bool, hand_back: bool },
-    Report { answer: Answer, oks: u32, old: bool, probe: bool, draw: f64 },
+    Take {
+        wanted: u32,
+        held: u32,
+        bound: i64,
+        drain: bool,
+        void: bool,
+        hand_back: bool,
+        /// How much later an epoch the member knows than the store, and its state.
+        knows: (u64, KnownPhase),
+        holds_probe: bool,
+    },
+    Report {
+        answer: Answer,
+        oks: u32,
+        old: bool,
+        probe: bool,
+        draw: f64,
+    },
     Trip(i64),
     Clear,
     Steer(Hand),
@@ -53,6 +69,8 @@ fn op() -> impl Strategy<Value = Op> {
         0..20_000i64,
         prop::bool::weighted(0.05),
         prop::bool::weighted(0.05),
+        any::<bool>(),
+        (prop_oneof![9 => Just(0u64), 1 => 1..3u64], known_phase()),
         any::<bool>(),
     );
     let answer = prop_oneof![
@@ -69,8 +87,8 @@ fn op() -> impl Strategy<Value = Op> {
     ];
     let report = (answer, 0..5u32, prop::bool::weighted(0.1), any::<bool>(), 0.0..1.0f64);
     prop_oneof![
-        6 => take.prop_map(|(wanted, held, bound, drain, void, hand_back)| Op::Take {
-            wanted, held, bound, drain, void, hand_back
+        6 => take.prop_map(|(wanted, held, bound, drain, void, hand_back, knows, holds_probe)| {
+            Op::Take { wanted, held, bound, drain, void, hand_back, knows, holds_probe }
         }),
         5 => report.prop_map(|(answer, oks, old, probe, draw)| Op::Report {
             answer, oks, old, probe, draw
@@ -80,6 +98,14 @@ fn op() -> impl Strategy<Value = Op> {
         1 => hand().prop_map(Op::Steer),
         1 => Just(Op::Look),
         2 => (0..4u64).prop_map(Op::Pause),
+    ]
+}
+
+fn known_phase() -> impl Strategy<Value = KnownPhase> {
+    prop_oneof![
+        Just(KnownPhase::Open),
+        (0..3_000i64).prop_map(KnownPhase::Cooling),
+        (0..3_000i64).prop_map(KnownPhase::Probing),
     ]
 }
 
@@ -202,7 +228,9 @@ impl Pair {
 
     async fn step(&mut self, op: &Op) -> Result<(), TestCaseError> {
         match op {
-            Op::Take { wanted, held, bound, drain, void, hand_back } => {
+            Op::Take { wanted, held, bound, drain, void, hand_back, knows, holds_probe } => {
+                let (later, phase) = *knows;
+                let known = Known { epoch: self.epoch + later, phase, holds_probe: *holds_probe };
                 let returned = if *hand_back { std::mem::take(&mut self.tickets) } else { vec![] };
                 let ask = Ask {
                     wanted: *wanted,
@@ -212,7 +240,7 @@ impl Pair {
                     drain: *drain,
                     void: *void,
                     returned: returned.into_iter().rev().take(3).collect(),
-                    known: Known { epoch: self.epoch, remaining: 0 },
+                    known,
                     learned: learn::Known::default(),
                 };
                 self.take(&ask).await

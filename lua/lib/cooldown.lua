@@ -1,9 +1,9 @@
 -- The cooldown state machine: src/cooldown.rs, operation by operation (its head has the diagram).
 --
--- Hash: ep (epoch), till (end of the cooldown, 0 = open), probe (moment of the probe's grant, 0 = none), lease (when it
+-- Hash: ep (epoch: the moment of the latest trip or clear), till (end of the cooldown, 0 = open), probe (moment of the probe's grant, 0 = none), lease (when it
 -- counts as lost), opened, streak, last (last block), sure (whether it was a sure sign), peak (streak that tripped
 -- last), len (latest length), suf (length that sufficed), failed (probes in a row), seen (latest reading of the clock);
--- texts: recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
+-- texts: prober (the member that has the probe, empty where that was forgotten), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
 -- ratio retry_after probe hand), blamed (letters of the blocks that tripped it).
 local function read_policy(arguments, from)
   return {
@@ -28,7 +28,7 @@ local KINDS = 64
 local COOLDOWN_NUMBERS = 13
 local COOLDOWN_FIELDS = {
   'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'peak', 'len', 'suf', 'failed', 'seen',
-  'recent', 'kinds', 'cause', 'blamed',
+  'prober', 'recent', 'kinds', 'cause', 'blamed',
 }
 
 local function fresh_cooldown()
@@ -72,17 +72,36 @@ local function observe_cooldown(scope, now)
   scope.seen = now
 end
 
--- True where a member knew more than the store.
-local function restore_cooldown(scope, epoch, remaining, now)
+local function end_probe(scope)
+  scope.probe, scope.lease, scope.prober = 0, 0, ''
+end
+
+-- `phase`: `open`, `cooling:US` or `probing:US`, as the member knows it. True where it knew more than the store.
+local function restore_cooldown(scope, epoch, phase, now)
   if epoch <= scope.ep then return false end
-  for field, value in pairs(fresh_cooldown()) do scope[field] = value end
-  scope.ep, scope.seen = epoch, now
-  if remaining > 0 then
-    scope.till, scope.len = now + remaining, remaining
-  else
-    scope.opened = now
+  local word, left = string.match(phase, '^(%a+):?(%d*)$')
+  left = tonumber(left) or 0
+  scope.ep, scope.till = epoch, 0
+  end_probe(scope)
+  if word == 'cooling' then
+    scope.till, scope.len = now + left, left
+  elseif word == 'probing' then
+    scope.till = now
+    if left > 0 then scope.probe, scope.lease = now, now + left end
   end
   return true
+end
+
+local function lend_probe(scope, member, moment, lease)
+  scope.probe, scope.lease, scope.prober = moment, moment + lease, member
+end
+
+local function is_prober(scope, member)
+  return scope.probe > 0 and scope.prober == member
+end
+
+local function next_epoch(scope, now)
+  return math.max(scope.ep + 1, now)
 end
 
 local function forget_streak(scope)
@@ -90,14 +109,15 @@ local function forget_streak(scope)
 end
 
 local function open_cooldown(scope, moment)
-  scope.till, scope.probe, scope.lease, scope.failed = 0, 0, 0, 0
+  scope.till, scope.failed = 0, 0
+  end_probe(scope)
   forget_streak(scope)
   scope.opened, scope.recent = moment, ''
 end
 
 local function trip_cooldown(scope, now, length, cause)
-  scope.ep, scope.till, scope.len = scope.ep + 1, now + length, length
-  scope.probe, scope.lease = 0, 0
+  scope.ep, scope.till, scope.len = next_epoch(scope, now), now + length, length
+  end_probe(scope)
   scope.cause, scope.peak, scope.blamed = cause, scope.streak, scope.kinds
   if cause == 'ratio' then scope.blamed = string.gsub(scope.recent, '0', '') end
   if cause == 'hand' then scope.blamed = '' end
@@ -106,7 +126,7 @@ local function trip_cooldown(scope, now, length, cause)
 end
 
 local function clear_cooldown(scope, now)
-  scope.ep, scope.suf = scope.ep + 1, 0
+  scope.ep, scope.suf = next_epoch(scope, now), 0
   open_cooldown(scope, now)
 end
 
@@ -170,7 +190,7 @@ local function report_probe(scope, now, report, policy)
     trip_cooldown(scope, now, length, 'probe')
     return 'tripped'
   elseif report.probe == scope.probe then
-    scope.probe, scope.lease = 0, 0
+    end_probe(scope)
     return 'probe_lost'
   end
   return 'none'
@@ -178,7 +198,7 @@ end
 
 local function report_cooldown(scope, now, report, policy)
   if report.epoch < scope.ep then return 'stale' end
-  restore_cooldown(scope, report.epoch, 0, now)
+  restore_cooldown(scope, report.epoch, 'open', now)
   phase_of(scope, now, policy)
   if scope.till > 0 then return report_probe(scope, now, report, policy) end
   if report.answer == 'ok' then

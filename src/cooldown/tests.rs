@@ -113,10 +113,10 @@ fn exactly_one_probe_is_out_and_a_lost_one_gives_way() {
     let mut scope = tripped();
     let end = START + 45 * SECOND;
     assert_eq!(scope.phase(end, &policy()), Phase::Due);
-    scope.lend_probe(end, 60 * SECOND);
+    scope.lend_probe("a", end, 60 * SECOND);
     assert_eq!(scope.phase(end + 1, &policy()), Phase::Probing(end + 60 * SECOND));
     assert_eq!(scope.phase(end + 60 * SECOND, &policy()), Phase::Due, "its lease ran out");
-    let lost = Report { probe: end, ..report(1, Answer::Nothing) };
+    let lost = Report { probe: end, ..report(scope.epoch, Answer::Nothing) };
     assert_eq!(scope.report(end + 2, &lost, &policy()), Change::ProbeLost);
     assert_eq!(scope.phase(end + 3, &policy()), Phase::Due);
 }
@@ -125,17 +125,17 @@ fn exactly_one_probe_is_out_and_a_lost_one_gives_way() {
 fn a_failed_probe_doubles_the_cooldown_and_what_sufficed_is_where_the_next_starts() {
     let mut scope = tripped();
     let mut now = scope.until;
-    scope.lend_probe(now, SECOND);
-    let block = Report { probe: now, ..report(1, BLOCK) };
+    scope.lend_probe("a", now, SECOND);
+    let block = Report { probe: now, ..report(scope.epoch, BLOCK) };
     assert_eq!(scope.report(now, &block, &policy()), Change::Tripped);
     assert_eq!(scope.until, now + 90 * SECOND);
     now = scope.until;
-    scope.lend_probe(now, SECOND);
-    let ok = Report { probe: now, ..report(2, Answer::Ok) };
+    scope.lend_probe("a", now, SECOND);
+    let ok = Report { probe: now, ..report(scope.epoch, Answer::Ok) };
     assert_eq!(scope.report(now, &ok, &policy()), Change::Opened);
     assert_eq!(scope.phase(now, &policy()), Phase::Open);
     for _ in 0..3 {
-        scope.report(now, &report(2, BLOCK), &policy());
+        scope.report(now, &report(scope.epoch, BLOCK), &policy());
     }
     assert_eq!(scope.until, now + 90 * SECOND);
 }
@@ -143,18 +143,54 @@ fn a_failed_probe_doubles_the_cooldown_and_what_sufficed_is_where_the_next_start
 #[test]
 fn a_member_that_knows_more_than_the_store_repairs_it() {
     let mut scope = Cooldown::default();
-    scope.restore(Known { epoch: 4, remaining: 10 * SECOND }, START);
+    let cooling =
+        |epoch, left| Known { epoch, phase: KnownPhase::Cooling(left), ..Known::default() };
+    scope.restore(cooling(4, 10 * SECOND), START);
     assert_eq!(scope.phase(START, &policy()), Phase::Cooling(START + 10 * SECOND));
-    scope.restore(Known { epoch: 3, remaining: 99 * SECOND }, START);
+    scope.restore(cooling(3, 99 * SECOND), START);
     assert_eq!(scope.until, START + 10 * SECOND);
+}
+
+#[test]
+fn what_is_brought_back_has_no_other_effect() {
+    let mut scope = Cooldown::default();
+    scope.report(START, &report(0, BLOCK), &policy());
+    let before = scope.clone();
+    scope.restore(Known::open(9), START + SECOND);
+    assert_eq!(scope, Cooldown { epoch: 9, ..before }, "no ramp, no opening, the streak stays");
+    let due = Known { epoch: 10, phase: KnownPhase::Probing(0), ..Known::default() };
+    scope.restore(due, START + SECOND);
+    assert_eq!(scope.phase(START + SECOND, &policy()), Phase::Due, "it opens by a probe only");
+    let out = Known { epoch: 11, phase: KnownPhase::Probing(SECOND), ..Known::default() };
+    scope.restore(out, START + SECOND);
+    assert_eq!(scope.phase(START + SECOND, &policy()), Phase::Probing(START + 2 * SECOND));
+}
+
+#[test]
+fn epochs_rise_whatever_the_store_forgets_and_the_clock_says() {
+    let first = tripped().epoch;
+    let mut forgotten = Cooldown::default();
+    forgotten.trip(START + SECOND, SECOND, Cause::Hand);
+    assert!(forgotten.epoch > first, "{} after {first}", forgotten.epoch);
+    let later = forgotten.epoch;
+    forgotten.clear(START - SECOND);
+    assert!(forgotten.epoch > later, "a clock that was set back");
+}
+
+#[test]
+fn a_probe_belongs_to_a_member() {
+    let mut scope = tripped();
+    scope.lend_probe("a", scope.until, SECOND);
+    assert!(scope.is_prober("a") && !scope.is_prober("b") && !scope.is_prober(""));
 }
 
 #[test]
 fn a_clear_by_hand_begins_a_new_epoch() {
     let mut scope = tripped();
+    let before = scope.epoch;
     scope.clear(START + SECOND);
     assert_eq!(scope.phase(START + SECOND, &policy()), Phase::Open);
-    assert_eq!(scope.report(START + SECOND, &report(1, BLOCK), &policy()), Change::Stale);
+    assert_eq!(scope.report(START + SECOND, &report(before, BLOCK), &policy()), Change::Stale);
 }
 
 #[test]
@@ -168,8 +204,8 @@ fn a_trip_says_why_it_came_and_which_blocks_built_it() {
     }
     assert_eq!((scope.cause, scope.peak), (Some(Cause::Streak), 3.0));
     assert_eq!(Blocks::of_letters(&scope.blamed).to_string(), "1 403_forbidden, 1 captcha");
-    scope.lend_probe(scope.until, SECOND);
-    let blocked = Report { probe: scope.probe, ..report(1, BLOCK) };
+    scope.lend_probe("a", scope.until, SECOND);
+    let blocked = Report { probe: scope.probe, ..report(scope.epoch, BLOCK) };
     scope.report(scope.until, &blocked, &policy());
     assert_eq!((scope.cause, &*scope.blamed), (Some(Cause::Probe), "b"));
     let mut scope = Cooldown::default();

@@ -23,11 +23,12 @@ use tokio::sync::{Notify, oneshot};
 use self::{estimate::Unjudged, spare::Spare};
 use super::{
     Client, Entry, Outcome, Shared, Why,
+    cache::Gateway,
     observe::Untold,
     permit::Grant,
     queue::{Queue, Waiter},
     tell,
-    view::{Gateway, View},
+    view::View,
 };
 use crate::{
     clock::{self, Instant},
@@ -153,14 +154,14 @@ impl Lane {
             entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
             return Some(Grant::new(self, entry, epoch, ticket.id, false).due(ticket.at));
         }
-        let known = Known { epoch, remaining: 0 };
-        let ask = Ask { wanted: 1, known, ..Ask::default() };
+        let ask = Ask { wanted: 1, known: Known::open(epoch), ..Ask::default() };
+        let asked = clock::now();
         let granted = self.shared.store.take_now(&self.scope, rule, &ask)?;
         drop(state);
         let ticket = granted.tickets.first().copied();
         self.note_learned(granted.learned);
         if granted.phase != Phase::Open || granted.epoch != epoch {
-            tell::granted(self, &granted);
+            tell::granted(self, &granted, asked);
         }
         let ticket = ticket.filter(|_| granted.phase == Phase::Open)?;
         entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));

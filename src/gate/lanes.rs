@@ -97,6 +97,11 @@ impl Lanes {
         self.views.lock().get(key).map(Arc::clone)
     }
 
+    /// A lane with this cooldown.
+    pub(super) fn of_view(&self, view: &Arc<View>) -> Option<Arc<Lane>> {
+        self.all().into_iter().find(|lane| Arc::ptr_eq(&lane.view, view))
+    }
+
     /// A reload: the lanes go on under the new rule.
     pub(super) fn set_entry(&self, entry: &Arc<Entry>) {
         for lane in self.all() {

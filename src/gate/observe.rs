@@ -29,14 +29,15 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
     if let Some(grant) = lane.try_now(entry) {
         return grant;
     }
-    let known = lane.view.known();
+    let known = lane.view.known(entry.rule.cooldown.as_ref());
     let lease = clock::micros(shared.lease);
     let ask = Ask { wanted: 1, known, lease, learned: lane.learned(), ..Ask::default() };
+    let asked = clock::now();
     let Ok(granted) = shared.store.take(&lane.scope, &entry.rule, &ask).await else {
         note(lane, entry, Observed::Refuse, Duration::ZERO);
         return Grant::new(lane, entry, lane.view.epoch(), 0, false);
     };
-    tell::granted(lane, &granted);
+    tell::granted(lane, &granted, asked);
     let wait = clock::from_micros(granted.come_back.saturating_sub(granted.now).max(0));
     let would = match granted.phase {
         Phase::Cooling | Phase::Probing => Some(Observed::Cooldown),

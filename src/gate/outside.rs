@@ -42,11 +42,12 @@ impl Gate {
             deadline: since,
             seq: 0,
         };
+        let asked = clock::now();
         if lane.view.open_epoch().is_none()
             && let Ok(peeked) = self.shared.store.peek(&lane.scope).await
         {
             // Who has not asked yet knows no epoch, and an answer without one would count as late.
-            lane.view.peeked(&peeked);
+            lane.view.peeked(&peeked, asked);
         }
         let probe = lane.outside_probe.lock().take();
         let grant = match probe.filter(|(epoch, _)| lane.view.allows(*epoch, true)) {

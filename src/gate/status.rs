@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use super::{Entry, Gate, lane::Lane, lanes, tell, view::Gateway};
+use super::{Entry, Gate, cache::Gateway, lane::Lane, lanes, tell};
 use crate::{
     clock,
     event::{ClearedBy, Event},
@@ -89,8 +89,9 @@ impl Gate {
     pub async fn trip(&self, scope: &str, length: Duration) -> Result<(), ScopeError> {
         let (entry, lane) = self.named(scope)?;
         let what = Override::Trip(clock::micros(length));
+        let asked = clock::now();
         let reported = self.shared.store.set(&lane.scope, &entry.rule, what).await?;
-        lane.view.reported(&reported);
+        lane.view.reported(&reported, asked);
         tell::tripped_by_hand(&lane, &entry, length);
         Ok(())
     }
@@ -101,8 +102,9 @@ impl Gate {
     /// As [`Gate::trip`].
     pub async fn clear(&self, scope: &str) -> Result<(), ScopeError> {
         let (entry, lane) = self.named(scope)?;
+        let asked = clock::now();
         let reported = self.shared.store.set(&lane.scope, &entry.rule, Override::Clear).await?;
-        lane.view.reported(&reported);
+        lane.view.reported(&reported, asked);
         self.shared.events.emit(Event::Cleared {
             rule: Arc::clone(&entry.rule.name),
             key: Arc::clone(&lane.view.key),

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::{Entry, lane::Lane, view::View};
 use crate::{
-    clock,
-    cooldown::{Answer, Blocks, Cause, Change, Report},
+    clock::{self, Instant},
+    cooldown::{Answer, Blocks, Cause, Change, KnownPhase, Report},
     event::{ClearedBy, Event, Events, ProbeResult, Trip, Tripping},
     rules::Mode,
-    store::{Granted, Peeked, Reported, ScopeNews, Store as _, What},
+    store::{Ask, Granted, Peeked, Reported, ScopeNews, Store as _, What},
     target::Target,
     verdict::Judgement,
 };
@@ -29,8 +29,8 @@ pub(super) fn probe_sent(lane: &Lane, target: &Target) {
 }
 
 /// Takes over what an answer to an ask tells. Where a rule wants no probe, this is how its cooldown ends.
-pub(super) fn granted(lane: &Lane, granted: &Granted) {
-    let opened = lane.view.granted(granted);
+pub(super) fn granted(lane: &Lane, granted: &Granted, asked: Instant) {
+    let opened = lane.view.granted(granted, asked);
     let entry = lane.entry.load();
     if opened && entry.rule.cooldown.as_ref().is_some_and(|policy| !policy.probe) {
         lane.shared.events.emit(Event::Cleared {
@@ -44,10 +44,13 @@ pub(super) fn granted(lane: &Lane, granted: &Granted) {
 /// Brings a report to the store, takes over what it changed, and tells what a person wants to know.
 pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>) {
     let entry = lane.entry.load_full();
-    let Ok(reported) = lane.shared.store.report(&lane.scope, &entry.rule, &report).await else {
-        return;
-    };
-    lane.view.reported(&reported);
+    let asked = clock::now();
+    let reported = lane.shared.store.report(&lane.scope, &entry.rule, &report).await;
+    if report.probe != 0 {
+        lane.view.probe_ended();
+    }
+    let Ok(reported) = reported else { return };
+    lane.view.reported(&reported, asked);
     let (rule, key) = (Arc::clone(&entry.rule.name), Arc::clone(&lane.view.key));
     let events = &lane.shared.events;
     let probe = |result| Event::Probe { rule: Arc::clone(&rule), key: Arc::clone(&key), result };
@@ -131,9 +134,31 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: S
     }
 }
 
+/// Reads a scope at the store, to confirm a hint.
+pub(super) async fn confirm(lane: Arc<Lane>) {
+    look(&lane).await;
+}
+
+/// Reads a scope at the store. A store that knows less than this member of a scope that is closed is told at once,
+/// before it grants anything to others.
+pub(super) async fn look(lane: &Lane) {
+    let entry = lane.entry.load_full();
+    let asked = clock::now();
+    let Ok(peeked) = lane.shared.store.peek(&lane.scope).await else { return };
+    let known = lane.view.known(entry.rule.cooldown.as_ref());
+    // News are to be confirmed by the store, not brought to it.
+    if !lane.view.is_hinted() && known.epoch > peeked.epoch && known.phase != KnownPhase::Open {
+        let ask = Ask { known, ..Ask::default() };
+        if let Ok(told) = lane.shared.store.take(&lane.scope, &entry.rule, &ask).await {
+            granted(lane, &told, asked);
+        }
+    }
+    found(&lane.shared.events, &entry, &lane.view, &peeked, asked);
+}
+
 /// A scope that was read again is cooling down, and the news of that trip were lost.
-pub(super) fn found(events: &Events, entry: &Entry, view: &View, peeked: &Peeked) {
-    view.peeked(peeked);
+fn found(events: &Events, entry: &Entry, view: &View, peeked: &Peeked, asked: Instant) {
+    view.peeked(peeked, asked);
     if peeked.until > peeked.now && view.tells_first(peeked.epoch) {
         let trip = Trip {
             cause: peeked.cause,

@@ -1,40 +1,24 @@
 //! A cooldown scope as this member knows it: the store's answers and the fleet's news, one atomic word for the check
 //! that stands directly before the first byte.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::cache::{self, CooldownCache, Effect, Gateway};
 use crate::{
     clock::{self, Instant},
     cooldown::Known,
-    store::{Granted, Peeked, Phase, Reported, ScopeNews, What},
+    rules::CooldownPolicy,
+    store::{Granted, Peeked, Reported, ScopeNews},
 };
-
-/// What the scope does with requests, as far as this member knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gateway {
-    /// They go.
-    Open,
-    /// They are held until then.
-    Cooling(Instant),
-    /// A probe is out; ask again at this moment at the latest.
-    Probing(Instant),
-    /// The cooldown is over, or nothing is known yet: ask.
-    Ask,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct State {
-    epoch: u64,
-    gateway: Gateway,
-    streak: f64,
-    opened: Option<Instant>,
-}
 
 /// A cooldown scope as this member knows it.
 #[derive(Debug)]
@@ -47,7 +31,7 @@ pub(super) struct View {
     oks: AtomicU32,
     /// Whether there is a streak to reset: 1 where so.
     troubled: AtomicU32,
-    state: Mutex<State>,
+    cache: Mutex<CooldownCache<Instant>>,
     changed: watch::Sender<()>,
     /// The latest epoch whose trip has been told, at most once each: news and a scope read again may both know of it.
     told: AtomicU64,
@@ -61,13 +45,12 @@ const BLANKS: usize = 64;
 impl View {
     /// Nothing known: whoever wants to send asks first, where there is somebody to ask.
     pub(super) fn new(key: Arc<str>, unknown: bool) -> Self {
-        let gateway = if unknown { Gateway::Ask } else { Gateway::Open };
         Self {
             key,
             word: u64::from(unknown).into(),
             oks: 0.into(),
             troubled: 0.into(),
-            state: Mutex::new(State { epoch: 0, gateway, streak: 0.0, opened: None }),
+            cache: Mutex::new(CooldownCache::new(unknown)),
             changed: watch::Sender::new(()),
             told: 0.into(),
             blank: Mutex::default(),
@@ -76,8 +59,7 @@ impl View {
 
     /// Whether a grant of `epoch` may still be used.
     pub(super) fn allows(&self, epoch: u64, probe: bool) -> bool {
-        let word = self.word.load(Ordering::Acquire);
-        word >> 1 == epoch && (probe || word & 1 == 0)
+        cache::allows(self.word.load(Ordering::Acquire), epoch, probe)
     }
 
     /// The epoch, where requests may go.
@@ -86,8 +68,8 @@ impl View {
         (word & 1 == 0).then_some(word >> 1)
     }
 
-    pub(super) fn gateway(&self) -> Gateway {
-        self.state.lock().gateway
+    pub(super) fn gateway(&self) -> Gateway<Instant> {
+        self.cache.lock().gateway()
     }
 
     /// Whether a cooldown is in force now, or a probe out.
@@ -99,26 +81,27 @@ impl View {
     }
 
     pub(super) fn epoch(&self) -> u64 {
-        self.state.lock().epoch
+        self.cache.lock().epoch()
     }
 
     pub(super) fn streak(&self) -> f64 {
-        self.state.lock().streak
+        self.cache.lock().streak()
     }
 
     /// When the scope last opened after a cooldown.
     pub(super) fn opened(&self) -> Option<Instant> {
-        self.state.lock().opened
+        self.cache.lock().opened()
     }
 
-    /// What to tell a store that may know less.
-    pub(super) fn known(&self) -> Known {
-        let state = self.state.lock();
-        let remaining = match state.gateway {
-            Gateway::Cooling(until) => clock::micros(until - clock::now()),
-            Gateway::Open | Gateway::Probing(_) | Gateway::Ask => 0,
-        };
-        Known { epoch: state.epoch, remaining }
+    /// What to tell a store that may know less; `policy` says for how long a store keeps what is over.
+    pub(super) fn known(&self, policy: Option<&CooldownPolicy>) -> Known {
+        let keep = policy.map_or(0, |policy| clock::micros(policy.forget_after.max(policy.max)));
+        self.cache.lock().known(clock::now(), keep)
+    }
+
+    /// Whether news wait for their confirmation.
+    pub(super) fn is_hinted(&self) -> bool {
+        self.cache.lock().is_hinted()
     }
 
     /// Wakes with every change.
@@ -161,31 +144,24 @@ impl View {
         }
     }
 
-    /// Takes over what an answer to an ask tells; true where it opens the scope.
-    pub(super) fn granted(&self, granted: &Granted) -> bool {
-        let at = moment(granted.come_back, granted.now);
-        let gateway = match granted.phase {
-            Phase::Open => Gateway::Open,
-            Phase::Cooling => Gateway::Cooling(at),
-            Phase::Probing | Phase::Probe => Gateway::Probing(at),
-        };
-        self.set(granted.epoch, gateway, Some(granted.streak))
+    /// Takes over the answer to an ask that was sent at `asked`; true if it opens the scope.
+    pub(super) fn granted(&self, granted: &Granted, asked: Instant) -> bool {
+        self.update(|cache, now| cache.granted(granted, asked, now)).reopened
     }
 
-    /// Takes over what an answer to a report tells.
-    pub(super) fn reported(&self, reported: &Reported) {
-        let streak = if reported.until > 0 { 0.0 } else { reported.streak };
-        self.set(reported.epoch, gateway_until(reported.until, reported.now), Some(streak));
+    /// Takes over the answer to a report that was sent at `asked`.
+    pub(super) fn reported(&self, reported: &Reported, asked: Instant) {
+        self.update(|cache, now| cache.reported(reported, asked, now));
     }
 
-    /// Takes over a scope read whole.
-    pub(super) fn peeked(&self, peeked: &Peeked) {
-        let gateway = if peeked.until > 0 && peeked.probe_until > peeked.now {
-            Gateway::Probing(moment(peeked.probe_until, peeked.now))
-        } else {
-            gateway_until(peeked.until, peeked.now)
-        };
-        self.set(peeked.epoch, gateway, Some(peeked.streak));
+    /// Takes over a scope that was read at `asked`.
+    pub(super) fn peeked(&self, peeked: &Peeked, asked: Instant) {
+        self.update(|cache, now| cache.peeked(peeked, asked, now));
+    }
+
+    /// The probe was reported, or nobody is there to send it.
+    pub(super) fn probe_ended(&self) {
+        self.cache.lock().probe_ended();
     }
 
     /// Whether nobody has told the trip that began `epoch` yet; from now on somebody has.
@@ -193,64 +169,32 @@ impl View {
         self.told.fetch_max(epoch, Ordering::Relaxed) < epoch
     }
 
-    /// Takes over pushed news.
-    pub(super) fn pushed(&self, news: &ScopeNews) {
-        let gateway = match news.what {
-            What::Due => Gateway::Ask,
-            What::Opened | What::Cleared | What::Streak => Gateway::Open,
-            What::Tripped => Gateway::Cooling(clock::now() + clock::from_micros(news.remaining)),
-        };
-        self.set(news.epoch, gateway, Some(news.streak));
+    /// Takes a hint; true if the store is to be read now. A trip closes the scope for at most `longest`.
+    pub(super) fn pushed(&self, news: &ScopeNews, longest: Duration) -> bool {
+        self.update(|cache, now| cache.pushed(news, clock::micros(longest), now)).confirm
     }
 
     /// The store was away and is back, or news were lost: what is closed here is asked for again at once.
     pub(super) fn doubt(&self) {
-        let state = *self.state.lock();
-        if matches!(state.gateway, Gateway::Probing(_)) {
-            self.set(state.epoch, Gateway::Ask, None);
-        }
-        self.changed.send_replace(());
+        self.update(|cache, _| {
+            cache.doubt();
+            Effect { moved: true, ..Effect::default() }
+        });
     }
 
-    /// News may come late or twice: an older epoch changes nothing, and within an epoch a scope that is open stays so
-    /// (only a trip closes it, and that is a new epoch). True where it opens the scope after a cooldown.
-    fn set(&self, epoch: u64, gateway: Gateway, streak: Option<f64>) -> bool {
-        let mut state = self.state.lock();
-        let late = epoch < state.epoch
-            || (epoch == state.epoch && state.gateway == Gateway::Open && gateway != Gateway::Open);
-        if late {
-            return false;
-        }
-        // Who has just come finds an open scope open, and knows of no cooldown that has ended.
-        let reopened =
-            gateway == Gateway::Open && state.gateway != Gateway::Open && state.epoch > 0;
-        if reopened {
-            state.opened = Some(clock::now());
-        }
-        let moved = state.epoch != epoch || state.gateway != gateway;
-        state.epoch = epoch;
-        state.gateway = gateway;
-        if let Some(streak) = streak {
-            state.streak = streak;
-            self.troubled.store(u32::from(streak > 0.0), Ordering::Relaxed);
-        }
-        let closed = u64::from(gateway != Gateway::Open);
-        self.word.store(epoch << 1 | closed, Ordering::Release);
-        drop(state);
-        if moved {
+    fn update(
+        &self,
+        change: impl FnOnce(&mut CooldownCache<Instant>, Instant) -> Effect,
+    ) -> Effect {
+        let mut cache = self.cache.lock();
+        let effect = change(&mut cache, clock::now());
+        self.troubled.store(u32::from(cache.streak() > 0.0), Ordering::Relaxed);
+        self.word.store(cache.word(), Ordering::Release);
+        drop(cache);
+        if effect.moved {
             self.changed.send_replace(());
         }
-        reopened
-    }
-}
-
-fn gateway_until(until: i64, now: i64) -> Gateway {
-    if until == 0 {
-        Gateway::Open
-    } else if until > now {
-        Gateway::Cooling(moment(until, now))
-    } else {
-        Gateway::Ask
+        effect
     }
 }
 

@@ -130,22 +130,20 @@ impl Keys {
             *self.windows.lock() = Some(Windows { told, heard, each: granted.windows.clone() });
         }
         let mut latest = self.latest.lock();
-        if latest.epoch != granted.epoch {
+        if granted.epoch > latest.epoch {
             *latest = Latest::none(granted.epoch);
         }
         if let Some(ticket) = granted.tickets.last() {
-            let (ticket, members, epoch) = (*ticket, granted.members, granted.epoch);
+            let (ticket, members, epoch) = (*ticket, granted.members, latest.epoch);
             *latest = Latest { ticket, told, members, epoch, heard };
         }
     }
 
-    /// What to tell a store that may have lost its memory; nothing where a trip has voided it.
-    pub(super) fn latest(&self, epoch: u64) -> String {
-        let Latest { ticket, told, members, epoch: of, .. } = *self.latest.lock();
-        if ticket == 0 || of != epoch {
-            return String::new();
-        }
-        format!("{ticket}:{told}:{members}")
+    /// What to tell a store that may have lost its memory: the latest ticket, and its epoch, since a trip voids it.
+    pub(super) fn latest_ticket(&self) -> (String, u64) {
+        let Latest { ticket, told, members, epoch, .. } = *self.latest.lock();
+        let text = if ticket == 0 { String::new() } else { format!("{ticket}:{told}:{members}") };
+        (text, epoch)
     }
 
     /// Whether a store that has lost its memory is to hear of it: quotas, or a ticket that is still to come.

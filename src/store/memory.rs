@@ -31,6 +31,9 @@ const EPOCH: i64 = 1_000_000_000_000_000;
 /// Idle scopes beyond this many are looked for when a new one comes.
 const SWEEP_FROM: usize = 1_024;
 
+/// The only member: it has every probe.
+const MEMBER: &str = "here";
+
 /// How long beyond its next ticket a member counts as waiting, in microseconds.
 const REMEMBERED: i64 = 1_000_000;
 
@@ -211,27 +214,35 @@ fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
     state.restore(ask.known, now);
     let phase = state.phase(now, policy);
     let (epoch, streak) = (state.epoch, state.streak);
+    // The reply that carried the probe was lost: it goes again, for the token that it took.
+    let again = matches!(phase, cooldown::Phase::Probing(_))
+        && ask.wanted > 0
+        && !ask.known.holds_probe
+        && state.is_prober(MEMBER);
     let wait = |phase, come_back| {
         let none = Tickets { come_back, ..Tickets::default() };
         Granted { phase, ..open(now, epoch, streak, none) }
     };
     let granted = match phase {
         cooldown::Phase::Cooling(until) => wait(Phase::Cooling, until),
-        cooldown::Phase::Probing(until) => wait(Phase::Probing, until),
+        cooldown::Phase::Probing(until) if !again => wait(Phase::Probing, until),
         cooldown::Phase::Open => {
             let news = place.own.then(|| news(state));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
             open(now, epoch, streak, tickets(place, rule, ask, now, ramp, news, false))
         }
-        cooldown::Phase::Due => {
+        cooldown::Phase::Probing(_) | cooldown::Phase::Due => {
             let news = place.own.then(|| news(state));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
-            let one = Ask { wanted: ask.wanted.min(1), ..ask.clone() };
+            let one = Ask { wanted: if again { 0 } else { ask.wanted.min(1) }, ..ask.clone() };
             let mut tickets = tickets(place, rule, &one, now, ramp, news, true);
+            if again {
+                tickets.moments.push(now);
+            }
             let phase = match tickets.moments.first() {
                 None => Phase::Probing,
                 Some(moment) => {
-                    state.lend_probe(*moment, ask.lease);
+                    state.lend_probe(MEMBER, *moment, ask.lease);
                     tickets.come_back = state.probe_until;
                     Phase::Probe
                 }

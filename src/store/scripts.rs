@@ -8,7 +8,7 @@ pub(super) use self::reply::{
 use super::Ask;
 use crate::{
     clock,
-    cooldown::{Answer, Report},
+    cooldown::{Answer, KnownPhase, Report},
     learn::{Hand, Known, Learn},
     rules::{CooldownPolicy, Limits, Rule},
 };
@@ -111,7 +111,7 @@ pub(super) struct RuleArguments {
     own: bool,
 }
 
-/// What a member tells the store of a scope (`lua/take.lua`, arguments 32 to 36).
+/// What a member tells the store of a scope (`lua/take.lua`, arguments 32 to 36 and 38).
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// The windows of the quotas, as it heard of them.
@@ -120,6 +120,8 @@ pub(super) struct Told {
     pub(super) away: String,
     /// Its latest ticket.
     pub(super) latest: String,
+    /// The epoch of that.
+    pub(super) epoch: u64,
     /// The memory of the rule that it knows of.
     pub(super) since: i64,
     /// Members that it knows of.
@@ -149,7 +151,7 @@ impl RuleArguments {
             first_of(ask),
             returned.join(","),
             ask.known.epoch.to_string(),
-            ask.known.remaining.to_string(),
+            phase(ask.known.phase),
             flag(self.own),
         ];
         arguments.extend(self.limits.iter().cloned());
@@ -159,6 +161,7 @@ impl RuleArguments {
         arguments.extend(self.learn.iter().cloned());
         arguments.extend([told.windows, told.away, told.latest]);
         arguments.extend([told.since.to_string(), told.fleet.to_string()]);
+        arguments.extend([flag(ask.known.holds_probe), told.epoch.to_string()]);
         arguments
     }
 
@@ -209,6 +212,14 @@ impl RuleArguments {
         arguments.extend(news.map(str::to_owned));
         arguments.extend(self.policy.iter().cloned());
         arguments
+    }
+}
+
+fn phase(known: KnownPhase) -> String {
+    match known {
+        KnownPhase::Open => "open".to_owned(),
+        KnownPhase::Cooling(left) => format!("cooling:{left}"),
+        KnownPhase::Probing(left) => format!("probing:{left}"),
     }
 }
 

@@ -125,14 +125,19 @@ impl Plain {
     }
 
     pub(crate) fn trip(&mut self, now: i64, length: i64) {
-        self.epoch += 1;
+        self.begin_epoch(now);
         self.length = length;
         self.cooling = Some(Cooling { until: now + length, probe: None });
         self.history.clear();
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.epoch += 1;
+    /// Epochs are named by the clock, and rise whatever it says.
+    fn begin_epoch(&mut self, now: i64) {
+        self.epoch = (self.epoch + 1).max(u64::try_from(now).unwrap());
+    }
+
+    pub(crate) fn clear(&mut self, now: i64) {
+        self.begin_epoch(now);
         self.sufficed = 0;
         self.open();
     }

@@ -111,7 +111,7 @@ impl Subject {
         void: bool,
         returned: Vec<i64>,
     ) -> Granted {
-        let known = Known::default();
+        let known = Known { holds_probe: true, ..Known::default() };
         let lease = 1_000_000;
         let ask = Ask { wanted, bound, lease, drain, void, returned, known, ..Ask::default() };
         match self {

@@ -105,7 +105,7 @@ impl Lane {
             drain: false,
             void: std::mem::take(&mut state.start_over),
             returned: std::mem::take(&mut state.returned),
-            known: self.view.known(),
+            known: self.view.known(self.entry.load().rule.cooldown.as_ref()),
             learned: self.learned(),
         }
     }
@@ -113,7 +113,7 @@ impl Lane {
     /// Takes over what the store answered.
     fn absorb(&self, granted: &Granted, asked: Instant) {
         let took = asked.elapsed();
-        tell::granted(self, granted);
+        tell::granted(self, granted, asked);
         self.note_learned(granted.learned);
         let count = granted.tickets.len();
         let probe = granted.phase == Phase::Probe;

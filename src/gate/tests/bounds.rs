@@ -6,7 +6,7 @@ use tokio::sync::broadcast;
 
 use super::*;
 use crate::{
-    gate::view::Gateway,
+    gate::cache::Gateway,
     secret::Secret,
     settings::RedisSettings,
     store::{Answering, Reply, ScriptServer, Shared},

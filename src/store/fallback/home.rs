@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     clock::{self, Instant},
-    cooldown::Known,
     settings::OnFailure,
     store::{
         Ask, Granted, Phase,
@@ -133,9 +132,8 @@ impl Shared {
     async fn tell_scopes(&self, memories: &[Arc<Remembered>]) -> Option<Instant> {
         let mut again = None;
         for keys in self.home.to_tell(memories) {
-            let known = Known { epoch: keys.epoch(), remaining: 0 };
             let Some(rule) = keys.latest_arguments() else { continue };
-            let told = self.ask(&keys, &rule, &Ask { known, ..Ask::default() }).await;
+            let told = self.ask(&keys, &rule, &Ask::default()).await;
             // A bucket that is closed has not been looked at.
             if let Some(told) = told.filter(|told| !is_looked_at(told)) {
                 let opens = clock::now() + clock::from_micros(told.come_back - told.now);
@@ -170,10 +168,12 @@ impl Shared {
             }
         };
         let since = keys.memory.since();
+        let (ticket, epoch) = keys.latest_ticket();
         let told = Told {
             windows: keys.windows(),
             away: if local { away } else { String::new() },
-            latest: keys.latest(ask.known.epoch),
+            latest: ticket,
+            epoch,
             since,
             fleet: self.members(),
         };

@@ -52,6 +52,7 @@ pub(crate) struct Proxy {
     scope: Scope,
     rule: Arc<Rule>,
     epoch: u64,
+    holds_probe: bool,
     come_back: i64,
     draw: fastrand::Rng,
     story: Rc<RefCell<Story>>,
@@ -77,7 +78,7 @@ impl Proxy {
             ScopeName { rule: Arc::clone(&rule.name), bucket: Arc::clone(&all), cooldown: all };
         let scope = store.scope(name);
         let draw = fastrand::Rng::with_seed(seed);
-        Self { time, store, scope, rule, epoch: 0, come_back: 0, draw, story }
+        Self { time, store, scope, rule, epoch: 0, holds_probe: false, come_back: 0, draw, story }
     }
 }
 
@@ -93,10 +94,12 @@ impl Policy for Proxy {
             return Err(self.come_back);
         }
         self.time.store(EPOCH + now, Ordering::Relaxed);
-        let known = cooldown::Known { epoch: self.epoch, remaining: 0 };
+        let holds_probe = self.holds_probe;
+        let known = cooldown::Known { holds_probe, ..cooldown::Known::open(self.epoch) };
         let ask = Ask { wanted: 1, bound: HORIZON, lease: LEASE, known, ..Ask::default() };
         let granted = self.store.take_now(&self.scope, &self.rule, &ask);
         self.epoch = granted.epoch;
+        self.holds_probe |= granted.phase == Phase::Probe;
         let Known { turn, rate, mark, .. } = granted.learned;
         match granted.phase {
             Phase::Open if turn > 0 => self.story.borrow_mut().rate(now, rate, mark),
@@ -136,6 +139,7 @@ impl Policy for Proxy {
         let Pass { epoch, probe } = pass;
         let report = Report { epoch, probe, answer, oks: 0, draw: self.draw.f64() };
         let reported = self.store.report_now(&self.scope, &self.rule, &report);
+        self.holds_probe &= probe == 0;
         if self.rule.cooldown.is_some() {
             self.epoch = self.epoch.max(reported.epoch);
         }

@@ -1,0 +1,103 @@
+//! The cooldown protocol, checked exhaustively: every order of asks, answers, news, losses, crashes, flushes and clock
+//! steps of a small fleet, to a stated depth.
+//!
+//! The model runs the real state machine ([`tidegate::cooldown::Cooldown`]) and the real member's cache
+//! ([`tidegate::gate::cache::CooldownCache`]); only the network, the site and the time between them are modelled. Each
+//! defect that the protocol once had is put back in turn, and the check must find it.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "cooldown_check/world.rs"]
+mod world;
+
+use std::collections::{HashSet, VecDeque};
+
+use crate::world::{Defect, World};
+
+/// What a search found.
+struct Found {
+    states: usize,
+    depth: usize,
+    violation: Option<String>,
+}
+
+/// Visits every state in the order of its distance from the start, up to `depth` steps away.
+fn search(start: World, depth: usize) -> Found {
+    let mut seen = HashSet::from([start.key()]);
+    let mut queue = VecDeque::from([(start, 0)]);
+    let mut deepest = 0;
+    while let Some((world, steps)) = queue.pop_front() {
+        deepest = deepest.max(steps);
+        if steps == depth {
+            continue;
+        }
+        for step in world.steps() {
+            let mut next = world.clone();
+            if let Err(broken) = next.take(step) {
+                let violation = Some(format!("{broken}\nafter {:#?}\nthen {step:?}", next.story));
+                return Found { states: seen.len(), depth: steps + 1, violation };
+            }
+            if seen.insert(next.key()) {
+                queue.push_back((next, steps + 1));
+            }
+        }
+    }
+    Found { states: seen.len(), depth: deepest, violation: None }
+}
+
+/// `CHECK_DEEPER` adds steps, each of which takes about four times as long.
+fn must_hold(start: World, depth: usize, least: usize) {
+    let deeper = std::env::var("CHECK_DEEPER").ok().and_then(|steps| steps.parse().ok());
+    let depth = depth + deeper.unwrap_or(0);
+    let found = search(start, depth);
+    if let Some(violation) = found.violation {
+        panic!("{violation}");
+    }
+    println!("{} states, {} steps deep", found.states, found.depth);
+    assert!(found.states >= least, "only {} states: the model does not move", found.states);
+}
+
+fn must_be_found(defect: Defect, depth: usize) {
+    for start in [World::open(2, Some(defect)), World::tripped(2, Some(defect))] {
+        if search(start, depth).violation.is_some() {
+            return;
+        }
+    }
+    panic!("{defect:?} is not noticed");
+}
+
+#[test]
+fn two_members_keep_every_promise_in_every_order_of_events() {
+    must_hold(World::open(2, None), 8, 5_000);
+    must_hold(World::tripped(2, None), 7, 5_000);
+}
+
+#[test]
+fn three_members_keep_every_promise_in_every_order_of_events() {
+    must_hold(World::tripped(3, None), 5, 5_000);
+}
+
+#[test]
+fn it_notices_what_is_brought_back_with_an_effect() {
+    must_be_found(Defect::RestoringOpens, 8);
+}
+
+#[test]
+fn it_notices_epochs_that_begin_again() {
+    must_be_found(Defect::EpochsAreCounted, 8);
+}
+
+#[test]
+fn it_notices_a_member_that_keeps_a_cooldown_to_itself() {
+    must_be_found(Defect::CoolingIsNotTold, 8);
+}
+
+#[test]
+fn it_notices_a_probe_that_is_lost_with_its_reply() {
+    must_be_found(Defect::ProbeOfNobody, 8);
+}
+
+#[test]
+fn it_notices_news_that_are_believed() {
+    must_be_found(Defect::NewsOpen, 8);
+}

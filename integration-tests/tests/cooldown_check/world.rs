@@ -1,0 +1,591 @@
+//! A fleet, its store and the messages between them, as one state that can be copied, compared and moved on by a step.
+
+use std::{
+    fmt::{self, Write},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use tidegate::{
+    cooldown::{Answer, Blocks, Change, Cooldown, Known, KnownPhase, Phase as Turn, Report},
+    gate::cache::{self, CooldownCache, allows},
+    learn,
+    rules::{CooldownPolicy, Split, Weights},
+    store::{Granted, Peeked, Phase, Reported, ScopeNews, What},
+    verdict::Verdict,
+};
+
+/// The clock at the start, in microseconds; a step of time is one of them.
+const START: i64 = 1_000;
+/// How long a probe may be out.
+const LEASE: i64 = 4;
+/// Steps of time that a run may take.
+const LATEST: i64 = START + 9;
+/// Far enough for every cooldown and every lease to end.
+const LONG: i64 = 100;
+
+/// A defect that the protocol once had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Defect {
+    /// Bringing back a forgotten epoch counts as an opening.
+    RestoringOpens,
+    /// Each trip counts the epoch up by one, also in a store that forgot.
+    EpochsAreCounted,
+    /// A member says that all is open, whatever it knows.
+    CoolingIsNotTold,
+    /// The store does not know whose the probe is.
+    ProbeOfNobody,
+    /// News open a scope.
+    NewsOpen,
+}
+
+/// One step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    /// Time passes.
+    Tick,
+    /// A member asks for leave, and the store decides.
+    Ask(usize),
+    /// The reply arrives, or is lost.
+    Reply(usize, bool),
+    /// A member sends its request.
+    Send(usize),
+    /// The site answers: a page, or a block. The member reports it, and the store decides.
+    Answer(usize, bool),
+    /// The reply to the report arrives, or is lost.
+    Told(usize, bool),
+    /// The oldest of a member's news arrives, or is lost.
+    News(usize, bool),
+    /// A member reads the scope, and says what it knows where the store knows less.
+    Look(usize),
+    /// A member dies, and another takes its place.
+    Crash(usize),
+    /// The store forgets everything.
+    Flush,
+    /// Somebody publishes a trip, or an opening, that never was.
+    Forge(bool),
+}
+
+/// Hashes text as it is written.
+struct Digest(DefaultHasher);
+
+impl Write for Digest {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// A reading of a member's clock. What happens within one step of time has an order: first comes what was asked, then
+/// what arrives, then what is asked because of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Moment(i64, u8);
+
+impl cache::Moment for Moment {
+    fn after(self, micros: i64) -> Self {
+        Self(self.0 + micros.max(0), 0)
+    }
+
+    fn until(self, later: Self) -> i64 {
+        (later.0 - self.0).max(0)
+    }
+}
+
+/// Leave to send.
+#[derive(Debug, Clone, Copy, PartialEq, Hash)]
+struct Leave {
+    epoch: u64,
+    probe: i64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Member {
+    cache: CooldownCache<Moment>,
+    /// A reply under way, and when it was asked for.
+    reply: Option<(Granted, Moment)>,
+    /// Leave that is not used yet.
+    leave: Option<Leave>,
+    /// A request that the site has not answered yet.
+    sent: Option<Leave>,
+    told: Option<(Reported, Moment)>,
+    /// Whether the report under way is the probe's.
+    told_of_probe: bool,
+    news: Vec<ScopeNews>,
+    /// The latest trip of which anything that arrived here has spoken.
+    heard: u64,
+}
+
+/// Everything.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    now: i64,
+    store: Cooldown,
+    members: Vec<Member>,
+    defect: Option<Defect>,
+    /// The trip in force, as it really is: its epoch and its end.
+    trip: Option<(u64, i64)>,
+    /// The latest epoch that ever began.
+    latest: u64,
+    crashes: u8,
+    flushes: u8,
+    forged: u8,
+    lost: u8,
+    /// What happened so far.
+    pub(crate) story: Vec<Step>,
+}
+
+impl World {
+    /// A fleet whose site has just begun to block.
+    pub(crate) fn open(members: usize, defect: Option<Defect>) -> Self {
+        let member = Member {
+            cache: CooldownCache::new(true),
+            reply: None,
+            leave: None,
+            sent: None,
+            told: None,
+            told_of_probe: false,
+            news: Vec::new(),
+            heard: 0,
+        };
+        Self {
+            now: START,
+            store: Cooldown::default(),
+            members: vec![member; members],
+            defect,
+            trip: None,
+            latest: 0,
+            crashes: 0,
+            flushes: 0,
+            forged: 0,
+            lost: 0,
+            story: Vec::new(),
+        }
+    }
+
+    /// A fleet of which the first member has just learnt of a trip, and the others know that all was open.
+    pub(crate) fn tripped(members: usize, defect: Option<Defect>) -> Self {
+        let mut world = Self::open(members, defect);
+        for member in 0..members {
+            world.ask(member);
+            world.reply(member).expect("an open scope");
+        }
+        world.send(0).expect("an open scope");
+        world.answer(0, false).expect("a block trips");
+        world.told(0);
+        world
+    }
+
+    /// What may happen next.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if self.now < LATEST {
+            steps.push(Step::Tick);
+        }
+        for (at, member) in self.members.iter().enumerate() {
+            if member.reply.is_some() {
+                steps.push(Step::Reply(at, true));
+                if self.lost < 2 {
+                    steps.push(Step::Reply(at, false));
+                }
+            } else if member.leave.is_none() && member.sent.is_none() && member.told.is_none() {
+                steps.push(Step::Ask(at));
+            }
+            if member.leave.is_some_and(|leave| member.may_use(leave)) {
+                steps.push(Step::Send(at));
+            }
+            if member.sent.is_some() && member.told.is_none() {
+                steps.extend([Step::Answer(at, true), Step::Answer(at, false)]);
+            }
+            if member.told.is_some() {
+                steps.push(Step::Told(at, true));
+                if self.lost < 2 {
+                    steps.push(Step::Told(at, false));
+                }
+            }
+            if !member.news.is_empty() {
+                steps.push(Step::News(at, true));
+                if self.lost < 2 {
+                    steps.push(Step::News(at, false));
+                }
+            }
+            if self.flushes > 0 || self.lost > 0 || self.forged > 0 {
+                steps.push(Step::Look(at));
+            }
+            if self.crashes == 0 {
+                steps.push(Step::Crash(at));
+            }
+        }
+        if self.flushes == 0 {
+            steps.push(Step::Flush);
+        }
+        if self.forged == 0 {
+            steps.extend([Step::Forge(true), Step::Forge(false)]);
+        }
+        steps
+    }
+
+    /// Takes one step, and checks every promise.
+    pub(crate) fn take(&mut self, step: Step) -> Result<(), String> {
+        self.story.push(step);
+        let epochs: Vec<u64> = self.members.iter().map(|member| member.cache.epoch()).collect();
+        let opened = self.store.opened;
+        let mut opens = false;
+        match step {
+            Step::Tick => self.now += 1,
+            Step::Ask(at) => self.ask(at),
+            Step::Reply(at, true) => self.reply(at)?,
+            Step::Reply(at, false) => {
+                self.lost += 1;
+                self.members[at].reply = None;
+            }
+            Step::Send(at) => self.send(at)?,
+            Step::Answer(at, page) => opens = self.answer(at, page)?,
+            Step::Told(at, true) => self.told(at),
+            Step::Told(at, false) => {
+                self.lost += 1;
+                self.members[at].told = None;
+                self.members[at].report_ended();
+            }
+            Step::News(at, arrives) => self.news(at, arrives),
+            Step::Look(at) => self.look(at),
+            Step::Crash(at) => {
+                self.crashes += 1;
+                self.members[at] = Self::open(1, None).members.remove(0);
+                return self.check();
+            }
+            Step::Flush => {
+                self.flushes += 1;
+                self.store = Cooldown::default();
+                return self.check();
+            }
+            Step::Forge(trip) => self.forge(trip),
+        }
+        if self.store.opened != opened && !opens {
+            return Err("the scope was opened by what was brought back".to_owned());
+        }
+        for (member, before) in self.members.iter().zip(epochs) {
+            if member.cache.epoch() < before {
+                return Err("an epoch went back".to_owned());
+            }
+        }
+        self.check()
+    }
+
+    fn ask(&mut self, at: usize) {
+        let known = self.known(at);
+        let now = self.now;
+        self.store.observe(now);
+        self.restore(known);
+        let policy = policy();
+        let turn = self.store.phase(now, &policy);
+        let name = name(at, self.crashes);
+        let lost = matches!(turn, Turn::Probing(_))
+            && !known.holds_probe
+            && self.defect != Some(Defect::ProbeOfNobody)
+            && self.store.is_prober(&name);
+        let (phase, come_back, tickets) = match turn {
+            Turn::Open => (Phase::Open, 0, vec![now]),
+            Turn::Cooling(until) => (Phase::Cooling, until, vec![]),
+            Turn::Probing(until) if !lost => (Phase::Probing, until, vec![]),
+            Turn::Probing(_) | Turn::Due => {
+                self.store.lend_probe(&name, now, LEASE);
+                (Phase::Probe, now + LEASE, vec![now])
+            }
+        };
+        let granted = Granted {
+            now,
+            phase,
+            epoch: self.store.epoch,
+            come_back,
+            members: 1,
+            streak: self.store.streak,
+            rate: 0.0,
+            learned: learn::Known::default(),
+            windows: vec![],
+            tickets,
+            alone: false,
+        };
+        self.members[at].reply = Some((granted, Moment(now, 0)));
+    }
+
+    /// What a member says of itself with each question.
+    fn known(&self, at: usize) -> Known {
+        let known = self.members[at].cache.known(Moment(self.now, 0), LONG);
+        match self.defect {
+            Some(Defect::CoolingIsNotTold) => Known { phase: KnownPhase::Open, ..known },
+            _ => known,
+        }
+    }
+
+    fn restore(&mut self, known: Known) {
+        let forgot = known.epoch > self.store.epoch;
+        self.store.restore(known, self.now);
+        if forgot && known.phase == KnownPhase::Open && self.defect == Some(Defect::RestoringOpens)
+        {
+            self.store.opened = self.now;
+        }
+    }
+
+    fn reply(&mut self, at: usize) -> Result<(), String> {
+        let now = self.now;
+        let member = &mut self.members[at];
+        let Some((granted, asked)) = member.reply.take() else { return Ok(()) };
+        member.cache.granted(&granted, asked, Moment(now, 1));
+        member.hears(granted.epoch, granted.phase != Phase::Open);
+        if let Some(ticket) = granted.tickets.first() {
+            let probe = if granted.phase == Phase::Probe { *ticket } else { 0 };
+            let leave = Leave { epoch: granted.epoch, probe };
+            if member.may_use(leave) {
+                member.leave = Some(leave);
+            } else if probe != 0 {
+                member.cache.probe_ended();
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, at: usize) -> Result<(), String> {
+        let now = self.now;
+        let member = &mut self.members[at];
+        let Some(leave) = member.leave.take() else { return Ok(()) };
+        member.sent = Some(leave);
+        let Some((epoch, until)) = self.trip else { return Ok(()) };
+        if member.heard < epoch {
+            return Ok(());
+        }
+        if now < until {
+            return Err(format!("member {at} sends into a cooldown that it knows of"));
+        }
+        if leave.probe == 0 {
+            return Err(format!("member {at} sends before the probe came back"));
+        }
+        let probes = self.members.iter().filter_map(|member| member.sent);
+        let alive = probes.filter(|sent| sent.probe > 0 && sent.probe + LEASE > now).count();
+        // A flush, a crash or a forged message may cost one more.
+        let most = 1 + usize::from(self.flushes + self.crashes + self.forged > 0);
+        if alive > most { Err(format!("{alive} probes at once")) } else { Ok(()) }
+    }
+
+    /// True if the answer opens the scope.
+    fn answer(&mut self, at: usize, page: bool) -> Result<bool, String> {
+        let now = self.now;
+        let Some(leave) = self.members[at].sent.take() else { return Ok(false) };
+        let verdict = Verdict::Forbidden;
+        let block = Answer::Block { weight: 1.0, retry_after: 0, sure: true, verdict };
+        let answer = if page { Answer::Ok } else { block };
+        let report = Report { epoch: leave.epoch, probe: leave.probe, answer, oks: 0, draw: 0.0 };
+        self.store.observe(now);
+        let before = self.store.epoch;
+        let change = self.store.report(now, &report, &policy());
+        if change == Change::Tripped {
+            if self.defect == Some(Defect::EpochsAreCounted) {
+                self.store.epoch = before + 1;
+            }
+            if page {
+                return Err("a page tripped the scope".to_owned());
+            }
+            // What happens in one moment has one name.
+            if self.store.epoch < self.latest {
+                return Err("a trip began an epoch that is not later than all before".to_owned());
+            }
+            self.latest = self.store.epoch;
+            self.trip = Some((self.store.epoch, self.store.until));
+        }
+        if change == Change::Opened {
+            self.trip = None;
+        }
+        let what = match change {
+            Change::Tripped => Some(What::Tripped),
+            Change::Opened => Some(What::Opened),
+            Change::ProbeLost => Some(What::Due),
+            Change::None | Change::Stale | Change::Streak => None,
+        };
+        if let Some(what) = what {
+            let news = news(what, self.store.epoch, (self.store.until - now).max(0));
+            self.publish(&news, Some(at));
+        }
+        let reported = Reported {
+            until: self.store.until,
+            streak: self.store.streak,
+            ..Reported::unchanged(now, self.store.epoch)
+        };
+        let member = &mut self.members[at];
+        member.told = Some((reported, Moment(now, 0)));
+        member.told_of_probe = leave.probe != 0;
+        Ok(change == Change::Opened)
+    }
+
+    fn publish(&mut self, news: &ScopeNews, by: Option<usize>) {
+        for (at, member) in self.members.iter_mut().enumerate() {
+            if Some(at) != by && member.news.len() < 2 {
+                member.news.push(news.clone());
+            }
+        }
+    }
+
+    fn forge(&mut self, trip: bool) {
+        self.forged += 1;
+        let what = if trip { What::Tripped } else { What::Opened };
+        let epoch = if trip { 1 << 50 } else { self.store.epoch };
+        self.publish(&news(what, epoch, 3), None);
+    }
+
+    fn told(&mut self, at: usize) {
+        let now = self.now;
+        let member = &mut self.members[at];
+        let Some((reported, asked)) = member.told.take() else { return };
+        member.report_ended();
+        member.cache.reported(&reported, asked, Moment(now, 1));
+        member.hears(reported.epoch, reported.until > 0);
+    }
+
+    fn news(&mut self, at: usize, arrives: bool) {
+        let (now, defect) = (self.now, self.defect);
+        let member = &mut self.members[at];
+        let news = member.news.remove(0);
+        if !arrives {
+            self.lost += 1;
+            return;
+        }
+        member.cache.pushed(&news, LONG, Moment(now, 1));
+        if news.what == What::Opened && defect == Some(Defect::NewsOpen) {
+            let open = Peeked { now, epoch: news.epoch, ..Peeked::default() };
+            member.cache.peeked(&open, Moment(now, 2), Moment(now, 2));
+        }
+        if news.epoch < 1 << 50 {
+            member.hears(news.epoch, news.what == What::Tripped);
+        }
+    }
+
+    fn look(&mut self, at: usize) {
+        let now = self.now;
+        let known = self.known(at);
+        self.store.observe(now);
+        let hinted = self.members[at].cache.is_hinted();
+        if !hinted && known.epoch > self.store.epoch && known.phase != KnownPhase::Open {
+            self.restore(known);
+        }
+        let store = &self.store;
+        let peeked = Peeked {
+            now,
+            epoch: store.epoch,
+            until: store.until,
+            probe_until: if store.probe > 0 { store.probe_until } else { 0 },
+            ..Peeked::default()
+        };
+        let member = &mut self.members[at];
+        member.cache.peeked(&peeked, Moment(now, 2), Moment(now, 2));
+        if hinted && peeked.epoch < member.heard {
+            // What a flush may cost: a member that has only heard of the trip believes the store, until a member that
+            // knows brings it back.
+            member.heard = peeked.epoch;
+        }
+        member.hears(peeked.epoch, peeked.until > 0);
+    }
+
+    /// What must hold in every state.
+    fn check(&self) -> Result<(), String> {
+        if self.store.until > 0 && self.latest == 0 && self.forged == 0 {
+            return Err("a cooldown without a block".to_owned());
+        }
+        self.comes_back()
+    }
+
+    /// Nothing is closed for ever, and a probe whose reply was lost is there for the asking.
+    fn comes_back(&self) -> Result<(), String> {
+        let idle = |member: &Member| {
+            member.reply.is_none() && member.leave.is_none() && member.sent.is_none()
+        };
+        for (at, member) in self.members.iter().enumerate() {
+            if !idle(member) || member.told.is_some() {
+                continue;
+            }
+            let mut later = self.clone();
+            later.ask(at);
+            let now = later.members[at].reply.take();
+            let name = name(at, self.crashes);
+            if now.is_some_and(|(granted, _)| granted.tickets.is_empty())
+                && self.store.is_prober(&name)
+                && self.store.until <= self.now
+                && self.forged == 0
+            {
+                return Err(format!("member {at} does not get its own probe"));
+            }
+            let mut later = self.clone();
+            later.now += LONG;
+            later.ask(at);
+            let granted = later.members[at].reply.take();
+            if granted.is_none_or(|(granted, _)| granted.tickets.is_empty()) {
+                return Err(format!("member {at} waits for ever"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The state as a number: all that decides what happens next.
+    pub(crate) fn key(&self) -> u64 {
+        let mut hasher = Digest(DefaultHasher::new());
+        let counts = (self.crashes, self.flushes, self.forged, self.lost);
+        (self.now, self.trip, self.latest, counts).hash(&mut hasher.0);
+        write!(hasher, "{:?}{:?}", self.store, self.members).unwrap();
+        hasher.0.finish()
+    }
+}
+
+impl Member {
+    fn may_use(&self, leave: Leave) -> bool {
+        allows(self.cache.word(), leave.epoch, leave.probe != 0)
+    }
+
+    fn hears(&mut self, epoch: u64, closed: bool) {
+        if closed {
+            self.heard = self.heard.max(epoch);
+        }
+    }
+
+    /// The probe, if this was it, is out no more.
+    fn report_ended(&mut self) {
+        if std::mem::take(&mut self.told_of_probe) {
+            self.cache.probe_ended();
+        }
+    }
+}
+
+/// A member that takes a dead one's place has another name.
+fn name(at: usize, crashes: u8) -> String {
+    format!("{at}.{crashes}")
+}
+
+fn news(what: What, epoch: u64, remaining: i64) -> ScopeNews {
+    ScopeNews {
+        rule: Arc::from("a"),
+        key: Arc::from(""),
+        epoch,
+        what,
+        remaining,
+        streak: 0.0,
+        member: Arc::from("another"),
+        cause: None,
+        peak: 0.0,
+        blocks: Blocks::default(),
+        by: None,
+    }
+}
+
+/// One block trips, for two steps of time.
+fn policy() -> CooldownPolicy {
+    CooldownPolicy {
+        per: Split::All,
+        after: 1.0,
+        ratio: None,
+        on: Weights::default(),
+        length: (Duration::from_micros(2), Duration::from_micros(2)),
+        forget_after: Duration::from_micros(50),
+        probe: true,
+        grow: 1.0,
+        max: Duration::from_micros(4),
+        respect_retry_after: false,
+        ramp: Duration::ZERO,
+    }
+}

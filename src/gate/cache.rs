@@ -1,0 +1,263 @@
+//! What a member knows of one cooldown: pure, so that the tests can drive it through every order of events.
+//!
+//! - An older epoch changes nothing. Within an epoch a scope that is open stays open, since only a trip closes it, and
+//!   that begins another epoch.
+//! - News are hints. A trip closes the scope at once; nothing that is only heard opens it. The member then reads the
+//!   store and believes that. An answer to a question that was asked before the hint came is ignored.
+//! - What the cache knows goes with each question ([`CooldownCache::known`]) and repairs a store that forgot it.
+//!
+//! Times are of the member's own clock, whichever that is ([`Moment`]).
+
+use crate::{
+    clock::{self, Instant},
+    cooldown::{Known, KnownPhase},
+    store::{Granted, Peeked, Phase, Reported, ScopeNews, What},
+};
+
+/// A reading of the member's clock.
+pub trait Moment: Copy + Ord {
+    /// The moment `micros` microseconds later; a negative number counts as zero.
+    #[must_use]
+    fn after(self, micros: i64) -> Self;
+
+    /// Microseconds from here to `later`; zero if that has passed.
+    fn until(self, later: Self) -> i64;
+}
+
+impl Moment for Instant {
+    fn after(self, micros: i64) -> Self {
+        self + clock::from_micros(micros)
+    }
+
+    fn until(self, later: Self) -> i64 {
+        clock::micros(later.saturating_duration_since(self))
+    }
+}
+
+/// What the scope does with requests, as far as this member knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Gateway<T> {
+    /// They go.
+    Open,
+    /// They are held until then.
+    Cooling(T),
+    /// A probe is out; ask again at this moment at the latest.
+    Probing(T),
+    /// The cooldown is over, or nothing is known yet: ask.
+    Ask,
+}
+
+/// One cooldown as one member knows it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CooldownCache<T> {
+    epoch: u64,
+    gateway: Gateway<T>,
+    streak: f64,
+    opened: Option<T>,
+    holds_probe: bool,
+    hint: Option<Hint<T>>,
+}
+
+/// News that no answer has confirmed yet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Hint<T> {
+    epoch: u64,
+    came: T,
+}
+
+/// What an event did to the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effect {
+    /// Epoch or gateway are others than before.
+    pub moved: bool,
+    /// The scope opened after a cooldown.
+    pub reopened: bool,
+    /// The store must be read: a hint waits for its confirmation.
+    pub confirm: bool,
+}
+
+impl<T: Moment> CooldownCache<T> {
+    /// Knows nothing. If `unknown`, whoever wants to send asks the store first.
+    #[must_use]
+    pub fn new(unknown: bool) -> Self {
+        let gateway = if unknown { Gateway::Ask } else { Gateway::Open };
+        Self { epoch: 0, gateway, streak: 0.0, opened: None, holds_probe: false, hint: None }
+    }
+
+    /// The latest epoch that an answer named.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// What requests do.
+    #[must_use]
+    pub fn gateway(&self) -> Gateway<T> {
+        self.gateway
+    }
+
+    /// Blocks in a row.
+    #[must_use]
+    pub fn streak(&self) -> f64 {
+        self.streak
+    }
+
+    /// When the scope last opened after a cooldown.
+    #[must_use]
+    pub fn opened(&self) -> Option<T> {
+        self.opened
+    }
+
+    /// Epoch and state in one word, `epoch << 1 | closed`; see [`allows`].
+    #[must_use]
+    pub fn word(&self) -> u64 {
+        self.epoch << 1 | u64::from(self.gateway != Gateway::Open)
+    }
+
+    /// Whether news wait for their confirmation.
+    #[must_use]
+    pub fn is_hinted(&self) -> bool {
+        self.hint.is_some()
+    }
+
+    /// What to say to a store that may know less. A cooldown or probe that ended more than `keep` microseconds ago is
+    /// over: the store keeps none for longer either.
+    #[must_use]
+    pub fn known(&self, now: T, keep: i64) -> Known {
+        let is_old = |end: T| end.until(now) > keep;
+        let phase = match self.gateway {
+            Gateway::Cooling(end) | Gateway::Probing(end) if is_old(end) => KnownPhase::Open,
+            Gateway::Open => KnownPhase::Open,
+            Gateway::Cooling(end) => KnownPhase::Cooling(now.until(end)),
+            Gateway::Probing(end) => KnownPhase::Probing(now.until(end)),
+            Gateway::Ask => KnownPhase::Probing(0),
+        };
+        // A trip that is only hinted at is told as the next epoch: any real one is later, as the store's clock names it.
+        let hinted = self.hint.is_some_and(|hint| hint.epoch > self.epoch);
+        let epoch = self.epoch + u64::from(hinted && phase != KnownPhase::Open);
+        Known { epoch, phase, holds_probe: self.holds_probe }
+    }
+
+    /// Takes over the answer to an ask that was sent at `asked`.
+    pub fn granted(&mut self, granted: &Granted, asked: T, now: T) -> Effect {
+        let is_open = granted.phase == Phase::Open;
+        if self.is_outdated(granted.epoch, is_open, asked) {
+            return Effect::default();
+        }
+        let at = now.after(granted.come_back.saturating_sub(granted.now));
+        let gateway = match granted.phase {
+            Phase::Open => Gateway::Open,
+            Phase::Cooling => Gateway::Cooling(at),
+            Phase::Probing | Phase::Probe => Gateway::Probing(at),
+        };
+        let effect = self.set(granted.epoch, gateway, granted.streak, now);
+        if granted.phase == Phase::Probe && self.epoch == granted.epoch {
+            self.holds_probe = true;
+        }
+        effect
+    }
+
+    /// Takes over the answer to a report that was sent at `asked`.
+    pub fn reported(&mut self, reported: &Reported, asked: T, now: T) -> Effect {
+        if self.is_outdated(reported.epoch, reported.until == 0, asked) {
+            return Effect::default();
+        }
+        let streak = if reported.until > 0 { 0.0 } else { reported.streak };
+        let gateway = gateway_until(reported.until, reported.now, now);
+        self.set(reported.epoch, gateway, streak, now)
+    }
+
+    /// Takes over a scope that was read at `asked`.
+    pub fn peeked(&mut self, peeked: &Peeked, asked: T, now: T) -> Effect {
+        if self.is_outdated(peeked.epoch, peeked.until == 0, asked) {
+            return Effect::default();
+        }
+        let gateway = if peeked.until > 0 && peeked.probe_until > peeked.now {
+            Gateway::Probing(now.after(peeked.probe_until.saturating_sub(peeked.now)))
+        } else {
+            gateway_until(peeked.until, peeked.now, now)
+        };
+        self.set(peeked.epoch, gateway, peeked.streak, now)
+    }
+
+    /// Takes a hint. A trip closes the scope, for at most `longest` microseconds.
+    pub fn pushed(&mut self, news: &ScopeNews, longest: i64, now: T) -> Effect {
+        let latest = self.hint.map_or(self.epoch, |hint| hint.epoch.max(self.epoch));
+        let is_open = self.gateway == Gateway::Open;
+        let mut moved = false;
+        match news.what {
+            What::Streak if news.epoch <= latest => {
+                self.streak = news.streak;
+                return Effect::default();
+            }
+            What::Tripped if news.epoch > latest => {
+                self.gateway = Gateway::Cooling(now.after(news.remaining.min(longest)));
+                moved = true;
+            }
+            What::Tripped => return Effect::default(),
+            What::Opened | What::Cleared | What::Due | What::Streak => {
+                if news.epoch < latest || news.epoch == latest && is_open {
+                    return Effect::default();
+                }
+            }
+        }
+        self.hint = Some(Hint { epoch: news.epoch, came: now });
+        Effect { moved, reopened: false, confirm: true }
+    }
+
+    /// The store was away and is back, or news were lost: what a probe did is to be asked for.
+    pub fn doubt(&mut self) {
+        if matches!(self.gateway, Gateway::Probing(_)) {
+            self.gateway = Gateway::Ask;
+        }
+    }
+
+    /// The probe was reported, or nobody is there to send it.
+    pub fn probe_ended(&mut self) {
+        self.holds_probe = false;
+    }
+
+    /// Whether an answer of `epoch` to a question of `asked` may be older than the latest hint.
+    fn is_outdated(&self, epoch: u64, is_open: bool, asked: T) -> bool {
+        self.hint.is_some_and(|hint| {
+            asked < hint.came && (epoch < hint.epoch || epoch == hint.epoch && !is_open)
+        })
+    }
+
+    fn set(&mut self, epoch: u64, gateway: Gateway<T>, streak: f64, now: T) -> Effect {
+        let late = epoch < self.epoch
+            || epoch == self.epoch && self.gateway == Gateway::Open && gateway != Gateway::Open;
+        if late {
+            return Effect::default();
+        }
+        // A member that has just come finds an open scope open, and knows of no cooldown that has ended.
+        let reopened = gateway == Gateway::Open && self.gateway != Gateway::Open && self.epoch > 0;
+        if reopened {
+            self.opened = Some(now);
+        }
+        if self.epoch != epoch || gateway == Gateway::Open {
+            self.holds_probe = false;
+        }
+        let moved = self.epoch != epoch || self.gateway != gateway;
+        self.epoch = epoch;
+        self.gateway = gateway;
+        self.hint = None;
+        self.streak = streak;
+        Effect { moved, reopened, confirm: false }
+    }
+}
+
+/// Whether a grant of `epoch` may still be used, given a [`CooldownCache::word`].
+#[must_use]
+pub fn allows(word: u64, epoch: u64, probe: bool) -> bool {
+    word >> 1 == epoch && (probe || word & 1 == 0)
+}
+
+/// The state of a cooldown that ends at `until` of the store's clock, 0 = there is none.
+fn gateway_until<T: Moment>(until: i64, store_now: i64, now: T) -> Gateway<T> {
+    match until {
+        0 => Gateway::Open,
+        _ if until > store_now => Gateway::Cooling(now.after(until - store_now)),
+        _ => Gateway::Ask,
+    }
+}
