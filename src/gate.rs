@@ -54,7 +54,7 @@ use crate::{
     metrics::{Metrics, RuleMetrics},
     rules::{Mode, Rule, RuleSet},
     settings::OnFailure,
-    store::{Backend, News, ScopeNews, Store},
+    store::{Backend, News, ScopeNews, Store, What},
     target::Target,
 };
 
@@ -306,22 +306,25 @@ impl Gate {
         }
     }
 
-    /// Takes over what a member says of a scope, and tells it, also where nobody here has asked for that scope yet. Our
-    /// own news often come before the answer to the report that caused them, which waits in line with the requests; they
-    /// have been told already, or soon will be.
+    /// Takes a hint of what a member says of a scope, reads the scope, and tells the news, also where nobody here has
+    /// asked for that scope yet. Our own news often come before the answer to the report that caused them, which waits
+    /// in line with the requests: a trip closes the scope at once, and that answer tells and confirms it.
     fn hear(&self, news: ScopeNews) {
         let table = self.table.load();
         let Some(entry) = table.entries.iter().find(|entry| entry.rule.name == news.rule) else {
             return;
         };
+        let ours = news.member == self.shared.member;
         let view = entry.lanes.view(&news.key);
         if let (Some(view), Some(policy)) = (&view, &entry.rule.cooldown)
+            && (!ours || news.what == What::Tripped)
             && view.pushed(&news, policy.max)
+            && !ours
             && let Some(lane) = entry.lanes.of_view(view)
         {
             self.shared.store.spawn(tell::confirm(lane));
         }
-        if news.member != self.shared.member {
+        if !ours {
             tell::heard(&self.shared.events, entry, view.as_deref(), news);
         }
     }

@@ -8,6 +8,8 @@ mod by_hand;
 mod cluster;
 #[path = "cooldown_fleet/connecting.rs"]
 mod connecting;
+#[path = "cooldown_fleet/lost_memory.rs"]
+mod lost_memory;
 #[path = "cooldown_fleet/news.rs"]
 mod news;
 #[path = "cooldown_fleet/outside.rs"]

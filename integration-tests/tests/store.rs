@@ -33,6 +33,8 @@ use tidegate::{
 
 #[path = "store/memory.rs"]
 mod memory;
+#[path = "store/probe.rs"]
+mod probe;
 
 /// One step of a sequence.
 #[derive(Debug, Clone)]

@@ -58,7 +58,7 @@ pub struct CooldownCache<T> {
     hint: Option<Hint<T>>,
 }
 
-/// News that no answer has confirmed yet.
+/// News of a trip that no answer has confirmed yet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Hint<T> {
     epoch: u64,
@@ -114,7 +114,7 @@ impl<T: Moment> CooldownCache<T> {
         self.epoch << 1 | u64::from(self.gateway != Gateway::Open)
     }
 
-    /// Whether news wait for their confirmation.
+    /// Whether news of a trip wait for their confirmation.
     #[must_use]
     pub fn is_hinted(&self) -> bool {
         self.hint.is_some()
@@ -140,8 +140,7 @@ impl<T: Moment> CooldownCache<T> {
 
     /// Takes over the answer to an ask that was sent at `asked`.
     pub fn granted(&mut self, granted: &Granted, asked: T, now: T) -> Effect {
-        let is_open = granted.phase == Phase::Open;
-        if self.is_outdated(granted.epoch, is_open, asked) {
+        if self.is_outdated(granted.epoch, asked) {
             return Effect::default();
         }
         let at = now.after(granted.come_back.saturating_sub(granted.now));
@@ -159,7 +158,7 @@ impl<T: Moment> CooldownCache<T> {
 
     /// Takes over the answer to a report that was sent at `asked`.
     pub fn reported(&mut self, reported: &Reported, asked: T, now: T) -> Effect {
-        if self.is_outdated(reported.epoch, reported.until == 0, asked) {
+        if self.is_outdated(reported.epoch, asked) {
             return Effect::default();
         }
         let streak = if reported.until > 0 { 0.0 } else { reported.streak };
@@ -169,7 +168,7 @@ impl<T: Moment> CooldownCache<T> {
 
     /// Takes over a scope that was read at `asked`.
     pub fn peeked(&mut self, peeked: &Peeked, asked: T, now: T) -> Effect {
-        if self.is_outdated(peeked.epoch, peeked.until == 0, asked) {
+        if self.is_outdated(peeked.epoch, asked) {
             return Effect::default();
         }
         let gateway = if peeked.until > 0 && peeked.probe_until > peeked.now {
@@ -183,26 +182,23 @@ impl<T: Moment> CooldownCache<T> {
     /// Takes a hint. A trip closes the scope, for at most `longest` microseconds.
     pub fn pushed(&mut self, news: &ScopeNews, longest: i64, now: T) -> Effect {
         let latest = self.hint.map_or(self.epoch, |hint| hint.epoch.max(self.epoch));
-        let is_open = self.gateway == Gateway::Open;
-        let mut moved = false;
         match news.what {
             What::Streak if news.epoch <= latest => {
                 self.streak = news.streak;
-                return Effect::default();
+                Effect::default()
             }
             What::Tripped if news.epoch > latest => {
                 self.gateway = Gateway::Cooling(now.after(news.remaining.min(longest)));
-                moved = true;
+                self.hint = Some(Hint { epoch: news.epoch, came: now });
+                Effect { moved: true, reopened: false, confirm: true }
             }
-            What::Tripped => return Effect::default(),
+            What::Tripped => Effect::default(),
             What::Opened | What::Cleared | What::Due | What::Streak => {
-                if news.epoch < latest || news.epoch == latest && is_open {
-                    return Effect::default();
-                }
+                let closed = self.gateway != Gateway::Open;
+                let confirm = news.epoch > latest || news.epoch == latest && closed;
+                Effect { confirm, ..Effect::default() }
             }
         }
-        self.hint = Some(Hint { epoch: news.epoch, came: now });
-        Effect { moved, reopened: false, confirm: true }
     }
 
     /// The store was away and is back, or news were lost: what a probe did is to be asked for.
@@ -217,11 +213,9 @@ impl<T: Moment> CooldownCache<T> {
         self.holds_probe = false;
     }
 
-    /// Whether an answer of `epoch` to a question of `asked` may be older than the latest hint.
-    fn is_outdated(&self, epoch: u64, is_open: bool, asked: T) -> bool {
-        self.hint.is_some_and(|hint| {
-            asked < hint.came && (epoch < hint.epoch || epoch == hint.epoch && !is_open)
-        })
+    /// Whether an answer of `epoch` to a question of `asked` may be older than the trip that was hinted at.
+    fn is_outdated(&self, epoch: u64, asked: T) -> bool {
+        self.hint.is_some_and(|hint| asked < hint.came && epoch < hint.epoch)
     }
 
     fn set(&mut self, epoch: u64, gateway: Gateway<T>, streak: f64, now: T) -> Effect {

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use super::{Failure, Shared, scripts};
+use super::{Failure, News, Shared, scripts};
 use crate::clock;
 
 /// How often a member says that it lives.
@@ -45,6 +45,8 @@ impl Shared {
                     if new && self.is_up() {
                         self.recall.all_due();
                         self.home.tell();
+                        // Its cooldowns are lost as well: whoever knows of one says so.
+                        self.news.send(News::Resync).ok();
                     }
                     self.metrics.members.set(i64::from(members));
                     self.turn(true, None);

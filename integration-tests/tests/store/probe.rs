@@ -1,0 +1,35 @@
+//! A probe belongs to a member.
+
+use tidegate::store::Phase;
+
+use super::*;
+
+#[test]
+fn a_member_whose_reply_was_lost_gets_the_same_probe_again_and_nobody_else_does() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let limits = Limits { rate: Some(0.1), burst: 3, quotas: vec![], cost: 1, learn: None };
+    let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
+    let name = ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
+    let [first, second] = [(); 2].map(|()| {
+        let store = runtime.block_on(shared(&redis));
+        let scope = store.scope(name.clone());
+        (store, scope)
+    });
+    let trip = first.0.set(&first.1, &rule, Override::Trip(1));
+    let epoch = runtime.block_on(trip).unwrap().epoch;
+    let take = |(store, scope): &(Arc<Shared>, Scope), holds_probe| {
+        let known = Known { holds_probe, ..Known::open(epoch) };
+        let ask = Ask { wanted: 1, lease: 60_000_000, known, ..Ask::default() };
+        runtime.block_on(store.take(scope, &rule, &ask)).unwrap()
+    };
+    assert_eq!(take(&first, false).phase, Phase::Probe);
+    assert_eq!(take(&second, false).phase, Phase::Probing, "it is another member's");
+    assert_eq!(take(&first, true).phase, Phase::Probing, "it is out");
+    let again = take(&first, false);
+    assert_eq!((again.phase, again.tickets.len()), (Phase::Probe, 1), "{again:?}");
+    let answer = Answer::Ok;
+    let report = Report { epoch, probe: again.tickets[0], answer, oks: 0, draw: 0.5 };
+    let reported = runtime.block_on(first.0.report(&first.1, &rule, &report)).unwrap();
+    assert_eq!(reported.until, 0, "{reported:?}");
+}
