@@ -347,7 +347,12 @@ impl Gate {
             Event::StoreUp
         } else {
             let mode: OnFailure = store.on_failure();
-            Event::StoreDown { reason: store.why_down(), mode }
+            Event::StoreDown {
+                cause: store.cause().as_str(),
+                reason: store.why_down(),
+                mode,
+                holds: store.knows_no_share(),
+            }
         });
     }
 }
