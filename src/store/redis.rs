@@ -21,7 +21,13 @@ use parking_lot::Mutex;
 use socket2::TcpKeepalive;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::{News, Place, failure::Failure, push::Push, scripts::Script, tls};
+use super::{
+    News, Place,
+    failure::{Failure, Kind},
+    push::Push,
+    scripts::Script,
+    tls,
+};
 use crate::{apart::Apart, settings::RedisSettings};
 
 /// Calls waiting for Redis at once; more is a store that does not keep up, and fails.
@@ -43,6 +49,8 @@ pub(super) struct Redis {
     timeout: Duration,
     /// Why the latest attempt to connect failed.
     no_connection: Mutex<Option<Failure>>,
+    /// The servers of the URL, if they are to speak TLS.
+    handshakes: Vec<Place>,
 }
 
 /// Everything that a wrong URL can say.
@@ -80,6 +88,8 @@ impl Redis {
         if let Some(tls) = &mut config.tls {
             tls.connector = tls::connector(&settings.ca);
         }
+        let servers = config.tls.iter().flat_map(|_| config.server.hosts());
+        let handshakes = servers.map(place).collect();
         let clustered = config.server.is_clustered();
         let timeout = settings.timeout;
         let mut builder = Builder::from_config(config);
@@ -132,6 +142,7 @@ impl Redis {
             apart: Apart::start("store", || {}),
             timeout,
             no_connection: Mutex::default(),
+            handshakes,
         })
     }
 
@@ -207,6 +218,17 @@ impl Redis {
         }
     }
 
+    async fn diagnose(&self, failure: Failure) -> Failure {
+        if !self.handshakes.is_empty()
+            && failure.is_silence()
+            && tls::is_plain(&self.handshakes).await
+        {
+            let text = "no TLS handshake: the server answers without TLS".to_owned();
+            return Failure { kind: Kind::Tls, text, answered: false };
+        }
+        failure
+    }
+
     /// Remembers why there is no connection for as long as there is none.
     async fn follow_connection(
         &self,
@@ -216,7 +238,7 @@ impl Redis {
         loop {
             let failure = tokio::select! {
                 error = errors.recv() => match error {
-                    Ok((error, _)) => Some(Failure::of_connection(error)),
+                    Ok((error, _)) => Some(self.diagnose(Failure::of_connection(error)).await),
                     Err(RecvError::Lagged(_)) => continue,
                     Err(RecvError::Closed) => return,
                 },

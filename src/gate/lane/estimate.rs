@@ -47,7 +47,9 @@ impl Lane {
             return Err((Why::Cooldown, Some(until - now)));
         }
         match self.estimate(state, rule, ahead) {
-            Some(estimate) if estimate.at > deadline => Err((self.why_late(), Some(estimate.at - now))),
+            Some(estimate) if estimate.at > deadline => {
+                Err((self.why_late(), Some(estimate.at - now)))
+            }
             Some(Estimate { sure: false, .. }) => {
                 let State { unjudged, queue, .. } = state;
                 // Those whose clients have left since are of no use: never more than who is held, and some.
