@@ -29,7 +29,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -121,8 +121,8 @@ struct Shared {
     events: Arc<Events>,
     /// This member's name.
     member: Arc<str>,
-    /// How long a probe may be out.
-    lease: Duration,
+    /// How long a probe may be out, in microseconds.
+    lease: AtomicI64,
     stopping: AtomicBool,
     arrivals: AtomicU64,
 }
@@ -130,6 +130,10 @@ struct Shared {
 impl Shared {
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    fn lease(&self) -> i64 {
+        self.lease.load(Ordering::Relaxed)
     }
 }
 
@@ -169,7 +173,7 @@ impl Gate {
             metrics: Arc::clone(&metrics),
             events,
             member,
-            lease,
+            lease: clock::micros(lease).into(),
             stopping: false.into(),
             arrivals: 0.into(),
         });
@@ -239,8 +243,16 @@ impl Gate {
             entry.lanes.set_entry(entry);
         }
         let kept = |old: &&Arc<Entry>| table.entries.iter().any(|e| e.rule.name == old.rule.name);
-        old.entries.iter().filter(|entry| !kept(entry)).for_each(|gone| gone.lanes.dissolve());
+        for gone in old.entries.iter().filter(|entry| !kept(entry)) {
+            gone.lanes.dissolve();
+            gone.metrics.rule_is_gone();
+        }
         self.table.store(Arc::new(table));
+    }
+
+    /// How long a probe may be out from now on.
+    pub fn set_lease(&self, lease: Duration) {
+        self.shared.lease.store(clock::micros(lease), Ordering::Relaxed);
     }
 
     /// Answers what is held with a refusal and holds nothing more.

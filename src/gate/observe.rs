@@ -30,7 +30,7 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
         return grant;
     }
     let known = lane.view.known();
-    let lease = clock::micros(shared.lease);
+    let lease = shared.lease();
     let ask = Ask { wanted: 1, known, lease, learned: lane.learned(), ..Ask::default() };
     let Ok(granted) = shared.store.take(&lane.scope, &entry.rule, &ask).await else {
         note(lane, entry, Observed::Refuse, Duration::ZERO);

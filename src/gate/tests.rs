@@ -2,6 +2,8 @@
 
 #[path = "tests/bounds.rs"]
 mod bounds;
+#[path = "tests/named.rs"]
+mod named;
 #[path = "tests/wall.rs"]
 mod wall;
 
