@@ -21,6 +21,7 @@ mod outside;
 mod permit;
 mod queue;
 mod rate;
+mod resync;
 mod status;
 mod tell;
 mod view;
@@ -36,7 +37,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, broadcast::error::RecvError};
 
 use self::{
     lane::Lane,
@@ -125,6 +126,8 @@ struct Shared {
     lease: AtomicI64,
     stopping: AtomicBool,
     arrivals: AtomicU64,
+    /// News may have been lost: every scope is to be read again.
+    resync: Notify,
 }
 
 impl Shared {
@@ -176,11 +179,13 @@ impl Gate {
             lease: clock::micros(lease).into(),
             stopping: false.into(),
             arrivals: 0.into(),
+            resync: Notify::new(),
         });
         let table = Table::new(rules, &metrics, &shared, None);
         let gate = Arc::new(Self { shared, metrics, table: Arc::new(table).into() });
         if let Some(news) = news {
             gate.shared.store.spawn(Arc::clone(&gate).follow(news));
+            gate.shared.store.spawn(Arc::clone(&gate).keep_in_step());
         } else {
             gate.metrics.store_up.set(1);
             gate.metrics.members.set(1);
@@ -310,7 +315,7 @@ impl Gate {
                 }
                 Ok(News::Told { rule }) => self.told(&rule),
                 Ok(News::Lost { .. }) => {}
-                Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.resync().await,
+                Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.shared.resync.notify_one(),
                 Ok(News::Up(up)) => self.tell_store(up),
                 Err(RecvError::Closed) => return,
             }
@@ -331,17 +336,6 @@ impl Gate {
         }
         if news.member != self.shared.member {
             tell::heard(&self.shared.events, entry, view.as_deref(), news);
-        }
-    }
-
-    /// Reads every scope again: push is at most once.
-    async fn resync(&self) {
-        for lane in self.lanes() {
-            if let Ok(peeked) = self.shared.store.peek(&lane.scope).await {
-                tell::found(&self.shared.events, &lane.entry.load(), &lane.view, &peeked);
-            }
-            lane.view.doubt();
-            lane.store_is_back();
         }
     }
 

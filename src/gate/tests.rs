@@ -4,6 +4,8 @@
 mod bounds;
 #[path = "tests/named.rs"]
 mod named;
+#[path = "tests/resync.rs"]
+mod resync;
 #[path = "tests/wall.rs"]
 mod wall;
 
