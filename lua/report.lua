@@ -7,7 +7,9 @@
 --       of the news  13 name of the scope in the news  14... policy (lib/cooldown.lua)
 -- Reply now, change (none stale streak tripped opened probe_lost), epoch, end of the cooldown (us, 0 = open), streak
 --       (after a trip, the one that tripped), length of the latest cooldown (us), cause of the latest trip, its blocks
--- An answer from an older epoch changes nothing.
+-- An answer from an older epoch changes nothing. A streak is news when it begins, so that all report their successes, and
+-- when one of more than one block ends: an isolated block is published once, and who has heard of it hears of its end in
+-- the reply to its own next report.
 local now = read_clock()
 local policy = read_policy(ARGV, 14)
 local scope = load_cooldown(KEYS[1])
@@ -23,11 +25,13 @@ local report = {
   sure = ARGV[8] == '1' and 1 or 0,
   kind = ARGV[9],
 }
+local blocks = #scope.kinds
 local change = report_cooldown(scope, now, report, policy)
 if change ~= 'stale' then save_cooldown(KEYS[1], scope, now, policy) end
-if change ~= 'none' and change ~= 'stale' then
-  local news = { tripped = 'cooling', probe_lost = 'due', opened = 'open', streak = 'streak' }
-  publish(ARGV[11], ARGV[12], ARGV[13], ARGV[10], scope, now, news[change])
-end
+local news = { tripped = 'cooling', probe_lost = 'due', opened = 'open' }
+local what = news[change]
+local began, ended = report.answer == 'block' and scope.streak == report.weight, scope.streak == 0 and blocks > 1
+if change == 'streak' and (began or ended) then what = 'streak' end
+if what then publish(ARGV[11], ARGV[12], ARGV[13], ARGV[10], scope, now, what) end
 local streak = change == 'tripped' and scope.peak or scope.streak
 return { now, change, scope.ep, scope.till, exact(streak), scope.len, scope.cause, scope.blamed }

@@ -113,10 +113,14 @@ pub enum Event {
     },
     /// The store does not answer any more.
     StoreDown {
+        /// The cause that an operator acts on: `unreachable`, `refused`, `timed_out` or `invalid_reply`.
+        cause: &'static str,
         /// What was seen; no URL, no password.
         reason: String,
         /// What requests do meanwhile.
         mode: OnFailure,
+        /// The store has not been reached since the start: limited requests are held until it is.
+        holds: bool,
     },
     /// The store answers again.
     StoreUp,

@@ -22,6 +22,7 @@ mod outside;
 mod permit;
 mod queue;
 mod rate;
+mod resync;
 mod status;
 mod tell;
 mod view;
@@ -30,14 +31,14 @@ use std::{
     net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, broadcast::error::RecvError};
 
 use self::{
     lane::Lane,
@@ -122,15 +123,21 @@ struct Shared {
     events: Arc<Events>,
     /// This member's name.
     member: Arc<str>,
-    /// How long a probe may be out.
-    lease: Duration,
+    /// How long a probe may be out, in microseconds.
+    lease: AtomicI64,
     stopping: AtomicBool,
     arrivals: AtomicU64,
+    /// News may have been lost: every scope is to be read again.
+    resync: Notify,
 }
 
 impl Shared {
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    fn lease(&self) -> i64 {
+        self.lease.load(Ordering::Relaxed)
     }
 }
 
@@ -170,14 +177,16 @@ impl Gate {
             metrics: Arc::clone(&metrics),
             events,
             member,
-            lease,
+            lease: clock::micros(lease).into(),
             stopping: false.into(),
             arrivals: 0.into(),
+            resync: Notify::new(),
         });
         let table = Table::new(rules, &metrics, &shared, None);
         let gate = Arc::new(Self { shared, metrics, table: Arc::new(table).into() });
         if let Some(news) = news {
             gate.shared.store.spawn(Arc::clone(&gate).follow(news));
+            gate.shared.store.spawn(Arc::clone(&gate).keep_in_step());
         } else {
             gate.metrics.store_up.set(1);
             gate.metrics.members.set(1);
@@ -240,8 +249,16 @@ impl Gate {
             entry.lanes.set_entry(entry);
         }
         let kept = |old: &&Arc<Entry>| table.entries.iter().any(|e| e.rule.name == old.rule.name);
-        old.entries.iter().filter(|entry| !kept(entry)).for_each(|gone| gone.lanes.dissolve());
+        for gone in old.entries.iter().filter(|entry| !kept(entry)) {
+            gone.lanes.dissolve();
+            gone.metrics.rule_is_gone();
+        }
         self.table.store(Arc::new(table));
+    }
+
+    /// How long a probe may be out from now on.
+    pub fn set_lease(&self, lease: Duration) {
+        self.shared.lease.store(clock::micros(lease), Ordering::Relaxed);
     }
 
     /// Answers what is held with a refusal and holds nothing more.
@@ -299,7 +316,7 @@ impl Gate {
                 }
                 Ok(News::Told { rule }) => self.told(&rule),
                 Ok(News::Lost { .. }) => {}
-                Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.resync().await,
+                Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.shared.resync.notify_one(),
                 Ok(News::Up(up)) => self.tell_store(up),
                 Err(RecvError::Closed) => return,
             }
@@ -329,15 +346,6 @@ impl Gate {
         }
     }
 
-    /// Reads every scope again: push is at most once.
-    async fn resync(&self) {
-        for lane in self.lanes() {
-            tell::look(&lane).await;
-            lane.view.doubt();
-            lane.store_is_back();
-        }
-    }
-
     /// The store has its memory of a rule again: who waited for that asks again.
     fn told(&self, rule: &str) {
         let table = self.table.load();
@@ -352,7 +360,12 @@ impl Gate {
             Event::StoreUp
         } else {
             let mode: OnFailure = store.on_failure();
-            Event::StoreDown { reason: store.why_down(), mode }
+            Event::StoreDown {
+                cause: store.cause().as_str(),
+                reason: store.why_down(),
+                mode,
+                holds: store.knows_no_share(),
+            }
         });
     }
 }

@@ -63,6 +63,16 @@ impl RuleMetrics {
         &self.verdicts[verdict as usize]
     }
 
+    /// The rule is not in force any more: its gauges say so, and its counters stay.
+    pub fn rule_is_gone(&self) {
+        for gauge in [&self.consecutive_blocks, &self.cooldown_active, &self.held] {
+            gauge.set(0);
+        }
+        for gauge in [&self.cooldown_remaining, &self.rate_limit, &self.rate_current] {
+            gauge.set(0.0);
+        }
+    }
+
     /// Blocks of this type.
     #[must_use]
     pub fn block(&self, verdict: Verdict) -> &Counter {

@@ -57,7 +57,7 @@ use crate::{
     classify::{Head, Reading},
     gate::{Client, Entry},
     metrics::{Bound, UserMetrics},
-    rules::{Action, Rule},
+    rules::{Action, Mode, Rule},
     target::Target,
     verdict::Verdict,
 };
@@ -327,7 +327,9 @@ impl Granted<'_> {
 /// How often a blocked answer may be asked for again.
 fn retries(rule: &Rule, method: &Method) -> u32 {
     let retry = &rule.retry;
-    if rule.action == Action::Limit && retry.methods.contains(method) { retry.attempts } else { 0 }
+    // What is only observed is neither held nor changed: a blocked answer is the client's.
+    let enforced = rule.action == Action::Limit && rule.mode == Mode::Enforce;
+    if enforced && retry.methods.contains(method) { retry.attempts } else { 0 }
 }
 
 /// What is told about a relayed answer.

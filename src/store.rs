@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod by_hand;
+mod failure;
 pub mod fallback;
 mod keys;
 pub mod memory;
@@ -25,6 +26,7 @@ mod server;
 mod survey;
 mod tls;
 
+pub use failure::FailureCause;
 pub use fallback::Shared;
 pub use memory::Memory;
 pub use news::{News, ScopeNews, What};
@@ -273,6 +275,15 @@ impl Backend {
         match self {
             Self::Memory(_) => scope.here.has_tripped(),
             Self::Shared(_) => true,
+        }
+    }
+
+    /// Whether limited requests are held until the store is reached for the first time.
+    #[must_use]
+    pub fn knows_no_share(&self) -> bool {
+        match self {
+            Self::Memory(_) => false,
+            Self::Shared(shared) => shared.knows_no_share(),
         }
     }
 

@@ -1,5 +1,5 @@
 //! The store in each of its forms, started for the test: ACL user, Sentinel with a failover (`stale`: to a replica that lags
-//! behind), a Cluster that loses a node or grows (`reshard`), each under load.
+//! behind), a Cluster that loses a node or grows (`reshard`), each under load; and stores that cannot be reached (`causes`).
 
 use std::{fs, process::Command, time::Duration};
 
@@ -16,6 +16,8 @@ use integration_tests::{
     wait::{wait_until, wait_until_blocking},
 };
 
+#[path = "redis_forms/causes.rs"]
+mod causes;
 #[path = "redis_forms/reshard.rs"]
 mod reshard;
 #[path = "redis_forms/stale.rs"]
@@ -90,16 +92,6 @@ async fn an_acl_user_with_a_password() {
     let fleet = Member::fleet(2, &file).await;
     joined(&fleet).await;
     crawl_while(&fleet, 60, 3.0, async |_| {}).await;
-}
-
-#[tokio::test]
-async fn a_wrong_password_is_said_and_the_member_goes_on_alone() {
-    let redis = Redis::start_with(&["--requirepass", "s3cret"]);
-    let member = Member::start(&rule_on(&format!("redis://:wrong@{}", redis.address()))).await;
-    crawl_while(std::slice::from_ref(&member), 20, 3.0, async |_| {}).await;
-    let up = member.metric("tidegate_store_up", &[]).await;
-    assert!(up.abs() < 1e-9);
-    assert!(!member.log().contains("wrong"), "the password is in the log:\n{}", member.log());
 }
 
 /// A sentinel: the same program, another role.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use integration_tests::{
     bound::worst_window_excess,
-    client::get,
+    client::{get, get_with},
     load::{crawl, statuses},
     member::{Member, RuleFile},
     redis::Redis,
@@ -121,15 +121,49 @@ async fn a_cooldown_in_force_stays_in_force_and_returns_to_a_redis_that_forgot_i
 }
 
 #[tokio::test]
-async fn a_member_that_starts_without_redis_serves_and_joins_later() {
+async fn members_that_start_without_redis_hold_until_they_have_reached_it() {
     let (mut redis, site) = (Redis::start(), Site::start());
     redis.kill();
-    let start = Instant::now();
-    let member = Member::start(&rules("rate: 100/s, burst: 10", &redis, "local")).await;
-    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
-    let took = start.elapsed();
-    assert!(took < Duration::from_secs(5), "it served after {took:?}");
-    member.store_is(false).await;
+    let keys = "rate: 20/s, burst: 10, cooldown: off";
+    let fleet = Member::fleet(3, &rules(keys, &redis, "local")).await;
+    let held: Vec<_> = fleet
+        .iter()
+        .flat_map(|member| [member.proxy(); 10])
+        .map(|proxy| {
+            let url = site.url("/");
+            tokio::spawn(async move { get(proxy, &url).await.status })
+        })
+        .collect();
+    for member in &fleet {
+        wait_until("the requests are held", SOON, async || {
+            (member.metric("tidegate_held_requests", &[]).await - 10.0).abs() < 1e-9
+        })
+        .await;
+        member.store_is(false).await;
+    }
+    // A client that may not wait hears why.
+    let answer = get_with(fleet[0].proxy(), &site.url("/"), "prefer", "wait=1").await;
+    assert_eq!((answer.status, answer.refused()), (503, Some("store")), "{}", answer.text());
+    assert_eq!(site.count(), 0, "nobody knows a share");
+    redis.restart();
+    for one in held {
+        assert_eq!(one.await.expect("it ends"), 200);
+    }
+    let excess = worst_window_excess(&site.times(), 20.0, 10.0);
+    assert!(excess <= 2.0, "{excess:.2} requests too many");
+}
+
+#[tokio::test]
+async fn a_member_that_starts_without_redis_goes_on_with_the_share_that_it_is_given() {
+    let (mut redis, site) = (Redis::start(), Site::start());
+    redis.kill();
+    let store = format!("{{url: \"{}\", timeout: 500ms, local_share: 50%}}", redis.url());
+    let rules = RuleFile::one_rule("rate: 40/s, burst: 10, cooldown: off").store(&store);
+    let member = Member::start(&rules).await;
+    let answers = crawl(&[member.proxy()], 5, &site.url("/"), 30).await;
+    assert_eq!(statuses(&answers), [(200, 30)].into());
+    let excess = worst_window_excess(&site.times(), 20.0, 5.0);
+    assert!(excess <= 2.0, "{excess:.2} requests above half of the rate");
     redis.restart();
     member.store_is(true).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);

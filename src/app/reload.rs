@@ -106,6 +106,7 @@ impl Reload {
             settings.admin.clone_from(&now.settings.admin);
             settings.store = now.settings.store.clone();
         }
+        self.proxy.gate.set_lease(super::lease(&settings));
         self.proxy.gate.reload(loaded.rules.clone());
         self.proxy.reload(settings);
         let mut status = config_status(&loaded);

@@ -19,9 +19,17 @@ pub(super) fn write(event: &Event) {
         | Event::Probe { .. }
         | Event::Observed { .. }
         | Event::RateLearned { .. } => of_a_scope(event),
-        Event::StoreDown { reason, mode } => {
-            warn!(reason = clean(reason), on_failure = mode.as_str(), "the store is away");
-        }
+        Event::StoreDown { cause, reason, mode, holds } => warn!(
+            cause,
+            reason = clean(reason),
+            on_failure = mode.as_str(),
+            "{}",
+            if *holds {
+                "the store has not been reached since the start: limited requests are held"
+            } else {
+                "the store is away"
+            }
+        ),
         Event::StoreUp => info!("the store answers"),
         Event::Reloaded { changes, needs_restart } => reloaded(changes, needs_restart),
         Event::ReloadFailed { problems } => {

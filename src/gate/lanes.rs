@@ -80,11 +80,9 @@ impl Lanes {
         self.split.lock().clear();
     }
 
-    /// The lane with this name, where there is one: the bucket's key, or the cooldown's.
-    pub(super) fn named(&self, name: &str) -> Option<Arc<Lane>> {
-        self.all()
-            .into_iter()
-            .find(|lane| &*lane.scope.name.cooldown == name || &*lane.scope.name.bucket == name)
+    /// A lane of the cooldown with this key, where there is one.
+    pub(super) fn named(&self, cooldown: &str) -> Option<Arc<Lane>> {
+        self.all().into_iter().find(|lane| &*lane.scope.name.cooldown == cooldown)
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Lane>> {

@@ -30,7 +30,7 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
         return grant;
     }
     let known = lane.view.known(entry.rule.cooldown.as_ref());
-    let lease = clock::micros(shared.lease);
+    let lease = shared.lease();
     let ask = Ask { wanted: 1, known, lease, learned: lane.learned(), ..Ask::default() };
     let asked = clock::now();
     let Ok(granted) = shared.store.take(&lane.scope, &entry.rule, &ask).await else {

@@ -1,6 +1,8 @@
 //! What the gates look like from outside, and what an operator does to them by hand.
 
-use std::{collections::BTreeMap, sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::BTreeMap, collections::HashSet, sync::Arc, sync::atomic::Ordering, time::Duration,
+};
 
 use super::{Entry, Gate, cache::Gateway, lane::Lane, lanes, tell};
 use crate::{
@@ -64,10 +66,13 @@ impl Gate {
     /// Brings the gauges up to date: done when somebody looks, not on every request.
     pub fn refresh_metrics(&self) {
         for entry in &self.table.load().entries {
-            let scopes: Vec<_> = entry.lanes.all().iter().map(|lane| status(lane)).collect();
+            let lanes = entry.lanes.all();
+            let scopes: Vec<_> = lanes.iter().map(|lane| status(lane)).collect();
             let metrics = &entry.metrics;
             let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-            let closed = scopes.iter().filter(|s| s.state == ScopeState::Cooling).count();
+            // Several buckets may share a cooldown, which is one.
+            let cooling = scopes.iter().zip(&lanes).filter(|(s, _)| s.state == ScopeState::Cooling);
+            let closed = cooling.map(|(_, lane)| &lane.view.key).collect::<HashSet<_>>().len();
             let remaining = scopes.iter().filter(|s| s.state == ScopeState::Cooling);
             let remaining = remaining.map(|s| s.remaining_ms).max().unwrap_or(0);
             let streak = scopes.iter().map(|s| s.streak).fold(0.0, f64::max);

@@ -2,6 +2,10 @@
 
 #[path = "tests/bounds.rs"]
 mod bounds;
+#[path = "tests/named.rs"]
+mod named;
+#[path = "tests/resync.rs"]
+mod resync;
 #[path = "tests/wall.rs"]
 mod wall;
 

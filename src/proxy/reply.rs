@@ -98,7 +98,9 @@ impl Refusal {
                 unavailable,
                 Reason::Store,
                 "destination_unavailable",
-                "The store is away, and `on_failure: closed` refuses meanwhile.".to_owned(),
+                "The store is away: this proxy may not decide without it (`on_failure: closed`), or \
+                 has not reached it since it started."
+                    .to_owned(),
             ),
             Why::Stopping => (
                 unavailable,

@@ -2,6 +2,8 @@
 //!
 //! - A call that fails is answered here at once, as the rule file says (`local`, `open`, `closed`); from then on
 //!   nobody waits for Redis until a heartbeat has got through again.
+//! - A member that has not reached the store since it started knows no share: under `local` it holds what is limited,
+//!   unless `local_share` is given, and says why.
 //! - `local` keeps still for three seconds, in which a member uses nothing but the tickets that it holds: the others may
 //!   still draw from the store (`silence`). Then it keeps each scope at its share of the limits: 1 / members, so that the
 //!   fleet as a whole stays within the rule. The share starts empty, behind the tickets that are still out; a quota goes
@@ -40,13 +42,14 @@ pub(super) use self::{alone::Alone, recall::Remembered, silence::Silence};
 use self::{home::Home, recall::Recall};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
+    failure::{Failure, FailureCause},
     keys::Keys,
-    redis::{BadUrl, Failure, Redis},
+    redis::{BadUrl, Redis},
     scripts::{self, Scripts},
     server::{Place, ScriptServer, Server},
 };
 use crate::{
-    clock::{self, Seldom},
+    clock::{self, Instant, Seldom},
     cooldown::Report,
     event::clean,
     metrics::Metrics,
@@ -57,6 +60,16 @@ use crate::{
 /// How long a member that starts waits for the store's first word. Deciding alone it would take itself for the whole
 /// fleet and use the whole rate; a store that is away must not keep it from serving either.
 const FIRST_WORD: Duration = Duration::from_secs(1);
+
+/// Why the store is away.
+#[derive(Debug)]
+struct Outage {
+    text: String,
+    cause: FailureCause,
+    /// The causes of this outage that have been reported: each once.
+    reported: Vec<FailureCause>,
+}
+
 /// The store of a fleet.
 #[derive(Debug)]
 pub struct Shared {
@@ -66,8 +79,11 @@ pub struct Shared {
     member: Arc<str>,
     settings: RedisSettings,
     up: AtomicBool,
+    /// Whether it has answered since this member started.
+    reached: AtomicBool,
+    started: Instant,
     members: AtomicU32,
-    why: Mutex<String>,
+    outage: Mutex<Outage>,
     silence: Silence,
     news: broadcast::Sender<News>,
     places: watch::Sender<Vec<Place>>,
@@ -110,8 +126,14 @@ impl Shared {
             member: format!("{:016x}", fastrand::u64(..)).into(),
             settings,
             up: AtomicBool::new(false),
+            reached: AtomicBool::new(false),
+            started: clock::now(),
             members: AtomicU32::new(1),
-            why: Mutex::new("it has not answered yet".to_owned()),
+            outage: Mutex::new(Outage {
+                text: "it has not answered yet".to_owned(),
+                cause: FailureCause::TimedOut,
+                reported: Vec::new(),
+            }),
             silence: Silence::default(),
             news: broadcast::channel(1_024).0,
             places: watch::Sender::default(),
@@ -182,7 +204,22 @@ impl Shared {
     /// Why it does not, in words.
     #[must_use]
     pub fn why_down(&self) -> String {
-        self.why.lock().clone()
+        self.outage.lock().text.clone()
+    }
+
+    /// Why it does not, as one of four causes.
+    #[must_use]
+    pub fn cause(&self) -> FailureCause {
+        self.outage.lock().cause
+    }
+
+    /// Whether this member has no right to send under a limit: it has not heard from the store since it started, so
+    /// that it knows neither how many share the rate nor what is left of it, and no share is given.
+    #[must_use]
+    pub fn knows_no_share(&self) -> bool {
+        self.settings.on_failure == OnFailure::Local
+            && self.settings.local_share.is_none()
+            && !self.reached.load(Ordering::Acquire)
     }
 
     /// What the rule file says about its being away.
@@ -197,22 +234,40 @@ impl Shared {
         self.members.load(Ordering::Relaxed)
     }
 
-    /// Notes that the store came or went, and says so where that is news.
+    /// Notes that the store came or went, and says so if that is news.
     fn turn(&self, up: bool, failure: Option<&Failure>) {
-        if let Some(failure) = failure {
-            self.why.lock().clone_from(&failure.text);
-        }
+        let reports = failure.is_some_and(|failure| self.note_outage(failure));
         self.metrics.store_up.set(i64::from(up));
-        if self.up.swap(up, Ordering::AcqRel) != up {
-            if up {
-                self.recall.all_due();
-            }
-            self.home.turned(up);
-            self.news.send(News::Up(up)).ok();
-            if up {
-                self.news.send(News::Resync).ok();
-            }
+        let turned = self.up.swap(up, Ordering::AcqRel) != up;
+        if up && turned {
+            self.reached.store(true, Ordering::Release);
+            self.outage.lock().reported.clear();
+            self.recall.all_due();
         }
+        if turned {
+            self.home.turned(up);
+        }
+        if (up && turned) || (!up && reports) {
+            self.news.send(News::Up(up)).ok();
+        }
+        if up && turned {
+            self.news.send(News::Resync).ok();
+        }
+    }
+
+    /// Remembers why the store is away; true if that is to be reported. At the start, silence may only mean that the
+    /// connection is still being made.
+    fn note_outage(&self, failure: &Failure) -> bool {
+        let cause = failure.kind.cause();
+        let mut outage = self.outage.lock();
+        outage.text.clone_from(&failure.text);
+        outage.cause = cause;
+        let early = !self.reached.load(Ordering::Acquire) && self.started.elapsed() < FIRST_WORD;
+        if outage.reported.contains(&cause) || (early && cause == FailureCause::TimedOut) {
+            return false;
+        }
+        outage.reported.push(cause);
+        true
     }
 
     /// Runs a script if the store is up; counts and notes a failure.
@@ -249,11 +304,11 @@ impl Shared {
     }
 
     fn failed(&self, failure: &Failure) {
-        self.metrics.store_errors(failure.kind).inc();
+        self.metrics.store_errors(failure.kind.as_str()).inc();
         if failure.answered {
             if self.refused.may() {
                 let said = clean(&failure.text);
-                tracing::warn!(kind = failure.kind, "the store refused a call: {said}");
+                tracing::warn!(kind = failure.kind.as_str(), "the store refused a call: {said}");
             }
         } else {
             self.turn(false, Some(failure));

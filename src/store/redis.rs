@@ -8,7 +8,7 @@ use std::{future::poll_fn, pin::Pin, time::Duration};
 use fred::{
     clients::SubscriberClient,
     prelude::{
-        Builder, Client, ClientLike, Config, Error as RedisError, ErrorKind, LuaInterface,
+        Builder, Client, ClientLike, Config, Error as RedisError, EventInterface, LuaInterface,
         ReconnectPolicy,
     },
     types::{
@@ -17,13 +17,15 @@ use fred::{
     },
 };
 use futures_core::Stream;
+use parking_lot::Mutex;
 use socket2::TcpKeepalive;
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{
     News, Place,
+    failure::{Failure, Kind},
     push::Push,
-    scripts::{BadReply, Script},
+    scripts::Script,
     tls,
 };
 use crate::{apart::Apart, settings::RedisSettings};
@@ -35,69 +37,6 @@ const PAGE: u32 = 500;
 /// News waiting to be read; beyond it every scope is read again instead.
 const NEWS: usize = 4_096;
 
-/// A failed call: what kind it was (a label value) and what to tell a person.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub(super) struct Failure {
-    /// From a closed set, listed in `docs/metrics.md`.
-    pub(super) kind: &'static str,
-    /// The server's or the client's words; never holds a password.
-    pub(super) text: String,
-    /// True where the server is there and answered, but not as it should.
-    pub(super) answered: bool,
-}
-
-impl Failure {
-    /// Whether nothing came at all.
-    pub(super) fn is_silence(&self) -> bool {
-        self.kind == "timeout"
-    }
-
-    pub(super) fn timeout(script: &str, after: Duration) -> Self {
-        let text = format!("no answer to `{script}` within {after:?}");
-        Self { kind: "timeout", text, answered: false }
-    }
-}
-
-impl From<RedisError> for Failure {
-    fn from(error: RedisError) -> Self {
-        let text = error.details().to_owned();
-        let first = text.split([' ', ':']).next().unwrap_or_default();
-        let answered = match first {
-            "OOM" => Some("oom"),
-            "READONLY" => Some("readonly"),
-            "LOADING" => Some("loading"),
-            "MISCONF" => Some("misconf"),
-            "BUSY" => Some("busy"),
-            "NOPERM" => Some("noperm"),
-            "WRONGTYPE" => Some("wrongtype"),
-            "CLUSTERDOWN" => Some("clusterdown"),
-            "MOVED" | "ASK" | "TRYAGAIN" => Some("moved"),
-            "CROSSSLOT" => Some("crossslot"),
-            "NOAUTH" | "WRONGPASS" => Some("auth"),
-            "ERR" if text.contains("WRONGTYPE") => Some("wrongtype"),
-            "ERR" => Some("script"),
-            // A redirection, which is not followed: the next call goes where it led.
-            "Too" if *error.kind() == ErrorKind::Routing => Some("moved"),
-            _ => None,
-        };
-        let kind = answered.unwrap_or(match error.kind() {
-            ErrorKind::Timeout => "timeout",
-            ErrorKind::Auth => "auth",
-            ErrorKind::Backpressure => "queue_full",
-            ErrorKind::Protocol | ErrorKind::Parse => "protocol",
-            _ => "connection",
-        });
-        Self { kind, text, answered: answered.is_some() }
-    }
-}
-
-impl From<BadReply> for Failure {
-    fn from(error: BadReply) -> Self {
-        Self { kind: "reply", text: error.to_string(), answered: true }
-    }
-}
-
 /// The client.
 #[derive(Debug)]
 pub(super) struct Redis {
@@ -108,6 +47,10 @@ pub(super) struct Redis {
     /// Where connections are served; whoever spawns [`Redis::listen`] there puts them there.
     pub(super) apart: Apart,
     timeout: Duration,
+    /// Why the latest attempt to connect failed.
+    no_connection: Mutex<Option<Failure>>,
+    /// The servers of the URL, if they are to speak TLS.
+    handshakes: Vec<Place>,
 }
 
 /// Everything that a wrong URL can say.
@@ -145,6 +88,8 @@ impl Redis {
         if let Some(tls) = &mut config.tls {
             tls.connector = tls::connector(&settings.ca);
         }
+        let servers = config.tls.iter().flat_map(|_| config.server.hosts());
+        let handshakes = servers.map(place).collect();
         let clustered = config.server.is_clustered();
         let timeout = settings.timeout;
         let mut builder = Builder::from_config(config);
@@ -196,6 +141,8 @@ impl Redis {
             push,
             apart: Apart::start("store", || {}),
             timeout,
+            no_connection: Mutex::default(),
+            handshakes,
         })
     }
 
@@ -251,11 +198,57 @@ impl Redis {
             Ok(result) => result.map_err(Failure::from),
             Err(_) => Err(Failure::timeout(script.name, self.timeout)),
         }
+        .map_err(|failure| self.true_cause(failure))
+    }
+
+    /// A call without a connection ends by its timeout; what it failed of is why there is no connection.
+    fn true_cause(&self, failure: Failure) -> Failure {
+        if failure.answered || self.plain.is_connected() {
+            return failure;
+        }
+        self.no_connection.lock().clone().unwrap_or(failure)
     }
 
     /// Listens to the news for ever; see [`Push::listen`].
     pub(super) async fn listen(&self, news: broadcast::Sender<News>) {
-        self.push.listen(news, || self.connect()).await;
+        let (errors, connections) = (self.plain.error_rx(), self.plain.reconnect_rx());
+        tokio::select! {
+            () = self.push.listen(news, || self.connect()) => {}
+            () = self.follow_connection(errors, connections) => {}
+        }
+    }
+
+    async fn diagnose(&self, failure: Failure) -> Failure {
+        if !self.handshakes.is_empty()
+            && failure.is_silence()
+            && tls::is_plain(&self.handshakes).await
+        {
+            let text = "no TLS handshake: the server answers without TLS".to_owned();
+            return Failure { kind: Kind::Tls, text, answered: false };
+        }
+        failure
+    }
+
+    /// Remembers why there is no connection for as long as there is none.
+    async fn follow_connection(
+        &self,
+        mut errors: broadcast::Receiver<(RedisError, Option<Server>)>,
+        mut connections: broadcast::Receiver<Server>,
+    ) {
+        loop {
+            let failure = tokio::select! {
+                error = errors.recv() => match error {
+                    Ok((error, _)) => Some(self.diagnose(Failure::of_connection(error)).await),
+                    Err(RecvError::Lagged(_)) => continue,
+                    Err(RecvError::Closed) => return,
+                },
+                connected = connections.recv() => match connected {
+                    Ok(_) | Err(RecvError::Lagged(_)) => None,
+                    Err(RecvError::Closed) => return,
+                },
+            };
+            *self.no_connection.lock() = failure;
+        }
     }
 
     /// Makes new connections in place of those on which nothing comes any more. What comes of it, the next heartbeat

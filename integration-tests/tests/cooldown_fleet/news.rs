@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use integration_tests::{
     client::get,
     member::{Member, RuleFile},
+    news::Listener,
     redis::Redis,
     relay::{Fault, Relay},
     site::{Page, Site},
@@ -92,14 +93,40 @@ async fn a_streak_is_known_to_all_and_an_ok_at_any_member_resets_it() {
     for member in &fleet {
         assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
     }
-    for _ in 0..2 {
-        assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
-    }
-    streaks(2).await;
+    assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
+    streaks(1).await;
+    assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
+    streak(&fleet[0], 2).await;
     assert_eq!(get(fleet[1].proxy(), &site.url("/")).await.status, 200);
     streaks(0).await;
     assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
     streaks(1).await;
+    cools(&fleet[0], SOON, false).await;
+}
+
+#[tokio::test]
+async fn an_isolated_block_is_published_once_and_a_longer_streak_when_it_begins_and_ends() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let file = RuleFile::one_rule("cooldown: {after: 4, for: 1m, ratio: off}").redis(&redis);
+    let fleet = Member::fleet(2, &file).await;
+    site.on("/wall", Page::Forbidden);
+    let listener = Listener::start(&redis);
+    let published = || listener.heard().iter().filter(|item| item.phase == "streak").count();
+    for n in 1..=3 {
+        assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
+        wait_until("its news come", SOON, async || published() == n).await;
+        assert_eq!(get(fleet[0].proxy(), &site.url("/")).await.status, 200);
+        streak(&fleet[0], 0).await;
+    }
+    for blocks in 1..=3 {
+        assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
+        streak(&fleet[0], blocks).await;
+    }
+    assert_eq!(get(fleet[1].proxy(), &site.url("/")).await.status, 200);
+    for member in &fleet {
+        streak(member, 0).await;
+    }
+    assert_eq!(published(), 5, "three isolated blocks, and the two ends of a streak");
     cools(&fleet[0], SOON, false).await;
 }
 

@@ -32,7 +32,7 @@ async fn reports_count_like_answers_that_were_seen_also_at_a_member_that_never_a
     report(&later, &json!({"host": host, "verdict": "captcha", "status": 403})).await;
     streak(&first, 1).await;
     report(&first, &json!({"url": site.url("/"), "verdict": "ok"})).await;
-    streak(&later, 0).await;
+    streak(&first, 0).await;
     for n in 0..3 {
         let member = [&later, &first][n % 2];
         report(member, &json!({"url": site.url("/"), "verdict": "captcha"})).await;

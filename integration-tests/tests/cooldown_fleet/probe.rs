@@ -126,3 +126,27 @@ async fn a_member_that_is_killed_while_it_probes_is_replaced_after_the_lease() {
     let early = lease - Duration::from_millis(500);
     assert!(pause >= early && pause < lease + Duration::from_secs(3), "{pause:?} for {lease:?}");
 }
+
+#[tokio::test]
+async fn a_reload_of_the_timeouts_changes_how_long_a_probe_may_be_out() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let rule = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}").redis(&redis);
+    let member = Member::start(&rule).await;
+    member.rewrite(&rule.with("timeouts: {connect: 1s, response: 20s}"));
+    wait_until("it is reloaded", SOON, async || {
+        member.metric("tidegate_config_reloads_total", &[("result", "ok")]).await > 0.0
+    })
+    .await;
+    three_blocks(&member, &site).await;
+    site.on("/silent", Page::Hang);
+    let silent = spawn_get(&member, site.url("/silent"));
+    wait_until("it is the probe", SOON, async || site.count() == 4).await;
+    let moment = |field| -> u64 {
+        let reply = redis.command(&["HGET", "tidegate:{default}:c:", field]);
+        let number = reply.split("\r\n").nth(1).and_then(|line| line.parse().ok());
+        number.unwrap_or_else(|| panic!("{field}: {reply}"))
+    };
+    let lease = Duration::from_micros(moment("lease") - moment("probe"));
+    assert_eq!(lease, Duration::from_secs(1 + 20) + LEASE_SLACK);
+    silent.abort();
+}

@@ -69,6 +69,20 @@ async fn what_has_a_body_or_another_method_or_verdict_goes_once() {
 }
 
 #[tokio::test]
+async fn a_rule_that_only_observes_relays_a_blocked_answer_at_once() {
+    let site = Site::start();
+    let rule = format!("mode: observe, {RULE}").replace("for: 1s", "for: 1m");
+    let member = Member::start(&RuleFile::one_rule(&rule)).await;
+    site.answer_everything_with(Some(Page::TooManyRequests(None)));
+    for _ in 0..4 {
+        let answer = spawn_get(&member, site.url("/page")).await.expect("the client lives");
+        assert_eq!((answer.status, answer.header("tidegate-attempts")), (429, None));
+        assert!(answer.took < SOON, "{:?}", answer.took);
+    }
+    assert_eq!(site.count(), 4, "each goes once");
+}
+
+#[tokio::test]
 async fn a_cooldown_beyond_max_wait_is_not_waited_for() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule(&format!("max_wait: 2s, {RULE}"))).await;

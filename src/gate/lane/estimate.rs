@@ -47,7 +47,9 @@ impl Lane {
             return Err((Why::Cooldown, Some(until - now)));
         }
         match self.estimate(state, rule, ahead) {
-            Some(estimate) if estimate.at > deadline => Err((Why::Limit, Some(estimate.at - now))),
+            Some(estimate) if estimate.at > deadline => {
+                Err((self.why_late(), Some(estimate.at - now)))
+            }
             Some(Estimate { sure: false, .. }) => {
                 let State { unjudged, queue, .. } = state;
                 // Those whose clients have left since are of no use: never more than who is held, and some.
@@ -73,7 +75,7 @@ impl Lane {
                     if let Some(waiter) = state.queue.remove(one.deadline, one.seq) {
                         refused += 1;
                         let wait = Some(estimate.at - now);
-                        waiter.tell.send(Outcome::Refused(Why::Limit, wait)).ok();
+                        waiter.tell.send(Outcome::Refused(self.why_late(), wait)).ok();
                     }
                 }
                 Some(Estimate { sure: false, .. }) => state.unjudged.push(one),
@@ -124,10 +126,16 @@ impl Lane {
         }
     }
 
+    /// Why there is no ticket in time.
+    fn why_late(&self) -> Why {
+        if self.shared.store.knows_no_share() { Why::Store } else { Why::Limit }
+    }
+
     /// Refuses those who would go too late: past their time, or before the cooldown ends or the next ticket comes.
     pub(super) fn give_up_hopeless(&self, state: &mut State, now: Instant) {
         while let Some(waiter) = state.queue.pop_hopeless(now) {
-            let why = if self.view.open_epoch().is_some() { Why::Limit } else { Why::Cooldown };
+            let why =
+                if self.view.open_epoch().is_some() { self.why_late() } else { Why::Cooldown };
             waiter.tell.send(Outcome::Refused(why, state.come_back.map(|at| at - now))).ok();
         }
         if let Gateway::Cooling(until) = self.view.gateway() {
@@ -136,7 +144,7 @@ impl Lane {
             }
         } else if let Some(at) = state.come_back.filter(|_| state.tickets.is_empty()) {
             while let Some(waiter) = state.queue.pop_hopeless(at) {
-                waiter.tell.send(Outcome::Refused(Why::Limit, Some(at - now))).ok();
+                waiter.tell.send(Outcome::Refused(self.why_late(), Some(at - now))).ok();
             }
         }
     }

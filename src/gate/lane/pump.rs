@@ -101,7 +101,7 @@ impl Lane {
             wanted,
             held: u32::try_from(state.asked_with).unwrap_or(u32::MAX),
             bound: clock::micros(patience),
-            lease: clock::micros(self.shared.lease),
+            lease: self.shared.lease(),
             drain: false,
             void: std::mem::take(&mut state.start_over),
             returned: std::mem::take(&mut state.returned),

@@ -7,7 +7,8 @@
 //! whichever members were cut off, whenever each of them noticed. A store that was silent for all of them for longer
 //! leaves those that are not back yet their shares (`AWAY` in `lua/lib/away.lua`).
 //!
-//! Who knows of no other member goes on at once.
+//! Who knows of no other member goes on at once, but who has not reached the store since it started knows nothing: it
+//! keeps still until it has.
 
 use std::time::Duration;
 
@@ -91,11 +92,11 @@ impl Shared {
             && self.silent_for(keys) >= PATIENCE
     }
 
-    /// Whether this member keeps still for now: there are limits that others use too.
+    /// Whether this member keeps still for now: there are limits that others use too, or may.
     pub(super) fn keeps_still(&self, keys: &Keys, limits: &Limits) -> bool {
         self.settings.on_failure == OnFailure::Local
             && !limits.is_unlimited()
-            && !self.may_go_alone(keys)
+            && (self.knows_no_share() || !self.may_go_alone(keys))
     }
 
     /// The answer to who asks meanwhile: no tickets. Of what this member saved up on its own before, nothing is left.

@@ -1,0 +1,46 @@
+//! Reads every scope again whenever news may have been lost: push is at most once.
+//!
+//! This is a task of its own, so that the news that come meanwhile are applied at once; of what comes out of order the
+//! later epoch counts.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::{Gate, lane::Lane, tell};
+
+/// Scopes that are read at once: many in one round trip, and far below what the client to the store queues.
+const READS: usize = 256;
+
+impl Gate {
+    /// Reads every scope again each time that it is asked to.
+    pub(super) async fn keep_in_step(self: Arc<Self>) {
+        loop {
+            self.shared.resync.notified().await;
+            let mut reads = JoinSet::new();
+            for lanes in self.lanes_by_cooldown() {
+                while reads.len() >= READS {
+                    reads.join_next().await;
+                }
+                reads.spawn(read_again(lanes));
+            }
+            while reads.join_next().await.is_some() {}
+        }
+    }
+
+    /// The lanes, together if they share a cooldown.
+    fn lanes_by_cooldown(&self) -> Vec<Vec<Arc<Lane>>> {
+        let mut lanes = self.lanes();
+        lanes.sort_by_key(|lane| Arc::as_ptr(&lane.view).addr());
+        let shares = |one: &Arc<Lane>, other: &Arc<Lane>| Arc::ptr_eq(&one.view, &other.view);
+        lanes.chunk_by(shares).map(<[_]>::to_vec).collect()
+    }
+}
+
+/// Reads a cooldown again, and wakes the lanes that share it.
+async fn read_again(lanes: Vec<Arc<Lane>>) {
+    let Some(lane) = lanes.first() else { return };
+    tell::look(lane).await;
+    lane.view.doubt();
+    lanes.iter().for_each(|lane| lane.store_is_back());
+}

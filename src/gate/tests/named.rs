@@ -1,0 +1,74 @@
+//! Scopes by name and in gauges: cooldowns and buckets that are split differently, rules that are gone.
+
+use super::*;
+
+pub(super) fn site(number: usize) -> Target {
+    Target { host: Host::Name(Arc::from(format!("site-{number}.example"))), ..target() }
+}
+
+pub(super) fn per(bucket: Split, cooldown: Split) -> Rule {
+    let mut rule = rule(Some(10.0), 5);
+    rule.per = bucket;
+    rule.cooldown.as_mut().expect("it has one").per = cooldown;
+    rule
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cooldown_that_several_buckets_share_counts_once() {
+    let gate = gate(per(Split::Host, Split::All));
+    let entry = gate.find(&target()).expect("the rule matches everything");
+    for n in 0..3 {
+        entry.lanes.find(&entry, &site(n));
+    }
+    gate.trip("default", Duration::from_secs(60)).await.expect("the scope is there");
+    gate.refresh_metrics();
+    assert_eq!((gate.lanes().len(), entry.metrics.cooldown_active.get()), (3, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scope_is_named_by_its_cooldown_and_not_by_the_bucket_that_it_shares() {
+    let gate = gate(per(Split::Domain, Split::Host));
+    let entry = gate.find(&target()).expect("the rule matches everything");
+    let lane = |host: &str| {
+        let host = Host::Name(Arc::from(host));
+        entry.lanes.find(&entry, &Target { host, ..target() })
+    };
+    let www = lane("www.example.com");
+    gate.trip("default/example.com", Duration::from_secs(60)).await.expect("a host says which");
+    assert!(!www.view.is_closed(), "another host of the same bucket");
+    assert!(lane("example.com").view.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gauges_of_a_rule_that_is_gone_are_zero() {
+    let gate = gate(rule(Some(10.0), 5));
+    let entry = gate.find(&target()).expect("the rule matches everything");
+    block(&gate, 2).await;
+    gate.refresh_metrics();
+    assert_eq!(entry.metrics.consecutive_blocks.get(), 2);
+    gate.trip("default", Duration::from_secs(60)).await.expect("the scope is there");
+    let held = hold_many(&gate, 2);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    gate.refresh_metrics();
+    let metrics = &entry.metrics;
+    assert_eq!((metrics.cooldown_active.get(), metrics.held.get()), (1, 2));
+    gate.reload(RuleSet::new(vec![Rule { name: Arc::from("another"), ..rule(Some(10.0), 5) }]));
+    gate.refresh_metrics();
+    let (active, held_now) = (metrics.cooldown_active.get(), metrics.held.get());
+    assert_eq!((active, held_now, metrics.consecutive_blocks.get()), (0, 0, 0));
+    let floats = [&metrics.cooldown_remaining, &metrics.rate_limit, &metrics.rate_current];
+    assert!(floats.iter().all(|gauge| gauge.get() == 0.0));
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_may_be_out_for_as_long_as_was_said_last() {
+    let gate = gate(rule(Some(10.0), 5));
+    block(&gate, 3).await;
+    gate.set_lease(Duration::from_secs(7));
+    let mut silent = hold(&gate, 1).await.expect("the probe");
+    assert!(silent.may_send());
+    let start = clock::now();
+    let _next = hold(&gate, 2).await.expect("the next probe");
+    assert!((7..8).contains(&start.elapsed().as_secs()), "after {:?}", start.elapsed());
+}

@@ -1,0 +1,118 @@
+//! What a member does when it may have lost news.
+
+use std::sync::atomic::AtomicUsize;
+
+use tokio::sync::broadcast;
+
+use super::{
+    named::{per, site},
+    *,
+};
+use crate::{
+    secret::Secret,
+    settings::RedisSettings,
+    store::{Answering, Reply, ScriptServer, Shared as SharedStore},
+};
+
+/// How long the server of these tests takes to read a scope.
+const READ: Duration = Duration::from_millis(2);
+
+/// A server whose scopes are open, and that answers each read after [`READ`], many at once.
+#[derive(Debug)]
+struct Slow {
+    reads: Arc<AtomicUsize>,
+    news: broadcast::Sender<String>,
+}
+
+impl ScriptServer for Slow {
+    fn run<'a>(
+        &'a self,
+        name: &'static str,
+        _text: &'static str,
+        _keys: Vec<String>,
+        _arguments: Vec<String>,
+    ) -> Answering<'a> {
+        Box::pin(async move {
+            match name {
+                "members" => Ok(Reply::members(2)),
+                "memory" => Ok(Reply::memory()),
+                "peek" => {
+                    tokio::time::sleep(READ).await;
+                    self.reads.fetch_add(1, Ordering::Relaxed);
+                    let (zero, none) = (|| Reply::Whole(0), || Reply::Text(String::new()));
+                    let numbers = || Reply::Text("0".to_owned());
+                    Ok(Reply::List(vec![
+                        Reply::Whole(1_000_000),
+                        zero(),
+                        zero(),
+                        zero(),
+                        numbers(),
+                        numbers(),
+                        none(),
+                        none(),
+                        none(),
+                        none(),
+                    ]))
+                }
+                _ => Err("ERR nothing here".to_owned()),
+            }
+        })
+    }
+
+    fn subscribe(&self, _channel: &str) -> broadcast::Receiver<String> {
+        self.news.subscribe()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn scopes_are_read_again_many_at_once_and_beside_the_news() {
+    const SCOPES: usize = 4_000;
+    let metrics = Metrics::new();
+    let reads = Arc::new(AtomicUsize::new(0));
+    let news = broadcast::Sender::new(4);
+    let server = Slow { reads: Arc::clone(&reads), news: news.clone() };
+    let settings = RedisSettings {
+        url: Secret::new("redis://unused"),
+        prefix: "tidegate".to_owned(),
+        timeout: Duration::from_millis(500),
+        on_failure: OnFailure::Local,
+        local_share: None,
+        ca: Vec::new(),
+    };
+    let store = SharedStore::over(Box::new(server), settings, Arc::clone(&metrics));
+    store.first_word().await;
+    let events = Events::new(Arc::clone(&metrics));
+    let rules = RuleSet::new(vec![per(Split::Host, Split::Host)]);
+    let gate = Gate::new(rules, Backend::Shared(store), metrics, events, Duration::from_secs(90));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let entry = gate.find(&target()).expect("the rule matches everything");
+    let lanes: Vec<_> = (0..SCOPES).map(|n| entry.lanes.find(&entry, &site(n))).collect();
+    let before = reads.load(Ordering::Relaxed);
+    let start = clock::now();
+    // More than its subscription holds: some are lost, and one of those that are not is a trip.
+    for n in 0..5 {
+        news.send(format!(
+            "default\x1fsite-{n}.example\x1f1\x1fstreak\x1f0\x1f1\x1fother\x1f\x1f0\x1f"
+        ))
+        .expect("it listens");
+    }
+    wait(|| reads.load(Ordering::Relaxed) > before).await;
+    let trip =
+        "default\x1fsite-3999.example\x1f7\x1fcooling\x1f60000000\x1f0\x1fother\x1fhand\x1f0\x1f";
+    news.send(trip.to_owned()).expect("it listens");
+    wait(|| lanes[SCOPES - 1].view.is_closed()).await;
+    assert!(reads.load(Ordering::Relaxed) - before < SCOPES, "it did not wait for all reads");
+    wait(|| reads.load(Ordering::Relaxed) == before + SCOPES).await;
+    let took = start.elapsed();
+    assert!(took < Duration::from_millis(200), "{took:?} for {SCOPES} scopes");
+    assert!(lanes[SCOPES - 1].view.is_closed(), "what was read before the trip does not end it");
+}
+
+async fn wait(is_so: impl Fn() -> bool) {
+    let so = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), so).await.expect("it becomes so");
+}
