@@ -74,6 +74,7 @@ if phase == 'open' or phase == 'due' then
     if tonumber(ARGV[8]) == scope.ep and (ARGV[6] == '0' or ARGV[6] == '1' and bucket.recalls) then
       recall_bucket(bucket, ARGV[34], fleet, now, limits)
     end
+    if ARGV[6] ~= '0' or ARGV[32] ~= '' or ARGV[34] ~= '' then bucket.doubt = nil end
     bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)
     if limits.rate then bucket.tokens = bucket.tokens - owed end
     give_back(bucket, ARGV[7], now)
@@ -87,6 +88,10 @@ if phase == 'open' or phase == 'due' then
     local moment = limited and next_moment(bucket, now, limits) or now
     if limited and is_left(bucket, grace, moment, limits) then
       come_back = grace.till
+      break
+    end
+    if limited and bucket.doubt and moment > bucket.doubt then
+      come_back = bucket.doubt
       break
     end
     if moment > now then
@@ -114,8 +119,11 @@ if phase == 'open' or phase == 'due' then
   end
   if taken >= wanted then come_back = 0 end
   if limited then
-    save_grace(bucket, grace, now)
-    save_bucket(KEYS[1], bucket, now, limits)
+    -- A bucket that nobody knows is full after the minute of doubt, unless it has begun to grant before.
+    if taken > 0 or not bucket.doubt then
+      save_grace(bucket, grace, now)
+      save_bucket(KEYS[1], bucket, now, limits)
+    end
     windows = tell_windows(bucket)
   end
   if phase == 'due' then

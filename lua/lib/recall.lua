@@ -2,7 +2,8 @@
 
 -- The memory of its rule that the bucket is part of. Where one was lost, or the latest of it may be, the bucket is empty
 -- when the next begins, and held until members have told what they know: each its latest ticket, the latest of which is
--- the bucket's, and what was taken of its quotas, of which the bucket may know a part.
+-- the bucket's, and what was taken of its quotas, of which the bucket may know a part. A bucket that is not there is taken
+-- to be empty for a minute, as if it had begun with the memory (`doubt`: until when; nil = somebody knows), and then full.
 local function note_memory(bucket, key, known, fleet, now)
   local since, held = bucket.since, bucket.hold > now
   bucket.recalls = held
@@ -14,6 +15,11 @@ local function note_memory(bucket, key, known, fleet, now)
   bucket.since, bucket.hold, bucket.server = memory.since, hold_of(memory, now), SERVER
   bucket.recalls = bucket.hold > 0
   if bucket.since == since or memory.before == 0 then return end
+  if bucket.fresh then
+    bucket.doubt = doubt_of(memory, now)
+    if not bucket.doubt then return end
+    bucket.at = 0
+  end
   bucket.at, bucket.tokens = math.max(bucket.at, math.min(memory.since, now)), math.min(bucket.tokens, 0)
   bucket.born = now
   for _, window in ipairs(bucket.windows) do window.told = window.taken end
@@ -32,7 +38,7 @@ local function recall_bucket(bucket, latest, fleet, now, limits)
     if moment > bucket.at then bucket.at, bucket.tokens = moment, math.min(bucket.tokens, 0) end
   elseif bucket.fresh then
     local ahead = fleet > 1 and HORIZON + ceil(members * limits.cost / limits.rate) or 0
-    bucket.at, bucket.tokens = moment, 0
+    bucket.at, bucket.tokens = bucket.doubt and math.max(bucket.at, moment) or moment, 0
     if moment + ahead > now then bucket.at = math.max(moment, now + ahead) end
   elseif bucket.was_seen < told and bucket.at < moment then
     bucket.at, bucket.tokens = moment, 0

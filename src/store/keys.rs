@@ -50,13 +50,15 @@ struct Latest {
     ticket: i64,
     told: i64,
     members: u32,
+    /// The rate in force, in tokens per second; 0 = none.
+    rate: f64,
     epoch: u64,
     heard: Instant,
 }
 
 impl Latest {
     fn none(epoch: u64) -> Self {
-        Self { ticket: 0, told: 0, members: 0, epoch, heard: clock::now() }
+        Self { ticket: 0, told: 0, members: 0, rate: 0.0, epoch, heard: clock::now() }
     }
 }
 
@@ -134,8 +136,8 @@ impl Keys {
             *latest = Latest::none(granted.epoch);
         }
         if let Some(ticket) = granted.tickets.last() {
-            let (ticket, members, epoch) = (*ticket, granted.members, granted.epoch);
-            *latest = Latest { ticket, told, members, epoch, heard };
+            let Granted { members, rate, epoch, .. } = *granted;
+            *latest = Latest { ticket: *ticket, told, members, rate, epoch, heard };
         }
     }
 
@@ -148,10 +150,19 @@ impl Keys {
         format!("{ticket}:{told}:{members}")
     }
 
-    /// Whether a store that has lost its memory is to hear of it: quotas, or a ticket that is still to come.
+    /// Whether a store that has lost its memory is to hear of it: it has quotas, or its bucket may not be full again.
     pub(super) fn matters(&self) -> bool {
-        let to_come = |due| due >= 0;
-        self.windows.lock().is_some() || self.latest_due(self.epoch()).is_some_and(to_come)
+        let filling = |due| due + self.fills_in() >= 0;
+        self.windows.lock().is_some() || self.latest_due(self.epoch()).is_some_and(filling)
+    }
+
+    /// How long its bucket takes to fill, in microseconds.
+    fn fills_in(&self) -> i64 {
+        let rate = self.latest.lock().rate;
+        let arguments = self.arguments.lock();
+        let Some((rule, _)) = arguments.as_ref().filter(|_| rate > 0.0) else { return 0 };
+        let ramp = rule.cooldown.as_ref().map_or(0, |policy| clock::micros(policy.ramp));
+        ramp.saturating_add(clock::whole((f64::from(rule.limits.burst) / rate * 1e6).ceil()))
     }
 
     /// How long from now until the latest ticket of the store is due, in microseconds (negative: it was); `None` where
