@@ -9,13 +9,13 @@
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
 --       (`tokens:us,...`)  15 `1` if the rule cools down  16... its policy (lib/cooldown.lua)
 --       27 the learned rate as the member knows it (`turn rate mark frozen`)  28... how it is learned (lib/learn.lua)
---       32 windows of the quotas as the member heard of them (`told at us;start:taken,...`, empty = none)
+--       32 windows of the quotas as the member heard of them (`told at us;length:start:taken,...`, empty = none)
 --       33 what the member did without the store (lib/away.lua, empty = it was there)
 --       34 the latest ticket that the member knows of (`us:told at us:members`, empty = none)
 --       35 the memory of the rule that it knows of (us, 0 = none)  36 members that it knows of
 --       37 `1` if the member holds the probe  38 the epoch of its latest ticket
 -- Reply now, phase (open cooling probing probe), epoch, come back (us, 0 = fully served), members waiting, streak,
---       rate in force, windows (`start:taken,...`), what is learned (turn, rate, mark, frozen, why; zeros where nothing
+--       rate in force, windows (`length:start:taken,...`), what is learned (turn, rate, mark, frozen, why; zeros where nothing
 --       is), the memory of the rule (us, 0 = not looked at), then the tickets (us),
 --       and behind one minus how many more there are of the same moment
 -- Holds grants <= burst + rate * t in every window and every quota; all of them move together or not at all.
@@ -80,6 +80,7 @@ if phase == 'open' or phase == 'due' then
     if tonumber(ARGV[38]) >= scope.ep and (ARGV[6] == '0' or ARGV[6] == '1' and bucket.recalls) then
       recall_bucket(bucket, ARGV[34], fleet, now, limits)
     end
+    if ARGV[6] ~= '0' or ARGV[32] ~= '' or ARGV[34] ~= '' then bucket.doubt = nil end
     bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)
     if limits.rate then bucket.tokens = bucket.tokens - owed end
     give_back(bucket, ARGV[7], now)
@@ -93,6 +94,10 @@ if phase == 'open' or phase == 'due' then
     local moment = limited and next_moment(bucket, now, limits) or now
     if limited and is_left(bucket, grace, moment, limits) then
       come_back = grace.till
+      break
+    end
+    if limited and bucket.doubt and moment > bucket.doubt then
+      come_back = bucket.doubt
       break
     end
     if moment > now then
@@ -120,8 +125,11 @@ if phase == 'open' or phase == 'due' then
   end
   if taken >= wanted then come_back = 0 end
   if limited then
-    save_grace(bucket, grace, now)
-    save_bucket(KEYS[1], bucket, now, limits)
+    -- A bucket that nobody knows is full after the minute of doubt, unless it has begun to grant before.
+    if taken > 0 or not bucket.doubt then
+      save_grace(bucket, grace, now)
+      save_bucket(KEYS[1], bucket, now, limits)
+    end
     windows = tell_windows(bucket)
   end
   if phase == 'due' then

@@ -9,6 +9,8 @@
 
 -- What a member may need to find a store that is back: to connect, to knock, to wait for a call that hangs.
 local GRACE = 3000000
+-- A bucket that is not there this long after the store came back was full before, or nobody is left who knows better.
+local SETTLED = 60000000 - GRACE
 -- Fields of the hash that are no members.
 local FIELDS = 7
 -- Who comes back later than that has nothing to tell.
@@ -56,6 +58,12 @@ local function load_memory(key, known, fleet, now)
   if lost or other then save_memory(key, memory) end
   keep(key, REMEMBERED)
   return memory
+end
+
+-- Until when a member may still report a bucket that the store does not have; nil = none will.
+local function doubt_of(memory, now)
+  local till = memory.till + SETTLED
+  return till > now and memory.till <= now + GRACE and till or nil
 end
 
 -- Until when nothing is granted; 0 = nobody is waited for. A clock that was set back makes nobody wait for longer.

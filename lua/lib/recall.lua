@@ -2,7 +2,8 @@
 
 -- The memory of its rule that the bucket is part of. Where one was lost, or the latest of it may be, the bucket is empty
 -- when the next begins, and held until members have told what they know: each its latest ticket, the latest of which is
--- the bucket's, and what was taken of its quotas, of which the bucket may know a part.
+-- the bucket's, and what was taken of its quotas, of which the bucket may know a part. A bucket that is not there is taken
+-- to be empty for a minute, as if it had begun with the memory (`doubt`: until when; nil = somebody knows), and then full.
 local function note_memory(bucket, key, known, fleet, now)
   local since, held = bucket.since, bucket.hold > now
   bucket.recalls = held
@@ -14,6 +15,11 @@ local function note_memory(bucket, key, known, fleet, now)
   bucket.since, bucket.hold, bucket.server = memory.since, hold_of(memory, now), SERVER
   bucket.recalls = bucket.hold > 0
   if bucket.since == since or memory.before == 0 then return end
+  if bucket.fresh then
+    bucket.doubt = doubt_of(memory, now)
+    if not bucket.doubt then return end
+    bucket.at = 0
+  end
   bucket.at, bucket.tokens = math.max(bucket.at, math.min(memory.since, now)), math.min(bucket.tokens, 0)
   bucket.born = now
   for _, window in ipairs(bucket.windows) do window.told = window.taken end
@@ -32,7 +38,7 @@ local function recall_bucket(bucket, latest, fleet, now, limits)
     if moment > bucket.at then bucket.at, bucket.tokens = moment, math.min(bucket.tokens, 0) end
   elseif bucket.fresh then
     local ahead = fleet > 1 and HORIZON + ceil(members * limits.cost / limits.rate) or 0
-    bucket.at, bucket.tokens = moment, 0
+    bucket.at, bucket.tokens = bucket.doubt and math.max(bucket.at, moment) or moment, 0
     if moment + ahead > now then bucket.at = math.max(moment, now + ahead) end
   elseif bucket.was_seen < told and bucket.at < moment then
     bucket.at, bucket.tokens = moment, 0
@@ -47,19 +53,18 @@ local function recall_windows(bucket, known, now, limits)
   local told, list = string.match(known, '^(%d+);(.*)$')
   told = tonumber(told)
   if not told or told > now then return end
-  local lost, late, i = told < bucket.born, bucket.was_seen < told, 0
+  local lost, late = told < bucket.born, bucket.was_seen < told
   if not lost and not late then return end
-  for start, taken in string.gmatch(list, '(-?%d+):(%d+)') do
-    i, start, taken = i + 1, tonumber(start), tonumber(taken)
-    local window, quota = bucket.windows[i], limits.quotas[i]
-    if not quota then return end
-    if start + quota.window > now then
+  for length, start, taken in string.gmatch(list, '(%d+):(-?%d+):(%d+)') do
+    length, start, taken = tonumber(length), tonumber(start), tonumber(taken)
+    if start + length > now then
+      local window = window_for(bucket, length)
       -- Nothing goes before a window that has begun with a ticket ahead: the one before was full.
       bucket.not_before = math.max(bucket.not_before or 0, start)
       -- Whoever tells first may know of the one before only.
-      if window.start + quota.window <= math.max(now, start) then
+      if window.start + length <= math.max(now, start) then
         window.start, window.taken, window.told = start, taken, lost and taken or 0
-      elseif lost and window.start - start < quota.window then
+      elseif lost and window.start - start < length then
         local more = math.max(taken - window.told, 0)
         window.start = math.min(window.start, start)
         window.taken, window.told = window.taken + more, window.told + more

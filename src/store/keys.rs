@@ -50,13 +50,15 @@ struct Latest {
     ticket: i64,
     told: i64,
     members: u32,
+    /// The rate in force, in tokens per second; 0 = none.
+    rate: f64,
     epoch: u64,
     heard: Instant,
 }
 
 impl Latest {
     fn none(epoch: u64) -> Self {
-        Self { ticket: 0, told: 0, members: 0, epoch, heard: clock::now() }
+        Self { ticket: 0, told: 0, members: 0, rate: 0.0, epoch, heard: clock::now() }
     }
 }
 
@@ -67,7 +69,7 @@ pub(super) struct Windows {
     pub(super) told: i64,
     /// When, on this process's clock.
     pub(super) heard: Instant,
-    /// In the order of the quotas.
+    /// One per length.
     pub(super) each: Vec<Window>,
 }
 
@@ -134,8 +136,9 @@ impl Keys {
             *latest = Latest::none(granted.epoch);
         }
         if let Some(ticket) = granted.tickets.last() {
-            let (ticket, members, epoch) = (*ticket, granted.members, latest.epoch);
-            *latest = Latest { ticket, told, members, epoch, heard };
+            let Granted { members, rate, .. } = *granted;
+            let epoch = latest.epoch;
+            *latest = Latest { ticket: *ticket, told, members, rate, epoch, heard };
         }
     }
 
@@ -146,10 +149,19 @@ impl Keys {
         (text, epoch)
     }
 
-    /// Whether a store that has lost its memory is to hear of it: quotas, or a ticket that is still to come.
+    /// Whether a store that has lost its memory is to hear of it: it has quotas, or its bucket may not be full again.
     pub(super) fn matters(&self) -> bool {
-        let to_come = |due| due >= 0;
-        self.windows.lock().is_some() || self.latest_due(self.epoch()).is_some_and(to_come)
+        let filling = |due| due + self.fills_in() >= 0;
+        self.windows.lock().is_some() || self.latest_due(self.epoch()).is_some_and(filling)
+    }
+
+    /// How long its bucket takes to fill, in microseconds.
+    fn fills_in(&self) -> i64 {
+        let rate = self.latest.lock().rate;
+        let arguments = self.arguments.lock();
+        let Some((rule, _)) = arguments.as_ref().filter(|_| rate > 0.0) else { return 0 };
+        let ramp = rule.cooldown.as_ref().map_or(0, |policy| clock::micros(policy.ramp));
+        ramp.saturating_add(clock::whole((f64::from(rule.limits.burst) / rate * 1e6).ceil()))
     }
 
     /// How long from now until the latest ticket of the store is due, in microseconds (negative: it was); `None` where
@@ -173,7 +185,8 @@ impl Keys {
     pub(super) fn windows(&self) -> String {
         let windows = self.windows.lock();
         let Some(Windows { told, each, .. }) = &*windows else { return String::new() };
-        let each = each.iter().map(|window| format!("{}:{}", window.start, window.taken));
+        let each =
+            each.iter().map(|Window { length, start, taken }| format!("{length}:{start}:{taken}"));
         format!("{told};{}", each.collect::<Vec<_>>().join(","))
     }
 
