@@ -6,6 +6,7 @@ use integration_tests::{
     client::{ProxyClient, Raw, get, get_request, get_with},
     load::{crawl, statuses},
     member::{Member, RuleFile},
+    redis::Redis,
     site::Site,
     wait::wait_until,
 };
@@ -62,6 +63,30 @@ async fn a_client_may_shorten_its_hold() {
     let answer = get_with(member.proxy(), &site.url("/"), "prefer", "wait=1").await;
     assert_eq!((answer.status, answer.refused()), (429, Some("limit")));
     assert!(answer.took < Duration::from_secs(3), "refused after {:?}", answer.took);
+}
+
+#[tokio::test]
+async fn a_request_that_may_not_wait_is_judged_by_the_first_answer_of_the_store() {
+    let site = Site::start();
+    let redis = Redis::start();
+    for (wait, prefer, cooldown) in
+        [("0s", "wait=9", "off"), ("0s", "wait=9", "{after: 3}"), ("2m", "wait=0", "{after: 3}")]
+    {
+        let rule = format!("rate: 1/h, burst: 3, max_wait: {wait}, cooldown: {cooldown}");
+        assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
+        let member = Member::start(&RuleFile::one_rule(&rule).redis(&redis)).await;
+        let mut statuses = Vec::new();
+        for _ in 0..5 {
+            let answer = get_with(member.proxy(), &site.url("/"), "prefer", prefer).await;
+            statuses.push((answer.status, answer.refused().map(str::to_owned)));
+        }
+        let limit = || (429, Some("limit".to_owned()));
+        let ok = || (200, None);
+        assert_eq!(statuses, [ok(), ok(), ok(), limit(), limit()], "{rule} {prefer}");
+    }
+    let unlimited = RuleFile::one_rule("max_wait: 0s, cooldown: {after: 3}").redis(&redis);
+    let member = Member::start(&unlimited).await;
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
 }
 
 #[tokio::test]

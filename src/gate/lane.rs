@@ -20,13 +20,13 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use self::{estimate::Unjudged, spare::Spare};
+use self::spare::Spare;
 use super::{
     Client, Entry, Outcome, Shared, Why,
     cache::Gateway,
     observe::Untold,
     permit::Grant,
-    queue::{Queue, Waiter},
+    queue::{Queue, Unjudged, Waiter},
     tell,
     view::View,
 };
@@ -83,8 +83,6 @@ struct State {
     /// How long before a ticket is due here an ask must go so as to reach the store when the ticket is due there: a
     /// round trip, smoothed, since a ticket is due here later by the way of the answer.
     lead: Duration,
-    /// Who came before it was known when the next ticket is due.
-    unjudged: Vec<Unjudged>,
     /// How many requests had their turn.
     turns: u64,
     /// Release of the next held request where the rule has no rate and climbs back after a cooldown.
@@ -251,20 +249,20 @@ impl Lane {
         let entry = self.entry.load();
         let rule = &entry.rule;
         let (tell, outcome) = oneshot::channel();
+        let now = clock::now();
         let mut state = self.state.lock();
-        if !returns {
-            let ahead = state.queue.ahead_of(&client, rule.order);
-            if state.queue.len() >= rule.queue {
-                let wait = self.estimate(&state, rule, ahead);
-                return Err((Why::Queue, wait.map(|estimate| estimate.at - clock::now())));
-            }
-            self.refuse_hopeless(&mut state, rule, ahead, deadline, seq)?;
-        } else if let Gateway::Cooling(until) = self.view.gateway()
-            && until > deadline
-        {
-            return Err((Why::Cooldown, Some(until - clock::now())));
+        let ahead = if returns { 0 } else { state.queue.ahead_of(&client, rule.order) };
+        if !returns && state.queue.len() >= rule.queue {
+            let wait = self.estimate(&state, rule, ahead, now).map(|estimate| estimate.at - now);
+            return Err((Why::Queue, wait));
         }
+        let judged = self.refuse_hopeless(&state, rule, ahead, deadline)?;
+        let deadline = if judged { deadline.max(now + FRESH) } else { deadline };
         state.queue.push(client, rule.order, Waiter { seq, deadline, tell }, returns);
+        if !judged {
+            let turns = state.turns;
+            state.queue.judge_later(seq, Unjudged { deadline, ahead, turns });
+        }
         let start = !std::mem::replace(&mut state.pumping, true);
         drop(state);
         if start {
@@ -276,9 +274,9 @@ impl Lane {
     }
 
     /// The client of a held request has left.
-    pub(super) fn leave(&self, deadline: Instant, seq: u64) {
+    pub(super) fn leave(&self, seq: u64) {
         self.entry.load().metrics.held_gone.inc();
-        if self.state.lock().queue.remove(deadline, seq).is_some() {
+        if self.state.lock().queue.remove(seq).is_some() {
             self.wake.notify_one();
         }
     }

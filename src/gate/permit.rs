@@ -107,7 +107,6 @@ pub struct Permit {
 /// Where a held request stands: it leaves the queue when its future is dropped.
 struct Held<'a> {
     lane: &'a Lane,
-    deadline: Instant,
     seq: u64,
     answered: bool,
 }
@@ -115,7 +114,7 @@ struct Held<'a> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.lane.leave(self.deadline, self.seq);
+            self.lane.leave(self.seq);
         }
     }
 }
@@ -320,7 +319,7 @@ pub(super) async fn wait(
     let outcome = lane
         .enqueue(request.client.clone(), seq, deadline, returns)
         .map_err(|(why, retry_after)| refused(why, retry_after))?;
-    let mut held = Held { lane, deadline, seq, answered: false };
+    let mut held = Held { lane, seq, answered: false };
     let outcome = outcome.await;
     held.answered = true;
     match outcome {

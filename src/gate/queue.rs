@@ -3,7 +3,7 @@
 //! `fair`: clients take turns, each first in first out, so that one crawler with a thousand connections does not
 //! starve another with one. `fifo`: all in one line. A request that had its leave and lost it to a trip keeps its place.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use tokio::sync::oneshot;
 
@@ -24,22 +24,37 @@ pub(super) struct Waiter {
 /// Whose turn: a client, or everybody (`fifo`).
 type Line = Option<Client>;
 
+/// What is remembered of a held request until the store's first answer after its arrival: before that answer nobody
+/// knows when it could go, so it is not refused, however short its deadline.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unjudged {
+    pub(super) deadline: Instant,
+    /// Requests before it when it came.
+    pub(super) ahead: usize,
+    /// Requests that had been let go when it came.
+    pub(super) turns: u64,
+}
+
 /// The queue of one scope in this process.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     lines: HashMap<Line, VecDeque<Waiter>>,
     turns: VecDeque<Line>,
-    deadlines: BTreeMap<(Instant, u64), Line>,
+    /// The line of each held request, by its place in the order of arrival.
+    places: HashMap<u64, Line>,
+    /// When those who have been judged give up.
+    deadlines: BTreeSet<(Instant, u64)>,
+    unjudged: BTreeMap<u64, Unjudged>,
 }
 
 impl Queue {
     /// How many wait.
     pub(super) fn len(&self) -> usize {
-        self.deadlines.len()
+        self.places.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.deadlines.is_empty()
+        self.places.is_empty()
     }
 
     /// How many go before a newcomer of `client`, at the worst.
@@ -55,7 +70,8 @@ impl Queue {
     /// Adds a request. One that `returns` (it had its leave) goes to the head of its line, and its line goes next.
     pub(super) fn push(&mut self, client: Client, order: Order, waiter: Waiter, returns: bool) {
         let line = (order == Order::Fair).then_some(client);
-        self.deadlines.insert((waiter.deadline, waiter.seq), line.clone());
+        self.places.insert(waiter.seq, line.clone());
+        self.deadlines.insert((waiter.deadline, waiter.seq));
         let waiters = self.lines.entry(line.clone()).or_default();
         let new_line = waiters.is_empty();
         let at = waiters.partition_point(|other| other.seq < waiter.seq);
@@ -78,39 +94,65 @@ impl Queue {
         } else {
             self.turns.push_back(line);
         }
-        self.deadlines.remove(&(waiter.deadline, waiter.seq));
+        self.forget(&waiter);
         Some(waiter)
     }
 
-    /// Whether a request is still here.
-    pub(super) fn holds(&self, deadline: Instant, seq: u64) -> bool {
-        self.deadlines.contains_key(&(deadline, seq))
+    /// The request that was just added cannot be judged before the store answers.
+    pub(super) fn judge_later(&mut self, seq: u64, unjudged: Unjudged) {
+        if self.deadlines.remove(&(unjudged.deadline, seq)) {
+            self.unjudged.insert(seq, unjudged);
+        }
+    }
+
+    /// Those that have not been judged, in the order of their arrival.
+    pub(super) fn unjudged(&self) -> Vec<(u64, Unjudged)> {
+        self.unjudged.iter().map(|(seq, unjudged)| (*seq, *unjudged)).collect()
+    }
+
+    /// A request will go in time; `by` is when it gives up if it does not.
+    pub(super) fn set_judged(&mut self, seq: u64, by: Instant) {
+        if self.unjudged.remove(&seq).is_none() {
+            return;
+        }
+        let Some(waiters) = self.places.get(&seq).and_then(|line| self.lines.get_mut(line)) else {
+            return;
+        };
+        if let Ok(at) = waiters.binary_search_by_key(&seq, |waiter| waiter.seq) {
+            waiters[at].deadline = by;
+            self.deadlines.insert((by, seq));
+        }
     }
 
     /// Takes out a request; `None` where it is not here any more.
-    pub(super) fn remove(&mut self, deadline: Instant, seq: u64) -> Option<Waiter> {
-        let line = self.deadlines.remove(&(deadline, seq))?;
-        self.take_from(&line, seq)
+    pub(super) fn remove(&mut self, seq: u64) -> Option<Waiter> {
+        let line = self.places.get(&seq)?.clone();
+        let waiter = self.take_from(&line, seq)?;
+        self.forget(&waiter);
+        Some(waiter)
     }
 
     /// When the next one gives up.
     pub(super) fn first_deadline(&self) -> Option<Instant> {
-        self.deadlines.first_key_value().map(|((deadline, _), _)| *deadline)
+        self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
     /// When the last one gives up.
     pub(super) fn last_deadline(&self) -> Option<Instant> {
-        self.deadlines.last_key_value().map(|((deadline, _), _)| *deadline)
+        let unjudged = self.unjudged.values().map(|unjudged| unjudged.deadline).max();
+        self.deadlines.last().map(|(deadline, _)| *deadline).max(unjudged)
     }
 
-    /// Takes out one whose deadline is before `moment`.
+    /// Takes out one that has been judged and whose deadline is before `moment`.
     pub(super) fn pop_hopeless(&mut self, moment: Instant) -> Option<Waiter> {
-        let entry = self.deadlines.first_entry()?;
-        if entry.key().0 >= moment {
-            return None;
-        }
-        let ((_, seq), line) = entry.remove_entry();
-        self.take_from(&line, seq)
+        let (deadline, seq) = *self.deadlines.first()?;
+        if deadline >= moment { None } else { self.remove(seq) }
+    }
+
+    fn forget(&mut self, waiter: &Waiter) {
+        self.places.remove(&waiter.seq);
+        self.deadlines.remove(&(waiter.deadline, waiter.seq));
+        self.unjudged.remove(&waiter.seq);
     }
 
     fn take_from(&mut self, line: &Line, seq: u64) -> Option<Waiter> {
@@ -188,15 +230,30 @@ mod tests {
     }
 
     #[test]
+    fn who_has_not_been_judged_does_not_give_up() {
+        let mut queue = Queue::default();
+        let (deadline, late) = (clock::now(), clock::now() + Duration::from_secs(1));
+        let now = Waiter { seq: 0, deadline, tell: oneshot::channel().0 };
+        queue.push(client(1), Order::Fair, now, false);
+        queue.judge_later(0, Unjudged { deadline, ahead: 0, turns: 0 });
+        assert!(queue.pop_hopeless(late).is_none());
+        assert_eq!((queue.first_deadline(), queue.last_deadline()), (None, Some(deadline)));
+        queue.set_judged(0, late);
+        assert!(queue.unjudged().is_empty() && queue.pop_hopeless(late).is_none());
+        assert_eq!(queue.first_deadline(), Some(late));
+        assert!(queue.pop_hopeless(late + Duration::from_secs(1)).is_some() && queue.is_empty());
+    }
+
+    #[test]
     fn who_leaves_or_gives_up_frees_the_place() {
         let mut queue = Queue::default();
         let gone = waiter(0);
-        let (deadline, seq) = (gone.deadline, gone.seq);
+        let seq = gone.seq;
         queue.push(client(1), Order::Fair, gone, false);
         queue.push(client(2), Order::Fair, waiter(1), false);
-        assert!(queue.holds(deadline, seq));
-        assert!(queue.remove(deadline, seq).is_some());
-        assert!(queue.remove(deadline, seq).is_none() && !queue.holds(deadline, seq));
+        assert_eq!(queue.len(), 2);
+        assert!(queue.remove(seq).is_some());
+        assert!(queue.remove(seq).is_none() && queue.len() == 1);
         assert!(queue.pop_hopeless(clock::now()).is_none());
         let late = clock::now() + Duration::from_secs(120);
         assert_eq!(queue.pop_hopeless(late).map(|waiter| waiter.seq), Some(1));

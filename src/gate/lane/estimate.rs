@@ -1,11 +1,11 @@
 //! When a request would go, and which ones would go too late: those are refused at once.
 //!
-//! Who comes while the store has not yet said when the next ticket is due is judged by the earliest that can be, and
-//! once more as soon as the store has said it.
+//! A request that comes while the store has not yet said when the next ticket is due is refused only if even the earliest
+//! possible ticket comes too late. Otherwise it is judged by the store's next answer, even if its deadline is now.
 
 use std::time::Duration;
 
-use super::{Gateway, Lane, Outcome, State, Why};
+use super::{FRESH, Gateway, Lane, Outcome, State, Why};
 use crate::{
     clock::{self, Instant},
     rules::Rule,
@@ -19,67 +19,51 @@ pub(super) struct Estimate {
     sure: bool,
 }
 
-/// A held request that came before anybody knew when the next ticket is due.
-#[derive(Debug)]
-pub(super) struct Unjudged {
-    deadline: Instant,
-    seq: u64,
-    /// Requests before it when it came.
-    ahead: usize,
-    /// Requests that had been let go when it came.
-    turns: u64,
-}
-
 impl Lane {
-    /// Lets a newcomer with so many before it into the queue, or says why not.
+    /// Whether it is known that a newcomer with so many before it goes in time; an error if it cannot.
     pub(super) fn refuse_hopeless(
         &self,
-        state: &mut State,
+        state: &State,
         rule: &Rule,
         ahead: usize,
         deadline: Instant,
-        seq: u64,
-    ) -> Result<(), (Why, Option<Duration>)> {
+    ) -> Result<bool, (Why, Option<Duration>)> {
         let now = clock::now();
-        if let Gateway::Cooling(until) = self.view.gateway()
+        let gateway = self.view.gateway();
+        if let Gateway::Cooling(until) = gateway
             && until > deadline
         {
             return Err((Why::Cooldown, Some(until - now)));
         }
-        match self.estimate(state, rule, ahead) {
-            Some(estimate) if estimate.at > deadline => {
+        match self.estimate(state, rule, ahead, now) {
+            Some(estimate) if estimate.at > deadline.max(now) => {
                 Err((self.why_late(), Some(estimate.at - now)))
             }
-            Some(Estimate { sure: false, .. }) => {
-                let State { unjudged, queue, .. } = state;
-                // Those whose clients have left since are of no use: never more than who is held, and some.
-                if unjudged.len() > 64 + 2 * queue.len() {
-                    unjudged.retain(|one| queue.holds(one.deadline, one.seq));
-                }
-                unjudged.push(Unjudged { deadline, seq, ahead, turns: state.turns });
-                Ok(())
-            }
-            Some(_) | None => Ok(()),
+            Some(estimate) => Ok(estimate.sure),
+            None => Ok(gateway != Gateway::Ask && rule.limits.is_unlimited()),
         }
     }
 
-    /// Judges those who came before anything was known, now that the store has answered.
-    pub(super) fn judge(&self, state: &mut State, rule: &Rule) {
+    /// Judges those who came before anything was known, now that the store has answered; `served` if it gave all that
+    /// was asked for. Whoever need not wait any longer goes, however early its deadline was.
+    pub(super) fn judge(&self, state: &mut State, rule: &Rule, served: bool) {
         let now = clock::now();
+        let open = self.view.gateway() == Gateway::Open;
         let mut refused = 0;
-        for one in std::mem::take(&mut state.unjudged) {
+        for (seq, one) in state.queue.unjudged() {
             let gone = usize::try_from(state.turns - one.turns).unwrap_or(usize::MAX);
             let ahead = one.ahead.saturating_sub(gone).saturating_sub(refused);
-            match self.estimate(state, rule, ahead) {
-                Some(estimate) if estimate.at > one.deadline => {
-                    if let Some(waiter) = state.queue.remove(one.deadline, one.seq) {
+            match self.estimate(state, rule, ahead, now).filter(|_| open) {
+                Some(estimate) if estimate.at > one.deadline.max(now) => {
+                    if let Some(waiter) = state.queue.remove(seq) {
                         refused += 1;
                         let wait = Some(estimate.at - now);
                         waiter.tell.send(Outcome::Refused(self.why_late(), wait)).ok();
                     }
                 }
-                Some(Estimate { sure: false, .. }) => state.unjudged.push(one),
-                Some(_) | None => {}
+                Some(Estimate { sure: false, .. }) => {}
+                None if open && served && !rule.limits.is_unlimited() => {}
+                _ => state.queue.set_judged(seq, one.deadline.max(now + FRESH)),
             }
         }
     }
@@ -93,8 +77,13 @@ impl Lane {
 
     /// When a request with so many before it would go, as far as this member can tell; `None` where nothing speaks for
     /// a wait.
-    pub(super) fn estimate(&self, state: &State, rule: &Rule, ahead: usize) -> Option<Estimate> {
-        let now = clock::now();
+    pub(super) fn estimate(
+        &self,
+        state: &State,
+        rule: &Rule,
+        ahead: usize,
+        now: Instant,
+    ) -> Option<Estimate> {
         if let Some(ticket) = state.tickets.get(ahead) {
             return Some(Estimate { at: ticket.at, sure: true });
         }

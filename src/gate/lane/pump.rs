@@ -49,7 +49,6 @@ impl Lane {
             state.pumping = false;
             state.tickets.clear();
             state.come_back = None;
-            state.unjudged.clear();
             state.members = 1;
             state.most = 0;
             state.fill_at = None;
@@ -126,7 +125,10 @@ impl Lane {
             Duration::ZERO => took,
             lead => (lead * 7 + took) / 8,
         };
+        let rule = Arc::clone(&self.entry.load().rule);
+        let served = granted.come_back == 0;
         if granted.phase == Phase::Probing || granted.phase == Phase::Cooling {
+            self.judge(&mut state, &rule, served);
             return;
         }
         let next = (granted.come_back > 0).then(|| moment(granted.come_back, granted.now));
@@ -142,7 +144,7 @@ impl Lane {
             probe,
         }));
         state.tickets.make_contiguous().sort_by_key(|ticket| ticket.at);
-        self.judge(&mut state, &self.entry.load().rule);
+        self.judge(&mut state, &rule, served);
     }
 
     /// How many tickets to hold and to ask for at a time. Alone, a member asks when half of its tickets are used; with
