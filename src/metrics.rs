@@ -126,6 +126,8 @@ pub struct Metrics {
     users: Mutex<HashMap<Arc<str>, Arc<UserMetrics>>>,
     /// Whether the store answers (1) or is away (0).
     pub store_up: Gauge,
+    /// Whether the fleet's news reach this member (1) or not (0).
+    pub store_subscribed: Gauge,
     /// Running proxies of the fleet, as last known.
     pub members: Gauge,
     /// Open client connections.
@@ -159,6 +161,7 @@ impl Metrics {
         let limit_hits = Bound::ALL
             .map(|bound| families.limit_hits.get_or_create_owned(&label("limit", bound.as_str())));
         let store_up = Gauge::default();
+        let store_subscribed = Gauge::default();
         let members = Gauge::default();
         let client_connections = Gauge::default();
         let upstream_connections = Gauge::default();
@@ -167,6 +170,11 @@ impl Metrics {
         let upstream_retries = Counter::default();
         let log_lines_dropped = Counter::default();
         registry.register("store_up", "Whether the store answers", store_up.clone());
+        registry.register(
+            "store_subscribed",
+            "Whether the fleet's news reach this member",
+            store_subscribed.clone(),
+        );
         registry.register(
             "members",
             "Running proxies of the fleet, as last known",
@@ -210,6 +218,7 @@ impl Metrics {
             rules: Mutex::default(),
             users: Mutex::default(),
             store_up,
+            store_subscribed,
             members,
             client_connections,
             upstream_connections,

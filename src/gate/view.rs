@@ -1,9 +1,12 @@
 //! A cooldown scope as this member knows it: the store's answers and the fleet's news, one atomic word for the check
 //! that stands directly before the first byte.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -34,7 +37,12 @@ struct State {
     gateway: Gateway,
     streak: f64,
     opened: Option<Instant>,
+    /// When the store last confirmed it.
+    heard: Instant,
 }
+
+/// How long a member that hears no news goes by the store's latest answer.
+const LEASE: Duration = Duration::from_millis(100);
 
 /// A cooldown scope as this member knows it.
 #[derive(Debug)]
@@ -67,7 +75,13 @@ impl View {
             word: u64::from(unknown).into(),
             oks: 0.into(),
             troubled: 0.into(),
-            state: Mutex::new(State { epoch: 0, gateway, streak: 0.0, opened: None }),
+            state: Mutex::new(State {
+                epoch: 0,
+                gateway,
+                streak: 0.0,
+                opened: None,
+                heard: clock::now(),
+            }),
             changed: watch::Sender::new(()),
             told: 0.into(),
             blank: Mutex::default(),
@@ -84,6 +98,11 @@ impl View {
     pub(super) fn open_epoch(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Acquire);
         (word & 1 == 0).then_some(word >> 1)
+    }
+
+    /// Whether the store's latest answer is recent enough for a member that hears no news.
+    pub(super) fn is_recent(&self) -> bool {
+        self.state.lock().heard.elapsed() < LEASE
     }
 
     pub(super) fn gateway(&self) -> Gateway {
@@ -230,6 +249,7 @@ impl View {
         let moved = state.epoch != epoch || state.gateway != gateway;
         state.epoch = epoch;
         state.gateway = gateway;
+        state.heard = clock::now();
         if let Some(streak) = streak {
             state.streak = streak;
             self.troubled.store(u32::from(streak > 0.0), Ordering::Relaxed);

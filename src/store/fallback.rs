@@ -189,6 +189,13 @@ impl Shared {
         self.up.load(Ordering::Acquire)
     }
 
+    /// Whether the store answers and its news do not reach this member: what it knows of a cooldown is then only as good
+    /// as its latest answer.
+    #[must_use]
+    pub fn is_deaf(&self) -> bool {
+        self.is_up() && !self.server.hears().0
+    }
+
     /// What the rule file says about its being away.
     #[must_use]
     pub fn on_failure(&self) -> OnFailure {
