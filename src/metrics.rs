@@ -161,7 +161,6 @@ impl Metrics {
         let limit_hits = Bound::ALL
             .map(|bound| families.limit_hits.get_or_create_owned(&label("limit", bound.as_str())));
         let store_up = Gauge::default();
-        let store_subscribed = Gauge::default();
         let members = Gauge::default();
         let client_connections = Gauge::default();
         let upstream_connections = Gauge::default();
@@ -170,11 +169,8 @@ impl Metrics {
         let upstream_retries = Counter::default();
         let log_lines_dropped = Counter::default();
         registry.register("store_up", "Whether the store answers", store_up.clone());
-        registry.register(
-            "store_subscribed",
-            "Whether the fleet's news reach this member",
-            store_subscribed.clone(),
-        );
+        let store_subscribed =
+            gauge(&mut registry, "store_subscribed", "Whether the fleet's news reach this member");
         registry.register(
             "members",
             "Running proxies of the fleet, as last known",
@@ -352,6 +348,13 @@ impl Metrics {
             .expect("writing to a String does not fail");
         text
     }
+}
+
+/// A gauge under this name, at zero.
+fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
+    let gauge = Gauge::default();
+    registry.register(name, help, gauge.clone());
+    gauge
 }
 
 #[cfg(test)]
