@@ -124,6 +124,13 @@ pub enum Event {
     },
     /// The store answers again.
     StoreUp,
+    /// The news of other members reach this one again, or do not any more.
+    StoreNews {
+        /// Whether they do.
+        hears: bool,
+        /// Why not, if the store has said so.
+        reason: Option<String>,
+    },
     /// A changed rule file is in force.
     Reloaded {
         /// What changed, one line each.
@@ -325,6 +332,7 @@ impl Events {
             | Event::ProbeSent { .. }
             | Event::Observed { .. }
             | Event::RateLearned { .. }
+            | Event::StoreNews { .. }
             | Event::Warned { .. }
             | Event::Started { .. }
             | Event::Stopping { .. }

@@ -189,6 +189,7 @@ impl Gate {
             gate.shared.store.spawn(Arc::clone(&gate).keep_in_step());
         } else {
             gate.metrics.store_up.set(1);
+            gate.metrics.store_subscribed.set(1);
             gate.metrics.members.set(1);
         }
         gate
@@ -318,6 +319,9 @@ impl Gate {
                 Ok(News::Lost { .. }) => {}
                 Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.shared.resync.notify_one(),
                 Ok(News::Up(up)) => self.tell_store(up),
+                Ok(News::Heard { hears, reason }) => {
+                    self.shared.events.emit(Event::StoreNews { hears, reason });
+                }
                 Err(RecvError::Closed) => return,
             }
         }

@@ -126,6 +126,8 @@ pub struct Metrics {
     users: Mutex<HashMap<Arc<str>, Arc<UserMetrics>>>,
     /// Whether the store answers (1) or is away (0).
     pub store_up: Gauge,
+    /// Whether the fleet's news reach this member (1) or not (0).
+    pub store_subscribed: Gauge,
     /// Running proxies of the fleet, as last known.
     pub members: Gauge,
     /// Open client connections.
@@ -167,6 +169,8 @@ impl Metrics {
         let upstream_retries = Counter::default();
         let log_lines_dropped = Counter::default();
         registry.register("store_up", "Whether the store answers", store_up.clone());
+        let store_subscribed =
+            gauge(&mut registry, "store_subscribed", "Whether the fleet's news reach this member");
         registry.register(
             "members",
             "Running proxies of the fleet, as last known",
@@ -210,6 +214,7 @@ impl Metrics {
             rules: Mutex::default(),
             users: Mutex::default(),
             store_up,
+            store_subscribed,
             members,
             client_connections,
             upstream_connections,
@@ -343,6 +348,13 @@ impl Metrics {
             .expect("writing to a String does not fail");
         text
     }
+}
+
+/// A gauge under this name, at zero.
+fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
+    let gauge = Gauge::default();
+    registry.register(name, help, gauge.clone());
+    gauge
 }
 
 #[cfg(test)]

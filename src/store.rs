@@ -287,6 +287,15 @@ impl Backend {
         }
     }
 
+    /// Whether trips of other members do not reach this one by themselves; it asks instead.
+    #[must_use]
+    pub fn is_deaf(&self) -> bool {
+        match self {
+            Self::Memory(_) => false,
+            Self::Shared(shared) => shared.is_deaf(),
+        }
+    }
+
     /// A rule with limits is in force: a store that loses its memory of it is to be told what its members know.
     pub fn attend(&self, rule: &Rule) {
         if let Self::Shared(shared) = self

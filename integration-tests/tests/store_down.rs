@@ -158,11 +158,12 @@ async fn a_member_that_starts_without_redis_goes_on_with_the_share_that_it_is_gi
     let (mut redis, site) = (Redis::start(), Site::start());
     redis.kill();
     let store = format!("{{url: \"{}\", timeout: 500ms, local_share: 50%}}", redis.url());
-    let rules = RuleFile::one_rule("rate: 40/s, burst: 10, cooldown: off").store(&store);
+    let rules = RuleFile::one_rule("rate: 8/s, burst: 4, cooldown: off").store(&store);
     let member = Member::start(&rules).await;
-    let answers = crawl(&[member.proxy()], 5, &site.url("/"), 30).await;
-    assert_eq!(statuses(&answers), [(200, 30)].into());
-    let excess = worst_window_excess(&site.times(), 20.0, 5.0);
+    let answers = crawl(&[member.proxy()], 3, &site.url("/"), 12).await;
+    assert_eq!(statuses(&answers), [(200, 12)].into());
+    // At this rate only a machine that stalls for half a second looks like two too many.
+    let excess = worst_window_excess(&site.times(), 4.0, 2.0);
     assert!(excess <= 2.0, "{excess:.2} requests above half of the rate");
     redis.restart();
     member.store_is(true).await;

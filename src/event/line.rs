@@ -31,6 +31,11 @@ pub(super) fn write(event: &Event) {
             }
         ),
         Event::StoreUp => info!("the store answers"),
+        Event::StoreNews { hears: true, .. } => info!("the fleet's news reach this proxy"),
+        Event::StoreNews { hears: false, reason } => warn!(
+            reason = reason.as_deref().map(clean),
+            "the fleet's news do not reach this proxy; it asks the store before it sends"
+        ),
         Event::Reloaded { changes, needs_restart } => reloaded(changes, needs_restart),
         Event::ReloadFailed { problems } => {
             error!(problems = problems.len(), "the changed rule file is bad; the old one stays");
@@ -106,6 +111,7 @@ fn of_a_scope(event: &Event) {
         ),
         Event::StoreDown { .. }
         | Event::StoreUp
+        | Event::StoreNews { .. }
         | Event::Reloaded { .. }
         | Event::ReloadFailed { .. }
         | Event::Warned { .. }

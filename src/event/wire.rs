@@ -36,6 +36,7 @@ impl Event {
             Self::RateLearned { .. } => "rate_learned",
             Self::StoreDown { .. } => "store_down",
             Self::StoreUp => "store_up",
+            Self::StoreNews { .. } => "store_news",
             Self::Reloaded { .. } => "reloaded",
             Self::ReloadFailed { .. } => "reload_failed",
             Self::Warned { .. } => "warned",
@@ -85,6 +86,9 @@ impl Event {
                 "holds": holds,
             }),
             Self::StoreUp => json!({}),
+            Self::StoreNews { hears, reason } => {
+                json!({"hears": hears, "reason": reason.as_deref().map(clean)})
+            }
             Self::Reloaded { changes, needs_restart } => {
                 json!({"changes": changes, "needs_restart": needs_restart})
             }

@@ -140,6 +140,9 @@ impl Lane {
     pub(super) fn try_now(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Grant> {
         let rule = &entry.rule;
         let epoch = self.view.open_epoch()?;
+        if rule.limits.is_unlimited() && self.free_epoch().is_none() {
+            return None;
+        }
         if rule.limits.is_unlimited() && !self.is_spreading(rule) {
             return Some(Grant::new(self, entry, epoch, 0, false));
         }
@@ -213,6 +216,13 @@ impl Lane {
         let old = std::mem::replace(&mut *self.learned.lock(), told);
         self.tell_learned(old.rate, told);
         self.ask_again();
+    }
+
+    /// The epoch, if requests of a rule without a rate may go without a word of the store: a member that hears no news
+    /// asks again and again.
+    fn free_epoch(&self) -> Option<u64> {
+        let trusts = !self.shared.store.is_deaf() || self.view.is_recent();
+        self.view.open_epoch().filter(|_| trusts)
     }
 
     /// Whether held requests of a rule without a rate are still being spread over the climb after a cooldown.

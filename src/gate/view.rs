@@ -20,6 +20,9 @@ use crate::{
     store::{Granted, Peeked, Reported, ScopeNews},
 };
 
+/// How long a member that hears no news goes by the store's latest answer.
+const LEASE: Duration = Duration::from_millis(100);
+
 /// A cooldown scope as this member knows it.
 #[derive(Debug)]
 pub(super) struct View {
@@ -32,6 +35,8 @@ pub(super) struct View {
     /// Whether there is a streak to reset: 1 where so.
     troubled: AtomicU32,
     cache: Mutex<CooldownCache<Instant>>,
+    /// When the store last answered.
+    heard: Mutex<Instant>,
     changed: watch::Sender<()>,
     /// The latest epoch whose trip has been told, at most once each: news and a scope read again may both know of it.
     told: AtomicU64,
@@ -51,6 +56,7 @@ impl View {
             oks: 0.into(),
             troubled: 0.into(),
             cache: Mutex::new(CooldownCache::new(unknown)),
+            heard: Mutex::new(clock::now()),
             changed: watch::Sender::new(()),
             told: 0.into(),
             blank: Mutex::default(),
@@ -66,6 +72,11 @@ impl View {
     pub(super) fn open_epoch(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Acquire);
         (word & 1 == 0).then_some(word >> 1)
+    }
+
+    /// Whether the store's latest answer is recent enough for a member that hears no news.
+    pub(super) fn is_recent(&self) -> bool {
+        self.heard.lock().elapsed() < LEASE
     }
 
     pub(super) fn gateway(&self) -> Gateway<Instant> {
@@ -146,16 +157,19 @@ impl View {
 
     /// Takes over the answer to an ask that was sent at `asked`; true if it opens the scope.
     pub(super) fn granted(&self, granted: &Granted, asked: Instant) -> bool {
+        *self.heard.lock() = asked;
         self.update(|cache, now| cache.granted(granted, asked, now)).reopened
     }
 
     /// Takes over the answer to a report that was sent at `asked`.
     pub(super) fn reported(&self, reported: &Reported, asked: Instant) {
+        *self.heard.lock() = asked;
         self.update(|cache, now| cache.reported(reported, asked, now));
     }
 
     /// Takes over a scope that was read at `asked`.
     pub(super) fn peeked(&self, peeked: &Peeked, asked: Instant) {
+        *self.heard.lock() = asked;
         self.update(|cache, now| cache.peeked(peeked, asked, now));
     }
 

@@ -150,6 +150,12 @@ impl Failure {
         Self { kind: Kind::Timeout, text, answered: false }
     }
 
+    /// The server has not taken a subscription.
+    pub(super) fn not_subscribed() -> Self {
+        let text = "the subscription is refused: may the user SUBSCRIBE to the channel?".to_owned();
+        Self { kind: Kind::NoPermission, text, answered: true }
+    }
+
     /// Why there is no connection.
     pub(super) fn of_connection(error: RedisError) -> Self {
         Self { answered: false, ..Self::from(error) }

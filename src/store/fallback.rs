@@ -18,6 +18,7 @@
 mod alone;
 mod beat;
 mod home;
+mod outage;
 mod recall;
 mod share;
 mod silence;
@@ -39,10 +40,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::{alone::Alone, recall::Remembered, silence::Silence};
-use self::{home::Home, recall::Recall};
+use self::{home::Home, outage::Outage, recall::Recall};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
-    failure::{Failure, FailureCause},
+    failure::Failure,
     keys::Keys,
     redis::{BadUrl, Redis},
     scripts::{self, Scripts},
@@ -60,15 +61,6 @@ use crate::{
 /// How long a member that starts waits for the store's first word. Deciding alone it would take itself for the whole
 /// fleet and use the whole rate; a store that is away must not keep it from serving either.
 const FIRST_WORD: Duration = Duration::from_secs(1);
-
-/// Why the store is away.
-#[derive(Debug)]
-struct Outage {
-    text: String,
-    cause: FailureCause,
-    /// The causes of this outage that have been reported: each once.
-    reported: Vec<FailureCause>,
-}
 
 /// The store of a fleet.
 #[derive(Debug)]
@@ -129,11 +121,7 @@ impl Shared {
             reached: AtomicBool::new(false),
             started: clock::now(),
             members: AtomicU32::new(1),
-            outage: Mutex::new(Outage {
-                text: "it has not answered yet".to_owned(),
-                cause: FailureCause::TimedOut,
-                reported: Vec::new(),
-            }),
+            outage: Mutex::default(),
             silence: Silence::default(),
             news: broadcast::channel(1_024).0,
             places: watch::Sender::default(),
@@ -201,25 +189,11 @@ impl Shared {
         self.up.load(Ordering::Acquire)
     }
 
-    /// Why it does not, in words.
+    /// Whether the store answers and its news do not reach this member: what it knows of a cooldown is then only as good
+    /// as its latest answer.
     #[must_use]
-    pub fn why_down(&self) -> String {
-        self.outage.lock().text.clone()
-    }
-
-    /// Why it does not, as one of four causes.
-    #[must_use]
-    pub fn cause(&self) -> FailureCause {
-        self.outage.lock().cause
-    }
-
-    /// Whether this member has no right to send under a limit: it has not heard from the store since it started, so
-    /// that it knows neither how many share the rate nor what is left of it, and no share is given.
-    #[must_use]
-    pub fn knows_no_share(&self) -> bool {
-        self.settings.on_failure == OnFailure::Local
-            && self.settings.local_share.is_none()
-            && !self.reached.load(Ordering::Acquire)
+    pub fn is_deaf(&self) -> bool {
+        self.is_up() && !self.server.hears().0
     }
 
     /// What the rule file says about its being away.
@@ -241,7 +215,7 @@ impl Shared {
         let turned = self.up.swap(up, Ordering::AcqRel) != up;
         if up && turned {
             self.reached.store(true, Ordering::Release);
-            self.outage.lock().reported.clear();
+            self.outage.lock().is_over();
             self.recall.all_due();
         }
         if turned {
@@ -253,21 +227,6 @@ impl Shared {
         if up && turned {
             self.news.send(News::Resync).ok();
         }
-    }
-
-    /// Remembers why the store is away; true if that is to be reported. At the start, silence may only mean that the
-    /// connection is still being made.
-    fn note_outage(&self, failure: &Failure) -> bool {
-        let cause = failure.kind.cause();
-        let mut outage = self.outage.lock();
-        outage.text.clone_from(&failure.text);
-        outage.cause = cause;
-        let early = !self.reached.load(Ordering::Acquire) && self.started.elapsed() < FIRST_WORD;
-        if outage.reported.contains(&cause) || (early && cause == FailureCause::TimedOut) {
-            return false;
-        }
-        outage.reported.push(cause);
-        true
     }
 
     /// Runs a script if the store is up; counts and notes a failure.

@@ -80,6 +80,13 @@ pub enum News {
     Resync,
     /// The store went away, or came back.
     Up(bool),
+    /// The news reach this member again, or do not any more.
+    Heard {
+        /// Whether they do.
+        hears: bool,
+        /// Why not, if the store has said so.
+        reason: Option<String>,
+    },
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "what `filter` hands over")]

@@ -4,7 +4,11 @@
 //! every node; there each rule has a shard channel, in the slot of its keys, which only the nodes of that slot carry.
 //! Servers before version 7 have none: there the channels of the same names do.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use fred::{
     clients::SubscriberClient,
@@ -20,7 +24,10 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use super::news::{self, News};
+use super::{
+    failure::Failure,
+    news::{self, News},
+};
 
 /// How often a subscription is asked for a sign of life, and in a Cluster subscribed to again: a slot that moves to another
 /// node takes its channels along, and the node that had it only says goodbye.
@@ -37,6 +44,9 @@ pub(super) struct Push {
     clustered: bool,
     channels: Mutex<BTreeSet<String>>,
     added: Notify,
+    /// Why the latest subscription failed.
+    refused: Mutex<Option<Failure>>,
+    subscribed: AtomicBool,
 }
 
 impl Push {
@@ -48,7 +58,19 @@ impl Push {
             clustered,
             channels: Mutex::new(channels),
             added: Notify::new(),
+            refused: Mutex::default(),
+            subscribed: AtomicBool::new(false),
         }
+    }
+
+    /// Whether news reach this member.
+    pub(super) fn hears(&self) -> bool {
+        self.subscribed.load(Ordering::Relaxed) && self.subscriber.is_connected()
+    }
+
+    /// Why they do not, if the store has said so.
+    pub(super) fn refused(&self) -> Option<Failure> {
+        self.refused.lock().clone()
     }
 
     /// The channel of a rule's news; heard from now on.
@@ -89,17 +111,15 @@ impl Push {
                 Ok(_) = moves.recv() => true,
                 () = self.added.notified() => true,
                 _ = renew.tick() => {
-                    if !self.clustered {
-                        // The client ends a connection on which an answer stays away, also where whatever stands between
-                        // keeps its own end alive. An answer of any kind will do.
-                        self.subscriber.ping::<Value>(None).await.ok();
+                    if !self.clustered && self.is_in_force().await {
                         continue;
                     }
                     false
                 }
             };
+            let missed = !self.subscribed.load(Ordering::Relaxed);
             self.subscribe().await;
-            if may_have_lost {
+            if may_have_lost || (missed && self.subscribed.load(Ordering::Relaxed)) {
                 news.send(News::Resync).ok();
             }
         }
@@ -115,6 +135,29 @@ impl Push {
                 self.subscriber.subscribe(channel).await.ok();
             }
         }
+        if self.clustered {
+            self.subscribed.store(true, Ordering::Relaxed);
+        } else {
+            self.is_in_force().await;
+        }
+    }
+
+    /// Whether the server takes this connection for a subscriber. fred drops the reply to a subscription, but a server
+    /// answers a PING of a subscriber with a list, and any other with a word. The client ends a connection on which the
+    /// answer stays away, also where whatever stands between keeps its own end alive.
+    async fn is_in_force(&self) -> bool {
+        let answer = self.subscriber.ping::<Value>(None).await;
+        let subscribed = matches!(answer, Ok(Value::Array(_)));
+        let mut refused = self.refused.lock();
+        match answer {
+            Ok(Value::Array(_)) => *refused = None,
+            Ok(_) if refused.is_none() => *refused = Some(Failure::not_subscribed()),
+            Ok(_) => {}
+            // The refusal itself, if it comes after the question.
+            Err(error) => *refused = Some(Failure::from(error)).filter(|failure| failure.answered),
+        }
+        self.subscribed.store(subscribed, Ordering::Relaxed);
+        subscribed
     }
 
     pub(super) async fn quit(&self) {

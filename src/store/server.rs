@@ -133,6 +133,14 @@ impl Server {
         }
     }
 
+    /// Whether news reach this member, and why not, if the store has said so.
+    pub(super) fn hears(&self) -> (bool, Option<Failure>) {
+        match self {
+            Self::Redis(redis) => (redis.push.hears(), redis.push.refused()),
+            Self::Own(..) => (true, None),
+        }
+    }
+
     /// Makes new connections in place of those on which nothing comes any more.
     pub(super) async fn reconnect(&self) {
         if let Self::Redis(redis) = self {

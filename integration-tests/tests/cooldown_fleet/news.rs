@@ -130,6 +130,40 @@ async fn an_isolated_block_is_published_once_and_a_longer_streak_when_it_begins_
     cools(&fleet[0], SOON, false).await;
 }
 
+/// A user that may not subscribe, as after a mistake in an ACL.
+#[tokio::test]
+async fn a_member_that_may_not_hear_the_news_says_so_and_asks_before_it_sends() {
+    let user = ["--user", "mute", "on", ">s3cret", "~*", "&*", "+@all", "-subscribe"];
+    let (redis, site) = (Redis::start_with(&user), Site::start());
+    let rule = RuleFile::one_rule("cooldown: {for: 10m}, max_wait: 5s");
+    let first = Member::start(&rule.clone().redis(&redis)).await;
+    let store = format!("{{url: \"redis://mute:s3cret@{}\", timeout: 2s}}", redis.address());
+    let deaf = Member::start(&rule.store(&store)).await;
+    let subscribed = async |wanted: bool| {
+        wait_until(&format!("subscribed: {wanted}"), SOON * 3, async || {
+            (deaf.metric("tidegate_store_subscribed", &[]).await > 0.5) == wanted
+        })
+        .await;
+    };
+    deaf.store_is(true).await;
+    wait_until("it says so", SOON, async || deaf.log().contains("news do not reach")).await;
+    subscribed(false).await;
+    for member in [&first, &deaf] {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    let tripped = post(&first, COOLDOWN, &json!({"seconds": 600})).await;
+    assert_eq!(tripped.status, 200, "{}", tripped.text());
+    // As long as it goes by an answer of the store.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let answer = get(deaf.proxy(), &site.url("/")).await;
+    assert_eq!((answer.status, answer.refused()), (503, Some("cooldown")));
+    assert_eq!(site.count(), 2, "nothing was sent into the cooldown");
+    redis.command(&["ACL", "SETUSER", "mute", "+subscribe"]);
+    subscribed(true).await;
+    clear(&first).await;
+    cools(&deaf, SOON, false).await;
+}
+
 #[tokio::test]
 async fn a_member_that_starts_during_a_cooldown_sends_nothing() {
     let (redis, site) = (Redis::start(), Site::start());

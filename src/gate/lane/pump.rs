@@ -55,7 +55,7 @@ impl Lane {
             return Step::End;
         }
         let ask_at = if asking { None } else { self.ask_at(&state, now) };
-        let nothing_to_ask = entry.rule.limits.is_unlimited() && self.view.open_epoch().is_some();
+        let nothing_to_ask = entry.rule.limits.is_unlimited() && self.free_epoch().is_some();
         if ask_at.is_some_and(|at| at <= now) && !nothing_to_ask {
             let waiting = state.queue.len().saturating_sub(state.tickets.len());
             let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
@@ -136,6 +136,10 @@ impl Lane {
         let idle = count == 0 && state.tickets.is_empty();
         state.come_back = if idle { next } else { None };
         self.take_turns(&mut state, granted, asked);
+        // Without a rate nobody needs a ticket while the scope is open.
+        if granted.phase == Phase::Open && self.entry.load().rule.limits.is_unlimited() {
+            return;
+        }
         state.spare.plenty = !granted.is_ahead() && !granted.alone && granted.phase == Phase::Open;
         state.tickets.extend(granted.tickets.iter().map(|id| Ticket {
             at: moment(*id, granted.now),

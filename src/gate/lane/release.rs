@@ -65,7 +65,7 @@ impl Lane {
         entry: &Arc<Entry>,
         now: Instant,
     ) {
-        let Some(epoch) = self.view.open_epoch() else { return };
+        let Some(epoch) = self.free_epoch() else { return };
         let ramp = entry.rule.cooldown.as_ref().map_or(Duration::ZERO, |policy| policy.ramp);
         let end = self.view.opened().map(|opened| opened + ramp).filter(|end| *end > now);
         while !state.queue.is_empty() {

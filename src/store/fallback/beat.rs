@@ -18,6 +18,17 @@ const KNOCK: Duration = Duration::from_millis(250);
 /// the system would go on trying for a quarter of an hour.
 const DEAD: u32 = 4;
 
+/// Heartbeats without a subscription after which it counts as lost.
+const DEAF: u32 = 3;
+
+/// Whether the news reach this member, as far as it has been said.
+#[derive(Debug, Default)]
+struct Hearing {
+    /// Heartbeats in a row without a subscription.
+    deaf: u32,
+    said_deaf: bool,
+}
+
 fn knock() -> Duration {
     KNOCK + KNOCK.mul_f64(fastrand::f64() / 2.0)
 }
@@ -25,7 +36,7 @@ fn knock() -> Duration {
 impl Shared {
     /// Says every second that this member lives; while the store is away, knocks more often.
     pub(super) async fn beat(&self) {
-        let (mut silent, mut lately) = (0, [0; LATELY]);
+        let (mut silent, mut lately, mut hearing) = (0, [0; LATELY], Hearing::default());
         while !self.stopped.is_cancelled() {
             let result = tokio::select! {
                 result = self.hello(LIFE) => result,
@@ -50,6 +61,7 @@ impl Shared {
                     }
                     self.metrics.members.set(i64::from(members));
                     self.turn(true, None);
+                    self.note_hearing(&mut hearing);
                     let places = self.server.places();
                     self.places.send_if_modified(|known| {
                         let moved = *known != places;
@@ -65,6 +77,23 @@ impl Shared {
                 }
             };
             self.pause(pause).await;
+        }
+    }
+
+    /// Says once when the news do not reach this member, and when they do again.
+    fn note_hearing(&self, hearing: &mut Hearing) {
+        let (hears, refused) = self.server.hears();
+        hearing.deaf = if hears { 0 } else { hearing.deaf + 1 };
+        // A connection may just be on its way, but a refusal is certain.
+        let is_known = hears || refused.is_some() || hearing.deaf >= DEAF;
+        if !is_known {
+            return;
+        }
+        self.metrics.store_subscribed.set(i64::from(hears));
+        if hears == hearing.said_deaf {
+            hearing.said_deaf = !hears;
+            let reason = refused.map(|failure| failure.text);
+            self.news.send(News::Heard { hears, reason }).ok();
         }
     }
 
