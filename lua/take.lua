@@ -9,12 +9,12 @@
 --       10 `1` if the cooldown is the bucket's own  11 rate (per second, empty = none)  12 burst  13 cost  14 quotas
 --       (`tokens:us,...`)  15 `1` if the rule cools down  16... its policy (lib/cooldown.lua)
 --       27 the learned rate as the member knows it (`turn rate mark frozen`)  28... how it is learned (lib/learn.lua)
---       32 windows of the quotas as the member heard of them (`told at us;start:taken,...`, empty = none)
+--       32 windows of the quotas as the member heard of them (`told at us;length:start:taken,...`, empty = none)
 --       33 what the member did without the store (lib/away.lua, empty = it was there)
 --       34 the latest ticket that the member knows of (`us:told at us:members`, empty = none)
 --       35 the memory of the rule that it knows of (us, 0 = none)  36 members that it knows of
 -- Reply now, phase (open cooling probing probe), epoch, come back (us, 0 = fully served), members waiting, streak,
---       rate in force, windows (`start:taken,...`), what is learned (turn, rate, mark, frozen, why; zeros where nothing
+--       rate in force, windows (`length:start:taken,...`), what is learned (turn, rate, mark, frozen, why; zeros where nothing
 --       is), the memory of the rule (us, 0 = not looked at), then the tickets (us),
 --       and behind one minus how many more there are of the same moment
 -- Holds grants <= burst + rate * t in every window and every quota; all of them move together or not at all.

@@ -11,7 +11,7 @@
 use crate::{
     clock::{self, exact},
     learn::{Hand, Known, Learned, News},
-    rules::{Limits, Quota},
+    rules::Limits,
 };
 
 /// How far ahead of now tickets are handed out while several requests wait, in microseconds: longer than the slowest
@@ -34,9 +34,11 @@ pub const LONG_AGO: i64 = i64::MIN / 2;
 /// How long what has been learned is kept: it outlives an idle week.
 const LEARNED_FOR: i64 = 7 * 24 * 3_600 * 1_000_000;
 
-/// A fixed window in progress.
+/// A fixed window in progress, known by its length: whose quotas are others does not restart it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
+    /// How long it lasts, in microseconds.
+    pub length: i64,
     /// When it started, by its first request.
     pub start: i64,
     /// Tokens taken in it.
@@ -50,7 +52,7 @@ pub struct Bucket {
     pub at: i64,
     /// Tokens at `at`.
     pub tokens: f64,
-    /// One window per quota of the rule, in its order.
+    /// One window per length, ascending: those of the rule's quotas, and others that still run.
     pub windows: Vec<Window>,
     /// Start of the climb back to the full rate after a cooldown; 0 = none.
     pub ramp_from: i64,
@@ -108,7 +110,16 @@ impl Bucket {
             self.learned.set_back(back);
         }
         self.seen = now;
-        self.windows.resize(limits.quotas.len(), Window { start: LONG_AGO, taken: 0 });
+        let lengths: Vec<i64> = limits.quotas.iter().map(|q| clock::micros(q.window)).collect();
+        self.windows.retain(|window| {
+            lengths.contains(&window.length) || window.start + window.length > now
+        });
+        for length in lengths {
+            if self.window(length).is_none() {
+                self.windows.push(Window { length, start: LONG_AGO, taken: 0 });
+            }
+        }
+        self.windows.sort_unstable_by_key(|window| window.length);
         self.returned.retain(|moment| *moment >= now);
     }
 
@@ -195,8 +206,9 @@ impl Bucket {
                 moment = moment.max(climb.when(self.at, cost - self.tokens));
             }
         }
-        for (quota, window) in limits.quotas.iter().zip(&self.windows) {
-            let end = window.start + clock::micros(quota.window);
+        for quota in &limits.quotas {
+            let Some(window) = self.window(clock::micros(quota.window)) else { continue };
+            let end = window.start + window.length;
             if moment < end && window.taken + u64::from(limits.cost) > quota.tokens {
                 moment = end;
             }
@@ -219,14 +231,23 @@ impl Bucket {
             self.learned.count(moment, f64::from(limits.cost));
         }
         self.at = moment;
-        for (quota, window) in limits.quotas.iter().zip(&mut self.windows) {
-            let length = clock::micros(quota.window);
+        for window in &mut self.windows {
+            let length = window.length;
             if moment >= window.start + length {
+                // One of other limits is over for good.
+                if !limits.quotas.iter().any(|quota| clock::micros(quota.window) == length) {
+                    continue;
+                }
                 let late = if self.steady { (moment - window.start) % length } else { 0 };
-                *window = Window { start: moment - late, taken: 0 };
+                *window = Window { length, start: moment - late, taken: 0 };
             }
             window.taken += u64::from(limits.cost);
         }
+    }
+
+    /// The window of this length.
+    fn window(&self, length: i64) -> Option<&Window> {
+        self.windows.iter().find(|window| window.length == length)
     }
 
     /// Takes back tickets whose requests have left; those of the past are spent.
@@ -240,8 +261,7 @@ impl Bucket {
     #[must_use]
     pub fn forgettable_in(&self, now: i64, limits: &Limits, pace: Pace) -> i64 {
         let fill = pace.rate.map_or(0, |rate| ceil(f64::from(limits.burst) / rate * 1e6));
-        let window = |quota: &Quota| clock::micros(quota.window);
-        let quotas = limits.quotas.iter().map(window).max().unwrap_or(0);
+        let quotas = self.windows.iter().map(|window| window.length).max().unwrap_or(0);
         let learned = if limits.learn.is_some() { LEARNED_FOR } else { 0 };
         (self.at.max(now) - now) + fill.saturating_add(pace.ramp).max(quotas).max(learned)
     }

@@ -108,7 +108,7 @@ pub struct Granted {
     pub rate: f64,
     /// What has been learned of the rate; `turn` 0 = nothing, or not asked for.
     pub learned: learn::Known,
-    /// The windows of the quotas, in their order; none where there is no quota or nothing was asked of the bucket.
+    /// The windows of the quotas, by their length; none where there is no quota or nothing was asked of the bucket.
     pub windows: Vec<Window>,
     /// When the requests may go, ascending.
     pub tickets: Vec<i64>,

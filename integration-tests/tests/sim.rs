@@ -12,6 +12,8 @@ mod outage;
 mod short_outage;
 #[path = "sim/spare.rs"]
 mod spare;
+#[path = "sim/windows.rs"]
+mod windows;
 
 /// Two doubles that count tickets; the bound itself is exact.
 const ROUNDING: f64 = 1e-3;

@@ -4,9 +4,10 @@
 --
 -- For a while nobody goes on alone (PATIENCE in src/store/fallback/silence.rs): after a shorter absence all is as before.
 --
--- Bucket: gap (`from:to`, the longest time of late in which nobody asked), away (`till:from:members:share;taken,...`: the
--- grace, and what was taken in the windows of the quotas when it began, or `lost`; empty = none).
--- Hash of the members that are back: `since;start:taken,...`, what each told, so that a call that comes twice counts once.
+-- Bucket: gap (`from:to`, the longest time of late in which nobody asked), away (`till:from:members:share;length:taken,...`:
+-- the grace, and what was taken in the windows of the quotas when it began, or `lost`; empty = none).
+-- Hash of the members that are back: `since;length:start:taken,...`, what each told, so that a call that comes twice counts
+-- once.
 
 -- A store that was away for less had no member that went on alone: their patience, less what it takes to connect again.
 local AWAY = 2000000
@@ -28,14 +29,14 @@ local function load_grace(bucket, now)
   if till <= now or from > now then return nil end
   local grace = { till = till, from = from, members = tonumber(members), share = tonumber(share), taken = {} }
   grace.lost = list == 'lost'
-  for taken in string.gmatch(list, '%d+') do grace.taken[#grace.taken + 1] = tonumber(taken) end
+  for length, taken in string.gmatch(list, '(%d+):(%d+)') do grace.taken[tonumber(length)] = tonumber(taken) end
   return grace
 end
 
 local function save_grace(bucket, grace, now)
   if not grace then return end
   local taken = {}
-  for i, count in ipairs(grace.taken) do taken[i] = whole(count) end
+  for length, count in pairs(grace.taken) do taken[#taken + 1] = whole(length) .. ':' .. whole(count) end
   bucket.away = whole(grace.till) .. ':' .. whole(grace.from) .. ':' .. whole(grace.members) .. ':'
     .. exact(grace.share) .. ';' .. (grace.lost and 'lost' or table.concat(taken, ','))
   bucket.kept = grace.till - now
@@ -49,32 +50,33 @@ local function begin_grace(bucket, key, alone, members, share, now, limits)
   forget(key)
   local grace = { till = now + GRACE + period, from = now, members = members, share = share, taken = {} }
   grace.lost = bucket.fresh or bucket.hold > 0
-  for i, quota in ipairs(limits.quotas) do
-    local window = bucket.windows[i]
-    grace.taken[i] = window.start + quota.window > now and window.taken or 0
+  for _, window in ipairs(bucket.windows) do
+    grace.taken[window.length] = window.start + window.length > now and window.taken or 0
   end
   return grace
 end
 
 -- What a member took alone in the windows that are still running. A start of 0 is that of a window of its own: what it took
 -- counts in whichever runs. The others have the same windows, but for the way of their calls.
-local function count_alone(bucket, list, known, back, now, limits)
+local function count_alone(bucket, list, known, back, now)
   local told = {}
-  for start, taken in string.gmatch(known, '(%d+):(%d+)') do told[#told + 1] = { start, tonumber(taken) } end
-  local i = 0
-  for start, taken in string.gmatch(list, '(%d+):(%d+)') do
-    i, taken = i + 1, tonumber(taken)
-    local window, quota = bucket.windows[i], limits.quotas[i]
-    if not quota then return end
-    if told[i] and told[i][1] == start then taken = math.max(taken - told[i][2], 0) end
+  for length, start, taken in string.gmatch(known, '(%d+):(%d+):(%d+)') do
+    told[length] = { start, tonumber(taken) }
+  end
+  for name, start, taken in string.gmatch(list, '(%d+):(%d+):(%d+)') do
+    local length, before = tonumber(name), told[name]
+    taken = tonumber(taken)
+    if before and before[1] == start then taken = math.max(taken - before[2], 0) end
     local began = start == '0' and now or math.min(now - (back - tonumber(start)), now)
-    local runs = window.start + quota.window > now
-    -- Where the next window has begun, with a ticket ahead, nothing more is taken in this one.
-    local same = start == '0' or window.start - began < quota.window
-    if taken > 0 and began + quota.window > now and (same or not runs) then
-      if not runs then window.start, window.taken, window.told = began, 0, 0 end
-      if start ~= '0' then window.start = math.max(window.start, began) end
-      window.taken = window.taken + taken
+    if taken > 0 and began + length > now then
+      local window = window_for(bucket, length)
+      local runs = window.start + length > now
+      -- Where the next window has begun, with a ticket ahead, nothing more is taken in this one.
+      if start == '0' or window.start - began < length or not runs then
+        if not runs then window.start, window.taken, window.told = began, 0, 0 end
+        if start ~= '0' then window.start = math.max(window.start, began) end
+        window.taken = window.taken + taken
+      end
     end
   end
 end
@@ -92,10 +94,10 @@ local function welcome(bucket, grace, key, member, away, now, limits)
     began = grace ~= nil
   end
   local before, known = string.match(redis.call('HMGET', key, member)[1] or '', '^(%d+);(.*)$')
-  count_alone(bucket, list, before == since and known or '', tonumber(since) + alone, now, limits)
+  count_alone(bucket, list, before == since and known or '', tonumber(since) + alone, now)
   redis.call('HSET', key, member, since .. ';' .. list)
   local longest = grace and grace.till - now or 0
-  for _, quota in ipairs(limits.quotas) do longest = math.max(longest, quota.window) end
+  for _, window in ipairs(bucket.windows) do longest = math.max(longest, window.length) end
   keep(key, longest)
   return grace, began, tonumber(owed)
 end
@@ -119,10 +121,10 @@ end
 local function is_left(bucket, grace, moment, limits)
   if not grace or not grace.others or bucket.returned[1] == moment then return false end
   if grace.lost then return #limits.quotas > 0 end
-  for i, quota in ipairs(limits.quotas) do
-    local window = bucket.windows[i]
+  for _, quota in ipairs(limits.quotas) do
+    local window = window_of(bucket, quota.window)
     local runs = moment < window.start + quota.window
-    local before = window.start < grace.from and runs and grace.taken[i] or 0
+    local before = window.start < grace.from and runs and grace.taken[quota.window] or 0
     local left = quota.tokens - ceil(math.max(quota.tokens - before, 0) * grace.others)
     if (runs and window.taken or 0) + limits.cost > left then return true end
   end

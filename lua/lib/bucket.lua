@@ -1,6 +1,6 @@
 -- The token bucket with its quotas: src/bucket.rs, operation by operation (the same doubles, the same results).
 --
--- Hash: at, tok (tokens at `at`), win (`start:taken:told,...`, one per quota, lib/recall.lua), ramp (start of the climb), ret (returned
+-- Hash: at, tok (tokens at `at`), win (`length:start:taken:told,...`, one per length, ascending, lib/recall.lua), ramp (start of the climb), ret (returned
 -- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua), lim (limits for which its tickets
 -- were voided), fill (`rate:burst` by which it has been filling since `at`), born (when it began), gap and away (lib/away.lua), mem
 -- (`since:hold:server`: the memory of its rule that it is part of, until when it grants nothing, and the process of that
@@ -38,8 +38,9 @@ local function load_bucket(key, now, limits)
     bucket.at, bucket.tokens = tonumber(fields[1]), tonumber(fields[2])
     bucket.ramp_from, bucket.seen = tonumber(fields[4]), tonumber(fields[6])
     bucket.born = tonumber(fields[10] or 0)
-    for start, taken, told in string.gmatch(fields[3], '(-?%d+):(%d+):(%d+)') do
-      bucket.windows[#bucket.windows + 1] = { start = tonumber(start), taken = tonumber(taken), told = tonumber(told) }
+    for length, start, taken, told in string.gmatch(fields[3], '(%d+):(-?%d+):(%d+):(%d+)') do
+      bucket.windows[#bucket.windows + 1] =
+        { length = tonumber(length), start = tonumber(start), taken = tonumber(taken), told = tonumber(told) }
     end
     for moment in string.gmatch(fields[5], '%d+') do
       bucket.returned[#bucket.returned + 1] = tonumber(moment)
@@ -49,6 +50,34 @@ local function load_bucket(key, now, limits)
   bucket.fill_rate, bucket.fill_burst = tonumber(rate), tonumber(burst)
   bucket.was_seen = bucket.seen
   return bucket
+end
+
+-- The window of this length; nil = there is none.
+local function window_of(bucket, length)
+  for _, window in ipairs(bucket.windows) do
+    if window.length == length then return window end
+  end
+end
+
+-- The same; a new one where there is none.
+local function window_for(bucket, length)
+  local window = window_of(bucket, length)
+  if not window then
+    window = { length = length, start = LONG_AGO, taken = 0, told = 0 }
+    bucket.windows[#bucket.windows + 1] = window
+    table.sort(bucket.windows, function(one, other) return one.length < other.length end)
+  end
+  return window
+end
+
+-- The windows of the quotas, and those of other limits (of another member, of before a reload) that still run.
+local function observe_windows(bucket, now, limits)
+  local all, kept = bucket.windows, {}
+  for _, quota in ipairs(limits.quotas) do window_for(bucket, quota.window).own = true end
+  for _, window in ipairs(all) do
+    if window.own or window.start + window.length > now then kept[#kept + 1] = window end
+  end
+  bucket.windows = kept
 end
 
 local function observe_bucket(bucket, now, limits)
@@ -62,10 +91,7 @@ local function observe_bucket(bucket, now, limits)
     set_back_learned(bucket.learned, back)
   end
   bucket.seen = now
-  for i = 1, #limits.quotas do
-    bucket.windows[i] = bucket.windows[i] or { start = LONG_AGO, taken = 0, told = 0 }
-  end
-  for i = #bucket.windows, #limits.quotas + 1, -1 do bucket.windows[i] = nil end
+  observe_windows(bucket, now, limits)
   local left = {}
   for _, moment in ipairs(bucket.returned) do
     if moment >= now then left[#left + 1] = moment end
@@ -167,8 +193,8 @@ local function next_moment(bucket, now, limits)
   if limits.rate and tokens_at(bucket, limits, moment) < limits.cost then
     moment = math.max(moment, when_accrued(bucket, limits, limits.cost - bucket.tokens))
   end
-  for i, quota in ipairs(limits.quotas) do
-    local window = bucket.windows[i]
+  for _, quota in ipairs(limits.quotas) do
+    local window = window_of(bucket, quota.window)
     local ends = window.start + quota.window
     if moment < ends and window.taken + limits.cost > quota.tokens then moment = ends end
   end
@@ -185,19 +211,19 @@ local function take_ticket(bucket, moment, limits)
   end
   if limits.learns and not limits.probes then count_learned(bucket.learned, moment, limits.cost) end
   bucket.at = moment
-  for i, quota in ipairs(limits.quotas) do
-    local window = bucket.windows[i]
-    if moment >= window.start + quota.window then
-      window.start, window.taken, window.told = moment, 0, 0
+  for _, window in ipairs(bucket.windows) do
+    local over = moment >= window.start + window.length
+    if over and window.own then
+      window.start, window.taken, window.told, over = moment, 0, 0, false
     end
-    window.taken = window.taken + limits.cost
+    if not over then window.taken = window.taken + limits.cost end
   end
 end
 
 -- Takes up to `most` more tickets of the moment at which one was just taken, as take_ticket would one by one, but asks
 -- once what the limits are: a crawl with plenty of tokens takes hundreds in a call. Says how many there were.
 local function take_more(bucket, moment, limits, most)
-  if not limits.rate or #limits.quotas > 0 or bucket.returned[1] or bucket.at ~= moment then return 0 end
+  if not limits.rate or #bucket.windows > 0 or bucket.returned[1] or bucket.at ~= moment then return 0 end
   local count, tokens, cost = 0, bucket.tokens, limits.cost
   while count < most and tokens >= cost do
     tokens, count = tokens - cost, count + 1
@@ -221,8 +247,9 @@ local function save_bucket(key, bucket, now, limits)
   local windows, returned = {}, {}
   local longest = 0
   for i, window in ipairs(bucket.windows) do
-    windows[i] = whole(window.start) .. ':' .. whole(window.taken) .. ':' .. whole(window.told)
-    longest = math.max(longest, limits.quotas[i].window)
+    windows[i] = whole(window.length) .. ':' .. whole(window.start) .. ':' .. whole(window.taken) .. ':'
+      .. whole(window.told)
+    longest = math.max(longest, window.length)
   end
   for i, moment in ipairs(bucket.returned) do returned[i] = whole(moment) end
   redis.call('HSET', key, 'at', whole(bucket.at), 'tok', exact(bucket.tokens), 'win', table.concat(windows, ','),
@@ -237,6 +264,8 @@ end
 -- The windows as a member hears of them.
 local function tell_windows(bucket)
   local windows = {}
-  for i, window in ipairs(bucket.windows) do windows[i] = whole(window.start) .. ':' .. whole(window.taken) end
+  for i, window in ipairs(bucket.windows) do
+    windows[i] = whole(window.length) .. ':' .. whole(window.start) .. ':' .. whole(window.taken)
+  end
   return table.concat(windows, ',')
 end

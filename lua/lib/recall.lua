@@ -53,19 +53,18 @@ local function recall_windows(bucket, known, now, limits)
   local told, list = string.match(known, '^(%d+);(.*)$')
   told = tonumber(told)
   if not told or told > now then return end
-  local lost, late, i = told < bucket.born, bucket.was_seen < told, 0
+  local lost, late = told < bucket.born, bucket.was_seen < told
   if not lost and not late then return end
-  for start, taken in string.gmatch(list, '(-?%d+):(%d+)') do
-    i, start, taken = i + 1, tonumber(start), tonumber(taken)
-    local window, quota = bucket.windows[i], limits.quotas[i]
-    if not quota then return end
-    if start + quota.window > now then
+  for length, start, taken in string.gmatch(list, '(%d+):(-?%d+):(%d+)') do
+    length, start, taken = tonumber(length), tonumber(start), tonumber(taken)
+    if start + length > now then
+      local window = window_for(bucket, length)
       -- Nothing goes before a window that has begun with a ticket ahead: the one before was full.
       bucket.not_before = math.max(bucket.not_before or 0, start)
       -- Whoever tells first may know of the one before only.
-      if window.start + quota.window <= math.max(now, start) then
+      if window.start + length <= math.max(now, start) then
         window.start, window.taken, window.told = start, taken, lost and taken or 0
-      elseif lost and window.start - start < quota.window then
+      elseif lost and window.start - start < length then
         local more = math.max(taken - window.told, 0)
         window.start = math.min(window.start, start)
         window.taken, window.told = window.taken + more, window.told + more

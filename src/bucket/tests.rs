@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::rules::Quota;
 
 const SECOND: i64 = 1_000_000;
 /// An arbitrary start: stores count from the epoch.

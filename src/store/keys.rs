@@ -69,7 +69,7 @@ pub(super) struct Windows {
     pub(super) told: i64,
     /// When, on this process's clock.
     pub(super) heard: Instant,
-    /// In the order of the quotas.
+    /// One per length.
     pub(super) each: Vec<Window>,
 }
 
@@ -186,7 +186,8 @@ impl Keys {
     pub(super) fn windows(&self) -> String {
         let windows = self.windows.lock();
         let Some(Windows { told, each, .. }) = &*windows else { return String::new() };
-        let each = each.iter().map(|window| format!("{}:{}", window.start, window.taken));
+        let each =
+            each.iter().map(|Window { length, start, taken }| format!("{length}:{start}:{taken}"));
         format!("{told};{}", each.collect::<Vec<_>>().join(","))
     }
 

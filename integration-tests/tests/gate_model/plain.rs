@@ -1,6 +1,8 @@
 //! The promises of a bucket, written down as plainly as they are made: a history, and what follows from it. Slow and
 //! obvious: nothing is kept but what happened, and every level is worked out from the beginning.
 
+use std::collections::BTreeMap;
+
 use tidegate::{clock, rules::Limits};
 
 /// What a double may be wrong by after a long history, in tokens.
@@ -24,8 +26,8 @@ enum Event {
 pub(crate) struct Plain {
     pub(crate) limits: Limits,
     history: Vec<(i64, Event)>,
-    /// Grants in the window of each quota, and its start.
-    windows: Vec<Option<(i64, u64)>>,
+    /// Start of each window and grants in it, by its length; other limits end none that runs.
+    windows: BTreeMap<i64, (i64, u64)>,
     /// Tickets that came back and are free for the next.
     free: Vec<i64>,
     voided_for: Option<Limits>,
@@ -34,7 +36,7 @@ pub(crate) struct Plain {
 impl Plain {
     /// A full bucket.
     pub(crate) fn new(now: i64, limits: Limits) -> Self {
-        let windows = vec![None; limits.quotas.len()];
+        let windows = BTreeMap::new();
         let mut new = Self { limits, history: vec![], windows, free: vec![], voided_for: None };
         new.note_limits(now);
         new
@@ -47,7 +49,6 @@ impl Plain {
 
     /// The rule file has other limits.
     pub(crate) fn reload(&mut self, now: i64, limits: Limits) {
-        self.windows.resize(limits.quotas.len(), None);
         self.limits = limits;
         self.note_limits(now.max(self.latest()));
     }
@@ -108,11 +109,12 @@ impl Plain {
             return;
         }
         self.history.push((ticket, Event::Grant(f64::from(self.limits.cost))));
-        for (quota, window) in self.limits.quotas.iter().zip(&mut self.windows) {
-            let over =
-                window.is_none_or(|(start, _)| ticket >= start + clock::micros(quota.window));
-            let (start, taken) = if over { (ticket, 0) } else { window.unwrap_or_default() };
-            *window = Some((start, taken + u64::from(self.limits.cost)));
+        self.windows.retain(|length, (start, _)| ticket < *start + length);
+        for quota in &self.limits.quotas {
+            self.windows.entry(clock::micros(quota.window)).or_insert((ticket, 0));
+        }
+        for (_, taken) in self.windows.values_mut() {
+            *taken += u64::from(self.limits.cost);
         }
     }
 
@@ -120,10 +122,10 @@ impl Plain {
     fn fits(&self, moment: i64, slack: f64) -> bool {
         let cost = f64::from(self.limits.cost);
         let tokens = self.limits.rate.is_none() || self.level(moment) >= cost + slack;
-        let quotas = self.limits.quotas.iter().zip(&self.windows).all(|(quota, window)| {
-            window.is_none_or(|(start, taken)| {
-                moment >= start + clock::micros(quota.window)
-                    || taken + u64::from(self.limits.cost) <= quota.tokens
+        let quotas = self.limits.quotas.iter().all(|quota| {
+            let length = clock::micros(quota.window);
+            self.windows.get(&length).is_none_or(|(start, taken)| {
+                moment >= start + length || taken + u64::from(self.limits.cost) <= quota.tokens
             })
         });
         tokens && quotas

@@ -85,8 +85,12 @@ impl Alone {
             taken: before,
             parts,
         };
-        let used = |part: &Part| Window { start: part.start, taken: part.used };
-        let windows = alone.parts.iter().map(used).collect();
+        let used = |(part, quota): (&Part, &Quota)| Window {
+            length: clock::micros(quota.window),
+            start: part.start,
+            taken: part.used,
+        };
+        let windows = alone.parts.iter().zip(&whole.quotas).map(used).collect();
         let limits = alone.limits(whole);
         // Nothing goes before a window that has begun with a ticket ahead: the one before was full.
         let starts = alone.parts.iter().filter(|part| part.common).map(|part| part.start);
@@ -150,9 +154,10 @@ impl Alone {
         let windows = here.windows(&self.place);
         let own = |at: usize, part: &Part| {
             let length = clock::micros(self.whole.quotas[at].window);
-            let window = windows.get(at).copied().unwrap_or(Window { start: now, taken: 0 });
-            let (start, taken) = part.taken(window, length, now, self.taken);
-            format!("{start}:{taken}")
+            let window = windows.iter().find(|window| window.length == length).copied();
+            let window = window.unwrap_or(Window { length, start: now, taken: 0 });
+            let (start, taken) = part.taken(window, now, self.taken);
+            format!("{length}:{start}:{taken}")
         };
         let taken: Vec<_> = self.parts.iter().enumerate().map(|(at, part)| own(at, part)).collect();
         away(self.began, now - self.began, self.fleet, owed, &taken.join(","))
@@ -240,13 +245,13 @@ fn away(since: i64, alone: i64, fleet: Fleet, owed: u64, taken: &str) -> String 
 
 impl Part {
     /// Start of this member's latest window, and the tokens that it took alone there; a window of its own has no start.
-    fn taken(&self, window: Window, length: i64, now: i64, in_all: u64) -> (i64, u64) {
+    fn taken(&self, window: Window, now: i64, in_all: u64) -> (i64, u64) {
         if !self.common {
             // Others have other windows: what was taken in the one before may count in theirs.
             return (0, in_all.min(2 * self.limit));
         }
         let before = if window.start == self.start { self.used } else { 0 };
-        let over = window.start + length <= now;
+        let over = window.start + window.length <= now;
         (window.start.max(0), if over { 0 } else { window.taken.saturating_sub(before) })
     }
 }
@@ -258,15 +263,16 @@ fn parts(
     (now, lost): (i64, i64),
     fleet: Fleet,
 ) -> Vec<Part> {
-    let one = |(at, quota): (usize, &Quota)| {
+    let one = |quota: &Quota| {
         let window = heard.and_then(|heard| {
-            let window = heard.each.get(at)?;
+            let length = clock::micros(quota.window);
+            let window = heard.each.iter().find(|window| window.length == length)?;
             let age = clock::micros(heard.heard.elapsed());
             Some((Window { start: now - age - (heard.told - window.start), ..*window }, now - age))
         });
         one_part(whole, quota, window, (now, lost), fleet)
     };
-    whole.quotas.iter().enumerate().map(one).collect()
+    whole.quotas.iter().map(one).collect()
 }
 
 /// A member's part of a quota, of which it heard last at the second of `heard`; the store has been away since `lost`.

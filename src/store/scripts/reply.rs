@@ -70,8 +70,11 @@ impl Fields {
         let value = self.next()?;
         let text = value.as_str().ok_or_else(|| bad.clone())?;
         let window = |part: &str| {
-            let (from, taken) = part.split_once(':')?;
-            Some(Window { start: from.parse().ok().and_then(start)?, taken: taken.parse().ok()? })
+            let (length, rest) = part.split_once(':')?;
+            let (from, taken) = rest.split_once(':')?;
+            let length = length.parse().ok().and_then(sane).filter(|length| *length > 0)?;
+            let start = from.parse().ok().and_then(start)?;
+            Some(Window { length, start, taken: taken.parse().ok()? })
         };
         let parts = text.split(',').filter(|part| !part.is_empty());
         parts.map(|part| window(part).ok_or_else(|| bad.clone())).collect()

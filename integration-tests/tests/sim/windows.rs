@@ -1,0 +1,65 @@
+//! Windows of quotas are known by their length: whoever has other quotas ends none that runs.
+
+use tidegate::rules::{Limits, Quota, Rule};
+
+use super::{
+    lost_memory::{members, play, rule},
+    *,
+};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn with(quotas: &[(u64, Duration)]) -> Rule {
+    let quotas = quotas.iter().map(|(tokens, window)| Quota { tokens: *tokens, window: *window });
+    let (rate, quotas) = (Some(1_000.0), quotas.collect());
+    rule(Limits { rate, burst: 1_000, quotas, cost: 1, learn: None })
+}
+
+#[test]
+fn a_member_with_other_quotas_ends_no_window_and_counts_in_those_that_run() {
+    play(async |redis| {
+        let [first, second] = members(redis).await;
+        let (hourly, none, daily) = (with(&[(30, HOUR)]), with(&[]), with(&[(50, DAY)]));
+        assert_eq!(first.gets(&hourly, "", 20).await, 20);
+        assert_eq!(second.gets(&none, "", 1).await, 1);
+        assert_eq!(second.gets(&daily, "", 2).await, 2);
+        assert_eq!(first.gets(&hourly, "", 30).await, 7, "23 of 30 are taken");
+        // The day has begun with the first request of the member that has it.
+        assert_eq!(second.gets(&daily, "", 100).await, 41, "9 of 50 are taken");
+        tokio::time::sleep(HOUR).await;
+        assert_eq!(first.gets(&hourly, "", 100).await, 30);
+        tokio::time::sleep(HOUR).await;
+        assert_eq!(second.gets(&daily, "", 100).await, 0, "the day has not ended");
+    });
+}
+
+#[test]
+fn a_reload_to_another_list_ends_no_window() {
+    play(async |redis| {
+        let [first, _] = members(redis).await;
+        let gets = async |rule: &Rule, wanted| first.gets(rule, "", wanted).await;
+        assert_eq!(gets(&with(&[(30, HOUR), (40, DAY)]), 29).await, 29);
+        assert_eq!(gets(&with(&[]), 5).await, 5);
+        assert_eq!(gets(&with(&[(40, DAY), (30, HOUR)]), 9).await, 0, "34 of 30 are taken");
+        tokio::time::sleep(HOUR).await;
+        assert_eq!(gets(&with(&[(40, DAY), (30, HOUR)]), 9).await, 6, "34 of 40 are taken");
+    });
+}
+
+#[test]
+fn what_a_member_knows_of_a_window_outlives_a_flush_for_a_member_with_another_list() {
+    play(async |redis| {
+        let [first, second] = members(redis).await;
+        let (hourly, both) = (with(&[(30, HOUR)]), with(&[(50, DAY), (30, HOUR)]));
+        assert_eq!(first.gets(&hourly, "", 30).await, 30);
+        assert_eq!(second.gets(&both, "", 1).await, 0);
+        redis.flush_all();
+        second.gets(&both, "", 1).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(second.gets(&both, "", 1).await, 0);
+        assert_eq!(first.gets(&hourly, "", 1).await, 0);
+        tokio::time::sleep(HOUR).await;
+        assert_eq!(second.gets(&both, "", 1).await, 1);
+    });
+}
