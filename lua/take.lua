@@ -22,6 +22,7 @@ local now = read_clock()
 local cools = ARGV[15] == '1'
 local policy = read_policy(ARGV, 16)
 local limits = read_limits(ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[10] == '1' and policy.ramp or 0)
+limits.closed = policy.max
 local wanted, held, bound = math.min(tonumber(ARGV[1]), BATCH), tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local phase, come_back, scope = 'open', 0, fresh_cooldown()

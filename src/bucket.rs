@@ -257,12 +257,17 @@ impl Bucket {
         self.returned.truncate(RETURNED);
     }
 
-    /// How long from `now` until the bucket is full and every window over: then it need not be kept.
+    /// How long from `now` until the bucket is full and every window over: then it need not be kept. What was learned is
+    /// kept for longer; what a trip teaches is learned when the scope opens again, after `closed` at most.
     #[must_use]
-    pub fn forgettable_in(&self, now: i64, limits: &Limits, pace: Pace) -> i64 {
+    pub fn forgettable_in(&self, now: i64, limits: &Limits, pace: Pace, closed: i64) -> i64 {
         let fill = pace.rate.map_or(0, |rate| ceil(f64::from(limits.burst) / rate * 1e6));
         let quotas = self.windows.iter().map(|window| window.length).max().unwrap_or(0);
-        let learned = if limits.learn.is_some() { LEARNED_FOR } else { 0 };
+        let learned = match (limits.rate, &limits.learn) {
+            (Some(ceiling), Some(learn)) if self.learned.has_taught(ceiling, learn) => LEARNED_FOR,
+            (Some(_), Some(_)) => closed,
+            _ => 0,
+        };
         (self.at.max(now) - now) + fill.saturating_add(pace.ramp).max(quotas).max(learned)
     }
 

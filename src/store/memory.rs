@@ -349,7 +349,7 @@ fn tickets(
     }
     let rate = pace.rate.unwrap_or(0.0);
     let learned = if learns { bucket.learned.known() } else { Known::default() };
-    let forget = bucket.forgettable_in(now, limits, pace);
+    let forget = bucket.forgettable_in(now, limits, pace, closed_at_most(rule));
     *forget_at = now.saturating_add(forget);
     Tickets { moments: granted, come_back, rate, learned, windows: bucket.windows.clone() }
 }
@@ -376,6 +376,11 @@ fn describe(state: &Cooldown, now: i64, change: Change) -> Reported {
         cause: state.cause,
         blocks: Blocks::of_letters(&state.blamed),
     }
+}
+
+/// How long a cooldown may last.
+fn closed_at_most(rule: &Rule) -> i64 {
+    rule.cooldown.as_ref().map_or(0, |policy| clock::micros(policy.max))
 }
 
 fn forgettable(kept: &Kept<Cooldown>, now: i64, policy: &CooldownPolicy) -> i64 {
