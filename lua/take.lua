@@ -78,7 +78,7 @@ if phase == 'open' or phase == 'due' then
     if ARGV[6] ~= '0' or ARGV[32] ~= '' or ARGV[34] ~= '' then bucket.doubt = nil end
     bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)
     if limits.rate then bucket.tokens = bucket.tokens - owed end
-    give_back(bucket, ARGV[7], now)
+    give_back(bucket, ARGV[7], now, limits)
   end
   local ahead, share = 0, nil
   while taken < wanted do

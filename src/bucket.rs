@@ -120,7 +120,7 @@ impl Bucket {
             }
         }
         self.windows.sort_unstable_by_key(|window| window.length);
-        self.returned.retain(|moment| *moment >= now);
+        self.drop_returned(now, limits);
     }
 
     /// The pace in force from `now` on. Where it is learned, the news of the cooldown and the calm since the last
@@ -250,11 +250,32 @@ impl Bucket {
         self.windows.iter().find(|window| window.length == length)
     }
 
-    /// Takes back tickets whose requests have left; those of the past are spent.
-    pub fn give_back(&mut self, moments: &[i64], now: i64) {
-        self.returned.extend(moments.iter().filter(|moment| **moment >= now));
+    /// Takes back tickets whose requests have left. Those of the past are spent, but for the quotas.
+    pub fn give_back(&mut self, moments: &[i64], now: i64, limits: &Limits) {
+        self.returned.extend(moments);
         self.returned.sort_unstable();
-        self.returned.truncate(RETURNED);
+        self.drop_returned(now, limits);
+        while let Some(moment) = self.returned.get(RETURNED).copied() {
+            self.refund(moment, limits);
+            self.returned.remove(RETURNED);
+        }
+    }
+
+    /// Tickets that nobody has used until their moment go back to their quotas.
+    fn drop_returned(&mut self, now: i64, limits: &Limits) {
+        let late = self.returned.partition_point(|moment| *moment < now);
+        for moment in self.returned.drain(..late).collect::<Vec<_>>() {
+            self.refund(moment, limits);
+        }
+    }
+
+    /// The ticket for `moment` was never used: its windows that still run get its tokens back.
+    fn refund(&mut self, moment: i64, limits: &Limits) {
+        for window in &mut self.windows {
+            if (window.start..window.start + window.length).contains(&moment) {
+                window.taken = window.taken.saturating_sub(u64::from(limits.cost));
+            }
+        }
     }
 
     /// How long from `now` until the bucket is full and every window over: then it need not be kept. What was learned is

@@ -82,6 +82,24 @@ local function observe_windows(bucket, now, limits)
   bucket.windows = kept
 end
 
+-- The ticket for `moment` was never used: its windows that still run get its tokens back.
+local function refund(bucket, moment, limits)
+  for _, window in ipairs(bucket.windows) do
+    if moment >= window.start and moment < window.start + window.length then
+      window.taken = math.max(window.taken - limits.cost, 0)
+    end
+  end
+end
+
+-- Tickets that nobody has used until their moment go back to their quotas.
+local function drop_returned(bucket, now, limits)
+  local left = {}
+  for _, moment in ipairs(bucket.returned) do
+    if moment >= now then left[#left + 1] = moment else refund(bucket, moment, limits) end
+  end
+  bucket.returned = left
+end
+
 local function observe_bucket(bucket, now, limits)
   local back = bucket.seen - now
   if back > 0 then
@@ -94,11 +112,7 @@ local function observe_bucket(bucket, now, limits)
   end
   bucket.seen = now
   observe_windows(bucket, now, limits)
-  local left = {}
-  for _, moment in ipairs(bucket.returned) do
-    if moment >= now then left[#left + 1] = moment end
-  end
-  bucket.returned = left
+  drop_returned(bucket, now, limits)
 end
 
 -- What is owed (lib/away.lua) stays so.
@@ -235,14 +249,17 @@ local function take_more(bucket, moment, limits, most)
   return count
 end
 
-local function give_back(bucket, moments, now)
+-- Those of the past are spent, but for the quotas.
+local function give_back(bucket, moments, now, limits)
   local returned = bucket.returned
-  for moment in string.gmatch(moments, '%d+') do
-    moment = tonumber(moment)
-    if moment >= now then returned[#returned + 1] = moment end
-  end
+  for moment in string.gmatch(moments, '%d+') do returned[#returned + 1] = tonumber(moment) end
   table.sort(returned)
-  for i = #returned, RETURNED + 1, -1 do returned[i] = nil end
+  drop_returned(bucket, now, limits)
+  returned = bucket.returned
+  for i = #returned, RETURNED + 1, -1 do
+    refund(bucket, returned[i], limits)
+    returned[i] = nil
+  end
 end
 
 local function save_bucket(key, bucket, now, limits)

@@ -30,6 +30,7 @@ use super::{
     view::{Gateway, View},
 };
 use crate::{
+    bucket,
     clock::{self, Instant},
     cooldown::Known,
     event::Event,
@@ -154,8 +155,12 @@ impl Lane {
             return Some(Grant::new(self, entry, epoch, ticket.id, false).due(ticket.at));
         }
         let known = Known { epoch, remaining: 0 };
-        let ask = Ask { wanted: 1, known, ..Ask::default() };
-        let granted = self.shared.store.take_now(&self.scope, rule, &ask)?;
+        let returned = std::mem::take(&mut state.returned);
+        let ask = Ask { wanted: 1, known, returned, ..Ask::default() };
+        let Some(granted) = self.shared.store.take_now(&self.scope, rule, &ask) else {
+            state.returned = ask.returned;
+            return None;
+        };
         drop(state);
         let ticket = granted.tickets.first().copied();
         self.note_learned(granted.learned);
@@ -286,12 +291,17 @@ impl Lane {
     /// later than it was due would come on top of those that are due then.
     pub(super) fn take_back(self: &Arc<Self>, id: i64, due: Instant, epoch: u64) {
         let spent = due.elapsed() > FRESH;
-        let unlimited = self.entry.load().rule.limits.is_unlimited();
-        if spent || unlimited || self.view.open_epoch() != Some(epoch) {
+        let entry = self.entry.load();
+        let limits = &entry.rule.limits;
+        if limits.is_unlimited() || self.view.open_epoch() != Some(epoch) {
             return;
         }
         let mut state = self.state.lock();
-        if state.queue.is_empty() {
+        if spent || state.queue.is_empty() {
+            // Its quotas get it back with the next ask.
+            if !limits.quotas.is_empty() && state.returned.len() < bucket::RETURNED {
+                state.returned.push(id);
+            }
             return;
         }
         state.tickets.push_front(Ticket { at: due, id, epoch, probe: false });
@@ -313,6 +323,8 @@ impl Lane {
             state.start_over = true;
         }
         if new_limits {
+            // What a ticket of the old limits cost is not known to the new ones.
+            state.returned.clear();
             state.spare = Spare::default();
         }
         state.come_back = None;

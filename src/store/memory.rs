@@ -318,7 +318,7 @@ fn tickets(
     if ask.void {
         bucket.void(now, limits);
     }
-    bucket.give_back(&ask.returned, now);
+    bucket.give_back(&ask.returned, now, limits);
     let (mut granted, mut ahead, mut come_back, mut most) = (Vec::new(), 0, 0, None);
     while granted.len() < wanted {
         let moment = bucket.next(now, limits, pace);

@@ -36,3 +36,21 @@ fn a_scope_that_taught_nothing_is_forgotten_soon_and_one_that_did_after_a_week()
     runtime.block_on(pair.steer(Hand::Forget)).unwrap();
     assert!(ttl() <= most, "{} ms", ttl());
 }
+
+#[test]
+fn a_key_that_lost_its_end_gets_one_at_the_next_touch() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = runtime.block_on(shared(&redis));
+    let limits = Limits { rate: Some(10.0), burst: 5, quotas: vec![], cost: 1, learn: None };
+    let mut pair = Pair::new(store, limited(limits, policy(None, true, 1.0, Duration::ZERO)), "");
+    let keys = ["tidegate:{same}:m", "tidegate:{same}:b:"];
+    for _ in 0..2 {
+        runtime.block_on(pair.take(&Ask { wanted: 1, ..Ask::default() })).unwrap();
+        for key in keys {
+            let ttl = number(&redis.command(&["PTTL", key]));
+            assert!(ttl > 0, "{key}: {ttl} ms");
+            assert_eq!(number(&redis.command(&["PERSIST", key])), 1);
+        }
+    }
+}
