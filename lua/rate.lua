@@ -9,6 +9,7 @@
 local now = read_clock()
 local policy = read_policy(ARGV, 12)
 local limits = read_limits(ARGV[8], ARGV[9], ARGV[10], ARGV[11], policy.ramp)
+limits.closed = policy.max
 local scope = load_cooldown(KEYS[2])
 observe_cooldown(scope, now)
 local bucket = load_bucket(KEYS[1], now, limits)
@@ -17,8 +18,9 @@ observe_bucket(bucket, now, limits)
 if bucket.fresh then bucket.at, bucket.tokens = now + HORIZON, 0 end
 local news = { opened = scope.opened, blocked = scope.last, sure = scope.sure == 1, closed = scope.till > 0 }
 local hand = { forget = ARGV[1] == 'forget', rate = tonumber(ARGV[2]), frozen = tonumber(ARGV[3]) }
-steer_learned(bucket.learned, now, news, read_known(ARGV[23]), hand, limits.ceiling, read_learn(ARGV, 24))
-use_learned(bucket, limits)
+local learn = read_learn(ARGV, 24)
+steer_learned(bucket.learned, now, news, read_known(ARGV[23]), hand, limits.ceiling, learn)
+use_learned(bucket, limits, learn)
 fill_by(bucket, now, limits)
 save_bucket(KEYS[1], bucket, now, limits)
 push(ARGV[5], ARGV[6], { ARGV[7], 'rate', ARGV[4] })

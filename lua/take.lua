@@ -23,6 +23,7 @@ local now = read_clock()
 local cools = ARGV[15] == '1'
 local policy = read_policy(ARGV, 16)
 local limits = read_limits(ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[10] == '1' and policy.ramp or 0)
+limits.closed = policy.max
 local wanted, held, bound = math.min(tonumber(ARGV[1]), BATCH), tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local phase, come_back, scope = 'open', 0, fresh_cooldown()
@@ -83,7 +84,7 @@ if phase == 'open' or phase == 'due' then
     if ARGV[6] ~= '0' or ARGV[32] ~= '' or ARGV[34] ~= '' then bucket.doubt = nil end
     bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)
     if limits.rate then bucket.tokens = bucket.tokens - owed end
-    give_back(bucket, ARGV[7], now)
+    give_back(bucket, ARGV[7], now, limits)
   end
   local ahead, share = 0, nil
   while taken < wanted do

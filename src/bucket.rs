@@ -120,7 +120,7 @@ impl Bucket {
             }
         }
         self.windows.sort_unstable_by_key(|window| window.length);
-        self.returned.retain(|moment| *moment >= now);
+        self.drop_returned(now, limits);
     }
 
     /// The pace in force from `now` on. Where it is learned, the news of the cooldown and the calm since the last
@@ -250,19 +250,45 @@ impl Bucket {
         self.windows.iter().find(|window| window.length == length)
     }
 
-    /// Takes back tickets whose requests have left; those of the past are spent.
-    pub fn give_back(&mut self, moments: &[i64], now: i64) {
-        self.returned.extend(moments.iter().filter(|moment| **moment >= now));
+    /// Takes back tickets whose requests have left. Those of the past are spent, but for the quotas.
+    pub fn give_back(&mut self, moments: &[i64], now: i64, limits: &Limits) {
+        self.returned.extend(moments);
         self.returned.sort_unstable();
-        self.returned.truncate(RETURNED);
+        self.drop_returned(now, limits);
+        while let Some(moment) = self.returned.get(RETURNED).copied() {
+            self.refund(moment, limits);
+            self.returned.remove(RETURNED);
+        }
     }
 
-    /// How long from `now` until the bucket is full and every window over: then it need not be kept.
+    /// Tickets that nobody has used until their moment go back to their quotas.
+    fn drop_returned(&mut self, now: i64, limits: &Limits) {
+        let late = self.returned.partition_point(|moment| *moment < now);
+        for moment in self.returned.drain(..late).collect::<Vec<_>>() {
+            self.refund(moment, limits);
+        }
+    }
+
+    /// The ticket for `moment` was never used: its windows that still run get its tokens back.
+    fn refund(&mut self, moment: i64, limits: &Limits) {
+        for window in &mut self.windows {
+            if (window.start..window.start + window.length).contains(&moment) {
+                window.taken = window.taken.saturating_sub(u64::from(limits.cost));
+            }
+        }
+    }
+
+    /// How long from `now` until the bucket is full and every window over: then it need not be kept. What was learned is
+    /// kept for longer; what a trip teaches is learned when the scope opens again, after `closed` at most.
     #[must_use]
-    pub fn forgettable_in(&self, now: i64, limits: &Limits, pace: Pace) -> i64 {
+    pub fn forgettable_in(&self, now: i64, limits: &Limits, pace: Pace, closed: i64) -> i64 {
         let fill = pace.rate.map_or(0, |rate| ceil(f64::from(limits.burst) / rate * 1e6));
         let quotas = self.windows.iter().map(|window| window.length).max().unwrap_or(0);
-        let learned = if limits.learn.is_some() { LEARNED_FOR } else { 0 };
+        let learned = match (limits.rate, &limits.learn) {
+            (Some(ceiling), Some(learn)) if self.learned.has_taught(ceiling, learn) => LEARNED_FOR,
+            (Some(_), Some(_)) => closed,
+            _ => 0,
+        };
         (self.at.max(now) - now) + fill.saturating_add(pace.ramp).max(quotas).max(learned)
     }
 

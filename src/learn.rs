@@ -231,6 +231,14 @@ impl Learned {
         Known { turn, rate, mark, frozen, why }
     }
 
+    /// Whether there is anything that a new scope would not know.
+    #[must_use]
+    pub fn has_taught(&self, ceiling: f64, learn: &Learn) -> bool {
+        let first = learn.start.max(learn.floor).min(ceiling);
+        let met = self.mark > 0.0 || self.bad > 0.0 || self.frozen || self.excused;
+        met || (self.rate > 0.0 && differs(self.rate, first))
+    }
+
     /// Begins anew at `rate`: no limit has been met, and no earlier trip or block counts.
     fn begin(&mut self, now: i64, rate: f64, news: News, why: Why, learn: &Learn) {
         self.rate = rate;
@@ -244,7 +252,9 @@ impl Learned {
 
     /// The store lost its memory, and a member knew more.
     fn recall(&mut self, now: i64, news: News, known: Known, learn: &Learn) {
-        self.begin(now, known.rate, news, Why::Recalled, learn);
+        let taught = known.mark > 0.0 || known.frozen || differs(known.rate, learn.start);
+        let why = if taught { Why::Recalled } else { Why::Start };
+        self.begin(now, known.rate, news, why, learn);
         self.mark = known.mark;
         self.frozen = known.frozen;
         self.turn = known.turn;

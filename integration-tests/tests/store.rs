@@ -31,6 +31,8 @@ use tidegate::{
     verdict::Verdict,
 };
 
+#[path = "store/idle.rs"]
+mod idle;
 #[path = "store/memory.rs"]
 mod memory;
 #[path = "store/probe.rs"]

@@ -24,10 +24,11 @@ local function read_limits(rate, burst, cost, quotas, ramp)
   return limits
 end
 
+local BUCKET_FIELDS = { 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn', 'lim', 'fill', 'born', 'gap', 'away', 'mem' }
+
 local function load_bucket(key, now, limits)
-  local fields = redis.call('HMGET', key, 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn', 'lim',
-    'fill', 'born', 'gap', 'away', 'mem')
-  local bucket = { windows = {}, returned = {}, limits = fields[8] or '', learned = load_learned(fields[7]) }
+  local fields = redis.call('HMGET', key, unpack(BUCKET_FIELDS))
+  local bucket = { windows = {}, returned = {}, stored = {}, limits = fields[8] or '', learned = load_learned(fields[7]) }
   bucket.gap, bucket.away, bucket.kept = fields[11] or '', fields[12] or '', 0
   local since, hold, server = string.match(fields[13] or '', '^(%d+):(%d+):(%x*)$')
   bucket.since, bucket.hold, bucket.server = tonumber(since or 0), tonumber(hold or 0), server or ''
@@ -36,19 +37,20 @@ local function load_bucket(key, now, limits)
     bucket.fresh, bucket.born = true, now
   else
     bucket.at, bucket.tokens = tonumber(fields[1]), tonumber(fields[2])
-    bucket.ramp_from, bucket.seen = tonumber(fields[4]), tonumber(fields[6])
+    bucket.ramp_from, bucket.seen = tonumber(fields[4] or '') or 0, tonumber(fields[6])
     bucket.born = tonumber(fields[10] or 0)
-    for length, start, taken, told in string.gmatch(fields[3], '(%d+):(-?%d+):(%d+):(%d+)') do
+    for length, start, taken, told in string.gmatch(fields[3] or '', '(%d+):(-?%d+):(%d+):(%d+)') do
       bucket.windows[#bucket.windows + 1] =
         { length = tonumber(length), start = tonumber(start), taken = tonumber(taken), told = tonumber(told) }
     end
-    for moment in string.gmatch(fields[5], '%d+') do
+    for moment in string.gmatch(fields[5] or '', '%d+') do
       bucket.returned[#bucket.returned + 1] = tonumber(moment)
     end
   end
   local rate, burst = string.match(fields[9] or '', '^(.+):(.+)$')
   bucket.fill_rate, bucket.fill_burst = tonumber(rate), tonumber(burst)
   bucket.was_seen = bucket.seen
+  for i, field in ipairs(BUCKET_FIELDS) do bucket.stored[field] = fields[i] or '' end
   return bucket
 end
 
@@ -80,6 +82,24 @@ local function observe_windows(bucket, now, limits)
   bucket.windows = kept
 end
 
+-- The ticket for `moment` was never used: its windows that still run get its tokens back.
+local function refund(bucket, moment, limits)
+  for _, window in ipairs(bucket.windows) do
+    if moment >= window.start and moment < window.start + window.length then
+      window.taken = math.max(window.taken - limits.cost, 0)
+    end
+  end
+end
+
+-- Tickets that nobody has used until their moment go back to their quotas.
+local function drop_returned(bucket, now, limits)
+  local left = {}
+  for _, moment in ipairs(bucket.returned) do
+    if moment >= now then left[#left + 1] = moment else refund(bucket, moment, limits) end
+  end
+  bucket.returned = left
+end
+
 local function observe_bucket(bucket, now, limits)
   local back = bucket.seen - now
   if back > 0 then
@@ -92,11 +112,7 @@ local function observe_bucket(bucket, now, limits)
   end
   bucket.seen = now
   observe_windows(bucket, now, limits)
-  local left = {}
-  for _, moment in ipairs(bucket.returned) do
-    if moment >= now then left[#left + 1] = moment end
-  end
-  bucket.returned = left
+  drop_returned(bucket, now, limits)
 end
 
 -- What is owed (lib/away.lua) stays so.
@@ -159,8 +175,8 @@ local function when_accrued(bucket, limits, tokens)
   return bucket.ramp_from + ceil(elapsed)
 end
 
-local function use_learned(bucket, limits)
-  limits.learns = true
+local function use_learned(bucket, limits, learn)
+  limits.learns, limits.taught = true, has_taught(bucket.learned, limits.ceiling, learn)
   limits.per_second = bucket.learned.rate
   limits.rate = bucket.learned.rate / 1e6
 end
@@ -173,7 +189,7 @@ local function set_pace(bucket, now, limits, learn, news, known)
   if not limits.probes or learned.rate <= 0 then
     observe_learned(learned, now, bucket.at, news, known, limits.ceiling, learn)
   end
-  use_learned(bucket, limits)
+  use_learned(bucket, limits, learn)
 end
 
 -- Where rate or burst is another than before (learned, or a reload), what flowed in until now counts by the old ones.
@@ -233,14 +249,17 @@ local function take_more(bucket, moment, limits, most)
   return count
 end
 
-local function give_back(bucket, moments, now)
+-- Those of the past are spent, but for the quotas.
+local function give_back(bucket, moments, now, limits)
   local returned = bucket.returned
-  for moment in string.gmatch(moments, '%d+') do
-    moment = tonumber(moment)
-    if moment >= now then returned[#returned + 1] = moment end
-  end
+  for moment in string.gmatch(moments, '%d+') do returned[#returned + 1] = tonumber(moment) end
   table.sort(returned)
-  for i = #returned, RETURNED + 1, -1 do returned[i] = nil end
+  drop_returned(bucket, now, limits)
+  returned = bucket.returned
+  for i = #returned, RETURNED + 1, -1 do
+    refund(bucket, returned[i], limits)
+    returned[i] = nil
+  end
 end
 
 local function save_bucket(key, bucket, now, limits)
@@ -252,13 +271,26 @@ local function save_bucket(key, bucket, now, limits)
     longest = math.max(longest, window.length)
   end
   for i, moment in ipairs(bucket.returned) do returned[i] = whole(moment) end
-  redis.call('HSET', key, 'at', whole(bucket.at), 'tok', exact(bucket.tokens), 'win', table.concat(windows, ','),
-    'ramp', whole(bucket.ramp_from), 'ret', table.concat(returned, ','), 'seen', whole(bucket.seen),
-    'learn', limits.learns and pack_learned(bucket.learned) or '', 'lim', bucket.limits,
-    'fill', limits.rate and exact(limits.per_second) .. ':' .. whole(limits.burst) or '', 'born', whole(bucket.born),
-    'gap', bucket.gap, 'away', bucket.away, 'mem', whole(bucket.since) .. ':' .. whole(bucket.hold) .. ':' .. bucket.server)
+  local values = {
+    at = whole(bucket.at), tok = exact(bucket.tokens), win = table.concat(windows, ','),
+    ramp = bucket.ramp_from ~= 0 and whole(bucket.ramp_from) or '', ret = table.concat(returned, ','),
+    seen = whole(bucket.seen), learn = limits.learns and pack_learned(bucket.learned) or '', lim = bucket.limits,
+    fill = limits.rate and exact(limits.per_second) .. ':' .. whole(limits.burst) or '', born = whole(bucket.born),
+    gap = bucket.gap, away = bucket.away,
+    mem = whole(bucket.since) .. ':' .. whole(bucket.hold) .. ':' .. bucket.server,
+  }
+  -- What is as it was, or empty as in a new bucket, is not written.
+  local changed = {}
+  for _, field in ipairs(BUCKET_FIELDS) do
+    if values[field] ~= bucket.stored[field] then
+      changed[#changed + 1], changed[#changed + 2] = field, values[field]
+    end
+  end
+  if changed[1] then redis.call('HSET', key, unpack(changed)) end
   local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
-  keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, limits.learns and LEARNED_FOR or 0, bucket.kept))
+  -- What a trip teaches is learned when the scope opens again.
+  local learned = limits.learns and (limits.taught and LEARNED_FOR or limits.closed) or 0
+  keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, learned, bucket.kept))
 end
 
 -- The windows as a member hears of them.

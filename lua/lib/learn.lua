@@ -1,7 +1,7 @@
 -- The learned rate: src/learn.rs, operation by operation (its head says how it works).
 --
 -- Kept in the bucket's hash as one field: rate mark bad changed patience minute counted before seen blocked turn why
--- frozen excused (these two 0 or 1).
+-- frozen excused (these two 0 or 1); zeros at the end are left out.
 local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
   'turn', 'why', 'frozen', 'excused' }
 -- The places of the words in `Why::ALL`.
@@ -47,9 +47,12 @@ local function load_learned(text)
 end
 
 local function pack_learned(learned)
-  local numbers = {}
-  for i, field in ipairs(LEARNED_FIELDS) do numbers[i] = exact(learned[field]) end
-  return table.concat(numbers, ' ')
+  local numbers, last = {}, 0
+  for i, field in ipairs(LEARNED_FIELDS) do
+    numbers[i] = exact(learned[field])
+    if learned[field] ~= 0 then last = i end
+  end
+  return table.concat(numbers, ' ', 1, last)
 end
 
 local function set_back_learned(learned, back)
@@ -178,12 +181,20 @@ end
 
 -- The store lost its memory, and a member knew more.
 local function recall_learned(learned, now, news, known, learn)
-  begin_learned(learned, now, known.rate, news, WHY.recalled, learn)
+  local taught = known.mark > 0 or known.frozen == 1 or known.rate ~= learn.start
+  begin_learned(learned, now, known.rate, news, taught and WHY.recalled or WHY.start, learn)
   learned.mark, learned.frozen, learned.turn = known.mark, known.frozen, known.turn
 end
 
 local function within_bounds(learned, ceiling, learn)
   return math.min(math.max(learned.rate, learn.floor), ceiling)
+end
+
+-- Whether there is anything that a new scope would not know.
+local function has_taught(learned, ceiling, learn)
+  local first = math.min(math.max(learn.start, learn.floor), ceiling)
+  local met = learned.mark > 0 or learned.bad > 0 or learned.frozen == 1 or learned.excused == 1
+  return met or learned.rate > 0 and learned.rate ~= first
 end
 
 local function observe_learned(learned, now, last, news, known, ceiling, learn)

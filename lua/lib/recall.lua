@@ -9,6 +9,7 @@ local function note_memory(bucket, key, known, fleet, now)
   bucket.recalls = held
   if since > 0 and since == known and bucket.server == SERVER and not held then
     bucket.hold = 0
+    keep(key, REMEMBERED)
     return
   end
   local memory = load_memory(key, known, fleet, now)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::rules::Quota;
 
 const SECOND: i64 = 1_000_000;
 /// An arbitrary start: stores count from the epoch.
@@ -94,7 +95,7 @@ fn a_ticket_handed_back_goes_to_the_next_in_line() {
     let limits = limits(1.0, 1);
     let mut bucket = Bucket::full(START, &limits);
     let moments = grants(&mut bucket, &limits, 0, START, START + 3 * SECOND);
-    bucket.give_back(&moments[1..2], START);
+    bucket.give_back(&moments[1..2], START, &limits);
     assert_eq!(bucket.next(START, &limits, fixed(&limits)), moments[1]);
     bucket.take(moments[1], &limits, fixed(&limits));
     assert_eq!(bucket.next(START, &limits, fixed(&limits)), START + 4 * SECOND);

@@ -31,6 +31,7 @@ use super::{
     view::View,
 };
 use crate::{
+    bucket,
     clock::{self, Instant},
     cooldown::Known,
     event::Event,
@@ -155,9 +156,14 @@ impl Lane {
             entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
             return Some(Grant::new(self, entry, epoch, ticket.id, false).due(ticket.at));
         }
-        let ask = Ask { wanted: 1, known: Known::open(epoch), ..Ask::default() };
+        let returned = std::mem::take(&mut state.returned);
+        let known = Known::open(epoch);
+        let ask = Ask { wanted: 1, known, returned, ..Ask::default() };
         let asked = clock::now();
-        let granted = self.shared.store.take_now(&self.scope, rule, &ask)?;
+        let Some(granted) = self.shared.store.take_now(&self.scope, rule, &ask) else {
+            state.returned = ask.returned;
+            return None;
+        };
         drop(state);
         let ticket = granted.tickets.first().copied();
         self.note_learned(granted.learned);
@@ -295,12 +301,17 @@ impl Lane {
     /// later than it was due would come on top of those that are due then.
     pub(super) fn take_back(self: &Arc<Self>, id: i64, due: Instant, epoch: u64) {
         let spent = due.elapsed() > FRESH;
-        let unlimited = self.entry.load().rule.limits.is_unlimited();
-        if spent || unlimited || self.view.open_epoch() != Some(epoch) {
+        let entry = self.entry.load();
+        let limits = &entry.rule.limits;
+        if limits.is_unlimited() || self.view.open_epoch() != Some(epoch) {
             return;
         }
         let mut state = self.state.lock();
-        if state.queue.is_empty() {
+        if spent || state.queue.is_empty() {
+            // Its quotas get it back with the next ask.
+            if !limits.quotas.is_empty() && state.returned.len() < bucket::RETURNED {
+                state.returned.push(id);
+            }
             return;
         }
         state.tickets.push_front(Ticket { at: due, id, epoch, probe: false });
@@ -322,6 +333,8 @@ impl Lane {
             state.start_over = true;
         }
         if new_limits {
+            // What a ticket of the old limits cost is not known to the new ones.
+            state.returned.clear();
             state.spare = Spare::default();
         }
         state.come_back = None;

@@ -329,7 +329,7 @@ fn tickets(
     if ask.void {
         bucket.void(now, limits);
     }
-    bucket.give_back(&ask.returned, now);
+    bucket.give_back(&ask.returned, now, limits);
     let (mut granted, mut ahead, mut come_back, mut most) = (Vec::new(), 0, 0, None);
     while granted.len() < wanted {
         let moment = bucket.next(now, limits, pace);
@@ -360,7 +360,7 @@ fn tickets(
     }
     let rate = pace.rate.unwrap_or(0.0);
     let learned = if learns { bucket.learned.known() } else { Known::default() };
-    let forget = bucket.forgettable_in(now, limits, pace);
+    let forget = bucket.forgettable_in(now, limits, pace, closed_at_most(rule));
     *forget_at = now.saturating_add(forget);
     Tickets { moments: granted, come_back, rate, learned, windows: bucket.windows.clone() }
 }
@@ -387,6 +387,11 @@ fn describe(state: &Cooldown, now: i64, change: Change) -> Reported {
         cause: state.cause,
         blocks: Blocks::of_letters(&state.blamed),
     }
+}
+
+/// How long a cooldown may last.
+fn closed_at_most(rule: &Rule) -> i64 {
+    rule.cooldown.as_ref().map_or(0, |policy| clock::micros(policy.max))
 }
 
 fn forgettable(kept: &Kept<Cooldown>, now: i64, policy: &CooldownPolicy) -> i64 {

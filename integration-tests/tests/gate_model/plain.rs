@@ -79,9 +79,21 @@ impl Plain {
 
     /// Tickets whose requests have left.
     pub(crate) fn hand_back(&mut self, tickets: &[i64], now: i64) {
-        self.free.retain(|ticket| *ticket >= now);
-        self.free.extend(tickets.iter().filter(|ticket| **ticket >= now));
+        self.free.extend(tickets);
         self.free.sort_unstable();
+        self.expire(now);
+    }
+
+    /// Tickets of the past that nobody used are spent, but their quotas do not count them.
+    pub(crate) fn expire(&mut self, now: i64) {
+        let late = self.free.partition_point(|ticket| *ticket < now);
+        for ticket in self.free.drain(..late) {
+            for (length, (start, taken)) in &mut self.windows {
+                if (*start..*start + length).contains(&ticket) {
+                    *taken = taken.saturating_sub(u64::from(self.limits.cost));
+                }
+            }
+        }
     }
 
     /// Why `ticket` is not the next one at `now`, if it is not: the first moment at which every limit holds.

@@ -276,6 +276,7 @@ impl World {
         if std::mem::take(&mut self.reloaded) {
             model.reload(now, limits);
         }
+        model.expire(now);
         if let Some(opened) = self.opened.take() {
             model.opened(opened, clock::exact(clock::micros(self.ramp)));
         }

@@ -63,3 +63,32 @@ fn what_a_member_knows_of_a_window_outlives_a_flush_for_a_member_with_another_li
         assert_eq!(second.gets(&both, "", 1).await, 1);
     });
 }
+
+#[test]
+fn clients_that_leave_cost_a_quota_nothing() {
+    const QUOTA: u64 = 24;
+    for seed in 0..10 {
+        let mut plan = Plan { seed, burst: 3, ..Plan::new(2, 20.0, 0) };
+        plan.quotas = vec![Quota { tokens: QUOTA, window: HOUR }];
+        let sent = plan.play(async |fleet| {
+            for _ in 0..4 {
+                for member in [0, 1] {
+                    fleet.hold(member, 8);
+                }
+                fleet.pass(Duration::from_millis(60 + seed * 7)).await;
+                for member in [0, 1] {
+                    fleet.leave(member, 8);
+                }
+                fleet.pass(Duration::from_millis(300)).await;
+            }
+            let early = fleet.ledger.all().len();
+            assert!(early < 24, "seed {seed}: {early} were sent before any patient client came");
+            for member in [0, 1] {
+                fleet.hold(member, 30);
+            }
+            fleet.pass(Duration::from_secs(60)).await;
+            fleet.ledger.all().len()
+        });
+        assert_eq!(u64::try_from(sent), Ok(QUOTA), "seed {seed}");
+    }
+}

@@ -41,7 +41,7 @@ impl Lane {
         self.give_up_hopeless(&mut state, now);
         self.void_tickets(&mut state);
         self.release(&mut state, &entry, now);
-        hand_back_surplus(&mut state, now);
+        hand_back_surplus(&mut state, &entry.rule.limits, now);
         if state.queue.is_empty() && !asking {
             if !state.returned.is_empty() {
                 return Step::Ask(self.ask(&mut state, 0, now));

@@ -7,6 +7,7 @@ use crate::{
     clock::Instant,
     cooldown::{Answer, Report},
     gate::tell,
+    rules::Limits,
 };
 
 impl Lane {
@@ -104,11 +105,12 @@ impl Lane {
     }
 }
 
-/// Tickets for which nobody waits any more go back, if their time has not come; else they are for those who come next.
-pub(super) fn hand_back_surplus(state: &mut State, now: Instant) {
+/// Tickets for which nobody waits any more go back, if their time has not come or a quota counts them; else they are for
+/// those who come next.
+pub(super) fn hand_back_surplus(state: &mut State, limits: &Limits, now: Instant) {
     while state.tickets.len() > state.queue.len() {
         let Some(ticket) = state.tickets.pop_back() else { return };
-        if ticket.at > now && !ticket.probe {
+        if (ticket.at > now || !limits.quotas.is_empty()) && !ticket.probe {
             state.returned.push(ticket.id);
         } else {
             state.spare.keep(ticket);

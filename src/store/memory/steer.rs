@@ -1,6 +1,6 @@
 //! A learned rate by hand, in the embedded store: what `lua/rate.lua` does.
 
-use super::{Memory, Scope, news};
+use super::{Memory, Scope, closed_at_most, news};
 use crate::{
     bucket::{Bucket, HORIZON, Pace},
     clock,
@@ -29,7 +29,7 @@ impl Memory {
         bucket.steer(now, limits, ramp, news(state), known, hand);
         let known = bucket.learned.known();
         let pace = Pace { rate: Some(bucket.learned.rate), ramp };
-        let forget = bucket.forgettable_in(now, limits, pace);
+        let forget = bucket.forgettable_in(now, limits, pace, closed_at_most(rule));
         kept.forget_at = now.saturating_add(forget);
         known
     }
