@@ -27,9 +27,10 @@ test-clients: build ## drive every client, Chromium too; installs wget, Node, Go
 	$(CARGO) test -p integration-tests --test real_clients --test status_page --test https_clients --no-fail-fast \
 		--profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
 
-test-peers: tools build ## other people's servers judge what is forwarded; installs nginx and Apache where they are missing
+test-peers: tools build ## other people's servers and test suites judge the proxy (SUITES="curl testssl"); installs what is missing
 	@integration-tests/clients/install.sh --peers
 	$(CARGO) test -p integration-tests --test differential --no-fail-fast -- --nocapture
+	@integration-tests/suites/run.py $(SUITES)
 
 python-tools:
 	@python/install-tools.sh
