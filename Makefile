@@ -27,9 +27,10 @@ test-clients: build ## drive every client, Chromium too; installs wget, Node, Go
 	$(CARGO) test -p integration-tests --test real_clients --test status_page --test https_clients --no-fail-fast \
 		--profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
 
-test-peers: tools build ## other people's servers judge what is forwarded; installs nginx and Apache where they are missing
+test-peers: tools build ## other people's servers and test suites judge the proxy (SUITES="curl testssl"); installs what is missing
 	@integration-tests/clients/install.sh --peers
 	$(CARGO) test -p integration-tests --test differential --no-fail-fast -- --nocapture
+	@integration-tests/suites/run.py $(SUITES)
 
 python-tools:
 	@python/install-tools.sh
@@ -106,9 +107,10 @@ soak: tools ## a fleet of three under load and faults for MINUTES=5, then MUTATI
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/soak
 
 # Its flags are unstable, hence the variable. There is no unsafe code of ours that a sanitizer could look at.
+# libFuzzer's own `main` leaves SIGPIPE deadly, and `connection` writes to sockets whose other end is gone.
 fuzz: ## libFuzzer on TARGET=wire for SECONDS=60 (needs cargo-fuzz)
 	@mkdir -p integration-tests/fuzz/corpus/$(TARGET)
-	cd integration-tests && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run -s none $(TARGET) fuzz/corpus/$(TARGET) fuzz/seeds/$(TARGET) \
+	trap '' PIPE; cd integration-tests && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run -s none $(TARGET) fuzz/corpus/$(TARGET) fuzz/seeds/$(TARGET) \
 		-- -max_total_time=$(SECONDS)
 
 fmt: ## format the code

@@ -4,7 +4,7 @@
 #
 #   install.sh          for `make test`: Redis, curl, valgrind and the Python clients
 #   install.sh --all    for `make test-clients`: also wget, Node, Go, Java and Chromium with what they run
-#   install.sh --peers  for `make test-peers`: also nginx and Apache, which the test starts itself
+#   install.sh --peers  for `make test-peers`: also nginx, Apache, testssl.sh and socat, which the tests start themselves
 #
 # Libraries go below target/ (a virtual environment, a node_modules, a built Go program), never into the system.
 set -euo pipefail
@@ -44,6 +44,11 @@ if [ "$all" = --peers ]; then
   PATH=$PATH:/usr/sbin
   need nginx nginx-light
   need apache2 apache2-bin
+  # For the suites in integration-tests/suites.
+  need apxs apache2-dev
+  need testssl testssl.sh
+  need socat socat
+  need openssl openssl
 fi
 if [ "$all" = --all ]; then
   need wget wget

@@ -261,6 +261,26 @@ async fn a_token_for_another_way_comes_from_the_same_bucket() {
 }
 
 #[tokio::test]
+async fn no_token_is_given_for_what_a_rule_denies() {
+    let file = RuleFile::new(
+        "- {name: private, match: {hosts: [shop.example], paths: [\"/admin*\"]}, action: deny}\n\
+         - {name: default, match: \"*\", rate: 50/s, burst: 20}",
+    );
+    let member = Member::start(&file).await;
+    for (path, granted) in [("/", true), ("/admin", false), ("/%61dmin/1", false)] {
+        let body = json!({"url": format!("https://shop.example{path}")});
+        let answer = post(&member, "/api/v1/acquire", &body).await;
+        if granted {
+            assert_eq!(parsed(&answer)["granted"], true, "{path}: {}", answer.text());
+        } else {
+            let said = parsed(&answer);
+            assert_eq!((answer.status, &said["reason"]), (403, &json!("denied")), "{path}");
+            assert_eq!(said["detail"], "rule `private` denies this URL");
+        }
+    }
+}
+
+#[tokio::test]
 async fn with_a_token_only_health_and_the_page_are_open() {
     // Any address but loopback needs one; on loopback it may be set too.
     let file = RuleFile::one_rule("rate: 50/s, burst: 5").token("open-sesame");

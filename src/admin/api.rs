@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Context, reply::Problem};
 use crate::{
     gate::{Client, Why},
+    rules::Action,
     status::Status,
     target::Target,
     verdict::{Confidence, Evidence, Judgement, Verdict},
@@ -103,6 +104,10 @@ pub(super) async fn acquire(
     let Some(entry) = cx.gate.find(&target) else {
         return Err(no_rule());
     };
+    if entry.rule.action == Action::Deny {
+        let why = format!("rule `{}` denies this URL", entry.rule.name);
+        return Err(Problem::new(StatusCode::FORBIDDEN, why).with("reason", "denied"));
+    }
     let client = match asked.client {
         Some(name) if !name.is_empty() && name.len() <= 256 => Client::User(Arc::from(name)),
         Some(_) => return Err(bad("client: a name has 1 to 256 bytes")),

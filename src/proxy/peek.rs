@@ -19,7 +19,7 @@ const MAX_EMPTY: usize = 16;
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speech {
-    /// A TLS record with a handshake.
+    /// TLS, or what servers that speak TLS take for it.
     Tls,
     /// A request line, perhaps behind empty lines.
     Http,
@@ -60,11 +60,8 @@ pub(super) async fn peek<S: AsyncRead + Unpin>(
 
 /// What the bytes begin; `None` where more are needed.
 fn tell(bytes: &[u8]) -> Option<Speech> {
-    // A handshake record of SSL 3.0 or later (RFC 8446 section 5.1).
-    match bytes {
-        [] | [0x16] => return None,
-        [0x16, 3, ..] => return Some(Speech::Tls),
-        _ => {}
+    if begins_tls(bytes)? {
+        return Some(Speech::Tls);
     }
     let empty = bytes.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
     if empty > MAX_EMPTY {
@@ -81,6 +78,33 @@ fn tell(bytes: &[u8]) -> Option<Speech> {
         [b' ', b'/' | b'*' | b'h' | b'H', ..] => Some(Speech::Http),
         _ => Some(Speech::Other),
     }
+}
+
+/// Whether `bytes` begin TLS as widely as servers read it; `None` if more are needed. What only
+/// some servers take for TLS must not pass as another protocol: rustls refuses it.
+fn begins_tls(bytes: &[u8]) -> Option<bool> {
+    match bytes {
+        [] => None,
+        [first, rest @ ..] if is_record_type(*first) => {
+            rest.first().map(|major| is_record_version(*major))
+        }
+        // A hello in the form of SSL 2 (RFC 5246 appendix E.2): its length, its type, the version.
+        [0x80..=0xff, _, 1, 3, ..] => Some(true),
+        [0x80..=0xff] | [0x80..=0xff, _] | [0x80..=0xff, _, 1] => None,
+        _ => Some(false),
+    }
+}
+
+/// Whether a TLS record can begin with this byte: warnings may come before the hello (RFC 5246
+/// section 7.2).
+pub(super) const fn is_record_type(byte: u8) -> bool {
+    matches!(byte, 0x14..=0x17)
+}
+
+/// Whether servers take this for a record's major version. RFC 8446 section 5.1 has them ignore it;
+/// Go takes any below 16.
+pub(super) const fn is_record_version(major: u8) -> bool {
+    major < 16
 }
 
 impl<S> Peeked<S> {
@@ -167,8 +191,9 @@ mod tests {
     async fn a_protocol_is_told_from_its_first_bytes() {
         for (text, expected) in [
             (&b"\x16\x03\x01\x02\x00"[..], Speech::Tls),
-            (b"\x16\x02", Speech::Other),
             (b"\x16", Speech::Other),
+            (b"\x16\x10", Speech::Other),
+            (b"\x18\x03\x01", Speech::Other),
             (b"GET / HTTP/1.1\r\n", Speech::Http),
             (b"OPTIONS * HTTP/1.1\r\n", Speech::Http),
             (b"GET http://h/ HTTP/1.1\r\n", Speech::Http),
@@ -177,9 +202,12 @@ mod tests {
             (b"\r\n", Speech::Other),
             (b"\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n", Speech::Other),
             (b"\r\n\x16\x03\x01", Speech::Other),
-            // A hello in the form of SSL 2 (RFC 5246 appendix E.2), and a record of version 2.1.
-            (b"\x80\x2e\x01\x03\x01", Speech::Other),
-            (b"\x16\x02\x01\x02\x00", Speech::Other),
+            // A hello in the form of SSL 2, a record of version 2.1, and a warning before the hello.
+            (b"\x80\x2e\x01\x03\x01", Speech::Tls),
+            (b"\x16\x02\x01\x02\x00", Speech::Tls),
+            (b"\x15\x03\x01\x00\x02\x01\x5a", Speech::Tls),
+            (b"\x80\x2e\x02\x03\x01", Speech::Other),
+            (b"\x80\x2e", Speech::Other),
             (b"get / HTTP/1.1\r\n", Speech::Other),
             (b"SSH-2.0-OpenSSH_9.2\r\n", Speech::Other),
             (b"EHLO", Speech::Other),

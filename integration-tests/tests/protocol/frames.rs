@@ -187,7 +187,14 @@ async fn a_request_in_frames_that_would_be_another_in_lines_is_refused() {
         ("a CRLF in the authority", vec![get, https, path, (b":authority", b"SITE\r\nx: y")]),
         ("a path in the authority", vec![get, https, path, (b":authority", b"SITE/y")]),
         ("another Host", with(b"host", b"other.example")),
+        ("a blank before a value", with(b"x-name", b" v")),
+        ("a tab behind a value", with(b"x-name", b"v\t")),
+        ("a path of all", vec![get, https, (b":path", b"*"), site]),
+        ("raw UTF-8 in a path", vec![get, https, (b":path", "/caf\u{e9}".as_bytes()), site]),
+        ("the preface's method", vec![(b":method", b"PRI"), https, path, site]),
     ];
+    let many = [&with(b"x", b"v")[..], &[(&b"x"[..], &b"v"[..]); 200]].concat();
+    rows.push(("more fields than there may be", many));
     rows.extend(connects());
     each(rows, move |fields| {
         let member = Arc::clone(&member);

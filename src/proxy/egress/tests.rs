@@ -171,6 +171,22 @@ fn deny_beats_allow_and_denies_public_addresses_too() {
     assert!(judge(&by_name, "1.1.1.1:443").is_err());
 }
 
+/// As docs/security.md has them for a NAT64 prefix of a network's own.
+#[test]
+fn the_documented_entries_close_a_nat64_prefix_to_what_is_not_public() {
+    let inside =
+        ["7f00:0/104", "a00:0/104", "ac10:0/108", "c0a8:0/112", "a9fe:0/112", "6440:0/106"];
+    let deny = inside.map(|rest| network(&format!("2001:678:64::{rest}"), None));
+    let guard = guard(vec![], deny.to_vec());
+    for ip in ["7f00:1", "a00:5", "aff:ffff", "ac1f:1", "c0a8:101", "a9fe:a9fe", "647f:1"] {
+        let addr = format!("[2001:678:64::{ip}]:80");
+        assert!(matches!(judge(&guard, &addr), Err(Denied::Listed(_))), "{addr}");
+    }
+    for ip in ["101:101", "b00:1", "ac20:1", "c0a9:1", "6480:1"] {
+        assert_eq!(judge(&guard, &format!("[2001:678:64::{ip}]:80")), Ok(()), "{ip}");
+    }
+}
+
 #[test]
 fn the_proxys_own_addresses_are_denied_whatever_is_allowed() {
     let egress = Egress {

@@ -32,6 +32,24 @@ async fn a_reload_bites_on_connections_that_are_lent() {
 }
 
 #[tokio::test]
+async fn a_root_that_a_reload_takes_away_is_trusted_no_longer() {
+    let root = Root::new();
+    for alpn in [&["h2", "http/1.1"][..], &["http/1.1"]] {
+        let site = SecureSite::start(&root, Flaw::None, alpn).await;
+        let bench = proxy(&root, intercept).await;
+        let mut sender = h2(&bench, &site.authority()).await;
+        assert_eq!(ask(&mut sender, &site.url("/")).await.unwrap().status(), 200);
+        let mut strict = bench.cx.live().settings.clone();
+        strict.upstream_ca.clear();
+        bench.cx.reload(strict);
+        let refused = ask(&mut sender, &site.url("/")).await.unwrap();
+        assert_eq!(refused.status(), 502, "{alpn:?}");
+        assert_eq!(refused.headers()["tidegate-refused"], "tls");
+        assert_eq!(site.requests.lock().len(), 1);
+    }
+}
+
+#[tokio::test]
 async fn a_connection_in_use_during_a_reload_is_not_kept() {
     // It says no more than its head until somebody reads on.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -42,10 +42,8 @@ async fn what_cannot_be_looked_into_is_refused_by_a_rule_that_looks() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let root = Root::new();
     let bench = proxy(&root, strictly).await;
-    let hellos: [&[u8]; 5] = [
+    let hellos: [&[u8]; 3] = [
         b"SSH-2.0-test\r\n",
-        b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10",
-        b"\x16\x02\x01\x02\x00\x01\x00",
         b"get / HTTP/1.1\r\nhost: x\r\n\r\n",
         b"\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n\r\n",
     ];
@@ -55,12 +53,35 @@ async fn what_cannot_be_looked_into_is_refused_by_a_rule_that_looks() {
         assert_eq!(client.rest().await, "", "{}", hello.escape_ascii());
     }
     let refused = bench.metric(r#"tidegate_refused_total{rule="default",reason="denied"}"#);
-    assert_eq!(refused, 5.0);
+    assert_eq!(refused, 3.0);
     let dialled = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
     assert!(dialled.is_err(), "nobody was dialled");
     let said = bench.cx.events.recent();
     let lines = said.iter().filter(|one| format!("{one:?}").contains("neither TLS nor HTTP"));
     assert_eq!(lines.count(), 1, "said once for a rule");
+}
+
+#[tokio::test]
+async fn what_some_servers_take_for_tls_is_no_raw_tunnel() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let root = Root::new();
+    let hellos: [&[u8]; 3] = [
+        b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10",
+        b"\x16\x02\x01\x00\x05\x01\x00\x00\x01\x00",
+        b"\x15\x03\x01\x00\x02\x01\x00",
+    ];
+    // Even where raw tunnels are allowed.
+    for change in [intercept, strictly] {
+        let bench = proxy(&root, change).await;
+        for hello in hellos {
+            let mut client = connected(&bench, &listener.local_addr().unwrap().to_string()).await;
+            client.stream.write_all(hello).await.unwrap();
+            client.stream.shutdown().await.unwrap();
+            client.rest().await;
+        }
+    }
+    let dialled = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+    assert!(dialled.is_err(), "nobody was dialled");
 }
 
 #[tokio::test]

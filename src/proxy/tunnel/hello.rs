@@ -2,7 +2,10 @@
 
 use rustls::server::Acceptor;
 
-use crate::target::Host;
+use crate::{
+    proxy::peek::{is_record_type, is_record_version},
+    target::Host,
+};
 
 /// Longest hello that is waited for; rustls takes none that is longer either.
 const MAX_HELLO: usize = 64 * 1024;
@@ -23,8 +26,10 @@ pub(super) enum Hello {
 /// Reads the first bytes of a client.
 pub(super) fn read(bytes: &[u8]) -> Hello {
     match bytes {
-        [] | [0x16] => return Hello::Partial,
-        [0x16, 3, ..] => {}
+        [] => return Hello::Partial,
+        [first] if is_record_type(*first) => return Hello::Partial,
+        [first, major, ..] if is_record_type(*first) && is_record_version(*major) => {}
+        // A hello in the form of SSL 2 has no place for a name.
         _ => return Hello::Nameless,
     }
     let (mut acceptor, mut rest) = (Acceptor::default(), bytes);
@@ -90,8 +95,22 @@ mod tests {
     #[test]
     fn what_is_no_hello_is_told_from_one_that_cannot_be_read() {
         assert_eq!(read(b"SSH-2.0-x\r\n"), Hello::Nameless);
-        assert_eq!(read(b"\x16\x04\x01"), Hello::Nameless);
+        assert_eq!(read(b"\x16\x10\x01"), Hello::Nameless);
+        assert_eq!(read(b"\x80\x2e\x01\x03\x01\x00\x15"), Hello::Nameless);
         assert_eq!(read(b"\x16\x03\x01\x00\x04\x05\x00\x00\x00"), Hello::Unreadable);
         assert_eq!(read(&[&b"\x16\x03\x01\xff\xff"[..], &[0; 70_000]].concat()), Hello::Unreadable);
+    }
+
+    #[test]
+    fn no_version_and_no_warning_before_a_hello_hides_its_name() {
+        let plain = hello("shop.example");
+        for major in [2, 4, 15] {
+            let mut odd = plain.clone();
+            odd[1] = major;
+            assert_eq!(read(&odd), Hello::Unreadable, "version {major}.1");
+        }
+        // A warning that some servers pass over (`user_canceled`).
+        let warned = [&b"\x15\x03\x01\x00\x02\x01\x5a"[..], &plain].concat();
+        assert_ne!(read(&warned), Hello::Nameless);
     }
 }
