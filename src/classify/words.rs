@@ -10,8 +10,9 @@ use super::text::normalised;
 /// The words, as data: by meaning and language.
 const FILE: &str = include_str!("../../config/walls/words.yaml");
 
-/// Bytes between the beginnings of two words that are said together.
-const TOGETHER: usize = 100;
+/// Bytes between the beginnings of two words that are said together. Letters beyond ASCII have two
+/// or three.
+const TOGETHER: usize = 120;
 
 /// What a word means on a wall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -45,6 +46,12 @@ pub(super) enum Meaning {
     Reference,
     /// Too fast.
     TooMany,
+    /// Refusing.
+    Refuse,
+    /// What is refused, or counted.
+    Request,
+    /// Too much.
+    Many,
     /// In a title: what another page is for.
     Purpose,
     /// A page of the site itself: an account, an age, maintenance.
