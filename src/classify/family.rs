@@ -144,6 +144,11 @@ impl<'a> Look<'a> {
         is_refusal(self.status)
     }
 
+    /// Refuses by a status that neither a login nor a site at work has.
+    const fn is_stopped(&self) -> bool {
+        matches!(self.status, 403 | 418 | 429..=450 | 452..=499)
+    }
+
     /// Says by its status that all is well.
     const fn is_success(&self) -> bool {
         matches!(self.status, 200..=299)
@@ -292,7 +297,7 @@ impl<'a> Look<'a> {
             (true, true) => Near::Yes,
             (true, false) if structure.noindex => Near::Yes,
             (true, false) => Near::Somewhat,
-            _ if structure.noindex && structure.challenge => Near::Yes,
+            _ if structure.challenge && (structure.noindex || self.is_stopped()) => Near::Yes,
             _ if structure.noindex || structure.challenge => Near::Somewhat,
             _ => Near::No,
         }

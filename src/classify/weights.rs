@@ -92,6 +92,9 @@ impl Weights {
     pub(super) fn of(title: &str, text: &str) -> Self {
         let words = Words::builtin();
         let page = Page { title, titled: words.find(title), text, said: words.find(text) };
+        if page.titled.is_empty() && page.said.is_empty() {
+            return Self::default();
+        }
         let mut weights = Self {
             own: page.titled.count(Meaning::Own) + page.said.count(Meaning::Own),
             has_purpose: page.titled.has(Meaning::Purpose),
