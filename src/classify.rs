@@ -33,6 +33,7 @@ mod structure;
 mod tag;
 mod text;
 mod trace;
+mod weights;
 mod words;
 
 use std::{sync::Arc, time::Duration};

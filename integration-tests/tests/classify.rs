@@ -18,6 +18,8 @@ mod heads;
 mod mutations;
 #[path = "classify/pages.rs"]
 mod pages;
+#[path = "classify/unseen.rs"]
+mod unseen;
 
 use std::sync::Arc;
 

@@ -14,14 +14,14 @@ use super::{
     page::Page,
     structure::{MANY_LINKS, Structure, links},
     text::beginning,
-    words::{Meaning, Said, Words},
+    weights::{Place, Weights},
 };
 
 /// Characters of visible text in which a wall comes to the point.
 const BEGINNING: usize = 600;
 
-/// Bytes of visible text before what a page says first of all.
-const FIRST: usize = 12;
+/// Visible characters of a server's own answer to what it refuses.
+const BARE: usize = 250;
 
 /// Visible characters of a page that shows nothing yet.
 const NOTHING: usize = 60;
@@ -67,34 +67,6 @@ pub(crate) struct Seen {
     pub(super) status: u16,
     /// All of it was read.
     pub(super) is_complete: bool,
-}
-
-/// What the words of a page weigh.
-#[derive(Debug, Default)]
-struct Weights {
-    human: u32,
-    too_many: u32,
-    refusal: u32,
-    /// How many words speak of a page of the site itself.
-    own: usize,
-    /// The title names what another page is for.
-    has_purpose: bool,
-    /// It asks for a proof in so many words.
-    asks: bool,
-    /// It says what to do to pass.
-    task: bool,
-    /// Who refuses, or a number to ask about, is named beside the refusal.
-    names_refuser: bool,
-    /// What says it: title or text, and where in that.
-    place: Place,
-}
-
-/// Where a wall says what it wants.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Place {
-    #[default]
-    Title,
-    Text(usize),
 }
 
 /// How near a page is to a family.
@@ -172,6 +144,16 @@ impl<'a> Look<'a> {
         is_refusal(self.status)
     }
 
+    /// Refuses by a status that neither a login nor a site at work has.
+    const fn is_stopped(&self) -> bool {
+        matches!(self.status, 403 | 418 | 429..=450 | 452..=499)
+    }
+
+    /// Says by its status that all is well.
+    const fn is_success(&self) -> bool {
+        matches!(self.status, 200..=299)
+    }
+
     /// How much the structure speaks for a wall.
     fn built_as_wall(&self) -> u32 {
         let structure = self.structure();
@@ -179,13 +161,16 @@ impl<'a> Look<'a> {
             structure.noindex,
             structure.refresh,
             structure.challenge,
-            structure.links <= 2,
+            structure.links <= 3,
             structure.fields == 0 || structure.fields == 1 && self.weights().task,
         ];
         let signs = signs.into_iter().map(u32::from).sum::<u32>();
-        let against = u32::try_from(structure.sections)
+        // Out of the index, a page's parts and its description are those of the site's template.
+        let sections = structure.sections.saturating_sub(usize::from(structure.noindex));
+        let described = structure.described && !structure.noindex;
+        let against = u32::try_from(sections)
             .unwrap_or(u32::MAX)
-            .saturating_add(u32::from(structure.links > 5) + u32::from(structure.described));
+            .saturating_add(u32::from(structure.links > 5) + u32::from(described));
         signs.saturating_sub(against)
     }
 
@@ -197,7 +182,9 @@ impl<'a> Look<'a> {
 
     fn is_human_check(&self) -> Near {
         let weights = self.weights();
-        let limited = weights.too_many > weights.human;
+        let limited = weights.too_many > weights.human
+            && !weights.insists
+            && (weights.titled_too_many || !weights.asks);
         let refused = weights.refusal > weights.human && !weights.asks;
         if weights.human < 3 || limited || refused || self.leads_on() {
             return Near::No;
@@ -212,13 +199,23 @@ impl<'a> Look<'a> {
         let words = words.saturating_sub(2 * u32::try_from(weights.own).unwrap_or(9));
         let built = self.built_as_wall();
         let suffices = words >= 8 && built >= 1 || words >= 4 && built >= 2 && words + built >= 7;
-        let is_wall = suffices && !weights.has_purpose && !self.is_form_of_site();
+        let is_strange = weights.only_strange && !structure.challenge && !structure.noindex;
+        // The one field of a wall is for the answer.
+        let wants_data = structure.fields > 0 && !weights.task;
+        let is_other = weights.has_purpose
+            || weights.only_browser
+            || is_strange
+            || wants_data
+            || self.is_form_of_site();
+        let is_wall = suffices && !is_other;
         if is_wall { Near::Yes } else { Near::Somewhat }
     }
 
     fn is_too_many(&self) -> Near {
         let weights = self.weights();
-        if weights.too_many < 3 || self.leads_on() || self.visible > 1_000 {
+        let insists = weights.insists || weights.asks && !weights.titled_too_many;
+        let asks = insists || weights.task && weights.human >= weights.too_many;
+        if weights.too_many < 3 || asks || self.leads_on() || self.visible > 1_000 {
             return Near::No;
         }
         let short = if self.is_refused() { 1_000 } else { 400 };
@@ -230,17 +227,20 @@ impl<'a> Look<'a> {
 
     fn is_refusal(&self) -> Near {
         let weights = self.weights();
-        if weights.refusal < 4 || self.leads_on() {
+        if weights.refusal < 4 && !weights.says_status || self.leads_on() {
             return Near::No;
         }
         let own = 2 * u32::try_from(weights.own).unwrap_or(9);
         let words = weights.refusal.saturating_sub(own);
+        let is_bare = weights.says_status && self.visible <= BARE && self.is_success();
         let suffices = if self.is_refused() {
             words >= 4
         } else {
-            words >= 5 && self.built_as_wall() >= 2 && !weights.has_purpose
+            (words >= 5 || is_bare) && self.built_as_wall() >= 2 && !weights.has_purpose
         };
-        let is_wall = weights.names_refuser && suffices && !self.is_form_of_site();
+        let is_named =
+            weights.names_reason || weights.names_case && (self.is_refused() || self.is_success());
+        let is_wall = (is_named || is_bare) && suffices && !self.is_form_of_site();
         if is_wall { Near::Yes } else { Near::Somewhat }
     }
 
@@ -288,108 +288,18 @@ impl<'a> Look<'a> {
             "tonumbers(",
             "tohex(",
             "parseint(",
+            "decrypt(",
             "math.pow",
         ]);
-        match (keeps && returns, computes) {
+        let leaves = structure.noindex || structure.refresh;
+        let challenges = structure.challenge && leaves && has(&["cookie"]);
+        match (keeps && returns || challenges, computes) {
             (true, true) => Near::Yes,
             (true, false) if structure.noindex => Near::Yes,
             (true, false) => Near::Somewhat,
-            _ if structure.noindex && structure.challenge => Near::Yes,
+            _ if structure.challenge && (structure.noindex || self.is_stopped()) => Near::Yes,
             _ if structure.noindex || structure.challenge => Near::Somewhat,
             _ => Near::No,
-        }
-    }
-}
-
-impl Weights {
-    fn of(title: &str, text: &str) -> Self {
-        let words = Words::builtin();
-        let (titled, said) = (words.find(title), words.find(text));
-        let mut weights = Self {
-            own: titled.count(Meaning::Own) + said.count(Meaning::Own),
-            has_purpose: titled.has(Meaning::Purpose),
-            ..Self::default()
-        };
-        weights.weigh_human(&titled, &said, title, text);
-        weights.weigh_too_many(&titled, &said);
-        weights.weigh_refusal(&titled, &said);
-        weights
-    }
-
-    /// Points for what `said` has of one of these meanings.
-    fn points(said: &Said, points: &[(Meaning, u32)]) -> u32 {
-        points.iter().map(|(meaning, points)| if said.has(*meaning) { *points } else { 0 }).sum()
-    }
-
-    fn weigh_human(&mut self, titled: &Said, said: &Said, title: &str, text: &str) {
-        let asks = |said: &Said, text: &str| {
-            let pair = said.together(Meaning::Human, Meaning::Verify, text);
-            let proof = said.first(Meaning::Proof);
-            pair.into_iter().chain(proof).map(|word| word.begin).min()
-        };
-        let browser = |said: &Said, text: &str| {
-            said.together(Meaning::Browser, Meaning::Verify, text).map(|w| w.begin)
-        };
-        let in_title = asks(titled, title).or_else(|| browser(titled, title));
-        let in_text = asks(said, text).or_else(|| browser(said, text));
-        self.asks = asks(titled, title).or_else(|| asks(said, text)).is_some();
-        let check = titled.has(Meaning::SecurityCheck) || said.has(Meaning::SecurityCheck);
-        let hints = &[
-            (Meaning::Unusual, 2),
-            (Meaning::Task, 2),
-            (Meaning::Wait, 1),
-            (Meaning::Needs, 1),
-            (Meaning::Firewall, 1),
-            (Meaning::Reference, 1),
-        ];
-        let hints = Self::points(said, hints);
-        let core = 4 * u32::from(in_title.is_some())
-            + in_text.map_or(0, |begin| if begin <= FIRST { 4 } else { 3 })
-            + Self::points(titled, &[(Meaning::SecurityCheck, 3), (Meaning::Unusual, 2)])
-            + said
-                .first(Meaning::SecurityCheck)
-                .map_or(0, |word| if word.begin <= FIRST { 3 } else { 2 });
-        self.task = said.has(Meaning::Task);
-        let strange = said.has(Meaning::Unusual) && said.has(Meaning::Task);
-        if in_title.is_none() && in_text.is_none() && !check && !strange {
-            return;
-        }
-        self.human = core + hints;
-        let in_text = in_text.or_else(|| said.first(Meaning::SecurityCheck).map(|word| word.begin));
-        if let (None, Some(begin)) = (in_title, in_text) {
-            self.place = Place::Text(begin);
-        }
-    }
-
-    fn weigh_too_many(&mut self, titled: &Said, said: &Said) {
-        let begin = said.first(Meaning::TooMany).map(|word| word.begin);
-        self.too_many = 4 * u32::from(titled.has(Meaning::TooMany)) + begin.map_or(0, |_| 3);
-        if self.too_many > 0 {
-            self.too_many += Self::points(said, &[(Meaning::Wait, 1), (Meaning::Address, 1)]);
-        }
-        if let (false, Some(begin), 0) = (titled.has(Meaning::TooMany), begin, self.human) {
-            self.place = Place::Text(begin);
-        }
-    }
-
-    fn weigh_refusal(&mut self, titled: &Said, said: &Said) {
-        let begin = said.first(Meaning::Denied).map(|word| word.begin);
-        if begin.is_none() && !titled.has(Meaning::Denied) {
-            return;
-        }
-        let both = |meaning| u32::from(titled.has(meaning) || said.has(meaning));
-        self.names_refuser = both(Meaning::Firewall) + both(Meaning::Unusual) > 0
-            || said.has(Meaning::Address)
-            || said.has(Meaning::Reference);
-        self.refusal = 2 * u32::from(titled.has(Meaning::Denied))
-            + begin.map_or(0, |begin| if begin <= FIRST { 3 } else { 2 })
-            + 2 * both(Meaning::Firewall)
-            + 2 * both(Meaning::Unusual)
-            + Self::points(said, &[(Meaning::Address, 1), (Meaning::Reference, 1)]);
-        if let (false, Some(begin), 0) =
-            (titled.has(Meaning::Denied), begin, self.human + self.too_many)
-        {
-            self.place = Place::Text(begin);
         }
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Structure {
     pub(super) password: bool,
     /// Parts that pages of sites have: navigation, articles, tables.
     pub(super) sections: usize,
+    /// There is a table.
+    table: bool,
     /// It describes itself to search engines and those who share it.
     pub(super) described: bool,
     pub(super) forms: usize,
@@ -85,6 +87,8 @@ impl Structure {
 
     fn add(&mut self, name: &[u8], attributes: &[u8]) {
         match name {
+            // One table alone puts things into their places.
+            b"table" if !self.table => self.table = true,
             b"nav" | b"article" | b"aside" | b"table" => self.sections += 1,
             b"form" => self.forms += 1,
             b"link" => self.described |= plain(attributes).contains("rel=canonical"),
@@ -124,6 +128,16 @@ impl Structure {
                 "anti-bot",
                 "botcheck",
                 "bot-check",
+                "botdetect",
+                "bot-detect",
+                "geetest",
+                "arkose",
+                "frc-",
+                "antiddos",
+                "anti-ddos",
+                "proof-of-work",
+                "browser-check",
+                "human-check",
                 "/verify",
             ]
             .iter()

@@ -10,8 +10,9 @@ use super::text::normalised;
 /// The words, as data: by meaning and language.
 const FILE: &str = include_str!("../../config/walls/words.yaml");
 
-/// Bytes between the beginnings of two words that are said together.
-const TOGETHER: usize = 100;
+/// Bytes between the beginnings of two words that are said together. Letters beyond ASCII have two
+/// or three.
+const TOGETHER: usize = 120;
 
 /// What a word means on a wall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -45,6 +46,12 @@ pub(super) enum Meaning {
     Reference,
     /// Too fast.
     TooMany,
+    /// Refusing.
+    Refuse,
+    /// What is refused, or counted.
+    Request,
+    /// Too much.
+    Many,
     /// In a title: what another page is for.
     Purpose,
     /// A page of the site itself: an account, an age, maintenance.
@@ -67,9 +74,13 @@ struct Border {
     ends: bool,
 }
 
-/// The words of a text.
+/// The words of a text, in their order.
 #[derive(Debug, Default)]
-pub(super) struct Said(Vec<Word>);
+pub(super) struct Said {
+    words: Vec<Word>,
+    /// A bit for each meaning that they have.
+    meanings: u32,
+}
 
 /// A word of a text.
 #[derive(Debug, Clone, Copy)]
@@ -108,18 +119,19 @@ impl Words {
 
     /// All words of `text`, which is normalised, in their order.
     pub(super) fn find(&self, text: &str) -> Said {
-        let mut said = Vec::new();
+        let mut said = Said::default();
         for found in self.automaton.find_overlapping_iter(text) {
             let (meaning, border) = self.entries[found.pattern().as_usize()];
             let goes_on = |character: Option<char>| character.is_some_and(is_in_word);
             let before = border.begins && goes_on(text[..found.start()].chars().next_back());
             let after = border.ends && goes_on(text[found.end()..].chars().next());
             if !before && !after {
-                said.push(Word { meaning, begin: found.start() });
+                said.words.push(Word { meaning, begin: found.start() });
+                said.meanings |= meaning.bit();
             }
         }
-        said.sort_by_key(|word| word.begin);
-        Said(said)
+        said.words.sort_by_key(|word| word.begin);
+        said
     }
 }
 
@@ -129,26 +141,40 @@ fn is_in_word(character: char) -> bool {
         && !matches!(character, '\u{e00}'..='\u{e7f}' | '\u{2e80}'..='\u{d7af}' | '\u{f900}'..='\u{faff}')
 }
 
+impl Meaning {
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
 impl Said {
+    /// Whether there is no word at all.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.meanings == 0
+    }
+
     /// Where a word of this meaning stands first.
     pub(super) fn first(&self, meaning: Meaning) -> Option<Word> {
-        self.0.iter().find(|word| word.meaning == meaning).copied()
+        self.words.iter().find(|word| word.meaning == meaning).copied()
     }
 
     /// Whether there is a word of this meaning.
-    pub(super) fn has(&self, meaning: Meaning) -> bool {
-        self.first(meaning).is_some()
+    pub(super) const fn has(&self, meaning: Meaning) -> bool {
+        self.meanings & meaning.bit() != 0
     }
 
     /// How many words of this meaning there are.
     pub(super) fn count(&self, meaning: Meaning) -> usize {
-        self.0.iter().filter(|word| word.meaning == meaning).count()
+        self.words.iter().filter(|word| word.meaning == meaning).count()
     }
 
     /// Where words of both meanings stand first in one sentence of `text`: the one that begins
     /// earlier.
     pub(super) fn together(&self, one: Meaning, other: Meaning, text: &str) -> Option<Word> {
-        let of = |meaning| self.0.iter().filter(move |word| word.meaning == meaning);
+        if !self.has(one) || !self.has(other) {
+            return None;
+        }
+        let of = |meaning| self.words.iter().filter(move |word| word.meaning == meaning);
         of(one)
             .flat_map(|first| of(other).map(move |second| (first, second)))
             .map(|(a, b)| if a.begin <= b.begin { (*a, *b) } else { (*b, *a) })
