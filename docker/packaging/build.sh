@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds a package of the program: build.sh deb|tarball PROFILE. The results are in target/packages.
 #
-# `deb` has the program, the service with its own user, the rule file, completions and the man page; DEB_VERSION
+# `deb` has the program, the service with its own user, the rule file, completions and the man pages; DEB_VERSION
 # overrides the package's version. `tarball` is what `cargo binstall` fetches from a release.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -27,7 +27,7 @@ deb() {
   local assets=target/deb-assets
   rm -rf "$assets"
   mkdir -p "$assets"
-  "$binary" man >"$assets/tidegate.1"
+  "$binary" man --dir "$assets/man"
   for shell in bash zsh fish; do "$binary" completions "$shell" >"$assets/tidegate.$shell"; done
   # The service of docker/systemd, with the package's paths and a user that stays.
   {

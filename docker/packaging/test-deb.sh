@@ -14,7 +14,8 @@ contents() { # DEB
   local wanted listing
   listing=$(dpkg-deb --contents "$1")
   for wanted in /usr/bin/tidegate /etc/tidegate/rules.yaml /usr/lib/systemd/system/tidegate.service \
-    /usr/share/man/man1/tidegate.1.gz /usr/share/bash-completion/completions/tidegate \
+    /usr/share/man/man1/tidegate.1.gz /usr/share/man/man1/tidegate-check.1.gz \
+    /usr/share/man/man1/tidegate-cooldown-clear.1.gz /usr/share/bash-completion/completions/tidegate \
     /usr/share/zsh/vendor-completions/_tidegate /usr/share/fish/vendor_completions.d/tidegate.fish \
     /usr/share/doc/tidegate/copyright; do
     grep -q "\.$wanted$" <<<"$listing" || fail "$1 has no $wanted"
