@@ -21,6 +21,7 @@ mod run;
 mod status;
 mod table;
 mod top;
+mod which;
 
 use std::{
     io::{self, Write as _},

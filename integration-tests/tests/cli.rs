@@ -2,6 +2,8 @@
 
 #[path = "cli/fleet.rs"]
 mod fleet;
+#[path = "cli/which.rs"]
+mod which;
 
 use std::{path::Path, process::Output, time::Duration};
 
