@@ -8,7 +8,7 @@ PACKAGE_PROFILE ?= release
 FROM ?= target
 IMAGE ?= tidegate
 
-.PHONY: help tools build test test-clients test-peers test-python python-tools wheel lint-python packaging-tools deb tarball test-deb release-version release-files image image-publish bench-scrapy demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
+.PHONY: help tools build test test-clients test-peers test-python python-tools wheel lint-python packaging-tools deb tarball static test-deb release-version release-files image image-publish bench-scrapy demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -57,6 +57,10 @@ deb: packaging-tools ## the Debian package, into target/packages (PACKAGE_PROFIL
 tarball: ## the archive that `cargo binstall` fetches from a release, into target/packages
 	docker/packaging/build.sh tarball $(PACKAGE_PROFILE)
 
+static: ## the same archive with a static program (musl), which runs on any Linux of this processor
+	@docker/packaging/install-tools.sh --static
+	docker/packaging/build.sh static $(PACKAGE_PROFILE)
+
 test-deb: build packaging-tools ## install, start, upgrade, remove and purge the Debian package in a scratch root
 	@docker/packaging/test-deb.sh
 
@@ -66,8 +70,8 @@ release-version: ## check that all packages, the changelog and TAG=v1.2.3 agree 
 release-files: ## sort built packages (FROM=target) for PyPI and the release page, with checksums and notes
 	@docker/packaging/release.sh files $(FROM)
 
-image: ## the container image IMAGE=tidegate (needs docker)
-	docker build -f docker/Dockerfile -t $(IMAGE) .
+image: ## the container image IMAGE=tidegate, from the source or from PACKAGE=target/packages/... (needs docker)
+	docker build -f docker/Dockerfile $(if $(PACKAGE),--build-arg FROM=package --build-arg PACKAGE=$(PACKAGE)) -t $(IMAGE) .
 
 image-publish: image ## tag the image with TAG=v1.2.3 and push it (needs a login)
 	docker tag $(IMAGE) $(IMAGE):$(TAG)

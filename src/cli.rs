@@ -21,6 +21,7 @@ mod run;
 mod status;
 mod table;
 mod top;
+mod which;
 
 use std::{
     io::{self, Write as _},
@@ -105,8 +106,8 @@ enum Command {
     Top(top::Args),
     /// Print a completion script for a shell
     Completions(papers::Completions),
-    /// Print the manual page (roff)
-    Man,
+    /// Print the manual page (roff), or write the pages of all commands
+    Man(papers::Man),
 }
 
 /// Whether the thing asked about is fine.
@@ -140,7 +141,7 @@ pub fn run(args: Args) -> ExitCode {
         Some(Command::Ca(args)) => ca::run(&global, &args, &out),
         Some(Command::Top(args)) => top::run(&global, &args, &out),
         Some(Command::Completions(args)) => papers::completions(&args, &out),
-        Some(Command::Man) => papers::man(&out),
+        Some(Command::Man(args)) => papers::man(&args, &out),
     };
     match done {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@ mod check;
 mod diff;
 mod document;
 mod env;
+mod include;
 mod keys;
 mod notes;
 mod problem;
@@ -22,9 +23,9 @@ mod units;
 use std::{
     collections::BTreeMap,
     fs::File,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
     io::Read as _,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 pub use diff::{Diff, diff};
@@ -54,6 +55,8 @@ pub struct Loaded {
     /// The file it was read from; `None` for the built-in defaults.
     pub path: Option<PathBuf>,
     values: BTreeMap<String, notes::Shown>,
+    /// The rule file and the files that it includes, as messages name them.
+    files: Vec<String>,
     /// Of the text, so that a watcher can tell whether the file has changed since.
     fingerprint: u64,
 }
@@ -62,6 +65,13 @@ impl Loaded {
     /// Every key with the value that counts, by path (`rules.default.rate`), secrets as `***`.
     pub fn values(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values.iter().map(|(path, shown)| (path.as_str(), shown.text.as_str()))
+    }
+
+    /// Where the value of this path stands, `rules.yaml:7`; `None` for a default.
+    #[must_use]
+    pub fn origin(&self, path: &str) -> Option<String> {
+        let (file, line) = self.values.get(path)?.origin()?;
+        Some(format!("{}:{line}", self.files.get(file)?))
     }
 }
 
@@ -178,12 +188,6 @@ fn is_readable_by_all(_path: &Path) -> bool {
     false
 }
 
-fn fingerprint_of(text: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
 fn parse_with(
     text: &str,
     name: &str,
@@ -194,23 +198,25 @@ fn parse_with(
     if text.len() as u64 > MOST_BYTES {
         return Err(Problems::of_file(name, "it is larger than 1 MiB".into(), None));
     }
-    let fingerprint = fingerprint_of(text.as_bytes());
-    // Editors on Windows put a byte order mark in front.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let notes = notes::Notes::new(problem::Source::new(name, text));
+    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+    let bytes = text.as_bytes();
+    let text = without_mark(text);
     let document = document::parse(text, env);
-    document.hidden.iter().for_each(|place| notes.hide(*place));
-    for flaw in document.flaws {
-        if flaw.fatal {
-            notes.hide_near_secrets(&flaw);
-        }
-        notes.note(Severity::Error, flaw);
-    }
-    let read = document.root.map(|root| {
-        let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-        let around = check::Surroundings { folder, env, exposed };
-        check::file(&notes, &root, overrides, &around)
-    });
+    let (files, flaws) = include::files(document.root.as_deref(), folder);
+    let fingerprint = include::fingerprint(bytes, &files);
+    let sources =
+        files.iter().map(|file| problem::Source::new(&file.name, without_mark(&file.text)));
+    let main = problem::Source::new(name, text);
+    let notes = notes::Notes::new(std::iter::once(main).chain(sources).collect());
+    flaws.into_iter().for_each(|flaw| notes.note(Severity::Error, flaw));
+    let root = take_in(&notes, document);
+    let documents = files.iter().enumerate();
+    let documents = documents
+        .map(|(at, file)| document::parse_file(without_mark(&file.text), at + 1, env))
+        .filter_map(|document| take_in(&notes, document));
+    let included: Vec<_> = documents.collect();
+    let around = check::Surroundings { folder, env, exposed };
+    let read = root.map(|root| check::file(&notes, &root, &included, overrides, &around));
     let (values, mut problems) = notes.finish();
     for problem in problems.iter_mut().filter(|problem| problem.line == 0) {
         if overrides.given().any(|(key, _)| key == problem.path) {
@@ -220,10 +226,30 @@ fn parse_with(
     }
     match read {
         Some((settings, rules)) if problems.iter().all(|p| p.severity == Severity::Warning) => {
-            Ok(Loaded { settings, rules, warnings: problems, path: None, values, fingerprint })
+            let names = files.into_iter().map(|file| file.name);
+            let files = std::iter::once(name.to_owned()).chain(names).collect();
+            let (warnings, path) = (problems, None);
+            Ok(Loaded { settings, rules, warnings, path, values, files, fingerprint })
         }
         _ => Err(Problems(problems)),
     }
+}
+
+/// Without the byte order mark that editors on Windows put in front.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// Notes what is wrong with a document's form and returns its tree.
+fn take_in(notes: &notes::Notes<'_>, document: document::Document) -> Option<Rc<document::Node>> {
+    document.hidden.iter().for_each(|place| notes.hide(*place));
+    for flaw in document.flaws {
+        if flaw.fatal {
+            notes.hide_near_secrets(&flaw);
+        }
+        notes.note(Severity::Error, flaw);
+    }
+    document.root
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Builds a package of the program: build.sh deb|tarball PROFILE. The results are in target/packages.
+# Builds a package of the program: build.sh deb|tarball|static PROFILE. The results are in target/packages.
 #
-# `deb` has the program, the service with its own user, the rule file, completions and the man page; DEB_VERSION
-# overrides the package's version. `tarball` is what `cargo binstall` fetches from a release.
+# `deb` has the program, the service with its own user, the rule file, completions and the man pages; DEB_VERSION
+# overrides the package's version. `tarball` is what `cargo binstall` fetches from a release. `static` is the same with
+# a program that needs no C library (musl): install-tools.sh --static gets what it needs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-kind=${1:?usage: build.sh deb|tarball PROFILE}
-profile=${2:?usage: build.sh deb|tarball PROFILE}
+kind=${1:?usage: build.sh deb|tarball|static PROFILE}
+profile=${2:?usage: build.sh deb|tarball|static PROFILE}
 out=target/packages
 mkdir -p "$out"
 
@@ -20,14 +21,23 @@ if [ "$profile" = dev ]; then
   folder=debug
   compression=(--fast)
 fi
+triple=$(rustc -vV | sed -n 's/^host: //p')
+place=$folder
+if [ "$kind" = static ]; then
+  triple=${triple%%-*}-unknown-linux-musl
+  place=$triple/$folder
+  what=(--package tidegate --target "$triple")
+  # The allocator, zstd and the cryptography are C.
+  export "CC_${triple//-/_}=musl-gcc"
+fi
 cargo build --quiet --locked --profile "$profile" "${what[@]}" --bin tidegate
-binary=target/$folder/tidegate
+binary=target/$place/tidegate
 
 deb() {
   local assets=target/deb-assets
   rm -rf "$assets"
   mkdir -p "$assets"
-  "$binary" man >"$assets/tidegate.1"
+  "$binary" man --dir "$assets/man"
   for shell in bash zsh fish; do "$binary" completions "$shell" >"$assets/tidegate.$shell"; done
   # The service of docker/systemd, with the package's paths and a user that stays.
   {
@@ -42,16 +52,23 @@ deb() {
 }
 
 tarball() {
-  local version host name
+  local version name
   version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-  host=$(rustc -vV | sed -n 's/^host: //p')
-  name=tidegate-$version-$host
+  name=tidegate-$version-$triple
   rm -rf "target/$name"
   mkdir -p "target/$name"
   cp "$binary" config/tidegate.yaml README.md LICENSE-MIT LICENSE-APACHE CHANGELOG.md "target/$name/"
   tar -C target --owner 0 --group 0 -czf "$out/$name.tar.gz" "$name"
   rm -rf "target/$name"
   printf '%s\n' "$out/$name.tar.gz"
+}
+
+static() {
+  if readelf --program-headers "$binary" | grep -q INTERP; then
+    printf 'tidegate: %s needs a loader: it is not static\n' "$binary" >&2
+    exit 1
+  fi
+  tarball
 }
 
 "$kind"

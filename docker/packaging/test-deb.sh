@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs, starts, upgrades, removes and purges the Debian package. Everything happens in a copy-on-write view of this
+# Installs, starts, upgrades, removes and purges the Debian package, and takes the program out of it and of the archive
+# as the Dockerfile does. Everything happens in a copy-on-write view of this
 # machine's root, with its own network: nothing of the machine changes. It needs root and mount namespaces; without
 # them only the contents are checked.
 set -euo pipefail
@@ -14,7 +15,8 @@ contents() { # DEB
   local wanted listing
   listing=$(dpkg-deb --contents "$1")
   for wanted in /usr/bin/tidegate /etc/tidegate/rules.yaml /usr/lib/systemd/system/tidegate.service \
-    /usr/share/man/man1/tidegate.1.gz /usr/share/bash-completion/completions/tidegate \
+    /usr/share/man/man1/tidegate.1.gz /usr/share/man/man1/tidegate-check.1.gz \
+    /usr/share/man/man1/tidegate-cooldown-clear.1.gz /usr/share/bash-completion/completions/tidegate \
     /usr/share/zsh/vendor-completions/_tidegate /usr/share/fish/vendor_completions.d/tidegate.fish \
     /usr/share/doc/tidegate/copyright; do
     grep -q "\.$wanted$" <<<"$listing" || fail "$1 has no $wanted"
@@ -94,6 +96,12 @@ docker/packaging/build.sh deb dev
 old=$(ls target/packages/tidegate_0.0.1-1_*.deb)
 new=$(ls target/packages/tidegate_*.deb | grep -v 0.0.1-1)
 contents "$new"
+docker/packaging/build.sh tarball dev >/dev/null
+for package in "$new" target/packages/tidegate-*.tar.gz; do
+  docker/packaging/unpack.sh "$package" target/packages/unpacked
+  target/packages/unpacked --version | grep -q '^tidegate ' || fail "$package holds no program"
+  rm target/packages/unpacked
+done
 isolated=(unshare --mount --net --pid --fork)
 if [ "$(id -u)" -eq 0 ] && "${isolated[@]}" mount -t tmpfs tmpfs /dev/shm 2>/dev/null; then
   "${isolated[@]}" "$0" --inside "$old" "$new"

@@ -2,6 +2,8 @@
 
 #[path = "cli/fleet.rs"]
 mod fleet;
+#[path = "cli/which.rs"]
+mod which;
 
 use std::{path::Path, process::Output, time::Duration};
 
@@ -85,7 +87,7 @@ fn wrong_usage_is_exit_code_2() {
 
 #[test]
 fn help_has_examples_everywhere() {
-    let pages: [&[&str]; 8] = [
+    let pages: [&[&str]; 9] = [
         &["--help"],
         &["check", "--help"],
         &["env", "--help"],
@@ -94,6 +96,7 @@ fn help_has_examples_everywhere() {
         &["cooldown", "--help"],
         &["ca", "--help"],
         &["completions", "--help"],
+        &["man", "--help"],
     ];
     for words in pages {
         let output = run(folder().path(), words);
@@ -112,6 +115,37 @@ fn completions_and_the_manual_page_know_every_command() {
         assert!(page.contains(command), "the page lacks {command}");
     }
     assert!(page.contains(".TH tidegate 1"), "it is roff");
+}
+
+/// The commands below `words`, as the help lists them.
+fn commands_below(words: &[&str]) -> Vec<String> {
+    let help = out(&run(folder().path(), &[words, &["--help"]].concat()));
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = listed.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = folder();
+    let output = run(folder.path(), &["man", "--dir", "pages"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let mut pages = vec![vec!["tidegate".to_owned()]];
+    let mut seen = 0;
+    while let Some(words) = pages.pop() {
+        let name = format!("pages/{}.1", words.join("-"));
+        let page = std::fs::read_to_string(folder.path().join(&name));
+        let page = page.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(page.contains(&format!(".TH {} 1", words.join("-"))), "{page}");
+        seen += 1;
+        let below: Vec<_> = words.iter().skip(1).map(String::as_str).collect();
+        for command in commands_below(&below).into_iter().filter(|name| name != "help") {
+            pages.push([words.clone(), vec![command]].concat());
+        }
+    }
+    assert!(seen >= 18, "only {seen} pages");
+    let output = run(folder.path(), &["man", "--dir", "pages/tidegate.1"]);
+    assert_eq!(output.status.code(), Some(1), "a file is no folder");
 }
 
 #[test]

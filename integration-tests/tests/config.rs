@@ -5,6 +5,8 @@
 mod fixtures;
 #[path = "config/hostile.rs"]
 mod hostile;
+#[path = "config/include.rs"]
+mod include;
 #[path = "config/properties.rs"]
 mod properties;
 #[path = "config/reload.rs"]

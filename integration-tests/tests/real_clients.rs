@@ -7,6 +7,7 @@ use integration_tests::{
     bound::worst_window_excess,
     client::{get, post_json},
     member::{Member, RuleFile},
+    secure::{Flaw, Root},
     site::{Page, Site},
     tools::{self, Report},
     wait::wait_until,
@@ -220,4 +221,48 @@ async fn java_http_client() {
 async fn chromium_with_playwright() {
     let client = Client { program: "crawl_chromium.cjs", tries: 1, advised: Advised::Returns };
     client.does_what_the_page_says().await;
+}
+
+/// With the preset of `docs/recipes`. Without it Crawlee tries a page that is blocked three times more, at once.
+#[tokio::test]
+async fn crawlee() {
+    let client = Client { program: "crawl_crawlee.cjs", tries: 4, advised: Advised::Returns };
+    client.crawls_a_small_site(&[("ADVISED", "1")]).await;
+    client.is_refused().await;
+    client.is_told_when_to_come_back().await;
+    client.gives_up_while_held().await;
+}
+
+#[tokio::test]
+async fn crawlee_visits_other_pages_while_a_scope_is_paused() {
+    let site = Site::start();
+    let slow = "match: {paths: [/slow]}, rate: 100/s, max_wait: 1s";
+    let rules = format!("- {{name: slow, {slow}}}\n- {{name: rest, match: \"*\", rate: 100/s}}");
+    let member = Member::start(&RuleFile::new(&rules)).await;
+    let path = "/api/v1/scopes/slow/cooldown";
+    assert_eq!(post_json(member.admin(), path, "{\"seconds\": 5}").await.status, 200);
+    let quick = site.url("/quick");
+    let variables = [("ADVISED", "1"), ("SLOTS", "1"), ("MORE", quick.as_str())];
+    let url = site.url("/slow");
+    let report = tools::crawl(&member.proxy_url(), "crawl_crawlee.cjs", &url, &variables).await;
+    assert_eq!((&report.error, &*report.statuses), (&None, &[200, 200][..]), "{report:?}");
+    let asked: Vec<_> = site.arrivals().into_iter().map(|arrival| arrival.path).collect();
+    assert_eq!(asked, ["/quick", "/slow"], "the only slot was free while /slow was paused");
+    let refused = member.metric("tidegate_refused_total", &[("reason", "cooldown")]).await;
+    assert!(refused >= 1.0, "the cooldown refused it");
+}
+
+#[tokio::test]
+async fn crawlee_has_responses_over_https_judged() {
+    let root = Root::new();
+    let site = Site::secure(root.server(Flaw::None));
+    site.on("/", Page::CloudflareChallenge);
+    let member = root.member("rate: 100/s, cooldown: {after: 2}").await;
+    let admin = format!("http://{}", member.admin());
+    let variables = [("ADVISED", "1"), ("ADMIN", admin.as_str())];
+    let url = site.url("/");
+    let report = tools::crawl(&member.proxy_url(), "crawl_crawlee.cjs", &url, &variables).await;
+    assert_eq!(report.judged("cloudflare_challenge"), 1, "{report:?}");
+    let counted = [("verdict", "cloudflare_challenge")];
+    assert!((member.metric("tidegate_requests_total", &counted).await - 1.0).abs() < 1e-9);
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::{
     Global, Outcome,
     out::{Out, Style},
+    which,
 };
 use crate::config::{self, Severity};
 
@@ -12,6 +13,7 @@ use crate::config::{self, Severity};
 #[command(after_help = "\
 Examples:
   tidegate check rules.yaml
+  tidegate check rules.yaml --explain https://shop.example/search
   tidegate check rules.yaml --json | jq '.problems[].message'
   tidegate check && kill -HUP \"$(pidof tidegate)\"")]
 pub(super) struct Args {
@@ -20,11 +22,17 @@ pub(super) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Say which rule takes requests for this URL, with which limits, and why
+    #[arg(long, value_name = "URL")]
+    explain: Option<String>,
 }
 
 pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
     let path = args.file.as_deref().or(global.config.as_deref());
     let read = config::load_with(path, &global.overrides(), &config::process_env);
+    if let (Some(url), Ok(loaded)) = (&args.explain, &read) {
+        return which::explain(loaded, url, args.json, out);
+    }
     let (problems, rules) = match &read {
         Ok(loaded) => (loaded.warnings.as_slice(), loaded.rules.as_slice().len()),
         // A bad file is an error like any other: printed to standard error, exit code 2.

@@ -1,5 +1,8 @@
 //! `tidegate completions` and `tidegate man`: made from the command line's own definition, so they cannot be stale.
 
+use std::{fs, path::PathBuf};
+
+use anyhow::Context as _;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
@@ -23,9 +26,27 @@ pub(super) fn completions(args: &Completions, out: &Out) -> anyhow::Result<Outco
     Ok(Outcome::Fine)
 }
 
-pub(super) fn man(out: &Out) -> anyhow::Result<Outcome> {
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidegate man | man -l -
+  tidegate man --dir /usr/local/share/man/man1")]
+pub(super) struct Man {
+    /// Write the pages of all commands into this folder
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+pub(super) fn man(args: &Man, out: &Out) -> anyhow::Result<Outcome> {
+    let command = Args::command();
+    if let Some(dir) = &args.dir {
+        fs::create_dir_all(dir)
+            .and_then(|()| clap_mangen::generate_to(command, dir))
+            .with_context(|| format!("{} cannot be written", dir.display()))?;
+        return Ok(Outcome::Fine);
+    }
     let mut page = Vec::new();
-    clap_mangen::Man::new(Args::command()).render(&mut page)?;
+    clap_mangen::Man::new(command).render(&mut page)?;
     out.raw(&page)?;
     Ok(Outcome::Fine)
 }

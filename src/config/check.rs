@@ -16,9 +16,9 @@ use std::{collections::HashMap, path::Path, rc::Rc};
 
 use super::{
     BUILT_IN, Overrides,
-    document::{self, Node},
+    document::{self, Node, Place},
     env::Env,
-    keys::{FILE, Kind},
+    keys::{FILE, INCLUDED, Kind},
     notes::Notes,
     section::Reader,
     spot::Spot,
@@ -32,6 +32,9 @@ use crate::{
 /// The whole file, as a kind.
 static ROOT: Kind = Kind::Section(&FILE);
 
+/// A file that it includes, as a kind.
+static INCLUDED_ROOT: Kind = Kind::Section(&INCLUDED);
+
 /// Where the values of a file that are no plain values come from.
 pub(super) struct Surroundings<'a> {
     /// Relative paths start here.
@@ -42,10 +45,12 @@ pub(super) struct Surroundings<'a> {
     pub(super) exposed: bool,
 }
 
-/// Reads the file whose tree is `root`, with the values of the command line in place of its own.
+/// Reads the file whose tree is `root`, with the trees of the files that it includes and the values of the command
+/// line in place of its own.
 pub(super) fn file(
     notes: &Notes<'_>,
     root: &Rc<Node>,
+    included: &[Rc<Node>],
     overrides: &Overrides,
     around: &Surroundings<'_>,
 ) -> (Settings, RuleSet) {
@@ -54,34 +59,47 @@ pub(super) fn file(
         reader.replace(key, text);
     }
     let settings = top::settings(&reader, around);
-    (settings, RuleSet::new(rules(&reader, around)))
+    // What is wrong with a pattern was noted where its files were looked for.
+    reader.many("include", |_| Ok(()));
+    let included = included.iter().map(|root| {
+        let file = Spot::root(notes, Rc::clone(root), &INCLUDED_ROOT).open();
+        file.spot("rules")
+    });
+    let mut lists: Vec<_> = included.flatten().collect();
+    lists.extend(reader.spot("rules"));
+    if lists.is_empty() {
+        lists.extend(built_in_rules(&reader, around));
+    }
+    (settings, RuleSet::new(rules(&reader, &lists)))
 }
 
-fn rules(reader: &Reader<'_>, around: &Surroundings<'_>) -> Vec<Rule> {
+/// The rules of the built-in file. They stand nowhere: their lines are not those of this file.
+fn built_in_rules<'a>(reader: &Reader<'a>, around: &Surroundings<'_>) -> Option<Spot<'a>> {
+    let node = document::parse(BUILT_IN, around.env).root?.get("rules")?.nowhere();
+    Some(reader.spot_with("rules", node))
+}
+
+/// The rules of these lists, one list per file.
+fn rules(reader: &Reader<'_>, lists: &[Spot<'_>]) -> Vec<Rule> {
     let switches = detect::switches(reader);
-    let spot = reader.spot("rules").or_else(|| {
-        // Standing nowhere: its lines are not those of this file.
-        let node = document::parse(BUILT_IN, around.env).root?.get("rules")?.nowhere();
-        Some(reader.spot_with("rules", node))
-    });
-    let Some(spot) = spot else { return Vec::new() };
-    let spots = spot.list();
-    if spots.is_empty() && spot.is_list() {
+    let defaults = rule::defaults(reader, &switches);
+    for spot in lists.iter().filter(|spot| spot.is_list() && spot.is_empty()) {
         let help = "add one, or leave `rules` out to get the built-in rule `default`";
         spot.wrong(Wrong::new("there is no rule", help));
     }
-    let mut lines: HashMap<String, usize> = HashMap::new();
+    let mut places: HashMap<String, Place> = HashMap::new();
     let mut read = Vec::new();
-    for item in spots {
+    for item in lists.iter().flat_map(Spot::list) {
         let named = item.node.get("name").and_then(|node| node.text().map(str::to_owned));
         let item = match &named {
             Some(name) => item.labelled(&format!("rules.{name}")),
             None => item,
         };
-        let rule = rule::read(&item, &switches);
+        let rule = rule::read(&item, &switches, &defaults);
         let at = item.node.get("name").map_or(item.node.place, |node| node.place);
-        if let Some(line) = named.and_then(|name| lines.insert(name, at.line)) {
-            let help = format!("line {line} has it already; give each rule its own name");
+        if let Some(first) = named.and_then(|name| places.insert(name, at)) {
+            let first = item.notes.words(first, at.file);
+            let help = format!("{first} has it already; give each rule its own name");
             let message = format!("the name `{}` is given twice", rule.name);
             item.open().wrong_at(at, "name", Wrong::new(message, help));
         }

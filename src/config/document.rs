@@ -30,6 +30,8 @@ const LONGEST_KEY: usize = 256;
 /// exclusive. All zero for what does not stand in a file (a default, the command line).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Place {
+    /// Which file: 0 is the rule file itself, the others are those that it includes.
+    pub(super) file: usize,
     /// First line.
     pub(super) line: usize,
     /// First column.
@@ -41,8 +43,9 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn of(span: Span) -> Self {
+    fn of(span: Span, file: usize) -> Self {
         Self {
+            file,
             line: span.start.line(),
             column: span.start.col() + 1,
             end_line: span.end.line(),
@@ -50,7 +53,7 @@ impl Place {
         }
     }
 
-    /// Whether the character at `line` and `column` belongs to it.
+    /// Whether the character at `line` and `column` of its file belongs to it.
     pub(super) fn covers(self, line: usize, column: usize) -> bool {
         (self.line, self.column) <= (line, column)
             && (line, column) < (self.end_line, self.end_column)
@@ -129,6 +132,12 @@ impl Node {
         Rc::new(Self { place: Place::default(), value: Value::Scalar(scalar), weight: 1 })
     }
 
+    /// A mapping at `place` that is put together from values of a file.
+    pub(super) fn of_entries(place: Place, entries: Vec<(Name, Rc<Self>)>) -> Rc<Self> {
+        let weight = 1 + entries.iter().map(|(_, node)| node.weight).sum::<usize>();
+        Rc::new(Self { place, value: Value::Map(entries), weight })
+    }
+
     /// The value of a key, where this is a mapping that has it.
     pub(super) fn get(&self, key: &str) -> Option<&Rc<Self>> {
         match &self.value {
@@ -204,15 +213,26 @@ pub(super) struct Document {
 
 /// Reads `text`, putting in the variables of `env`.
 pub(super) fn parse(text: &str, env: &Env<'_>) -> Document {
+    parse_file(text, 0, env)
+}
+
+/// Reads `text`, which is the file of this number.
+pub(super) fn parse_file(text: &str, file: usize, env: &Env<'_>) -> Document {
+    let mut document = parse_events(text, file, env);
+    document.flaws.iter_mut().for_each(|flaw| flaw.place.file = file);
+    document
+}
+
+fn parse_events(text: &str, file: usize, env: &Env<'_>) -> Document {
     let mut builder = Builder::new(env);
     let mut parser = Parser::new_from_str(text);
     while let Some(next) = parser.next_event() {
         let done = match next {
-            Ok((event, span)) => builder.event(event, Place::of(span)),
+            Ok((event, span)) => builder.event(event, Place::of(span, file)),
             Err(error) => {
                 let mark = error.marker();
                 let (line, column) = (mark.line(), mark.col() + 1);
-                let place = Place { line, column, end_line: line, end_column: column + 1 };
+                let place = Place { file, line, column, end_line: line, end_column: column + 1 };
                 Err(builder.flaw(place, format!("not valid YAML: {}", error.info()), advice(text)))
             }
         };

@@ -5,10 +5,12 @@
 //! same code as a file.
 
 mod detect;
+mod files;
 mod rule;
 mod top;
 
 pub(super) use detect::{DETECT, DETECT_ALL, EXPECT, LOCATION, LONGEST_PATTERN};
+pub(super) use files::{DEFAULTS, INCLUDED};
 pub(super) use rule::{COOLDOWN, LEARN, MATCH, RETRY, RULE};
 pub(super) use top::{
     ADMIN, AUTH, CA, EGRESS, FILE, INSPECT, LIMITS, LOG, REFUSE, STORE, TIMEOUTS,
@@ -116,6 +118,11 @@ pub(super) enum Kind {
 }
 
 impl Section {
+    /// Whether keys that begin with `x-` may stand there: values that aliases refer to.
+    pub(super) fn has_anchors(&self) -> bool {
+        matches!(self.name, "file" | "included")
+    }
+
     /// The key `name`.
     pub(super) fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
@@ -204,8 +211,8 @@ impl Kind {
     }
 }
 
-/// Every section, once, in the order of the documentation.
-pub(super) fn sections() -> [&'static Section; 20] {
+/// Every section, once, in the order of the documentation; `defaults` has the keys of a rule.
+pub(super) fn sections() -> [&'static Section; 21] {
     [
         &FILE,
         &ADMIN,
@@ -227,5 +234,6 @@ pub(super) fn sections() -> [&'static Section; 20] {
         &CA,
         &REFUSE,
         &LOG,
+        &INCLUDED,
     ]
 }

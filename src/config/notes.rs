@@ -16,7 +16,7 @@ use super::{
 /// What reading one file gathers.
 #[derive(Debug)]
 pub(super) struct Notes<'a> {
-    source: Source<'a>,
+    sources: Vec<Source<'a>>,
     found: RefCell<Vec<(Severity, Flaw)>>,
     hidden: RefCell<Vec<Place>>,
     values: RefCell<BTreeMap<String, Shown>>,
@@ -30,13 +30,15 @@ pub(super) struct Shown {
     pub(super) text: String,
     /// Differs where the values differ, secrets included.
     pub(super) print: u64,
+    /// Where it stands.
+    place: Place,
 }
 
 impl<'a> Notes<'a> {
-    /// For `source`.
-    pub(super) fn new(source: Source<'a>) -> Self {
+    /// For the rule file and the files that it includes, by the number of their places.
+    pub(super) fn new(sources: Vec<Source<'a>>) -> Self {
         Self {
-            source,
+            sources,
             found: RefCell::default(),
             hidden: RefCell::default(),
             values: RefCell::default(),
@@ -85,11 +87,11 @@ impl<'a> Notes<'a> {
     /// known about it yet.
     pub(super) fn hide_near_secrets(&self, flaw: &Flaw) {
         let near = ["auth", "admin", "store"].iter().any(|key| flaw.path.starts_with(key));
-        let line = self.source.line(flaw.place).to_ascii_lowercase();
+        let line = self.source(flaw.place).line(flaw.place).to_ascii_lowercase();
         let words = ["token", "users", "password", "secret", "://", "@"];
         if near || words.iter().any(|word| line.contains(word)) {
-            let line = flaw.place.line;
-            self.hide(Place { line, column: 1, end_line: line + 1, end_column: 1 });
+            let Place { file, line, .. } = flaw.place;
+            self.hide(Place { file, line, column: 1, end_line: line + 1, end_column: 1 });
         }
     }
 
@@ -114,17 +116,30 @@ impl<'a> Notes<'a> {
         self.values.borrow_mut().insert(label.to_owned(), shown);
     }
 
+    fn source(&self, place: Place) -> &Source<'a> {
+        &self.sources[place.file]
+    }
+
+    /// A place for people: `line 7`, or `rules.d/shops.yaml:7` for one that is not in `file`.
+    pub(super) fn words(&self, place: Place, file: usize) -> String {
+        if place.file == file {
+            return format!("line {}", place.line);
+        }
+        format!("{}:{}", self.source(place).name, place.line)
+    }
+
     /// Every value that was read, by path, and every problem, in the order of the file.
     pub(super) fn finish(self) -> (BTreeMap<String, Shown>, Vec<Problem>) {
-        let hidden = self.hidden.into_inner();
-        let mut found = self.found.into_inner();
-        found.sort_by_key(|(_, flaw)| (flaw.place.line, flaw.place.column));
+        let hidden = self.hidden.take();
+        let mut found = self.found.take();
+        found.sort_by_key(|(_, flaw)| (flaw.place.file, flaw.place.line, flaw.place.column));
         let problem = |(severity, flaw): (Severity, Flaw)| {
-            let (line, column) = self.source.show(flaw.place, &hidden);
+            let source = self.source(flaw.place);
+            let (line, column) = source.show(flaw.place, &hidden);
             let room = line.chars().count().saturating_sub(column.saturating_sub(1));
             Problem {
                 severity,
-                file: self.source.name.to_owned(),
+                file: source.name.to_owned(),
                 line: flaw.place.line,
                 column: flaw.place.column,
                 path: flaw.path,
@@ -135,11 +150,16 @@ impl<'a> Notes<'a> {
                 caret: column,
             }
         };
-        (self.values.into_inner(), found.into_iter().map(problem).collect())
+        (self.values.take(), found.into_iter().map(problem).collect())
     }
 }
 
 impl Shown {
+    /// File and line that the value stands in; `None` for a default.
+    pub(super) fn origin(&self) -> Option<(usize, usize)> {
+        (self.place.line > 0).then_some((self.place.file, self.place.line))
+    }
+
     /// Of `node`, which is a secret or not.
     pub(super) fn of(node: &Node, secret: bool) -> Self {
         static HASHER: OnceLock<RandomState> = OnceLock::new();
@@ -158,7 +178,7 @@ impl Shown {
             _ if hidden => "***".to_owned(),
             _ => full,
         };
-        Self { text, print }
+        Self { text, print, place: node.place }
     }
 }
 

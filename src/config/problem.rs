@@ -188,7 +188,9 @@ impl<'a> Source<'a> {
         if line.is_empty() {
             return (String::new(), 0);
         }
-        let on_line = |hide: &&Place| hide.line <= place.line && place.line <= hide.end_line;
+        let on_line = |hide: &&Place| {
+            hide.file == place.file && hide.line <= place.line && place.line <= hide.end_line
+        };
         let hidden: Vec<&Place> = hidden.iter().filter(on_line).collect();
         let beside = if hidden.is_empty() { Vec::new() } else { no_values(line) };
         let blank = |(at, c): (usize, char)| {
@@ -253,9 +255,11 @@ mod tests {
     #[test]
     fn a_hidden_place_is_blanked_and_the_column_stays() {
         let source = Source::new("f", "users: {a: hunter2}\n");
-        let hide = Place { line: 1, column: 12, end_line: 1, end_column: 19 };
-        let shown = source.show(Place { line: 1, column: 8, end_line: 1, end_column: 9 }, &[hide]);
-        assert_eq!(shown, ("users: {a: *******}".to_owned(), 8));
+        let at = |column, end_column| Place { file: 0, line: 1, column, end_line: 1, end_column };
+        let hide = at(12, 19);
+        assert_eq!(source.show(at(8, 9), &[hide]), ("users: {a: *******}".to_owned(), 8));
+        let elsewhere = Place { file: 1, ..hide };
+        assert_eq!(source.show(at(8, 9), &[elsewhere]).0, "users: {a: hunter2}");
     }
 
     #[test]
@@ -267,7 +271,7 @@ mod tests {
             ("bob: a#b!c", "bob: a#b!c"),
         ] {
             let source = Source::new("f", line);
-            let place = Place { line: 1, column: 1, end_line: 1, end_column: 1 };
+            let place = Place { file: 0, line: 1, column: 1, end_line: 1, end_column: 1 };
             assert_eq!(source.show(place, &[place]).0, shown);
             assert_eq!(source.show(place, &[]).0, line);
         }
@@ -277,7 +281,7 @@ mod tests {
     fn a_line_of_a_megabyte_is_cut_around_its_place() {
         let line = "x".repeat(1 << 20);
         let source = Source::new("f", &line);
-        let place = Place { line: 1, column: 500_000, end_line: 1, end_column: 500_001 };
+        let place = Place { file: 0, line: 1, column: 500_000, end_line: 1, end_column: 500_001 };
         let (shown, column) = source.show(place, &[]);
         assert!(shown.len() <= SHOWN_LINE && column <= SHOWN_LINE);
     }

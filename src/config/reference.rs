@@ -23,6 +23,7 @@ fn place(section: &Section) -> String {
         "match" | "learn" | "cooldown" | "retry" => format!("`rules[].{}`", section.name),
         "detect" => "`rules[].detect[]`: a signature".into(),
         "location" => "`rules[].detect[].location`".into(),
+        "included" => "An included file".into(),
         "expect" => "`rules[].detect[].expect[]`: an example".into(),
         name => format!("`{name}`"),
     }

@@ -1,10 +1,11 @@
-//! Reads the rule file again when it changes, or when asked to.
+//! Reads the rule file again when it or a file that it includes changes, or when asked to.
 //!
-//! The folder is watched, not the file: an editor's rename and the symlink swap of a Kubernetes
+//! The folders are watched, not the files: an editor's rename and the symlink swap of a Kubernetes
 //! ConfigMap put a new file in the old one's place. Whoever holds the [`Reloader`] decides what to
 //! do with what it reads.
 
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -13,7 +14,7 @@ use std::{
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
-use super::{Loaded, MOST_BYTES, Overrides, Problems, fingerprint_of, load_with};
+use super::{Env, Loaded, MOST_BYTES, Overrides, Problems, include, load_with};
 
 /// Changes within this time are one: editors and `kubectl` touch a folder several times.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -57,6 +58,8 @@ pub struct Reloader {
     seen: Option<u64>,
     watcher: Option<RecommendedWatcher>,
     watched: Vec<PathBuf>,
+    /// Folders of the files that are included.
+    included: HashSet<PathBuf>,
 }
 
 impl Reloader {
@@ -88,7 +91,9 @@ impl Reloader {
                 .inspect_err(|error| tracing::warn!(%error, "the rule file is only polled"))
                 .ok(),
             watched: Vec::new(),
+            included: HashSet::new(),
         };
+        (reloader.included, _) = look(path, &*reloader.env);
         reloader.watch_folders();
         reloader
     }
@@ -117,13 +122,15 @@ impl Reloader {
             let (path, overrides) = (self.path.clone(), self.overrides.clone());
             let env = Arc::clone(&self.env);
             let reading = tokio::task::spawn_blocking(move || {
-                (fingerprint(&path), load_with(Some(&path), &overrides, &*env))
+                (look(&path, &*env), load_with(Some(&path), &overrides, &*env))
             });
-            let (seen, read) = reading.await.unwrap_or_else(|error| {
+            let ((included, seen), read) = reading.await.unwrap_or_else(|error| {
                 let message = format!("reading it failed: {error}");
-                (None, Err(Problems::of_file(&self.path.display().to_string(), message, None)))
+                let nothing = (HashSet::new(), None);
+                (nothing, Err(Problems::of_file(&self.path.display().to_string(), message, None)))
             });
             self.changed = false;
+            self.included = included;
             let asked = std::mem::take(&mut self.asked);
             self.watch_folders();
             if std::mem::replace(&mut self.seen, seen) != seen || asked {
@@ -161,6 +168,8 @@ impl Reloader {
         if let Ok(real) = self.path.canonicalize() {
             folders.push(folder(&real));
         }
+        folders.extend(self.included.iter().filter(|path| path.is_dir()).cloned());
+        folders.sort();
         folders.dedup();
         let Some(watcher) = &mut self.watcher else { return };
         for old in self.watched.iter().filter(|old| !folders.contains(old)) {
@@ -182,11 +191,16 @@ impl std::fmt::Debug for Reloader {
     }
 }
 
-/// Of the file's bytes; `None` where it cannot be read.
-fn fingerprint(path: &Path) -> Option<u64> {
+/// The folders of what the file includes, and the fingerprint of all; `None` where it cannot be read.
+fn look(path: &Path, env: &Env<'_>) -> (HashSet<PathBuf>, Option<u64>) {
     use std::io::Read as _;
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).ok()?;
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).ok()?;
-    Some(fingerprint_of(&bytes))
+    let file = std::fs::File::open(path);
+    let read = file.and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
+    if read.is_err() {
+        return (HashSet::new(), None);
+    }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let (folders, fingerprint) = include::watched(&bytes, folder, env);
+    (folders, Some(fingerprint))
 }

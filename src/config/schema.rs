@@ -2,10 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{Default, FILE, Key, Kind, Section};
+use super::keys::{DEFAULTS, Default, FILE, Key, Kind, Section};
 
 /// A reference to the environment may stand for any scalar.
 const ENV: &str = r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}";
+
+/// Where the schema has the keys of a rule, which `defaults` has too.
+const RULE_KEYS: &str = "#/properties/rules/items/properties";
 
 /// The JSON Schema (draft 2020-12) of a rule file.
 #[must_use]
@@ -19,6 +22,11 @@ pub fn json() -> Value {
 }
 
 fn section(section: &Section) -> Value {
+    let is_defaults = std::ptr::eq(section, &DEFAULTS);
+    let property = |key: &Key| match is_defaults {
+        true => json!({"$ref": format!("{RULE_KEYS}/{}", key.name)}),
+        false => property(key),
+    };
     let properties: Map<String, Value> =
         section.keys.iter().map(|key| (key.name.to_owned(), property(key))).collect();
     let required: Vec<_> = section
@@ -27,13 +35,17 @@ fn section(section: &Section) -> Value {
         .filter(|key| key.default == Default::Required)
         .map(|k| k.name)
         .collect();
-    json!({
+    let mut schema = json!({
         "type": "object",
         "description": section.doc,
         "properties": properties,
         "required": required,
         "additionalProperties": false,
-    })
+    });
+    if section.has_anchors() {
+        schema["patternProperties"] = json!({"^x-": {}});
+    }
+    schema
 }
 
 fn property(key: &Key) -> Value {

@@ -20,6 +20,8 @@ pub(super) struct Reader<'a> {
     notes: &'a Notes<'a>,
     section: &'static Section,
     entries: Vec<(Name, Rc<Node>)>,
+    /// Values of `defaults` for keys that are not given here.
+    inherited: Vec<(Name, Rc<Node>)>,
     place: Place,
     /// Path of the mapping in the file.
     pub(super) path: String,
@@ -41,6 +43,7 @@ impl<'a> Reader<'a> {
             path: spot.path.clone(),
             label: spot.label.clone(),
             entries,
+            inherited: Vec::new(),
         };
         reader.check_keys();
         reader
@@ -48,7 +51,8 @@ impl<'a> Reader<'a> {
 
     fn check_keys(&self) {
         for (name, node) in &self.entries {
-            if self.section.key(&name.text).is_none() {
+            let anchor = self.section.has_anchors() && name.text.starts_with("x-");
+            if self.section.key(&name.text).is_none() && !anchor {
                 // Whatever it was meant to be: it may be a secret.
                 self.notes.hide_all(node);
                 let help = match name.text.as_str() {
@@ -87,12 +91,23 @@ impl<'a> Reader<'a> {
     }
 
     fn place_of(&self, key: &str) -> Place {
-        let entry = self.entries.iter().find(|(name, _)| name.text == key);
-        entry.map_or(self.place, |(_, node)| node.place)
+        self.entry(key).map_or(self.place, |node| node.place)
+    }
+
+    /// The value of `key` that is given here, else the inherited one.
+    fn entry(&self, key: &str) -> Option<&Rc<Node>> {
+        let both = self.entries.iter().chain(&self.inherited);
+        both.into_iter().find(|(name, _)| name.text == key).map(|(_, node)| node)
+    }
+
+    /// The path of `key`; that of an inherited value is where it stands, below `defaults`.
+    fn path_of(&self, key: &str) -> String {
+        let inherits = !self.has(key) && self.counts(key);
+        join(if inherits { "defaults" } else { &self.path }, key)
     }
 
     fn note(&self, severity: Severity, place: Place, key: &str, wrong: Wrong) {
-        let path = join(&self.path, key);
+        let path = self.path_of(key);
         let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
         self.notes.note(severity, flaw);
     }
@@ -112,7 +127,17 @@ impl<'a> Reader<'a> {
         self.entries.iter().map(|(name, _)| name)
     }
 
-    /// Whether `key` is given.
+    /// Lets the values of `defaults` count for keys that are not given here.
+    pub(super) fn inherit(&mut self, defaults: Vec<(Name, Rc<Node>)>) {
+        self.inherited = defaults;
+    }
+
+    /// Whether `key` is given here or inherited.
+    pub(super) fn counts(&self, key: &str) -> bool {
+        self.entry(key).is_some()
+    }
+
+    /// Whether `key` is given here.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|(name, _)| name.text == key)
     }
@@ -128,11 +153,11 @@ impl<'a> Reader<'a> {
         self.section.key(name).expect("every key that is read stands in the table, see the tests")
     }
 
-    /// The value of `key`, where it is given.
+    /// The value of `key`, where it is given or inherited.
     pub(super) fn given_spot(&self, key: &str) -> Option<Spot<'a>> {
         let spec = self.key(key);
-        let (_, node) = self.entries.iter().find(|(name, _)| name.text == key)?;
-        let spot = self.spot_of(spec, Rc::clone(node));
+        let node = self.entry(key)?;
+        let spot = Spot { path: self.path_of(key), ..self.spot_of(spec, Rc::clone(node)) };
         let section = spec.kind.section().is_some() && matches!(node.value, Value::Map(_));
         if spec.kind.is_secret() && !section {
             self.notes.hide_all(node);
@@ -148,7 +173,7 @@ impl<'a> Reader<'a> {
 
     /// Whether a mistake at `key` or below it has been noted.
     pub(super) fn is_wrong(&self, key: &str) -> bool {
-        self.notes.has_error(&join(&self.path, key))
+        self.notes.has_error(&self.path_of(key))
     }
 
     /// The value of `key`, given or by default; `None` where there is neither, which is noted for a
@@ -202,7 +227,7 @@ impl<'a> Reader<'a> {
         let given = self.given_spot(key).and_then(|spot| spot.scalar(&read));
         given.unwrap_or_else(|| {
             let spot = self.default_spot(key);
-            if !self.has(key) {
+            if !self.counts(key) {
                 self.record(&spot);
             }
             let text = spot.text().unwrap_or("");

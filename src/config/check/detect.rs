@@ -51,7 +51,7 @@ fn switched(reader: &Reader<'_>, mut switches: Switches) -> Switches {
 pub(super) fn classifier(reader: &Reader<'_>, common: &Signatures) -> Arc<Classifier> {
     let spot = reader.spot("detect");
     let own = spot.map_or_else(Vec::new, |spot| spot.list());
-    if own.is_empty() && !reader.has("signatures") {
+    if own.is_empty() && !reader.counts("signatures") {
         return Arc::clone(&common.classifier);
     }
     let switches = switched(reader, common.switches.clone());

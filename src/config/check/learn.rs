@@ -83,7 +83,7 @@ pub(super) fn read(
 
 /// Why nothing can be learned here.
 fn obstacle(rule: &Reader<'_>, per: Split, cooldown: Option<&CooldownPolicy>) -> Option<Wrong> {
-    if !rule.has("rate") {
+    if !rule.counts("rate") {
         let help = "add `rate` (the ceiling, or `auto`), or drop `learn`";
         return Some(Wrong::new("there is no rate to learn", help));
     }

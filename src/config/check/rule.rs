@@ -1,6 +1,6 @@
 //! One rule.
 
-use std::{sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use super::{
     cooldown,
@@ -11,6 +11,8 @@ use super::{
 use crate::{
     classify::Classifier,
     config::{
+        document::{Name, Node, Value},
+        keys::{Kind, RULE},
         range,
         section::Reader,
         spot::Spot,
@@ -26,17 +28,46 @@ use crate::{
 /// Keys that mean something on a rule that lets everything through or nothing.
 const WITHOUT_LIMITS: [&str; 6] = ["name", "match", "action", "intercept", "verify", "tunnel"];
 
+/// A rule, as a kind.
+static KIND: Kind = Kind::Section(&RULE);
+
+/// What counts for every rule that does not give the key.
+pub(super) type Defaults = Vec<(Name, Rc<Node>)>;
+
+/// Reads `defaults`. A rule made of them alone shows what is wrong even where every rule has a value of its own.
+pub(super) fn defaults(file: &Reader<'_>, signatures: &Signatures) -> Defaults {
+    let Some(spot) = file.spot("defaults") else { return Vec::new() };
+    let section = spot.open();
+    let Value::Map(entries) = &spot.node.value else { return Vec::new() };
+    let known = entries.iter().filter(|(name, _)| section.knows(&name.text));
+    let known: Defaults = known.cloned().collect();
+    let place = spot.node.place;
+    let given = |key: &str, text| (Name { text: key.to_owned(), place }, Node::of_text(text));
+    let mut rule = vec![given("name", "defaults"), given("match", "*")];
+    if !section.has("rate") {
+        rule.push(given("rate", "1000/s"));
+    }
+    rule.extend(known.iter().cloned());
+    // Values below a label with a bracket are not shown: those of the rules are.
+    let rule = Spot { node: Node::of_entries(place, rule), kind: &KIND, ..spot.clone() };
+    read(&rule.labelled("rules[]"), signatures, &Vec::new());
+    known
+}
+
 /// Reads one rule. What is wrong is noted, and something harmless put in its place.
-pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures) -> Rule {
-    let reader = spot.open();
+pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures, defaults: &Defaults) -> Rule {
+    let mut reader = spot.open();
     let action = match reader.word("action") {
         "bypass" => Action::Bypass,
         "deny" => Action::Deny,
         _ => Action::Limit,
     };
+    let mut inherited = defaults.clone();
     if action != Action::Limit {
         no_limits(&reader);
+        inherited.retain(|(name, _)| WITHOUT_LIMITS.contains(&name.text.as_str()));
     }
+    reader.inherit(inherited);
     let matcher = matcher(&reader);
     let intercept = reader.flag("intercept");
     if intercept {
@@ -120,9 +151,10 @@ fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>) -> Limits {
         let message =
             format!("`cost` {cost} is more than `burst` {burst}: no request could ever go");
         let help = format!("write `burst: {cost}` or more, or a smaller cost");
-        reader.wrong(if reader.has("cost") { "cost" } else { "burst" }, Wrong::new(message, help));
+        reader
+            .wrong(if reader.counts("cost") { "cost" } else { "burst" }, Wrong::new(message, help));
     }
-    if given.flatten().is_some() && !reader.has("rate") {
+    if reader.has("burst") && given.flatten().is_some() && !reader.counts("rate") {
         let message = "`burst` means nothing without `rate`";
         reader.doubt("burst", Wrong::new(message, "add `rate`, or drop `burst`"));
     }

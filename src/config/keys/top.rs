@@ -1,7 +1,7 @@
 //! The keys outside of the rules.
 
 use super::{
-    DETECT_ALL,
+    DEFAULTS, DETECT_ALL,
     Default::{Absent, Is, Required},
     Kind, RULE, Section, key,
 };
@@ -42,6 +42,14 @@ pub(in crate::config) static FILE: Section = Section {
             "The rules. The first that matches a request wins; the last one should match \
              everything.",
         ),
+        key(
+            "include",
+            Kind::OneOrMany(&Kind::Path),
+            Is("[]"),
+            "Files with more rules, by name or by a pattern such as `rules.d/*.yaml`, in the order \
+             of the patterns and names. Their rules come before those of this file.",
+        ),
+        key("defaults", Kind::Section(&DEFAULTS), Absent("none"), DEFAULTS.doc),
         key(
             "signatures",
             super::rule::SWITCHES,
@@ -385,12 +393,7 @@ pub(in crate::config) static LOG: Section = Section {
             "`off`, `error`, `warn`, `info`, `debug`, `trace`, or a filter such as \
              `info,tidegate::store=debug`.",
         ),
-        key(
-            "format",
-            Kind::Word(&["text", "json"]),
-            Is("text"),
-            "For people, or one JSON object a line.",
-        ),
+        key("format", Kind::Word(&["text", "json"]), Is("text"), "Text, or JSON objects."),
         key("access", Kind::Flag, Is("false"), "One line per request as well."),
     ],
 };

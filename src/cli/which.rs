@@ -1,0 +1,149 @@
+//! `tidegate check --explain URL`: which rule takes a request, as which scope, with which limits, and why.
+
+use serde_json::json;
+
+use super::{
+    Outcome, Usage,
+    out::{Out, Style},
+};
+use crate::{
+    config::Loaded,
+    rules::{Action, Rule},
+    target::{Scheme, Target},
+};
+
+/// Settings that mean something on a rule without limits.
+const WITHOUT_LIMITS: [&str; 5] = ["match", "action", "intercept", "verify", "tunnel"];
+
+/// How the proxy gets to see a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// As a plain request.
+    Plain,
+    /// As a tunnel: host and port, but neither path nor answer.
+    Tunnel,
+    /// Inside a CONNECT that is intercepted.
+    Intercepted,
+}
+
+impl Seen {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Tunnel => "tunnel",
+            Self::Intercepted => "intercepted",
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Tunnel => "  as a tunnel: the rule sees the host, but neither paths nor answers",
+            Self::Intercepted => "  intercepted: the rule sees the request inside the CONNECT",
+        }
+    }
+}
+
+/// One setting of the rule: key, value, and the line of a file that it stands in.
+type Setting = (String, String, Option<String>);
+
+/// Explains what a good file does with requests for `url`.
+pub(super) fn explain(
+    loaded: &Loaded,
+    url: &str,
+    json: bool,
+    out: &Out,
+) -> anyhow::Result<Outcome> {
+    let target = Target::of_url(url).map_err(|error| Usage(format!("--explain: {error}")))?;
+    let (seen, target) = seen(loaded, target);
+    let rules = loaded.rules.as_slice();
+    let Some(at) = loaded.rules.find(&target) else {
+        if json {
+            out.json(&json!({"url": url, "seen": seen.as_str(), "rule": null}))?;
+        } else {
+            out.line(format_args!("no rule matches {url}: it goes without any limit"))?;
+        }
+        return Ok(Outcome::NotFine);
+    };
+    let rule = &rules[at];
+    let scope = scope(rule, &target);
+    let settings = settings(loaded, rule);
+    let passed = rules[..at].iter().map(|earlier| (&*earlier.name, why_not(earlier, &target)));
+    let origin = loaded.origin(&format!("rules.{}.name", rule.name));
+    if json {
+        let settings = settings
+            .iter()
+            .map(|(key, value, origin)| (key.clone(), json!({"value": value, "origin": origin})));
+        let passed = passed.map(|(rule, why)| json!({"rule": rule, "why": why}));
+        out.json(&json!({
+            "url": url, "seen": seen.as_str(), "rule": &*rule.name, "origin": origin, "scope": scope,
+            "settings": settings.collect::<serde_json::Map<_, _>>(),
+            "passed_by": passed.collect::<Vec<_>>(),
+        }))?;
+        return Ok(Outcome::Fine);
+    }
+    let origin = origin.unwrap_or_else(|| "built in".to_owned());
+    let name = out.paint(Style::Bold, &rule.name);
+    out.line(format_args!("rule   {name}  ({origin}){}", seen.words()))?;
+    out.line(format_args!("scope  {scope}"))?;
+    let width = settings.iter().map(|(key, ..)| key.len()).max().unwrap_or(0);
+    for (key, value, origin) in settings {
+        let origin = out.paint(Style::Dim, origin.unwrap_or_else(|| "default".to_owned()));
+        out.line(format_args!("  {key:width$}  {value}  ({origin})"))?;
+    }
+    for (earlier, why) in passed {
+        out.line(format_args!("not {earlier}, which stands before it: {why}"))?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// How the proxy sees a request to `target`, and the target that it finds the rule by.
+fn seen(loaded: &Loaded, target: Target) -> (Seen, Target) {
+    if target.scheme != Scheme::Https {
+        return (Seen::Plain, target);
+    }
+    let tunnel = Target { path: "".into(), ..target.clone() };
+    let taker = loaded.rules.find(&tunnel).map(|at| &loaded.rules.as_slice()[at]);
+    match taker {
+        Some(rule) if rule.intercept => (Seen::Intercepted, target),
+        _ => (Seen::Tunnel, tunnel),
+    }
+}
+
+fn scope(rule: &Rule, target: &Target) -> String {
+    let cooldown = rule.cooldown.as_ref().map_or(rule.per, |cooldown| cooldown.per);
+    let keys = [cooldown, rule.per].map(|per| per.key(&target.host));
+    match keys.iter().find(|key| !key.is_empty()) {
+        Some(key) => format!("{}/{key}", rule.name),
+        None => rule.name.to_string(),
+    }
+}
+
+/// The settings of a rule that count, in the order of their names.
+fn settings(loaded: &Loaded, rule: &Rule) -> Vec<Setting> {
+    let prefix = |rule: &Rule| format!("rules.{}.", rule.name);
+    let own = prefix(rule);
+    // A rule `a` has nothing of a rule `a.b`.
+    let names = loaded.rules.as_slice().iter().map(|other| prefix(other));
+    let longer: Vec<_> = names.filter(|name| name.len() > own.len()).collect();
+    let limits = rule.action == Action::Limit;
+    let values =
+        loaded.values().filter(|(path, _)| !longer.iter().any(|name| path.starts_with(name)));
+    let settings = values.filter_map(|(path, value)| {
+        let key = path.strip_prefix(&own)?;
+        let means = limits || WITHOUT_LIMITS.contains(&key.split('.').next()?);
+        (means && key != "name").then(|| (key.to_owned(), value.to_owned(), loaded.origin(path)))
+    });
+    settings.collect()
+}
+
+fn why_not(rule: &Rule, target: &Target) -> &'static str {
+    let hosts = &rule.matcher.hosts;
+    if !hosts.is_empty() && !hosts.iter().any(|pattern| pattern.matches(&target.host)) {
+        "it is for other hosts"
+    } else if target.path.is_empty() {
+        "it is for some paths only, and a CONNECT has none"
+    } else {
+        "it is for other paths"
+    }
+}

@@ -1,0 +1,135 @@
+//! `include`: the files with more rules that a rule file names.
+//!
+//! They are looked for again at each look at the rule file, so that a file that comes, goes or changes is a change of
+//! the whole. A pattern has its wildcards in the name of the file only: the folders that can matter are known.
+
+use std::{
+    collections::HashSet,
+    ffi::OsStr,
+    fs,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Env, MOST_BYTES,
+    document::{self, Flaw, Node, Value},
+    read,
+    units::quote,
+    without_mark,
+};
+use crate::rules::glob_matches;
+
+/// Most files that a rule file may include.
+const MOST_FILES: usize = 1000;
+
+/// A file that is included.
+#[derive(Debug)]
+pub(super) struct File {
+    /// Its name in messages.
+    pub(super) name: String,
+    /// What is in it.
+    pub(super) text: String,
+}
+
+/// The files that the rule file with the tree `root` includes, in their order, and what is wrong with the patterns or
+/// cannot be read.
+pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>) {
+    let (mut files, mut flaws, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+    let mut bytes = 0;
+    for (path, node) in patterns(root) {
+        let flaw = |message, help: &str| {
+            let help = Some(help.to_owned());
+            Flaw { place: node.place, path: path.clone(), message, help, fatal: false }
+        };
+        let pattern = node.text().unwrap_or_default();
+        let found = match matching(&folder.join(pattern)) {
+            Ok(found) => found,
+            Err(wrong) => {
+                let help = "name a file, or files by `*` in the last part: `rules.d/*.yaml`";
+                flaws.push(flaw(format!("{}: {wrong}", quote(pattern)), help));
+                continue;
+            }
+        };
+        for file in found.into_iter().filter(|file| seen.insert(file.clone())) {
+            let name = file.display().to_string();
+            match read(&file, &name) {
+                Ok(text) => {
+                    bytes += text.len() as u64;
+                    files.push(File { name, text });
+                }
+                Err(problems) => flaws.extend(problems.as_slice().iter().map(|problem| {
+                    flaw(format!("{name}: {}", problem.message), "mend the file, or leave it out")
+                })),
+            }
+            if bytes > MOST_BYTES || files.len() > MOST_FILES {
+                let message = format!("more than {MOST_FILES} files, or 1 MiB in all");
+                flaws.push(flaw(message, "put hosts that share a rule in one list"));
+                return (Vec::new(), flaws);
+            }
+        }
+    }
+    (files, flaws)
+}
+
+/// The folders in which a file may come or go that the rule file `text` includes, and the fingerprint of all.
+pub(super) fn watched(text: &[u8], folder: &Path, env: &Env<'_>) -> (HashSet<PathBuf>, u64) {
+    let tree = std::str::from_utf8(text).ok();
+    let tree = tree.and_then(|text| document::parse(without_mark(text), env).root);
+    let (files, _) = files(tree.as_deref(), folder);
+    let parents = patterns(tree.as_deref())
+        .into_iter()
+        .filter_map(|(_, node)| Some(folder.join(node.text()?).parent()?.to_path_buf()));
+    (parents.collect(), fingerprint(text, &files))
+}
+
+/// Of a rule file and the files that it includes.
+pub(super) fn fingerprint(text: &[u8], files: &[File]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    for file in files {
+        (&file.name, &file.text).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// The values of `include` that are texts, with their paths.
+fn patterns(root: Option<&Node>) -> Vec<(String, &Node)> {
+    let Some(node) = root.and_then(|root| root.get("include")) else { return Vec::new() };
+    let patterns = match &node.value {
+        Value::List(items) => {
+            let items = items.iter().enumerate();
+            items.map(|(at, node)| (format!("include[{at}]"), &**node)).collect()
+        }
+        _ => vec![("include".to_owned(), &**node)],
+    };
+    patterns.into_iter().filter(|(_, node)| node.text().is_some()).collect()
+}
+
+/// The files that a pattern names, by name. Hidden ones are left out: a ConfigMap keeps its versions in some.
+fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
+    let name = pattern.file_name().and_then(OsStr::to_str).ok_or("it names no file")?;
+    let folder = pattern.parent().unwrap_or(Path::new(""));
+    if folder.to_string_lossy().contains('*') {
+        return Err("a `*` in the name of a folder".to_owned());
+    }
+    if !name.contains('*') {
+        let found = fs::metadata(pattern).map_err(|error| error.to_string())?;
+        // Nothing that never ends, such as a pipe.
+        let there = found.is_file().then(|| vec![pattern.to_path_buf()]);
+        return there.ok_or_else(|| "it is no file".to_owned());
+    }
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let entries = match fs::read_dir(here) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let fits = |found: &String| !found.starts_with('.') && glob_matches(name, found);
+    let paths = names.filter(fits).map(|found| folder.join(found));
+    let mut paths: Vec<_> = paths.filter(|path| path.is_file()).collect();
+    paths.sort();
+    Ok(paths)
+}
