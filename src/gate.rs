@@ -24,6 +24,7 @@ mod rate;
 mod status;
 mod tell;
 mod view;
+mod waiting;
 
 use std::{
     net::IpAddr,
@@ -46,6 +47,7 @@ use self::{
 pub use self::{
     permit::Permit,
     status::{NoSuchScope, ScopeError},
+    waiting::{HoldCause, Waiting},
 };
 use crate::{
     clock,

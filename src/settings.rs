@@ -234,6 +234,8 @@ pub struct Log {
     pub format: LogFormat,
     /// One line per request as well.
     pub access: bool,
+    /// Where those lines go instead of standard error.
+    pub access_file: Option<PathBuf>,
 }
 
 /// The form of a log line.

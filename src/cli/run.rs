@@ -15,7 +15,7 @@ use crate::{
 pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
     let loaded = global.load()?;
     let metrics = Metrics::new();
-    let (_flush, set_log_level) = log::start(&loaded.settings.log, &metrics)?;
+    let (log, set_log_level) = log::start(&loaded.settings.log, &metrics)?;
     let events = Events::new(Arc::clone(&metrics));
     watch_panics(Arc::clone(&metrics));
     let connections = loaded.settings.limits.connections;
@@ -28,6 +28,7 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
         .context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
         let app = App::build(loaded, global.overrides(), metrics, events, set_log_level).await?;
+        log.reopen_on_hangup()?;
         app.serve(shutdown::signals()?).await
     });
     // After a drain nothing is left to wait for; at a second signal nothing is waited for.

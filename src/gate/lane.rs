@@ -8,6 +8,7 @@ mod estimate;
 mod pump;
 mod release;
 mod spare;
+mod waits;
 
 use std::{
     collections::VecDeque,

@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
 use super::{
+    access::Line,
     inspect::SiteBody,
     interim::{self, Interim, Wait},
     wire::Answering,
@@ -42,6 +43,8 @@ pub struct Body {
     from: From,
     /// Tells the wire when the answer is done.
     answering: Option<Answering>,
+    /// The access log's line, which ends with the body.
+    line: Option<Box<Line>>,
 }
 
 #[derive(Debug)]
@@ -62,16 +65,30 @@ impl Body {
     }
 
     pub(super) fn own(words: Bytes) -> Self {
-        Self { from: From::Own(words), answering: None }
+        Self { from: From::Own(words), answering: None, line: None }
     }
 
     pub(super) fn site(body: SiteBody) -> Self {
-        Self { from: From::Site(body), answering: None }
+        Self { from: From::Site(body), answering: None, line: None }
     }
 
     /// Keeps `answering` until the last byte has been given to hyper.
     pub(super) fn answers(&mut self, answering: Option<Answering>) {
         self.answering = answering;
+    }
+
+    /// Writes `line` once the body is over.
+    pub(super) fn logs(&mut self, line: Option<Box<Line>>) {
+        self.line = line;
+        self.note(0);
+    }
+
+    /// So many bytes go to the client.
+    fn note(&mut self, bytes: usize) {
+        let is_last = self.is_end_stream();
+        if let Some(line) = &mut self.line {
+            line.sends(bytes, is_last);
+        }
     }
 }
 
@@ -83,11 +100,20 @@ impl HttpBody for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.get_mut().from {
+        let this = self.get_mut();
+        let frame = match &mut this.from {
             From::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
             From::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             From::Site(body) => body.poll_frame(cx),
+        };
+        if let (Some(line), Poll::Ready(frame)) = (&mut this.line, &frame) {
+            match frame {
+                Some(Err(_)) => line.breaks_off(),
+                Some(Ok(frame)) => this.note(frame.data_ref().map_or(0, Bytes::len)),
+                None => this.note(0),
+            }
         }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -162,7 +188,7 @@ impl HttpBody for Upload {
             Self::Client { body, idle, progress, .. } => (body, idle, progress),
         };
         let frame = ready!(idle.poll(cx, body))?;
-        progress.0.fetch_add(1, Ordering::Relaxed);
+        progress.moved(frame.as_ref());
         Poll::Ready(frame.map(Ok))
     }
 
@@ -185,12 +211,29 @@ impl HttpBody for Upload {
 
 /// How much of an upload has passed: a site need not answer before it has the whole request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Progress(Arc<AtomicU64>);
+pub(super) struct Progress(Arc<Uploaded>);
+
+#[derive(Debug, Default)]
+struct Uploaded {
+    frames: AtomicU64,
+    bytes: AtomicU64,
+}
 
 impl Progress {
     /// Frames so far.
     pub(super) fn frames(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.frames.load(Ordering::Relaxed)
+    }
+
+    /// Bytes so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    fn moved(&self, frame: Option<&Frame<Bytes>>) {
+        self.0.frames.fetch_add(1, Ordering::Relaxed);
+        let bytes = frame.and_then(Frame::data_ref).map_or(0, Bytes::len);
+        self.0.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 

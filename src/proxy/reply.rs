@@ -65,6 +65,21 @@ impl Refusal {
         self
     }
 
+    /// The status of the answer.
+    pub(super) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The word of `Tidegate-Refused`.
+    pub(super) const fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// When to come back, where that can be told.
+    pub(super) const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
     fn after(mut self: Box<Self>, wait: Duration) -> Refused {
         self.retry_after = Some(wait);
         self

@@ -388,8 +388,19 @@ pub(in crate::config) static LOG: Section = Section {
             "format",
             Kind::Word(&["text", "json"]),
             Is("text"),
-            "For people, or one JSON object a line.",
+            "logfmt (`key=value`), or one JSON object a line, with the same fields.",
         ),
-        key("access", Kind::Flag, Is("false"), "One line per request as well."),
+        key(
+            "access",
+            Kind::Flag,
+            Is("false"),
+            "One line per request as well: [what it says](operations.md#logs).",
+        ),
+        key(
+            "access_file",
+            Kind::Path,
+            Absent("standard error"),
+            "File for those lines (switches `access` on); SIGHUP opens it again after a rotation.",
+        ),
     ],
 };
