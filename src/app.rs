@@ -81,7 +81,7 @@ impl App {
         };
         let settings = with_bound(&loaded.settings, &listener, admin_listener.as_ref())?;
         for warning in &loaded.warnings {
-            events.emit(Event::Warned { what: warning.to_string() });
+            events.emit(Event::Warned { what: warning.one_line() });
         }
         let rules = loaded.rules.as_slice().len();
         let store = backend(&settings, &metrics)?;

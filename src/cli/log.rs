@@ -89,9 +89,7 @@ pub(super) fn start(log: &Log, metrics: &Metrics) -> anyhow::Result<(Flush, SetL
         .event_format(form)
         .with_filter_reloading();
     let set_level = setter(builder.reload_handle());
-    builder
-        .try_init()
-        .map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))?;
+    builder.try_init().map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))?;
     Ok((Flush(sender), set_level))
 }
 
@@ -222,7 +220,10 @@ mod tests {
             parts
         };
         assert_eq!(parts("warn"), ["tidegate::access=info", "tidegate=warn"]);
-        assert_eq!(parts("info,hyper=debug"), ["hyper=debug", "tidegate::access=info", "tidegate=info"]);
+        assert_eq!(
+            parts("info,hyper=debug"),
+            ["hyper=debug", "tidegate::access=info", "tidegate=info"]
+        );
         assert_eq!(parts("off"), ["tidegate=off"]);
     }
 }

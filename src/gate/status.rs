@@ -95,6 +95,18 @@ impl Gate {
         Ok(())
     }
 
+    /// A length for a cooldown by hand that names none: one that the rule of `scope` would draw.
+    ///
+    /// # Errors
+    /// There is no such scope, or its rule has no cooldown.
+    pub fn draw_length(&self, scope: &str) -> Result<Duration, ScopeError> {
+        let (entry, _) = self.named(scope)?;
+        let policy = entry.rule.cooldown.as_ref();
+        let (least, most) =
+            policy.ok_or_else(|| ScopeError::NoCooldown(entry.rule.name.to_string()))?.length;
+        Ok(least + (most - least).mul_f64(fastrand::f64()))
+    }
+
     /// Ends a cooldown by hand, for the whole fleet.
     ///
     /// # Errors

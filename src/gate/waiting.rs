@@ -2,11 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    Entry, Gate,
-    lane::Lane,
-    view::Gateway,
-};
+use super::{Entry, Gate, lane::Lane, view::Gateway};
 use crate::{
     clock::{self, Instant},
     target::Target,

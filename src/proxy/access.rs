@@ -22,7 +22,6 @@ use crate::{
     gate::{Client, HoldCause, Waiting},
     metrics::Reason,
     rules::Action,
-    status::scope_name,
     target::{Scheme, Target},
 };
 
@@ -139,12 +138,16 @@ pub(super) struct Line {
 
 impl Line {
     /// For a request of which nothing is known but its head.
-    pub(super) fn new<B>(visitor: &Visitor, request: &Request<B>, identity: &Identity) -> Box<Self> {
+    pub(super) fn new<B>(
+        visitor: &Visitor,
+        request: &Request<B>,
+        identity: &Identity,
+    ) -> Box<Self> {
         let uri = request.uri();
         // Without a user's name and password.
-        let authority = uri.authority().map_or("", |authority| {
-            authority.as_str().rsplit('@').next().unwrap_or_default()
-        });
+        let authority = uri
+            .authority()
+            .map_or("", |authority| authority.as_str().rsplit('@').next().unwrap_or_default());
         let scheme = match uri.scheme_str() {
             _ if request.method() == Method::CONNECT => "tunnel",
             Some("https") => "https",
@@ -185,9 +188,8 @@ impl Line {
 
     /// Under which rule and scope.
     pub(super) fn ruled(&mut self, asking: &Asking) {
-        let (rule, target) = (&asking.entry.rule, &asking.target);
-        self.access.rule = Some(rule.name.to_string());
-        self.access.scope = Some(scope_name(&rule.name, &rule.per.key(&target.host)));
+        self.access.rule = Some(asking.entry.rule.name.to_string());
+        self.access.scope = Some(asking.entry.scope_name(&asking.target));
     }
 
     /// It goes to the gate.

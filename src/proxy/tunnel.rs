@@ -182,7 +182,9 @@ async fn serve(client: copy::Side, site: TcpStream, mut flights: Flights) {
     let _counted = Counted::new(&flights.asking.entry.metrics.tunnels);
     let idle = flights.live.settings.timeouts.idle;
     let site = copy::Side::Tcp(site, Bytes::new());
-    if let Err(error) = copy::both(client, site, Some(&flights), flights.tally.as_deref(), idle).await {
+    if let Err(error) =
+        copy::both(client, site, Some(&flights), flights.tally.as_deref(), idle).await
+    {
         ended(&flights.cx.metrics, &error);
     }
 }
