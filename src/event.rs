@@ -313,8 +313,14 @@ impl Events {
             }
             Event::StoreDown { .. } => _ = metrics.store_up.set(0),
             Event::StoreUp => _ = metrics.store_up.set(1),
-            Event::Reloaded { .. } => _ = metrics.config_reloads("ok").inc(),
-            Event::ReloadFailed { .. } => _ = metrics.config_reloads("error").inc(),
+            Event::Reloaded { .. } => {
+                metrics.config_reloads("ok").inc();
+                metrics.reload_ok.set(1);
+            }
+            Event::ReloadFailed { .. } => {
+                metrics.config_reloads("error").inc();
+                metrics.reload_ok.set(0);
+            }
             // The hook counts panics, wherever they are: see `watch_panics`.
             Event::Panicked { .. }
             | Event::Cleared { .. }

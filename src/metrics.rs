@@ -4,6 +4,7 @@
 //! once per rule ([`RuleMetrics`]), so that the hot path only touches atomics.
 
 mod families;
+mod process;
 mod text;
 mod words;
 
@@ -21,6 +22,7 @@ pub use words::{Bound, Observed, Reason};
 
 use crate::verdict::Verdict;
 use families::{Families, Labels, label, rule_and};
+use process::Process;
 
 /// The name of the rule in `tidegate_refused_total` for what is refused before a rule is found.
 pub const NO_RULE: &str = "";
@@ -54,9 +56,22 @@ pub struct RuleMetrics {
     pub held_gone: Counter,
     pub suspects: Counter,
     pub tunnels: Gauge,
+    pub rate_mark: Float,
+    pub rate_allowed: Float,
+    pub cooldown_age: Float,
+    pub oldest_held: Float,
+    pub bytes_up: Counter,
+    pub bytes_down: Counter,
+    responses: [Counter; 5],
 }
 
 impl RuleMetrics {
+    /// Responses of sites with a status of this class, from 1xx to 5xx.
+    #[must_use]
+    pub fn response(&self, status: u16) -> &Counter {
+        &self.responses[usize::from((status / 100).clamp(1, 5)) - 1]
+    }
+
     /// Responses with this verdict.
     #[must_use]
     pub fn verdict(&self, verdict: Verdict) -> &Counter {
@@ -94,6 +109,9 @@ impl RuleMetrics {
     }
 }
 
+/// Classes of statuses.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
 /// Users that have metrics of their own; those of a longer list share [`OTHER_USERS`].
 const MOST_USERS: usize = 200;
 /// The name of all users beyond.
@@ -112,6 +130,9 @@ pub struct UserMetrics {
 pub struct Metrics {
     registry: Registry,
     families: Families,
+    process: Process,
+    /// Whether the rule file as it is now is in force (1), or was too bad for that (0).
+    pub reload_ok: Gauge,
     rules: Mutex<HashMap<Arc<str>, Arc<RuleMetrics>>>,
     users: Mutex<HashMap<Arc<str>, Arc<UserMetrics>>>,
     /// Whether the store answers (1) or is away (0).
@@ -143,9 +164,11 @@ impl Metrics {
     /// All metrics, at zero.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        let mut registry = Registry::with_prefix("tidegate");
+        let mut whole = Registry::default();
+        let process = Process::register(&mut whole);
+        let registry = whole.sub_registry_with_prefix("tidegate");
         let families = Families::new();
-        families.register(&mut registry);
+        families.register(registry);
         let limit_hits = Bound::ALL
             .map(|bound| families.limit_hits.get_or_create_owned(&label("limit", bound.as_str())));
         let store_up = Gauge::default();
@@ -194,9 +217,18 @@ impl Metrics {
         );
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The running program", build);
+        let reload_ok = Gauge::default();
+        reload_ok.set(1);
+        registry.register(
+            "config_last_reload_ok",
+            "Whether the rule file as it is now is in force: 0 from a bad change on until a good one",
+            reload_ok.clone(),
+        );
         Arc::new(Self {
-            registry,
+            registry: whole,
             families,
+            process,
+            reload_ok,
             rules: Mutex::default(),
             users: Mutex::default(),
             store_up,
@@ -276,6 +308,14 @@ impl Metrics {
             held_gone: f.held_gone.get_or_create_owned(&own),
             suspects: f.suspects.get_or_create_owned(&own),
             tunnels: f.tunnels.get_or_create_owned(&own),
+            rate_allowed: f.rate_allowed.get_or_create_owned(&own),
+            cooldown_age: f.cooldown_age.get_or_create_owned(&own),
+            rate_mark: f.rate_mark.get_or_create_owned(&own),
+            oldest_held: f.oldest_held.get_or_create_owned(&own),
+            bytes_up: f.bytes.get_or_create_owned(&rule_and(rule, "direction", "up")),
+            bytes_down: f.bytes.get_or_create_owned(&rule_and(rule, "direction", "down")),
+            responses: CLASSES
+                .map(|class| f.responses.get_or_create_owned(&rule_and(rule, "class", class))),
         }
     }
 
@@ -328,6 +368,7 @@ impl Metrics {
     /// All metrics in the OpenMetrics text format.
     #[must_use]
     pub fn render(&self) -> String {
+        self.process.refresh();
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
             .expect("writing to a String does not fail");

@@ -40,6 +40,7 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tracing::Instrument as _;
 
+use self::body::Progress;
 pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody, workers::Workers};
 use self::{
     access::{Identity, Line},
@@ -264,8 +265,11 @@ impl Granted<'_> {
         loop {
             told.held = pass.held();
             let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, method);
-            let answer =
-                forward::send(cx, live, visitor, asking, outbound, &mut pass, again).await?;
+            let sent = forward::send(cx, live, visitor, asking, outbound, &mut pass, again).await;
+            let metrics = &asking.entry.metrics;
+            metrics.bytes_up.inc_by(outbound.progress.as_ref().map_or(0, Progress::bytes));
+            let answer = sent?;
+            metrics.response(answer.response.status().as_u16()).inc();
             (told.took, told.held, told.sent) = (answer.took, pass.held(), told.sent + 1);
             told.unread = answer.conn.unwanted.is_some();
             if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -347,7 +351,7 @@ impl Granted<'_> {
         if self.live.settings.annotate {
             told.annotate(&mut head.headers, &self.asking.entry);
         }
-        Response::from_parts(head, Body::site(body))
+        Response::from_parts(head, Body::site(body, &self.asking.entry))
     }
 }
 

@@ -1,6 +1,9 @@
 //! What the log says: by default what is worth a person's time, on request a line per request, and both under the
 //! crawler's own trace.
 
+#[path = "logs/requests.rs"]
+mod requests;
+
 use std::time::Duration;
 
 use integration_tests::{

@@ -264,7 +264,12 @@ impl Lane {
         {
             return Err((Why::Cooldown, Some(until - clock::now())));
         }
-        state.queue.push(client, rule.order, Waiter { seq, deadline, tell }, returns);
+        state.queue.push(
+            client,
+            rule.order,
+            Waiter { seq, deadline, since: clock::now(), tell },
+            returns,
+        );
         let start = !std::mem::replace(&mut state.pumping, true);
         drop(state);
         if start {

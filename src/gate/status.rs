@@ -64,8 +64,17 @@ impl Gate {
     /// Brings the gauges up to date: done when somebody looks, not on every request.
     pub fn refresh_metrics(&self) {
         for entry in &self.table.load().entries {
-            let scopes: Vec<_> = entry.lanes.all().iter().map(|lane| status(lane)).collect();
+            let lanes = entry.lanes.all();
+            let scopes: Vec<_> = lanes.iter().map(|lane| status(lane)).collect();
             let metrics = &entry.metrics;
+            let oldest = lanes.iter().map(|lane| lane.oldest_wait()).max().unwrap_or_default();
+            metrics.oldest_held.set(oldest.as_secs_f64());
+            let closed_for = lanes.iter().map(|lane| lane.view.closed_for()).max();
+            metrics.cooldown_age.set(closed_for.unwrap_or_default().as_secs_f64());
+            let allowed = scopes.iter().filter_map(|s| s.rate_limit);
+            metrics.rate_allowed.set(allowed.sum());
+            let marks = scopes.iter().filter_map(|s| s.learned.as_ref()?.mark);
+            metrics.rate_mark.set(marks.reduce(f64::min).unwrap_or(0.0));
             let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
             let closed = scopes.iter().filter(|s| s.state == ScopeState::Cooling).count();
             let remaining = scopes.iter().filter(|s| s.state == ScopeState::Cooling);

@@ -1,9 +1,12 @@
 //! A cooldown scope as this member knows it: the store's answers and the fleet's news, one atomic word for the check
 //! that stands directly before the first byte.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -34,6 +37,8 @@ struct State {
     gateway: Gateway,
     streak: f64,
     opened: Option<Instant>,
+    /// Since when it has been closed without a break, by however many cooldowns.
+    closed: Option<Instant>,
 }
 
 /// A cooldown scope as this member knows it.
@@ -67,7 +72,7 @@ impl View {
             word: u64::from(unknown).into(),
             oks: 0.into(),
             troubled: 0.into(),
-            state: Mutex::new(State { epoch: 0, gateway, streak: 0.0, opened: None }),
+            state: Mutex::new(State { epoch: 0, gateway, streak: 0.0, opened: None, closed: None }),
             changed: watch::Sender::new(()),
             told: 0.into(),
             blank: Mutex::default(),
@@ -109,6 +114,11 @@ impl View {
     /// When the scope last opened after a cooldown.
     pub(super) fn opened(&self) -> Option<Instant> {
         self.state.lock().opened
+    }
+
+    /// For how long it has been closed, by one cooldown after the other; zero where it is open.
+    pub(super) fn closed_for(&self) -> Duration {
+        self.state.lock().closed.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// What to tell a store that may know less.
@@ -226,6 +236,11 @@ impl View {
             gateway == Gateway::Open && state.gateway != Gateway::Open && state.epoch > 0;
         if reopened {
             state.opened = Some(clock::now());
+        }
+        match gateway {
+            Gateway::Open => state.closed = None,
+            Gateway::Cooling(_) => _ = state.closed.get_or_insert_with(clock::now),
+            Gateway::Probing(_) | Gateway::Ask => {}
         }
         let moved = state.epoch != epoch || state.gateway != gateway;
         state.epoch = epoch;

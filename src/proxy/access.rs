@@ -19,8 +19,8 @@ use super::{
 use crate::{
     clock::{self, Instant},
     event::{Access, Outcome, clean, shown},
-    gate::{Client, HoldCause, Waiting},
-    metrics::Reason,
+    gate::{Client, Entry, HoldCause, Waiting},
+    metrics::{Reason, RuleMetrics},
     rules::Action,
     target::{Scheme, Target},
 };
@@ -80,8 +80,9 @@ fn is_id(value: &HeaderValue) -> bool {
 }
 
 /// Bytes and flights of a tunnel so far, counted where they pass.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tally {
+    metrics: Arc<RuleMetrics>,
     up: AtomicU64,
     down: AtomicU64,
     flights: AtomicU32,
@@ -89,13 +90,26 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Of a tunnel under this rule.
+    pub(super) fn new(entry: &Entry) -> Arc<Self> {
+        Arc::new(Self {
+            metrics: Arc::clone(&entry.metrics),
+            up: AtomicU64::default(),
+            down: AtomicU64::default(),
+            flights: AtomicU32::default(),
+            holds: Mutex::default(),
+        })
+    }
+
     /// So many bytes went to the site.
     pub(super) fn up(&self, bytes: usize) {
+        self.metrics.bytes_up.inc_by(bytes as u64);
         self.up.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// So many bytes came from the site.
     pub(super) fn down(&self, bytes: usize) {
+        self.metrics.bytes_down.inc_by(bytes as u64);
         self.down.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
@@ -223,11 +237,12 @@ impl Line {
         self.upload = progress.cloned();
     }
 
-    /// It became a tunnel, whose bytes and flights the result counts.
-    pub(super) fn tunnels(&mut self) -> Arc<Tally> {
+    /// It became a tunnel, whose bytes and flights are counted there.
+    pub(super) fn tunnels(&mut self, status: StatusCode, tally: &Arc<Tally>) {
+        self.status(status);
         self.access.outcome = Outcome::Tunnelled;
         self.access.attempts = 1;
-        Arc::clone(self.tunnel.get_or_insert_default())
+        self.tunnel = Some(Arc::clone(tally));
     }
 
     /// It is a CONNECT whose requests have lines of their own.

@@ -21,7 +21,7 @@ use super::{
     interim::{self, Interim, Wait},
     wire::Answering,
 };
-use crate::clock;
+use crate::{clock, gate::Entry, metrics::RuleMetrics};
 
 /// Why a body broke off.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +45,8 @@ pub struct Body {
     answering: Option<Answering>,
     /// The access log's line, which ends with the body.
     line: Option<Box<Line>>,
+    /// Whose bytes a site's are.
+    counted: Option<Arc<RuleMetrics>>,
 }
 
 #[derive(Debug)]
@@ -65,11 +67,12 @@ impl Body {
     }
 
     pub(super) fn own(words: Bytes) -> Self {
-        Self { from: From::Own(words), answering: None, line: None }
+        Self { from: From::Own(words), answering: None, line: None, counted: None }
     }
 
-    pub(super) fn site(body: SiteBody) -> Self {
-        Self { from: From::Site(body), answering: None, line: None }
+    pub(super) fn site(body: SiteBody, entry: &Arc<Entry>) -> Self {
+        let counted = Some(Arc::clone(&entry.metrics));
+        Self { from: From::Site(body), answering: None, line: None, counted }
     }
 
     /// Keeps `answering` until the last byte has been given to hyper.
@@ -85,9 +88,12 @@ impl Body {
 
     /// So many bytes go to the client.
     fn note(&mut self, bytes: usize) {
-        let is_last = self.is_end_stream();
-        if let Some(line) = &mut self.line {
-            line.sends(bytes, is_last);
+        if let Some(metrics) = &self.counted {
+            metrics.bytes_down.inc_by(bytes as u64);
+        }
+        if self.line.is_some() {
+            let is_last = self.is_end_stream();
+            self.line.iter_mut().for_each(|line| line.sends(bytes, is_last));
         }
     }
 }
@@ -106,12 +112,13 @@ impl HttpBody for Body {
             From::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             From::Site(body) => body.poll_frame(cx),
         };
-        if let (Some(line), Poll::Ready(frame)) = (&mut this.line, &frame) {
-            match frame {
-                Some(Err(_)) => line.breaks_off(),
-                Some(Ok(frame)) => this.note(frame.data_ref().map_or(0, Bytes::len)),
-                None => this.note(0),
+        match (&frame, &mut this.line) {
+            (Poll::Ready(Some(Err(_))), Some(line)) => line.breaks_off(),
+            (Poll::Ready(Some(Ok(frame))), _) => {
+                this.note(frame.data_ref().map_or(0, Bytes::len));
             }
+            (Poll::Ready(None), _) => this.note(0),
+            _ => {}
         }
         frame
     }

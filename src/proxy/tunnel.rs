@@ -72,7 +72,11 @@ pub(super) async fn open(
     let standing = Arc::new(Standing::new(request.headers(), peer.ip(), &live));
     let upgrade = hyper::upgrade::on(&mut request);
     let response = Response::new(Body::empty());
-    let (tally, line) = become_tunnel(line.take(), response.status());
+    let tally = Tally::new(&asking.entry);
+    let mut line = line.take();
+    if let Some(line) = &mut line {
+        line.tunnels(response.status(), &tally);
+    }
     let flights = Flights::new(Arc::clone(cx), live, asking, standing, pass, tally);
     let end = cx.end.clone();
     cx.tunnels.spawn(async move {
@@ -89,18 +93,6 @@ pub(super) async fn open(
         }
     });
     Ok(response)
-}
-
-/// The line of a request that became a tunnel, and what counts for it.
-fn become_tunnel(
-    mut line: Option<Box<Line>>,
-    status: StatusCode,
-) -> (Option<Arc<Tally>>, Option<Box<Line>>) {
-    let tally = line.as_mut().map(|line| {
-        line.status(status);
-        line.tunnels()
-    });
-    (tally, line)
 }
 
 /// The place of a CONNECT that is let in.
@@ -137,7 +129,10 @@ pub(super) async fn join(
 ) {
     match establish(cx, &asking, line.as_deref_mut()).await {
         Ok((site, pass, live)) => {
-            let (tally, _line) = become_tunnel(line, StatusCode::OK);
+            let tally = Tally::new(&asking.entry);
+            if let Some(line) = &mut line {
+                line.tunnels(StatusCode::OK, &tally);
+            }
             let flights = Flights::new(Arc::clone(cx), live, asking, standing, pass, tally);
             serve(client, site, flights).await;
         }
@@ -182,9 +177,7 @@ async fn serve(client: copy::Side, site: TcpStream, mut flights: Flights) {
     let _counted = Counted::new(&flights.asking.entry.metrics.tunnels);
     let idle = flights.live.settings.timeouts.idle;
     let site = copy::Side::Tcp(site, Bytes::new());
-    if let Err(error) =
-        copy::both(client, site, Some(&flights), flights.tally.as_deref(), idle).await
-    {
+    if let Err(error) = copy::both(client, site, Some(&flights), &flights.tally, idle).await {
         ended(&flights.cx.metrics, &error);
     }
 }
@@ -218,8 +211,8 @@ pub(super) struct Flights {
     records: Mutex<Records>,
     /// Empty only while the gate is asked.
     under_way: Mutex<Option<Flight>>,
-    /// For the access log.
-    tally: Option<Arc<Tally>>,
+    /// What has passed.
+    tally: Arc<Tally>,
 }
 
 struct Flight {
@@ -237,7 +230,7 @@ impl Flights {
         asking: Asking,
         standing: Arc<Standing>,
         pass: Pass,
-        tally: Option<Arc<Tally>>,
+        tally: Arc<Tally>,
     ) -> Self {
         let awaits_name = AtomicBool::new(matches!(asking.target.host, Host::Ip(_)));
         let under_way = Mutex::new(Some(Flight::new(pass)));
@@ -325,10 +318,11 @@ impl Flights {
     /// Leave for a new flight, or for the rest of one that a cooldown interrupted.
     async fn next(&self, ended: Option<Flight>) -> Result<Flight, Refused> {
         let (gate, Asking { entry, target, .. }) = (&self.cx.gate, &self.asking);
-        let waiting = self.tally.as_ref().map(|_| gate.watch_hold(entry, target));
+        let logs = self.cx.live().settings.log.access;
+        let waiting = logs.then(|| gate.watch_hold(entry, target));
         let next = self.next_pass(ended).await;
-        if let (Some(tally), Some(waiting)) = (&self.tally, &waiting) {
-            tally.flight(waiting);
+        if let Some(waiting) = &waiting {
+            self.tally.flight(waiting);
         }
         Ok(Flight::new(next?))
     }

@@ -7,7 +7,7 @@ use hyper::upgrade::OnUpgrade;
 
 use super::{
     Body, Context, Visitor,
-    access::Line,
+    access::{Line, Tally},
     context::Live,
     forward::{Answer, Outbound},
     headers,
@@ -63,7 +63,10 @@ pub(super) fn join(
     let idle = live.settings.timeouts.idle;
     let (end, metrics) = (cx.end.clone(), Arc::clone(&cx.metrics));
     let counted = Counted::new(&entry.metrics.tunnels);
-    let tally = line.as_mut().map(|line| line.tunnels());
+    let tally = Tally::new(entry);
+    if let Some(line) = &mut line {
+        line.tunnels(response.status(), &tally);
+    }
     let active = visitor.activity.as_ref().map(Activity::begin);
     cx.tunnels.spawn(async move {
         let (_counted, _active, _place, _line) = (counted, active, place, line);
@@ -71,7 +74,7 @@ pub(super) fn join(
             // The client's end is there only once our 101 is out.
             let (site, client) = tokio::try_join!(site, client).map_err(std::io::Error::other)?;
             let (client, site) = (copy::Side::of_client(client), copy::Side::of_site(site));
-            copy::both(client, site, None, tally.as_deref(), idle).await
+            copy::both(client, site, None, &tally, idle).await
         };
         tokio::select! {
             ended = copied => if let Err(error) = ended {

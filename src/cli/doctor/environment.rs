@@ -57,7 +57,8 @@ impl Environment {
                 POINT,
             ),
             Some(proxy) => {
-                let shown = proxy.rsplit_once('@').map_or(&**proxy, |(_, place)| place);
+                let place = proxy.split_once("://").map_or(&**proxy, |(_, place)| place);
+                let shown = place.rsplit_once('@').map_or(place, |(_, place)| place);
                 report.good("environment", format!("{name} names {shown}"));
             }
         }

@@ -177,6 +177,7 @@ fn timeouts(section: &Reader<'_>) -> Timeouts {
         connect: section.duration("connect"),
         response: section.duration("response"),
         idle: section.duration("idle"),
+        notice: section.duration("notice"),
         drain: section.duration("drain"),
     }
 }

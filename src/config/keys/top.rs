@@ -284,6 +284,13 @@ pub(in crate::config) static TIMEOUTS: Section = Section {
             "Silence of a body in either direction, of a tunnel, of a kept-alive connection.",
         ),
         key(
+            "notice",
+            Kind::Duration("0s", "5m"),
+            Is("0s"),
+            "How long clients are still served when the proxy stops, after `/readyz` has begun to \
+             say 503: for a load balancer, longer than its interval of checks.",
+        ),
+        key(
             "drain",
             Kind::Duration("0s", "1h"),
             Is("30s"),

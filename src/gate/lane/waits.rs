@@ -19,6 +19,11 @@ pub(in crate::gate) struct Waits {
 }
 
 impl Lane {
+    /// How long the longest held request has waited.
+    pub(in crate::gate) fn oldest_wait(&self) -> Duration {
+        self.state.lock().queue.oldest().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     /// What its held requests wait for.
     pub(in crate::gate) fn waits(&self) -> Waits {
         let state = self.state.lock();

@@ -74,7 +74,7 @@ pub(in crate::proxy) async fn both(
     client: Side,
     site: Side,
     flights: Option<&Flights>,
-    tally: Option<&Tally>,
+    tally: &Tally,
     idle: Duration,
 ) -> io::Result<()> {
     match (client, site) {
@@ -119,7 +119,7 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
     mut up: Direction<CR, SW>,
     mut down: Direction<SR, CW>,
     flights: Option<&Flights>,
-    tally: Option<&Tally>,
+    tally: &Tally,
     idle: Duration,
 ) -> io::Result<()> {
     let pace = Pace::new(tally);
@@ -132,13 +132,13 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
             }
         }
         up.to.write_all(&buffer).await?;
-        pace.up(buffer.len());
+        tally.up(buffer.len());
         up.to.shutdown().await
     };
     let down = async {
         if !down.early.is_empty() {
             down.to.write_all(&down.early).await?;
-            pace.down(down.early.len());
+            tally.down(down.early.len());
         }
         let mut buffer = Vec::new();
         while down.from.next(&mut buffer).await? > 0 {
@@ -146,7 +146,7 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
                 flights.answered(&buffer).await;
             }
             down.to.write_all(&buffer).await?;
-            pace.down(buffer.len());
+            tally.down(buffer.len());
             buffer.clear();
             pace.moved();
         }
@@ -220,28 +220,16 @@ impl<S: Stream> Source for tokio::io::ReadHalf<S> {
 
 /// When bytes last moved, in either direction, and how many.
 struct Pace<'t> {
-    tally: Option<&'t Tally>,
+    tally: &'t Tally,
     start: Instant,
     last_ms: AtomicU64,
     held: AtomicBool,
 }
 
 impl<'t> Pace<'t> {
-    fn new(tally: Option<&'t Tally>) -> Self {
+    fn new(tally: &'t Tally) -> Self {
         let (last_ms, held) = (AtomicU64::new(0), AtomicBool::new(false));
         Self { tally, start: clock::now(), last_ms, held }
-    }
-
-    fn up(&self, bytes: usize) {
-        if let Some(tally) = self.tally {
-            tally.up(bytes);
-        }
-    }
-
-    fn down(&self, bytes: usize) {
-        if let Some(tally) = self.tally {
-            tally.down(bytes);
-        }
     }
 
     fn moved(&self) {
@@ -296,7 +284,7 @@ impl<'t> Pace<'t> {
                 None => {}
                 Some(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Some(sent) => {
-                    self.up(sent);
+                    self.tally.up(sent);
                     bytes = &bytes[sent..];
                 }
             }
