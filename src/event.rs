@@ -17,7 +17,7 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
-pub use access::{Access, Outcome};
+pub use access::{Access, HoldCause, Outcome};
 pub use panics::watch_panics;
 pub use text::{clean, shown};
 pub use trip::{Trip, Tripping};

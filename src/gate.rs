@@ -47,7 +47,7 @@ use self::{
 pub use self::{
     permit::Permit,
     status::{NoSuchScope, ScopeError},
-    waiting::{HoldCause, Waiting},
+    waiting::Waiting,
 };
 use crate::{
     clock,

@@ -13,7 +13,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use parking_lot::Mutex;
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
-    registry::Registry,
+    registry::{Metric, Registry},
 };
 
 pub use families::{Float, Seconds};
@@ -160,6 +160,13 @@ impl fmt::Debug for Metrics {
     }
 }
 
+/// A metric without labels, registered.
+fn made<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
 impl Metrics {
     /// All metrics, at zero.
     #[must_use]
@@ -171,59 +178,33 @@ impl Metrics {
         families.register(registry);
         let limit_hits = Bound::ALL
             .map(|bound| families.limit_hits.get_or_create_owned(&label("limit", bound.as_str())));
-        let store_up = Gauge::default();
-        let members = Gauge::default();
-        let client_connections = Gauge::default();
-        let upstream_connections = Gauge::default();
-        let panics = Counter::default();
-        let tls_client_rejected = Counter::default();
-        let upstream_retries = Counter::default();
-        let log_lines_dropped = Counter::default();
-        registry.register("store_up", "Whether the store answers", store_up.clone());
-        registry.register(
-            "members",
-            "Running proxies of the fleet, as last known",
-            members.clone(),
-        );
-        registry.register(
-            "client_connections",
-            "Open client connections",
-            client_connections.clone(),
-        );
-        registry.register(
-            "upstream_connections",
-            "Open connections to sites",
-            upstream_connections.clone(),
-        );
-        registry.register(
-            "panics",
-            "Panics; each has ended its own task, a connection as a rule",
-            panics.clone(),
-        );
-        registry.register(
+        let store_up = made(registry, "store_up", "Whether the store answers");
+        let members = made(registry, "members", "Running proxies of the fleet, as last known");
+        let client_connections = made(registry, "client_connections", "Open client connections");
+        let upstream_connections =
+            made(registry, "upstream_connections", "Open connections to sites");
+        let panics =
+            made(registry, "panics", "Panics; each has ended its own task, a connection as a rule");
+        let tls_client_rejected = made(
+            registry,
             "tls_client_rejected",
             "TLS handshakes that a client broke off because it does not trust our certificate",
-            tls_client_rejected.clone(),
         );
-        registry.register(
+        let upstream_retries = made(
+            registry,
             "upstream_retries",
             "Requests sent again because a kept-alive connection to the site had gone stale",
-            upstream_retries.clone(),
         );
-        registry.register(
-            "log_lines_dropped",
-            "Log lines dropped because nobody takes them",
-            log_lines_dropped.clone(),
-        );
-        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "The running program", build);
-        let reload_ok = Gauge::default();
-        reload_ok.set(1);
-        registry.register(
+        let log_lines_dropped =
+            made(registry, "log_lines_dropped", "Log lines dropped because nobody takes them");
+        let reload_ok: Gauge = made(
+            registry,
             "config_last_reload_ok",
             "Whether the rule file as it is now is in force: 0 from a bad change on until a good one",
-            reload_ok.clone(),
         );
+        reload_ok.set(1);
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "The running program", build);
         Arc::new(Self {
             registry: whole,
             families,

@@ -187,9 +187,7 @@ async fn way(
     if let Client::User(name) = &client {
         told.user = live.users.get(name).cloned();
     }
-    if let Some(line) = &mut told.line {
-        line.admitted(&client, &target);
-    }
+    told.note(|line| line.admitted(&client, &target));
     let noted = Noted::of(request.headers());
     if let Some(answer) = entry::answer_here(cx, &mut request, noted)? {
         return Ok(answer);
@@ -200,9 +198,7 @@ async fn way(
     }
     let patience = if noted.prefer { headers::patience(request.headers()) } else { None };
     let asking = Asking::new(cx, target, client, patience)?;
-    if let Some(line) = &mut told.line {
-        line.ruled(&asking);
-    }
+    told.note(|line| line.ruled(&asking));
     if request.method() == Method::CONNECT {
         if asking.entry.rule.intercept || is_ours && cx.gate.intercepts() {
             return intercept::open(cx, &live, visitor.peer, asking, request, &mut told.line);
@@ -225,14 +221,9 @@ async fn way(
     let mut outbound = Outbound::new(cx, idle, &asking.target, request, noted)?;
     let upgrading = upgrade::admit(cx, &live, visitor, &outbound, &asking.entry, upgrading)?;
     outbound.borrow(visitor);
-    if let Some(line) = &mut told.line {
-        line.uploads(outbound.progress.as_ref());
-        line.waits(cx, &asking);
-    }
+    told.note(|line| line.waits(cx, &asking, outbound.progress.as_ref()));
     let held = asking.hold(cx, &live).await;
-    if let Some(line) = &mut told.line {
-        line.waited(&held);
-    }
+    told.note(|line| line.waited(&held));
     let pass = held?;
     drop(share);
     // A reload during the hold counts.
@@ -379,6 +370,13 @@ struct Told {
 }
 
 impl Told {
+    /// For the access log, where there is one.
+    fn note(&mut self, note: impl FnOnce(&mut Line)) {
+        if let Some(line) = &mut self.line {
+            note(line);
+        }
+    }
+
     fn annotate(&self, headers: &mut http::HeaderMap, entry: &Entry) {
         if let Some(verdict) = self.verdict {
             headers.insert(headers::VERDICT, HeaderValue::from_static(verdict.as_str()));

@@ -3,7 +3,36 @@
 use std::time::Duration;
 
 use super::wire::ms;
-use crate::{gate::HoldCause, metrics::Reason, verdict::Verdict};
+use crate::{metrics::Reason, verdict::Verdict};
+
+/// Why a request is held, or was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldCause {
+    /// No token was left.
+    Rate,
+    /// A quota was used up.
+    Quota,
+    /// The scope was cooling down, or its probe was out.
+    Cooldown,
+    /// Other requests of the scope were before it.
+    Queue,
+    /// The store was away, or slow.
+    Store,
+}
+
+impl HoldCause {
+    /// The word of the access log.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Quota => "quota",
+            Self::Cooldown => "cooldown",
+            Self::Queue => "queue",
+            Self::Store => "store",
+        }
+    }
+}
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

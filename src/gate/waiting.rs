@@ -5,41 +5,13 @@ use std::{sync::Arc, time::Duration};
 use super::{Entry, Gate, lane::Lane, view::Gateway};
 use crate::{
     clock::{self, Instant},
+    event::HoldCause,
     target::Target,
 };
 
 /// How much longer than the rate explains a wait must be before a quota is its cause: a store plans a quarter of a
 /// second ahead.
 const PLANNED: Duration = Duration::from_millis(250);
-
-/// Why a request is held, or was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HoldCause {
-    /// No token was left.
-    Rate,
-    /// A quota was used up.
-    Quota,
-    /// The scope was cooling down, or its probe was out.
-    Cooldown,
-    /// Other requests of the scope were before it.
-    Queue,
-    /// The store was away, or slow.
-    Store,
-}
-
-impl HoldCause {
-    /// The word of the access log.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Quota => "quota",
-            Self::Cooldown => "cooldown",
-            Self::Queue => "queue",
-            Self::Store => "store",
-        }
-    }
-}
 
 /// One request at the gate, watched from its arrival on.
 #[derive(Debug)]

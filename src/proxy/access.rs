@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     clock::{self, Instant},
-    event::{Access, Outcome, clean, shown},
-    gate::{Client, Entry, HoldCause, Waiting},
+    event::{Access, HoldCause, Outcome, clean, shown},
+    gate::{Client, Entry, Waiting},
     metrics::{Reason, RuleMetrics},
     rules::Action,
     target::{Scheme, Target},
@@ -206,8 +206,9 @@ impl Line {
         self.access.scope = Some(asking.entry.scope_name(&asking.target));
     }
 
-    /// It goes to the gate.
-    pub(super) fn waits(&mut self, cx: &Context, asking: &Asking) {
+    /// It goes to the gate; `upload` counts what its client sends with it.
+    pub(super) fn waits(&mut self, cx: &Context, asking: &Asking, upload: Option<&Progress>) {
+        self.upload = upload.cloned();
         if asking.entry.rule.action == Action::Limit {
             self.waiting = Some(cx.gate.watch_hold(&asking.entry, &asking.target));
         }
@@ -230,11 +231,6 @@ impl Line {
                 self.holds.cause = self.holds.cause.or_else(|| Some(cause(refusal)));
             }
         }
-    }
-
-    /// Counts what its client uploads.
-    pub(super) fn uploads(&mut self, progress: Option<&Progress>) {
-        self.upload = progress.cloned();
     }
 
     /// It became a tunnel, whose bytes and flights are counted there.

@@ -152,7 +152,7 @@ async fn establish(
     mut line: Option<&mut Line>,
 ) -> Result<(TcpStream, Pass, Arc<Live>), Refused> {
     if let Some(line) = &mut line {
-        line.waits(cx, asking);
+        line.waits(cx, asking, None);
     }
     let held = asking.hold(cx, &cx.live()).await;
     if let Some(line) = &mut line {

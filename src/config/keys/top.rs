@@ -3,7 +3,7 @@
 use super::{
     DETECT_ALL,
     Default::{Absent, Is, Required},
-    Kind, RULE, Section, key,
+    Kind, LOG, RULE, Section, key,
 };
 
 const OFF: Kind = Kind::Word(&["off"]);
@@ -375,39 +375,6 @@ pub(in crate::config) static REFUSE: Section = Section {
             Kind::Count(400, 599),
             Is("503"),
             "The cooldown lasts longer than `max_wait`.",
-        ),
-    ],
-};
-
-/// `log`.
-pub(in crate::config) static LOG: Section = Section {
-    name: "log",
-    doc: "Logging.",
-    keys: &[
-        key(
-            "level",
-            Kind::Text(1000),
-            Is("info"),
-            "`off`, `error`, `warn`, `info`, `debug`, `trace`, or a filter such as \
-             `info,tidegate::store=debug`.",
-        ),
-        key(
-            "format",
-            Kind::Word(&["text", "json"]),
-            Is("text"),
-            "logfmt (`key=value`), or one JSON object a line, with the same fields.",
-        ),
-        key(
-            "access",
-            Kind::Flag,
-            Is("false"),
-            "One line per request as well: [what it says](operations.md#logs).",
-        ),
-        key(
-            "access_file",
-            Kind::Path,
-            Absent("standard error"),
-            "File for those lines (switches `access` on); SIGHUP opens it again after a rotation.",
         ),
     ],
 };
