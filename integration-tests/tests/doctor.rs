@@ -110,7 +110,7 @@ async fn an_intercepting_proxy_whose_ca_is_not_trusted_is_found() {
 async fn a_rule_that_a_tunnel_passes_by_is_found() {
     let root = Root::new();
     let site = Site::secure(root.server(Flaw::None));
-    let rules = "rules:\n  - {name: pages, match: {paths: [\"/shop*\"]}, rate: 1/s}\n  \
+    let rules = "- {name: pages, match: {paths: [\"/shop*\"]}, rate: 1/s}\n\
                  - {name: rest, match: \"*\", rate: 50/s}\n";
     let member = Member::start(&RuleFile::new(rules)).await;
     let (url, proxy, config) = (site.url("/shop/1"), member.proxy_url(), config(&member));

@@ -53,7 +53,7 @@ async fn a_request_that_goes_well_is_not_worth_a_line() {
 async fn the_access_log_has_verdict_hold_and_rule_of_each_request() {
     let site = Site::start();
     site.on("/wall", Page::Captcha);
-    let file = RuleFile::one_rule("rate: 5/s, burst: 1, learn: false");
+    let file = RuleFile::one_rule("rate: 1/s, burst: 1, learn: false");
     let member = Member::start(&file.with("log: {format: json, access: true}")).await;
     for path in ["/", "/?secret=hunter2", "/wall"] {
         get(member.proxy(), &site.url(path)).await;

@@ -110,7 +110,14 @@ impl Probe {
         );
         let asked = async {
             let mut stream = TcpStream::connect(place).await?;
-            ask(&mut stream, &head).await
+            let text = ask_all(&mut stream, &head).await?;
+            // Only a Tidegate knows this page; another server may answer 200 to anything.
+            let is_ours = text.contains("\"proxied\":true");
+            let mut answer = parse(text.as_bytes())?;
+            if answer.status == 200 && !is_ours {
+                answer.status = 404;
+            }
+            Ok::<_, anyhow::Error>(answer)
         };
         match timeout(STEP, asked).await {
             Err(_) => report.bad(
