@@ -1,13 +1,14 @@
 //! The running proxy: what is started in which order, and stopped in the reverse one.
 //!
 //! Start: both listeners are bound first, so that a port in use is said before anything else happens; then the store,
-//! the gate and what hangs on it; then the admin port answers; the proxy accepts last. Stop: `/readyz` says no, the
-//! proxy accepts nothing more and drains, the store is told good-bye, the admin port closes last.
+//! the gate and what hangs on it; then the admin port answers; the proxy accepts last. Stop: `/readyz` says no
+//! (for `timeouts.notice`, if that is set), the proxy accepts nothing more and drains, the store is told good-bye, the admin port closes last.
 
 mod own;
+mod preflight;
 mod reload;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use tokio::{
@@ -20,16 +21,19 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admin,
     ca::CaError,
+    clock,
     config::{Loaded, Overrides},
     event::{Event, Events},
     gate::Gate,
     metrics::Metrics,
+    notify::Notify,
     proxy,
     settings::{Settings, StoreSettings},
     shutdown::Told,
     store::{Backend, Memory, Shared},
 };
 
+pub use preflight::preflight;
 use reload::Reload;
 pub use reload::SetLogLevel;
 
@@ -81,7 +85,7 @@ impl App {
         };
         let settings = with_bound(&loaded.settings, &listener, admin_listener.as_ref())?;
         for warning in &loaded.warnings {
-            events.emit(Event::Warned { what: warning.to_string() });
+            events.emit(Event::Warned { what: warning.one_line() });
         }
         let rules = loaded.rules.as_slice().len();
         let store = backend(&settings, &metrics)?;
@@ -146,7 +150,7 @@ impl App {
     /// # Errors
     /// Where the proxy's listener ends by itself.
     pub async fn serve(self, mut told: mpsc::Receiver<Told>) -> anyhow::Result<Ended> {
-        let started = self.started()?;
+        let (started, notify) = (self.started()?, Notify::of_process());
         let Self { listener, admin_listener, proxy, admin, events, mut reload, drain, .. } = self;
         // Both ports are bound: whoever connects from now on is served. Said first, so that no event stands before it
         // and no probe finds a port that answers and is not ready.
@@ -163,20 +167,30 @@ impl App {
         let serving =
             proxy::serve(listener, Arc::clone(&proxy), Arc::clone(&workers), drain.clone());
         let mut serving = entrance.spawn(serving);
+        notify.ready();
+        let mut living = pin!(notify.watch());
+        let mut lives = true;
+        // Until then clients are still served, so that whoever asks `/readyz` has seen that it says no.
+        let mut notice = None;
         let cut_off = loop {
             tokio::select! {
                 what = told.recv() => match what {
                     Some(Told::Reload) => reload.ask(),
-                    Some(Told::Stop(why)) if !drain.is_cancelled() => {
+                    Some(Told::Stop(why)) if notice.is_none() => {
                         admin.set_accepting(false);
-                        let limit = proxy.live().settings.timeouts.drain;
-                        events.emit(Event::Stopping { why, drain: limit });
-                        drain.cancel();
-                        proxy.gate.stop();
+                        notify.stopping();
+                        let timeouts = proxy.live().settings.timeouts;
+                        events.emit(Event::Stopping { why, drain: timeouts.drain });
+                        notice = Some(clock::now() + timeouts.notice);
                     }
                     Some(Told::Stop(_)) => return Ok(Ended::AtOnce),
                     None => bail!("nobody is left to stop the proxy"),
                 },
+                () = until(notice), if !drain.is_cancelled() => {
+                    drain.cancel();
+                    proxy.gate.stop();
+                }
+                () = living.as_mut(), if lives => lives = false,
                 read = reload.next() => reload.take(read),
                 ended = &mut serving => {
                     break ended.context("the proxy's listener failed")?;
@@ -200,6 +214,13 @@ impl App {
         };
         let (listen, admin) = (self.listen()?, self.admin()?);
         Ok(Event::Started { listen, admin, store, rules: self.rules })
+    }
+}
+
+async fn until(moment: Option<clock::Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

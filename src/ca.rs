@@ -35,7 +35,7 @@ const CA_LIFE: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 /// How far before now certificates begin: clients' clocks are late.
 const BACKDATE: Duration = DAY;
 /// Key and certificate of a CA made here, in one file so that they cannot be of two CAs.
-const KEY_FILE: &str = "ca.key";
+pub(crate) const KEY_FILE: &str = "ca.key";
 /// Its certificate alone, for clients.
 const CERTIFICATE_FILE: &str = "ca.pem";
 /// The system's roots and the CA, for clients that take one bundle only.
@@ -106,7 +106,7 @@ impl Ca {
     pub fn open(dir: &Path, given: Option<&(PathBuf, PathBuf)>) -> Result<Arc<Self>, CaError> {
         match given {
             Some((certificate, key)) => {
-                let key_pem = files::read_private(key)?;
+                let key_pem = files::read_given(key)?;
                 let pem = files::read(certificate)?;
                 Self::new(certificate, pem, key, &key_pem)
             }

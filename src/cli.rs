@@ -9,6 +9,7 @@ mod check;
 mod client;
 mod cooldown;
 mod descriptors;
+mod doctor;
 mod env;
 mod explain;
 mod fleet;
@@ -32,7 +33,7 @@ use std::{
 use clap::{Parser, Subcommand};
 
 use crate::config::{self, Loaded, Overrides, Problems};
-use out::Out;
+use out::{Colour, Out};
 
 /// What was typed.
 #[derive(Debug, Parser)]
@@ -57,6 +58,7 @@ Examples:
   tidegate --store redis://127.0.0.1:6379  run as a member of a fleet
   tidegate check rules.yaml                every mistake of a rule file, at once
   eval \"$(tidegate env curl)\"              point this shell's programs at the proxy
+  tidegate doctor                          whether this shell's programs go through the proxy
   tidegate status                          what each scope does right now
   tidegate status --store redis://...      the same of a whole fleet, as its store knows it
   tidegate cooldown clear shops            let a scope go on
@@ -78,16 +80,24 @@ struct Global {
     /// The store, instead of the file's `store`: memory, redis://..., rediss://...
     #[arg(long, global = true, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true)]
     store: Option<String>,
+    /// Colours in what is printed
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: Colour,
+    /// Log more than the file's `log.level` says: -v debug, -vv trace
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the proxy (the default)
-    Run,
+    Run(run::Args),
     /// Check a rule file: all mistakes at once, each with its place and what would be right
     Check(check::Args),
     /// Print the JSON Schema of the rule file, for completion in editors
     Schema,
+    /// Say whether a client's environment is right, and what is wrong with it
+    Doctor(doctor::Args),
     /// Print the lines that point a client at the proxy and make it trust the proxy's CA
     Env(env::Args),
     /// Say what a saved response would be judged to be, and why
@@ -127,11 +137,13 @@ struct Usage(String);
 #[must_use]
 pub fn run(args: Args) -> ExitCode {
     let Args { global, command } = args;
-    let out = Out::new();
+    let out = Out::new(global.color);
     let done = match command {
-        None | Some(Command::Run) => run::run(&global),
+        None => run::run(&global),
+        Some(Command::Run(args)) => run::run(&args.over(global)),
         Some(Command::Check(args)) => check::run(&global, &args, &out),
         Some(Command::Schema) => check::schema(&out),
+        Some(Command::Doctor(args)) => doctor::run(&global, &args, &out),
         Some(Command::Env(args)) => env::run(&global, &args, &out),
         Some(Command::Explain(args)) => explain::run(&global, &args, &out),
         Some(Command::LearnSignature(args)) => learn_signature::run(&global, &args, &out),

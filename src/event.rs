@@ -17,7 +17,7 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
-pub use access::Access;
+pub use access::{Access, HoldCause, Outcome};
 pub use panics::watch_panics;
 pub use text::{clean, shown};
 pub use trip::{Trip, Tripping};
@@ -324,8 +324,14 @@ impl Events {
             }
             Event::StoreDown { .. } => _ = metrics.store_up.set(0),
             Event::StoreUp => _ = metrics.store_up.set(1),
-            Event::Reloaded { .. } => _ = metrics.config_reloads("ok").inc(),
-            Event::ReloadFailed { .. } => _ = metrics.config_reloads("error").inc(),
+            Event::Reloaded { .. } => {
+                metrics.config_reloads("ok").inc();
+                metrics.reload_ok.set(1);
+            }
+            Event::ReloadFailed { .. } => {
+                metrics.config_reloads("error").inc();
+                metrics.reload_ok.set(0);
+            }
             // The hook counts panics, wherever they are: see `watch_panics`.
             Event::Panicked { .. }
             | Event::Cleared { .. }

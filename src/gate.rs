@@ -26,6 +26,7 @@ mod resync;
 mod status;
 mod tell;
 mod view;
+mod waiting;
 
 use std::{
     net::IpAddr,
@@ -48,6 +49,7 @@ use self::{
 pub use self::{
     permit::Permit,
     status::{NoSuchScope, ScopeError},
+    waiting::Waiting,
 };
 use crate::{
     clock,

@@ -21,7 +21,7 @@
 //! |---|---|
 //! | small things that everything uses | [`apart`], [`clock`], [`secret`], [`target`] |
 //! | decisions: no I/O, no waiting, no clock | [`rules`], [`verdict`], [`classify`], [`bucket`], [`cooldown`]; [`settings`] are plain values |
-//! | telling | [`metrics`], [`event`], [`status`]; [`shutdown`] is how the process is told, [`roots`] are whom it trusts |
+//! | telling | [`metrics`], [`event`], [`status`]; [`shutdown`] is how the process is told, [`notify`] how it tells systemd, [`roots`] are whom it trusts |
 //! | shared state: in memory or in Redis, with the same answers | [`store`] (and the scripts in `lua/`) |
 //! | holding: queues, order, waking | [`gate`] |
 //! | the network | [`ca`], [`proxy`], [`admin`] |
@@ -49,6 +49,7 @@ pub mod explain;
 pub mod gate;
 pub mod learn;
 pub mod metrics;
+pub mod notify;
 pub mod proxy;
 pub mod roots;
 pub mod rules;

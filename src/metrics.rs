@@ -4,6 +4,7 @@
 //! once per rule ([`RuleMetrics`]), so that the hot path only touches atomics.
 
 mod families;
+mod process;
 mod text;
 mod words;
 
@@ -12,7 +13,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use parking_lot::Mutex;
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
-    registry::Registry,
+    registry::{Metric, Registry},
 };
 
 pub use families::{Float, Seconds};
@@ -21,6 +22,7 @@ pub use words::{Bound, Observed, Reason};
 
 use crate::verdict::Verdict;
 use families::{Families, Labels, label, rule_and};
+use process::Process;
 
 /// The name of the rule in `tidegate_refused_total` for what is refused before a rule is found.
 pub const NO_RULE: &str = "";
@@ -54,9 +56,22 @@ pub struct RuleMetrics {
     pub held_gone: Counter,
     pub suspects: Counter,
     pub tunnels: Gauge,
+    pub rate_mark: Float,
+    pub rate_allowed: Float,
+    pub cooldown_age: Float,
+    pub oldest_held: Float,
+    pub bytes_up: Counter,
+    pub bytes_down: Counter,
+    responses: [Counter; 5],
 }
 
 impl RuleMetrics {
+    /// Responses of sites with a status of this class, from 1xx to 5xx.
+    #[must_use]
+    pub fn response(&self, status: u16) -> &Counter {
+        &self.responses[usize::from((status / 100).clamp(1, 5)) - 1]
+    }
+
     /// Responses with this verdict.
     #[must_use]
     pub fn verdict(&self, verdict: Verdict) -> &Counter {
@@ -104,6 +119,9 @@ impl RuleMetrics {
     }
 }
 
+/// Classes of statuses.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
 /// Users that have metrics of their own; those of a longer list share [`OTHER_USERS`].
 const MOST_USERS: usize = 200;
 /// The name of all users beyond.
@@ -122,6 +140,9 @@ pub struct UserMetrics {
 pub struct Metrics {
     registry: Registry,
     families: Families,
+    process: Process,
+    /// Whether the rule file as it is now is in force (1), or was too bad for that (0).
+    pub reload_ok: Gauge,
     rules: Mutex<HashMap<Arc<str>, Arc<RuleMetrics>>>,
     users: Mutex<HashMap<Arc<str>, Arc<UserMetrics>>>,
     /// Whether the store answers (1) or is away (0).
@@ -151,66 +172,58 @@ impl fmt::Debug for Metrics {
     }
 }
 
+/// A metric without labels, registered.
+fn made<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
 impl Metrics {
     /// All metrics, at zero.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        let mut registry = Registry::with_prefix("tidegate");
+        let mut whole = Registry::default();
+        let process = Process::register(&mut whole);
+        let registry = whole.sub_registry_with_prefix("tidegate");
         let families = Families::new();
-        families.register(&mut registry);
+        families.register(registry);
         let limit_hits = Bound::ALL
             .map(|bound| families.limit_hits.get_or_create_owned(&label("limit", bound.as_str())));
-        let store_up = Gauge::default();
-        let members = Gauge::default();
-        let client_connections = Gauge::default();
-        let upstream_connections = Gauge::default();
-        let panics = Counter::default();
-        let tls_client_rejected = Counter::default();
-        let upstream_retries = Counter::default();
-        let log_lines_dropped = Counter::default();
-        registry.register("store_up", "Whether the store answers", store_up.clone());
+        let store_up = made(registry, "store_up", "Whether the store answers");
         let store_subscribed =
-            gauge(&mut registry, "store_subscribed", "Whether the fleet's news reach this member");
-        registry.register(
-            "members",
-            "Running proxies of the fleet, as last known",
-            members.clone(),
-        );
-        registry.register(
-            "client_connections",
-            "Open client connections",
-            client_connections.clone(),
-        );
-        registry.register(
-            "upstream_connections",
-            "Open connections to sites",
-            upstream_connections.clone(),
-        );
-        registry.register(
-            "panics",
-            "Panics; each has ended its own task, a connection as a rule",
-            panics.clone(),
-        );
-        registry.register(
+            made(registry, "store_subscribed", "Whether the fleet's news reach this member");
+        let members = made(registry, "members", "Running proxies of the fleet, as last known");
+        let client_connections = made(registry, "client_connections", "Open client connections");
+        let upstream_connections =
+            made(registry, "upstream_connections", "Open connections to sites");
+        let panics =
+            made(registry, "panics", "Panics; each has ended its own task, a connection as a rule");
+        let tls_client_rejected = made(
+            registry,
             "tls_client_rejected",
             "TLS handshakes that a client broke off because it does not trust our certificate",
-            tls_client_rejected.clone(),
         );
-        registry.register(
+        let upstream_retries = made(
+            registry,
             "upstream_retries",
             "Requests sent again because a kept-alive connection to the site had gone stale",
-            upstream_retries.clone(),
         );
-        registry.register(
-            "log_lines_dropped",
-            "Log lines dropped because nobody takes them",
-            log_lines_dropped.clone(),
+        let log_lines_dropped =
+            made(registry, "log_lines_dropped", "Log lines dropped because nobody takes them");
+        let reload_ok: Gauge = made(
+            registry,
+            "config_last_reload_ok",
+            "Whether the rule file as it is now is in force: 0 from a bad change on until a good one",
         );
+        reload_ok.set(1);
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The running program", build);
         Arc::new(Self {
-            registry,
+            registry: whole,
             families,
+            process,
+            reload_ok,
             rules: Mutex::default(),
             users: Mutex::default(),
             store_up,
@@ -291,6 +304,14 @@ impl Metrics {
             held_gone: f.held_gone.get_or_create_owned(&own),
             suspects: f.suspects.get_or_create_owned(&own),
             tunnels: f.tunnels.get_or_create_owned(&own),
+            rate_allowed: f.rate_allowed.get_or_create_owned(&own),
+            cooldown_age: f.cooldown_age.get_or_create_owned(&own),
+            rate_mark: f.rate_mark.get_or_create_owned(&own),
+            oldest_held: f.oldest_held.get_or_create_owned(&own),
+            bytes_up: f.bytes.get_or_create_owned(&rule_and(rule, "direction", "up")),
+            bytes_down: f.bytes.get_or_create_owned(&rule_and(rule, "direction", "down")),
+            responses: CLASSES
+                .map(|class| f.responses.get_or_create_owned(&rule_and(rule, "class", class))),
         }
     }
 
@@ -343,18 +364,12 @@ impl Metrics {
     /// All metrics in the OpenMetrics text format.
     #[must_use]
     pub fn render(&self) -> String {
+        self.process.refresh();
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
             .expect("writing to a String does not fail");
         text
     }
-}
-
-/// A gauge under this name, at zero.
-fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
-    let gauge = Gauge::default();
-    registry.register(name, help, gauge.clone());
-    gauge
 }
 
 #[cfg(test)]

@@ -40,9 +40,10 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tracing::Instrument as _;
 
+use self::body::Progress;
 pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody, workers::Workers};
 use self::{
-    access::Line,
+    access::{Identity, Line},
     context::Live,
     forward::{Answer, Outbound},
     headers::Noted,
@@ -109,32 +110,45 @@ impl Visitor {
 pub(crate) async fn handle(
     cx: &Arc<Context>,
     visitor: &Visitor,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let is_connect = request.method() == Method::CONNECT;
     let is_extended = extended::is_asked_by(&request);
     let answering = visitor.wire.as_ref().map(wire::Handle::answering);
-    let mut told = Told::default();
-    let span = access::span(request.headers());
-    let answer = if span.is_none() {
-        way(cx, visitor, request, &mut told).await
+    let live = cx.live();
+    let settings = &live.settings;
+    let (logs, annotates) = (settings.log.access, settings.annotate);
+    let identity = Identity::take(request.headers_mut(), logs);
+    let line = logs.then(|| Line::new(visitor, &request, &identity));
+    let mut told = Told { line, ..Told::default() };
+    let answer = if identity.span.is_none() {
+        way(cx, visitor, live, request, &mut told).await
     } else {
-        // Wrapped, the way's whole state would be moved from place to place; few requests belong to a trace.
-        Box::pin(way(cx, visitor, request, &mut told).instrument(span.clone())).await
+        // Wrapped, the way's whole state would be moved from place to place; few requests have a name.
+        let span = identity.span.clone();
+        Box::pin(way(cx, visitor, live, request, &mut told).instrument(span)).await
     };
     if let Some(user) = &told.user {
         let counter = if answer.is_ok() { &user.relayed } else { &user.refused };
         counter.inc();
     }
+    if let (Some(line), Err(refusal)) = (&mut told.line, &answer) {
+        line.refused(refusal);
+    }
+    let annotates = annotates || answer.is_err();
     let mut response = match answer {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(&cx.metrics),
     };
+    if annotates {
+        identity.annotate(response.headers_mut());
+    }
     if is_extended {
         extended::fold(&mut response);
     }
-    if let Some(line) = &told.line {
-        span.in_scope(|| line.log(response.status(), &told));
+    let mut line = told.line.take();
+    if let Some(line) = &mut line {
+        line.answered(response.status(), &told);
     }
     if is_connect && !response.status().is_success() {
         // What follows a refused CONNECT may have been meant for the tunnel (RFC 9931).
@@ -147,6 +161,7 @@ pub(crate) async fn handle(
         response.headers_mut().remove(header::ALT_SVC);
     }
     response.body_mut().answers(answering);
+    response.body_mut().logs(line);
     Ok(response)
 }
 
@@ -154,10 +169,10 @@ pub(crate) async fn handle(
 async fn way(
     cx: &Arc<Context>,
     visitor: &Visitor,
+    live: Arc<Live>,
     mut request: Request<Incoming>,
     told: &mut Told,
 ) -> Result<Response<Body>, Refused> {
-    let live = cx.live();
     if visitor.activity.is_some() {
         entry::admit_frames(cx, &live, &request)?;
     }
@@ -172,9 +187,7 @@ async fn way(
     if let Client::User(name) = &client {
         told.user = live.users.get(name).cloned();
     }
-    if live.settings.log.access {
-        told.line = Some(Line::new(&client, &target, request.method()));
-    }
+    told.note(|line| line.admitted(&client, &target));
     let noted = Noted::of(request.headers());
     if let Some(answer) = entry::answer_here(cx, &mut request, noted)? {
         return Ok(answer);
@@ -185,15 +198,14 @@ async fn way(
     }
     let patience = if noted.prefer { headers::patience(request.headers()) } else { None };
     let asking = Asking::new(cx, target, client, patience)?;
-    if let Some(line) = &mut told.line {
-        line.rule = Arc::clone(&asking.entry.rule.name);
-    }
+    told.note(|line| line.ruled(&asking));
     if request.method() == Method::CONNECT {
         if asking.entry.rule.intercept || is_ours && cx.gate.intercepts() {
-            return intercept::open(cx, &live, visitor.peer, asking, request);
+            return intercept::open(cx, &live, visitor.peer, asking, request, &mut told.line);
         }
         asking.judge(&live)?;
-        return Box::pin(tunnel::open(cx, &live, visitor.peer, asking, request)).await;
+        let line = &mut told.line;
+        return Box::pin(tunnel::open(cx, &live, visitor.peer, asking, request, line)).await;
     }
     asking.judge(&live)?;
     let method = request.method().clone();
@@ -209,7 +221,10 @@ async fn way(
     let mut outbound = Outbound::new(cx, idle, &asking.target, request, noted)?;
     let upgrading = upgrade::admit(cx, &live, visitor, &outbound, &asking.entry, upgrading)?;
     outbound.borrow(visitor);
-    let pass = asking.hold(cx, &live).await?;
+    told.note(|line| line.waits(cx, &asking, outbound.progress.as_ref()));
+    let held = asking.hold(cx, &live).await;
+    told.note(|line| line.waited(&held));
+    let pass = held?;
     drop(share);
     // A reload during the hold counts.
     let live = cx.live();
@@ -241,14 +256,21 @@ impl Granted<'_> {
         loop {
             told.held = pass.held();
             let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, method);
-            let answer =
-                forward::send(cx, live, visitor, asking, outbound, &mut pass, again).await?;
-            (told.took, told.sent) = (answer.took, told.sent + 1);
+            let sent = forward::send(cx, live, visitor, asking, outbound, &mut pass, again).await;
+            let metrics = &asking.entry.metrics;
+            metrics.bytes_up.inc_by(outbound.progress.as_ref().map_or(0, Progress::bytes));
+            let answer = sent?;
+            metrics.response(answer.response.status().as_u16()).inc();
+            (told.took, told.held, told.sent) = (answer.took, pass.held(), told.sent + 1);
             told.unread = answer.conn.unwanted.is_some();
             if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 pass.report_unseen().await;
                 let entry = &asking.entry;
-                return Ok(upgrade::join(cx, live, visitor, upgrading, answer, entry));
+                let mut line = told.line.take();
+                if let Some(line) = &mut line {
+                    line.answered(answer.response.status(), told);
+                }
+                return Ok(upgrade::join(cx, live, visitor, upgrading, answer, entry, line));
             }
             let Answer { response, noted, conn, .. } = answer;
             let (head, body) = response.into_parts();
@@ -320,7 +342,7 @@ impl Granted<'_> {
         if self.live.settings.annotate {
             told.annotate(&mut head.headers, &self.asking.entry);
         }
-        Response::from_parts(head, Body::site(body))
+        Response::from_parts(head, Body::site(body, &self.asking.entry))
     }
 }
 
@@ -350,6 +372,13 @@ struct Told {
 }
 
 impl Told {
+    /// For the access log, where there is one.
+    fn note(&mut self, note: impl FnOnce(&mut Line)) {
+        if let Some(line) = &mut self.line {
+            note(line);
+        }
+    }
+
     fn annotate(&self, headers: &mut http::HeaderMap, entry: &Entry) {
         if let Some(verdict) = self.verdict {
             headers.insert(headers::VERDICT, HeaderValue::from_static(verdict.as_str()));

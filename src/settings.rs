@@ -188,6 +188,8 @@ pub struct Timeouts {
     pub response: Duration,
     /// Silence: of a body in either direction, a tunnel, a kept-alive connection.
     pub idle: Duration,
+    /// From `/readyz` saying 503 to the end of accepting, when the proxy stops.
+    pub notice: Duration,
     /// Finishing what is in flight when the proxy stops.
     pub drain: Duration,
 }
@@ -234,6 +236,8 @@ pub struct Log {
     pub format: LogFormat,
     /// One line per request as well.
     pub access: bool,
+    /// Where those lines go instead of standard error.
+    pub access_file: Option<PathBuf>,
 }
 
 /// The form of a log line.

@@ -149,6 +149,24 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
+fn check_says_what_a_start_would_fail_by() {
+    let folder = folder();
+    let rules = GOOD.replace("burst: 5", "burst: 5, intercept: true");
+    write(folder.path(), "file", "no folder");
+    for (line, said) in [
+        ("ca_dir: file/ca", "is no folder"),
+        ("log: {access_file: none/access.log}", "log.access_file"),
+    ] {
+        write(folder.path(), "r.yaml", &format!("{line}\n{rules}"));
+        let checked = run(folder.path(), &["check", "r.yaml"]);
+        assert_eq!(checked.status.code(), Some(1), "{line}");
+        assert!(err(&checked).contains(said), "{}", err(&checked));
+        let started = run(folder.path(), &["run", "r.yaml", "--listen", "127.0.0.1:0"]);
+        assert_ne!(started.status.code(), Some(0), "{line}");
+    }
+}
+
+#[test]
 fn env_points_each_client_at_the_proxy() {
     let folder = folder();
     write(folder.path(), "r.yaml", &format!("listen: 127.0.0.1:4444\n{GOOD}"));
@@ -165,6 +183,53 @@ fn env_points_each_client_at_the_proxy() {
         assert!(out(&output).lines().any(|l| l == line), "{client}:\n{}", out(&output));
         assert!(!out(&output).contains("CA"), "nothing to trust where nothing intercepts");
     }
+}
+
+#[test]
+fn env_knows_users_and_says_what_an_old_node_does() {
+    let folder = folder();
+    let auth = "auth: {users: {crawler: \"open sesame\", other: b}, networks: [10.0.0.0/8]}";
+    write(folder.path(), "r.yaml", &format!("listen: 127.0.0.1:4444\n{auth}\n{GOOD}"));
+    let env = |words: &[&str]| run(folder.path(), &[&["env"], words, &["-c", "r.yaml"]].concat());
+    let has = |output: &Output, line: &str| out(output).lines().any(|found| found == line);
+    let curl = env(&["curl"]);
+    let line = "export https_proxy=http://crawler:open%20sesame@127.0.0.1:4444";
+    assert!(has(&curl, line), "{}", out(&curl));
+    assert!(has(
+        &env(&["go", "--user", "other"]),
+        "export HTTP_PROXY=http://other:b@127.0.0.1:4444"
+    ));
+    let nobody = env(&["curl", "--user", "nobody"]);
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(err(&nobody).contains("crawler, other"), "{}", err(&nobody));
+    assert!(out(&env(&["node"])).starts_with("# Node 22.21, 24 and newer"));
+    assert!(out(&env(&["java"])).starts_with("# the proxy asks for a user"));
+}
+
+#[test]
+fn a_password_in_a_store_url_that_everybody_can_read_is_remarked_on() {
+    let folder = folder();
+    for (store, remarked) in [
+        ("redis://:secret@127.0.0.1:6379", true),
+        ("{url: \"redis://user:secret@127.0.0.1:6379\"}", true),
+        ("redis://127.0.0.1:6379", false),
+    ] {
+        write(folder.path(), "r.yaml", &format!("store: {store}\n{GOOD}"));
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(folder.path().join("r.yaml"), mode).expect("it is ours");
+        let said = out(&run(folder.path(), &["check", "r.yaml"]));
+        assert_eq!(said.contains("everybody on this machine"), remarked, "{store}: {said}");
+        assert!(!said.contains("secret@"), "{said}");
+    }
+}
+
+#[test]
+fn colours_are_there_when_they_are_asked_for() {
+    let folder = folder();
+    write(folder.path(), "r.yaml", GOOD);
+    let said = |when: &str| out(&run(folder.path(), &["check", "r.yaml", "--color", when]));
+    assert!(said("always").contains("\u{1b}[32m"));
+    assert!(!said("never").contains('\u{1b}') && !said("auto").contains('\u{1b}'));
 }
 
 #[test]

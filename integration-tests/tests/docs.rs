@@ -1,12 +1,16 @@
 //! What README and docs say is true: their rule files are good, their commands run, their links lead somewhere; and
 //! what lies in `docker/` fits the program.
 
+#[path = "docs/api.rs"]
+mod api;
 #[path = "docs/blocks.rs"]
 mod blocks;
 #[path = "docs/commands.rs"]
 mod commands;
 #[path = "docs/docker.rs"]
 mod docker;
+#[path = "docs/helm.rs"]
+mod helm;
 #[path = "docs/links.rs"]
 mod links;
 #[path = "docs/manifests.rs"]

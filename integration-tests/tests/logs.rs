@@ -1,6 +1,9 @@
 //! What the log says: by default what is worth a person's time, on request a line per request, and both under the
 //! crawler's own trace.
 
+#[path = "logs/requests.rs"]
+mod requests;
+
 use std::time::Duration;
 
 use integration_tests::{
@@ -50,7 +53,7 @@ async fn a_request_that_goes_well_is_not_worth_a_line() {
 async fn the_access_log_has_verdict_hold_and_rule_of_each_request() {
     let site = Site::start();
     site.on("/wall", Page::Captcha);
-    let file = RuleFile::one_rule("rate: 5/s, burst: 1, learn: false");
+    let file = RuleFile::one_rule("rate: 1/s, burst: 1, learn: false");
     let member = Member::start(&file.with("log: {format: json, access: true}")).await;
     for path in ["/", "/?secret=hunter2", "/wall"] {
         get(member.proxy(), &site.url(path)).await;
@@ -63,7 +66,7 @@ async fn the_access_log_has_verdict_hold_and_rule_of_each_request() {
         assert_eq!((&line["rule"], &line["method"]), (&"default".into(), &"GET".into()), "{line}");
         assert_eq!(line["client"], "127.0.0.1", "{line}");
         assert!(line["upstream_ms"].is_u64() && line["status"].is_u64(), "{line}");
-        assert!(line.get("span").is_none(), "no trace was named: {line}");
+        assert!(line.get("trace_id").is_none(), "no trace was named: {line}");
     }
     assert!(lines[1]["held_ms"].as_u64() > Some(0), "the second was held: {}", lines[1]);
     assert!(!member.log().contains("hunter2"), "queries may hold secrets");
@@ -85,18 +88,18 @@ async fn a_trace_goes_on_to_the_site_and_stands_at_every_line_of_its_request() {
     for message in ["request", "blocked"] {
         let lines = lines(&member, message);
         assert_eq!(lines.len(), 2, "{message}: {}", member.log());
-        assert_eq!(lines[0]["span"]["trace_id"], TRACE, "{}", lines[0]);
-        assert_eq!(lines[0]["span"]["parent_id"], PARENT, "{}", lines[0]);
-        assert!(lines[1].get("span").is_none(), "{}", lines[1]);
+        assert_eq!(lines[0]["trace_id"], TRACE, "{}", lines[0]);
+        assert_eq!(lines[0]["parent_id"], PARENT, "{}", lines[0]);
+        assert!(lines[1].get("trace_id").is_none(), "{}", lines[1]);
     }
 }
 
 #[tokio::test]
-async fn a_trace_stands_in_the_text_log_at_any_level() {
+async fn a_trace_stands_in_the_text_log_too() {
     let site = Site::start();
     site.on("/wall", Page::Captcha);
     let file = RuleFile::one_rule("rate: 50/s, burst: 5");
-    let member = Member::start(&file.with("log: {level: warn}")).await;
+    let member = Member::start(&file.with("log: {level: info}")).await;
     get_with(member.proxy(), &site.url("/wall"), "traceparent", &traceparent()).await;
     logs(&member, "blocked").await;
     let log = member.log();

@@ -1,6 +1,9 @@
 //! SIGTERM: stop accepting, finish what is in flight, answer what is held with 503, exit 0.
 
-use std::time::{Duration, Instant};
+use std::{
+    os::unix::net::UnixDatagram,
+    time::{Duration, Instant},
+};
 
 use integration_tests::{
     client::{Raw, get, try_get_direct},
@@ -90,6 +93,45 @@ async fn readiness_ends_before_the_process_does() {
     wait_until("it is not ready any more", SOON, async || ready(&member).await == Some(503)).await;
     site.release();
     assert_eq!(in_flight.await.expect("it ends"), 200);
+    assert_eq!(member.exit_code(SOON).await, 0);
+}
+
+#[tokio::test]
+async fn with_a_notice_clients_are_served_while_readiness_says_no() {
+    let site = Site::start();
+    let file = RuleFile::one_rule("rate: 100/s, burst: 100").with("timeouts: {notice: 2s}");
+    let mut member = Member::start(&file).await;
+    member.terminate();
+    wait_until("it is not ready any more", SOON, async || {
+        let answer = try_get_direct(member.admin(), "/readyz").await;
+        answer.is_ok_and(|answer| answer.status == 503)
+    })
+    .await;
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200, "a load balancer is slow");
+    assert_eq!(member.exit_code(SOON).await, 0);
+}
+
+#[tokio::test]
+async fn systemd_is_told_that_it_is_ready_lives_and_stops() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(SOON)).expect("a socket takes options");
+    let told = || {
+        let mut text = [0; 256];
+        let length = socket.recv(&mut text).expect("it says something in time");
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let variables = format!("export NOTIFY_SOCKET={} WATCHDOG_USEC=200000", path.display());
+    let mut member = Member::start_after(&variables, &RuleFile::one_rule("rate: 100/s")).await;
+    assert_eq!(told(), "READY=1\n");
+    assert_eq!((told(), told()), ("WATCHDOG=1\n".to_owned(), "WATCHDOG=1\n".to_owned()));
+    member.terminate();
+    let mut last = told();
+    while last == "WATCHDOG=1\n" {
+        last = told();
+    }
+    assert_eq!(last, "STOPPING=1\n");
     assert_eq!(member.exit_code(SOON).await, 0);
 }
 

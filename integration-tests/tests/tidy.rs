@@ -9,7 +9,7 @@ use std::{
 const LAYERS: [&[&str]; 11] = [
     &["apart", "clock", "secret", "target"],
     &["rules", "verdict", "classify", "bucket", "cooldown", "learn", "settings"],
-    &["metrics", "event", "status", "shutdown", "roots", "explain"],
+    &["metrics", "event", "status", "shutdown", "notify", "roots", "explain"],
     &["store"],
     &["gate"],
     &["ca", "proxy", "admin"],

@@ -22,8 +22,6 @@ use crate::{
     learn::{Hand, Known},
 };
 
-/// A cooldown by hand without a length.
-const DEFAULT_COOLDOWN_S: f64 = 60.0;
 /// Longest cooldown by hand: a day, so that a typing mistake ends by itself.
 const MAX_COOLDOWN_S: f64 = 86_400.0;
 
@@ -56,8 +54,10 @@ pub(super) async fn post(
     match part(&path)? {
         Part::Cooldown(scope) => {
             let asked: Length = read(&body)?;
-            let length = asked.seconds.unwrap_or(DEFAULT_COOLDOWN_S);
-            let length = seconds("seconds", length, 1.0, MAX_COOLDOWN_S)?;
+            let length = match asked.seconds {
+                Some(length) => seconds("seconds", length, 1.0, MAX_COOLDOWN_S)?,
+                None => cx.gate.draw_length(scope).map_err(refused)?,
+            };
             cx.gate.trip(scope, length).await.map_err(refused)?;
             Ok(Json(json!({"scope": scope, "cooldown_ms": length.as_millis()})))
         }

@@ -116,7 +116,7 @@ impl Reload {
         self.admin.values.store(Arc::new(values(&loaded)));
         self.events.emit(Event::Reloaded { changes: diff.lines, needs_restart });
         for warning in &loaded.warnings {
-            self.events.emit(Event::Warned { what: warning.to_string() });
+            self.events.emit(Event::Warned { what: warning.one_line() });
         }
         self.loaded = loaded;
     }

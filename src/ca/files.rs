@@ -11,6 +11,8 @@ use super::CaError;
 
 /// Everything that a group or others may do.
 const OTHERS: u32 = 0o077;
+/// What only a group may do: read.
+const GROUP_READS: u32 = 0o040;
 /// Largest file that is read; a key and a chain of certificates are a few KiB.
 const MAX_FILE: u64 = 1024 * 1024;
 
@@ -35,6 +37,17 @@ fn refuse_exposed(path: &Path, wanted: u32) -> Result<(), CaError> {
         return Err(CaError::Exposed { path: path.to_owned(), mode, wanted });
     }
     Ok(())
+}
+
+/// Reads a secret that an operator has put there. Its group may read it: a Kubernetes Secret is mounted with mode 0440
+/// and the pod's `fsGroup`, and a credential of systemd has its user's right there.
+pub(super) fn read_given(path: &Path) -> Result<String, CaError> {
+    let metadata = fs::metadata(path).map_err(failed("looking at", path))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & OTHERS & !GROUP_READS != 0 {
+        return Err(CaError::Exposed { path: path.to_owned(), mode, wanted: 0o440 });
+    }
+    read(path)
 }
 
 /// Reads a secret.

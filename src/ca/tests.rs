@@ -86,6 +86,20 @@ fn a_key_that_others_may_read_is_refused() {
 }
 
 #[test]
+fn a_given_key_may_be_read_by_its_group_and_by_nobody_else() {
+    let (dir, _) = fresh();
+    let home = dir.path().join("a/b");
+    let given = (home.join(CERTIFICATE_FILE), home.join(KEY_FILE));
+    for (mode, goes) in
+        [(0o440, true), (0o400, true), (0o640, true), (0o444, false), (0o460, false)]
+    {
+        fs::set_permissions(&given.1, Permissions::from_mode(mode)).unwrap();
+        let opened = Ca::open(Path::new(""), Some(&given));
+        assert_eq!(opened.is_ok(), goes, "{mode:o}: {:?}", opened.err());
+    }
+}
+
+#[test]
 fn the_ca_may_sign_server_certificates_and_nothing_else() {
     let (_dir, ca) = fresh();
     let der = CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap();

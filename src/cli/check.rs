@@ -2,12 +2,17 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
+
 use super::{
     Global, Outcome,
     out::{Out, Style},
     which,
 };
-use crate::config::{self, Severity};
+use crate::{
+    app::preflight,
+    config::{self, Severity},
+};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -46,6 +51,9 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     }
     for problem in problems {
         out.line(problem)?;
+    }
+    if let Ok(loaded) = &read {
+        preflight(loaded).context("the file is good, but the proxy would not start here")?;
     }
     let name = config::file_of(path)
         .map_or_else(|| config::BUILT_IN_NAME.to_owned(), |path| path.display().to_string());

@@ -67,12 +67,7 @@ impl Admin {
                 .await
                 .context("no answer in 10 s")?
         };
-        self.runtime.block_on(asked).with_context(|| {
-            format!(
-                "the admin port {} (is the proxy running? `--admin ADDR` names another)",
-                self.addr
-            )
-        })
+        self.runtime.block_on(asked).with_context(|| format!("the admin port {}", self.addr))
     }
 
     async fn send(
@@ -81,7 +76,9 @@ impl Admin {
         path: &str,
         body: Option<&Value>,
     ) -> anyhow::Result<Value> {
-        let stream = TcpStream::connect(self.addr).await?;
+        let stream = TcpStream::connect(self.addr)
+            .await
+            .context("is the proxy running? `--admin ADDR` names another port")?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let running = tokio::spawn(connection);

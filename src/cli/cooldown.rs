@@ -29,9 +29,9 @@ enum Action {
     Trip {
         /// The scope
         scope: String,
-        /// How long, with a unit: 30s, 5m, 1h
-        #[arg(long = "for", default_value = "1m", value_name = "TIME", value_parser = length)]
-        length: Duration,
+        /// How long, with a unit: 30s, 5m, 1h [default: drawn from the rule's `for`]
+        #[arg(long = "for", value_name = "TIME", value_parser = length)]
+        length: Option<Duration>,
         #[command(flatten)]
         token: Token,
     },
@@ -47,9 +47,10 @@ enum Action {
 pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
     match &args.action {
         Action::Trip { scope, length, token } => {
-            let body = json!({"seconds": length.as_secs_f64()});
-            ask(global, token, Method::POST, scope, Some(&body))?;
-            let stands = format_args!("stands still for {}", span(*length)).to_string();
+            let body = length.map(|length| json!({"seconds": length.as_secs_f64()}));
+            let answer = ask(global, token, Method::POST, scope, body.as_ref())?;
+            let length = Duration::from_millis(answer["cooldown_ms"].as_u64().unwrap_or_default());
+            let stands = format_args!("stands still for {}", span(length)).to_string();
             out.line(format_args!("{scope} {}", out.paint(Style::Warn, stands)))?;
         }
         Action::Clear { scope, token } => {
@@ -66,14 +67,13 @@ fn ask(
     method: Method,
     scope: &str,
     body: Option<&serde_json::Value>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<serde_json::Value> {
     let path = scope_path(scope, "cooldown")?;
-    Admin::new(global, token)?.ask(method, &path, body)?;
-    Ok(())
+    Admin::new(global, token)?.ask(method, &path, body)
 }
 
 /// A length as people write it: a number and `s`, `m` or `h`.
-fn length(text: &str) -> Result<Duration, String> {
+pub(super) fn length(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no length: write a number and a unit, as in 30s, 5m or 1h");
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
     let factor = match unit {

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{Global, Outcome, ca::certificate, out::Out};
+use super::{Global, Outcome, Usage, ca::certificate, out::Out};
+use crate::settings::Settings;
 
 /// Clients with different ideas of how a proxy and a CA are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -24,6 +25,9 @@ Examples:
 pub(super) struct Args {
     /// The client
     client: Client,
+    /// Who of `auth.users` the client is [default: the first]
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
 }
 
 pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
@@ -39,12 +43,49 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         },
         certificate: quoted(&certificate.display().to_string()),
     });
-    for line in lines(args.client, proxy, trust.as_ref()) {
+    let login = login(&loaded.settings, args.user.as_deref())?;
+    for line in lines(args.client, proxy, login.as_deref(), trust.as_ref()) {
         out.line(line)?;
     }
     Ok(Outcome::Fine)
 }
 
+/// `NAME:PASSWORD@` for a URL of the proxy; none where a client of this machine needs none.
+pub(super) fn login(settings: &Settings, user: Option<&str>) -> Result<Option<String>, Usage> {
+    let auth = &settings.auth;
+    let own = reachable(settings.listen).ip();
+    if user.is_none() && (auth.none || auth.networks.iter().any(|network| network.contains(&own))) {
+        return Ok(None);
+    }
+    let found = auth.users.iter().find(|(name, _)| user.is_none_or(|user| *user == **name));
+    match (found, user) {
+        (Some((name, password)), _) => {
+            Ok(Some(format!("{}:{}@", escaped(name), escaped(password.expose()))))
+        }
+        (None, Some(user)) => {
+            let known: Vec<&str> = auth.users.iter().map(|(name, _)| &**name).collect();
+            Err(Usage(format!("`auth.users` has no {user}; it has: {}", known.join(", "))))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// `text` as a part of a URL's authority: only what RFC 3986 section 2.3 reserves for nothing stays as it is.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// What an older Node does not know, and what to do instead.
+const NODE_NOTE: &str = "# Node 22.21, 24 and newer read NODE_USE_ENV_PROXY; an older one goes past the proxy unless \
+                         its code uses an agent (undici's EnvHttpProxyAgent)";
 /// Java's key store, in the folder where its program starts; its password is no secret, since nothing in it is.
 const JAVA_STORE: &str = "tidegate.p12";
 const JAVA_PASSWORD: &str = "changeit";
@@ -58,7 +99,7 @@ struct Trust {
 }
 
 /// A client on this machine reaches an unspecified address by loopback.
-fn reachable(listen: SocketAddr) -> SocketAddr {
+pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -68,31 +109,44 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
 }
 
 /// The lines, made for `eval` or for a command line.
-fn lines(client: Client, proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
-    match client {
-        Client::Curl => exports(proxy, trust, &["CURL_CA_BUNDLE"], &[]),
-        Client::Python => exports(proxy, trust, &["REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"], &[]),
-        Client::Go => exports(proxy, trust, &["SSL_CERT_FILE"], &[]),
+fn lines(
+    client: Client,
+    proxy: SocketAddr,
+    login: Option<&str>,
+    trust: Option<&Trust>,
+) -> Vec<String> {
+    let url = quoted(&format!("http://{}{proxy}", login.unwrap_or_default()));
+    let mut lines = match client {
+        Client::Curl => exports(&url, trust, &["CURL_CA_BUNDLE"], &[]),
+        Client::Python => exports(&url, trust, &["REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"], &[]),
+        Client::Go => exports(&url, trust, &["SSL_CERT_FILE"], &[]),
         Client::Node => {
-            let mut lines = exports(proxy, trust, &[], &["NODE_EXTRA_CA_CERTS"]);
+            let mut lines = exports(&url, trust, &[], &["NODE_EXTRA_CA_CERTS"]);
             lines.push("export NODE_USE_ENV_PROXY=1".to_owned());
+            lines.insert(0, NODE_NOTE.to_owned());
             lines
         }
         Client::Java => java(proxy, trust),
         Client::Chrome => chrome(proxy, trust),
+    };
+    if login.is_some() && matches!(client, Client::Java | Client::Chrome) {
+        let note = "# the proxy asks for a user and a password, which this client takes only in a \
+                    dialogue or in its own code; `auth.networks` can let its address in without";
+        lines.insert(0, note.to_owned());
     }
+    lines
 }
 
 /// Variables of the shell: the proxy under both spellings (curl reads `http_proxy` in lower case only, because a
 /// `Proxy` field must not become a CGI script's proxy), then what is to be trusted.
 fn exports(
-    proxy: SocketAddr,
+    proxy: &str,
     trust: Option<&Trust>,
     bundles: &[&str],
     certificates: &[&str],
 ) -> Vec<String> {
     let mut lines: Vec<String> = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"]
-        .map(|name| format!("export {name}=http://{proxy}"))
+        .map(|name| format!("export {name}={proxy}"))
         .into();
     if let Some(trust) = trust {
         lines.extend(bundles.iter().map(|name| format!("export {name}={}", trust.bundle)));
@@ -134,7 +188,7 @@ fn chrome(proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
 
 /// `text` as one word of a POSIX shell.
 fn quoted(text: &str) -> String {
-    if text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b)) {
+    if text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-:@%~".contains(&b)) {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))

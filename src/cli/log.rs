@@ -3,21 +3,24 @@
 //! A full disk or a pipe that nobody reads must not stop requests: a line that finds the queue full, or that cannot be
 //! written, is dropped and counted (`tidegate_log_lines_dropped_total`).
 
+mod format;
+
 use std::{
+    fs::{File, OpenOptions},
     io::{self, Write},
+    path::PathBuf,
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread,
     time::Duration,
 };
 
+use anyhow::Context as _;
 use prometheus_client::metrics::counter::Counter;
+use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter, reload};
 
-use crate::{
-    app::SetLogLevel,
-    metrics::Metrics,
-    settings::{Log, LogFormat},
-};
+use self::format::Form;
+use crate::{app::SetLogLevel, event::Access, metrics::Metrics, settings::Log};
 
 /// Lines waiting to be written: a burst of a second; at well under 1 KiB each, a few megabytes.
 const QUEUE: usize = 4_096;
@@ -26,12 +29,33 @@ const FLUSH: Duration = Duration::from_secs(1);
 
 enum Message {
     Line(Vec<u8>),
+    Access(Vec<u8>),
+    Reopen,
     Flush(SyncSender<()>),
 }
 
 /// Flushes the log when dropped.
 #[derive(Debug)]
 pub(super) struct Flush(SyncSender<Message>);
+
+impl Flush {
+    /// Opens the access log's file again whenever SIGHUP comes, so that a rotated one is let go of.
+    ///
+    /// # Errors
+    /// The system refuses the handler. Needs a tokio runtime.
+    pub(super) fn reopen_on_hangup(&self) -> io::Result<()> {
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let lines = self.0.clone();
+        tokio::spawn(async move {
+            while hang_up.recv().await.is_some() {
+                let lines = lines.clone();
+                // A full queue must not hold up the runtime, and the signal must not be lost.
+                tokio::task::spawn_blocking(move || lines.send(Message::Reopen)).await.ok();
+            }
+        });
+        Ok(())
+    }
+}
 
 impl Drop for Flush {
     fn drop(&mut self) {
@@ -46,33 +70,41 @@ impl Drop for Flush {
 /// Starts the log of the process; what is returned with it changes its level later.
 ///
 /// # Errors
-/// A filter that cannot be read, or a log that runs already.
+/// A filter or an access log that cannot be used, or a log that runs already.
 pub(super) fn start(log: &Log, metrics: &Metrics) -> anyhow::Result<(Flush, SetLogLevel)> {
     let filter = filter(&log.level).map_err(anyhow::Error::msg)?;
-    let (sender, lines) = sync_channel(QUEUE);
+    let access = log.access_file.clone().map(AccessFile::open).transpose()?;
+    let (sender, messages) = sync_channel(QUEUE);
     let dropped = metrics.log_lines_dropped.clone();
-    let queue = Queue { sender: sender.clone(), dropped: dropped.clone() };
-    thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(&lines, &dropped))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue);
-    let (started, set_level): (_, SetLogLevel) = match log.format {
-        LogFormat::Text => {
-            let builder = builder.with_target(false).with_ansi(false).with_filter_reloading();
-            let set_level = setter(builder.reload_handle());
-            (builder.try_init(), set_level)
-        }
-        LogFormat::Json => {
-            let builder = builder.json().flatten_event(true).with_span_list(false);
-            let builder = builder.with_filter_reloading();
-            let set_level = setter(builder.reload_handle());
-            (builder.try_init(), set_level)
-        }
-    };
-    started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))?;
+    let queue =
+        Queue { sender: sender.clone(), dropped: dropped.clone(), access: access.is_some() };
+    let write = move || write_lines(&messages, access, &dropped);
+    thread::Builder::new().name("log".to_owned()).spawn(write)?;
+    let form = Form(log.format);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(queue)
+        .with_ansi(false)
+        .fmt_fields(form)
+        .event_format(form)
+        .with_filter_reloading();
+    let set_level = setter(builder.reload_handle());
+    builder.try_init().map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))?;
     Ok((Flush(sender), set_level))
 }
 
+/// The filter that `level` means. A level by itself is the program's own: what its libraries say is logged if a filter
+/// names them (`info,hyper=debug`). The access log is on or off by `log.access`, whatever the level.
 fn filter(level: &str) -> Result<EnvFilter, String> {
-    EnvFilter::try_new(level).map_err(|error| {
+    let own = |part: &str| match part.trim() {
+        named if named.contains('=') => named.to_owned(),
+        level => format!("tidegate={level}"),
+    };
+    let mut parts: Vec<String> = level.split(',').map(own).collect();
+    if level.trim() != "off" && !level.contains(Access::TARGET) {
+        parts.push(format!("{}=info", Access::TARGET));
+    }
+    EnvFilter::try_new(parts.join(",")).map_err(|error| {
         format!(
             "log.level `{level}` is no level (error, warn, info, debug, trace) and no filter: {error}"
         )
@@ -85,13 +117,45 @@ fn setter<S: 'static>(handle: reload::Handle<EnvFilter, S>) -> SetLogLevel {
     })
 }
 
-fn write_lines(messages: &Receiver<Message>, dropped: &Counter) {
+/// The access log's own file.
+struct AccessFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl AccessFile {
+    fn open(path: PathBuf) -> anyhow::Result<Self> {
+        let opened = OpenOptions::new().create(true).append(true).open(&path);
+        let file = opened.with_context(|| {
+            format!("log.access_file: {} cannot be opened for writing", path.display())
+        })?;
+        Ok(Self { path, file })
+    }
+}
+
+fn write_lines(messages: &Receiver<Message>, mut access: Option<AccessFile>, dropped: &Counter) {
+    let to_stderr = |line: &[u8]| io::stderr().write_all(line);
     while let Ok(message) = messages.recv() {
-        match message {
+        let written = match (message, &mut access) {
+            (Message::Access(line), Some(access)) => access.file.write_all(&line),
+            (Message::Line(line) | Message::Access(line), _) => to_stderr(&line),
+            (Message::Reopen, Some(open)) => match AccessFile::open(open.path.clone()) {
+                Ok(new) => {
+                    access = Some(new);
+                    Ok(())
+                }
+                // Lines go on to the file that is open.
+                Err(error) => to_stderr(format!("error: {error:#}\n").as_bytes()),
+            },
+            (Message::Reopen, None) => Ok(()),
+            (Message::Flush(done), _) => {
+                done.try_send(()).ok();
+                Ok(())
+            }
+        };
+        if written.is_err() {
             // Nowhere else to say that the log cannot be written.
-            Message::Line(line) if io::stderr().write_all(&line).is_err() => drop(dropped.inc()),
-            Message::Line(_) => {}
-            Message::Flush(done) => drop(done.try_send(())),
+            dropped.inc();
         }
     }
 }
@@ -99,26 +163,67 @@ fn write_lines(messages: &Receiver<Message>, dropped: &Counter) {
 struct Queue {
     sender: SyncSender<Message>,
     dropped: Counter,
+    /// The access log has a file of its own.
+    access: bool,
 }
 
-impl<'a> MakeWriter<'a> for Queue {
-    type Writer = &'a Self;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        self
+impl Queue {
+    fn send(&self, message: Message) {
+        if self.sender.try_send(message).is_err() {
+            self.dropped.inc();
+        }
     }
 }
 
-impl Write for &Queue {
+/// Where one line goes.
+struct Line<'a> {
+    queue: &'a Queue,
+    is_access: bool,
+}
+
+impl<'a> MakeWriter<'a> for Queue {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line { queue: self, is_access: false }
+    }
+
+    fn make_writer_for(&'a self, metadata: &tracing::Metadata<'_>) -> Line<'a> {
+        Line { queue: self, is_access: self.access && metadata.target() == Access::TARGET }
+    }
+}
+
+impl Write for Line<'_> {
     /// The subscriber hands over each line in one piece.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.sender.try_send(Message::Line(line.to_vec())).is_err() {
-            self.dropped.inc();
-        }
+        let text = line.to_vec();
+        self.queue.send(if self.is_access { Message::Access(text) } else { Message::Line(text) });
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter;
+
+    #[test]
+    fn a_bare_level_is_the_programs_own() {
+        let said = |level| filter(level).expect("a filter").to_string();
+        let parts = |level| {
+            let text = said(level);
+            let mut parts: Vec<String> = text.split(',').map(str::to_owned).collect();
+            parts.sort();
+            parts
+        };
+        assert_eq!(parts("warn"), ["tidegate::access=info", "tidegate=warn"]);
+        assert_eq!(
+            parts("info,hyper=debug"),
+            ["hyper=debug", "tidegate::access=info", "tidegate=info"]
+        );
+        assert_eq!(parts("off"), ["tidegate=off"]);
     }
 }

@@ -17,6 +17,14 @@ pub(super) enum Style {
     Bad,
 }
 
+/// `--color`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Colour {
+    Auto,
+    Always,
+    Never,
+}
+
 /// Standard output.
 #[derive(Debug)]
 pub(super) struct Out {
@@ -24,11 +32,16 @@ pub(super) struct Out {
 }
 
 impl Out {
-    /// Colours only on a terminal, and not where `NO_COLOR` asks for none.
-    pub(super) fn new() -> Self {
+    /// Colours as asked for; `auto`: only on a terminal, and not where `NO_COLOR` asks for none.
+    pub(super) fn new(colour: Colour) -> Self {
         let wanted = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let able = env::var_os("TERM").is_none_or(|term| term != "dumb");
-        Self { colour: wanted && able && io::stdout().is_terminal() }
+        let colour = match colour {
+            Colour::Auto => wanted && able && io::stdout().is_terminal(),
+            Colour::Always => true,
+            Colour::Never => false,
+        };
+        Self { colour }
     }
 
     /// Writes a line.

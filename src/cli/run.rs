@@ -1,21 +1,45 @@
 //! `tidegate run`: rule file, log, runtime, proxy.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;
 
 use super::{Global, Outcome, descriptors, log};
 use crate::{
-    app::{App, Ended},
+    app::{App, Ended, SetLogLevel},
     event::{Event, Events, watch_panics},
     metrics::Metrics,
     shutdown,
 };
 
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The rule file, as with `--config`
+    file: Option<PathBuf>,
+}
+
+impl Args {
+    /// The options with this file in them.
+    pub(super) fn over(self, global: Global) -> Global {
+        Global { config: self.file.or(global.config), ..global }
+    }
+}
+
 pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
-    let loaded = global.load()?;
+    let mut loaded = global.load()?;
+    let verbose = match global.verbose {
+        0 => None,
+        1 => Some("debug"),
+        _ => Some("trace"),
+    };
+    if let Some(level) = verbose {
+        loaded.settings.log.level = level.to_owned();
+    }
     let metrics = Metrics::new();
-    let (_flush, set_log_level) = log::start(&loaded.settings.log, &metrics)?;
+    let (log, set_log_level) = log::start(&loaded.settings.log, &metrics)?;
+    // What was asked for on the command line outlives a reload.
+    let set_log_level: SetLogLevel =
+        if verbose.is_some() { Box::new(|_| Ok(())) } else { set_log_level };
     let events = Events::new(Arc::clone(&metrics));
     watch_panics(Arc::clone(&metrics));
     let connections = loaded.settings.limits.connections;
@@ -28,6 +52,7 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
         .context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
         let app = App::build(loaded, global.overrides(), metrics, events, set_log_level).await?;
+        log.reopen_on_hangup()?;
         app.serve(shutdown::signals()?).await
     });
     // After a drain nothing is left to wait for; at a second signal nothing is waited for.

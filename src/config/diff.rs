@@ -19,7 +19,8 @@ pub struct Diff {
 }
 
 /// Keys that are read once: bound, connected, opened or made at the start.
-const FIXED: [&str; 6] = ["listen", "admin", "store", "ca_dir", "ca", "log.format"];
+const FIXED: [&str; 7] =
+    ["listen", "admin", "store", "ca_dir", "ca", "log.format", "log.access_file"];
 
 impl Diff {
     /// Whether nothing changes.

@@ -84,6 +84,23 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
+    /// The problem in one line, for the log: its place, what is wrong, and the way out.
+    #[must_use]
+    pub fn one_line(&self) -> String {
+        let mut line = self.file.clone();
+        if self.line > 0 {
+            line.push_str(&format!(":{}:{}", self.line, self.column));
+        }
+        for part in [&self.path, &self.message].into_iter().filter(|part| !part.is_empty()) {
+            line.push_str(": ");
+            line.push_str(part);
+        }
+        if let Some(help) = &self.help {
+            line.push_str(&format!(" ({help})"));
+        }
+        line
+    }
+
     /// The problem as a JSON object.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {

@@ -162,11 +162,13 @@ fn window(text: &str) -> Option<Duration> {
 
 /// Splits `3/s` into number and window.
 fn per_window<'a>(text: &'a str, what: &str) -> Read<(&'a str, Duration)> {
-    let help = format!("write a number per second, minute, hour or day: `3/s`, `100/m` ({what})");
+    let (unit, example) = if what == "quota" { ("d", "`5000/d`") } else { ("s", "`3/s`") };
+    let help =
+        format!("write a number per second, minute, hour or day: {example}, `100/m` ({what})");
     let Some((number, unit)) = text.split_once('/') else {
         let message = format!("{} is no {what}", quote(text));
         let help = match decimal(text) {
-            Some(_) => format!("did you mean `{text}/s`? {help}"),
+            Some(_) => format!("did you mean `{text}/{unit}`? {help}"),
             None => help,
         };
         return Err(Wrong::new(message, help));

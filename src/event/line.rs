@@ -1,5 +1,5 @@
-//! The log line of an event. `error`: a request was lost or something is broken; `warn`: recovered or degraded;
-//! `info`: start, stop, trip and what else a person waits for.
+//! The log line of an event. `error`: a request was lost or something is broken; `warn`: a trip, and what is
+//! recovered or degraded; `info`: start, stop, a single block and what else a person waits for.
 
 use tracing::{error, info, warn};
 
@@ -39,11 +39,11 @@ pub(super) fn write(event: &Event) {
         Event::Reloaded { changes, needs_restart } => reloaded(changes, needs_restart),
         Event::ReloadFailed { problems } => {
             error!(problems = problems.len(), "the changed rule file is bad; the old one stays");
-            for problem in problems {
-                error!("{}", indented(problem));
+            for line in problems.iter().flat_map(|problem| problem.lines()) {
+                error!("  {}", clean(line));
             }
         }
-        Event::Warned { what } => warn!("{}", clean(what)),
+        Event::Warned { what } => what.lines().for_each(|line| warn!("{}", clean(line))),
         Event::Panicked { what } => {
             error!(panic = clean(what), "a task panicked; its connection is lost");
         }
@@ -68,7 +68,7 @@ pub(super) fn left_out(lines: u32) {
 
 fn of_a_scope(event: &Event) {
     match event {
-        Event::Blocked { rule, key, target, judgement } => warn!(
+        Event::Blocked { rule, key, target, judgement } => info!(
             scope = scope_name(rule, key),
             url = shown(target),
             verdict = judgement.verdict.as_str(),
@@ -124,7 +124,7 @@ fn of_a_scope(event: &Event) {
 
 fn tripped(scope: &str, trip: &Trip) {
     let answer = trip.answer.as_ref();
-    info!(
+    warn!(
         scope,
         by = trip.by(),
         cause = trip.cause(),
@@ -153,11 +153,6 @@ fn reloaded(changes: &[String], needs_restart: &[String]) {
     for key in needs_restart {
         warn!("  {}: takes effect after a restart", clean(key));
     }
-}
-
-/// The lines of one problem stay lines: a person compares the caret with the text above it.
-fn indented(problem: &str) -> String {
-    problem.lines().map(|line| format!("  {}", clean(line))).collect::<Vec<_>>().join("\n")
 }
 
 /// What a verdict rests on, in one phrase.

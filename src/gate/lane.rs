@@ -8,6 +8,7 @@ mod estimate;
 mod pump;
 mod release;
 mod spare;
+mod waits;
 
 use std::{
     collections::VecDeque,
@@ -274,7 +275,7 @@ impl Lane {
         }
         let judged = self.refuse_hopeless(&state, rule, ahead, deadline)?;
         let deadline = if judged { deadline.max(now + FRESH) } else { deadline };
-        state.queue.push(client, rule.order, Waiter { seq, deadline, tell }, returns);
+        state.queue.push(client, rule.order, Waiter { seq, deadline, since: now, tell }, returns);
         if !judged {
             let turns = state.turns;
             state.queue.judge_later(seq, Unjudged { deadline, ahead, turns });

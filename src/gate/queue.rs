@@ -17,6 +17,8 @@ pub(super) struct Waiter {
     pub(super) seq: u64,
     /// When it gives up.
     pub(super) deadline: Instant,
+    /// When it came into the queue.
+    pub(super) since: Instant,
     /// Where its outcome goes.
     pub(super) tell: oneshot::Sender<Outcome>,
 }
@@ -82,6 +84,11 @@ impl Queue {
         } else if new_line {
             self.turns.push_back(line);
         }
+    }
+
+    /// When the one that has waited longest came.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.lines.values().filter_map(|line| line.front()).map(|waiter| waiter.since).min()
     }
 
     /// The next to go.
@@ -180,7 +187,7 @@ mod tests {
 
     fn waiter(seq: u64) -> Waiter {
         let deadline = clock::now() + Duration::from_secs(60 + seq);
-        Waiter { seq, deadline, tell: oneshot::channel().0 }
+        Waiter { seq, deadline, since: clock::now(), tell: oneshot::channel().0 }
     }
 
     fn order_of(queue: &mut Queue) -> Vec<u64> {

@@ -69,6 +69,14 @@ impl Gate {
             let lanes = entry.lanes.all();
             let scopes: Vec<_> = lanes.iter().map(|lane| status(lane)).collect();
             let metrics = &entry.metrics;
+            let oldest = lanes.iter().map(|lane| lane.oldest_wait()).max().unwrap_or_default();
+            metrics.oldest_held.set(oldest.as_secs_f64());
+            let closed_for = lanes.iter().map(|lane| lane.view.closed_for()).max();
+            metrics.cooldown_age.set(closed_for.unwrap_or_default().as_secs_f64());
+            let allowed = scopes.iter().filter_map(|s| s.rate_limit);
+            metrics.rate_allowed.set(allowed.sum());
+            let marks = scopes.iter().filter_map(|s| s.learned.as_ref()?.mark);
+            metrics.rate_mark.set(marks.reduce(f64::min).unwrap_or(0.0));
             let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
             // Several buckets may share a cooldown, which is one.
             let cooling = scopes.iter().zip(&lanes).filter(|(s, _)| s.state == ScopeState::Cooling);
@@ -99,6 +107,18 @@ impl Gate {
         lane.view.reported(&reported, asked);
         tell::tripped_by_hand(&lane, &entry, length);
         Ok(())
+    }
+
+    /// A length for a cooldown by hand that names none: one that the rule of `scope` would draw.
+    ///
+    /// # Errors
+    /// There is no such scope, or its rule has no cooldown.
+    pub fn draw_length(&self, scope: &str) -> Result<Duration, ScopeError> {
+        let (entry, _) = self.named(scope)?;
+        let policy = entry.rule.cooldown.as_ref();
+        let (least, most) =
+            policy.ok_or_else(|| ScopeError::NoCooldown(entry.rule.name.to_string()))?.length;
+        Ok(least + (most - least).mul_f64(fastrand::f64()))
     }
 
     /// Ends a cooldown by hand, for the whole fleet.

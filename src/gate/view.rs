@@ -37,6 +37,8 @@ pub(super) struct View {
     cache: Mutex<CooldownCache<Instant>>,
     /// When the store last answered.
     heard: Mutex<Instant>,
+    /// Since when it has been closed without a break, by however many cooldowns.
+    closed: Mutex<Option<Instant>>,
     changed: watch::Sender<()>,
     /// The latest epoch whose trip has been told, at most once each: news and a scope read again may both know of it.
     told: AtomicU64,
@@ -57,6 +59,7 @@ impl View {
             troubled: 0.into(),
             cache: Mutex::new(CooldownCache::new(unknown)),
             heard: Mutex::new(clock::now()),
+            closed: Mutex::default(),
             changed: watch::Sender::new(()),
             told: 0.into(),
             blank: Mutex::default(),
@@ -102,6 +105,11 @@ impl View {
     /// When the scope last opened after a cooldown.
     pub(super) fn opened(&self) -> Option<Instant> {
         self.cache.lock().opened()
+    }
+
+    /// For how long it has been closed, by one cooldown after the other; zero where it is open.
+    pub(super) fn closed_for(&self) -> Duration {
+        self.closed.lock().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// What to tell a store that may know less; `policy` says for how long a store keeps what is over.
@@ -204,7 +212,13 @@ impl View {
         let effect = change(&mut cache, clock::now());
         self.troubled.store(u32::from(cache.streak() > 0.0), Ordering::Relaxed);
         self.word.store(cache.word(), Ordering::Release);
+        let gateway = cache.gateway();
         drop(cache);
+        match gateway {
+            Gateway::Open => *self.closed.lock() = None,
+            Gateway::Cooling(_) => _ = self.closed.lock().get_or_insert_with(clock::now),
+            Gateway::Probing(_) | Gateway::Ask => {}
+        }
         if effect.moved {
             self.changed.send_replace(());
         }

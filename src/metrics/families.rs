@@ -55,6 +55,12 @@ pub(super) struct Families {
     pub(super) reloads: Family<Labels, Counter>,
     pub(super) limit_hits: Family<Labels, Counter>,
     pub(super) user_requests: Family<Labels, Counter>,
+    pub(super) rate_mark: Family<Labels, Float>,
+    pub(super) rate_allowed: Family<Labels, Float>,
+    pub(super) cooldown_age: Family<Labels, Float>,
+    pub(super) oldest_held: Family<Labels, Float>,
+    pub(super) bytes: Family<Labels, Counter>,
+    pub(super) responses: Family<Labels, Counter>,
 }
 
 /// Histograms by labels.
@@ -102,6 +108,12 @@ impl Families {
             reloads: Family::default(),
             limit_hits: Family::default(),
             user_requests: Family::default(),
+            rate_mark: Family::default(),
+            rate_allowed: Family::default(),
+            cooldown_age: Family::default(),
+            oldest_held: Family::default(),
+            bytes: Family::default(),
+            responses: Family::default(),
         }
     }
 
@@ -121,6 +133,12 @@ impl Families {
         registry.register("tokens_granted", "Tokens taken from the bucket by this member", self.tokens_granted.clone());
         registry.register("rate_limit", "Tokens per second as written in the rule file", self.rate_limit.clone());
         registry.register("rate_current", "Tokens per second in force; the smallest of the rule's scopes", self.rate_current.clone());
+        registry.register("rate_allowed", "Tokens per second that the rule's scopes on this member may take together, as written", self.rate_allowed.clone());
+        registry.register("cooldown_age_seconds", "For how long the worst of the rule's scopes has been closed, by one cooldown after the other", self.cooldown_age.clone());
+        registry.register("rate_mark", "Highest rate that a site was seen to bear, as learned; the smallest of the rule's scopes, 0 where none is known", self.rate_mark.clone());
+        registry.register("oldest_held_seconds", "How long the longest held request of the rule has waited", self.oldest_held.clone());
+        registry.register("bytes", "Bytes of bodies and tunnels, up to sites and down to clients", self.bytes.clone());
+        registry.register("responses", "Responses of sites, by class of status", self.responses.clone());
         registry.register("upstream_seconds", "From sending a request to the head of its response", self.upstream_seconds.clone());
         registry.register("store_seconds", "Duration of calls to the store, by command", self.store_seconds.clone());
         registry.register("store_fallback", "Decisions taken without the store, by what the rule file says about it", self.store_fallback.clone());

@@ -1,24 +1,311 @@
-//! What the log says about a request: the trace that it belongs to, and its line in the access log (`log.access`),
-//! gathered on its way.
+//! What the log says about a request: the identity that ties its lines together, and its line in the access log
+//! (`log.access`), gathered on its way and written when the request is over.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use http::{HeaderMap, HeaderName, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use parking_lot::Mutex;
 use tracing::Span;
 
-use super::Told;
-use crate::{event::Access, gate::Client, target::Target};
+use super::{
+    Asking, Context, Pass, Refusal, Told, Visitor, body::Progress, headers, reply::Refused,
+};
+use crate::{
+    clock::{self, Instant},
+    event::{Access, HoldCause, Outcome, clean, shown},
+    gate::{Client, Entry, Waiting},
+    metrics::{Reason, RuleMetrics},
+    rules::Action,
+    target::{Scheme, Target},
+};
 
 /// W3C trace context, which ties our lines to the crawler's own. It goes on to the site as it came.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// The client's name for its request. It is for the proxy: it does not go on to the site.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest request ID that is taken from a client.
+const LONGEST_ID: usize = 128;
+/// A hold that is not worth a cause: the proxy's own work takes as long.
+const NO_HOLD: Duration = Duration::from_millis(1);
 
-/// Around all that the log says of a request which belongs to a trace; nothing for the others.
-pub(super) fn span(headers: &HeaderMap) -> Span {
-    let field = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
-    match field.and_then(trace) {
+/// The name of a request in the log, and what else its client says of it.
+#[derive(Debug)]
+pub(super) struct Identity {
+    /// The client's own, or the trace's, or one that was made for the access log.
+    id: Option<HeaderValue>,
+    /// Around all that the log says of a request that its client has named; nothing for the others.
+    pub(super) span: Span,
+}
+
+impl Identity {
+    /// Takes the request's name out of its fields; `make` one if the client gives none.
+    pub(super) fn take(headers: &mut HeaderMap, make: bool) -> Self {
+        let named = headers.remove(REQUEST_ID).filter(is_id);
+        let field = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
+        let (trace_id, parent_id) = field.and_then(trace).unzip();
+        let trace = || trace_id.and_then(|id| HeaderValue::from_str(id).ok());
+        let id = named.or_else(trace);
+        let Some(id) = id else {
+            let made = make.then(|| HeaderValue::from_str(&format!("{:016x}", fastrand::u64(..))));
+            return Self { id: made.and_then(Result::ok), span: Span::none() };
+        };
+        let request_id = id.to_str().unwrap_or_default();
         // As an error, so that no level of the log leaves it out.
-        Some((trace_id, parent_id)) => tracing::error_span!("request", trace_id, parent_id),
-        None => Span::none(),
+        let span = tracing::error_span!("request", request_id, trace_id, parent_id);
+        Self { id: Some(id), span }
+    }
+
+    /// Tells the client under which name the log has its request.
+    pub(super) fn annotate(self, headers: &mut HeaderMap) {
+        if let Some(id) = self.id {
+            headers.insert(headers::REQUEST_ID, id);
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        self.id.as_ref().and_then(|id| id.to_str().ok()).map(str::to_owned)
+    }
+}
+
+/// What can stand in a log and a field as it is.
+fn is_id(value: &HeaderValue) -> bool {
+    let bytes = value.as_bytes();
+    (1..=LONGEST_ID).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
+}
+
+/// Bytes and flights of a tunnel so far, counted where they pass.
+#[derive(Debug)]
+pub(super) struct Tally {
+    metrics: Arc<RuleMetrics>,
+    up: AtomicU64,
+    down: AtomicU64,
+    flights: AtomicU32,
+    holds: Mutex<Holds>,
+}
+
+impl Tally {
+    /// Of a tunnel under this rule.
+    pub(super) fn new(entry: &Entry) -> Arc<Self> {
+        Arc::new(Self {
+            metrics: Arc::clone(&entry.metrics),
+            up: AtomicU64::default(),
+            down: AtomicU64::default(),
+            flights: AtomicU32::default(),
+            holds: Mutex::default(),
+        })
+    }
+
+    /// So many bytes went to the site.
+    pub(super) fn up(&self, bytes: usize) {
+        self.metrics.bytes_up.inc_by(bytes as u64);
+        self.up.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// So many bytes came from the site.
+    pub(super) fn down(&self, bytes: usize) {
+        self.metrics.bytes_down.inc_by(bytes as u64);
+        self.down.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A flight is at the gate, or was.
+    pub(super) fn flight(&self, waiting: &Waiting) {
+        self.flights.fetch_add(1, Ordering::Relaxed);
+        self.holds.lock().note(waiting.elapsed(), || waiting.cause(None));
+    }
+}
+
+/// The holds of one request or tunnel.
+#[derive(Debug, Clone, Copy, Default)]
+struct Holds {
+    total: Duration,
+    longest: Duration,
+    cause: Option<HoldCause>,
+}
+
+impl Holds {
+    fn note(&mut self, held: Duration, cause: impl FnOnce() -> HoldCause) {
+        self.total += held;
+        if held >= NO_HOLD && held > self.longest {
+            (self.longest, self.cause) = (held, Some(cause()));
+        }
+    }
+}
+
+/// The line of one request in the making; it is written when this is dropped.
+#[derive(Debug)]
+pub(super) struct Line {
+    access: Access,
+    span: Span,
+    started: Instant,
+    /// At the gate.
+    waiting: Option<Waiting>,
+    holds: Holds,
+    upload: Option<Progress>,
+    tunnel: Option<Arc<Tally>>,
+}
+
+impl Line {
+    /// For a request of which nothing is known but its head.
+    pub(super) fn new<B>(
+        visitor: &Visitor,
+        request: &Request<B>,
+        identity: &Identity,
+    ) -> Box<Self> {
+        let uri = request.uri();
+        // Without a user's name and password.
+        let authority = uri
+            .authority()
+            .map_or("", |authority| authority.as_str().rsplit('@').next().unwrap_or_default());
+        let scheme = match uri.scheme_str() {
+            _ if request.method() == Method::CONNECT => "tunnel",
+            Some("https") => "https",
+            _ => "http",
+        };
+        let access = Access {
+            request_id: identity.span.is_none().then(|| identity.text()).flatten(),
+            client: visitor.peer.ip().to_string(),
+            method: clean(request.method().as_str()),
+            scheme,
+            url: clean(&format!("{authority}{}", uri.path())),
+            ..Access::default()
+        };
+        Box::new(Self {
+            access,
+            span: identity.span.clone(),
+            started: clock::now(),
+            waiting: None,
+            holds: Holds::default(),
+            upload: None,
+            tunnel: None,
+        })
+    }
+
+    /// Whose request it is, and where it goes.
+    pub(super) fn admitted(&mut self, client: &Client, target: &Target) {
+        if let Client::User(name) = client {
+            self.access.client = clean(name);
+        }
+        self.access.url = shown(target);
+        if self.access.scheme != "tunnel" {
+            self.access.scheme = match target.scheme {
+                Scheme::Http => "http",
+                Scheme::Https => "https",
+            };
+        }
+    }
+
+    /// Under which rule and scope.
+    pub(super) fn ruled(&mut self, asking: &Asking) {
+        self.access.rule = Some(asking.entry.rule.name.to_string());
+        self.access.scope = Some(asking.entry.scope_name(&asking.target));
+    }
+
+    /// It goes to the gate; `upload` counts what its client sends with it.
+    pub(super) fn waits(&mut self, cx: &Context, asking: &Asking, upload: Option<&Progress>) {
+        self.upload = upload.cloned();
+        if asking.entry.rule.action == Action::Limit {
+            self.waiting = Some(cx.gate.watch_hold(&asking.entry, &asking.target));
+        }
+    }
+
+    /// The gate has said yes or no.
+    pub(super) fn waited(&mut self, held: &Result<Pass, Refused>) {
+        let Some(waiting) = self.waiting.take() else { return };
+        let cause = |refusal: &Refusal| match refusal.reason() {
+            Reason::Cooldown => HoldCause::Cooldown,
+            Reason::Queue => HoldCause::Queue,
+            Reason::Store => HoldCause::Store,
+            _ => waiting.cause(refusal.retry_after()),
+        };
+        match held {
+            Ok(pass) => self.holds.note(pass.held(), || waiting.cause(None)),
+            Err(refusal) => {
+                self.holds.note(waiting.elapsed(), || cause(refusal));
+                // Refused at once is refused for a reason too.
+                self.holds.cause = self.holds.cause.or_else(|| Some(cause(refusal)));
+            }
+        }
+    }
+
+    /// It became a tunnel, whose bytes and flights are counted there.
+    pub(super) fn tunnels(&mut self, status: StatusCode, tally: &Arc<Tally>) {
+        self.status(status);
+        self.access.outcome = Outcome::Tunnelled;
+        self.access.attempts = 1;
+        self.tunnel = Some(Arc::clone(tally));
+    }
+
+    /// It is a CONNECT whose requests have lines of their own.
+    pub(super) fn intercepted(&mut self) {
+        self.access.outcome = Outcome::Intercepted;
+    }
+
+    /// What its client got.
+    pub(super) fn status(&mut self, status: StatusCode) {
+        self.access.status = Some(status.as_u16());
+    }
+
+    /// It is refused.
+    pub(super) fn refused(&mut self, refusal: &Refusal) {
+        self.access.outcome = Outcome::Refused;
+        self.access.reason = Some(refusal.reason());
+        self.access.status = Some(refusal.status().as_u16());
+    }
+
+    /// The head of its answer goes to the client.
+    pub(super) fn answered(&mut self, status: StatusCode, told: &Told) {
+        let access = &mut self.access;
+        access.status = Some(status.as_u16());
+        access.verdict = told.verdict;
+        access.upstream = told.took;
+        access.attempts = told.sent;
+        if told.held > self.holds.total {
+            // Held again after its grant: only a trip, or a retry after a cooldown, does that.
+            let more = told.held - self.holds.total;
+            self.holds.note(more, || HoldCause::Cooldown);
+        }
+    }
+
+    /// So much of the answer goes to the client; `is_last` if nothing is left of it.
+    pub(super) fn sends(&mut self, bytes: usize, is_last: bool) {
+        self.access.bytes_down += bytes as u64;
+        if is_last && self.access.outcome == Outcome::Abandoned {
+            let by_site = self.access.attempts > 0;
+            self.access.outcome = if by_site { Outcome::Relayed } else { Outcome::Answered };
+        }
+    }
+
+    /// The site broke off its answer.
+    pub(super) fn breaks_off(&mut self) {
+        self.access.outcome = Outcome::CutOff;
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let Self { access, span, started, waiting, holds, upload, tunnel } = self;
+        if let Some(waiting) = waiting {
+            holds.note(waiting.elapsed(), || waiting.cause(None));
+        }
+        if let Some(tally) = tunnel {
+            let in_tunnel = *tally.holds.lock();
+            holds.note(in_tunnel.longest, || in_tunnel.cause.unwrap_or(HoldCause::Rate));
+            holds.total += in_tunnel.total - in_tunnel.longest;
+            access.bytes_up = tally.up.load(Ordering::Relaxed);
+            access.bytes_down = tally.down.load(Ordering::Relaxed);
+            // The first flight has the leave of its CONNECT.
+            access.flights = Some(1 + tally.flights.load(Ordering::Relaxed));
+        }
+        access.bytes_up += upload.as_ref().map_or(0, Progress::bytes);
+        (access.held, access.held_by) = (holds.total, holds.cause);
+        access.duration = started.elapsed();
+        span.in_scope(|| access.log());
     }
 }
 
@@ -34,46 +321,6 @@ fn trace(field: &str) -> Option<(&str, &str)> {
     let id = |part: &str, digits: usize| hex(part, digits) && part.bytes().any(|b| b != b'0');
     let known = hex(version, 2) && version != "ff" && (version != "00" || parts.next().is_none());
     (known && id(trace, 32) && id(parent, 16) && hex(flags, 2)).then_some((trace, parent))
-}
-
-/// The line of one request in the making.
-#[derive(Debug)]
-pub(super) struct Line {
-    client: String,
-    method: Method,
-    target: Target,
-    /// Name of the rule, once it is found.
-    pub(super) rule: Arc<str>,
-}
-
-impl Line {
-    pub(super) fn new(client: &Client, target: &Target, method: &Method) -> Box<Self> {
-        let client = match client {
-            Client::User(name) => name.to_string(),
-            Client::Address(address) => address.to_string(),
-        };
-        Box::new(Self {
-            client,
-            method: method.clone(),
-            target: target.clone(),
-            rule: Arc::from(""),
-        })
-    }
-
-    /// Writes it.
-    pub(super) fn log(&self, status: StatusCode, told: &Told) {
-        Access {
-            client: &self.client,
-            method: &self.method,
-            target: &self.target,
-            rule: &self.rule,
-            status: status.as_u16(),
-            verdict: told.verdict,
-            held: told.held,
-            upstream: told.took,
-        }
-        .log();
-    }
 }
 
 #[cfg(test)]

@@ -16,11 +16,12 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
 use super::{
+    access::Line,
     inspect::SiteBody,
     interim::{self, Interim, Wait},
     wire::Answering,
 };
-use crate::clock;
+use crate::{clock, gate::Entry, metrics::RuleMetrics};
 
 /// Why a body broke off.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,10 @@ pub struct Body {
     from: From,
     /// Tells the wire when the answer is done.
     answering: Option<Answering>,
+    /// The access log's line, which ends with the body.
+    line: Option<Box<Line>>,
+    /// Whose bytes a site's are.
+    counted: Option<Arc<RuleMetrics>>,
 }
 
 #[derive(Debug)]
@@ -62,16 +67,34 @@ impl Body {
     }
 
     pub(super) fn own(words: Bytes) -> Self {
-        Self { from: From::Own(words), answering: None }
+        Self { from: From::Own(words), answering: None, line: None, counted: None }
     }
 
-    pub(super) fn site(body: SiteBody) -> Self {
-        Self { from: From::Site(body), answering: None }
+    pub(super) fn site(body: SiteBody, entry: &Arc<Entry>) -> Self {
+        let counted = Some(Arc::clone(&entry.metrics));
+        Self { from: From::Site(body), answering: None, line: None, counted }
     }
 
     /// Keeps `answering` until the last byte has been given to hyper.
     pub(super) fn answers(&mut self, answering: Option<Answering>) {
         self.answering = answering;
+    }
+
+    /// Writes `line` once the body is over.
+    pub(super) fn logs(&mut self, line: Option<Box<Line>>) {
+        self.line = line;
+        self.note(0);
+    }
+
+    /// So many bytes go to the client.
+    fn note(&mut self, bytes: usize) {
+        if let Some(metrics) = &self.counted {
+            metrics.bytes_down.inc_by(bytes as u64);
+        }
+        if self.line.is_some() {
+            let is_last = self.is_end_stream();
+            self.line.iter_mut().for_each(|line| line.sends(bytes, is_last));
+        }
     }
 }
 
@@ -83,11 +106,21 @@ impl HttpBody for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.get_mut().from {
+        let this = self.get_mut();
+        let frame = match &mut this.from {
             From::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
             From::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             From::Site(body) => body.poll_frame(cx),
+        };
+        match (&frame, &mut this.line) {
+            (Poll::Ready(Some(Err(_))), Some(line)) => line.breaks_off(),
+            (Poll::Ready(Some(Ok(frame))), _) => {
+                this.note(frame.data_ref().map_or(0, Bytes::len));
+            }
+            (Poll::Ready(None), _) => this.note(0),
+            _ => {}
         }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -162,7 +195,7 @@ impl HttpBody for Upload {
             Self::Client { body, idle, progress, .. } => (body, idle, progress),
         };
         let frame = ready!(idle.poll(cx, body))?;
-        progress.0.fetch_add(1, Ordering::Relaxed);
+        progress.moved(frame.as_ref());
         Poll::Ready(frame.map(Ok))
     }
 
@@ -185,12 +218,29 @@ impl HttpBody for Upload {
 
 /// How much of an upload has passed: a site need not answer before it has the whole request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Progress(Arc<AtomicU64>);
+pub(super) struct Progress(Arc<Uploaded>);
+
+#[derive(Debug, Default)]
+struct Uploaded {
+    frames: AtomicU64,
+    bytes: AtomicU64,
+}
 
 impl Progress {
     /// Frames so far.
     pub(super) fn frames(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.frames.load(Ordering::Relaxed)
+    }
+
+    /// Bytes so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    fn moved(&self, frame: Option<&Frame<Bytes>>) {
+        self.0.frames.fetch_add(1, Ordering::Relaxed);
+        let bytes = frame.and_then(Frame::data_ref).map_or(0, Bytes::len);
+        self.0.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 

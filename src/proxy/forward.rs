@@ -36,7 +36,7 @@ pub(super) struct Outbound {
     /// Everything but the body; kept where it may have to go out again.
     head: Request<()>,
     upload: Upload,
-    progress: Option<Progress>,
+    pub(super) progress: Option<Progress>,
     repeatable: bool,
     upgrades: bool,
     /// It logs its client in on a whole connection.

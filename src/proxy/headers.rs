@@ -17,6 +17,8 @@ const OURS: &str = "tidegate-";
 pub(super) const VERDICT: HeaderName = HeaderName::from_static("tidegate-verdict");
 /// The rule, on relayed answers.
 pub(super) const RULE: HeaderName = HeaderName::from_static("tidegate-rule");
+/// The name under which the log has the request.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");
 /// How often the request went out, where that was more than once.
 pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
 /// Where the time went (W3C Server Timing).

@@ -20,6 +20,7 @@ use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
 use super::{
     Asking, Body, Context, Refusal,
+    access::Line,
     context::Live,
     peek::{Peeked, Speech, peek},
     pool::Counted,
@@ -96,6 +97,7 @@ pub(super) fn open(
     peer: SocketAddr,
     asking: Asking,
     mut request: Request<Incoming>,
+    line: &mut Option<Box<Line>>,
 ) -> Result<Response<Body>, Refused> {
     let place = Arc::new(tunnel::admit(cx, live, &asking)?);
     let ca = cx.ca().map_err(|error| {
@@ -109,14 +111,20 @@ pub(super) fn open(
     let upgrade = hyper::upgrade::on(&mut request);
     let (cx, live, end) = (Arc::clone(cx), Arc::clone(live), cx.end.clone());
     let tunnels = cx.tunnels.clone();
-    let session = Session { cx, live, peer, asking, standing, ca, place };
+    let response = Response::new(Body::empty());
+    let line = line.take().map(|mut line| {
+        line.status(response.status());
+        line.intercepted();
+        line
+    });
+    let session = Session { cx, live, peer, asking, standing, ca, place, line };
     tunnels.spawn(async move {
         tokio::select! {
             () = session.run(upgrade) => {}
             () = end.cancelled() => {}
         }
     });
-    Ok(Response::new(Body::empty()))
+    Ok(response)
 }
 
 /// One intercepted CONNECT.
@@ -128,6 +136,8 @@ struct Session {
     standing: Arc<Standing>,
     ca: Arc<Ca>,
     place: Arc<Place>,
+    /// The access log's, written at the end.
+    line: Option<Box<Line>>,
 }
 
 impl Session {
@@ -163,13 +173,16 @@ impl Session {
             }
             Speech::Other if self.asking.entry.rule.tunnel == TunnelCount::Refuse => {
                 self.asking.entry.metrics.refused(Reason::Denied).inc();
+                if let Some(mut line) = self.line {
+                    line.refused(&Refusal::denied(&self.asking.entry));
+                }
                 self.cx.refuses_unknown(&self.asking.entry.rule);
                 Ok(())
             }
             Speech::Other => {
                 let (stream, early) = stream.into_parts();
                 let client = Side::Tcp(stream, early);
-                tunnel::join(&self.cx, self.asking, self.standing, client).await;
+                tunnel::join(&self.cx, self.asking, self.standing, client, self.line).await;
                 Ok(())
             }
         }

@@ -68,7 +68,10 @@ impl Asking {
         }
         match cx.gate.hold(entry, &self.target, &self.client, self.patience).await {
             Ok(permit) => Ok(self.pass(cx, live, Some(permit))),
-            Err(refused) => Err(Refusal::gate(&refused, live.settings.refuse)),
+            Err(refused) => {
+                let own = self.patience.filter(|patience| *patience < entry.rule.max_wait);
+                Err(Refusal::gate(&refused, live.settings.refuse, own))
+            }
         }
     }
 }
@@ -130,7 +133,7 @@ impl Pass {
     /// The gate refuses.
     pub(crate) async fn again(&mut self, live: &Live) -> Result<(), Refused> {
         let Some(permit) = &mut self.permit else { return Ok(()) };
-        permit.again().await.map_err(|refused| Refusal::gate(&refused, live.settings.refuse))
+        permit.again().await.map_err(|refused| Refusal::gate(&refused, live.settings.refuse, None))
     }
 
     /// Tells the fleet what came back; `judgement` becomes a block if the site is its own witness.

@@ -65,13 +65,37 @@ impl Refusal {
         self
     }
 
+    /// The status of the answer.
+    pub(super) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The word of `Tidegate-Refused`.
+    pub(super) const fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// When to come back, where that can be told.
+    pub(super) const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
     fn after(mut self: Box<Self>, wait: Duration) -> Refused {
         self.retry_after = Some(wait);
         self
     }
 
-    /// The gate does not let it through.
-    pub(crate) fn gate(refused: &crate::gate::Refused, statuses: RefuseStatuses) -> Refused {
+    /// The gate does not let it through. `patience`: the client's own `Prefer: wait`, where that is shorter than the
+    /// rule's `max_wait`.
+    pub(crate) fn gate(
+        refused: &crate::gate::Refused,
+        statuses: RefuseStatuses,
+        patience: Option<Duration>,
+    ) -> Refused {
+        let longest = patience.map_or_else(
+            || "its `max_wait`".to_owned(),
+            |own| format!("the {} s of `Prefer: wait`", own.as_secs()),
+        );
         let rule = &refused.entry.rule.name;
         let status = |code| StatusCode::from_u16(code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
@@ -80,13 +104,15 @@ impl Refusal {
                 status(statuses.limit),
                 Reason::Limit,
                 "http_request_denied",
-                format!("Rule `{rule}` is at its limit; the wait would exceed its `max_wait`."),
+                format!("Rule `{rule}` is at its limit; the wait would exceed {longest}."),
             ),
             Why::Cooldown => (
                 status(statuses.cooldown),
                 Reason::Cooldown,
                 "destination_unavailable",
-                format!("The site blocks: rule `{rule}` is cooling down, longer than `max_wait`."),
+                format!(
+                    "The site blocks: rule `{rule}` is cooling down, for longer than {longest}."
+                ),
             ),
             Why::Queue => (
                 unavailable,

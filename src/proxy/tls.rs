@@ -195,6 +195,31 @@ fn certificate_reason(error: &CertificateError) -> String {
                 .to_owned()
         }
         CertificateError::Revoked => "it was revoked".to_owned(),
-        other => other.to_string(),
+        CertificateError::Other(other) => plain(&other.0.to_string()),
+        other => plain(&other.to_string()),
+    }
+}
+
+/// A library's name for an error (`CaUsedAsEndEntity`) as words; other text stays as it is.
+fn plain(name: &str) -> String {
+    if !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return name.to_owned();
+    }
+    let mut words = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(c.to_ascii_lowercase());
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_librarys_name_for_an_error_is_words() {
+        assert_eq!(super::plain("CaUsedAsEndEntity"), "ca used as end entity");
+        assert_eq!(super::plain("it is bad: 5"), "it is bad: 5");
     }
 }

@@ -21,13 +21,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
 use super::{
     Asking, Body, Context, Pass, Refusal,
+    access::{Line, Tally},
     context::Live,
     egress::DialError,
     forward,
@@ -61,18 +62,25 @@ pub(super) async fn open(
     peer: SocketAddr,
     asking: Asking,
     mut request: Request<Incoming>,
+    line: &mut Option<Box<Line>>,
 ) -> Result<Response<Body>, Refused> {
     if asking.entry.rule.tunnel == TunnelCount::Refuse {
         return Err(Refusal::denied(&asking.entry));
     }
     let place = admit(cx, live, &asking)?;
-    let (site, pass, live) = establish(cx, &asking).await?;
+    let (site, pass, live) = establish(cx, &asking, line.as_deref_mut()).await?;
     let standing = Arc::new(Standing::new(request.headers(), peer.ip(), &live));
     let upgrade = hyper::upgrade::on(&mut request);
-    let flights = Flights::new(Arc::clone(cx), live, asking, standing, pass);
+    let response = Response::new(Body::empty());
+    let tally = Tally::new(&asking.entry);
+    let mut line = line.take();
+    if let Some(line) = &mut line {
+        line.tunnels(response.status(), &tally);
+    }
+    let flights = Flights::new(Arc::clone(cx), live, asking, standing, pass, tally);
     let end = cx.end.clone();
     cx.tunnels.spawn(async move {
-        let _place = place;
+        let (_place, _line) = (place, line);
         let serving = async {
             match upgrade.await {
                 Ok(upgraded) => serve(copy::Side::of_client(upgraded), site, flights).await,
@@ -84,7 +92,7 @@ pub(super) async fn open(
             () = end.cancelled() => {}
         }
     });
-    Ok(Response::new(Body::empty()))
+    Ok(response)
 }
 
 /// The place of a CONNECT that is let in.
@@ -93,7 +101,7 @@ pub(super) async fn open(
 /// Its port is not allowed, or there are too many tunnels.
 pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<Place, Refused> {
     if let Err(denied) = live.egress.judge_connect_port(asking.target.port) {
-        let (status, error) = (http::StatusCode::FORBIDDEN, denied.proxy_error());
+        let (status, error) = (StatusCode::FORBIDDEN, denied.proxy_error());
         let sentence = sentence(&denied.to_string());
         return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&asking.entry));
     }
@@ -117,13 +125,23 @@ pub(super) async fn join(
     asking: Asking,
     standing: Arc<Standing>,
     client: copy::Side,
+    mut line: Option<Box<Line>>,
 ) {
-    match establish(cx, &asking).await {
+    match establish(cx, &asking, line.as_deref_mut()).await {
         Ok((site, pass, live)) => {
-            let flights = Flights::new(Arc::clone(cx), live, asking, standing, pass);
+            let tally = Tally::new(&asking.entry);
+            if let Some(line) = &mut line {
+                line.tunnels(StatusCode::OK, &tally);
+            }
+            let flights = Flights::new(Arc::clone(cx), live, asking, standing, pass, tally);
             serve(client, site, flights).await;
         }
-        Err(refused) => tracing::debug!(%refused, "a tunnel is refused after its CONNECT"),
+        Err(refused) => {
+            tracing::debug!(%refused, "a tunnel is refused after its CONNECT");
+            if let Some(line) = &mut line {
+                line.refused(&refused);
+            }
+        }
     }
 }
 
@@ -131,8 +149,16 @@ pub(super) async fn join(
 async fn establish(
     cx: &Arc<Context>,
     asking: &Asking,
+    mut line: Option<&mut Line>,
 ) -> Result<(TcpStream, Pass, Arc<Live>), Refused> {
-    let mut pass = asking.hold(cx, &cx.live()).await?;
+    if let Some(line) = &mut line {
+        line.waits(cx, asking, None);
+    }
+    let held = asking.hold(cx, &cx.live()).await;
+    if let Some(line) = &mut line {
+        line.waited(&held);
+    }
+    let mut pass = held?;
     loop {
         // Those in force now: the wait may have outlasted a reload.
         let live = cx.live();
@@ -151,7 +177,7 @@ async fn serve(client: copy::Side, site: TcpStream, mut flights: Flights) {
     let _counted = Counted::new(&flights.asking.entry.metrics.tunnels);
     let idle = flights.live.settings.timeouts.idle;
     let site = copy::Side::Tcp(site, Bytes::new());
-    if let Err(error) = copy::both(client, site, Some(&flights), idle).await {
+    if let Err(error) = copy::both(client, site, Some(&flights), &flights.tally, idle).await {
         ended(&flights.cx.metrics, &error);
     }
 }
@@ -185,6 +211,8 @@ pub(super) struct Flights {
     records: Mutex<Records>,
     /// Empty only while the gate is asked.
     under_way: Mutex<Option<Flight>>,
+    /// What has passed.
+    tally: Arc<Tally>,
 }
 
 struct Flight {
@@ -202,11 +230,12 @@ impl Flights {
         asking: Asking,
         standing: Arc<Standing>,
         pass: Pass,
+        tally: Arc<Tally>,
     ) -> Self {
         let awaits_name = AtomicBool::new(matches!(asking.target.host, Host::Ip(_)));
         let under_way = Mutex::new(Some(Flight::new(pass)));
         let records = Mutex::default();
-        Self { cx, live, asking, standing, site: None, awaits_name, records, under_way }
+        Self { cx, live, asking, standing, site: None, awaits_name, records, under_way, tally }
     }
 
     /// Whether `bytes`, the first ones of the client, may go; false where more are needed to tell.
@@ -288,6 +317,17 @@ impl Flights {
 
     /// Leave for a new flight, or for the rest of one that a cooldown interrupted.
     async fn next(&self, ended: Option<Flight>) -> Result<Flight, Refused> {
+        let (gate, Asking { entry, target, .. }) = (&self.cx.gate, &self.asking);
+        let logs = self.cx.live().settings.log.access;
+        let waiting = logs.then(|| gate.watch_hold(entry, target));
+        let next = self.next_pass(ended).await;
+        if let Some(waiting) = &waiting {
+            self.tally.flight(waiting);
+        }
+        Ok(Flight::new(next?))
+    }
+
+    async fn next_pass(&self, ended: Option<Flight>) -> Result<Pass, Refused> {
         let mut pass = match ended {
             Some(Flight { mut pass, unanswered: 1.., .. }) => {
                 pass.renew();
@@ -299,7 +339,7 @@ impl Flights {
         while !pass.may_send() {
             pass.again(&self.live).await?;
         }
-        Ok(Flight::new(pass))
+        Ok(pass)
     }
 
     /// The site has said `bytes`: once the client's flight is answered, its next bytes are a new one.

@@ -7,6 +7,7 @@ use hyper::upgrade::OnUpgrade;
 
 use super::{
     Body, Context, Visitor,
+    access::{Line, Tally},
     context::Live,
     forward::{Answer, Outbound},
     headers,
@@ -54,6 +55,7 @@ pub(super) fn join(
     upgrading: Upgrading,
     answer: Answer,
     entry: &Entry,
+    mut line: Option<Box<Line>>,
 ) -> Response<Body> {
     let Upgrading { client, place } = upgrading;
     let mut response = answer.response;
@@ -61,13 +63,18 @@ pub(super) fn join(
     let idle = live.settings.timeouts.idle;
     let (end, metrics) = (cx.end.clone(), Arc::clone(&cx.metrics));
     let counted = Counted::new(&entry.metrics.tunnels);
+    let tally = Tally::new(entry);
+    if let Some(line) = &mut line {
+        line.tunnels(response.status(), &tally);
+    }
     let active = visitor.activity.as_ref().map(Activity::begin);
     cx.tunnels.spawn(async move {
-        let (_counted, _active, _place) = (counted, active, place);
+        let (_counted, _active, _place, _line) = (counted, active, place, line);
         let copied = async {
             // The client's end is there only once our 101 is out.
             let (site, client) = tokio::try_join!(site, client).map_err(std::io::Error::other)?;
-            copy::both(copy::Side::of_client(client), copy::Side::of_site(site), None, idle).await
+            let (client, site) = (copy::Side::of_client(client), copy::Side::of_site(site));
+            copy::both(client, site, None, &tally, idle).await
         };
         tokio::select! {
             ended = copied => if let Err(error) = ended {

@@ -323,7 +323,7 @@ fn only_problem(folder: &tempfile::TempDir) -> (String, String) {
 fn a_ca_that_cannot_be_used_is_an_error_at_its_file() {
     let (path, message) = only_problem(&folder(WITH_SECRETS, 0o600, 0o644));
     assert_eq!(path, "ca.key");
-    assert!(message.contains("ca.key") && message.contains("chmod 600"), "{message}");
+    assert!(message.contains("ca.key") && message.contains("chmod 440"), "{message}");
     let bad = folder(WITH_SECRETS, 0o600, 0o600);
     std::fs::write(bad.path().join("ca.pem"), "no certificate").expect("writable");
     let (path, message) = only_problem(&bad);

@@ -24,7 +24,9 @@ const AT_MOST: Duration = Duration::from_secs(30);
 #[test]
 fn every_yaml_and_json_file_parses() {
     let mut bad = Vec::new();
-    for path in files("docker", &["yaml", "yml"]) {
+    // The chart's templates are YAML only once they are rendered: `helm.rs`.
+    let is_whole = |path: &std::path::PathBuf| !path.to_string_lossy().contains("helm/templates");
+    for path in files("docker", &["yaml", "yml"]).into_iter().filter(is_whole) {
         for document in serde_yaml::Deserializer::from_str(&read(&path)) {
             if let Err(error) = serde_yaml::Value::deserialize(document) {
                 bad.push(format!("{}: {error}", name(&path)));

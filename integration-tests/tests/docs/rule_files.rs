@@ -48,7 +48,7 @@ fn as_rule(text: &str) -> String {
 }
 
 /// What `tidegate check` says of a file with this text, where it is not good.
-fn check(text: &str) -> Result<(), String> {
+pub(super) fn check(text: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
     let path = folder.path().join("tidegate.yaml");
     fs::write(&path, text).expect("a temporary folder is writable");

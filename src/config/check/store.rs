@@ -19,12 +19,25 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> StoreS
     if spot.is_map() {
         let section = spot.open();
         let url = section.optional("url", hosts::store_url).unwrap_or_else(|| Secret::new(""));
+        if let Some(spot) = section.given_spot("url").filter(|_| has_password(&url)) {
+            paths::warn_if_exposed(&spot, around);
+        }
         return StoreSettings::Redis(redis(url, &section, around));
     }
     match spot.scalar(hosts::store_url) {
-        Some(url) => StoreSettings::Redis(redis(url, &spot.open_empty(), around)),
+        Some(url) => {
+            if has_password(&url) {
+                paths::warn_if_exposed(&spot, around);
+            }
+            StoreSettings::Redis(redis(url, &spot.open_empty(), around))
+        }
         None => StoreSettings::Memory,
     }
+}
+
+fn has_password(url: &Secret) -> bool {
+    let login = url.expose().split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+    login.is_some_and(|(login, _)| login.split_once(':').is_some_and(|(_, word)| !word.is_empty()))
 }
 
 fn redis(url: Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> RedisSettings {

@@ -61,7 +61,7 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
             limit: refuse_status(&refuse, "limit"),
             cooldown: refuse_status(&refuse, "cooldown"),
         },
-        log: log(&reader.section("log")),
+        log: log(&reader.section("log"), around),
     };
     if settings.lacks_auth_on(listen) && !reader.is_wrong("auth") {
         let message = format!("{listen} can be reached from outside, and there is no `auth`");
@@ -177,6 +177,7 @@ fn timeouts(section: &Reader<'_>) -> Timeouts {
         connect: section.duration("connect"),
         response: section.duration("response"),
         idle: section.duration("idle"),
+        notice: section.duration("notice"),
         drain: section.duration("drain"),
     }
 }
@@ -209,12 +210,14 @@ fn refuse_status(section: &Reader<'_>, key: &str) -> u16 {
     status
 }
 
-fn log(section: &Reader<'_>) -> Log {
+fn log(section: &Reader<'_>, around: &Surroundings<'_>) -> Log {
     let format = match section.word("format") {
         "json" => LogFormat::Json,
         _ => LogFormat::Text,
     };
-    Log { level: section.value("level", log_level), format, access: section.flag("access") }
+    let access_file = section.optional("access_file", |text| paths::resolve(text, around));
+    let access = section.flag("access") || access_file.is_some() && !section.has("access");
+    Log { level: section.value("level", log_level), format, access, access_file }
 }
 
 /// A level, or a filter of `tracing-subscriber`.

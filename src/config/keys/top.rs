@@ -3,7 +3,7 @@
 use super::{
     DEFAULTS, DETECT_ALL,
     Default::{Absent, Is, Required},
-    Kind, RULE, Section, key,
+    Kind, LOG, RULE, Section, key,
 };
 
 const OFF: Kind = Kind::Word(&["off"]);
@@ -293,6 +293,13 @@ pub(in crate::config) static TIMEOUTS: Section = Section {
             "Silence of a body in either direction, of a tunnel, of a kept-alive connection.",
         ),
         key(
+            "notice",
+            Kind::Duration("0s", "5m"),
+            Is("0s"),
+            "How long clients are still served when the proxy stops, after `/readyz` has begun to \
+             say 503: for a load balancer, longer than its interval of checks.",
+        ),
+        key(
             "drain",
             Kind::Duration("0s", "1h"),
             Is("30s"),
@@ -378,22 +385,5 @@ pub(in crate::config) static REFUSE: Section = Section {
             Is("503"),
             "The cooldown lasts longer than `max_wait`.",
         ),
-    ],
-};
-
-/// `log`.
-pub(in crate::config) static LOG: Section = Section {
-    name: "log",
-    doc: "Logging.",
-    keys: &[
-        key(
-            "level",
-            Kind::Text(1000),
-            Is("info"),
-            "`off`, `error`, `warn`, `info`, `debug`, `trace`, or a filter such as \
-             `info,tidegate::store=debug`.",
-        ),
-        key("format", Kind::Word(&["text", "json"]), Is("text"), "Text, or JSON objects."),
-        key("access", Kind::Flag, Is("false"), "One line per request as well."),
     ],
 };

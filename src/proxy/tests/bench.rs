@@ -53,6 +53,7 @@ pub(in crate::proxy) fn settings() -> Settings {
             connect: Duration::from_secs(5),
             response: Duration::from_secs(5),
             idle: Duration::from_secs(5),
+            notice: Duration::ZERO,
             drain: Duration::from_secs(5),
         },
         limits: Bounds {
@@ -71,7 +72,12 @@ pub(in crate::proxy) fn settings() -> Settings {
         upstream_ca: Vec::new(),
         annotate: true,
         refuse: RefuseStatuses { limit: 429, cooldown: 503 },
-        log: Log { level: "info".to_owned(), format: LogFormat::Text, access: false },
+        log: Log {
+            level: "info".to_owned(),
+            format: LogFormat::Text,
+            access: false,
+            access_file: None,
+        },
     }
 }
 

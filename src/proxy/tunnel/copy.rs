@@ -18,7 +18,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Flights, records::Piece};
+use super::{Flights, Tally, records::Piece};
 use crate::{clock, proxy::accept::ClientIo};
 
 /// Bytes copied at a time: seven times tokio's 8 KB cost 0.6 of its CPU per megabyte. A segment
@@ -74,6 +74,7 @@ pub(in crate::proxy) async fn both(
     client: Side,
     site: Side,
     flights: Option<&Flights>,
+    tally: &Tally,
     idle: Duration,
 ) -> io::Result<()> {
     match (client, site) {
@@ -82,7 +83,7 @@ pub(in crate::proxy) async fn both(
             let (from_site, to_site) = site.into_split();
             let up = Direction { from: from_client, to: to_site, early: client_early };
             let down = Direction { from: from_site, to: to_client, early: site_early };
-            run(up, down, flights, idle).await
+            run(up, down, flights, tally, idle).await
         }
         (client, site) => {
             let (client, client_early) = client.boxed();
@@ -91,7 +92,7 @@ pub(in crate::proxy) async fn both(
             let (from_site, to_site) = tokio::io::split(site);
             let up = Direction { from: from_client, to: to_site, early: client_early };
             let down = Direction { from: from_site, to: to_client, early: site_early };
-            run(up, down, flights, idle).await
+            run(up, down, flights, tally, idle).await
         }
     }
 }
@@ -118,9 +119,10 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
     mut up: Direction<CR, SW>,
     mut down: Direction<SR, CW>,
     flights: Option<&Flights>,
+    tally: &Tally,
     idle: Duration,
 ) -> io::Result<()> {
-    let pace = Pace::new();
+    let pace = Pace::new(tally);
     let up = async {
         let mut buffer = Vec::from(up.early);
         loop {
@@ -130,11 +132,13 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
             }
         }
         up.to.write_all(&buffer).await?;
+        tally.up(buffer.len());
         up.to.shutdown().await
     };
     let down = async {
         if !down.early.is_empty() {
             down.to.write_all(&down.early).await?;
+            tally.down(down.early.len());
         }
         let mut buffer = Vec::new();
         while down.from.next(&mut buffer).await? > 0 {
@@ -142,6 +146,7 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
                 flights.answered(&buffer).await;
             }
             down.to.write_all(&buffer).await?;
+            tally.down(buffer.len());
             buffer.clear();
             pace.moved();
         }
@@ -213,16 +218,18 @@ impl<S: Stream> Source for tokio::io::ReadHalf<S> {
     }
 }
 
-/// When bytes last moved, in either direction.
-struct Pace {
+/// When bytes last moved, in either direction, and how many.
+struct Pace<'t> {
+    tally: &'t Tally,
     start: Instant,
     last_ms: AtomicU64,
     held: AtomicBool,
 }
 
-impl Pace {
-    fn new() -> Self {
-        Self { start: clock::now(), last_ms: AtomicU64::new(0), held: AtomicBool::new(false) }
+impl<'t> Pace<'t> {
+    fn new(tally: &'t Tally) -> Self {
+        let (last_ms, held) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { tally, start: clock::now(), last_ms, held }
     }
 
     fn moved(&self) {
@@ -276,7 +283,10 @@ impl Pace {
             match sent.await? {
                 None => {}
                 Some(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Some(sent) => bytes = &bytes[sent..],
+                Some(sent) => {
+                    self.tally.up(sent);
+                    bytes = &bytes[sent..];
+                }
             }
             self.moved();
         }

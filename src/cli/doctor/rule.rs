@@ -1,0 +1,70 @@
+//! Which rule a URL falls under, and why.
+
+use std::sync::Arc;
+
+use http::{Method, Uri};
+
+use super::Report;
+use crate::{
+    config::Loaded,
+    rules::{Action, Rule},
+    target::Target,
+};
+
+/// Names the rule, and what it does with the URL.
+pub(super) fn check<'l>(
+    loaded: &'l Loaded,
+    url: &Uri,
+    report: &mut Report,
+) -> Option<&'l Arc<Rule>> {
+    let rules = loaded.rules.as_slice();
+    let is_https = url.scheme_str() == Some("https");
+    let page = Target::parse(&Method::GET, url).ok()?;
+    let authority = format!("{}:{}", url.host()?, page.port);
+    let connect = authority.parse().ok().and_then(|uri| Target::parse(&Method::CONNECT, &uri).ok());
+    // What the proxy sees of `https` first is a CONNECT, which has no path.
+    let first = connect.filter(|_| is_https).unwrap_or_else(|| page.clone());
+    let Some(at) = loaded.rules.find(&first) else {
+        let cure = "add a last rule with `match: \"*\"`";
+        report.bad("rule", "no rule matches this URL: it is refused", cure);
+        return None;
+    };
+    let rule = &rules[at];
+    // Inside an intercepted CONNECT the path is seen.
+    let rule = match loaded.rules.find(&page) {
+        Some(inside) if is_https && rule.intercept => &rules[inside],
+        _ => rule,
+    };
+    let why = why(rule, &page);
+    let name = &rule.name;
+    if rule.action == Action::Deny {
+        let cure = "change its `action`, or put a rule before it";
+        report.bad("rule", format!("`{name}` {why}, and denies it"), cure);
+        return Some(rule);
+    }
+    let seen = loaded.rules.find(&page).map(|at| &rules[at].name);
+    if let Some(missed) = seen.filter(|seen| is_https && !rule.intercept && *seen != name) {
+        let cure = format!("set `intercept: true` on `{name}`, or leave `paths` out of `{missed}`");
+        let what = format!("`{name}` {why}; `{missed}` has `paths`, which a tunnel does not show");
+        report.bad("rule", what, cure);
+    } else if is_https && !rule.intercept {
+        let cure = "`intercept: true` on it looks inside: docs/https.md";
+        report.note("rule", format!("`{name}` {why}; its tunnels are paced, not judged"), cure);
+    } else {
+        report.good("rule", format!("`{name}` {why}"));
+    }
+    Some(rule)
+}
+
+/// Which of its conditions the URL meets.
+fn why(rule: &Rule, target: &Target) -> String {
+    let hosts = &rule.matcher.hosts;
+    let host = hosts.iter().any(|pattern| pattern.matches(&target.host));
+    match (host && !hosts.contains(&crate::rules::HostPattern::Any), rule.matcher.paths.is_empty())
+    {
+        (true, true) => format!("matches by its host, {}", target.host),
+        (true, false) => format!("matches by host and path, {}{}", target.host, target.path),
+        (false, false) => format!("matches by its path, {}", target.path),
+        (false, true) => "matches everything".to_owned(),
+    }
+}

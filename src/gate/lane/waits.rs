@@ -1,0 +1,37 @@
+//! What a held request waits for, as its lane sees it at one moment.
+
+use std::time::Duration;
+
+use super::Lane;
+use crate::clock::Instant;
+
+/// The state of a lane that explains a wait.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::gate) struct Waits {
+    /// The store said that no ticket is due before this moment.
+    pub(in crate::gate) come_back: Option<Instant>,
+    /// The store is away: the member grants its own share.
+    pub(in crate::gate) alone: bool,
+    /// A round trip to the store, smoothed.
+    pub(in crate::gate) round_trip: Duration,
+    /// Members that wait for the bucket.
+    pub(in crate::gate) members: u32,
+}
+
+impl Lane {
+    /// How long the longest held request has waited.
+    pub(in crate::gate) fn oldest_wait(&self) -> Duration {
+        self.state.lock().queue.oldest().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// What its held requests wait for.
+    pub(in crate::gate) fn waits(&self) -> Waits {
+        let state = self.state.lock();
+        Waits {
+            come_back: state.come_back,
+            alone: state.alone,
+            round_trip: state.lead,
+            members: state.members.max(1),
+        }
+    }
+}

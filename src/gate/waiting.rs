@@ -1,0 +1,83 @@
+//! Why a request is held: the one word that the access log has for it.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Entry, Gate, cache::Gateway, lane::Lane};
+use crate::{
+    clock::{self, Instant},
+    event::HoldCause,
+    target::Target,
+};
+
+/// How much longer than the rate explains a wait must be before a quota is its cause: a store plans a quarter of a
+/// second ahead.
+const PLANNED: Duration = Duration::from_millis(250);
+
+/// One request at the gate, watched from its arrival on.
+#[derive(Debug)]
+pub struct Waiting {
+    lane: Arc<Lane>,
+    since: Instant,
+    ahead: usize,
+    /// The scope was closed when the request came.
+    closed: bool,
+}
+
+impl Gate {
+    /// Watches a request that is about to be held.
+    #[must_use]
+    pub fn watch_hold(&self, entry: &Arc<Entry>, target: &Target) -> Waiting {
+        let lane = entry.lanes.find(entry, target);
+        let closed = is_closed(&lane);
+        Waiting { ahead: lane.held(), since: clock::now(), closed, lane }
+    }
+}
+
+impl Waiting {
+    /// How long it has been at the gate.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// What it waits for, or has waited for until now. `more`: how much longer it would have had to wait, where it was
+    /// refused.
+    #[must_use]
+    pub fn cause(&self, more: Option<Duration>) -> HoldCause {
+        let view = &self.lane.view;
+        let reopened = view.opened().is_some_and(|opened| opened > self.since);
+        if self.closed || reopened || is_closed(&self.lane) {
+            return HoldCause::Cooldown;
+        }
+        let waits = self.lane.waits();
+        if waits.alone {
+            return HoldCause::Store;
+        }
+        let told = waits.come_back.map(|at| at.saturating_duration_since(self.since));
+        let wait = self.elapsed() + more.unwrap_or_default();
+        if self.is_quota(wait.max(told.unwrap_or_default()), waits.members) {
+            return HoldCause::Quota;
+        }
+        if more.is_none() && told.is_none() && wait < waits.round_trip * 2 {
+            return HoldCause::Store;
+        }
+        if self.ahead > 0 { HoldCause::Queue } else { HoldCause::Rate }
+    }
+
+    /// Whether the rate alone would have let it go long ago.
+    fn is_quota(&self, wait: Duration, members: u32) -> bool {
+        let entry = self.lane.entry.load();
+        let limits = &entry.rule.limits;
+        if limits.quotas.is_empty() {
+            return false;
+        }
+        let Some(rate) = self.lane.rate_in_force(&entry.rule) else { return true };
+        #[allow(clippy::cast_precision_loss, reason = "a queue has far fewer than 2^52 places")]
+        let tokens = (self.ahead + 1) as f64 * f64::from(limits.cost) * f64::from(members);
+        wait.saturating_sub(PLANNED).as_secs_f64() > tokens / rate
+    }
+}
+
+fn is_closed(lane: &Lane) -> bool {
+    matches!(lane.view.gateway(), Gateway::Cooling(_) | Gateway::Probing(_))
+}
