@@ -83,7 +83,15 @@ impl RuleMetrics {
         for gauge in [&self.consecutive_blocks, &self.cooldown_active, &self.held] {
             gauge.set(0);
         }
-        for gauge in [&self.cooldown_remaining, &self.rate_limit, &self.rate_current] {
+        for gauge in [
+            &self.cooldown_remaining,
+            &self.rate_limit,
+            &self.rate_current,
+            &self.rate_mark,
+            &self.rate_allowed,
+            &self.cooldown_age,
+            &self.oldest_held,
+        ] {
             gauge.set(0.0);
         }
     }
