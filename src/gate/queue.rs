@@ -240,7 +240,7 @@ mod tests {
     fn who_has_not_been_judged_does_not_give_up() {
         let mut queue = Queue::default();
         let (deadline, late) = (clock::now(), clock::now() + Duration::from_secs(1));
-        let now = Waiter { seq: 0, deadline, tell: oneshot::channel().0 };
+        let now = Waiter { seq: 0, deadline, since: deadline, tell: oneshot::channel().0 };
         queue.push(client(1), Order::Fair, now, false);
         queue.judge_later(0, Unjudged { deadline, ahead: 0, turns: 0 });
         assert!(queue.pop_hopeless(late).is_none());
