@@ -43,8 +43,8 @@ use crate::{
     metrics::Metrics,
     proxy,
     secret::Secret,
-    settings::{OnFailure, StoreSettings},
-    status::{ConfigStatus, Status, StoreStatus},
+    settings::OnFailure,
+    status::{ConfigStatus, Status},
 };
 
 /// Scopes in one answer or on the page: more than a person reads; `scopes_total` says how many there are.
@@ -116,22 +116,19 @@ impl Context {
         self.accepting.store(accepting, Ordering::Relaxed);
     }
 
-    /// Whether requests would be served: the listener is open, and the store is there or can be done without.
+    /// Whether requests would be served: the listener is open, the store has answered since the start, and it is there or
+    /// can be done without. A store that has never answered is more likely misconfigured than away.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let needs_store = self.on_failure() == Some(OnFailure::Closed);
-        self.accepting.load(Ordering::Relaxed) && (self.store_is_up() || !needs_store)
+        let store = self.gate.store();
+        let needs_store = store.on_failure.as_deref() == Some(OnFailure::Closed.as_str());
+        self.accepting.load(Ordering::Relaxed)
+            && store.reached
+            && (self.store_is_up() || !needs_store)
     }
 
     fn store_is_up(&self) -> bool {
         self.metrics.store_up.get() == 1
-    }
-
-    fn on_failure(&self) -> Option<OnFailure> {
-        match &self.proxy.live().settings.store {
-            StoreSettings::Memory => None,
-            StoreSettings::Redis(redis) => Some(redis.on_failure),
-        }
     }
 
     /// The whole proxy as it is now.
@@ -140,7 +137,6 @@ impl Context {
         let mut scopes = self.gate.snapshot();
         let scopes_total = scopes.len();
         live::most_worrying_first(&mut scopes, MAX_SCOPES);
-        let on_failure = self.on_failure();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             member: self.member.clone(),
@@ -148,11 +144,7 @@ impl Context {
             uptime_s: clock::now().duration_since(self.started).as_secs(),
             listen: self.proxy.live().settings.listen.to_string(),
             ready: self.is_ready(),
-            store: StoreStatus {
-                kind: if on_failure.is_some() { "redis" } else { "memory" }.to_owned(),
-                up: self.store_is_up(),
-                on_failure: on_failure.map(|mode| mode.as_str().to_owned()),
-            },
+            store: self.gate.store(),
             members: self.metrics.members.get(),
             client_connections: self.metrics.client_connections.get(),
             upstream_connections: self.metrics.upstream_connections.get(),

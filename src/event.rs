@@ -111,10 +111,16 @@ pub enum Event {
         /// What it is now, and why.
         told: learn::Known,
     },
-    /// The store does not answer any more.
+    /// The store does not answer, or not as it should. Each kind of failure is reported once in an outage.
     StoreDown {
+        /// The kind of failure, as `tidegate_store_errors_total` has it.
+        kind: &'static str,
+        /// `host:port` of the servers that the rule file names.
+        server: String,
         /// What was seen; no URL, no password.
         reason: String,
+        /// What to look at first.
+        advice: &'static str,
         /// What requests do meanwhile.
         mode: OnFailure,
     },

@@ -256,17 +256,6 @@ impl Gate {
         self.shared.store.close().await;
     }
 
-    /// Whether decisions are taken with the store, and where not, why.
-    ///
-    /// # Errors
-    /// What was seen, in words.
-    pub fn store_health(&self) -> Result<(), String> {
-        match &self.shared.store {
-            Backend::Shared(store) if !store.is_up() => Err(store.why_down()),
-            Backend::Shared(_) | Backend::Memory(_) => Ok(()),
-        }
-    }
-
     /// This member's name: in the store, in events and on the status page.
     #[must_use]
     pub fn member(&self) -> &str {
@@ -347,7 +336,14 @@ impl Gate {
             Event::StoreUp
         } else {
             let mode: OnFailure = store.on_failure();
-            Event::StoreDown { reason: store.why_down(), mode }
+            let Some(kind) = store.failure() else { return };
+            Event::StoreDown {
+                kind: kind.as_str(),
+                server: store.servers(),
+                reason: store.why_down(),
+                advice: kind.advice(),
+                mode,
+            }
         });
     }
 }

@@ -37,14 +37,34 @@ pub struct Status {
 }
 
 /// The store as this member sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StoreStatus {
     /// `memory` or `redis`.
     pub kind: String,
     /// Whether it answers.
     pub up: bool,
+    /// Whether it has answered since the start; `/readyz` waits for that.
+    pub reached: bool,
     /// What happens while it is away; `None` for `memory`.
     pub on_failure: Option<String>,
+    /// `host:port` of its servers; empty for `memory`.
+    pub server: String,
+    /// What keeps it away now.
+    pub trouble: Option<StoreTrouble>,
+}
+
+/// A store that is away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreTrouble {
+    /// As `tidegate_store_errors_total` has it: `auth`, `unreachable`, ...
+    pub kind: String,
+    /// The server's or the client's words.
+    pub reason: String,
+    /// What to look at first.
+    pub advice: String,
+    /// What this member enforces meanwhile.
+    pub meanwhile: String,
 }
 
 /// The rule file in force.

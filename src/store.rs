@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod by_hand;
+mod failure;
 pub mod fallback;
 mod keys;
 pub mod memory;
@@ -25,7 +26,8 @@ mod server;
 mod survey;
 mod tls;
 
-pub use fallback::Shared;
+pub use failure::FailureKind;
+pub use fallback::{Enforced, Shared};
 pub use memory::Memory;
 pub use news::{News, ScopeNews, What};
 pub use server::{Answering, Place, Reply, ScriptServer};

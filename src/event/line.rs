@@ -19,9 +19,14 @@ pub(super) fn write(event: &Event) {
         | Event::Probe { .. }
         | Event::Observed { .. }
         | Event::RateLearned { .. } => of_a_scope(event),
-        Event::StoreDown { reason, mode } => {
-            warn!(reason = clean(reason), on_failure = mode.as_str(), "the store is away");
-        }
+        Event::StoreDown { kind, server, reason, advice, mode } => error!(
+            kind,
+            server = clean(server),
+            reason = clean(reason),
+            on_failure = mode.as_str(),
+            advice,
+            "the store is away"
+        ),
         Event::StoreUp => info!("the store answers"),
         Event::Reloaded { changes, needs_restart } => reloaded(changes, needs_restart),
         Event::ReloadFailed { problems } => {

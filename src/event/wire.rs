@@ -80,9 +80,10 @@ impl Event {
                 "mark": (told.mark > 0.0).then_some(told.mark), "why": told.why.as_str(),
                 "frozen": told.frozen,
             }),
-            Self::StoreDown { reason, mode } => {
-                json!({"reason": clean(reason), "on_failure": mode.as_str()})
-            }
+            Self::StoreDown { kind, server, reason, advice, mode } => json!({
+                "kind": kind, "server": clean(server), "reason": clean(reason),
+                "advice": advice, "on_failure": mode.as_str(),
+            }),
             Self::StoreUp => json!({}),
             Self::Reloaded { changes, needs_restart } => {
                 json!({"changes": changes, "needs_restart": needs_restart})

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, sync::Arc, sync::atomic::Ordering, time::Durati
 use super::{Entry, Gate, lane::Lane, lanes, tell, view::Gateway};
 use crate::{
     clock,
-    event::{ClearedBy, Event},
+    event::{ClearedBy, Event, clean},
     rules::{Mode, Split},
-    status::{LearnedStatus, ScopeState, ScopeStatus, scope_name},
-    store::{Override, Store, StoreError},
+    status::{LearnedStatus, ScopeState, ScopeStatus, StoreStatus, StoreTrouble, scope_name},
+    store::{Backend, Enforced, Override, Shared, Store, StoreError},
     target::{Host, Scheme, Target},
     verdict::Verdict,
 };
@@ -59,6 +59,27 @@ impl Gate {
         let mut scopes: Vec<_> = self.lanes().iter().map(|lane| status(lane)).collect();
         scopes.sort_by(|a, b| (&a.rule, &a.key).cmp(&(&b.rule, &b.key)));
         scopes
+    }
+
+    /// The store as this member sees it.
+    #[must_use]
+    pub fn store(&self) -> StoreStatus {
+        match &self.shared.store {
+            Backend::Memory(_) => StoreStatus {
+                kind: "memory".to_owned(),
+                up: true,
+                reached: true,
+                ..StoreStatus::default()
+            },
+            Backend::Shared(store) => StoreStatus {
+                kind: "redis".to_owned(),
+                up: store.is_up(),
+                reached: store.has_been_reached(),
+                on_failure: Some(store.on_failure().as_str().to_owned()),
+                server: store.servers(),
+                trouble: trouble(store),
+            },
+        }
     }
 
     /// Brings the gauges up to date: done when somebody looks, not on every request.
@@ -164,6 +185,35 @@ fn site(host: Host) -> Target {
     Target { scheme: Scheme::Http, host, port: Scheme::Http.default_port(), path: Arc::from("/") }
 }
 
+fn trouble(store: &Shared) -> Option<StoreTrouble> {
+    let kind = store.failure().filter(|_| !store.is_up())?;
+    Some(StoreTrouble {
+        kind: kind.as_str().to_owned(),
+        reason: clean(&store.why_down()),
+        advice: kind.advice().to_owned(),
+        meanwhile: match store.enforced() {
+            Enforced::Fleet => "the limits of the fleet are enforced".to_owned(),
+            Enforced::Share(share) => format!(
+                "this member alone enforces {:.0} % of each limit; cooldowns stay in force",
+                share * 100.0
+            ),
+            Enforced::Nothing => "no limit is enforced; cooldowns stay in force".to_owned(),
+            Enforced::Refuses => "requests are refused with 503".to_owned(),
+        },
+    })
+}
+
+/// The rate that is enforced now of one that the fleet would share.
+fn enforced(backend: &Backend, rate: Option<f64>) -> Option<f64> {
+    let Backend::Shared(store) = backend else { return rate };
+    match store.enforced() {
+        Enforced::Fleet => rate,
+        Enforced::Share(share) => rate.map(|rate| rate * share),
+        Enforced::Nothing => None,
+        Enforced::Refuses => Some(0.0),
+    }
+}
+
 /// What has been learned of the rate, where anything is.
 fn learned(lane: &Lane) -> Option<LearnedStatus> {
     let known = lane.learned();
@@ -209,7 +259,8 @@ fn status(lane: &Lane) -> ScopeStatus {
         rule: name.rule.to_string(),
         key: key.to_string(),
         rate_limit: rule.limits.rate,
-        rate_current: lane.rate_in_force(rule).map(|rate| rate * factor),
+        rate_current: enforced(&lane.shared.store, lane.rate_in_force(rule))
+            .map(|rate| rate * factor),
         learned: learned(lane),
         burst: rule.limits.burst,
         tokens: None,

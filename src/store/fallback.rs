@@ -16,6 +16,7 @@
 mod alone;
 mod beat;
 mod home;
+mod outage;
 mod recall;
 mod share;
 mod silence;
@@ -36,12 +37,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use self::outage::Enforced;
 pub(super) use self::{alone::Alone, recall::Remembered, silence::Silence};
-use self::{home::Home, recall::Recall};
+use self::{home::Home, outage::Outage, recall::Recall};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
+    failure::Failure,
     keys::Keys,
-    redis::{BadUrl, Failure, Redis},
+    redis::{BadUrl, Redis},
     scripts::{self, Scripts},
     server::{Place, ScriptServer, Server},
 };
@@ -68,6 +71,7 @@ pub struct Shared {
     up: AtomicBool,
     members: AtomicU32,
     why: Mutex<String>,
+    outage: Outage,
     silence: Silence,
     news: broadcast::Sender<News>,
     places: watch::Sender<Vec<Place>>,
@@ -112,6 +116,7 @@ impl Shared {
             up: AtomicBool::new(false),
             members: AtomicU32::new(1),
             why: Mutex::new("it has not answered yet".to_owned()),
+            outage: Outage::default(),
             silence: Silence::default(),
             news: broadcast::channel(1_024).0,
             places: watch::Sender::default(),
@@ -208,10 +213,14 @@ impl Shared {
                 self.recall.all_due();
             }
             self.home.turned(up);
-            self.news.send(News::Up(up)).ok();
             if up {
+                self.news.send(News::Up(true)).ok();
                 self.news.send(News::Resync).ok();
             }
+        }
+        match failure {
+            Some(failure) => self.report_outage(failure),
+            None => self.outage.over(),
         }
     }
 
@@ -249,11 +258,11 @@ impl Shared {
     }
 
     fn failed(&self, failure: &Failure) {
-        self.metrics.store_errors(failure.kind).inc();
+        self.metrics.store_errors(failure.kind.as_str()).inc();
         if failure.answered {
             if self.refused.may() {
                 let said = clean(&failure.text);
-                tracing::warn!(kind = failure.kind, "the store refused a call: {said}");
+                tracing::warn!(kind = failure.kind.as_str(), "the store refused a call: {said}");
             }
         } else {
             self.turn(false, Some(failure));

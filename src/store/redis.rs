@@ -3,13 +3,13 @@
 //! fred's defaults wait without end, queue without bound and send a script again after a broken connection, which
 //! could take a token twice; all of that is set here, once. A call either answers within `timeout` or fails.
 
-use std::{future::poll_fn, pin::Pin, time::Duration};
+use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use fred::{
     clients::SubscriberClient,
     prelude::{
-        Builder, Client, ClientLike, Config, Error as RedisError, ErrorKind, LuaInterface,
-        ReconnectPolicy,
+        Builder, Client, ClientLike, Config, Error as RedisError, EventInterface as _,
+        LuaInterface, ReconnectPolicy,
     },
     types::{
         Key, Value,
@@ -17,86 +17,24 @@ use fred::{
     },
 };
 use futures_core::Stream;
+use parking_lot::Mutex;
 use socket2::TcpKeepalive;
-use tokio::sync::broadcast;
-
-use super::{
-    News, Place,
-    push::Push,
-    scripts::{BadReply, Script},
-    tls,
+use tokio::{
+    net::TcpStream,
+    sync::broadcast::{self, error::RecvError},
 };
+
+use super::{News, Place, failure::Failure, push::Push, scripts::Script, tls};
 use crate::{apart::Apart, settings::RedisSettings};
 
 /// Calls waiting for Redis at once; more is a store that does not keep up, and fails.
 const QUEUE: usize = 10_000;
 /// Keys that Redis looks at in one go when it is asked for all of them; it serves nobody else meanwhile.
 const PAGE: u32 = 500;
+/// Longest wait for a plain connection that tells a server without TLS from one that is away.
+const KNOCK_AT_MOST: Duration = Duration::from_millis(500);
 /// News waiting to be read; beyond it every scope is read again instead.
 const NEWS: usize = 4_096;
-
-/// A failed call: what kind it was (a label value) and what to tell a person.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub(super) struct Failure {
-    /// From a closed set, listed in `docs/metrics.md`.
-    pub(super) kind: &'static str,
-    /// The server's or the client's words; never holds a password.
-    pub(super) text: String,
-    /// True where the server is there and answered, but not as it should.
-    pub(super) answered: bool,
-}
-
-impl Failure {
-    /// Whether nothing came at all.
-    pub(super) fn is_silence(&self) -> bool {
-        self.kind == "timeout"
-    }
-
-    pub(super) fn timeout(script: &str, after: Duration) -> Self {
-        let text = format!("no answer to `{script}` within {after:?}");
-        Self { kind: "timeout", text, answered: false }
-    }
-}
-
-impl From<RedisError> for Failure {
-    fn from(error: RedisError) -> Self {
-        let text = error.details().to_owned();
-        let first = text.split([' ', ':']).next().unwrap_or_default();
-        let answered = match first {
-            "OOM" => Some("oom"),
-            "READONLY" => Some("readonly"),
-            "LOADING" => Some("loading"),
-            "MISCONF" => Some("misconf"),
-            "BUSY" => Some("busy"),
-            "NOPERM" => Some("noperm"),
-            "WRONGTYPE" => Some("wrongtype"),
-            "CLUSTERDOWN" => Some("clusterdown"),
-            "MOVED" | "ASK" | "TRYAGAIN" => Some("moved"),
-            "CROSSSLOT" => Some("crossslot"),
-            "NOAUTH" | "WRONGPASS" => Some("auth"),
-            "ERR" if text.contains("WRONGTYPE") => Some("wrongtype"),
-            "ERR" => Some("script"),
-            // A redirection, which is not followed: the next call goes where it led.
-            "Too" if *error.kind() == ErrorKind::Routing => Some("moved"),
-            _ => None,
-        };
-        let kind = answered.unwrap_or(match error.kind() {
-            ErrorKind::Timeout => "timeout",
-            ErrorKind::Auth => "auth",
-            ErrorKind::Backpressure => "queue_full",
-            ErrorKind::Protocol | ErrorKind::Parse => "protocol",
-            _ => "connection",
-        });
-        Self { kind, text, answered: answered.is_some() }
-    }
-}
-
-impl From<BadReply> for Failure {
-    fn from(error: BadReply) -> Self {
-        Self { kind: "reply", text: error.to_string(), answered: true }
-    }
-}
 
 /// The client.
 #[derive(Debug)]
@@ -108,6 +46,8 @@ pub(super) struct Redis {
     /// Where connections are served; whoever spawns [`Redis::listen`] there puts them there.
     pub(super) apart: Apart,
     timeout: Duration,
+    /// Why there is no connection, since calls that wait for one only see that time runs out.
+    cause: Arc<Mutex<Option<Failure>>>,
 }
 
 /// Everything that a wrong URL can say.
@@ -196,20 +136,29 @@ impl Redis {
             push,
             apart: Apart::start("store", || {}),
             timeout,
+            cause: Arc::default(),
         })
     }
 
     /// Starts connecting, in the background.
     pub(super) fn connect(&self) {
+        tokio::spawn(watch(self.plain.clone(), Arc::clone(&self.cause)));
         drop(self.plain.connect());
         drop(self.subscriber.connect());
     }
 
     /// Connects, for a single look, and waits for it.
     pub(super) async fn connected(&self, at_most: Duration) -> Result<&Client, Failure> {
+        let mut errors = self.plain.error_rx();
         drop(self.plain.connect());
-        match tokio::time::timeout(at_most, self.plain.wait_for_connect()).await {
-            Ok(result) => result.map(|()| &self.plain).map_err(Failure::from),
+        let connected = async {
+            tokio::select! {
+                result = self.plain.wait_for_connect() => result.map_err(Failure::connecting),
+                Ok((error, _)) = errors.recv() => Err(Failure::connecting(error)),
+            }
+        };
+        match tokio::time::timeout(at_most, connected).await {
+            Ok(result) => result.map(|()| &self.plain),
             Err(_) => Err(Failure::timeout("connect", at_most)),
         }
     }
@@ -247,10 +196,11 @@ impl Redis {
                 other => other,
             }
         };
-        match tokio::time::timeout(self.timeout, call).await {
+        let result = match tokio::time::timeout(self.timeout, call).await {
             Ok(result) => result.map_err(Failure::from),
             Err(_) => Err(Failure::timeout(script.name, self.timeout)),
-        }
+        };
+        result.map_err(|failure| failure.because(self.cause.lock().clone()))
     }
 
     /// Listens to the news for ever; see [`Push::listen`].
@@ -279,6 +229,41 @@ impl Redis {
         self.push.quit().await;
         self.apart.end();
     }
+}
+
+/// Keeps `cause` true for as long as the client lives.
+async fn watch(client: Client, cause: Arc<Mutex<Option<Failure>>>) {
+    let (mut errors, mut connections) = (client.error_rx(), client.reconnect_rx());
+    loop {
+        let now = tokio::select! {
+            error = errors.recv() => error.map(|(error, _)| Some(Failure::connecting(error))),
+            connection = connections.recv() => connection.map(|_| None),
+        };
+        match now {
+            Ok(Some(failure)) if failure.is_silence() && is_tls_refused(&client).await => {
+                *cause.lock() = Some(Failure::no_handshake());
+            }
+            Ok(now) => *cause.lock() = now,
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Whether a server that answers no TLS handshake accepts plain connections: a Redis without TLS waits for the end of a
+/// line, for ever.
+async fn is_tls_refused(client: &Client) -> bool {
+    let config = client.client_config();
+    if config.tls.is_none() {
+        return false;
+    }
+    for (host, port) in config.server.hosts().into_iter().map(place) {
+        let connecting = TcpStream::connect((host.as_str(), port));
+        if tokio::time::timeout(KNOCK_AT_MOST, connecting).await.is_ok_and(|made| made.is_ok()) {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]

@@ -12,9 +12,10 @@ use tokio::{
 };
 
 use super::{
+    failure::Failure,
     news::{self, News},
     push::{self, Channel},
-    redis::{Failure, Redis},
+    redis::Redis,
     scripts::Script,
 };
 
@@ -86,7 +87,7 @@ impl Server {
                 let call = server.run(script.name, script.text, keys, arguments);
                 match tokio::time::timeout(*timeout, call).await {
                     Ok(Ok(reply)) => Ok(reply.into()),
-                    Ok(Err(text)) => Err(Failure { kind: "script", text, answered: true }),
+                    Ok(Err(text)) => Err(Failure::script(text)),
                     Err(_) => Err(Failure::timeout(script.name, *timeout)),
                 }
             }

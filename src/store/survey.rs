@@ -8,7 +8,8 @@ use fred::prelude::SortedSetsInterface as _;
 
 use super::{
     Peeked, StoreError,
-    redis::{Failure, Redis},
+    failure::Failure,
+    redis::Redis,
     scripts::{self, Scripts},
 };
 use crate::settings::RedisSettings;

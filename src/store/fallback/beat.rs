@@ -57,7 +57,7 @@ impl Shared {
                     HEARTBEAT
                 }
                 Err(failure) => {
-                    self.metrics.store_errors(failure.kind).inc();
+                    self.metrics.store_errors(failure.kind.as_str()).inc();
                     self.turn(false, Some(&failure));
                     knock()
                 }

@@ -1,0 +1,127 @@
+//! What an operator has to know of a store that is away: since when, why, and what members enforce meanwhile.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use super::{FIRST_WORD, Failure, News, Shared};
+use crate::{
+    clock::{self, Instant},
+    settings::OnFailure,
+    store::{FailureKind, redis::servers},
+};
+
+/// What a member enforces of a rule's limits now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Enforced {
+    /// The fleet's limits, together with the other members.
+    Fleet,
+    /// A share of them, without the other members.
+    Share(f64),
+    /// None: the rule file says `open`.
+    Nothing,
+    /// Nothing is sent: the rule file says `closed`.
+    Refuses,
+}
+
+/// A store that is away, as far as people have been told.
+#[derive(Debug)]
+pub(super) struct Outage {
+    started: Instant,
+    /// Whether the store has answered since the start.
+    reached: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Kinds that were reported in this outage, each once.
+    reported: Vec<FailureKind>,
+    latest: Option<FailureKind>,
+}
+
+impl Default for Outage {
+    fn default() -> Self {
+        Self { started: clock::now(), reached: AtomicBool::new(false), state: Mutex::default() }
+    }
+}
+
+impl Outage {
+    /// The store answers.
+    pub(super) fn over(&self) {
+        self.reached.store(true, Ordering::Release);
+        *self.state.lock() = State::default();
+    }
+
+    /// A call failed. Returns true if this is worth a line: the first failure of its kind in this outage, unless it only
+    /// says that a connection of a fresh process is still being made.
+    fn notice(&self, kind: FailureKind) -> bool {
+        let mut state = self.state.lock();
+        state.latest = Some(kind);
+        let starting = !self.has_been_reached() && self.started.elapsed() < FIRST_WORD;
+        !state.reported.contains(&kind) && !(starting && kind == FailureKind::Timeout)
+    }
+
+    fn has_been_reached(&self) -> bool {
+        self.reached.load(Ordering::Acquire)
+    }
+}
+
+impl Shared {
+    /// Reports a failure to people if it is the first of its kind.
+    pub(super) fn report_outage(&self, failure: &Failure) {
+        // Before anybody listens it is not reported; the next heartbeat tries again.
+        if self.outage.notice(failure.kind) && self.news.send(News::Up(false)).is_ok() {
+            self.outage.state.lock().reported.push(failure.kind);
+        }
+    }
+
+    /// Whether the store has answered since this member started.
+    #[must_use]
+    pub fn has_been_reached(&self) -> bool {
+        self.outage.has_been_reached()
+    }
+
+    /// What keeps the store away now.
+    #[must_use]
+    pub fn failure(&self) -> Option<FailureKind> {
+        self.outage.state.lock().latest
+    }
+
+    /// The servers that the URL names, as `host:port`, without its password.
+    #[must_use]
+    pub fn servers(&self) -> String {
+        let places = servers(&self.settings).unwrap_or_default();
+        let places: Vec<_> = places.iter().map(|(host, port)| format!("{host}:{port}")).collect();
+        places.join(", ")
+    }
+
+    /// What this member enforces of the limits now.
+    #[must_use]
+    pub fn enforced(&self) -> Enforced {
+        match self.settings.on_failure {
+            _ if self.is_up() => Enforced::Fleet,
+            OnFailure::Local => Enforced::Share(self.fleet().share),
+            OnFailure::Open => Enforced::Nothing,
+            OnFailure::Closed => Enforced::Refuses,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_kind_of_failure_is_worth_one_line_in_an_outage() {
+        let outage = Outage::default();
+        assert!(!outage.notice(FailureKind::Timeout), "the connection is still being made");
+        assert!(outage.notice(FailureKind::Auth));
+        outage.state.lock().reported.push(FailureKind::Auth);
+        assert!(!outage.notice(FailureKind::Auth));
+        tokio::time::advance(FIRST_WORD).await;
+        assert!(outage.notice(FailureKind::Timeout));
+        outage.over();
+        assert!(outage.notice(FailureKind::Auth), "another outage");
+    }
+}
