@@ -6,6 +6,8 @@
 
 mod api;
 mod entry;
+mod figures;
+mod fleet;
 mod gauges;
 mod history;
 mod judge;
@@ -24,6 +26,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -74,6 +77,8 @@ pub struct Context {
     accepting: AtomicBool,
     started: clock::Instant,
     live: live::Live,
+    figures: figures::Figures,
+    fleet: fleet::Cache,
     /// Cancelled when the process drains: endless answers end.
     stop: CancellationToken,
 }
@@ -106,6 +111,8 @@ impl Context {
             accepting: AtomicBool::new(false),
             started: clock::now(),
             live: live::Live::new(),
+            figures: figures::Figures::default(),
+            fleet: fleet::Cache::new(),
             stop,
             proxy,
         })
@@ -127,6 +134,15 @@ impl Context {
             && (self.store_is_up() || !needs_store)
     }
 
+    /// Publishes this member's figures for whoever looks at the fleet, for as long as it is polled.
+    pub async fn publish(self: Arc<Self>) {
+        figures::run(self).await;
+    }
+
+    fn uptime(&self) -> Duration {
+        clock::now().duration_since(self.started)
+    }
+
     fn store_is_up(&self) -> bool {
         self.metrics.store_up.get() == 1
     }
@@ -141,7 +157,7 @@ impl Context {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             member: self.member.clone(),
             at_ms: clock::unix_ms(),
-            uptime_s: clock::now().duration_since(self.started).as_secs(),
+            uptime_s: self.uptime().as_secs(),
             listen: self.proxy.live().settings.listen.to_string(),
             ready: self.is_ready(),
             store: self.gate.store(),
@@ -168,12 +184,16 @@ fn router(cx: &Arc<Context>) -> Router {
     let writes = Router::new()
         .route("/api/v1/report", post(api::report))
         .route("/api/v1/acquire", post(api::acquire))
-        .route("/api/v1/scopes/{*scope}", post(scopes::post).delete(scopes::delete))
+        .route(
+            "/api/v1/scopes/{*scope}",
+            get(fleet::detail).post(scopes::post).delete(scopes::delete),
+        )
         .route_layer(bounded(api::BODY))
         .route("/api/v1/judge", post(judge::judge).route_layer(bounded(judge::BODY)));
     let private = Router::new()
         .route("/metrics", get(gauges::scrape))
         .route("/api/v1/status", get(api::status))
+        .route("/api/v1/fleet", get(fleet::fleet))
         .route("/api/v1/events", get(stream::events))
         .route("/api/v1/config", get(api::config))
         .merge(writes)

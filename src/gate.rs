@@ -53,7 +53,7 @@ use crate::{
     metrics::{Metrics, RuleMetrics},
     rules::{Mode, Rule, RuleSet},
     settings::OnFailure,
-    store::{Backend, News, ScopeNews, Store},
+    store::{self, Backend, News, ScopeNews, Store},
     target::Target,
 };
 
@@ -254,6 +254,18 @@ impl Gate {
     /// Says goodbye to the fleet.
     pub async fn close(&self) {
         self.shared.store.close().await;
+    }
+
+    /// The store of the fleet, if there is one.
+    #[must_use]
+    pub fn shared_store(&self) -> Option<&store::Shared> {
+        self.shared.store.shared().map(AsRef::as_ref)
+    }
+
+    /// The rules in force.
+    #[must_use]
+    pub fn rules(&self) -> RuleSet {
+        self.table.load().rules.clone()
     }
 
     /// This member's name: in the store, in events and on the status page.

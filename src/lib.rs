@@ -46,6 +46,7 @@ pub mod config;
 pub mod cooldown;
 pub mod event;
 pub mod explain;
+pub mod fleet;
 pub mod gate;
 pub mod learn;
 pub mod metrics;

@@ -1,9 +1,15 @@
 //! What the gates look like at one moment: the one snapshot that the API, the status page, `tidegate status` and
 //! `tidegate top` share.
 
+mod fleet;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use fleet::{
+    FleetScope, FleetStatus, MemberFigures, MemberStatus, ScopeFigures, Summary, TripStatus,
+};
 
 /// The whole proxy as it is now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -146,6 +152,12 @@ pub enum ScopeState {
 }
 
 impl ScopeState {
+    /// Whether nothing of the scope is sent, but for a probe.
+    #[must_use]
+    pub const fn is_closed(self) -> bool {
+        matches!(self, Self::Cooling | Self::Probing)
+    }
+
     /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -45,11 +45,22 @@ fn judge(seen: &Value) {
     assert_eq!(rows("rows_of_blocks"), 1, "{seen}");
     assert!(rows("rows") > 4, "trips and clears are told: {seen}");
     let looks = list(seen, "looks");
-    assert_eq!(looks.len(), 6);
+    assert_eq!(looks.len(), 12);
     for look in looks {
         assert_eq!(look["overflow"], 0, "it scrolls sideways: {look}");
         assert!(list(look, "violations").is_empty(), "{look:#}");
     }
+    assert_eq!(
+        (&seen["calm_title"], &seen["title"]),
+        (&"Tidegate".into(), &"1 cooling · Tidegate".into())
+    );
+    assert!(seen["icon"].as_str().is_some_and(|icon| icon.contains("circle")), "the icon says it");
+    let why = seen["why"].as_str().expect("a sentence");
+    assert!(why.contains("Paused by anna"), "{why}");
+    assert_eq!(
+        (&seen["after_cancel"], &seen["not_found"]),
+        (&"cooling".into(), &"No scope matches.".into())
+    );
     assert_ne!(looks[0]["ground"], looks[3]["ground"], "dark is not light");
 }
 
@@ -60,7 +71,7 @@ async fn an_operator_sees_a_cooldown_and_ends_it() {
     prepare(&site, &member).await;
     let seen = status_page(&member, "", &member, &site.url("/wall")).await;
     judge(&seen);
-    assert_eq!(seen["says_whose"], false, "there is nobody else");
+    assert_eq!(seen["members"], 1, "there is nobody else");
 }
 
 #[tokio::test]
@@ -73,5 +84,5 @@ async fn an_operator_of_a_fleet_gives_the_token_once_and_sees_what_another_membe
     }
     let seen = status_page(&fleet[0], "open-sesame", &fleet[1], &site.url("/wall")).await;
     judge(&seen);
-    assert_eq!(seen["says_whose"], true, "the plot is one member's, the limit the fleet's");
+    assert_eq!(seen["members"], 2, "both are shown");
 }

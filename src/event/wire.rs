@@ -62,9 +62,10 @@ impl Event {
                 fields["key"] = json!(clean(key));
                 fields
             }
-            Self::Cleared { rule, key, by } => {
-                json!({"rule": &**rule, "key": clean(key), "by": by.as_str()})
-            }
+            Self::Cleared { rule, key, by, who } => json!({
+                "rule": &**rule, "key": clean(key), "by": by.as_str(),
+                "who": who.as_deref().map(clean),
+            }),
             Self::Probe { rule, key, result } => {
                 json!({"rule": &**rule, "key": clean(key), "result": result.as_str()})
             }
@@ -107,6 +108,7 @@ fn tripped(trip: &Trip) -> Value {
         "by": trip.by(), "cause": trip.cause(),
         "streak": trip.streak, "blocks": blocks, "length_ms": ms(trip.length),
         "member": clean(&trip.member), "ours": trip.made_by_us, "observe": trip.observe,
+        "who": trip.who.as_deref().map(clean),
         "url": answer.map(|answer| shown(&answer.target)),
         "status": answer.and_then(|answer| answer.status),
         "evidence": answer.and_then(|answer| answer.evidence.as_deref()).map(evidence_json),

@@ -103,16 +103,21 @@ impl Gate {
         }
     }
 
-    /// Starts a cooldown by hand, for the whole fleet.
+    /// Starts a cooldown by hand, for the whole fleet; `who` did it, as they call themselves.
     ///
     /// # Errors
     /// No such scope, a rule without cooldown, or a store that is away.
-    pub async fn trip(&self, scope: &str, length: Duration) -> Result<(), ScopeError> {
+    pub async fn trip(
+        &self,
+        scope: &str,
+        length: Duration,
+        who: Option<Arc<str>>,
+    ) -> Result<(), ScopeError> {
         let (entry, lane) = self.named(scope)?;
         let what = Override::Trip(clock::micros(length));
         let reported = self.shared.store.set(&lane.scope, &entry.rule, what).await?;
         lane.view.reported(&reported);
-        tell::tripped_by_hand(&lane, &entry, length);
+        tell::tripped_by_hand(&lane, &entry, length, who);
         Ok(())
     }
 
@@ -120,7 +125,7 @@ impl Gate {
     ///
     /// # Errors
     /// As [`Gate::trip`].
-    pub async fn clear(&self, scope: &str) -> Result<(), ScopeError> {
+    pub async fn clear(&self, scope: &str, who: Option<Arc<str>>) -> Result<(), ScopeError> {
         let (entry, lane) = self.named(scope)?;
         let reported = self.shared.store.set(&lane.scope, &entry.rule, Override::Clear).await?;
         lane.view.reported(&reported);
@@ -128,6 +133,7 @@ impl Gate {
             rule: Arc::clone(&entry.rule.name),
             key: Arc::clone(&lane.view.key),
             by: ClearedBy::Hand,
+            who,
         });
         Ok(())
     }

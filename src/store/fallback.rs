@@ -178,6 +178,16 @@ impl Shared {
         &self.member
     }
 
+    /// The client, if the store is a real one.
+    pub(super) fn redis(&self) -> Option<&Redis> {
+        self.server.redis()
+    }
+
+    /// What all keys of the fleet begin with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.settings.prefix
+    }
+
     /// Whether Redis answers.
     #[must_use]
     pub fn is_up(&self) -> bool {
@@ -340,6 +350,7 @@ impl Store for Shared {
     async fn close(&self) {
         self.stopped.cancel();
         if self.is_up() {
+            self.announce(String::new()).await;
             self.hello(Duration::ZERO).await.ok();
         }
         self.server.quit().await;

@@ -94,6 +94,14 @@ impl Server {
         }
     }
 
+    /// The client, if this is a real store.
+    pub(super) fn redis(&self) -> Option<&Redis> {
+        match self {
+            Self::Redis(redis) => Some(redis),
+            Self::Own(..) => None,
+        }
+    }
+
     /// Runs a task: beside the client to a real store, else where the caller runs.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         match self {
