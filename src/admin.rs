@@ -177,6 +177,7 @@ fn router(cx: &Arc<Context>) -> Router {
         .route("/", get(page::index))
         .route("/style.css", get(page::style))
         .route("/script.js", get(page::script))
+        .route("/words.js", get(page::words))
         .route("/ca.pem", get(page::ca))
         .route("/healthz", get(probes::healthz))
         .route("/readyz", get(probes::readyz));

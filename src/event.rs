@@ -26,7 +26,6 @@ use crate::{
     clock, learn,
     metrics::{Metrics, Observed},
     settings::OnFailure,
-    status::scope_name,
     target::Target,
     verdict::Judgement,
 };
@@ -174,31 +173,6 @@ pub enum Event {
         /// Connections and tunnels that were cut off by the end of the drain.
         cut_off: usize,
     },
-}
-
-impl Event {
-    /// The scope that it is about.
-    #[must_use]
-    pub fn scope(&self) -> Option<String> {
-        match self {
-            Self::Blocked { rule, key, .. }
-            | Self::Tripped { rule, key, .. }
-            | Self::Cleared { rule, key, .. }
-            | Self::ProbeSent { rule, key, .. }
-            | Self::Observed { rule, key, .. }
-            | Self::Probe { rule, key, .. }
-            | Self::RateLearned { rule, key, .. } => Some(scope_name(rule, key)),
-            Self::StoreDown { .. }
-            | Self::StoreUp
-            | Self::Reloaded { .. }
-            | Self::ReloadFailed { .. }
-            | Self::Warned { .. }
-            | Self::Panicked { .. }
-            | Self::Started { .. }
-            | Self::Stopping { .. }
-            | Self::Stopped { .. } => None,
-        }
-    }
 }
 
 /// How a cooldown ended.

@@ -158,7 +158,7 @@ fn member(member: &MemberStatus) -> [String; 7] {
 
 /// The scopes as a table.
 pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
-    let columns = ["scope", "sent", "rate", "limit", "held", "streak", "state"];
+    let columns = ["scope", "sent", "rate", "mark", "limit", "held", "streak", "state"];
     let rows: Vec<_> = fleet.scopes.iter().map(scope).collect();
     let styles = fleet.scopes.iter().map(|scope| match scope.state {
         ScopeState::Cooling => Style::Bad,
@@ -166,7 +166,7 @@ pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
         ScopeState::Open if scope.streak > 0.0 => Style::Warn,
         ScopeState::Open => Style::Plain,
     });
-    let mut lines = draw(columns, &rows, styles, &[0, 6], out);
+    let mut lines = draw(columns, &rows, styles, &[0, 7], out);
     let hidden = fleet.scopes_total.max(fleet.summary.scopes).saturating_sub(fleet.scopes.len());
     if hidden > 0 {
         lines.push(format!("and {hidden} more scopes"));
@@ -174,7 +174,7 @@ pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
     lines
 }
 
-fn scope(scope: &FleetScope) -> [String; 7] {
+fn scope(scope: &FleetScope) -> [String; 8] {
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |r| format!("{r:.2}/s"));
     let state = match scope.state {
         ScopeState::Open => "open".to_owned(),
@@ -184,6 +184,10 @@ fn scope(scope: &FleetScope) -> [String; 7] {
         cut(&clean(&scope.name())),
         format!("{:.0}/s", scope.sent_per_s),
         rate(scope.rate_current),
+        match &scope.learned {
+            Some(learned) if learned.frozen => "frozen".to_owned(),
+            learned => rate(learned.as_ref().and_then(|learned| learned.mark)),
+        },
         rate(scope.rate_limit),
         scope.held.to_string(),
         scope.after.map_or_else(|| "-".to_owned(), |after| format!("{}/{after}", scope.streak)),

@@ -1,6 +1,7 @@
 //! `tidegate top`: the fleet on one screen, drawn twice a second. `q` ends it.
 
 use std::{
+    cmp::Reverse,
     io::{self, IsTerminal as _},
     sync::mpsc::RecvTimeoutError,
     time::Duration,
@@ -113,7 +114,7 @@ impl View {
     fn choose(&self, mut scopes: Vec<FleetScope>) -> Vec<FleetScope> {
         scopes.retain(|scope| scope.name().contains(&self.search));
         match SORTS[self.sort] {
-            "held" => scopes.sort_by(|a, b| b.held.cmp(&a.held)),
+            "held" => scopes.sort_by_key(|scope| Reverse(scope.held)),
             "sent" => scopes.sort_by(|a, b| b.sent_per_s.total_cmp(&a.sent_per_s)),
             "streak" => scopes.sort_by(|a, b| b.streak.total_cmp(&a.streak)),
             "name" => scopes.sort_by_cached_key(FleetScope::name),

@@ -7,7 +7,10 @@ use super::{
     Event, Told, Trip,
     text::{clean, shown},
 };
-use crate::verdict::{Evidence, Judgement};
+use crate::{
+    status::scope_name,
+    verdict::{Evidence, Judgement},
+};
 
 impl Serialize for Told {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -43,6 +46,29 @@ impl Event {
             Self::Started { .. } => "started",
             Self::Stopping { .. } => "stopping",
             Self::Stopped { .. } => "stopped",
+        }
+    }
+
+    /// The scope that it is about.
+    #[must_use]
+    pub fn scope(&self) -> Option<String> {
+        match self {
+            Self::Blocked { rule, key, .. }
+            | Self::Tripped { rule, key, .. }
+            | Self::Cleared { rule, key, .. }
+            | Self::ProbeSent { rule, key, .. }
+            | Self::Observed { rule, key, .. }
+            | Self::Probe { rule, key, .. }
+            | Self::RateLearned { rule, key, .. } => Some(scope_name(rule, key)),
+            Self::StoreDown { .. }
+            | Self::StoreUp
+            | Self::Reloaded { .. }
+            | Self::ReloadFailed { .. }
+            | Self::Warned { .. }
+            | Self::Panicked { .. }
+            | Self::Started { .. }
+            | Self::Stopping { .. }
+            | Self::Stopped { .. } => None,
         }
     }
 

@@ -59,7 +59,8 @@ impl Outage {
         let mut state = self.state.lock();
         state.latest = Some(kind);
         let starting = !self.has_been_reached() && self.started.elapsed() < FIRST_WORD;
-        !state.reported.contains(&kind) && !(starting && kind == FailureKind::Timeout)
+        let is_start = starting && kind == FailureKind::Timeout;
+        !is_start && !state.reported.contains(&kind)
     }
 
     fn has_been_reached(&self) -> bool {
