@@ -6,6 +6,8 @@
 
 mod api;
 mod entry;
+mod figures;
+mod fleet;
 mod gauges;
 mod history;
 mod judge;
@@ -24,6 +26,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -43,8 +46,8 @@ use crate::{
     metrics::Metrics,
     proxy,
     secret::Secret,
-    settings::{OnFailure, StoreSettings},
-    status::{ConfigStatus, Status, StoreStatus},
+    settings::OnFailure,
+    status::{ConfigStatus, Status},
 };
 
 /// Scopes in one answer or on the page: more than a person reads; `scopes_total` says how many there are.
@@ -74,6 +77,8 @@ pub struct Context {
     accepting: AtomicBool,
     started: clock::Instant,
     live: live::Live,
+    figures: figures::Figures,
+    fleet: fleet::Cache,
     /// Cancelled when the process drains: endless answers end.
     stop: CancellationToken,
 }
@@ -106,6 +111,8 @@ impl Context {
             accepting: AtomicBool::new(false),
             started: clock::now(),
             live: live::Live::new(),
+            figures: figures::Figures::default(),
+            fleet: fleet::Cache::new(),
             stop,
             proxy,
         })
@@ -116,22 +123,28 @@ impl Context {
         self.accepting.store(accepting, Ordering::Relaxed);
     }
 
-    /// Whether requests would be served: the listener is open, and the store is there or can be done without.
+    /// Whether requests would be served: the listener is open, the store has answered since the start, and it is there or
+    /// can be done without. A store that has never answered is more likely misconfigured than away.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let needs_store = self.on_failure() == Some(OnFailure::Closed);
-        self.accepting.load(Ordering::Relaxed) && (self.store_is_up() || !needs_store)
+        let store = self.gate.store();
+        let needs_store = store.on_failure.as_deref() == Some(OnFailure::Closed.as_str());
+        self.accepting.load(Ordering::Relaxed)
+            && store.reached
+            && (self.store_is_up() || !needs_store)
+    }
+
+    /// Publishes this member's figures for whoever looks at the fleet, for as long as it is polled.
+    pub async fn publish(self: Arc<Self>) {
+        figures::run(self).await;
+    }
+
+    fn uptime(&self) -> Duration {
+        clock::now().duration_since(self.started)
     }
 
     fn store_is_up(&self) -> bool {
         self.metrics.store_up.get() == 1
-    }
-
-    fn on_failure(&self) -> Option<OnFailure> {
-        match &self.proxy.live().settings.store {
-            StoreSettings::Memory => None,
-            StoreSettings::Redis(redis) => Some(redis.on_failure),
-        }
     }
 
     /// The whole proxy as it is now.
@@ -140,19 +153,14 @@ impl Context {
         let mut scopes = self.gate.snapshot();
         let scopes_total = scopes.len();
         live::most_worrying_first(&mut scopes, MAX_SCOPES);
-        let on_failure = self.on_failure();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             member: self.member.clone(),
             at_ms: clock::unix_ms(),
-            uptime_s: clock::now().duration_since(self.started).as_secs(),
+            uptime_s: self.uptime().as_secs(),
             listen: self.proxy.live().settings.listen.to_string(),
             ready: self.is_ready(),
-            store: StoreStatus {
-                kind: if on_failure.is_some() { "redis" } else { "memory" }.to_owned(),
-                up: self.store_is_up(),
-                on_failure: on_failure.map(|mode| mode.as_str().to_owned()),
-            },
+            store: self.gate.store(),
             members: self.metrics.members.get(),
             client_connections: self.metrics.client_connections.get(),
             upstream_connections: self.metrics.upstream_connections.get(),
@@ -169,6 +177,7 @@ fn router(cx: &Arc<Context>) -> Router {
         .route("/", get(page::index))
         .route("/style.css", get(page::style))
         .route("/script.js", get(page::script))
+        .route("/words.js", get(page::words))
         .route("/ca.pem", get(page::ca))
         .route("/healthz", get(probes::healthz))
         .route("/readyz", get(probes::readyz));
@@ -176,12 +185,16 @@ fn router(cx: &Arc<Context>) -> Router {
     let writes = Router::new()
         .route("/api/v1/report", post(api::report))
         .route("/api/v1/acquire", post(api::acquire))
-        .route("/api/v1/scopes/{*scope}", post(scopes::post).delete(scopes::delete))
+        .route(
+            "/api/v1/scopes/{*scope}",
+            get(fleet::detail).post(scopes::post).delete(scopes::delete),
+        )
         .route_layer(bounded(api::BODY))
         .route("/api/v1/judge", post(judge::judge).route_layer(bounded(judge::BODY)));
     let private = Router::new()
         .route("/metrics", get(gauges::scrape))
         .route("/api/v1/status", get(api::status))
+        .route("/api/v1/fleet", get(fleet::fleet))
         .route("/api/v1/events", get(stream::events))
         .route("/api/v1/config", get(api::config))
         .merge(writes)

@@ -160,6 +160,7 @@ impl App {
         let admin_task = admin_listener.map(|listener| {
             tokio::spawn(admin::serve(listener, Arc::clone(&admin), admin_stop.clone()))
         });
+        let publishing = tokio::spawn(Arc::clone(&admin).publish());
         // They outlive the connections: reports of the last answers are told from there.
         let workers = Arc::new(proxy::Workers::start());
         let (entrance, listener) =
@@ -200,6 +201,7 @@ impl App {
         if !drain.is_cancelled() {
             bail!("the proxy's listener ended by itself");
         }
+        publishing.abort();
         proxy.gate.close().await;
         drop(workers);
         events.emit(Event::Stopped { cut_off });

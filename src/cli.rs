@@ -21,6 +21,7 @@ mod rate;
 mod run;
 mod status;
 mod table;
+mod terminal;
 mod top;
 mod which;
 
@@ -59,9 +60,9 @@ Examples:
   tidegate check rules.yaml                every mistake of a rule file, at once
   eval \"$(tidegate env curl)\"              point this shell's programs at the proxy
   tidegate doctor                          whether this shell's programs go through the proxy
-  tidegate status                          what each scope does right now
-  tidegate status --store redis://...      the same of a whole fleet, as its store knows it
-  tidegate cooldown clear shops            let a scope go on
+  tidegate status                          the fleet: members, and what each scope does
+  tidegate status --store redis://...      the same without asking any member
+  tidegate cooldown clear shops            resume a scope
 
 Exit codes: 0 fine, 1 the thing asked about is not fine, 2 wrong usage or a bad file.";
 
@@ -104,7 +105,7 @@ enum Command {
     Explain(explain::Args),
     /// Propose a signature from blocked and ordinary pages of one site
     LearnSignature(learn_signature::Args),
-    /// Show what each scope does right now
+    /// Show the fleet: members, and what each scope does right now
     Status(status::Args),
     /// Trip or clear a cooldown by hand
     Cooldown(cooldown::Args),
@@ -112,7 +113,7 @@ enum Command {
     Rate(rate::Args),
     /// The CA that clients of intercepting rules must trust
     Ca(ca::Args),
-    /// Watch the scopes live in the terminal
+    /// Watch the fleet live in the terminal
     Top(top::Args),
     /// Print a completion script for a shell
     Completions(papers::Completions),

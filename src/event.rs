@@ -68,6 +68,8 @@ pub enum Event {
         key: Arc<str>,
         /// How.
         by: ClearedBy,
+        /// Who did it by hand, as they call themselves.
+        who: Option<Arc<str>>,
     },
     /// This member sends the probe.
     ProbeSent {
@@ -111,12 +113,18 @@ pub enum Event {
         /// What it is now, and why.
         told: learn::Known,
     },
-    /// The store does not answer any more.
+    /// The store does not answer, or not as it should. Each kind of failure is reported once in an outage.
     StoreDown {
         /// The cause that an operator acts on: `unreachable`, `refused`, `timed_out` or `invalid_reply`.
         cause: &'static str,
+        /// The kind of failure, as `tidegate_store_errors_total` has it.
+        kind: &'static str,
+        /// `host:port` of the servers that the rule file names.
+        server: String,
         /// What was seen; no URL, no password.
         reason: String,
+        /// What to look at first.
+        advice: &'static str,
         /// What requests do meanwhile.
         mode: OnFailure,
         /// The store has not been reached since the start: limited requests are held until it is.

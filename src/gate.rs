@@ -57,7 +57,7 @@ use crate::{
     metrics::{Metrics, RuleMetrics},
     rules::{Mode, Rule, RuleSet},
     settings::OnFailure,
-    store::{Backend, News, ScopeNews, Store, What},
+    store::{self, Backend, News, ScopeNews, Store, What},
     target::Target,
 };
 
@@ -277,15 +277,16 @@ impl Gate {
         self.shared.store.close().await;
     }
 
-    /// Whether decisions are taken with the store, and where not, why.
-    ///
-    /// # Errors
-    /// What was seen, in words.
-    pub fn store_health(&self) -> Result<(), String> {
-        match &self.shared.store {
-            Backend::Shared(store) if !store.is_up() => Err(store.why_down()),
-            Backend::Shared(_) | Backend::Memory(_) => Ok(()),
-        }
+    /// The store of the fleet, if there is one.
+    #[must_use]
+    pub fn shared_store(&self) -> Option<&store::Shared> {
+        self.shared.store.shared().map(AsRef::as_ref)
+    }
+
+    /// The rules in force.
+    #[must_use]
+    pub fn rules(&self) -> RuleSet {
+        self.table.load().rules.clone()
     }
 
     /// This member's name: in the store, in events and on the status page.
@@ -366,9 +367,13 @@ impl Gate {
             Event::StoreUp
         } else {
             let mode: OnFailure = store.on_failure();
+            let Some(kind) = store.failure() else { return };
             Event::StoreDown {
-                cause: store.cause().as_str(),
+                kind: kind.as_str(),
+                cause: kind.cause(),
+                server: store.servers(),
                 reason: store.why_down(),
+                advice: kind.advice(),
                 mode,
                 holds: store.knows_no_share(),
             }

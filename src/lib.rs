@@ -24,6 +24,7 @@
 //! | telling | [`metrics`], [`event`], [`status`]; [`shutdown`] is how the process is told, [`notify`] how it tells systemd, [`roots`] are whom it trusts |
 //! | shared state: in memory or in Redis, with the same answers | [`store`] (and the scripts in `lua/`) |
 //! | holding: queues, order, waking | [`gate`] |
+//! | the fleet as people see it | [`fleet`] |
 //! | the network | [`ca`], [`proxy`], [`admin`] |
 //! | the rule file | [`config`]; [`explain`] judges saved responses by it |
 //! | putting together | [`app`], [`cli`], and `main.rs` |
@@ -46,6 +47,7 @@ pub mod config;
 pub mod cooldown;
 pub mod event;
 pub mod explain;
+pub mod fleet;
 pub mod gate;
 pub mod learn;
 pub mod metrics;

@@ -359,6 +359,16 @@ impl Metrics {
         self.families.reloads.get_or_create_owned(&label("result", result))
     }
 
+    /// Responses, good pages and blocks since the start, over all rules.
+    #[must_use]
+    pub fn totals(&self) -> [u64; 3] {
+        let sum = |counters: &[Counter]| counters.iter().map(Counter::get).sum::<u64>();
+        self.rules.lock().values().fold([0; 3], |[responses, pages, blocks], rule| {
+            let good = rule.verdict(Verdict::Ok).get();
+            [responses + sum(&rule.verdicts), pages + good, blocks + sum(&rule.blocks)]
+        })
+    }
+
     /// What is refused before a rule is known.
     pub fn refused_without_rule(&self, reason: Reason) {
         self.rule(NO_RULE).refused(reason).inc();

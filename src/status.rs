@@ -1,9 +1,15 @@
 //! What the gates look like at one moment: the one snapshot that the API, the status page, `tidegate status` and
 //! `tidegate top` share.
 
+mod fleet;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use fleet::{
+    FleetScope, FleetStatus, MemberFigures, MemberStatus, ScopeFigures, Summary, TripStatus,
+};
 
 /// The whole proxy as it is now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,14 +43,34 @@ pub struct Status {
 }
 
 /// The store as this member sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StoreStatus {
     /// `memory` or `redis`.
     pub kind: String,
     /// Whether it answers.
     pub up: bool,
+    /// Whether it has answered since the start; `/readyz` waits for that.
+    pub reached: bool,
     /// What happens while it is away; `None` for `memory`.
     pub on_failure: Option<String>,
+    /// `host:port` of its servers; empty for `memory`.
+    pub server: String,
+    /// What keeps it away now.
+    pub trouble: Option<StoreTrouble>,
+}
+
+/// A store that is away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreTrouble {
+    /// As `tidegate_store_errors_total` has it: `auth`, `unreachable`, ...
+    pub kind: String,
+    /// The server's or the client's words.
+    pub reason: String,
+    /// What to look at first.
+    pub advice: String,
+    /// What this member enforces meanwhile.
+    pub meanwhile: String,
 }
 
 /// The rule file in force.
@@ -126,6 +152,12 @@ pub enum ScopeState {
 }
 
 impl ScopeState {
+    /// Whether nothing of the scope is sent, but for a probe.
+    #[must_use]
+    pub const fn is_closed(self) -> bool {
+        matches!(self, Self::Cooling | Self::Probing)
+    }
+
     /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -21,15 +21,17 @@ pub mod memory;
 mod news;
 mod push;
 pub mod redis;
+mod roster;
 mod scripts;
 mod server;
 mod survey;
 mod tls;
 
-pub use failure::FailureCause;
-pub use fallback::Shared;
+pub use failure::FailureKind;
+pub use fallback::{Enforced, Shared};
 pub use memory::Memory;
 pub use news::{News, ScopeNews, What};
+pub use roster::Announced;
 pub use server::{Answering, Place, Reply, ScriptServer};
 pub use survey::{Survey, Surveyed, survey};
 
@@ -201,6 +203,9 @@ pub enum StoreError {
     /// It is away: no answer in time, no connection, or an error of its own.
     #[error("the store is away: {0}")]
     Away(String),
+    /// It answers, but not when it is asked for the whole fleet.
+    #[error("the store does not let the fleet be read: {0}")]
+    Unread(String),
 }
 
 /// Where scopes live. Nothing here waits for a token: waiting is the gate's, on either store.
@@ -302,6 +307,15 @@ impl Backend {
             && !rule.limits.is_unlimited()
         {
             shared.attend(&rule.name);
+        }
+    }
+
+    /// The store of a fleet, if there is one.
+    #[must_use]
+    pub fn shared(&self) -> Option<&Arc<Shared>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Shared(shared) => Some(shared),
         }
     }
 

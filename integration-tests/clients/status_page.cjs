@@ -39,16 +39,18 @@ function throughProxy(target) {
   });
 }
 
-/** Milliseconds until the card of the rule `shop` is in one of these states. */
+const ROW = '#scopes [data-scope="shop"]';
+
+/** Milliseconds until the row of the rule `shop` is in one of these states. */
 async function untilState(page, ...states) {
   const start = performance.now();
-  const card = states.map((state) => `[data-scope="shop"][data-state="${state}"]`).join();
-  await page.locator(card).waitFor({ timeout: PATIENCE });
+  const row = states.map((state) => `${ROW}[data-state="${state}"]`).join();
+  await page.locator(row).waitFor({ timeout: PATIENCE });
   return Math.round(performance.now() - start);
 }
 
 async function countdown(page) {
-  const text = await page.locator('[data-scope="shop"] [data-part="countdown"]').textContent();
+  const text = await page.locator(`${ROW} [data-part="countdown"]`).textContent();
   const [minutes, seconds] = text.split(":").map(Number);
   return minutes * 60 + seconds;
 }
@@ -62,6 +64,13 @@ async function runs(page) {
     await page.waitForTimeout(50);
   }
   return values;
+}
+
+/** Does what a button of the detail does, and confirms it with a name. */
+async function act(page, button, who) {
+  await page.locator(button).click();
+  await page.locator("#who").fill(who);
+  await page.locator("#sure").click();
 }
 
 /** Goes there by the Tab key alone. */
@@ -88,10 +97,10 @@ async function overflow(page) {
   return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 }
 
-async function looks(page) {
-  seen.looks = [];
+async function looks(page, name) {
+  seen.looks ||= [];
   for (const colorScheme of ["light", "dark"]) {
-    for (const width of [320, 768, 1600]) {
+    for (const width of [400, 768, 1600]) {
       await page.emulateMedia({ colorScheme });
       await page.setViewportSize({ width, height: 900 });
       // Colours may be on their way from one scheme to the other.
@@ -101,7 +110,7 @@ async function looks(page) {
         ground: await page.evaluate(() => getComputedStyle(document.body).backgroundColor),
       });
       const folder = process.env.SCREENSHOTS;
-      if (folder) await page.screenshot({ path: `${folder}/${colorScheme}-${width}.png`, fullPage: true });
+      if (folder) await page.screenshot({ path: `${folder}/${name}-${colorScheme}-${width}.png` });
     }
   }
   await page.setViewportSize({ width: 1280, height: 900 });
@@ -118,24 +127,36 @@ async function main() {
   }
   await page.locator('#health[data-tone="good"]').waitFor({ timeout: PATIENCE });
   await untilState(page, "open");
+  seen.calm_title = await page.title();
 
-  await fetch(api, { method: "POST", headers, body: JSON.stringify({ seconds: 90 }) });
+  await fetch(api, { method: "POST", headers, body: JSON.stringify({ seconds: 90, who: "anna" }) });
   seen.shown_ms = await untilState(page, "cooling");
   seen.countdown = await runs(page);
-  seen.says_whose = await page.locator('[data-scope="shop"] .whose').isVisible();
-  await looks(page);
+  await page.waitForFunction(() => document.title.includes("cooling"));
+  seen.title = await page.title();
+  seen.icon = await page.locator("#icon").getAttribute("href");
+  seen.members = await page.locator("#members tr").count();
+  await looks(page, "table");
 
-  await page.locator('[data-scope="shop"] .clear').click();
-  seen.cleared_ms = await untilState(page, "open", "ramping");
-  await page.locator('[data-scope="shop"] select').selectOption("300");
-  await page.locator('[data-scope="shop"] .trip').click();
-  await untilState(page, "cooling");
-  seen.five_minutes = await countdown(page);
-
-  seen.tabs = await tabTo(page, '[data-scope="shop"] .clear');
+  seen.tabs = await tabTo(page, `${ROW} button`);
   seen.focus_shown = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle !== "none");
   await page.keyboard.press("Enter");
+  await page.locator("#resume").waitFor({ timeout: PATIENCE });
+  await page.locator("#detail", { hasText: "anna" }).waitFor({ timeout: PATIENCE });
+  seen.why = await page.locator('[data-part="trip"]').textContent();
+  await looks(page, "detail");
+  await page.locator("#resume").click();
+  await page.locator("#cancel").click();
+  seen.after_cancel = await page.locator(ROW).getAttribute("data-state");
+  await act(page, "#resume", "bob");
+  seen.cleared_ms = await untilState(page, "open", "ramping");
+  await page.locator("#length").selectOption("300");
+  await act(page, "#pause", "bob");
+  await untilState(page, "cooling");
+  seen.five_minutes = await countdown(page);
+  await act(page, "#resume", "bob");
   await untilState(page, "open", "ramping");
+  await page.keyboard.press("Escape");
 
   await throughProxy(wall);
   const row = page.locator('#events li[data-kind="blocked"]').first();
@@ -144,6 +165,10 @@ async function main() {
   seen.rows = await page.locator("#events li:visible").count();
   await page.getByLabel("blocks", { exact: true }).check();
   seen.rows_of_blocks = await page.locator("#events li:visible").count();
+
+  await page.locator("#q").fill("nothing like it");
+  await page.locator("#no-scopes").waitFor({ timeout: PATIENCE });
+  seen.not_found = await page.locator("#no-scopes").textContent();
 
   console.log(JSON.stringify(seen));
   await browser.close();

@@ -194,3 +194,16 @@ pub async fn status_page(
     let output = finish("status_page.cjs", command).await;
     serde_json::from_slice(&output.stdout).expect("it prints JSON")
 }
+
+/// Opens the status page of `member` and waits for so many rows and this tone of its health; the program is
+/// `clients/fleet_page.cjs`.
+///
+/// # Panics
+/// If they never come.
+pub async fn fleet_page(member: &Member, rows: usize, tone: &str, name: &str) -> serde_json::Value {
+    let mut command = node();
+    command.arg(script("fleet_page.cjs")).arg(format!("http://{}/", member.admin()));
+    command.args([&rows.to_string(), tone, name]);
+    let output = finish("fleet_page.cjs", command).await;
+    serde_json::from_slice(&output.stdout).expect("it prints JSON")
+}

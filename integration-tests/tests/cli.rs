@@ -306,10 +306,10 @@ async fn a_cooldown_is_tripped_and_cleared_by_hand() {
     };
     let tripped = with(&["cooldown", "trip", "default", "--for", "5m"]);
     assert_eq!(tripped.status.code(), Some(0), "{}", err(&tripped));
-    assert_eq!(out(&tripped), "default stands still for 5 min\n");
+    assert_eq!(out(&tripped), "default is paused for 5 min\n");
     assert!(out(&with(&["status"])).contains("cooling"));
     let cleared = with(&["cooldown", "clear", "default"]);
-    assert_eq!((cleared.status.code(), out(&cleared).as_str()), (Some(0), "default goes on\n"));
+    assert_eq!((cleared.status.code(), out(&cleared).as_str()), (Some(0), "default is resumed\n"));
     let unknown = with(&["cooldown", "clear", "nobody"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(err(&unknown).contains("default"), "it names the rules: {}", err(&unknown));

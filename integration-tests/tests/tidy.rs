@@ -6,12 +6,13 @@ use std::{
 };
 
 /// Each module uses only what stands before it, or on its own line (neighbours that are one layer).
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 12] = [
     &["apart", "clock", "secret", "target"],
     &["rules", "verdict", "classify", "bucket", "cooldown", "learn", "settings"],
     &["metrics", "event", "status", "shutdown", "notify", "roots", "explain"],
     &["store"],
     &["gate"],
+    &["fleet"],
     &["ca", "proxy", "admin"],
     &["config", "explain"],
     &["app"],

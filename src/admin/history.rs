@@ -10,7 +10,7 @@ use crate::status::ScopeStatus;
 /// Seconds between two points.
 pub(super) const STEP_S: u64 = 5;
 /// Points of a plot: ten minutes.
-const POINTS: usize = 120;
+pub(super) const POINTS: usize = 120;
 /// Scopes with a plot: at two and a half KiB each; the most worrying ones are shown anyway.
 const SCOPES: usize = 500;
 
@@ -28,8 +28,8 @@ struct Track {
 }
 
 /// The lines of one plot, oldest point first.
-#[derive(Debug, Default, Serialize)]
-struct Lines {
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Lines {
     /// Requests a second.
     sent: VecDeque<f32>,
     /// The learned rate in force, in tokens per second; `None` where nothing is learned.
@@ -70,6 +70,11 @@ impl History {
             push(&mut track.lines.mark, learned.and_then(|learned| learned.mark).map(single));
         }
         self.scopes.retain(|_, track| std::mem::take(&mut track.seen));
+    }
+
+    /// The plot of one scope.
+    pub(super) fn plot(&self, name: &str) -> Option<Lines> {
+        self.scopes.get(name).map(|track| track.lines.clone())
     }
 
     /// The plots of `scopes`.

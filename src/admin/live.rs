@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 
 use super::{
     Context,
-    history::{History, STEP_S},
+    history::{History, Lines, STEP_S},
 };
 use crate::{
     event::{Event, Told},
@@ -58,6 +58,11 @@ impl Live {
             history: Mutex::default(),
             count: AtomicU64::new(0),
         }
+    }
+
+    /// The last ten minutes of one scope, as this member saw them.
+    pub(super) fn plot(&self, name: &str) -> Option<Lines> {
+        self.history.lock().plot(name)
     }
 
     /// Beats from now on.

@@ -1,4 +1,4 @@
-//! The status page: three files inside the program, and the certificate that clients may have to trust.
+//! The status page: four files inside the program, and the certificate that clients may have to trust.
 
 use std::sync::Arc;
 
@@ -34,6 +34,11 @@ pub(super) async fn style() -> Response {
 /// `/script.js`
 pub(super) async fn script() -> Response {
     file("text/javascript; charset=utf-8", include_str!("page/script.js"))
+}
+
+/// `/words.js`
+pub(super) async fn words() -> Response {
+    file("text/javascript; charset=utf-8", include_str!("page/words.js"))
 }
 
 /// `/ca.pem`: public by nature, so it needs no token.

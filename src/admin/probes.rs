@@ -17,5 +17,9 @@ pub(super) async fn healthz(State(cx): State<Arc<Context>>) -> Json<Value> {
 pub(super) async fn readyz(State(cx): State<Arc<Context>>) -> (StatusCode, Json<Value>) {
     let ready = cx.is_ready();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({"ready": ready, "degraded": !cx.store_is_up()})))
+    let mut body = json!({"ready": ready, "degraded": !cx.store_is_up()});
+    if let Some(trouble) = cx.gate.store().trouble {
+        body["store"] = json!(trouble.kind);
+    }
+    (status, Json(body))
 }

@@ -35,6 +35,14 @@ enum Part<'a> {
 #[serde(deny_unknown_fields)]
 struct Length {
     seconds: Option<f64>,
+    /// Who does it, as they call themselves.
+    who: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct End {
+    who: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,7 +66,8 @@ pub(super) async fn post(
                 Some(length) => seconds("seconds", length, 1.0, MAX_COOLDOWN_S)?,
                 None => cx.gate.draw_length(scope).map_err(refused)?,
             };
-            cx.gate.trip(scope, length).await.map_err(refused)?;
+            cx.gate.trip(scope, length, who(asked.who)?).await.map_err(refused)?;
+            cx.fleet.forget();
             Ok(Json(json!({"scope": scope, "cooldown_ms": length.as_millis()})))
         }
         Part::Rate(scope) => {
@@ -75,13 +84,27 @@ pub(super) async fn post(
 pub(super) async fn delete(
     State(cx): State<Arc<Context>>,
     Path(path): Path<String>,
+    body: Bytes,
 ) -> Result<Json<Value>, Problem> {
     match part(&path)? {
         Part::Cooldown(scope) => {
-            cx.gate.clear(scope).await.map_err(refused)?;
+            let asked: End = read(&body)?;
+            cx.gate.clear(scope, who(asked.who)?).await.map_err(refused)?;
+            cx.fleet.forget();
             Ok(Json(json!({"scope": scope, "cooldown_ms": 0})))
         }
         Part::Rate(scope) => steer(&cx, scope, Hand::Forget).await,
+    }
+}
+
+/// A name of a person, as events and the log show it.
+fn who(name: Option<String>) -> Result<Option<Arc<str>>, Problem> {
+    const LONGEST: usize = 64;
+    match name {
+        Some(name) if name.chars().count() > LONGEST => {
+            Err(bad(format!("who: at most {LONGEST} characters")))
+        }
+        name => Ok(name.filter(|name| !name.is_empty()).map(Arc::from)),
     }
 }
 

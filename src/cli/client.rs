@@ -15,8 +15,8 @@ use crate::secret::Secret;
 
 /// Longest wait for an answer: the port answers at once, or something is wrong.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest answer: a snapshot of 200 scopes has a tenth of it.
-const ANSWER: usize = 4 * 1024 * 1024;
+/// Largest answer: a fleet of 10,000 scopes has a third of it.
+const ANSWER: usize = 16 * 1024 * 1024;
 
 /// The admin port of a running proxy.
 #[derive(Debug)]

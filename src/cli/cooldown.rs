@@ -47,18 +47,24 @@ enum Action {
 pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
     match &args.action {
         Action::Trip { scope, length, token } => {
-            let body = length.map(|length| json!({"seconds": length.as_secs_f64()}));
-            let answer = ask(global, token, Method::POST, scope, body.as_ref())?;
+            let body = json!({"seconds": length.map(|length| length.as_secs_f64()), "who": who()});
+            let answer = ask(global, token, Method::POST, scope, Some(&body))?;
             let length = Duration::from_millis(answer["cooldown_ms"].as_u64().unwrap_or_default());
-            let stands = format_args!("stands still for {}", span(length)).to_string();
-            out.line(format_args!("{scope} {}", out.paint(Style::Warn, stands)))?;
+            let paused = format!("is paused for {}", span(length));
+            out.line(format_args!("{scope} {}", out.paint(Style::Warn, paused)))?;
         }
         Action::Clear { scope, token } => {
-            ask(global, token, Method::DELETE, scope, None)?;
-            out.line(format_args!("{scope} {}", out.paint(Style::Good, "goes on")))?;
+            ask(global, token, Method::DELETE, scope, Some(&json!({"who": who()})))?;
+            out.line(format_args!("{scope} {}", out.paint(Style::Good, "is resumed")))?;
         }
     }
     Ok(Outcome::Fine)
+}
+
+/// Whoever runs this, so that the others know whom to ask.
+fn who() -> Option<String> {
+    let name = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER")).ok()?;
+    Some(name.chars().take(64).collect())
 }
 
 fn ask(

@@ -1,11 +1,12 @@
-//! `tidegate status --store URL`: a whole fleet as its store knows it, without asking any member.
+//! The fleet for `tidegate status` and `tidegate top`: from a member, or from its store without any member.
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use http::Method;
 
 use super::{
-    Global, Outcome, Usage,
+    Global, Usage,
+    client::{Admin, Token},
     cooldown::span,
     out::{Out, Style},
     table::{cut, draw},
@@ -13,38 +14,34 @@ use super::{
 use crate::{
     config::Loaded,
     event::clean,
-    rules::Rule,
+    fleet,
     settings::{RedisSettings, StoreSettings},
-    status::{ScopeState, scope_name},
-    store::{Survey, Surveyed, survey},
+    status::{FleetScope, FleetStatus, MemberStatus, ScopeState, StoreStatus, Summary},
+    store::survey,
 };
 
-/// Rows of the table, as many as the admin port shows; `--json` has all.
-const MOST_ROWS: usize = 200;
-
-/// The fleet that `--store` names.
+/// Who knows the fleet.
 #[derive(Debug)]
-pub(super) struct Fleet {
+pub(super) enum Source {
+    /// One of its members.
+    Member(Admin),
+    /// Its store, which `--store` names.
+    Store(Box<FromStore>),
+}
+
+/// A store that is asked without any member.
+#[derive(Debug)]
+pub(super) struct FromStore {
     loaded: Loaded,
     settings: RedisSettings,
     runtime: tokio::runtime::Runtime,
 }
 
-/// One scope, with what the rule file says of it.
-struct Row {
-    name: String,
-    limit: Option<f64>,
-    after: Option<f64>,
-    state: ScopeState,
-    remaining: Duration,
-    seen: Surveyed,
-}
-
-impl Fleet {
-    /// The fleet, where `--store` names one and `--admin` no member of it.
-    pub(super) fn named(global: &Global) -> anyhow::Result<Option<Self>> {
+impl Source {
+    /// The store if `--store` names one and `--admin` no member, else a member.
+    pub(super) fn new(global: &Global, token: &Token) -> anyhow::Result<Self> {
         if global.store.is_none() || global.admin.is_some() {
-            return Ok(None);
+            return Ok(Self::Member(Admin::new(global, token)?));
         }
         let loaded = global.load()?;
         let StoreSettings::Redis(settings) = loaded.settings.store.clone() else {
@@ -55,124 +52,145 @@ impl Fleet {
             .into());
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Some(Self { loaded, settings, runtime }))
+        Ok(Self::Store(Box::new(FromStore { loaded, settings, runtime })))
     }
 
-    /// Prints it once.
-    pub(super) fn print(&self, as_json: bool, out: &Out) -> anyhow::Result<Outcome> {
-        let survey = self.runtime.block_on(survey(&self.settings))?;
-        let rows = self.rows(&survey);
-        if as_json {
-            out.json(&self.json(&survey, &rows))?;
-        } else {
-            out.raw(table(&survey, &rows, out).as_bytes())?;
+    /// The fleet now, with so many scopes.
+    pub(super) fn look(&self, scopes: usize) -> anyhow::Result<FleetStatus> {
+        match self {
+            Self::Member(admin) => {
+                let path = format!("/api/v1/fleet?fresh=1&limit={scopes}");
+                Ok(serde_json::from_value(admin.ask(Method::GET, &path, None)?)?)
+            }
+            Self::Store(store) => {
+                let survey = store.runtime.block_on(survey(&store.settings))?;
+                let mut fleet = fleet::of_store(&survey, &store.loaded.rules);
+                fleet.scopes.truncate(scopes);
+                let (kind, up, reached) = ("redis".to_owned(), true, true);
+                fleet.store = StoreStatus { kind, up, reached, ..StoreStatus::default() };
+                fleet.ready = true;
+                Ok(fleet)
+            }
         }
-        let closed = rows.iter().any(Row::is_closed);
-        Ok(if closed { Outcome::NotFine } else { Outcome::Fine })
-    }
-
-    /// The table, for `tidegate top`.
-    pub(super) fn table(&self, out: &Out) -> anyhow::Result<String> {
-        let survey = self.runtime.block_on(survey(&self.settings))?;
-        Ok(table(&survey, &self.rows(&survey), out))
-    }
-
-    /// What stands still first, then by name.
-    fn rows(&self, survey: &Survey) -> Vec<Row> {
-        let rules = self.loaded.rules.as_slice();
-        let mut rows: Vec<_> = survey
-            .scopes
-            .iter()
-            .map(|seen| {
-                row(seen, rules.iter().find(|rule| *rule.name == *seen.rule).map(AsRef::as_ref))
-            })
-            .collect();
-        rows.sort_by(|a, b| (!a.is_closed(), &a.name).cmp(&(!b.is_closed(), &b.name)));
-        rows
-    }
-
-    fn json(&self, survey: &Survey, rows: &[Row]) -> Value {
-        let scopes: Vec<_> = rows
-            .iter()
-            .map(|row| {
-                json!({
-                    "rule": row.seen.rule, "key": row.seen.key, "state": row.state.as_str(),
-                    "remaining_ms": u64::try_from(row.remaining.as_millis()).unwrap_or(u64::MAX),
-                    "streak": row.seen.cooldown.streak, "after": row.after,
-                    "epoch": row.seen.cooldown.epoch, "rate_limit": row.limit,
-                    "rate_learned": row.seen.rate, "members_waiting": row.seen.waiting,
-                })
-            })
-            .collect();
-        json!({
-            "prefix": self.settings.prefix, "members": survey.members, "scopes": scopes,
-            "more": survey.more,
-        })
     }
 }
 
-impl Row {
-    fn is_closed(&self) -> bool {
-        matches!(self.state, ScopeState::Cooling | ScopeState::Probing)
-    }
+/// Whether nothing needs a person: exit code 0.
+pub(super) fn is_fine(fleet: &FleetStatus) -> bool {
+    fleet.ready && fleet.store.up && fleet.summary.cooling == 0
 }
 
-fn row(seen: &Surveyed, rule: Option<&Rule>) -> Row {
-    let policy = rule.and_then(|rule| rule.cooldown.as_ref());
-    let cooldown = &seen.cooldown;
-    // Once it is over a probe is due, or out; without one the scope is open.
-    let state = match cooldown.until {
-        0 => ScopeState::Open,
-        until if until > cooldown.now => ScopeState::Cooling,
-        _ if policy.is_none_or(|policy| policy.probe) => ScopeState::Probing,
-        _ => ScopeState::Open,
+/// The header: what matters, in a few lines.
+pub(super) fn head(fleet: &FleetStatus, out: &Out) -> Vec<String> {
+    let Summary {
+        scopes,
+        cooling,
+        held,
+        requests_per_s,
+        blocks_per_min,
+        pages_per_min,
+        members_up,
+    } = &fleet.summary;
+    let state = match (fleet.store.up, fleet.ready, cooling) {
+        (false, ..) => out.paint(Style::Bad, "its store is away".to_owned()),
+        (true, false, _) => out.paint(Style::Bad, "not ready".to_owned()),
+        (true, true, 0) => out.paint(Style::Good, "ready".to_owned()),
+        (true, true, _) => out.paint(Style::Bad, format!("{cooling} cooling")),
     };
-    let left = u64::try_from(cooldown.until - cooldown.now).unwrap_or(0);
-    Row {
-        name: scope_name(&seen.rule, &seen.key),
-        limit: rule.and_then(|rule| rule.limits.rate),
-        after: policy.map(|policy| policy.after),
-        state,
-        remaining: Duration::from_micros(left),
-        seen: seen.clone(),
-    }
-}
-
-fn table(survey: &Survey, rows: &[Row], out: &Out) -> String {
+    let more = if fleet.more { " and more" } else { "" };
     let mut lines = vec![format!(
-        "{}  members {}  scopes {}{}",
+        "{} {state}  members {members_up}  scopes {scopes}{more}  held {held}  {requests_per_s:.0} requests/s  \
+         {pages_per_min} pages/min  {blocks_per_min} blocks/min  store {}",
         out.paint(Style::Bold, "fleet"),
-        survey.members.len(),
-        rows.len(),
-        if survey.more { " and more" } else { "" },
+        clean(&fleet.store.kind),
     )];
-    let columns = ["scope", "learned", "limit", "waiting", "streak", "state"];
-    let cells: Vec<_> = rows.iter().take(MOST_ROWS).map(cells).collect();
-    let styles = rows.iter().map(|row| match row.state {
-        ScopeState::Cooling => Style::Bad,
-        ScopeState::Probing => Style::Warn,
-        _ if row.seen.cooldown.streak > 0.0 => Style::Warn,
-        _ => Style::Plain,
-    });
-    lines.extend(draw(columns, &cells, styles, &[0, 5], out));
-    if rows.len() > MOST_ROWS {
-        lines.push(format!("and {} more scopes", rows.len() - MOST_ROWS));
+    if let Some(trouble) = &fleet.store.trouble {
+        let what = format!(
+            "the store {} is away ({}): {}",
+            fleet.store.server, trouble.kind, trouble.reason
+        );
+        lines.push(out.paint(Style::Bad, clean(&what)).to_string());
+        lines.push(clean(&format!("{}; meanwhile {}", trouble.advice, trouble.meanwhile)));
     }
-    lines.join("\n") + "\n"
+    if !fleet.whole {
+        let why = fleet.unread.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        let what = format!("only what this member knows{why}");
+        lines.push(out.paint(Style::Warn, clean(&what)).to_string());
+    }
+    if !fleet.config.problems.is_empty() {
+        let text = "the rule file was rejected; the previous one is in force (`tidegate check`)";
+        lines.push(out.paint(Style::Bad, text).to_string());
+    }
+    lines
 }
 
-fn cells(row: &Row) -> [String; 6] {
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |r| format!("{r:.2}/s"));
-    let streak = &row.seen.cooldown.streak;
+/// The members as a table.
+pub(super) fn members(fleet: &FleetStatus, out: &Out) -> Vec<String> {
+    let columns = ["member", "address", "state", "heard", "requests/s", "held", "version"];
+    let rows: Vec<_> = fleet.members.iter().map(member).collect();
+    let styles = fleet.members.iter().map(|member| match member_state(member).0 {
+        true => Style::Plain,
+        false => Style::Bad,
+    });
+    draw(columns, &rows, styles, &[0, 1, 2, 6], out)
+}
+
+fn member_state(member: &MemberStatus) -> (bool, &'static str) {
+    match (member.up, member.figures.store_up, member.figures.ready) {
+        (false, ..) => (false, "not heard"),
+        (true, false, _) => (false, "store away"),
+        (true, true, false) => (false, "not ready"),
+        (true, true, true) => (true, "up"),
+    }
+}
+
+fn member(member: &MemberStatus) -> [String; 7] {
     [
-        cut(&clean(&row.name)),
-        rate(row.seen.rate),
-        rate(row.limit),
-        row.seen.waiting.to_string(),
-        row.after.map_or_else(|| streak.to_string(), |after| format!("{streak}/{after}")),
-        match row.state {
-            ScopeState::Cooling => format!("cooling {}", span(row.remaining)),
-            state => state.as_str().to_owned(),
+        cut(&clean(&member.name)),
+        cut(&clean(&member.figures.address)),
+        member_state(member).1.to_owned(),
+        format!("{} ago", span(Duration::from_millis(member.heard_ms))),
+        format!("{:.0}", member.figures.requests_per_s),
+        member.figures.held.to_string(),
+        clean(&member.figures.version),
+    ]
+}
+
+/// The scopes as a table.
+pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
+    let columns = ["scope", "sent", "rate", "mark", "limit", "held", "streak", "state"];
+    let rows: Vec<_> = fleet.scopes.iter().map(scope).collect();
+    let styles = fleet.scopes.iter().map(|scope| match scope.state {
+        ScopeState::Cooling => Style::Bad,
+        ScopeState::Probing | ScopeState::Ramping => Style::Warn,
+        ScopeState::Open if scope.streak > 0.0 => Style::Warn,
+        ScopeState::Open => Style::Plain,
+    });
+    let mut lines = draw(columns, &rows, styles, &[0, 7], out);
+    let hidden = fleet.scopes_total.max(fleet.summary.scopes).saturating_sub(fleet.scopes.len());
+    if hidden > 0 {
+        lines.push(format!("and {hidden} more scopes"));
+    }
+    lines
+}
+
+fn scope(scope: &FleetScope) -> [String; 8] {
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |r| format!("{r:.2}/s"));
+    let state = match scope.state {
+        ScopeState::Open => "open".to_owned(),
+        state => format!("{} {}", state.as_str(), span(Duration::from_millis(scope.remaining_ms))),
+    };
+    [
+        cut(&clean(&scope.name())),
+        format!("{:.0}/s", scope.sent_per_s),
+        rate(scope.rate_current),
+        match &scope.learned {
+            Some(learned) if learned.frozen => "frozen".to_owned(),
+            learned => rate(learned.as_ref().and_then(|learned| learned.mark)),
         },
+        rate(scope.rate_limit),
+        scope.held.to_string(),
+        scope.after.map_or_else(|| "-".to_owned(), |after| format!("{}/{after}", scope.streak)),
+        if scope.observe { format!("{state} (observe)") } else { state },
     ]
 }

@@ -1,4 +1,4 @@
-//! `tidegate status`: the scopes as a table.
+//! `tidegate status`: the fleet as tables, or one member.
 
 use http::Method;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{
     Global, Outcome,
     client::{Admin, Token},
     cooldown::span,
-    fleet::Fleet,
+    fleet::{self, Source},
     out::{Out, Style},
     table::{cut, draw},
 };
@@ -16,29 +16,53 @@ use crate::{
     status::{ScopeState, ScopeStatus, Status},
 };
 
+/// Scopes in the table; `--json` has all.
+const MOST_ROWS: usize = 200;
+/// Scopes in the JSON: as many as a look at a store reads.
+const ALL: usize = 10_000;
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit code 1: the proxy is not ready, its store is away, or a scope is cooling down.
-With `--store URL` (or TIDEGATE_STORE) and without `--admin`, the store is asked for the whole fleet; no member has to
-be reachable, but what only members know (held requests, counts of verdicts) is not shown.
+Shows the whole fleet, as its store knows it; a member on `admin` is asked.
+Exit code 1: a scope of the fleet cools down, the store is away, or the member is not ready.
+With `--store URL` (or TIDEGATE_STORE) and without `--admin`, the store itself is asked, and no member has to be
+reachable. With `--member`, the member shows only what it knows itself, with counts of verdicts.
 
 Examples:
   tidegate status
   tidegate status --admin 10.0.0.7:9128 --token \"$TOKEN\"
+  tidegate status --member --admin 10.0.0.7:9128
   tidegate status --store redis://10.0.0.5:6379
   tidegate status --json | jq '.scopes[] | select(.state == \"cooling\")'")]
 pub(super) struct Args {
     /// Print what the API says
     #[arg(long)]
     json: bool,
+    /// Only what the member on `admin` knows itself
+    #[arg(long)]
+    member: bool,
     #[command(flatten)]
     token: Token,
 }
 
 pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
-    if let Some(fleet) = Fleet::named(global)? {
-        return fleet.print(args.json, out);
+    if args.member {
+        return member(global, args, out);
     }
+    let source = Source::new(global, &args.token)?;
+    let seen = source.look(if args.json { ALL } else { MOST_ROWS })?;
+    if args.json {
+        out.json(&serde_json::to_value(&seen)?)?;
+    } else {
+        let lines =
+            [fleet::head(&seen, out), fleet::members(&seen, out), fleet::scopes(&seen, out)];
+        out.raw((lines.concat().join("\n") + "\n").as_bytes())?;
+    }
+    Ok(if fleet::is_fine(&seen) { Outcome::Fine } else { Outcome::NotFine })
+}
+
+/// One member, as it knows itself.
+fn member(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
     let answer = Admin::new(global, &args.token)?.ask(Method::GET, "/api/v1/status", None)?;
     let status: Status = serde_json::from_value(answer.clone())?;
     if args.json {
@@ -50,12 +74,12 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
 }
 
 fn is_fine(status: &Status) -> bool {
-    let closed = |s: &ScopeStatus| matches!(s.state, ScopeState::Cooling | ScopeState::Probing);
+    let closed = |scope: &ScopeStatus| scope.state.is_closed();
     status.ready && status.store.up && !status.scopes.iter().any(closed)
 }
 
-/// The whole picture; `top` draws the same.
-pub(super) fn table(status: &Status, out: &Out) -> String {
+/// What one member knows.
+fn table(status: &Status, out: &Out) -> String {
     let mut lines = vec![head(status, out)];
     if !status.config.problems.is_empty() {
         let text =
@@ -75,7 +99,7 @@ pub(super) fn table(status: &Status, out: &Out) -> String {
 fn head(status: &Status, out: &Out) -> String {
     let (style, ready) = match (status.ready, status.store.up) {
         (true, true) => (Style::Good, "ready"),
-        (true, false) => (Style::Warn, "ready, but its store is away"),
+        (true, false) => (Style::Bad, "ready, but its store is away"),
         (false, _) => (Style::Bad, "not ready"),
     };
     format!(

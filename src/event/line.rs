@@ -19,10 +19,13 @@ pub(super) fn write(event: &Event) {
         | Event::Probe { .. }
         | Event::Observed { .. }
         | Event::RateLearned { .. } => of_a_scope(event),
-        Event::StoreDown { cause, reason, mode, holds } => warn!(
+        Event::StoreDown { kind, cause, server, reason, advice, mode, holds } => error!(
+            kind,
             cause,
+            server = clean(server),
             reason = clean(reason),
             on_failure = mode.as_str(),
+            advice,
             "{}",
             if *holds {
                 "the store has not been reached since the start: limited requests are held"
@@ -78,9 +81,12 @@ fn of_a_scope(event: &Event) {
             "blocked"
         ),
         Event::Tripped { rule, key, trip } => tripped(&scope_name(rule, key), trip),
-        Event::Cleared { rule, key, by } => {
-            info!(scope = scope_name(rule, key), by = by.as_str(), "open again");
-        }
+        Event::Cleared { rule, key, by, who } => info!(
+            scope = scope_name(rule, key),
+            by = by.as_str(),
+            who = who.as_deref().map(clean),
+            "open again"
+        ),
         Event::Probe { rule, key, result } => {
             let scope = scope_name(rule, key);
             match result {
@@ -133,6 +139,7 @@ fn tripped(scope: &str, trip: &Trip) {
         length_s = trip.length.as_secs_f64(),
         member = clean(&trip.member),
         ours = trip.made_by_us,
+        who = trip.who.as_deref().map(clean),
         url = answer.map(|answer| shown(&answer.target)),
         status = answer.and_then(|answer| answer.status),
         evidence = answer.and_then(|answer| answer.evidence.as_deref()).map(evidence),

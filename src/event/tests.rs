@@ -33,6 +33,7 @@ fn tripped(member: &str, made_by_us: bool) -> Event {
         member: Arc::from(member),
         answer: None,
         observe: false,
+        who: None,
         made_by_us,
     };
     Event::Tripped { rule: Arc::from("shops"), key: Arc::from(""), trip: Box::new(trip) }

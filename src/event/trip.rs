@@ -27,6 +27,8 @@ pub struct Trip {
     pub answer: Option<Tripping>,
     /// Whether the rule only watches, so that nothing really stands still.
     pub observe: bool,
+    /// Who tripped it by hand, as they call themselves.
+    pub who: Option<Arc<str>>,
     /// Whether this member's report caused it.
     pub made_by_us: bool,
 }
@@ -35,6 +37,11 @@ impl Trip {
     /// The cause, as events and logs name it.
     pub fn cause(&self) -> &'static str {
         self.cause.map_or("unknown", Cause::as_str)
+    }
+
+    /// What the answer that tripped it was judged by, in one phrase.
+    pub fn evidence(&self) -> Option<String> {
+        self.answer.as_ref()?.evidence.as_deref().map(super::line::evidence)
     }
 
     /// What tripped it, as events and logs name it: a verdict or a person's hand.

@@ -7,7 +7,10 @@ use super::{
     Event, Told, Trip,
     text::{clean, shown},
 };
-use crate::verdict::{Evidence, Judgement};
+use crate::{
+    status::scope_name,
+    verdict::{Evidence, Judgement},
+};
 
 impl Serialize for Told {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -47,6 +50,30 @@ impl Event {
         }
     }
 
+    /// The scope that it is about.
+    #[must_use]
+    pub fn scope(&self) -> Option<String> {
+        match self {
+            Self::Blocked { rule, key, .. }
+            | Self::Tripped { rule, key, .. }
+            | Self::Cleared { rule, key, .. }
+            | Self::ProbeSent { rule, key, .. }
+            | Self::Observed { rule, key, .. }
+            | Self::Probe { rule, key, .. }
+            | Self::RateLearned { rule, key, .. } => Some(scope_name(rule, key)),
+            Self::StoreDown { .. }
+            | Self::StoreUp
+            | Self::StoreNews { .. }
+            | Self::Reloaded { .. }
+            | Self::ReloadFailed { .. }
+            | Self::Warned { .. }
+            | Self::Panicked { .. }
+            | Self::Started { .. }
+            | Self::Stopping { .. }
+            | Self::Stopped { .. } => None,
+        }
+    }
+
     /// Its fields; lengths in milliseconds.
     fn to_json(&self) -> Value {
         match self {
@@ -63,9 +90,10 @@ impl Event {
                 fields["key"] = json!(clean(key));
                 fields
             }
-            Self::Cleared { rule, key, by } => {
-                json!({"rule": &**rule, "key": clean(key), "by": by.as_str()})
-            }
+            Self::Cleared { rule, key, by, who } => json!({
+                "rule": &**rule, "key": clean(key), "by": by.as_str(),
+                "who": who.as_deref().map(clean),
+            }),
             Self::Probe { rule, key, result } => {
                 json!({"rule": &**rule, "key": clean(key), "result": result.as_str()})
             }
@@ -81,9 +109,9 @@ impl Event {
                 "mark": (told.mark > 0.0).then_some(told.mark), "why": told.why.as_str(),
                 "frozen": told.frozen,
             }),
-            Self::StoreDown { cause, reason, mode, holds } => json!({
-                "cause": cause, "reason": clean(reason), "on_failure": mode.as_str(),
-                "holds": holds,
+            Self::StoreDown { kind, cause, server, reason, advice, mode, holds } => json!({
+                "kind": kind, "cause": cause, "server": clean(server), "reason": clean(reason),
+                "advice": advice, "on_failure": mode.as_str(), "holds": holds,
             }),
             Self::StoreUp => json!({}),
             Self::StoreNews { hears, reason } => {
@@ -111,6 +139,7 @@ fn tripped(trip: &Trip) -> Value {
         "by": trip.by(), "cause": trip.cause(),
         "streak": trip.streak, "blocks": blocks, "length_ms": ms(trip.length),
         "member": clean(&trip.member), "ours": trip.made_by_us, "observe": trip.observe,
+        "who": trip.who.as_deref().map(clean),
         "url": answer.map(|answer| shown(&answer.target)),
         "status": answer.and_then(|answer| answer.status),
         "evidence": answer.and_then(|answer| answer.evidence.as_deref()).map(evidence_json),

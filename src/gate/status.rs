@@ -7,10 +7,10 @@ use std::{
 use super::{Entry, Gate, cache::Gateway, lane::Lane, lanes, tell};
 use crate::{
     clock,
-    event::{ClearedBy, Event},
+    event::{ClearedBy, Event, clean},
     rules::{Mode, Split},
-    status::{LearnedStatus, ScopeState, ScopeStatus, scope_name},
-    store::{Override, Store, StoreError},
+    status::{LearnedStatus, ScopeState, ScopeStatus, StoreStatus, StoreTrouble, scope_name},
+    store::{Backend, Enforced, Override, Shared, Store, StoreError},
     target::{Host, Scheme, Target},
     verdict::Verdict,
 };
@@ -63,6 +63,27 @@ impl Gate {
         scopes
     }
 
+    /// The store as this member sees it.
+    #[must_use]
+    pub fn store(&self) -> StoreStatus {
+        match &self.shared.store {
+            Backend::Memory(_) => StoreStatus {
+                kind: "memory".to_owned(),
+                up: true,
+                reached: true,
+                ..StoreStatus::default()
+            },
+            Backend::Shared(store) => StoreStatus {
+                kind: "redis".to_owned(),
+                up: store.is_up(),
+                reached: store.has_been_reached(),
+                on_failure: Some(store.on_failure().as_str().to_owned()),
+                server: store.servers(),
+                trouble: trouble(store),
+            },
+        }
+    }
+
     /// Brings the gauges up to date: done when somebody looks, not on every request.
     pub fn refresh_metrics(&self) {
         for entry in &self.table.load().entries {
@@ -95,17 +116,22 @@ impl Gate {
         }
     }
 
-    /// Starts a cooldown by hand, for the whole fleet.
+    /// Starts a cooldown by hand, for the whole fleet; `who` did it, as they call themselves.
     ///
     /// # Errors
     /// No such scope, a rule without cooldown, or a store that is away.
-    pub async fn trip(&self, scope: &str, length: Duration) -> Result<(), ScopeError> {
+    pub async fn trip(
+        &self,
+        scope: &str,
+        length: Duration,
+        who: Option<Arc<str>>,
+    ) -> Result<(), ScopeError> {
         let (entry, lane) = self.named(scope)?;
         let what = Override::Trip(clock::micros(length));
         let asked = clock::now();
         let reported = self.shared.store.set(&lane.scope, &entry.rule, what).await?;
         lane.view.reported(&reported, asked);
-        tell::tripped_by_hand(&lane, &entry, length);
+        tell::tripped_by_hand(&lane, &entry, length, who);
         Ok(())
     }
 
@@ -125,7 +151,7 @@ impl Gate {
     ///
     /// # Errors
     /// As [`Gate::trip`].
-    pub async fn clear(&self, scope: &str) -> Result<(), ScopeError> {
+    pub async fn clear(&self, scope: &str, who: Option<Arc<str>>) -> Result<(), ScopeError> {
         let (entry, lane) = self.named(scope)?;
         let asked = clock::now();
         let reported = self.shared.store.set(&lane.scope, &entry.rule, Override::Clear).await?;
@@ -134,6 +160,7 @@ impl Gate {
             rule: Arc::clone(&entry.rule.name),
             key: Arc::clone(&lane.view.key),
             by: ClearedBy::Hand,
+            who,
         });
         Ok(())
     }
@@ -191,6 +218,35 @@ fn site(host: Host) -> Target {
     Target { scheme: Scheme::Http, host, port: Scheme::Http.default_port(), path: Arc::from("/") }
 }
 
+fn trouble(store: &Shared) -> Option<StoreTrouble> {
+    let kind = store.failure().filter(|_| !store.is_up())?;
+    Some(StoreTrouble {
+        kind: kind.as_str().to_owned(),
+        reason: clean(&store.why_down()),
+        advice: kind.advice().to_owned(),
+        meanwhile: match store.enforced() {
+            Enforced::Fleet => "the limits of the fleet are enforced".to_owned(),
+            Enforced::Share(share) => format!(
+                "this member alone enforces {:.0} % of each limit; cooldowns stay in force",
+                share * 100.0
+            ),
+            Enforced::Nothing => "no limit is enforced; cooldowns stay in force".to_owned(),
+            Enforced::Refuses => "requests are refused with 503".to_owned(),
+        },
+    })
+}
+
+/// The rate that is enforced now of one that the fleet would share.
+fn enforced(backend: &Backend, rate: Option<f64>) -> Option<f64> {
+    let Backend::Shared(store) = backend else { return rate };
+    match store.enforced() {
+        Enforced::Fleet => rate,
+        Enforced::Share(share) => rate.map(|rate| rate * share),
+        Enforced::Nothing => None,
+        Enforced::Refuses => Some(0.0),
+    }
+}
+
 /// What has been learned of the rate, where anything is.
 fn learned(lane: &Lane) -> Option<LearnedStatus> {
     let known = lane.learned();
@@ -236,7 +292,8 @@ fn status(lane: &Lane) -> ScopeStatus {
         rule: name.rule.to_string(),
         key: key.to_string(),
         rate_limit: rule.limits.rate,
-        rate_current: lane.rate_in_force(rule).map(|rate| rate * factor),
+        rate_current: enforced(&lane.shared.store, lane.rate_in_force(rule))
+            .map(|rate| rate * factor),
         learned: learned(lane),
         burst: rule.limits.burst,
         tokens: None,

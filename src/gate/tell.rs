@@ -37,6 +37,7 @@ pub(super) fn granted(lane: &Lane, granted: &Granted, asked: Instant) {
             rule: Arc::clone(&entry.rule.name),
             key: Arc::clone(&lane.view.key),
             by: ClearedBy::Time,
+            who: None,
         });
     }
 }
@@ -64,7 +65,9 @@ pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>)
     }
     match reported.change {
         Change::Tripped => tripped(&lane, &entry, &reported, seen),
-        Change::Opened => events.emit(Event::Cleared { rule, key, by: ClearedBy::Probe }),
+        Change::Opened => {
+            events.emit(Event::Cleared { rule, key, by: ClearedBy::Probe, who: None })
+        }
         Change::None | Change::Stale | Change::Streak | Change::ProbeLost => {}
     }
 }
@@ -84,6 +87,7 @@ fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) 
             evidence: judgement.evidence,
         }),
         observe: entry.rule.mode == Mode::Observe,
+        who: None,
         made_by_us: true,
     };
     lane.view.tells_first(lane.view.epoch());
@@ -91,7 +95,12 @@ fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) 
 }
 
 /// A person tripped it here.
-pub(super) fn tripped_by_hand(lane: &Lane, entry: &Entry, length: std::time::Duration) {
+pub(super) fn tripped_by_hand(
+    lane: &Lane,
+    entry: &Entry,
+    length: std::time::Duration,
+    who: Option<Arc<str>>,
+) {
     let trip = Trip {
         cause: Some(Cause::Hand),
         by: None,
@@ -101,6 +110,7 @@ pub(super) fn tripped_by_hand(lane: &Lane, entry: &Entry, length: std::time::Dur
         member: Arc::clone(&lane.shared.member),
         answer: None,
         observe: entry.rule.mode == Mode::Observe,
+        who,
         made_by_us: true,
     };
     lane.view.tells_first(lane.view.epoch());
@@ -110,8 +120,12 @@ pub(super) fn tripped_by_hand(lane: &Lane, entry: &Entry, length: std::time::Dur
 /// Another member's news: the fleet's story is told at each of its members.
 pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: ScopeNews) {
     let key = news.key;
-    let cleared =
-        |by| Event::Cleared { rule: Arc::clone(&entry.rule.name), key: Arc::clone(&key), by };
+    let cleared = |by| Event::Cleared {
+        rule: Arc::clone(&entry.rule.name),
+        key: Arc::clone(&key),
+        by,
+        who: None,
+    };
     match news.what {
         What::Tripped if view.is_some_and(|view| !view.tells_first(news.epoch)) => {}
         What::Tripped => {
@@ -124,6 +138,7 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: S
                 member: news.member,
                 answer: None,
                 observe: entry.rule.mode == Mode::Observe,
+                who: None,
                 made_by_us: false,
             };
             began(events, entry, key, trip);
@@ -169,6 +184,7 @@ fn found(events: &Events, entry: &Entry, view: &View, peeked: &Peeked, asked: In
             member: Arc::from(""),
             answer: None,
             observe: entry.rule.mode == Mode::Observe,
+            who: None,
             made_by_us: false,
         };
         began(events, entry, Arc::clone(&view.key), trip);

@@ -1,4 +1,5 @@
-//! Failed calls to the store: what kind of failure, and the one of four causes that an operator acts on.
+//! Why a call to Redis failed: one kind from a closed set, which operators and metrics see, and the words of the server
+//! or of the client.
 
 use std::time::Duration;
 
@@ -6,119 +7,141 @@ use fred::prelude::{Error as RedisError, ErrorKind};
 
 use super::scripts::BadReply;
 
-/// Why a store cannot be used; each has its own cure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FailureCause {
-    /// Nobody is there: no route, no listener, a connection that broke.
+/// What went wrong; the values of `kind` in `tidegate_store_errors_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// No connection: no such name, nobody listens, the connection broke.
     Unreachable,
-    /// It is there and refuses: a password, a permission, or a state in which it does not serve.
-    Refused,
-    /// It did not answer in time.
-    TimedOut,
-    /// It answered what no store answers: another protocol, TLS on one side only, a certificate that nobody trusts.
-    InvalidReply,
+    /// The TLS handshake failed.
+    Tls,
+    /// The password or the user is wrong, or one is missing.
+    Auth,
+    /// The user may not run a command or use a key.
+    Permission,
+    /// No answer in time.
+    Timeout,
+    /// More calls wait than are allowed to.
+    QueueFull,
+    /// The server does not speak Redis.
+    Protocol,
+    /// A script answered what it never answers.
+    Reply,
+    /// The server's memory is full.
+    OutOfMemory,
+    /// The server is a replica.
+    ReadOnly,
+    /// The server still loads its data.
+    Loading,
+    /// The server cannot save and therefore refuses writes.
+    Misconfigured,
+    /// The server runs somebody's endless script.
+    Busy,
+    /// Another program uses a key of ours.
+    WrongType,
+    /// The cluster misses a part of its slots.
+    ClusterDown,
+    /// The slot lives on another node.
+    Moved,
+    /// Keys of one call lie in several slots.
+    CrossSlot,
+    /// Any other error of a script.
+    Script,
 }
 
-impl FailureCause {
-    /// The word in the log and in events.
+impl FailureKind {
+    /// The label value.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
-            Self::Refused => "refused",
-            Self::TimedOut => "timed_out",
-            Self::InvalidReply => "invalid_reply",
-        }
-    }
-}
-
-/// What kind of failure it was; the values of `kind` in `tidegate_store_errors_total` (`docs/metrics.md`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    OutOfMemory,
-    ReadOnly,
-    Loading,
-    Misconfigured,
-    Busy,
-    NoPermission,
-    Auth,
-    WrongType,
-    ClusterDown,
-    Moved,
-    CrossSlot,
-    Script,
-    Reply,
-    Protocol,
-    Tls,
-    Timeout,
-    QueueFull,
-    Connection,
-}
-
-impl Kind {
-    /// The label.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
+            Self::Tls => "tls",
+            Self::Auth => "auth",
+            Self::Permission => "noperm",
+            Self::Timeout => "timeout",
+            Self::QueueFull => "queue_full",
+            Self::Protocol => "protocol",
+            Self::Reply => "reply",
             Self::OutOfMemory => "oom",
             Self::ReadOnly => "readonly",
             Self::Loading => "loading",
             Self::Misconfigured => "misconf",
             Self::Busy => "busy",
-            Self::NoPermission => "noperm",
-            Self::Auth => "auth",
             Self::WrongType => "wrongtype",
             Self::ClusterDown => "clusterdown",
             Self::Moved => "moved",
             Self::CrossSlot => "crossslot",
             Self::Script => "script",
-            Self::Reply => "reply",
-            Self::Protocol => "protocol",
-            Self::Tls => "tls",
-            Self::Timeout => "timeout",
-            Self::QueueFull => "queue_full",
-            Self::Connection => "connection",
         }
     }
 
-    pub(super) const fn cause(self) -> FailureCause {
+    /// The one of four causes that an operator acts on; each has its own cure.
+    #[must_use]
+    pub const fn cause(self) -> &'static str {
         match self {
-            Self::OutOfMemory
+            Self::Unreachable => "unreachable",
+            Self::Timeout | Self::QueueFull => "timed_out",
+            Self::Tls | Self::Protocol | Self::Reply => "invalid_reply",
+            Self::Auth
+            | Self::Permission
+            | Self::OutOfMemory
             | Self::ReadOnly
             | Self::Loading
             | Self::Misconfigured
             | Self::Busy
-            | Self::NoPermission
-            | Self::Auth
             | Self::WrongType
             | Self::ClusterDown
             | Self::Moved
             | Self::CrossSlot
-            | Self::Script => FailureCause::Refused,
-            Self::Reply | Self::Protocol | Self::Tls => FailureCause::InvalidReply,
-            Self::Timeout | Self::QueueFull => FailureCause::TimedOut,
-            Self::Connection => FailureCause::Unreachable,
+            | Self::Script => "refused",
+        }
+    }
+
+    /// What a person should look at first.
+    #[must_use]
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::Unreachable => "check the address in `store.url`, and whether Redis runs there",
+            Self::Tls => {
+                "check whether the server speaks TLS (`rediss://`), its certificate and `store.ca`"
+            }
+            Self::Auth => "check the user and the password in `store.url`",
+            Self::Permission => {
+                "check the permissions of the user (`ACL GETUSER`); docs/operations.md lists them"
+            }
+            Self::Timeout => "check the network and the load of Redis, or raise `store.timeout`",
+            Self::QueueFull => "Redis does not keep up; check its load",
+            Self::Protocol => "check whether the server at `store.url` is Redis, and speaks TLS",
+            Self::OutOfMemory => "raise `maxmemory` of Redis",
+            Self::ReadOnly => "`store.url` names a replica; name the primary, or a Sentinel",
+            Self::Loading => "Redis is starting; it answers once its data is loaded",
+            Self::Misconfigured => "Redis cannot save to its disk; free or repair it",
+            Self::Busy => "end the script that blocks Redis (`SCRIPT KILL`)",
+            Self::WrongType => "another program uses our keys; choose another `store.prefix`",
+            Self::ClusterDown => "repair the cluster (`CLUSTER INFO`)",
+            Self::Moved | Self::CrossSlot => "write `redis-cluster://` in `store.url`",
+            Self::Reply | Self::Script => "check that Redis is 6.2 or newer, or Valkey",
         }
     }
 
     /// The kind of an error reply, by its first word.
     fn of_reply(text: &str, kind: &ErrorKind) -> Option<Self> {
-        let first = text.split([' ', ':']).next().unwrap_or_default();
-        Some(match first {
+        Some(match text.split([' ', ':']).next().unwrap_or_default() {
             "OOM" => Self::OutOfMemory,
             "READONLY" => Self::ReadOnly,
             "LOADING" => Self::Loading,
             "MISCONF" => Self::Misconfigured,
             "BUSY" => Self::Busy,
-            "NOPERM" => Self::NoPermission,
-            "NOAUTH" | "WRONGPASS" => Self::Auth,
+            "NOPERM" => Self::Permission,
             "WRONGTYPE" => Self::WrongType,
             "CLUSTERDOWN" => Self::ClusterDown,
             "MOVED" | "ASK" | "TRYAGAIN" => Self::Moved,
             "CROSSSLOT" => Self::CrossSlot,
+            "NOAUTH" | "WRONGPASS" => Self::Auth,
             "ERR" if text.contains("WRONGTYPE") => Self::WrongType,
+            "ERR" if text.contains("AUTH") => Self::Auth,
             // A script that runs a command which its user may not.
             "ERR" if text.contains("permission") || text.contains("can't run this command") => {
-                Self::NoPermission
+                Self::Permission
             }
             "ERR" => Self::Script,
             // A redirection, which is not followed: the next call goes where it led.
@@ -126,64 +149,129 @@ impl Kind {
             _ => return None,
         })
     }
+
+    /// The kind of an error of the client or of the system.
+    fn of_client(text: &str, kind: &ErrorKind) -> Self {
+        // rustls' errors arrive as those of the connection.
+        const TLS: [&str; 4] = ["certificate", "corrupt message", "handshake", "TLS"];
+        match kind {
+            ErrorKind::Timeout => Self::Timeout,
+            ErrorKind::Auth => Self::Auth,
+            ErrorKind::Backpressure => Self::QueueFull,
+            ErrorKind::Tls => Self::Tls,
+            _ if TLS.iter().any(|word| text.contains(word)) => Self::Tls,
+            ErrorKind::Protocol | ErrorKind::Parse => Self::Protocol,
+            _ => Self::Unreachable,
+        }
+    }
 }
 
-/// A failed call: what kind it was and what to tell a person.
+/// A failed call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct Failure {
-    pub(super) kind: Kind,
+    pub(super) kind: FailureKind,
     /// The server's or the client's words; never holds a password.
     pub(super) text: String,
-    /// True if the server is there and answered, but not as it should.
+    /// True if the server answered, but not as it should.
     pub(super) answered: bool,
+    /// True if nothing came at all.
+    silent: bool,
 }
 
 impl Failure {
-    /// Whether nothing came at all.
-    pub(super) fn is_silence(&self) -> bool {
-        self.kind == Kind::Timeout
-    }
-
     pub(super) fn timeout(script: &str, after: Duration) -> Self {
         let text = format!("no answer to `{script}` within {after:?}");
-        Self { kind: Kind::Timeout, text, answered: false }
+        Self { kind: FailureKind::Timeout, text, answered: false, silent: true }
+    }
+
+    /// An error of a script.
+    pub(super) fn script(text: String) -> Self {
+        Self { kind: FailureKind::Script, text, answered: true, silent: false }
     }
 
     /// The server has not taken a subscription.
     pub(super) fn not_subscribed() -> Self {
         let text = "the subscription is refused: may the user SUBSCRIBE to the channel?".to_owned();
-        Self { kind: Kind::NoPermission, text, answered: true }
+        Self { kind: FailureKind::Permission, text, answered: true, silent: false }
     }
 
-    /// Why there is no connection.
-    pub(super) fn of_connection(error: RedisError) -> Self {
+    /// Whether nothing came at all.
+    pub(super) fn is_silence(&self) -> bool {
+        self.silent
+    }
+
+    /// A connection that cannot be made: the server has not answered a call, whatever it said.
+    pub(super) fn connecting(error: RedisError) -> Self {
         Self { answered: false, ..Self::from(error) }
     }
+
+    /// A server that accepts a connection and does not answer its TLS handshake.
+    pub(super) fn no_handshake() -> Self {
+        let text = "the server accepts connections, but answers no TLS handshake".to_owned();
+        Self { kind: FailureKind::Tls, text, answered: false, silent: false }
+    }
+
+    /// The same failed call with the cause that the connection gives, if it knows one.
+    pub(super) fn because(self, cause: Option<Self>) -> Self {
+        match cause {
+            Some(cause) if !self.answered => Self { silent: self.silent, ..cause },
+            _ => self,
+        }
+    }
+}
+
+/// The sentence in what the client says of an error of the system, which is Rust's debug output:
+/// `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }`.
+fn plain(details: &str) -> &str {
+    let quoted = || {
+        let (_, rest) = details.split_once("message: \"").or(details.split_once("error: \""))?;
+        rest.rsplit_once('"').map(|(sentence, _)| sentence)
+    };
+    quoted().unwrap_or(details)
 }
 
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
-        let text = error.details().to_owned();
-        let answered = Kind::of_reply(&text, error.kind());
-        let kind = answered.unwrap_or(match error.kind() {
-            ErrorKind::Timeout => Kind::Timeout,
-            ErrorKind::Auth => Kind::Auth,
-            ErrorKind::Backpressure => Kind::QueueFull,
-            ErrorKind::Protocol | ErrorKind::Parse => Kind::Protocol,
-            ErrorKind::Tls => Kind::Tls,
-            // What rustls cannot read comes as an I/O error: another protocol, a certificate that nobody trusts.
-            ErrorKind::IO if text.contains("InvalidData") || text.contains("tls handshake") => {
-                Kind::Tls
-            }
-            _ => Kind::Connection,
-        });
-        Self { kind, text, answered: answered.is_some() }
+        let text = plain(error.details()).to_owned();
+        let reply = FailureKind::of_reply(&text, error.kind());
+        let kind = reply.unwrap_or_else(|| FailureKind::of_client(&text, error.kind()));
+        let silent = kind == FailureKind::Timeout;
+        Self { kind, text, answered: reply.is_some(), silent }
     }
 }
 
 impl From<BadReply> for Failure {
     fn from(error: BadReply) -> Self {
-        Self { kind: Kind::Reply, text: error.to_string(), answered: true }
+        Self { kind: FailureKind::Reply, text: error.to_string(), answered: true, silent: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_read_as_sentences_and_have_their_kind() {
+        for (kind, details, expected, text) in [
+            (
+                ErrorKind::IO,
+                "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }",
+                FailureKind::Unreachable,
+                "Connection refused",
+            ),
+            (
+                ErrorKind::IO,
+                "Custom { kind: InvalidData, error: \"invalid peer certificate: Expired\" }",
+                FailureKind::Tls,
+                "invalid peer certificate: Expired",
+            ),
+            (ErrorKind::Auth, "WRONGPASS no", FailureKind::Auth, "WRONGPASS no"),
+            (ErrorKind::Unknown, "NOPERM no", FailureKind::Permission, "NOPERM no"),
+            (ErrorKind::Protocol, "bad prefix", FailureKind::Protocol, "bad prefix"),
+        ] {
+            let failure = Failure::from(RedisError::new(kind, details.to_owned()));
+            assert_eq!((failure.kind, failure.text.as_str()), (expected, text));
+        }
     }
 }

@@ -39,6 +39,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use self::outage::Enforced;
 pub(super) use self::{alone::Alone, recall::Remembered, silence::Silence};
 use self::{home::Home, outage::Outage, recall::Recall};
 use super::{
@@ -50,7 +51,7 @@ use super::{
     server::{Place, ScriptServer, Server},
 };
 use crate::{
-    clock::{self, Instant, Seldom},
+    clock::{self, Seldom},
     cooldown::Report,
     event::clean,
     metrics::Metrics,
@@ -71,11 +72,9 @@ pub struct Shared {
     member: Arc<str>,
     settings: RedisSettings,
     up: AtomicBool,
-    /// Whether it has answered since this member started.
-    reached: AtomicBool,
-    started: Instant,
     members: AtomicU32,
-    outage: Mutex<Outage>,
+    why: Mutex<String>,
+    outage: Outage,
     silence: Silence,
     news: broadcast::Sender<News>,
     places: watch::Sender<Vec<Place>>,
@@ -118,10 +117,9 @@ impl Shared {
             member: format!("{:016x}", fastrand::u64(..)).into(),
             settings,
             up: AtomicBool::new(false),
-            reached: AtomicBool::new(false),
-            started: clock::now(),
             members: AtomicU32::new(1),
-            outage: Mutex::default(),
+            why: Mutex::new("it has not answered yet".to_owned()),
+            outage: Outage::default(),
             silence: Silence::default(),
             news: broadcast::channel(1_024).0,
             places: watch::Sender::default(),
@@ -183,6 +181,16 @@ impl Shared {
         &self.member
     }
 
+    /// The client, if the store is a real one.
+    pub(super) fn redis(&self) -> Option<&Redis> {
+        self.server.redis()
+    }
+
+    /// What all keys of the fleet begin with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.settings.prefix
+    }
+
     /// Whether Redis answers.
     #[must_use]
     pub fn is_up(&self) -> bool {
@@ -194,6 +202,12 @@ impl Shared {
     #[must_use]
     pub fn is_deaf(&self) -> bool {
         self.is_up() && !self.server.hears().0
+    }
+
+    /// Why it does not, in words.
+    #[must_use]
+    pub fn why_down(&self) -> String {
+        self.why.lock().clone()
     }
 
     /// What the rule file says about its being away.
@@ -210,22 +224,25 @@ impl Shared {
 
     /// Notes that the store came or went, and says so if that is news.
     fn turn(&self, up: bool, failure: Option<&Failure>) {
-        let reports = failure.is_some_and(|failure| self.note_outage(failure));
+        if let Some(failure) = failure {
+            self.why.lock().clone_from(&failure.text);
+        }
         self.metrics.store_up.set(i64::from(up));
-        let turned = self.up.swap(up, Ordering::AcqRel) != up;
-        if up && turned {
-            self.reached.store(true, Ordering::Release);
-            self.outage.lock().is_over();
-            self.recall.all_due();
+        if up {
+            self.outage.over();
         }
-        if turned {
+        if self.up.swap(up, Ordering::AcqRel) != up {
+            if up {
+                self.recall.all_due();
+            }
             self.home.turned(up);
+            if up {
+                self.news.send(News::Up(true)).ok();
+                self.news.send(News::Resync).ok();
+            }
         }
-        if (up && turned) || (!up && reports) {
-            self.news.send(News::Up(up)).ok();
-        }
-        if up && turned {
-            self.news.send(News::Resync).ok();
+        if let Some(failure) = failure {
+            self.report_outage(failure);
         }
     }
 
@@ -345,6 +362,7 @@ impl Store for Shared {
     async fn close(&self) {
         self.stopped.cancel();
         if self.is_up() {
+            self.announce(String::new()).await;
             self.hello(Duration::ZERO).await.ok();
         }
         self.server.quit().await;

@@ -3,13 +3,13 @@
 //! fred's defaults wait without end, queue without bound and send a script again after a broken connection, which
 //! could take a token twice; all of that is set here, once. A call either answers within `timeout` or fails.
 
-use std::{future::poll_fn, pin::Pin, time::Duration};
+use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use fred::{
     clients::SubscriberClient,
     prelude::{
-        Builder, Client, ClientLike, Config, Error as RedisError, EventInterface, LuaInterface,
-        ReconnectPolicy,
+        Builder, Client, ClientLike, Config, Error as RedisError, EventInterface as _,
+        LuaInterface, ReconnectPolicy,
     },
     types::{
         Key, Value,
@@ -19,21 +19,20 @@ use fred::{
 use futures_core::Stream;
 use parking_lot::Mutex;
 use socket2::TcpKeepalive;
-use tokio::sync::broadcast::{self, error::RecvError};
-
-use super::{
-    News, Place,
-    failure::{Failure, Kind},
-    push::Push,
-    scripts::Script,
-    tls,
+use tokio::{
+    net::TcpStream,
+    sync::broadcast::{self, error::RecvError},
 };
+
+use super::{News, Place, failure::Failure, push::Push, scripts::Script, tls};
 use crate::{apart::Apart, settings::RedisSettings};
 
 /// Calls waiting for Redis at once; more is a store that does not keep up, and fails.
 const QUEUE: usize = 10_000;
 /// Keys that Redis looks at in one go when it is asked for all of them; it serves nobody else meanwhile.
 const PAGE: u32 = 500;
+/// Longest wait for a plain connection that tells a server without TLS from one that is away.
+const KNOCK_AT_MOST: Duration = Duration::from_millis(500);
 /// News waiting to be read; beyond it every scope is read again instead.
 const NEWS: usize = 4_096;
 
@@ -47,10 +46,8 @@ pub(super) struct Redis {
     /// Where connections are served; whoever spawns [`Redis::listen`] there puts them there.
     pub(super) apart: Apart,
     timeout: Duration,
-    /// Why the latest attempt to connect failed.
-    no_connection: Mutex<Option<Failure>>,
-    /// The servers of the URL, if they are to speak TLS.
-    handshakes: Vec<Place>,
+    /// Why there is no connection, since calls that wait for one only see that time runs out.
+    cause: Arc<Mutex<Option<Failure>>>,
 }
 
 /// Everything that a wrong URL can say.
@@ -88,8 +85,6 @@ impl Redis {
         if let Some(tls) = &mut config.tls {
             tls.connector = tls::connector(&settings.ca);
         }
-        let servers = config.tls.iter().flat_map(|_| config.server.hosts());
-        let handshakes = servers.map(place).collect();
         let clustered = config.server.is_clustered();
         let timeout = settings.timeout;
         let mut builder = Builder::from_config(config);
@@ -141,22 +136,29 @@ impl Redis {
             push,
             apart: Apart::start("store", || {}),
             timeout,
-            no_connection: Mutex::default(),
-            handshakes,
+            cause: Arc::default(),
         })
     }
 
     /// Starts connecting, in the background.
     pub(super) fn connect(&self) {
+        tokio::spawn(watch(self.plain.clone(), Arc::clone(&self.cause)));
         drop(self.plain.connect());
         drop(self.subscriber.connect());
     }
 
     /// Connects, for a single look, and waits for it.
     pub(super) async fn connected(&self, at_most: Duration) -> Result<&Client, Failure> {
+        let mut errors = self.plain.error_rx();
         drop(self.plain.connect());
-        match tokio::time::timeout(at_most, self.plain.wait_for_connect()).await {
-            Ok(result) => result.map(|()| &self.plain).map_err(Failure::from),
+        let connected = async {
+            tokio::select! {
+                result = self.plain.wait_for_connect() => result.map_err(Failure::connecting),
+                Ok((error, _)) = errors.recv() => Err(Failure::connecting(error)),
+            }
+        };
+        match tokio::time::timeout(at_most, connected).await {
+            Ok(result) => result.map(|()| &self.plain),
             Err(_) => Err(Failure::timeout("connect", at_most)),
         }
     }
@@ -194,61 +196,16 @@ impl Redis {
                 other => other,
             }
         };
-        match tokio::time::timeout(self.timeout, call).await {
+        let result = match tokio::time::timeout(self.timeout, call).await {
             Ok(result) => result.map_err(Failure::from),
             Err(_) => Err(Failure::timeout(script.name, self.timeout)),
-        }
-        .map_err(|failure| self.true_cause(failure))
-    }
-
-    /// A call without a connection ends by its timeout; what it failed of is why there is no connection.
-    fn true_cause(&self, failure: Failure) -> Failure {
-        if failure.answered || self.plain.is_connected() {
-            return failure;
-        }
-        self.no_connection.lock().clone().unwrap_or(failure)
+        };
+        result.map_err(|failure| failure.because(self.cause.lock().clone()))
     }
 
     /// Listens to the news for ever; see [`Push::listen`].
     pub(super) async fn listen(&self, news: broadcast::Sender<News>) {
-        let (errors, connections) = (self.plain.error_rx(), self.plain.reconnect_rx());
-        tokio::select! {
-            () = self.push.listen(news, || self.connect()) => {}
-            () = self.follow_connection(errors, connections) => {}
-        }
-    }
-
-    async fn diagnose(&self, failure: Failure) -> Failure {
-        if !self.handshakes.is_empty()
-            && failure.is_silence()
-            && tls::is_plain(&self.handshakes).await
-        {
-            let text = "no TLS handshake: the server answers without TLS".to_owned();
-            return Failure { kind: Kind::Tls, text, answered: false };
-        }
-        failure
-    }
-
-    /// Remembers why there is no connection for as long as there is none.
-    async fn follow_connection(
-        &self,
-        mut errors: broadcast::Receiver<(RedisError, Option<Server>)>,
-        mut connections: broadcast::Receiver<Server>,
-    ) {
-        loop {
-            let failure = tokio::select! {
-                error = errors.recv() => match error {
-                    Ok((error, _)) => Some(self.diagnose(Failure::of_connection(error)).await),
-                    Err(RecvError::Lagged(_)) => continue,
-                    Err(RecvError::Closed) => return,
-                },
-                connected = connections.recv() => match connected {
-                    Ok(_) | Err(RecvError::Lagged(_)) => None,
-                    Err(RecvError::Closed) => return,
-                },
-            };
-            *self.no_connection.lock() = failure;
-        }
+        self.push.listen(news, || self.connect()).await;
     }
 
     /// Makes new connections in place of those on which nothing comes any more. What comes of it, the next heartbeat
@@ -272,6 +229,41 @@ impl Redis {
         self.push.quit().await;
         self.apart.end();
     }
+}
+
+/// Keeps `cause` true for as long as the client lives.
+async fn watch(client: Client, cause: Arc<Mutex<Option<Failure>>>) {
+    let (mut errors, mut connections) = (client.error_rx(), client.reconnect_rx());
+    loop {
+        let now = tokio::select! {
+            error = errors.recv() => error.map(|(error, _)| Some(Failure::connecting(error))),
+            connection = connections.recv() => connection.map(|_| None),
+        };
+        match now {
+            Ok(Some(failure)) if failure.is_silence() && is_tls_refused(&client).await => {
+                *cause.lock() = Some(Failure::no_handshake());
+            }
+            Ok(now) => *cause.lock() = now,
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Whether a server that answers no TLS handshake accepts plain connections: a Redis without TLS waits for the end of a
+/// line, for ever.
+async fn is_tls_refused(client: &Client) -> bool {
+    let config = client.client_config();
+    if config.tls.is_none() {
+        return false;
+    }
+    for (host, port) in config.server.hosts().into_iter().map(place) {
+        let connecting = TcpStream::connect((host.as_str(), port));
+        if tokio::time::timeout(KNOCK_AT_MOST, connecting).await.is_ok_and(|made| made.is_ok()) {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@ pub(super) struct Scripts {
     pub(super) peek: Script,
     pub(super) members: Script,
     pub(super) survey: Script,
+    pub(super) announce: Script,
+    pub(super) roster: Script,
 }
 
 macro_rules! script {
@@ -97,6 +99,8 @@ impl Scripts {
                 "lib/cooldown.lua",
                 "survey.lua"
             ),
+            announce: script!("announce", "lib/clock.lua", "announce.lua"),
+            roster: script!("roster", "lib/clock.lua", "roster.lua"),
         }
     }
 }

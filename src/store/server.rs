@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    failure::{Failure, Kind},
+    failure::Failure,
     news::{self, News},
     push::{self, Channel},
     redis::Redis,
@@ -87,10 +87,18 @@ impl Server {
                 let call = server.run(script.name, script.text, keys, arguments);
                 match tokio::time::timeout(*timeout, call).await {
                     Ok(Ok(reply)) => Ok(reply.into()),
-                    Ok(Err(text)) => Err(Failure { kind: Kind::Script, text, answered: true }),
+                    Ok(Err(text)) => Err(Failure::script(text)),
                     Err(_) => Err(Failure::timeout(script.name, *timeout)),
                 }
             }
+        }
+    }
+
+    /// The client, if this is a real store.
+    pub(super) fn redis(&self) -> Option<&Redis> {
+        match self {
+            Self::Redis(redis) => Some(redis),
+            Self::Own(..) => None,
         }
     }
 

@@ -1,31 +1,36 @@
-//! A look at a whole fleet from outside: what Redis holds of it, without being a member.
+//! A look at a whole fleet from outside: what Redis holds of it.
 //!
-//! It walks the keys of the prefix, which no member ever does: for a person's question, not for a scraper.
+//! It walks the keys of the prefix in bounded steps, which no request ever does: for a person's question, not for a
+//! scraper.
 
-use std::{collections::BTreeSet, time::Duration};
-
-use fred::prelude::SortedSetsInterface as _;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
-    Peeked, StoreError,
+    Peeked, Shared, StoreError,
     failure::Failure,
     redis::Redis,
+    roster::{self, Announced},
     scripts::{self, Scripts},
 };
-use crate::settings::RedisSettings;
+use crate::{learn::Known, settings::RedisSettings};
 
 /// Scopes in one survey; a fleet that crawls many sites may have more, and `more` says so.
 const MOST_SCOPES: usize = 10_000;
 /// Keys walked: a scope has three.
 const MOST_KEYS: usize = 3 * MOST_SCOPES;
+/// Scopes that one script call reads: Redis serves nobody else meanwhile, for about a millisecond.
+const BATCH: usize = 100;
 /// How long a person waits for the connection and for each answer; a proxy would have given up long before.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A fleet as its store knows it.
 #[derive(Debug, Clone, Default)]
 pub struct Survey {
-    /// Names of the running members, as said in the last seconds.
-    pub members: Vec<String>,
+    /// Its members, those heard last first.
+    pub members: Vec<Announced>,
     /// Its scopes, by name.
     pub scopes: Vec<Surveyed>,
     /// Whether there are more scopes than these.
@@ -41,8 +46,8 @@ pub struct Surveyed {
     pub key: String,
     /// Its cooldown.
     pub cooldown: Peeked,
-    /// The learned rate in tokens per second, where there is one.
-    pub rate: Option<f64>,
+    /// What has been learned of its rate.
+    pub learned: Known,
     /// Members with requests that wait for its bucket.
     pub waiting: u64,
 }
@@ -54,28 +59,71 @@ pub struct Surveyed {
 pub async fn survey(settings: &RedisSettings) -> Result<Survey, StoreError> {
     let patient = RedisSettings { timeout: PATIENCE.max(settings.timeout), ..settings.clone() };
     let redis = Redis::new(&patient).map_err(|error| StoreError::Away(error.to_string()))?;
-    let survey = look(&redis, &settings.prefix).await;
+    let connected = redis.connected(PATIENCE).await.map(drop);
+    let survey = match connected {
+        Ok(()) => look(&redis, &settings.prefix).await,
+        Err(failure) => Err(failure),
+    };
     redis.quit().await;
-    survey.map_err(|failure| StoreError::Away(failure.text))
+    survey.map_err(|failure| {
+        StoreError::Away(format!("{} ({})", failure.text, failure.kind.advice()))
+    })
+}
+
+impl Shared {
+    /// Looks at the fleet of this member.
+    ///
+    /// # Errors
+    /// The store is away, or refuses.
+    pub async fn survey(&self) -> Result<Survey, StoreError> {
+        let Some(redis) = self.redis().filter(|_| self.is_up()) else {
+            return Err(StoreError::Away(self.why_down()));
+        };
+        let survey = look(redis, self.prefix()).await;
+        survey.map_err(|failure| {
+            StoreError::Unread(format!("{} ({})", failure.text, failure.kind.advice()))
+        })
+    }
 }
 
 async fn look(redis: &Redis, prefix: &str) -> Result<Survey, Failure> {
-    let client = redis.connected(PATIENCE).await?;
-    let members = client.zrange(format!("{prefix}:members"), 0, -1, None, false, None, false);
-    let members: Vec<String> = members.await?;
-    let keys = redis.keys(format!("{prefix}:{{*"), MOST_KEYS).await?;
-    let names: BTreeSet<_> = keys.iter().filter_map(|key| scope_of(prefix, key)).collect();
-    let more = keys.len() == MOST_KEYS || names.len() > MOST_SCOPES;
     let scripts = Scripts::new();
-    let mut scopes = Vec::new();
-    for (rule, key) in names.into_iter().take(MOST_SCOPES) {
-        let keys = ['b', 'c', 'w'].map(|kind| format!("{prefix}:{{{rule}}}:{kind}:{key}"));
-        let reply = redis.run(&scripts.survey, keys.to_vec(), Vec::new()).await?;
-        let (cooldown, rate, waiting) = scripts::surveyed(reply)?;
-        let (rule, key) = (rule.to_owned(), key.to_owned());
-        scopes.push(Surveyed { rule, key, cooldown, rate, waiting });
+    let members = roster::look(redis, &scripts, prefix).await?;
+    let keys = redis.keys(format!("{prefix}:{{*"), MOST_KEYS).await?;
+    let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (rule, key) in keys.iter().filter_map(|key| scope_of(prefix, key)) {
+        names.entry(rule).or_default().insert(key);
+    }
+    let count: usize = names.values().map(BTreeSet::len).sum();
+    let more = keys.len() >= MOST_KEYS || count > MOST_SCOPES;
+    let mut scopes = Vec::with_capacity(count.min(MOST_SCOPES));
+    for (rule, keys) in names {
+        let keys: Vec<_> = keys.into_iter().take(MOST_SCOPES - scopes.len()).collect();
+        for batch in keys.chunks(BATCH) {
+            scopes.extend(read(redis, &scripts, prefix, rule, batch).await?);
+        }
     }
     Ok(Survey { members, scopes, more })
+}
+
+/// Reads some scopes of one rule.
+async fn read(
+    redis: &Redis,
+    scripts: &Scripts,
+    prefix: &str,
+    rule: &str,
+    keys: &[&str],
+) -> Result<Vec<Surveyed>, Failure> {
+    let of = |key: &&str| ['b', 'c', 'w'].map(|kind| format!("{prefix}:{{{rule}}}:{kind}:{key}"));
+    let all = keys.iter().flat_map(of).collect();
+    let reply = redis.run(&scripts.survey, all, Vec::new()).await?;
+    let found = scripts::surveyed(reply)?.into_iter().zip(keys);
+    Ok(found
+        .map(|((cooldown, learned, waiting), key)| {
+            let (rule, key) = (rule.to_owned(), (*key).to_owned());
+            Surveyed { rule, key, cooldown, learned, waiting }
+        })
+        .collect())
 }
 
 /// Rule and key of a scope's key, `prefix:{rule}:KIND:key`.

@@ -44,7 +44,7 @@ async fn status_of_a_store_shows_the_whole_fleet() {
     assert_eq!(trip.status, 200, "{}", trip.text());
     let cooling = ask(&["status"]);
     assert_eq!(cooling.status.code(), Some(1), "{}", err(&cooling));
-    for part in ["members 2", "shops/127.0.0.1", "5.00/s", "cooling 1 min", "0/3"] {
+    for part in ["members 2", "shops/127.0.0.1", "5.00/s", "cooling 1 min", "0/3", "1 cooling"] {
         assert!(out(&cooling).contains(part), "`{part}` is missing:\n{}", out(&cooling));
     }
     assert!(!out(&cooling).contains("redis://"), "a URL may hold a password");

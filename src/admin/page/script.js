@@ -1,19 +1,22 @@
-// Tidegate's status page. One stream (fetch, not EventSource: it may need a token) brings a snapshot each second,
-// the plots every few seconds and each event as it happens. Everything is written as text, never as markup.
+// Tidegate's status page. It asks for the fleet once a second, and one stream (fetch, not EventSource: it may need a
+// token) brings each event as it happens. Everything is written as text, never as markup.
 "use strict";
 
 const VERDICTS = ["ok", "403_forbidden", "429_rate_limited", "captcha", "cloudflare_challenge", "blank_page",
   "connection_error", "timeout"];
 const MOST_EVENTS = 300; // rows kept on the page; the API has the rest
-const MOST_DOTS = 8; // longer streaks are told as a number
+const ROWS = 50; // scopes at a time
+const EVERY = 1000; // milliseconds between two looks
 const PLOT = { width: 600, height: 90, top: 14 };
 
 const $ = (id) => document.getElementById(id);
-const cards = new Map(); // scope name -> { root, parts, scope, received }
+const rows = new Map(); // scope name -> { root, cells, scope, received }
+const asked = { q: "", state: "", rule: "", member: "", sort: "", offset: 0 };
 let token = sessionStorage.getItem("tidegate-token") || "";
 let lastId = 0;
 let member = null;
-let plots = { points: 120, scopes: {} };
+let open = null; // name of the scope whose detail is shown
+let login = null;
 
 // --- talking to the proxy ---------------------------------------------------------------------------------------
 
@@ -21,23 +24,62 @@ function headers(more) {
   return token ? { ...more, Authorization: `Bearer ${token}` } : { ...more };
 }
 
+/** The answer as JSON; asks for the token if the proxy wants one. */
+async function ask(path) {
+  for (;;) {
+    if (!token && "token" in document.body.dataset) await askOnce();
+    const response = await fetch(path, { headers: headers() });
+    if (response.status === 401) {
+      await askOnce();
+      continue;
+    }
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    return response.json();
+  }
+}
+
+/** One question for the token, however many wait for it. */
+function askOnce() {
+  login ||= askForToken().then(() => { login = null; });
+  return login;
+}
+
+async function watch() {
+  for (;;) {
+    await look();
+    await new Promise((done) => setTimeout(done, EVERY));
+  }
+}
+
+async function look() {
+  try {
+    const query = new URLSearchParams({ ...asked, limit: ROWS });
+    const asks = query.toString();
+    const fleet = await ask(`api/v1/fleet?${asks}`);
+    if (asks !== new URLSearchParams({ ...asked, limit: ROWS }).toString()) return;
+    showFleet(fleet);
+    if (open !== null) await showDetail();
+  } catch {
+    // The proxy restarts, or the network is away.
+    health("bad", "no connection");
+  }
+}
+
 async function listen() {
   for (let wait = 500; ; wait = Math.min(wait * 2, 5000)) {
-    if (!token && "token" in document.body.dataset) await askForToken();
+    if (!token && "token" in document.body.dataset) await askOnce();
     try {
-      const response = await fetch("api/v1/events?status", {
+      const response = await fetch("api/v1/events", {
         headers: headers({ Accept: "text/event-stream", "Last-Event-ID": String(lastId) }),
       });
       if (response.status === 401) {
-        await askForToken();
+        await askOnce();
         continue;
       }
-      if (!response.ok) throw new Error(`status ${response.status}`);
-      await read(response.body.getReader(), () => { wait = 500; });
+      if (response.ok) await read(response.body.getReader(), () => { wait = 500; });
     } catch {
-      // Told below: the proxy restarts, or the network is away.
+      // `look` says that there is no connection.
     }
-    health("bad", "no connection");
     await new Promise((done) => setTimeout(done, wait));
   }
 }
@@ -58,44 +100,59 @@ async function read(reader, alive) {
         return [line.slice(0, at), line.slice(at + 1).trimStart()];
       }));
       if (!fields.data) continue;
-      if (handle(fields.event, JSON.parse(fields.data)) === "restart") {
-        await reader.cancel();
-        return;
-      }
+      handle(fields.event, JSON.parse(fields.data));
     }
   }
 }
 
 function handle(kind, data) {
-  if (kind === "status") return showStatus(data);
-  if (kind === "plots") {
-    plots = data;
-    for (const card of cards.values()) drawPlot(card);
-  } else if (kind === "lost") {
+  if (kind === "lost") {
     addEvent({ event: "warned", at_ms: Date.now(), what: `${data} events were too fast for this page` });
-  } else {
-    lastId = Math.max(lastId, data.id);
-    addEvent(data);
+    return;
   }
-  return undefined;
+  if (data.id < lastId) $("events").replaceChildren(); // another process: its events count from 1 again
+  lastId = data.id;
+  addEvent(data);
 }
 
-async function change(card, part, method, body) {
-  const path = card.scope.key ? `${card.scope.rule}/${card.scope.key}` : card.scope.rule;
-  const buttons = card.root.querySelectorAll("button");
-  buttons.forEach((button) => { button.disabled = true; });
+/** Changes something of the open scope, once the operator has confirmed it. */
+async function change(question, verb, part, method, body) {
+  const who = await confirmed(question, verb);
+  if (who === null) return;
+  const signed = part === "cooldown" ? { ...body, who: who || undefined } : body;
+  let problem = null;
   try {
-    const response = await fetch(`api/v1/scopes/${path.split("/").map(encodeURIComponent).join("/")}/${part}`, {
-      method, headers: headers({ "Content-Type": "application/json" }), body: body && JSON.stringify(body),
+    const response = await fetch(`api/v1/scopes/${path(open)}/${part}`, {
+      method, headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(signed || {}),
     });
-    if (!response.ok) {
-      const problem = await response.json().catch(() => ({}));
-      addEvent({ event: "warned", at_ms: Date.now(), what: problem.detail || `status ${response.status}` });
-    }
+    if (!response.ok) problem = (await response.json().catch(() => ({}))).detail || `status ${response.status}`;
   } catch {
-    addEvent({ event: "warned", at_ms: Date.now(), what: "the proxy did not answer" });
+    problem = "the proxy did not answer";
   }
-  buttons.forEach((button) => { button.disabled = false; });
+  if (problem) addEvent({ event: "warned", at_ms: Date.now(), what: problem });
+  await look();
+}
+
+function path(name) {
+  return name.split("/").map(encodeURIComponent).join("/");
+}
+
+/** The operator's name, or null if they cancel. */
+function confirmed(question, verb) {
+  const dialog = $("confirm");
+  $("question").textContent = question;
+  $("sure").textContent = verb;
+  $("who").value = localStorage.getItem("tidegate-who") || "";
+  dialog.returnValue = "";
+  $("sure").value = "sure";
+  dialog.showModal();
+  return new Promise((done) => {
+    dialog.addEventListener("close", () => {
+      if (dialog.returnValue !== "sure") return done(null);
+      localStorage.setItem("tidegate-who", $("who").value.trim());
+      return done($("who").value.trim());
+    }, { once: true });
+  });
 }
 
 function askForToken() {
@@ -115,7 +172,7 @@ function askForToken() {
   });
 }
 
-// --- the snapshot -------------------------------------------------------------------------------------------------
+// --- the fleet ----------------------------------------------------------------------------------------------------
 
 function health(tone, text) {
   const pill = $("health");
@@ -127,43 +184,74 @@ function fact(name, text) {
   document.querySelectorAll(`[data-fact="${name}"]`).forEach((element) => { element.textContent = text; });
 }
 
-function showStatus(status) {
-  if (member !== null && member !== status.member) { // another process: its events count from 1 again
-    member = status.member;
-    lastId = 0;
-    $("events").replaceChildren();
-    return "restart";
-  }
-  member = status.member;
-  if (!status.ready) health("bad", "not ready");
-  else if (!status.store.up) health("warn", `store away: ${status.store.on_failure}`);
+function showFleet(fleet) {
+  if (member !== null && member !== fleet.member) lastId = 0;
+  member = fleet.member;
+  const { summary, store } = fleet;
+  const away = !store.up;
+  if (away) health("bad", store.reached ? "store away" : "store never reached");
+  else if (!fleet.ready) health("bad", "not ready");
+  else if (summary.cooling) health("warn", `${count(summary.cooling)} cooling`);
   else health("good", "ready");
-  fact("listen", status.listen);
-  fact("store", status.store.kind + (status.store.up ? "" : " (away)"));
-  fact("members", status.members);
-  document.body.dataset.fleet = status.members > 1 ? "yes" : "no";
-  fact("clients", status.client_connections);
-  fact("sites", status.upstream_connections);
-  fact("uptime", span(status.uptime_s));
-  fact("version", `Tidegate ${status.version}, member ${status.member}`);
-  fact("config", `${status.config.file || "built-in defaults"}, since ${clock(status.config.loaded_ms)}`);
-  document.querySelectorAll("[data-proxy]").forEach((e) => { e.textContent = `http://${status.listen}`; });
-  showNotices(status);
-  showScopes(status);
-  return undefined;
+  announce(away ? "store away" : summary.cooling ? `${count(summary.cooling)} cooling` : "", away);
+  fact("cooling", `${count(summary.cooling)} of ${count(summary.scopes)}${fleet.more ? "+" : ""}`);
+  fact("held", count(summary.held));
+  fact("requests", number(summary.requests_per_s));
+  fact("pages", count(summary.pages_per_min));
+  fact("blocks", count(summary.blocks_per_min));
+  fact("members", `${summary.members_up} of ${fleet.members.length} up`);
+  fact("store", store.kind + (away ? " (away)" : ""));
+  fact("version", `Tidegate ${fleet.version}, member ${fleet.member}`);
+  fact("config", `${fleet.config.file || "built-in defaults"}, since ${clock(fleet.config.loaded_ms)}`);
+  document.querySelectorAll("[data-proxy]").forEach((e) => { e.textContent = `http://${fleet.listen}`; });
+  showNotices(fleet);
+  showScopes(fleet);
+  showMembers(fleet);
+  options($("rule"), fleet.rules.map((name) => [name, name]), "every rule");
+  options($("member"), fleet.members.map((m) => [m.name, m.address || m.name]), "every member");
 }
 
-function showNotices(status) {
+/** The tab says when something needs a person. */
+function announce(what, bad) {
+  const title = what ? `${what} · Tidegate` : "Tidegate";
+  if (document.title === title) return;
+  document.title = title;
+  const colour = bad ? "%23b3352b" : what ? "%23d68a1c" : "%231f7a8c";
+  const dot = what ? `%3Ccircle cx='24' cy='8' r='7' fill='${colour}'/%3E` : "";
+  $("icon").href = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'%3E%3Cpath "
+    + "d='M4 29V15a12 12 0 0 1 24 0v14M4 23q4-4 8 0t8 0 8 0' fill='none' "
+    + `stroke='${colour}' stroke-width='3' stroke-linecap='round'/%3E${dot}%3C/svg%3E`;
+}
+
+function options(select, pairs, all) {
+  const key = JSON.stringify(pairs);
+  if (select.dataset.key === key || document.activeElement === select) return;
+  select.dataset.key = key;
+  const { value } = select;
+  select.replaceChildren(...[["", all], ...pairs].map(([name, text]) => {
+    const made = element("option", {}, text);
+    made.value = name;
+    return made;
+  }));
+  select.value = value;
+}
+
+function showNotices(fleet) {
   const notices = [];
-  if (!status.store.up) {
-    const meanwhile = { local: "each member keeps to its share of the rate", open: "requests pass", closed: "requests are refused" };
-    notices.push(["warn", `The store is away: ${meanwhile[status.store.on_failure] || "decisions are local"} until it is back.`]);
+  const { trouble } = fleet.store;
+  if (!fleet.store.up && trouble) {
+    notices.push(["bad", `The store ${fleet.store.server} is away (${trouble.kind}): ${trouble.reason}\n${
+      capital(trouble.advice)}.\nMeanwhile ${trouble.meanwhile}.`]);
   }
-  if (status.config.problems.length) {
-    notices.push(["bad", `The rule file as it is now is bad; the one before is in force.\n\n${status.config.problems.join("\n\n")}`]);
+  if (!fleet.whole) {
+    notices.push(["warn", `This is only what this member knows; the rest of the fleet is not shown.${
+      fleet.unread ? ` ${capital(fleet.unread)}.` : ""}`]);
   }
-  if (status.config.needs_restart.length) {
-    notices.push(["warn", `Changed, but only a restart puts it in force: ${status.config.needs_restart.join(", ")}`]);
+  if (fleet.config.problems.length) {
+    notices.push(["bad", `The rule file was rejected; the previous one is in force.\n\n${fleet.config.problems.join("\n\n")}`]);
+  }
+  if (fleet.config.needs_restart.length) {
+    notices.push(["warn", `Changed, but needs a restart: ${fleet.config.needs_restart.join(", ")}`]);
   }
   const key = JSON.stringify(notices);
   if ($("notices").dataset.key === key) return;
@@ -171,86 +259,175 @@ function showNotices(status) {
   $("notices").replaceChildren(...notices.map(([tone, text]) => element("div", { tone }, text)));
 }
 
-function showScopes(status) {
-  const names = new Set();
-  for (const scope of status.scopes) {
-    const name = scope.key ? `${scope.rule}/${scope.key}` : scope.rule;
-    names.add(name);
-    if (!cards.has(name)) cards.set(name, newCard(name));
-    showScope(cards.get(name), scope);
-  }
-  for (const [name, card] of cards) {
-    if (!names.has(name)) {
-      card.root.remove();
-      cards.delete(name);
-    }
-  }
-  // Cards move only when nobody is working with one.
-  if (!$("scopes").contains(document.activeElement)) {
-    const closed = (card) => Number(card.scope.state === "cooling" || card.scope.state === "probing");
-    const shown = [...names].map((name) => cards.get(name));
-    shown.sort((a, b) => closed(b) - closed(a) || a.name.localeCompare(b.name));
-    const order = shown.map((card) => card.root);
-    if (order.some((root, i) => $("scopes").children[i] !== root)) $("scopes").replaceChildren(...order);
-  }
-  $("no-scopes").hidden = names.size > 0;
-  const more = status.scopes_total - status.scopes.length;
-  $("more-scopes").hidden = more <= 0;
-  $("more-scopes").textContent = `and ${more} calmer scopes`;
-}
-
-function newCard(name) {
-  const root = $("scope-template").content.firstElementChild.cloneNode(true);
-  const parts = {};
-  root.querySelectorAll("[data-part]").forEach((part) => { parts[part.dataset.part] = part; });
-  root.querySelector("h3").textContent = name;
-  root.dataset.scope = name;
-  const select = root.querySelector("select");
-  select.setAttribute("aria-label", `Hold ${name} back for`);
-  const card = { name, root, parts, scope: null, received: 0 };
-  root.querySelector(".trip").addEventListener("click", () => change(card, "cooldown", "POST", { seconds: Number(select.value) }));
-  root.querySelector(".clear").addEventListener("click", () => change(card, "cooldown", "DELETE"));
-  const rate = root.querySelector(".learned input");
-  rate.setAttribute("aria-label", `Rate of ${name}, per second`);
-  root.querySelector(".set").addEventListener("click", () => {
-    if (Number(rate.value) > 0) change(card, "rate", "POST", { rate: Number(rate.value) });
-    rate.value = "";
-  });
-  root.querySelector(".freeze").addEventListener("click", () => {
-    change(card, "rate", "POST", { frozen: !card.scope.learned.frozen });
-  });
-  root.querySelector(".forget").addEventListener("click", () => change(card, "rate", "DELETE"));
-  $("scopes").append(root);
-  return card;
-}
-
 const STATES = {
-  open: ["good", "open"], cooling: ["bad", "cooling down"], probing: ["warn", "probing"], ramping: ["busy", "speeding up"],
+  open: ["good", "open"], cooling: ["bad", "paused"], probing: ["warn", "probing"], ramping: ["busy", "speeding up"],
 };
 
-function showScope(card, scope) {
-  const before = card.scope;
-  card.scope = scope;
-  card.received = performance.now();
+function nameOf(scope) {
+  return scope.key ? `${scope.rule}/${scope.key}` : scope.rule;
+}
+
+function showScopes(fleet) {
+  const names = new Set(fleet.scopes.map(nameOf));
+  for (const [name, row] of rows) {
+    if (names.has(name)) continue;
+    row.root.remove();
+    rows.delete(name);
+  }
+  for (const scope of fleet.scopes) {
+    const name = nameOf(scope);
+    if (!rows.has(name)) rows.set(name, newRow(name));
+    showRow(rows.get(name), scope);
+  }
+  // Rows move only if nobody is working with one.
+  if (!$("scopes").contains(document.activeElement)) {
+    const order = fleet.scopes.map((scope) => rows.get(nameOf(scope)).root);
+    if (order.some((root, i) => $("scopes").children[i] !== root)) $("scopes").replaceChildren(...order);
+  }
+  const total = fleet.scopes_total;
+  $("no-scopes").hidden = total > 0;
+  const filtered = asked.q || asked.state || asked.rule || asked.member;
+  $("no-scopes").textContent = filtered ? "No scope matches." : "No scope yet: the first request makes one.";
+  const last = asked.offset + fleet.scopes.length;
+  const range = total ? `${count(asked.offset + 1)} to ${count(last)} of ${count(total)}` : "";
+  if ($("range").textContent !== range) $("range").textContent = range;
+  $("back").disabled = asked.offset === 0;
+  $("next").disabled = last >= total;
+  $("pager").hidden = total <= ROWS && asked.offset === 0;
+}
+
+function newRow(name) {
+  const root = element("tr", { scope: name });
+  const cells = {};
+  for (const [cell, kind] of [["name", ""], ["state", ""], ["sent", "more number"], ["rate", "more number"],
+    ["held", "number"], ["streak", "more number"]]) {
+    cells[cell] = element(cell === "name" ? "th" : "td", {});
+    cells[cell].className = kind;
+    root.append(cells[cell]);
+  }
+  cells.name.scope = "row";
+  const button = element("button", {}, name);
+  button.type = "button";
+  button.className = "open";
+  button.addEventListener("click", () => showScope(name));
+  cells.name.append(button);
+  const [pill, left] = [element("span", {}), element("span", { part: "countdown" })];
+  pill.className = "pill";
+  cells.state.append(pill, " ", left);
+  root.addEventListener("click", (event) => { if (event.target !== button) button.click(); });
+  $("scopes").append(root);
+  return { name, root, cells, pill, left, scope: null, received: 0 };
+}
+
+function showRow(row, scope) {
+  const before = row.scope;
+  row.scope = scope;
+  row.received = performance.now();
   const [tone, word] = STATES[scope.state] || ["quiet", scope.state];
-  const state = scope.observe ? `${word} (observe)` : word;
-  if (before && before.state !== scope.state) $("say").textContent = `${card.name}: ${word}`;
-  card.root.dataset.state = scope.state;
-  card.parts.state.dataset.tone = tone;
-  card.parts.state.textContent = state;
-  card.parts.held.textContent = count(scope.held);
-  card.parts.limit.textContent = scope.rate_limit === null ? "none" : `${number(scope.rate_current)}/s`;
+  if (before && before.state !== scope.state) $("say").textContent = `${row.name}: ${word}`;
+  row.root.dataset.state = scope.state;
+  row.pill.dataset.tone = tone;
+  row.pill.textContent = scope.observe ? `${word} (observe)` : word;
+  row.cells.sent.textContent = number(scope.sent_per_s);
+  row.cells.rate.textContent = rateOf(scope);
+  row.cells.held.textContent = count(scope.held);
+  row.cells.streak.textContent = scope.after === null ? "–" : `${number(scope.streak)} of ${number(scope.after)}`;
+  countDown(row);
+}
+
+function rateOf(scope) {
+  if (scope.rate_current === null) return scope.rate_limit === null ? "–" : "not enforced";
   const lowered = scope.rate_limit !== null && scope.rate_current < scope.rate_limit;
-  card.parts["limit-label"].textContent = lowered ? `of ${number(scope.rate_limit)}/s` : "limit";
-  card.root.querySelector(".clear").hidden = scope.state === "open";
-  const canTrip = scope.after !== null;
-  card.root.querySelector(".trip").hidden = !canTrip;
-  card.root.querySelector("select").hidden = !canTrip;
-  showLearned(card, scope.learned);
-  showStreak(card, scope);
-  showMix(card, scope.verdicts);
-  countDown(card);
-  drawPlot(card);
+  return `${number(scope.rate_current)}/s${lowered ? ` of ${number(scope.rate_limit)}/s` : ""}`;
+}
+
+/** What is left of the cooldown, as minutes and seconds. */
+function countDown(row) {
+  const left = Math.max(0, row.scope.remaining_ms - (performance.now() - row.received));
+  const seconds = Math.ceil(left / 1000);
+  const text = seconds && row.scope.state !== "open"
+    ? `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}` : "";
+  if (row.left.textContent !== text) row.left.textContent = text;
+}
+
+function showMembers(fleet) {
+  const shown = fleet.members.map((m) => {
+    const row = element("tr", { member: m.name });
+    const [tone, state] = !m.up ? ["bad", "not heard"] : !m.ready ? ["bad", "not ready"]
+      : !m.store_up ? ["bad", "store away"] : m.bad_file ? ["warn", "rule file rejected"] : ["good", "up"];
+    const pill = element("span", { tone }, state);
+    pill.className = "pill";
+    const cells = [m.address || m.name, pill, `${span(m.heard_ms / 1000)} ago`, number(m.requests_per_s),
+      count(m.held), m.version];
+    cells.forEach((content, i) => {
+      const cell = element(i ? "td" : "th", {});
+      if (!i) cell.scope = "row";
+      cell.className = ["", "", "more number", "number", "more number", "more"][i];
+      cell.append(content);
+      row.append(cell);
+    });
+    return row;
+  });
+  $("members").replaceChildren(...shown);
+}
+
+// --- one scope ----------------------------------------------------------------------------------------------------
+
+const part = (name) => $("detail").querySelector(`[data-part="${name}"]`);
+let detail = null;
+
+async function showScope(name) {
+  open = name;
+  $("detail-name").textContent = name;
+  ["facts", "trip", "legend", "learned", "events"].forEach((each) => part(each).replaceChildren());
+  if (!$("detail").open) $("detail").showModal();
+  await showDetail().catch(() => health("bad", "no connection"));
+}
+
+async function showDetail() {
+  const name = open;
+  const seen = await ask(`api/v1/scopes/${path(name)}`);
+  if (open !== name) return;
+  detail = seen;
+  const { scope } = seen;
+  const [tone, word] = STATES[scope.state] || ["quiet", scope.state];
+  part("state").dataset.tone = tone;
+  part("state").textContent = scope.remaining_ms && scope.state !== "open"
+    ? `${word}, ${span(scope.remaining_ms / 1000)} left` : word;
+  showFacts(scope);
+  part("trip").textContent = tripOf(scope.trip);
+  showLearned(scope.learned);
+  drawPlot(seen);
+  const legend = VERDICTS.filter((verdict) => (seen.verdicts || {})[verdict]);
+  part("legend").replaceChildren(...legend.map((verdict) => {
+    const item = element("li", {}, `${verdict} ${count(seen.verdicts[verdict])}`);
+    item.prepend(element("i", { verdict }));
+    return item;
+  }));
+  $("resume").hidden = scope.state === "open";
+  [$("pause"), $("length"), $("length").previousElementSibling].forEach((e) => { e.hidden = scope.after === null; });
+  part("events").replaceChildren(...seen.events.map(eventRow).filter(Boolean));
+}
+
+function showFacts(scope) {
+  const facts = [["sent by the fleet", `${number(scope.sent_per_s)}/s`], ["rate", rateOf(scope)],
+    ["held", count(scope.held)], ["members that wait", count(scope.members_waiting)],
+    ["streak", scope.after === null ? "no cooldown" : `${number(scope.streak)} of ${number(scope.after)}`]];
+  part("facts").replaceChildren(...facts.map(([name, value]) => {
+    const pair = document.createElement("div");
+    pair.append(element("dt", {}, name), element("dd", {}, value));
+    return pair;
+  }));
+}
+
+/** Why a scope tripped, in sentences. */
+function tripOf(trip) {
+  if (!trip) return "It has not tripped lately.";
+  const when = trip.at_ms ? ` at ${clock(trip.at_ms)}` : "";
+  if (trip.by === "hand") return `Paused by ${trip.who || "hand"}${when}${trip.member ? ` on member ${trip.member}` : ""}.`;
+  const answer = trip.url ? ` ${trip.url} answered${trip.status ? ` ${trip.status}` : ""}.` : "";
+  return `Tripped by ${trip.by}${when} (${trip.cause}: ${blocksOf(trip)}).${answer}${
+    trip.evidence ? ` Evidence: ${trip.evidence}.` : ""}${trip.member ? ` Reported by member ${trip.member}.` : ""}`;
 }
 
 /** Why a learned rate is what it is. */
@@ -261,188 +438,91 @@ const WHY = {
   recalled: "as a member remembered it", bounds: "moved by the rule file",
 };
 
-function showLearned(card, learned) {
-  card.root.querySelector(".learned").hidden = !learned;
+function showLearned(learned) {
+  $("rate-form").hidden = !learned;
+  part("learned").hidden = !learned;
   if (!learned) return;
   const mark = learned.mark === null ? "no limit met yet" : `the site bears ${number(learned.mark)}/s`;
-  card.parts.learned.textContent =
-    `Learned ${number(learned.rate)}/s, ${learned.frozen ? "frozen" : WHY[learned.why] || learned.why}; ${mark}`;
-  card.root.querySelector(".freeze").textContent = learned.frozen ? "Thaw" : "Freeze";
+  part("learned").textContent =
+    `Learned ${number(learned.rate)}/s, ${learned.frozen ? "frozen" : WHY[learned.why] || learned.why}; ${mark}.`;
+  $("freeze").textContent = learned.frozen ? "Thaw" : "Freeze";
 }
 
-function showStreak(card, scope) {
-  const { streak, "streak-label": label } = card.parts;
-  if (scope.after === null) {
-    streak.textContent = "–";
-    label.textContent = "no cooldown";
-    return;
-  }
-  label.textContent = `streak ${number(scope.streak)} of ${number(scope.after)}`;
-  const dots = Math.ceil(scope.after);
-  if (dots > MOST_DOTS) {
-    streak.textContent = number(scope.streak);
-    return;
-  }
-  if (streak.children.length !== dots) {
-    streak.replaceChildren(...Array.from({ length: dots }, () => document.createElement("i")));
-  }
-  [...streak.children].forEach((dot, i) => dot.classList.toggle("on", i < scope.streak));
-}
-
-function showMix(card, verdicts) {
-  const seen = VERDICTS.filter((verdict) => verdicts[verdict]);
-  const { mix, legend } = card.parts;
-  const key = seen.join();
-  if (mix.dataset.key !== key) {
-    mix.dataset.key = key;
-    mix.replaceChildren(...seen.map((verdict) => element("i", { verdict })));
-    legend.replaceChildren(...seen.map((verdict) => {
-      const item = element("li", {});
-      item.append(element("i", { verdict }), `${verdict.replaceAll("_", " ")} `, document.createElement("b"));
-      return item;
-    }));
-    if (!seen.length) legend.append(element("li", {}, "no answers yet"));
-  }
-  seen.forEach((verdict, i) => {
-    mix.children[i].style.flexGrow = verdicts[verdict];
-    legend.children[i].querySelector("b").textContent = count(verdicts[verdict]);
-  });
-}
-
-/** What is left of a cooldown or a ramp, counted on between two snapshots. */
-function countDown(card) {
-  const scope = card.scope;
-  const left = scope.remaining_ms - (performance.now() - card.received);
-  const shown = scope.state !== "open" && scope.remaining_ms > 0;
-  const seconds = Math.max(0, Math.ceil(left / 1000));
-  const text = shown ? `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}` : "";
-  if (card.parts.countdown.textContent !== text) card.parts.countdown.textContent = text;
-}
-
-function drawPlot(card) {
-  const { sent: points, rate: rates, mark: marks } = plots.scopes[card.name] || { sent: [], rate: [], mark: [] };
+function drawPlot({ plot, scope, points: most }) {
+  const { sent: points, rate: rates, mark: marks } = plot || { sent: [], rate: [], mark: [] };
   const highest = Math.max(...points, ...rates, ...marks, 0.1);
-  // A ceiling far above all that goes on would leave the rest flat.
-  const limit = card.scope.rate_limit !== null && card.scope.rate_limit <= 5 * highest ? card.scope.rate_limit : null;
+  // A ceiling far above everything else would leave the rest flat.
+  const limit = scope.rate_limit !== null && scope.rate_limit <= 5 * highest ? scope.rate_limit : null;
   const top = Math.max(limit || 0, highest) * 1.1;
   const y = (rate) => PLOT.height - (rate / top) * (PLOT.height - PLOT.top);
-  const step = PLOT.width / (plots.points - 1);
+  const step = PLOT.width / (most - 1);
   const from = PLOT.width - (points.length - 1) * step;
-  const line = points.map((rate, i) => `${i ? "L" : "M"}${(from + i * step).toFixed(1)} ${y(rate).toFixed(1)}`).join("");
-  const svg = card.root.querySelector(".plot");
   const pathOf = (values) => values.map((value, i) => value === null ? "" :
     `${i && values[i - 1] !== null ? "L" : "M"}${(from + i * step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const svg = $("detail").querySelector(".plot");
+  const line = pathOf(points);
   svg.querySelector(".rate").setAttribute("d", pathOf(rates));
   svg.querySelector(".mark").setAttribute("d", pathOf(marks));
   svg.querySelector(".line").setAttribute("d", line);
   svg.querySelector(".area").setAttribute("d", line && `${line}V${PLOT.height}H${from.toFixed(1)}Z`);
   const latest = points.at(-1);
-  card.parts.now.textContent = latest === undefined ? "–" : number(latest);
   svg.querySelector("title").textContent =
-    `Requests a second over the last ten minutes, now ${latest === undefined ? "unknown" : number(latest)}${
-      card.scope.learned ? `; with the learned rate, now ${number(card.scope.learned.rate)}, and its mark` : ""}`;
+    `Requests a second over the last ten minutes, now ${latest === undefined ? "unknown" : number(latest)}`;
   const rule = svg.querySelector(".limit");
-  const tag = card.root.querySelector(".limit-tag");
   rule.style.display = limit === null ? "none" : "";
-  tag.hidden = limit === null;
   if (limit !== null) {
     rule.setAttribute("y1", y(limit));
     rule.setAttribute("y2", y(limit));
-    tag.style.top = `${y(limit)}px`;
-    tag.textContent = `${number(limit)}/s`;
   }
 }
 
-// --- what happened ------------------------------------------------------------------------------------------------
+// --- what the operator does -----------------------------------------------------------------------------------------
 
-function scopeOf(event) {
-  return event.key ? `${event.rule}/${event.key}` : event.rule;
+function askFor(change_) {
+  Object.assign(asked, { offset: 0 }, change_);
+  look();
 }
 
-/** The blocks behind a trip: "2 captcha, 1 403_forbidden". */
-function blocksOf(event) {
-  return Object.entries(event.blocks).map(([type, count]) => `${count} ${type}`).join(", ");
-}
-
-/** Kind for the filter, tone, word, sentence. */
-const TELL = {
-  blocked: (e) => ["blocked", "bad", e.verdict, `${e.url}${e.status ? ` answered ${e.status}` : ""} in ${scopeOf(e)}`],
-  tripped: (e) => ["cooldown", "bad", "cooldown", `${scopeOf(e)} stands still for ${span(e.length_ms / 1000)}, tripped by ${
-    e.by === "hand" ? "hand" : `${e.by} (${e.cause}: ${blocksOf(e)})`}${e.observe ? ", observed only" : ""}${e.ours ? "" : `, told by ${e.member}`}`],
-  cleared: (e) => ["cooldown", "good", "open again", `${scopeOf(e)}, by ${e.by}`],
-  probe_sent: (e) => ["cooldown", "busy", "probe goes", `${scopeOf(e)}: ${e.url}`],
-  observed: (e) => ["cooldown", "busy", "observed", `${scopeOf(e)} would have met "${e.action}": ${e.requests} requests, ${
-    span(e.wait_ms / 1000)} in all`],
-  probe: (e) => ["cooldown", e.result === "ok" ? "good" : "warn", "probe", `${scopeOf(e)}: ${e.result}`],
-  rate_learned: (e) => ["cooldown", "busy", "rate", `${scopeOf(e)}: ${
-    e.from ? `${number(e.from)}/s to ` : ""}${number(e.to)}/s, ${WHY[e.why] || e.why}${e.frozen ? ", frozen" : ""}`],
-  store_down: (e) => ["other", "warn", "store away", e.reason],
-  store_up: () => ["other", "good", "store back", "the store answers"],
-  reloaded: (e) => ["other", "busy", "reloaded", e.changes.length ? e.changes.join("; ") : "nothing changed"],
-  reload_failed: (e) => ["other", "bad", "bad rule file", "the one before stays in force"],
-  warned: (e) => ["other", "warn", "note", e.what],
-  panicked: (e) => ["other", "bad", "panic", e.what],
-  started: (e) => ["other", "busy", "started", `${e.rules} ${e.rules === 1 ? "rule" : "rules"}, store ${e.store}`],
-  stopping: (e) => ["other", "warn", "stopping", `${e.why}: finishing what is in flight`],
-  stopped: () => ["other", "warn", "stopped", ""],
-};
-
-function addEvent(event) {
-  if (!TELL[event.event]) return;
-  const [kind, tone, word, text] = TELL[event.event](event);
-  const row = element("li", { kind });
-  const time = element("time", {}, clock(event.at_ms));
-  time.dateTime = new Date(event.at_ms).toISOString();
-  const pill = element("span", { tone }, word.replaceAll("_", " "));
-  pill.className = "pill";
-  row.append(time, pill, element("p", {}, text));
-  const why = evidence(event);
-  if (why) {
-    const line = element("p", {}, why);
-    line.className = "why";
-    row.append(line);
-  }
-  const list = $("events");
-  list.prepend(row);
-  while (list.children.length > MOST_EVENTS) list.lastElementChild.remove();
-  $("no-events").hidden = true;
-}
-
-function evidence(event) {
-  if (event.problems) return event.problems.join("\n\n");
-  if (!event.evidence) return "";
-  const { signature, vendor, place, excerpt } = event.evidence;
-  return `${signature}${vendor ? ` (${vendor})` : ""} in ${place}: ${excerpt}`;
-}
-
-// --- words --------------------------------------------------------------------------------------------------------
-
-function element(tag, data, text) {
-  const made = document.createElement(tag);
-  Object.assign(made.dataset, data);
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
-
-function number(value) {
-  return Number(value).toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 });
-}
-
-function count(value) {
-  return value.toLocaleString("en");
-}
-
-function clock(ms) {
-  return new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
-}
-
-function span(seconds) {
-  const s = Math.round(seconds);
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return s % 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${s / 60} min`;
-  return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
-}
-
+let typing = 0;
+$("q").addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => askFor({ q: $("q").value.trim() }), 150);
+});
+$("tools").addEventListener("submit", (event) => event.preventDefault());
+["state", "rule", "member"].forEach((name) => {
+  $(name).addEventListener("change", () => askFor({ [name]: $(name).value }));
+});
+document.querySelectorAll("[data-sort]").forEach((button) => button.addEventListener("click", () => {
+  const sort = asked.sort === button.dataset.sort ? "" : button.dataset.sort;
+  document.querySelectorAll("[data-sort]").forEach((other) => {
+    const chosen = other.dataset.sort === sort;
+    const way = sort === "name" ? "ascending" : "descending";
+    other.parentElement.setAttribute("aria-sort", chosen ? way : "none");
+  });
+  askFor({ sort });
+}));
+$("back").addEventListener("click", () => askFor({ offset: Math.max(0, asked.offset - ROWS) }));
+$("next").addEventListener("click", () => askFor({ offset: asked.offset + ROWS }));
+$("close").addEventListener("click", () => $("detail").close());
+$("detail").addEventListener("close", () => { open = null; });
+$("cancel").addEventListener("click", () => $("confirm").close());
+$("pause").addEventListener("click", () => {
+  const words = $("length").selectedOptions[0].textContent;
+  change(`Pause ${open} for ${words}?`, "Pause", "cooldown", "POST", { seconds: Number($("length").value) });
+});
+$("resume").addEventListener("click", () => change(`Resume ${open}?`, "Resume", "cooldown", "DELETE"));
+$("rate-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const rate = Number($("new-rate").value);
+  if (rate > 0) change(`Set the rate of ${open} to ${number(rate)}/s?`, "Set", "rate", "POST", { rate });
+});
+$("freeze").addEventListener("click", () => {
+  const frozen = !detail.scope.learned.frozen;
+  const verb = frozen ? "Freeze" : "Thaw";
+  change(`${verb} the rate of ${open}?`, verb, "rate", "POST", { frozen });
+});
+$("forget").addEventListener("click", () => change(`Forget the learned rate of ${open}?`, "Forget", "rate", "DELETE"));
 $("filter").addEventListener("change", (event) => { $("events").dataset.show = event.target.value; });
-setInterval(() => cards.forEach(countDown), 250);
+setInterval(() => rows.forEach(countDown), 250);
 listen();
+watch();

@@ -1,44 +1,86 @@
-//! Why the store is away, and what a member may do that has not reached it yet.
+//! What an operator has to know of a store that is away: since when, why, and what members enforce meanwhile.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{FIRST_WORD, Failure, Shared};
-use crate::{settings::OnFailure, store::FailureCause};
+use parking_lot::Mutex;
 
-/// Why the store is away.
+use super::{FIRST_WORD, Failure, News, Shared};
+use crate::{
+    clock::{self, Instant},
+    settings::OnFailure,
+    store::{FailureKind, redis::servers},
+};
+
+/// What a member enforces of a rule's limits now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Enforced {
+    /// The fleet's limits, together with the other members.
+    Fleet,
+    /// A share of them, without the other members.
+    Share(f64),
+    /// None: the rule file says `open`.
+    Nothing,
+    /// Nothing is sent: the rule file says `closed`.
+    Refuses,
+}
+
+/// A store that is away, as far as people have been told.
 #[derive(Debug)]
 pub(super) struct Outage {
-    text: String,
-    cause: FailureCause,
-    /// The causes of this outage that have been reported: each once.
-    reported: Vec<FailureCause>,
+    started: Instant,
+    /// Whether the store has answered since the start.
+    reached: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Kinds that were reported in this outage, each once.
+    reported: Vec<FailureKind>,
+    latest: Option<FailureKind>,
 }
 
 impl Default for Outage {
     fn default() -> Self {
-        let text = "it has not answered yet".to_owned();
-        Self { text, cause: FailureCause::TimedOut, reported: Vec::new() }
+        Self { started: clock::now(), reached: AtomicBool::new(false), state: Mutex::default() }
     }
 }
 
 impl Outage {
-    /// The store answers: the causes of the next outage are new ones.
-    pub(super) fn is_over(&mut self) {
-        self.reported.clear();
+    /// The store answers.
+    pub(super) fn over(&self) {
+        self.reached.store(true, Ordering::Release);
+        *self.state.lock() = State::default();
+    }
+
+    /// A call failed. Returns true if this is worth a line: the first failure of its kind in this outage, unless it only
+    /// says that a connection of a fresh process is still being made.
+    fn notice(&self, kind: FailureKind) -> bool {
+        let mut state = self.state.lock();
+        state.latest = Some(kind);
+        let starting = !self.has_been_reached() && self.started.elapsed() < FIRST_WORD;
+        let is_start = starting && kind == FailureKind::Timeout;
+        !is_start && !state.reported.contains(&kind)
+    }
+
+    fn has_been_reached(&self) -> bool {
+        self.reached.load(Ordering::Acquire)
     }
 }
 
 impl Shared {
-    /// Why it does not, in words.
-    #[must_use]
-    pub fn why_down(&self) -> String {
-        self.outage.lock().text.clone()
+    /// Reports a failure to people if it is the first of its kind.
+    pub(super) fn report_outage(&self, failure: &Failure) {
+        // Before anybody listens it is not reported; the next heartbeat tries again.
+        if self.outage.notice(failure.kind) && self.news.send(News::Up(false)).is_ok() {
+            self.outage.state.lock().reported.push(failure.kind);
+        }
     }
 
-    /// Why it does not, as one of four causes.
+    /// Whether the store has answered since this member started.
     #[must_use]
-    pub fn cause(&self) -> FailureCause {
-        self.outage.lock().cause
+    pub fn has_been_reached(&self) -> bool {
+        self.outage.has_been_reached()
     }
 
     /// Whether this member has no right to send under a limit: it has not heard from the store since it started, so
@@ -47,21 +89,49 @@ impl Shared {
     pub fn knows_no_share(&self) -> bool {
         self.settings.on_failure == OnFailure::Local
             && self.settings.local_share.is_none()
-            && !self.reached.load(Ordering::Acquire)
+            && !self.has_been_reached()
     }
 
-    /// Remembers why the store is away; true if that is to be reported. At the start, silence may only mean that the
-    /// connection is still being made.
-    pub(super) fn note_outage(&self, failure: &Failure) -> bool {
-        let cause = failure.kind.cause();
-        let mut outage = self.outage.lock();
-        outage.text.clone_from(&failure.text);
-        outage.cause = cause;
-        let early = !self.reached.load(Ordering::Acquire) && self.started.elapsed() < FIRST_WORD;
-        if outage.reported.contains(&cause) || (early && cause == FailureCause::TimedOut) {
-            return false;
+    /// What keeps the store away now.
+    #[must_use]
+    pub fn failure(&self) -> Option<FailureKind> {
+        self.outage.state.lock().latest
+    }
+
+    /// The servers that the URL names, as `host:port`, without its password.
+    #[must_use]
+    pub fn servers(&self) -> String {
+        let places = servers(&self.settings).unwrap_or_default();
+        let places: Vec<_> = places.iter().map(|(host, port)| format!("{host}:{port}")).collect();
+        places.join(", ")
+    }
+
+    /// What this member enforces of the limits now.
+    #[must_use]
+    pub fn enforced(&self) -> Enforced {
+        match self.settings.on_failure {
+            _ if self.is_up() => Enforced::Fleet,
+            OnFailure::Local => Enforced::Share(self.fleet().share),
+            OnFailure::Open => Enforced::Nothing,
+            OnFailure::Closed => Enforced::Refuses,
         }
-        outage.reported.push(cause);
-        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_kind_of_failure_is_worth_one_line_in_an_outage() {
+        let outage = Outage::default();
+        assert!(!outage.notice(FailureKind::Timeout), "the connection is still being made");
+        assert!(outage.notice(FailureKind::Auth));
+        outage.state.lock().reported.push(FailureKind::Auth);
+        assert!(!outage.notice(FailureKind::Auth));
+        tokio::time::advance(FIRST_WORD).await;
+        assert!(outage.notice(FailureKind::Timeout));
+        outage.over();
+        assert!(outage.notice(FailureKind::Auth), "another outage");
     }
 }

@@ -211,12 +211,17 @@ pub(in crate::store) fn members(reply: Value) -> Result<(u32, bool), BadReply> {
     Ok((u32::try_from(fields.whole()?).map_err(|_| bad)?, fields.whole()? == 1))
 }
 
-/// The cooldown, the learned rate and the waiting members.
-pub(in crate::store) fn surveyed(reply: Value) -> Result<(Peeked, Option<f64>, u64), BadReply> {
-    let mut fields = Fields::of("survey", reply);
-    let cooldown = look(&mut fields)?;
-    let rate = fields.float()?;
-    Ok((cooldown, (rate > 0.0).then_some(rate), u64::try_from(fields.whole()?).unwrap_or(0)))
+/// The cooldown, the learned rate and the waiting members of each scope.
+pub(in crate::store) fn surveyed(reply: Value) -> Result<Vec<(Peeked, Known, u64)>, BadReply> {
+    let scope = |entry: Value| {
+        let mut fields = Fields::of("survey", entry);
+        let cooldown = look(&mut fields)?;
+        let learned = fields.known()?;
+        let waiting = u64::try_from(fields.whole()?).unwrap_or(0);
+        Ok((cooldown, learned, waiting))
+    };
+    let Value::Array(entries) = reply else { return Err(BadReply { script: "survey" }) };
+    entries.into_iter().map(scope).collect()
 }
 
 #[cfg(test)]

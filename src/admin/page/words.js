@@ -1,0 +1,102 @@
+// What the page says: events as sentences, and numbers, spans and moments as people write them.
+"use strict";
+
+// --- what happened ------------------------------------------------------------------------------------------------
+
+function scopeOf(event) {
+  return event.key ? `${event.rule}/${event.key}` : event.rule;
+}
+
+/** The blocks behind a trip: "2 captcha, 1 403_forbidden". */
+function blocksOf(event) {
+  return Object.entries(event.blocks).map(([type, count]) => `${count} ${type}`).join(", ");
+}
+
+/** Kind for the filter, tone, word, sentence. */
+const TELL = {
+  blocked: (e) => ["blocked", "bad", e.verdict, `${e.url}${e.status ? ` answered ${e.status}` : ""} in ${scopeOf(e)}`],
+  tripped: (e) => ["cooldown", "bad", "paused", `${scopeOf(e)} for ${span(e.length_ms / 1000)}, by ${
+    e.by === "hand" ? e.who || "hand" : `${e.by} (${e.cause}: ${blocksOf(e)})`}${e.observe ? ", observed only" : ""}${e.ours ? "" : `, reported by ${e.member}`}`],
+  cleared: (e) => ["cooldown", "good", "resumed", `${scopeOf(e)}, by ${e.who || e.by}`],
+  probe_sent: (e) => ["cooldown", "busy", "probe goes", `${scopeOf(e)}: ${e.url}`],
+  observed: (e) => ["cooldown", "busy", "observed", `${scopeOf(e)} would have met "${e.action}": ${e.requests} requests, ${
+    span(e.wait_ms / 1000)} in all`],
+  probe: (e) => ["cooldown", e.result === "ok" ? "good" : "warn", "probe", `${scopeOf(e)}: ${e.result}`],
+  rate_learned: (e) => ["cooldown", "busy", "rate", `${scopeOf(e)}: ${
+    e.from ? `${number(e.from)}/s to ` : ""}${number(e.to)}/s, ${WHY[e.why] || e.why}${e.frozen ? ", frozen" : ""}`],
+  store_down: (e) => ["other", "bad", "store away", `${e.server}: ${e.reason} (${e.kind}); ${e.advice}`],
+  store_up: () => ["other", "good", "store back", "the store answers"],
+  reloaded: (e) => ["other", "busy", "reloaded", e.changes.length ? e.changes.join("; ") : "nothing changed"],
+  reload_failed: (e) => ["other", "bad", "bad rule file", "the previous one stays in force"],
+  warned: (e) => ["other", "warn", "note", e.what],
+  panicked: (e) => ["other", "bad", "panic", e.what],
+  started: (e) => ["other", "busy", "started", `${e.rules} ${e.rules === 1 ? "rule" : "rules"}, store ${e.store}`],
+  stopping: (e) => ["other", "warn", "stopping", `${e.why}: finishing what is in flight`],
+  stopped: () => ["other", "warn", "stopped", ""],
+};
+
+function addEvent(event) {
+  const row = eventRow(event);
+  if (!row) return;
+  const list = $("events");
+  list.prepend(row);
+  while (list.children.length > MOST_EVENTS) list.lastElementChild.remove();
+  $("no-events").hidden = true;
+}
+
+function eventRow(event) {
+  if (!TELL[event.event]) return null;
+  const [kind, tone, word, text] = TELL[event.event](event);
+  const row = element("li", { kind });
+  const time = element("time", {}, clock(event.at_ms));
+  time.dateTime = new Date(event.at_ms).toISOString();
+  const pill = element("span", { tone }, word.replaceAll("_", " "));
+  pill.className = "pill";
+  row.append(time, pill, element("p", {}, text));
+  const why = evidence(event);
+  if (why) {
+    const line = element("p", {}, why);
+    line.className = "why";
+    row.append(line);
+  }
+  return row;
+}
+
+function evidence(event) {
+  if (event.problems) return event.problems.join("\n\n");
+  if (!event.evidence) return "";
+  const { signature, vendor, place, excerpt } = event.evidence;
+  return `${signature}${vendor ? ` (${vendor})` : ""} in ${place}: ${excerpt}`;
+}
+
+// --- words --------------------------------------------------------------------------------------------------------
+
+function element(tag, data, text) {
+  const made = document.createElement(tag);
+  Object.assign(made.dataset, data);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function number(value) {
+  return Number(value).toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 });
+}
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function count(value) {
+  return value.toLocaleString("en");
+}
+
+function clock(ms) {
+  return new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+}
+
+function span(seconds) {
+  const s = Math.round(seconds);
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return s % 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${s / 60} min`;
+  return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+}
