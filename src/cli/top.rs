@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_screen_has_never_more_lines_or_columns_than_the_terminal() {
-        let (out, seen) = (Out::new(), Ok(fleet(300)));
+        let (out, seen) = (Out::new(crate::cli::Colour::Never), Ok(fleet(300)));
         for (rows, columns) in [(24, 80), (10, 40), (5, 20), (3, 10)] {
             let frame = frame(&seen, &mut View::default(), (rows, columns), &out);
             let lines: Vec<_> = frame.split("\r\n").collect();
@@ -227,7 +227,8 @@ mod tests {
 
     #[test]
     fn keys_search_sort_scroll_and_end() {
-        let (out, seen, mut view) = (Out::new(), Ok(fleet(300)), View::default());
+        let (out, seen, mut view) =
+            (Out::new(crate::cli::Colour::Never), Ok(fleet(300)), View::default());
         let size = (24, 80);
         assert!(frame(&seen, &mut view, size, &out).contains("cooling 1 min"), "it is first");
         for key in "/site-123".chars().map(Key::Char).chain([Key::Enter]) {

@@ -20,7 +20,7 @@ async fn a_cooldown_that_several_buckets_share_counts_once() {
     for n in 0..3 {
         entry.lanes.find(&entry, &site(n));
     }
-    gate.trip("default", Duration::from_secs(60)).await.expect("the scope is there");
+    gate.trip("default", Duration::from_secs(60), None).await.expect("the scope is there");
     gate.refresh_metrics();
     assert_eq!((gate.lanes().len(), entry.metrics.cooldown_active.get()), (3, 1));
 }
@@ -34,7 +34,9 @@ async fn a_scope_is_named_by_its_cooldown_and_not_by_the_bucket_that_it_shares()
         entry.lanes.find(&entry, &Target { host, ..target() })
     };
     let www = lane("www.example.com");
-    gate.trip("default/example.com", Duration::from_secs(60)).await.expect("a host says which");
+    gate.trip("default/example.com", Duration::from_secs(60), None)
+        .await
+        .expect("a host says which");
     assert!(!www.view.is_closed(), "another host of the same bucket");
     assert!(lane("example.com").view.is_closed());
 }
@@ -46,7 +48,7 @@ async fn the_gauges_of_a_rule_that_is_gone_are_zero() {
     block(&gate, 2).await;
     gate.refresh_metrics();
     assert_eq!(entry.metrics.consecutive_blocks.get(), 2);
-    gate.trip("default", Duration::from_secs(60)).await.expect("the scope is there");
+    gate.trip("default", Duration::from_secs(60), None).await.expect("the scope is there");
     let held = hold_many(&gate, 2);
     tokio::time::sleep(Duration::from_secs(1)).await;
     gate.refresh_metrics();
