@@ -58,7 +58,8 @@ fn must_hold(start: World, depth: usize, least: usize) {
 }
 
 fn must_be_found(defect: Defect, depth: usize) {
-    for start in [World::open(2, Some(defect)), World::tripped(2, Some(defect))] {
+    let starts = [World::open, World::tripped, World::opened];
+    for start in starts.map(|start| start(2, Some(defect))) {
         if search(start, depth).violation.is_some() {
             return;
         }
@@ -68,8 +69,9 @@ fn must_be_found(defect: Defect, depth: usize) {
 
 #[test]
 fn two_members_keep_every_promise_in_every_order_of_events() {
-    must_hold(World::open(2, None), 8, 5_000);
+    must_hold(World::open(2, None), 7, 5_000);
     must_hold(World::tripped(2, None), 7, 5_000);
+    must_hold(World::opened(2, None), 7, 5_000);
 }
 
 #[test]
@@ -79,25 +81,25 @@ fn three_members_keep_every_promise_in_every_order_of_events() {
 
 #[test]
 fn it_notices_what_is_brought_back_with_an_effect() {
-    must_be_found(Defect::RestoringOpens, 8);
+    must_be_found(Defect::RestoringOpens, 6);
 }
 
 #[test]
 fn it_notices_epochs_that_begin_again() {
-    must_be_found(Defect::EpochsAreCounted, 8);
+    must_be_found(Defect::EpochsAreCounted, 6);
 }
 
 #[test]
 fn it_notices_a_member_that_keeps_a_cooldown_to_itself() {
-    must_be_found(Defect::CoolingIsNotTold, 8);
+    must_be_found(Defect::CoolingIsNotTold, 6);
 }
 
 #[test]
 fn it_notices_a_probe_that_is_lost_with_its_reply() {
-    must_be_found(Defect::ProbeOfNobody, 8);
+    must_be_found(Defect::ProbeOfNobody, 6);
 }
 
 #[test]
 fn it_notices_news_that_are_believed() {
-    must_be_found(Defect::NewsOpen, 8);
+    must_be_found(Defect::NewsOpen, 6);
 }

@@ -176,6 +176,18 @@ impl World {
         world
     }
 
+    /// The same once the probe of the first member has opened the scope, of which the others have not heard.
+    pub(crate) fn opened(members: usize, defect: Option<Defect>) -> Self {
+        let mut world = Self::tripped(members, defect);
+        world.now += 2;
+        world.ask(0);
+        world.reply(0).expect("the probe");
+        world.send(0).expect("the probe");
+        world.answer(0, true).expect("a page opens the scope");
+        world.told(0);
+        world
+    }
+
     /// What may happen next.
     pub(crate) fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
