@@ -23,7 +23,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{Context, api::bad, history, reply::Problem};
+use super::{
+    Context,
+    api::bad,
+    history,
+    reply::{self, Problem},
+};
 use crate::{
     clock::{self, Instant},
     event::{Event, clean},
@@ -230,6 +235,9 @@ pub(super) async fn detail(
 ) -> Result<Json<Value>, Problem> {
     let fleet = look(&cx, false).await;
     let Some(scope) = fleet.scopes.iter().find(|scope| scope.name() == name) else {
+        if name.ends_with("/cooldown") || name.ends_with("/rate") {
+            return Err(reply::wrong_method().await);
+        }
         let why = format!("nothing is known of a scope `{name}`");
         return Err(Problem::new(StatusCode::NOT_FOUND, why));
     };

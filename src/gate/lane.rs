@@ -45,6 +45,10 @@ use crate::{
 /// How long a ticket that was due is still good for the next in line: no longer than a busy machine is late anyway.
 const FRESH: Duration = Duration::from_millis(10);
 
+/// How long a request waits for the first answer of the store that judges it, whatever its deadline: longer than any
+/// call.
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
+
 /// A moment at which one request may go.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticket {
@@ -278,7 +282,8 @@ impl Lane {
         state.queue.push(client, rule.order, Waiter { seq, deadline, since: now, tell }, returns);
         if !judged {
             let turns = state.turns;
-            state.queue.judge_later(seq, Unjudged { deadline, ahead, turns });
+            let latest = deadline.max(now + FIRST_ANSWER);
+            state.queue.judge_later(seq, Unjudged { deadline, ahead, turns }, latest);
         }
         let start = !std::mem::replace(&mut state.pumping, true);
         drop(state);

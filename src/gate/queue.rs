@@ -44,7 +44,7 @@ pub(super) struct Queue {
     turns: VecDeque<Line>,
     /// The line of each held request, by its place in the order of arrival.
     places: HashMap<u64, Line>,
-    /// When those who have been judged give up.
+    /// When each gives up.
     deadlines: BTreeSet<(Instant, u64)>,
     unjudged: BTreeMap<u64, Unjudged>,
 }
@@ -105,11 +105,11 @@ impl Queue {
         Some(waiter)
     }
 
-    /// The request that was just added cannot be judged before the store answers.
-    pub(super) fn judge_later(&mut self, seq: u64, unjudged: Unjudged) {
-        if self.deadlines.remove(&(unjudged.deadline, seq)) {
-            self.unjudged.insert(seq, unjudged);
-        }
+    /// The request that was just added cannot be judged before the store answers; for an answer that judges nothing, it
+    /// waits until `latest`.
+    pub(super) fn judge_later(&mut self, seq: u64, unjudged: Unjudged, latest: Instant) {
+        self.unjudged.insert(seq, unjudged);
+        self.set_deadline(seq, latest);
     }
 
     /// Those that have not been judged, in the order of their arrival.
@@ -119,13 +119,17 @@ impl Queue {
 
     /// A request will go in time; `by` is when it gives up if it does not.
     pub(super) fn set_judged(&mut self, seq: u64, by: Instant) {
-        if self.unjudged.remove(&seq).is_none() {
-            return;
+        if self.unjudged.remove(&seq).is_some() {
+            self.set_deadline(seq, by);
         }
+    }
+
+    fn set_deadline(&mut self, seq: u64, by: Instant) {
         let Some(waiters) = self.places.get(&seq).and_then(|line| self.lines.get_mut(line)) else {
             return;
         };
         if let Ok(at) = waiters.binary_search_by_key(&seq, |waiter| waiter.seq) {
+            self.deadlines.remove(&(waiters[at].deadline, seq));
             waiters[at].deadline = by;
             self.deadlines.insert((by, seq));
         }
@@ -144,13 +148,14 @@ impl Queue {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// When the last one gives up.
+    /// The latest moment at which one of them may go.
     pub(super) fn last_deadline(&self) -> Option<Instant> {
         let unjudged = self.unjudged.values().map(|unjudged| unjudged.deadline).max();
-        self.deadlines.last().map(|(deadline, _)| *deadline).max(unjudged)
+        let judged = |(_, seq): &&(Instant, u64)| !self.unjudged.contains_key(seq);
+        self.deadlines.iter().rev().find(judged).map(|(deadline, _)| *deadline).max(unjudged)
     }
 
-    /// Takes out one that has been judged and whose deadline is before `moment`.
+    /// Takes out one whose deadline is before `moment`.
     pub(super) fn pop_hopeless(&mut self, moment: Instant) -> Option<Waiter> {
         let (deadline, seq) = *self.deadlines.first()?;
         if deadline >= moment { None } else { self.remove(seq) }
@@ -242,9 +247,9 @@ mod tests {
         let (deadline, late) = (clock::now(), clock::now() + Duration::from_secs(1));
         let now = Waiter { seq: 0, deadline, since: deadline, tell: oneshot::channel().0 };
         queue.push(client(1), Order::Fair, now, false);
-        queue.judge_later(0, Unjudged { deadline, ahead: 0, turns: 0 });
+        queue.judge_later(0, Unjudged { deadline, ahead: 0, turns: 0 }, late);
         assert!(queue.pop_hopeless(late).is_none());
-        assert_eq!((queue.first_deadline(), queue.last_deadline()), (None, Some(deadline)));
+        assert_eq!((queue.first_deadline(), queue.last_deadline()), (Some(late), Some(deadline)));
         queue.set_judged(0, late);
         assert!(queue.unjudged().is_empty() && queue.pop_hopeless(late).is_none());
         assert_eq!(queue.first_deadline(), Some(late));

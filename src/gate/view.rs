@@ -188,7 +188,7 @@ impl View {
 
     /// Whether nobody has told the trip that began `epoch` yet; from now on somebody has.
     pub(super) fn tells_first(&self, epoch: u64) -> bool {
-        self.told.fetch_max(epoch, Ordering::Relaxed) < epoch
+        self.told.swap(epoch, Ordering::Relaxed) != epoch
     }
 
     /// Takes a hint; true if the store is to be read now. A trip closes the scope for at most `longest`.

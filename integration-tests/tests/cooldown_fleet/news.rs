@@ -79,6 +79,45 @@ async fn a_member_whose_subscription_overflowed_knows_of_a_trip_once_it_reads_ag
     }
 }
 
+/// Whoever may publish can close a scope for as long as it takes to read it, and no longer; and open none.
+#[tokio::test]
+async fn forged_news_are_refuted_by_the_store() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let file = RuleFile::one_rule("cooldown: {for: 10m}, max_wait: 20s").redis(&redis);
+    let fleet = Member::fleet(2, &file).await;
+    let forge = |epoch: &str, what: &str| {
+        let parts = ["default", "", epoch, what, "600000000", "0", "nobody", "hand", "0", ""];
+        redis.command(&["PUBLISH", "tidegate:news", &parts.join("\u{1f}")]);
+    };
+    for member in &fleet {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    for epoch in ["7", "9007199254740991", "18446744073709551615"] {
+        forge(epoch, "cooling");
+        for member in &fleet {
+            assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200, "{epoch}");
+        }
+    }
+    let before = site.count();
+    let tripped = post(&fleet[0], COOLDOWN, &json!({"seconds": 600})).await;
+    assert_eq!(tripped.status, 200, "{}", tripped.text());
+    cools(&fleet[1], SOON, true).await;
+    for epoch in ["7", "18446744073709551615"] {
+        for what in ["open", "clear", "due", "streak"] {
+            forge(epoch, what);
+        }
+    }
+    for member in &fleet {
+        let refused = get(member.proxy(), &site.url("/")).await;
+        assert_eq!((refused.status, refused.refused()), (503, Some("cooldown")));
+    }
+    assert_eq!(site.count(), before, "nothing went");
+    clear(&fleet[0]).await;
+    for member in &fleet {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+}
+
 #[tokio::test]
 async fn a_streak_is_known_to_all_and_an_ok_at_any_member_resets_it() {
     let (redis, site) = (Redis::start(), Site::start());

@@ -76,6 +76,7 @@ async fn every_shell_block_that_is_marked_to_run_runs() {
             .text
             .replace("127.0.0.1:3128", &member.proxy().to_string())
             .replace("127.0.0.1:9128", &member.admin().to_string())
+            .replace("http://example.com/", &site.url("/"))
             .replace("http://shop.example/", &site.url("/"));
         ran += 1;
         if let Err(why) = run(&text, &member).await {
