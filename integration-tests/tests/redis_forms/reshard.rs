@@ -40,7 +40,7 @@ async fn whole_again(fleet: &[Member], site: &Site) {
 /// Requests that count in the quota's window at a node.
 fn counted(node: &Redis) -> usize {
     let window = node.command(&["HGET", BUCKET, "win"]);
-    let taken = window.split(':').nth(1).and_then(|taken| taken.parse().ok());
+    let taken = window.split(':').nth(2).and_then(|taken| taken.parse().ok());
     taken.unwrap_or_else(|| panic!("no window: {window}"))
 }
 
