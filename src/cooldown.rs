@@ -21,8 +21,12 @@
 //! The state lives in the store; `lua/lib/cooldown.lua` is this file, operation by operation. All times are microseconds
 //! of the store's clock.
 
+mod known;
+mod report;
 mod told;
 
+pub use known::{Known, KnownPhase};
+pub use report::{Answer, Change, Report};
 pub use told::{Blocks, Cause, culprit};
 
 use crate::{
@@ -75,37 +79,6 @@ pub struct Cooldown {
     pub seen: i64,
 }
 
-/// What a member knows about a scope; it repairs a store that lost its memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Known {
-    /// The latest epoch that it heard of; 0 = none.
-    pub epoch: u64,
-    /// The state of that epoch.
-    pub phase: KnownPhase,
-    /// Whether the member holds the probe: granted to it, and not yet reported.
-    pub holds_probe: bool,
-}
-
-/// The state of an epoch, as a member knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum KnownPhase {
-    /// Requests go.
-    #[default]
-    Open,
-    /// Nothing goes for so many microseconds.
-    Cooling(i64),
-    /// The cooldown is over, and a probe is out for so many microseconds; 0 = none is.
-    Probing(i64),
-}
-
-impl Known {
-    /// An open scope of `epoch`.
-    #[must_use]
-    pub fn open(epoch: u64) -> Self {
-        Self { epoch, ..Self::default() }
-    }
-}
-
 /// What a scope says to who asks for leave to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
@@ -117,58 +90,6 @@ pub enum Phase {
     Probing(i64),
     /// The cooldown is over and nobody probes: who asks now is the probe.
     Due,
-}
-
-/// What came back, as far as the cooldown cares.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Answer {
-    /// A sign of health.
-    Ok,
-    /// A block.
-    Block {
-        /// What it counts.
-        weight: f64,
-        /// The wait that the site asked for, in microseconds; 0 = none.
-        retry_after: i64,
-        /// Whether it is a sure sign (a vendor's wall, a 429) and not a plain refusal.
-        sure: bool,
-        /// Its type.
-        verdict: Verdict,
-    },
-    /// Nothing that says anything (a connection error, a client that left): only a probe matters here.
-    Nothing,
-}
-
-/// A report to the scope.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Report {
-    /// The epoch of the grant.
-    pub epoch: u64,
-    /// The probe's grant, where the request was one; else 0.
-    pub probe: i64,
-    /// What came back.
-    pub answer: Answer,
-    /// Successes since the member's last report, which cost no call.
-    pub oks: u32,
-    /// A uniform draw from [0, 1): the length of the cooldown, if this report trips one.
-    pub draw: f64,
-}
-
-/// What a report changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// Nothing that others need to know.
-    None,
-    /// The report is from an older epoch.
-    Stale,
-    /// The streak grew, or was reset.
-    Streak,
-    /// The scope cools down.
-    Tripped,
-    /// The probe came back well.
-    Opened,
-    /// The probe came back with nothing: the next in line probes.
-    ProbeLost,
 }
 
 impl Cooldown {

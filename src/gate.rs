@@ -17,6 +17,7 @@
 pub mod cache;
 mod lane;
 mod lanes;
+mod news;
 mod observe;
 mod outside;
 mod permit;
@@ -39,7 +40,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
-use tokio::sync::{Notify, broadcast::error::RecvError};
+use tokio::sync::Notify;
 
 use self::{
     lane::Lane,
@@ -53,11 +54,10 @@ pub use self::{
 };
 use crate::{
     clock,
-    event::{Event, Events},
+    event::Events,
     metrics::{Metrics, RuleMetrics},
     rules::{Mode, Rule, RuleSet},
-    settings::OnFailure,
-    store::{self, Backend, News, ScopeNews, Store, What},
+    store::{self, Backend, Store},
     target::Target,
 };
 
@@ -306,78 +306,6 @@ impl Gate {
 
     fn lanes(&self) -> Vec<Arc<Lane>> {
         self.table.load().entries.iter().flat_map(|entry| entry.lanes.all()).collect()
-    }
-
-    /// Follows the fleet's news for as long as the store lives.
-    async fn follow(self: Arc<Self>, mut news: tokio::sync::broadcast::Receiver<News>) {
-        loop {
-            match news.recv().await {
-                Ok(News::Scope(news)) => self.hear(news),
-                Ok(News::Rate { rule, key, member }) => {
-                    if member != self.shared.member {
-                        self.rate_changed(&rule, &key);
-                    }
-                }
-                Ok(News::Told { rule }) => self.told(&rule),
-                Ok(News::Lost { .. }) => {}
-                Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.shared.resync.notify_one(),
-                Ok(News::Up(up)) => self.tell_store(up),
-                Ok(News::Heard { hears, reason }) => {
-                    self.shared.events.emit(Event::StoreNews { hears, reason });
-                }
-                Err(RecvError::Closed) => return,
-            }
-        }
-    }
-
-    /// Takes a hint of what a member says of a scope, reads the scope, and tells the news, also where nobody here has
-    /// asked for that scope yet. Our own news often come before the answer to the report that caused them, which waits
-    /// in line with the requests: a trip closes the scope at once, and that answer tells and confirms it.
-    fn hear(&self, news: ScopeNews) {
-        let table = self.table.load();
-        let Some(entry) = table.entries.iter().find(|entry| entry.rule.name == news.rule) else {
-            return;
-        };
-        let ours = news.member == self.shared.member;
-        let view = entry.lanes.view(&news.key);
-        if let (Some(view), Some(policy)) = (&view, &entry.rule.cooldown)
-            && (!ours || news.what == What::Tripped)
-            && view.pushed(&news, policy.max)
-            && !ours
-            && let Some(lane) = entry.lanes.of_view(view)
-        {
-            self.shared.store.spawn(tell::confirm(lane));
-        }
-        if !ours {
-            tell::heard(&self.shared.events, entry, view.as_deref(), news);
-        }
-    }
-
-    /// The store has its memory of a rule again: who waited for that asks again.
-    fn told(&self, rule: &str) {
-        let table = self.table.load();
-        let entry = table.entries.iter().find(|entry| *entry.rule.name == *rule);
-        let lanes = entry.map(|entry| entry.lanes.all()).unwrap_or_default();
-        lanes.iter().for_each(|lane| lane.ask_again());
-    }
-
-    fn tell_store(&self, up: bool) {
-        let Backend::Shared(store) = &self.shared.store else { return };
-        self.shared.events.emit(if up {
-            Event::StoreUp
-        } else {
-            let mode: OnFailure = store.on_failure();
-            let Some(kind) = store.failure() else { return };
-            Event::StoreDown {
-                kind: kind.as_str(),
-                cause: kind.cause(),
-                server: store.servers(),
-                reason: store.why_down(),
-                advice: kind.advice(),
-                mode,
-                holds: store.knows_no_share(),
-            }
-        });
     }
 }
 

@@ -5,7 +5,11 @@
 //! ([`tidegate::gate::cache::CooldownCache`]); only the network, the site and the time between them are modelled. Each
 //! defect that the protocol once had is put back in turn, and the check must find it.
 
-#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "the number of states is a figure to look at"
+)]
 
 #[path = "cooldown_check/world.rs"]
 mod world;

@@ -195,7 +195,7 @@ fn check_timeout(rule: &crate::rules::Rule, timeout: Option<Duration>, report: &
         None => report.note(
             "time-out",
             format!("rule `{name}` holds a request for up to {longest}, in silence"),
-            format!("let the client wait longer than that; `--timeout TIME` checks yours"),
+            "let the client wait longer than that; `--timeout TIME` checks yours".to_owned(),
         ),
     }
 }

@@ -153,7 +153,8 @@ impl FailureKind {
     /// The kind of an error of the client or of the system.
     fn of_client(text: &str, kind: &ErrorKind) -> Self {
         // rustls' errors arrive as those of the connection.
-        const TLS: [&str; 4] = ["certificate", "corrupt message", "handshake", "TLS"];
+        const TLS: [&str; 5] =
+            ["certificate", "Certificate", "corrupt message", "handshake", "TLS"];
         match kind {
             ErrorKind::Timeout => Self::Timeout,
             ErrorKind::Auth => Self::Auth,

@@ -131,7 +131,7 @@ async fn a_pump_that_panics_refuses_who_waits_and_the_next_request_starts_anothe
         url: Secret::new("redis://unused"),
         prefix: "tidegate".to_owned(),
         timeout: Duration::from_millis(500),
-        on_failure: OnFailure::Local,
+        on_failure: crate::settings::OnFailure::Local,
         local_share: None,
         ca: Vec::new(),
     };

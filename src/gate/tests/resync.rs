@@ -82,7 +82,7 @@ async fn scopes_are_read_again_many_at_once_and_beside_the_news() {
         url: Secret::new("redis://unused"),
         prefix: "tidegate".to_owned(),
         timeout: Duration::from_millis(500),
-        on_failure: OnFailure::Local,
+        on_failure: crate::settings::OnFailure::Local,
         local_share: None,
         ca: Vec::new(),
     };

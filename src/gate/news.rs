@@ -1,0 +1,84 @@
+//! The fleet's news at the gate: what other members did, and whether the store is there.
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::{Gate, tell};
+use crate::{
+    event::Event,
+    store::{Backend, News, ScopeNews, What},
+};
+
+impl Gate {
+    /// Follows the fleet's news for as long as the store lives.
+    pub(super) async fn follow(self: Arc<Self>, mut news: broadcast::Receiver<News>) {
+        loop {
+            match news.recv().await {
+                Ok(News::Scope(news)) => self.hear(news),
+                Ok(News::Rate { rule, key, member }) => {
+                    if member != self.shared.member {
+                        self.rate_changed(&rule, &key);
+                    }
+                }
+                Ok(News::Told { rule }) => self.told(&rule),
+                Ok(News::Lost { .. }) => {}
+                Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.shared.resync.notify_one(),
+                Ok(News::Up(up)) => self.tell_store(up),
+                Ok(News::Heard { hears, reason }) => {
+                    self.shared.events.emit(Event::StoreNews { hears, reason });
+                }
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    /// Takes a hint of what a member says of a scope, reads the scope, and tells the news, also where nobody here has
+    /// asked for that scope yet. Our own news often come before the answer to the report that caused them, which waits
+    /// in line with the requests: a trip closes the scope at once, and that answer tells and confirms it.
+    fn hear(&self, news: ScopeNews) {
+        let table = self.table.load();
+        let Some(entry) = table.entries.iter().find(|entry| entry.rule.name == news.rule) else {
+            return;
+        };
+        let ours = news.member == self.shared.member;
+        let view = entry.lanes.view(&news.key);
+        if let (Some(view), Some(policy)) = (&view, &entry.rule.cooldown)
+            && (!ours || news.what == What::Tripped)
+            && view.pushed(&news, policy.max)
+            && !ours
+            && let Some(lane) = entry.lanes.of_view(view)
+        {
+            self.shared.store.spawn(tell::confirm(lane));
+        }
+        if !ours {
+            tell::heard(&self.shared.events, entry, view.as_deref(), news);
+        }
+    }
+
+    /// The store has its memory of a rule again: who waited for that asks again.
+    fn told(&self, rule: &str) {
+        let table = self.table.load();
+        let entry = table.entries.iter().find(|entry| *entry.rule.name == *rule);
+        let lanes = entry.map(|entry| entry.lanes.all()).unwrap_or_default();
+        lanes.iter().for_each(|lane| lane.ask_again());
+    }
+
+    fn tell_store(&self, up: bool) {
+        let Backend::Shared(store) = &self.shared.store else { return };
+        self.shared.events.emit(if up {
+            Event::StoreUp
+        } else {
+            let Some(kind) = store.failure() else { return };
+            Event::StoreDown {
+                kind: kind.as_str(),
+                cause: kind.cause(),
+                server: store.servers(),
+                reason: store.why_down(),
+                advice: kind.advice(),
+                mode: store.on_failure(),
+                holds: store.knows_no_share(),
+            }
+        });
+    }
+}
