@@ -29,7 +29,7 @@ impl Lane {
         deadline: Instant,
     ) -> Result<bool, (Why, Option<Duration>)> {
         let now = clock::now();
-        let gateway = self.view.gateway();
+        let gateway = self.confirmed();
         if let Gateway::Cooling(until) = gateway
             && until > deadline
         {
@@ -68,6 +68,11 @@ impl Lane {
         }
     }
 
+    /// What requests do as the store has said it: news of a trip hold them, but refuse none.
+    fn confirmed(&self) -> Gateway<Instant> {
+        if self.view.is_hinted() { Gateway::Ask } else { self.view.gateway() }
+    }
+
     /// Tokens per second, as written or as learned.
     pub(in crate::gate) fn rate_in_force(&self, rule: &Rule) -> Option<f64> {
         let learned = self.learned().rate;
@@ -102,7 +107,7 @@ impl Lane {
         };
         let members = state.members.max(1);
         let last = state.tickets.back().map(|ticket| ticket.at).filter(|at| *at > now);
-        match (self.view.gateway(), last, come_back) {
+        match (self.confirmed(), last, come_back) {
             (Gateway::Cooling(until), ..) => after(until, ahead, members, true),
             (_, Some(last), _) => after(last, ahead + 1 - state.tickets.len(), members, true),
             (_, None, Some(at)) => after(at, ahead, members, true),
@@ -127,7 +132,7 @@ impl Lane {
                 if self.view.open_epoch().is_some() { self.why_late() } else { Why::Cooldown };
             waiter.tell.send(Outcome::Refused(why, state.come_back.map(|at| at - now))).ok();
         }
-        if let Gateway::Cooling(until) = self.view.gateway() {
+        if let Gateway::Cooling(until) = self.confirmed() {
             while let Some(waiter) = state.queue.pop_hopeless(until) {
                 waiter.tell.send(Outcome::Refused(Why::Cooldown, Some(until - now))).ok();
             }
