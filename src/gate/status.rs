@@ -230,6 +230,9 @@ fn trouble(store: &Shared) -> Option<StoreTrouble> {
                 "this member alone enforces {:.0} % of each limit; cooldowns stay in force",
                 share * 100.0
             ),
+            Enforced::Holds => {
+                "limited requests are held until the store was reached once".to_owned()
+            }
             Enforced::Nothing => "no limit is enforced; cooldowns stay in force".to_owned(),
             Enforced::Refuses => "requests are refused with 503".to_owned(),
         },
@@ -243,7 +246,7 @@ fn enforced(backend: &Backend, rate: Option<f64>) -> Option<f64> {
         Enforced::Fleet => rate,
         Enforced::Share(share) => rate.map(|rate| rate * share),
         Enforced::Nothing => None,
-        Enforced::Refuses => Some(0.0),
+        Enforced::Refuses | Enforced::Holds => Some(0.0),
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Enforced {
     Fleet,
     /// A share of them, without the other members.
     Share(f64),
+    /// Nothing that is limited is sent: the store was never reached, so that the share is not known.
+    Holds,
     /// None: the rule file says `open`.
     Nothing,
     /// Nothing is sent: the rule file says `closed`.
@@ -111,6 +113,7 @@ impl Shared {
     pub fn enforced(&self) -> Enforced {
         match self.settings.on_failure {
             _ if self.is_up() => Enforced::Fleet,
+            OnFailure::Local if self.knows_no_share() => Enforced::Holds,
             OnFailure::Local => Enforced::Share(self.fleet().share),
             OnFailure::Open => Enforced::Nothing,
             OnFailure::Closed => Enforced::Refuses,
