@@ -110,8 +110,7 @@ async fn the_page_shows_ten_thousand_scopes_at_once_and_says_in_red_that_the_sto
     })
     .await;
     let seen = fleet_page(&fleet[0], 50, "warn", "many-scopes").await;
-    println!("ten thousand scopes: {} ms", seen["loaded_ms"]);
-    // A debug build on a machine that builds meanwhile; alone, an optimised one takes well below 300 ms.
+    // Coarse: this is a debug build, and the machine may build meanwhile.
     assert!(seen["loaded_ms"].as_u64().is_some_and(|ms| ms < 3_000), "{seen}");
     assert_eq!(seen["title"], "1 cooling · Tidegate", "{seen}");
     assert!(
