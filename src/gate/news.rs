@@ -49,7 +49,7 @@ impl Gate {
             && !ours
             && let Some(lane) = entry.lanes.of_view(view)
         {
-            self.shared.store.spawn(tell::confirm(lane));
+            self.shared.store.spawn(async move { tell::look(&lane).await });
         }
         if !ours {
             tell::heard(&self.shared.events, entry, view.as_deref(), news);

@@ -149,11 +149,6 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: S
     }
 }
 
-/// Reads a scope at the store, to confirm a hint.
-pub(super) async fn confirm(lane: Arc<Lane>) {
-    look(&lane).await;
-}
-
 /// Reads a scope at the store. A store that knows less than this member of a scope that is closed is told at once,
 /// before it grants anything to others.
 pub(super) async fn look(lane: &Lane) {

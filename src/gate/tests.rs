@@ -21,10 +21,30 @@ use crate::{
     rules::{
         Action, CooldownPolicy, Limits, Matcher, Order, Ratio, Retry, Split, TunnelCount, Weights,
     },
-    store::Memory,
+    secret::Secret,
+    settings::{OnFailure, RedisSettings},
+    store::{Memory, ScriptServer, Shared as SharedStore},
     target::{Host, Scheme},
     verdict::{Judgement, Verdict},
 };
+
+/// A gate with one rule over a server of the test's own, which answers.
+async fn gate_over(server: impl ScriptServer + 'static, rule: Rule) -> Arc<Gate> {
+    let metrics = Metrics::new();
+    let settings = RedisSettings {
+        url: Secret::new("redis://unused"),
+        prefix: "tidegate".to_owned(),
+        timeout: Duration::from_millis(500),
+        on_failure: OnFailure::Local,
+        local_share: None,
+        ca: Vec::new(),
+    };
+    let store = SharedStore::over(Box::new(server), settings, Arc::clone(&metrics));
+    store.first_word().await;
+    let events = Events::new(Arc::clone(&metrics));
+    let rules = RuleSet::new(vec![rule]);
+    Gate::new(rules, Backend::Shared(store), metrics, events, Duration::from_secs(90))
+}
 
 fn rule(rate: Option<f64>, burst: u32) -> Rule {
     Rule {

@@ -8,11 +8,11 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
-use super::{Float, Seconds};
+use super::{Float, Seconds, made};
 use crate::clock;
 
 /// What `/proc` says of this process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Process {
     cpu: Seconds,
     resident: Gauge,
@@ -24,29 +24,26 @@ pub(super) struct Process {
 impl Process {
     /// Registered under names without the program's prefix.
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let process = Self::default();
+        let process = Self {
+            cpu: made(registry, "process_cpu_seconds", "User and system CPU time of the process"),
+            resident: made(
+                registry,
+                "process_resident_memory_bytes",
+                "Resident memory of the process",
+            ),
+            open_fds: made(registry, "process_open_fds", "Open file descriptors"),
+            max_fds: made(
+                registry,
+                "process_max_fds",
+                "File descriptors that the process may open",
+            ),
+            start: made(
+                registry,
+                "process_start_time_seconds",
+                "When the process started, in seconds since 1970",
+            ),
+        };
         process.start.set(clock::unix_ms() as f64 / 1000.0);
-        registry.register(
-            "process_cpu_seconds",
-            "User and system CPU time of the process",
-            process.cpu.clone(),
-        );
-        registry.register(
-            "process_resident_memory_bytes",
-            "Resident memory of the process",
-            process.resident.clone(),
-        );
-        registry.register("process_open_fds", "Open file descriptors", process.open_fds.clone());
-        registry.register(
-            "process_max_fds",
-            "File descriptors that the process may open",
-            process.max_fds.clone(),
-        );
-        registry.register(
-            "process_start_time_seconds",
-            "When the process started, in seconds since 1970",
-            process.start.clone(),
-        );
         process
     }
 

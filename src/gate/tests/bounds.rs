@@ -7,9 +7,7 @@ use tokio::sync::broadcast;
 use super::*;
 use crate::{
     gate::cache::Gateway,
-    secret::Secret,
-    settings::RedisSettings,
-    store::{Answering, Reply, ScriptServer, Shared},
+    store::{Answering, Reply},
 };
 
 /// Lanes up to this number are not looked through.
@@ -125,21 +123,8 @@ impl ScriptServer for Deadly {
 
 #[tokio::test(start_paused = true)]
 async fn a_pump_that_panics_refuses_who_waits_and_the_next_request_starts_another() {
-    let metrics = Metrics::new();
     let server = Deadly { taken: AtomicUsize::new(0), news: broadcast::Sender::new(1) };
-    let settings = RedisSettings {
-        url: Secret::new("redis://unused"),
-        prefix: "tidegate".to_owned(),
-        timeout: Duration::from_millis(500),
-        on_failure: crate::settings::OnFailure::Local,
-        local_share: None,
-        ca: Vec::new(),
-    };
-    let store = Shared::over(Box::new(server), settings, Arc::clone(&metrics));
-    store.first_word().await;
-    let events = Events::new(Arc::clone(&metrics));
-    let rules = RuleSet::new(vec![rule(Some(10.0), 5)]);
-    let gate = Gate::new(rules, Backend::Shared(store), metrics, events, Duration::from_secs(90));
+    let gate = gate_over(server, rule(Some(10.0), 5)).await;
     let waiting = tokio::time::timeout(Duration::from_secs(5), hold(&gate, 1)).await;
     let refused = waiting.expect("an answer").expect_err("nobody decided");
     assert_eq!((refused.why, refused.retry_after), (Why::Store, Some(Duration::from_secs(1))));

@@ -8,11 +8,7 @@ use super::{
     named::{per, site},
     *,
 };
-use crate::{
-    secret::Secret,
-    settings::RedisSettings,
-    store::{Answering, Reply, ScriptServer, Shared as SharedStore},
-};
+use crate::store::{Answering, Reply};
 
 /// How long the server of these tests takes to read a scope.
 const READ: Duration = Duration::from_millis(2);
@@ -72,25 +68,12 @@ impl ScriptServer for Slow {
 #[tokio::test(start_paused = true)]
 async fn scopes_are_read_again_many_at_once_and_beside_the_news() {
     const SCOPES: usize = 4_000;
-    let metrics = Metrics::new();
     let reads = Arc::new(AtomicUsize::new(0));
     let news = broadcast::Sender::new(4);
     let tripped = Arc::new(AtomicBool::new(false));
     let server =
         Slow { reads: Arc::clone(&reads), tripped: Arc::clone(&tripped), news: news.clone() };
-    let settings = RedisSettings {
-        url: Secret::new("redis://unused"),
-        prefix: "tidegate".to_owned(),
-        timeout: Duration::from_millis(500),
-        on_failure: crate::settings::OnFailure::Local,
-        local_share: None,
-        ca: Vec::new(),
-    };
-    let store = SharedStore::over(Box::new(server), settings, Arc::clone(&metrics));
-    store.first_word().await;
-    let events = Events::new(Arc::clone(&metrics));
-    let rules = RuleSet::new(vec![per(Split::Host, Split::Host)]);
-    let gate = Gate::new(rules, Backend::Shared(store), metrics, events, Duration::from_secs(90));
+    let gate = gate_over(server, per(Split::Host, Split::Host)).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let entry = gate.find(&target()).expect("the rule matches everything");
     let lanes: Vec<_> = (0..SCOPES).map(|n| entry.lanes.find(&entry, &site(n))).collect();

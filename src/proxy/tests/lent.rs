@@ -9,44 +9,38 @@ use super::{
     intercept::{ask, h2, intercept},
     secure::{Flaw, Root, SecureSite, connected, proxy, proxy_with},
 };
-use crate::settings::EgressPattern;
+use crate::settings::{EgressPattern, Settings};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 2\r\n\r\nhi";
 
-#[tokio::test]
-async fn a_reload_bites_on_connections_that_are_lent() {
+/// A page over a lent connection, then a reload of what `change` makes of the settings: the next request is refused with
+/// this status and word, and the site hears of none.
+async fn a_reload_refuses(change: fn(&mut Settings), status: u16, word: &str) {
     let root = Root::new();
     for alpn in [&["h2", "http/1.1"][..], &["http/1.1"]] {
         let site = SecureSite::start(&root, Flaw::None, alpn).await;
         let bench = proxy(&root, intercept).await;
         let mut sender = h2(&bench, &site.authority()).await;
         assert_eq!(ask(&mut sender, &site.url("/")).await.unwrap().status(), 200);
-        let mut denying = bench.cx.live().settings.clone();
-        denying.egress.deny = vec![EgressPattern::Loopback];
-        bench.cx.reload(denying);
-        let denied = ask(&mut sender, &site.url("/")).await.unwrap();
-        assert_eq!(denied.status(), 403, "{alpn:?}");
-        assert_eq!(denied.headers()["tidegate-refused"], "egress");
+        let mut settings = bench.cx.live().settings.clone();
+        change(&mut settings);
+        bench.cx.reload(settings);
+        let refused = ask(&mut sender, &site.url("/")).await.unwrap();
+        assert_eq!(refused.status(), status, "{alpn:?}");
+        assert_eq!(refused.headers()["tidegate-refused"], word);
         assert_eq!(site.requests.lock().len(), 1);
     }
 }
 
 #[tokio::test]
+async fn a_reload_bites_on_connections_that_are_lent() {
+    let deny = |settings: &mut Settings| settings.egress.deny = vec![EgressPattern::Loopback];
+    a_reload_refuses(deny, 403, "egress").await;
+}
+
+#[tokio::test]
 async fn a_root_that_a_reload_takes_away_is_trusted_no_longer() {
-    let root = Root::new();
-    for alpn in [&["h2", "http/1.1"][..], &["http/1.1"]] {
-        let site = SecureSite::start(&root, Flaw::None, alpn).await;
-        let bench = proxy(&root, intercept).await;
-        let mut sender = h2(&bench, &site.authority()).await;
-        assert_eq!(ask(&mut sender, &site.url("/")).await.unwrap().status(), 200);
-        let mut strict = bench.cx.live().settings.clone();
-        strict.upstream_ca.clear();
-        bench.cx.reload(strict);
-        let refused = ask(&mut sender, &site.url("/")).await.unwrap();
-        assert_eq!(refused.status(), 502, "{alpn:?}");
-        assert_eq!(refused.headers()["tidegate-refused"], "tls");
-        assert_eq!(site.requests.lock().len(), 1);
-    }
+    a_reload_refuses(|settings| settings.upstream_ca.clear(), 502, "tls").await;
 }
 
 #[tokio::test]
