@@ -112,7 +112,7 @@ async fn one_success_anywhere_in_the_fleet_resets_the_streak() {
         // A report is not waited for by the client, so the next member could be quicker than its news.
         let streak = paths[..=n].iter().rev().take_while(|path| **path == "/wall").count();
         let streak = f64::from(u32::try_from(streak).expect("a few"));
-        // All know whether there is one, and who has just reported how long it is.
+        // Every member knows whether there is a streak. The member that reported last also knows its length.
         for (at, member) in fleet.iter().enumerate() {
             wait_until("the fleet knows the streak", SOON, async || {
                 let known = member.metric("tidegate_consecutive_blocks", &[]).await;

@@ -77,8 +77,8 @@ impl Write for Digest {
     }
 }
 
-/// A reading of a member's clock. What happens within one step of time has an order: first comes what was asked, then
-/// what arrives, then what is asked because of it.
+/// A reading of a member's clock: the step of time, and an order within the step. Questions come first, then messages
+/// that arrive, then the questions that these cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Moment(i64, u8);
 

@@ -167,8 +167,8 @@ pub(in crate::config) static STORE: Section = Section {
             Kind::Either(&[AUTO, Kind::Share]),
             Is("auto"),
             "Share of each rate that a member keeps while the store is away. `auto` is 1 / the \
-             members last seen; a member that has not reached the store since it started holds \
-             what is limited. With a share such as `25%` it goes on.",
+             members last seen, and a member that has not reached the store since it started holds \
+             limited requests. A share such as `25%` lets that member send.",
         ),
         key(
             "ca",
