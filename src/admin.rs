@@ -8,6 +8,7 @@ mod api;
 mod entry;
 mod figures;
 mod fleet;
+pub mod fleet_view;
 mod gauges;
 mod history;
 mod judge;
@@ -40,14 +41,15 @@ use tokio_util::sync::CancellationToken;
 pub use serve::serve;
 
 use crate::{
-    clock,
-    event::Events,
     gate::Gate,
-    metrics::Metrics,
+    observability::{
+        event::Events,
+        metrics::Metrics,
+        status::{ConfigStatus, Status},
+    },
     proxy,
-    secret::Secret,
-    settings::OnFailure,
-    status::{ConfigStatus, Status},
+    rules::{secret::Secret, settings::OnFailure},
+    runtime::clock,
 };
 
 /// Scopes in one answer or on the page: more than a person reads; `scopes_total` says how many there are.

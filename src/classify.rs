@@ -33,6 +33,7 @@ mod structure;
 mod tag;
 mod text;
 mod trace;
+pub mod verdict;
 mod weights;
 mod words;
 
@@ -41,9 +42,9 @@ use std::{sync::Arc, time::Duration};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::{
-    clock,
+    classify::verdict::{Confidence, Evidence, Judgement, Verdict},
+    runtime::clock,
     target::Target,
-    verdict::{Confidence, Evidence, Judgement, Verdict},
 };
 use head::{Kind, Telling};
 

@@ -4,6 +4,7 @@
 //! terminal; `--json` is for programs. What a command prints goes to standard output, errors and the log to standard
 //! error.
 
+pub mod app;
 mod ca;
 mod check;
 mod client;

@@ -32,7 +32,7 @@ pub use diff::{Diff, diff};
 pub use env::Env;
 pub use problem::{Problem, Problems, Severity, report_json};
 
-use crate::{rules::RuleSet, settings::Settings};
+use crate::rules::{RuleSet, settings::Settings};
 
 /// Where the rule file is looked for when none is named, in the working directory.
 pub const DEFAULT_PATH: &str = "config/tidegate.yaml";

@@ -14,10 +14,9 @@ use std::{io, path::PathBuf, sync::Arc};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::{
-    classify::{BodyEnd, Classifier, Head, Reading, ScanLimits},
+    classify::{BodyEnd, Classifier, Head, Reading, ScanLimits, verdict::Judgement},
     rules::{Rule, RuleSet},
     target::{BadTarget, Host, Target},
-    verdict::Judgement,
 };
 
 pub use report::{Cooldown, Item, Proof, Report, Summary};

@@ -53,10 +53,12 @@ pub use self::{
     waiting::Waiting,
 };
 use crate::{
-    clock,
-    event::Events,
-    metrics::{Metrics, RuleMetrics},
+    observability::{
+        event::Events,
+        metrics::{Metrics, RuleMetrics},
+    },
     rules::{Mode, Rule, RuleSet},
+    runtime::clock,
     store::{self, Backend, Store},
     target::Target,
 };

@@ -1,12 +1,12 @@
 //! Tidegate: an HTTP forward proxy that keeps a whole fleet of crawlers polite.
 //!
-//! Every request takes a token that the fleet shares, every response is judged, and when a site starts to block, one
-//! shared cooldown holds back what has not been sent yet, on every member at once. `ARCHITECTURE.md` has the
-//! invariants; this is the map.
+//! Every request takes a token that the fleet shares. Every response is judged. When a site starts to block, one shared
+//! cooldown holds back what has not been sent yet, on every member at once. `ARCHITECTURE.md` has the invariants; this is
+//! the map.
 //!
-//! # The way of a request
+//! # The path of a request
 //!
-//! [`proxy`] tells it top to bottom, and each step is one call:
+//! [`proxy`] shows it top to bottom, and each step is one call:
 //!
 //! ```text
 //! accept -> target -> auth -> rule -> hold -> connect -> last look -> send -> observe -> report -> relay
@@ -15,50 +15,37 @@
 //!
 //! # Modules in reading order
 //!
-//! Start at [`target`] and [`rules`], then [`gate`], then [`proxy`]; the rest explains itself on the way.
+//! Start at [`target`] and [`rules`], then [`gate`], then [`proxy`].
 //!
 //! | layer | modules |
 //! |---|---|
-//! | small things that everything uses | [`apart`], [`clock`], [`secret`], [`target`] |
-//! | decisions: no I/O, no waiting, no clock | [`rules`], [`verdict`], [`classify`], [`bucket`], [`cooldown`]; [`settings`] are plain values |
-//! | telling | [`metrics`], [`event`], [`status`]; [`shutdown`] is how the process is told, [`notify`] how it tells systemd, [`roots`] are whom it trusts |
+//! | the process, and where a request goes | [`runtime`], [`target`] |
+//! | decisions: no I/O, no waiting, no clock | [`classify`], [`limiter`], [`rules`] |
+//! | certificates, and what operators see | [`tls`], [`observability`] |
 //! | shared state: in memory or in Redis, with the same answers | [`store`] (and the scripts in `lua/`) |
 //! | holding: queues, order, waking | [`gate`] |
-//! | the fleet as people see it | [`fleet`] |
-//! | the network | [`ca`], [`proxy`], [`admin`] |
-//! | the rule file | [`config`]; [`explain`] judges saved responses by it |
-//! | putting together | [`app`], [`cli`], and `main.rs` |
+//! | saved responses, judged by the rules | [`explain`] |
+//! | the network | [`proxy`], [`admin`] |
+//! | the rule file | [`config`] |
+//! | the commands, and how a member is put together | [`cli`], and `main.rs` |
 //!
-//! A module uses only what stands above it, and never another way round: decisions know neither the network nor the
-//! rule file, the proxy knows the gate but not Redis, nothing knows the command line.
+//! A module uses only what stands above it. Decisions know neither the network nor the rule file, the proxy knows the
+//! gate but not Redis, and nothing knows the command line.
 
-// The way of a request is one future, deep in others: rustc's own depth of 128 queries does not reach its end.
+// The request path is one future, deep in others: rustc's default depth of 128 queries does not reach its end.
 #![recursion_limit = "256"]
 
 pub mod admin;
-pub mod apart;
-pub mod app;
-pub mod bucket;
-pub mod ca;
 pub mod classify;
 pub mod cli;
-pub mod clock;
 pub mod config;
-pub mod cooldown;
-pub mod event;
 pub mod explain;
-pub mod fleet;
 pub mod gate;
-pub mod learn;
-pub mod metrics;
-pub mod notify;
+pub mod limiter;
+pub mod observability;
 pub mod proxy;
-pub mod roots;
 pub mod rules;
-pub mod secret;
-pub mod settings;
-pub mod shutdown;
-pub mod status;
+pub mod runtime;
 pub mod store;
 pub mod target;
-pub mod verdict;
+pub mod tls;

@@ -55,12 +55,11 @@ pub(crate) use self::{
     reply::{Refusal, Refused},
 };
 use crate::{
-    classify::{Head, Reading},
+    classify::{Head, Reading, verdict::Verdict},
     gate::{Client, Entry},
-    metrics::{Bound, UserMetrics},
+    observability::metrics::{Bound, UserMetrics},
     rules::{Action, Mode, Rule},
     target::Target,
-    verdict::Verdict,
 };
 
 /// Fields that hyper's parser takes without an allocation for their positions.

@@ -4,14 +4,16 @@
 //! that matches a target wins.
 
 mod path;
+pub mod secret;
+pub mod settings;
 
 use std::{cell::OnceCell, collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 pub use self::path::normalise;
 use crate::{
-    learn::Learn,
-    target::{Host, Target},
-    verdict::Verdict,
+    classify::{Classifier, verdict::Verdict},
+    limiter::policy::{CooldownPolicy, Limits, Split},
+    target::{Host, Target, glob_matches},
 };
 
 /// What a rule does with the requests it matches.
@@ -23,65 +25,6 @@ pub enum Action {
     Bypass,
     /// Refuses with 403.
     Deny,
-}
-
-/// How a rule is split into scopes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Split {
-    /// One scope for the whole rule.
-    All,
-    /// One per registrable domain (public suffix list).
-    Domain,
-    /// One per host name.
-    Host,
-}
-
-impl Split {
-    /// The part of the scope's name behind the rule's: empty, the domain, or the host.
-    #[must_use]
-    pub fn key(self, host: &Host) -> Arc<str> {
-        match (self, host) {
-            (Self::All, _) => Arc::from(""),
-            (Self::Host, Host::Name(name)) => Arc::clone(name),
-            (Self::Domain, Host::Name(name)) => match psl::domain_str(name) {
-                Some(domain) if domain.len() < name.len() => Arc::from(domain),
-                _ => Arc::clone(name),
-            },
-            (Self::Host | Self::Domain, Host::Ip(_)) => Arc::from(host.to_string()),
-        }
-    }
-}
-
-/// A fixed window: at most `tokens` in each `window`, which starts with its first request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quota {
-    /// Tokens per window, at least the rule's cost.
-    pub tokens: u64,
-    /// Length of the window.
-    pub window: Duration,
-}
-
-/// How fast the requests of one scope may go.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Limits {
-    /// Tokens per second (positive, finite); `None` limits nothing.
-    pub rate: Option<f64>,
-    /// Capacity of the bucket, at least `cost`.
-    pub burst: u32,
-    /// Fixed windows on top of the rate.
-    pub quotas: Vec<Quota>,
-    /// Tokens that one request takes, at least 1.
-    pub cost: u32,
-    /// How the rate is learned, `rate` being the ceiling; `None`: it is fixed.
-    pub learn: Option<Learn>,
-}
-
-impl Limits {
-    /// True where there is nothing to take: neither rate nor quota.
-    #[must_use]
-    pub fn is_unlimited(&self) -> bool {
-        self.rate.is_none() && self.quotas.is_empty()
-    }
 }
 
 /// The order in which held requests of one member go.
@@ -123,64 +66,6 @@ pub struct Retry {
     pub on: Vec<Verdict>,
     /// Which methods (upper case).
     pub methods: Vec<http::Method>,
-}
-
-/// How much one kind of answer counts towards the cooldown.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Weights {
-    /// By verdict; absent = no block.
-    pub verdicts: Vec<(Verdict, f64)>,
-    /// By status, for answers whose verdict is `ok` (`on: [5xx, 404]`): first and last of a range, weight.
-    pub statuses: Vec<(u16, u16, f64)>,
-}
-
-impl Weights {
-    /// What an answer with this verdict and status counts; `None` where it is no block.
-    #[must_use]
-    pub fn of(&self, verdict: Verdict, status: Option<u16>) -> Option<f64> {
-        let by_verdict = self.verdicts.iter().find(|(v, _)| *v == verdict).map(|(_, w)| *w);
-        by_verdict.or_else(|| {
-            let status = status?;
-            let hit = |(from, to, _): &&(u16, u16, f64)| (*from..=*to).contains(&status);
-            self.statuses.iter().find(hit).map(|(_, _, w)| *w)
-        })
-    }
-}
-
-/// `ratio: 50% of 20`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ratio {
-    /// Share of blocks, above 0 and at most 1.
-    pub share: f64,
-    /// Of how many last verdicts (2 to 1,000).
-    pub of: u32,
-}
-
-/// When a scope cools down, and how it comes back.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CooldownPolicy {
-    /// How cooldowns are split; may differ from the rule's `per`.
-    pub per: Split,
-    /// Consecutive blocks (the sum of their weights) that trip.
-    pub after: f64,
-    /// Trips also on this share of the last verdicts.
-    pub ratio: Option<Ratio>,
-    /// What is a block, and what it weighs.
-    pub on: Weights,
-    /// Shortest and longest length of a first cooldown; drawn uniformly, once for the fleet.
-    pub length: (Duration, Duration),
-    /// A streak without news for this long is forgotten.
-    pub forget_after: Duration,
-    /// Whether one request goes first when a cooldown ends.
-    pub probe: bool,
-    /// Factor by which a failed probe multiplies the next cooldown, at least 1.
-    pub grow: f64,
-    /// Longest cooldown.
-    pub max: Duration,
-    /// Whether a block that names its own wait trips at once, for that long.
-    pub respect_retry_after: bool,
-    /// Time to climb back to the full rate.
-    pub ramp: Duration,
 }
 
 /// Which requests a rule matches. Empty lists match everything.
@@ -254,7 +139,7 @@ pub struct Rule {
     /// When its scopes cool down; `None`: never.
     pub cooldown: Option<CooldownPolicy>,
     /// Signatures of its own, compiled together with the built-in ones.
-    pub classifier: Arc<crate::classify::Classifier>,
+    pub classifier: Arc<Classifier>,
 }
 
 /// All rules of a file, in its order.
@@ -348,33 +233,6 @@ impl Matcher {
     }
 }
 
-/// Whether `text` matches `glob`, in which `*` stands for any run of characters. Linear in both.
-#[must_use]
-pub fn glob_matches(glob: &str, text: &str) -> bool {
-    // Of many globs most fail at their first letter.
-    match glob.as_bytes().first() {
-        Some(first) if *first != b'*' && text.as_bytes().first() != Some(first) => return false,
-        _ => {}
-    }
-    let mut parts = glob.split('*');
-    let first = parts.next().unwrap_or("");
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -384,31 +242,11 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_named_after_the_registrable_domain() {
-        assert_eq!(&*Split::Domain.key(&host("www.shop.co.uk")), "shop.co.uk");
-        assert_eq!(&*Split::Domain.key(&host("a.github.io")), "a.github.io");
-        assert_eq!(&*Split::Domain.key(&host("co.uk")), "co.uk");
-        assert_eq!(&*Split::Domain.key(&host("127.0.0.1")), "127.0.0.1");
-        assert_eq!(&*Split::Host.key(&host("WWW.Example.com.")), "www.example.com");
-        assert_eq!(&*Split::All.key(&host("example.com")), "");
-    }
-
-    #[test]
     fn a_wildcard_host_covers_what_is_below_but_not_the_name_itself() {
         let pattern = HostPattern::Below("shop.example".into());
         assert!(pattern.matches(&host("www.shop.example")));
         assert!(pattern.matches(&host("a.b.shop.example")));
         assert!(!pattern.matches(&host("shop.example")));
         assert!(!pattern.matches(&host("myshop.example")));
-    }
-
-    #[test]
-    fn a_glob_matches_the_whole_text() {
-        assert!(glob_matches("/search*", "/search?q=1"));
-        assert!(glob_matches("*", ""));
-        assert!(glob_matches("/a*/b*c", "/axx/b/bc"));
-        assert!(!glob_matches("/a*/b", "/axx/bc"));
-        assert!(!glob_matches("/search", "/search2"));
-        assert!(!glob_matches("/ab*ba", "/aba"));
     }
 }

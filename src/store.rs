@@ -6,11 +6,13 @@
 use std::{future::Future, sync::Arc};
 
 use crate::{
-    bucket::Window,
-    cooldown::{Blocks, Cause, Change, Known, Report},
-    learn,
+    classify::verdict::Verdict,
+    limiter::{
+        bucket::Window,
+        cooldown::{Blocks, Cause, Change, Known, Report},
+        learn,
+    },
     rules::Rule,
-    verdict::Verdict,
 };
 
 mod by_hand;

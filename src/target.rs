@@ -4,12 +4,15 @@
 //! trailing dot, IP literals in their canonical form. `Example.COM.`, `example.com` and
 //! `example.com:80` are one site.
 
+mod glob;
+
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
 };
 
+pub use glob::glob_matches;
 use http::{Method, Uri};
 
 /// The scheme of a request.

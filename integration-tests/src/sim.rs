@@ -8,20 +8,21 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use tidegate::{
-    classify::Classifier,
-    clock,
-    event::Events,
-    gate::{Client, Gate},
-    metrics::Metrics,
-    rules::{
-        Action, CooldownPolicy, Limits, Matcher, Mode, Order, Quota, Retry, Rule, RuleSet, Split,
-        TunnelCount, Weights,
+    classify::{
+        Classifier,
+        verdict::{Judgement, Verdict},
     },
-    secret::Secret,
-    settings::{OnFailure, RedisSettings},
+    gate::{Client, Gate},
+    limiter::policy::{CooldownPolicy, Limits, Quota, Split, Weights},
+    observability::{event::Events, metrics::Metrics},
+    rules::{
+        Action, Matcher, Mode, Order, Retry, Rule, RuleSet, TunnelCount,
+        secret::Secret,
+        settings::{OnFailure, RedisSettings},
+    },
+    runtime::clock,
     store::{Backend, Shared},
     target::{Host, Scheme, Target},
-    verdict::{Judgement, Verdict},
 };
 use tokio::task::{AbortHandle, JoinSet};
 

@@ -23,15 +23,18 @@ mod store;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use tidegate::{
-    classify::{BodyEnd, Classifier, Head, LONGEST, Reading, ScanLimits, retry_after},
+    classify::{
+        BodyEnd, Classifier, Head, LONGEST, Reading, ScanLimits, retry_after, verdict::Verdict,
+    },
     config,
-    metrics::Metrics,
+    observability::metrics::Metrics,
     proxy::{auth::Authenticator, wire::Wire},
-    rules::{glob_matches, normalise},
-    secret::Secret,
-    settings::{Auth, Bounds},
-    target::{Host, Target},
-    verdict::Verdict,
+    rules::{
+        normalise,
+        secret::Secret,
+        settings::{Auth, Bounds},
+    },
+    target::{Host, Target, glob_matches},
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 

@@ -8,7 +8,11 @@ use std::{alloc::System, net::SocketAddr, sync::Arc};
 
 use integration_tests::counting::{Asker, IMAGE, PAGE, site};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tidegate::{app::App, config, event::Events, metrics::Metrics};
+use tidegate::{
+    cli::app::App,
+    config,
+    observability::{event::Events, metrics::Metrics},
+};
 use tokio::{runtime::Runtime, sync::mpsc};
 
 #[global_allocator]

@@ -25,9 +25,11 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use tidegate::{
-    classify::{BodyEnd, Classifier, Head, Reading, ScanLimits, builtin_signatures},
+    classify::{
+        BodyEnd, Classifier, Head, Reading, ScanLimits, builtin_signatures,
+        verdict::{Judgement, Verdict},
+    },
     target::Target,
-    verdict::{Judgement, Verdict},
 };
 
 /// As by default in the rule file.

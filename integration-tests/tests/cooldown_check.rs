@@ -1,7 +1,7 @@
 //! The cooldown protocol, checked exhaustively: every order of asks, answers, news, losses, crashes, flushes and clock
 //! steps of a small fleet, to a stated depth.
 //!
-//! The model runs the real state machine ([`tidegate::cooldown::Cooldown`]) and the real member's cache
+//! The model runs the real state machine ([`tidegate::limiter::cooldown::Cooldown`]) and the real member's cache
 //! ([`tidegate::gate::cache::CooldownCache`]); only the network, the site and the time between them are modelled. Each
 //! defect that the protocol once had is put back in turn, and the check must find it.
 

@@ -14,7 +14,7 @@ mod world;
 use std::time::Duration;
 
 use proptest::{prelude::*, test_runner::TestRunner};
-use tidegate::rules::{CooldownPolicy, Ratio, Split, Weights};
+use tidegate::limiter::policy::{CooldownPolicy, Ratio, Split, Weights};
 
 use crate::world::World;
 

@@ -4,8 +4,8 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use integration_tests::sim::{Fleet, Plan, target};
 use tidegate::{
+    classify::verdict::{Judgement, Verdict},
     gate::{Client, Gate, Permit},
-    verdict::{Judgement, Verdict},
 };
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 

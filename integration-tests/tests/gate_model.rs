@@ -16,7 +16,7 @@ use std::{cell::Cell, time::Duration};
 
 use integration_tests::redis::Redis;
 use proptest::{prelude::*, test_runner::TestRunner};
-use tidegate::rules::{Limits, Quota};
+use tidegate::limiter::policy::{Limits, Quota};
 
 use crate::{
     plain::Gcra,

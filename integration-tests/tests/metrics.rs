@@ -214,7 +214,7 @@ fn the_reference_names_no_metric_that_there_is_not() {
     let rows = docs.lines().filter_map(|line| line.strip_prefix("| `tidegate_"));
     let names: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
     assert!(names.len() > 20, "the reference has its tables");
-    let metrics = tidegate::metrics::Metrics::new();
+    let metrics = tidegate::observability::metrics::Metrics::new();
     // A family shows itself once it has a series.
     drop(metrics.rule("default"));
     drop((metrics.store_seconds("take"), metrics.store_errors("timeout")));

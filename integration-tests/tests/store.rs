@@ -17,18 +17,19 @@ use std::{
 use integration_tests::redis::Redis;
 use proptest::{prelude::*, test_runner::TestRunner};
 use tidegate::{
-    classify::Classifier,
-    cooldown::{Answer, Known, KnownPhase, Report},
-    learn::{self, Hand, Learn},
-    metrics::Metrics,
-    rules::{
-        Action, CooldownPolicy, Limits, Matcher, Mode, Order, Quota, Ratio, Retry, Rule, Split,
-        TunnelCount, Weights,
+    classify::{Classifier, verdict::Verdict},
+    limiter::{
+        cooldown::{Answer, Known, KnownPhase, Report},
+        learn::{self, Hand, Learn},
+        policy::{CooldownPolicy, Limits, Quota, Ratio, Split, Weights},
     },
-    secret::Secret,
-    settings::{OnFailure, RedisSettings},
+    observability::metrics::Metrics,
+    rules::{
+        Action, Matcher, Mode, Order, Retry, Rule, TunnelCount,
+        secret::Secret,
+        settings::{OnFailure, RedisSettings},
+    },
     store::{Ask, Granted, Memory, Override, Reported, Scope, ScopeName, Shared, Store},
-    verdict::Verdict,
 };
 
 #[path = "store/idle.rs"]

@@ -7,23 +7,24 @@ use std::{
 
 /// Each module uses only what stands before it, or on its own line (neighbours that are one layer).
 const LAYERS: [&[&str]; 12] = [
-    &["apart", "clock", "secret", "target"],
-    &["rules", "verdict", "classify", "bucket", "cooldown", "learn", "settings"],
-    &["metrics", "event", "status", "shutdown", "notify", "roots", "explain"],
+    &["runtime", "target"],
+    &["classify"],
+    &["limiter"],
+    &["rules"],
+    &["observability", "tls"],
     &["store"],
-    &["gate"],
-    &["fleet"],
-    &["ca", "proxy", "admin"],
-    &["config", "explain"],
-    &["app"],
+    &["gate", "explain"],
+    &["proxy", "admin"],
+    &["config"],
     &["cli"],
     &["main"],
     // The map of the crate stands outside of its layers.
     &["lib"],
 ];
 
-/// Longest file before its tests.
-const LINES_AT_MOST: usize = 400;
+/// Longest file before its tests. A concept stays in one file up to here, rather than be cut into parts that only make
+/// sense together.
+const LINES_AT_MOST: usize = 500;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace").into()
@@ -207,7 +208,7 @@ fn every_lua_script_is_loaded_by_the_code_and_says_what_it_takes() {
 
 #[test]
 fn every_metric_is_documented() {
-    let metrics = tidegate::metrics::Metrics::new();
+    let metrics = tidegate::observability::metrics::Metrics::new();
     // A family shows itself once it has a series.
     drop(metrics.rule("default"));
     drop((metrics.store_seconds("take"), metrics.store_errors("timeout")));
@@ -227,8 +228,11 @@ fn every_metric_is_documented() {
             }
         })
         .collect::<Vec<_>>();
-    let source: String =
-        files("src", "rs").iter().filter(|p| module_of(p) == "metrics").map(|p| read(p)).collect();
+    let source: String = files("src/observability", "rs")
+        .iter()
+        .filter(|p| name(p).contains("/metrics"))
+        .map(|p| read(p))
+        .collect();
     let source = without_tests(&source);
     let registered = source.matches("registry.register(").count();
     // Those without labels are registered by a function, in one place.

@@ -1,4 +1,4 @@
--- The token bucket with its quotas: src/bucket.rs, operation by operation (the same doubles, the same results).
+-- The token bucket with its quotas: src/limiter/bucket.rs, operation by operation (the same doubles, the same results).
 --
 -- Hash: at, tok (tokens at `at`), win (`length:start:taken:told,...`, one per length, ascending, lib/recall.lua), ramp (start of the climb), ret (returned
 -- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua), lim (limits for which its tickets

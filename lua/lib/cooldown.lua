@@ -1,4 +1,4 @@
--- The cooldown state machine: src/cooldown.rs, operation by operation (its head has the diagram).
+-- The cooldown state machine: src/limiter/cooldown.rs, operation by operation (its head has the diagram).
 --
 -- Hash: ep (epoch: the moment of the latest trip or clear), till (end of the cooldown, 0 = open), probe (moment of the probe's grant, 0 = none), lease (when it
 -- counts as lost), opened, streak, last (last block), sure (whether it was a sure sign), peak (streak that tripped

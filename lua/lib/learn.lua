@@ -1,4 +1,4 @@
--- The learned rate: src/learn.rs, operation by operation (its head says how it works).
+-- The learned rate: src/limiter/learn.rs, operation by operation (its head says how it works).
 --
 -- Kept in the bucket's hash as one field: rate mark bad changed patience minute counted before seen blocked turn why
 -- frozen excused (these two 0 or 1); zeros at the end are left out.

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::{Context, reply::Problem};
 use crate::{
+    classify::verdict::{Confidence, Evidence, Judgement, Verdict},
     gate::{Client, Why},
+    observability::status::Status,
     rules::Action,
-    status::Status,
     target::Target,
-    verdict::{Confidence, Evidence, Judgement, Verdict},
 };
 
 /// Largest body: a URL and a few words.

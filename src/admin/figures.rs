@@ -9,7 +9,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::Context;
-use crate::{
+use crate::observability::{
     event::Event,
     status::{MemberFigures, ScopeFigures, ScopeStatus, TripStatus, scope_name},
 };
@@ -124,11 +124,14 @@ fn trips(cx: &Context) -> BTreeMap<String, TripStatus> {
             cause: trip.cause().to_owned(),
             blocks: blocks.map(|(verdict, n)| (verdict.as_str().to_owned(), n.into())).collect(),
             streak: trip.streak,
-            url: trip.answer.as_ref().map(|answer| crate::event::shown(&answer.target)),
+            url: trip
+                .answer
+                .as_ref()
+                .map(|answer| crate::observability::event::shown(&answer.target)),
             status: trip.answer.as_ref().and_then(|answer| answer.status),
             evidence: trip.evidence(),
             member: cx.member.clone(),
-            who: trip.who.as_deref().map(crate::event::clean),
+            who: trip.who.as_deref().map(crate::observability::event::clean),
         };
         trips.insert(name, shown);
         if trips.len() == MOST_TRIPS {

@@ -30,10 +30,12 @@ use super::{
     reply::{self, Problem},
 };
 use crate::{
-    clock::{self, Instant},
-    event::{Event, clean},
-    fleet,
-    status::{FleetScope, FleetStatus, MemberStatus},
+    admin::fleet_view,
+    observability::{
+        event::{Event, clean},
+        status::{FleetScope, FleetStatus, MemberStatus},
+    },
+    runtime::clock::{self, Instant},
 };
 
 /// Least time between two looks at the store.
@@ -211,7 +213,7 @@ async fn read(cx: Arc<Context>) {
         let survey = store.survey().await;
         *cx.fleet.unread.lock() = survey.as_ref().err().map(|error| clean(&error.to_string()));
         if let Ok(survey) = survey {
-            let fleet = Arc::new(fleet::of_store(&survey, &cx.gate.rules()));
+            let fleet = Arc::new(fleet_view::of_store(&survey, &cx.gate.rules()));
             let (at, took) = (clock::now(), start.elapsed());
             cx.fleet.seen.send_replace(Some(Seen { at, took, fleet }));
         }
@@ -225,7 +227,7 @@ fn own(cx: &Context) -> FleetStatus {
     let alone = cx.gate.shared_store().is_none();
     let name = cx.member.clone();
     let member = MemberStatus { name, up: true, heard_ms: 0, figures };
-    fleet::of_member(&cx.gate.snapshot(), member, alone, &cx.gate.rules())
+    fleet_view::of_member(&cx.gate.snapshot(), member, alone, &cx.gate.rules())
 }
 
 /// `GET /api/v1/scopes/{scope}`

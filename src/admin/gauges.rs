@@ -9,7 +9,7 @@ use axum::{
 use http::{HeaderMap, header};
 
 use super::Context;
-use crate::metrics::prometheus_text;
+use crate::observability::metrics::prometheus_text;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use serde::Serialize;
 
-use crate::status::ScopeStatus;
+use crate::observability::status::ScopeStatus;
 
 /// Seconds between two points.
 pub(super) const STEP_S: u64 = 5;

@@ -17,7 +17,7 @@ use super::{
     Context,
     history::{History, Lines, STEP_S},
 };
-use crate::{
+use crate::observability::{
     event::{Event, Told},
     status::{ScopeState, ScopeStatus},
 };
@@ -32,7 +32,7 @@ const STREAMS: usize = 32;
 pub(super) struct Beat {
     /// Counts beats from 1.
     pub(super) number: u64,
-    /// [`crate::status::Status`].
+    /// [`crate::observability::status::Status`].
     pub(super) status: Arc<str>,
     /// Plots, renewed with every point.
     pub(super) plots: Arc<str>,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     gate::ScopeError,
-    learn::{Hand, Known},
+    limiter::learn::{Hand, Known},
 };
 
 /// Longest cooldown by hand: a day, so that a typing mistake ends by itself.

@@ -17,7 +17,7 @@ use http::{HeaderMap, StatusCode, header};
 use tokio::sync::{OwnedSemaphorePermit, broadcast::error::RecvError};
 
 use super::{Context, reply::Problem};
-use crate::event::Told;
+use crate::observability::event::Told;
 
 /// A comment in a silent stream, so that proxies between do not cut it.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -11,7 +11,7 @@ use super::{
     signature::{Action, Content, Shape, Signature, SignatureError, Switches},
     text::normalised,
 };
-use crate::verdict::Verdict;
+use crate::classify::verdict::Verdict;
 
 /// The built-in signatures, as data.
 const BUILTIN: &str = include_str!("../../config/signatures.yaml");

@@ -12,7 +12,7 @@ use super::{
     signature::{Content, Shape, Signature, SignatureError, StatusRange},
     text::normalised,
 };
-use crate::{rules::glob_matches, verdict::Evidence};
+use crate::{classify::verdict::Evidence, target::glob_matches};
 
 /// Characters of visible text up to which a page has the shape of a wall.
 const FEW: usize = 1_500;

@@ -19,7 +19,7 @@ use super::{
     structure::{MANY_LINKS, links},
     trace::{Trace, Traced},
 };
-use crate::verdict::{Confidence, Evidence, Judgement, Suspect, Verdict};
+use crate::classify::verdict::{Confidence, Evidence, Judgement, Suspect, Verdict};
 
 /// Decoded bytes between two looks at whether anything more can matter.
 const STRIDE: usize = 4 * 1024;

@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use super::family::Family;
 use crate::{
-    rules::glob_matches,
-    verdict::{Confidence, Verdict},
+    classify::verdict::{Confidence, Verdict},
+    target::glob_matches,
 };
 
 /// A mark by which a wall is recognised, and what it means.

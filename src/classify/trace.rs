@@ -1,7 +1,7 @@
 //! A scan that also tells what nearly matched, for a person who asks why.
 
 use super::{BodyEnd, compiled::Compiled, scan::Scan};
-use crate::verdict::{Judgement, Verdict};
+use crate::classify::verdict::{Judgement, Verdict};
 
 /// Near misses that are told.
 const MAX_NEAR: usize = 12;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use super::{Global, Outcome, out::Out};
-use crate::settings::Settings;
+use crate::rules::settings::Settings;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

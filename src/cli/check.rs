@@ -10,7 +10,7 @@ use super::{
     which,
 };
 use crate::{
-    app::preflight,
+    cli::app::preflight,
     config::{self, Severity},
 };
 

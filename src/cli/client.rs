@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::{Global, Usage};
-use crate::secret::Secret;
+use crate::rules::secret::Secret;
 
 /// Longest wait for an answer: the port answers at once, or something is wrong.
 const PATIENCE: Duration = Duration::from_secs(10);

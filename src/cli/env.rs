@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{Global, Outcome, Usage, ca::certificate, out::Out};
-use crate::settings::Settings;
+use crate::rules::settings::Settings;
 
 /// Clients with different ideas of how a proxy and a CA are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

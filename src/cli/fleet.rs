@@ -12,11 +12,13 @@ use super::{
     table::{cut, draw},
 };
 use crate::{
+    admin::fleet_view,
     config::Loaded,
-    event::clean,
-    fleet,
-    settings::{RedisSettings, StoreSettings},
-    status::{FleetScope, FleetStatus, MemberStatus, ScopeState, StoreStatus, Summary},
+    observability::{
+        event::clean,
+        status::{FleetScope, FleetStatus, MemberStatus, ScopeState, StoreStatus, Summary},
+    },
+    rules::settings::{RedisSettings, StoreSettings},
     store::survey,
 };
 
@@ -64,7 +66,7 @@ impl Source {
             }
             Self::Store(store) => {
                 let survey = store.runtime.block_on(survey(&store.settings))?;
-                let mut fleet = fleet::of_store(&survey, &store.loaded.rules);
+                let mut fleet = fleet_view::of_store(&survey, &store.loaded.rules);
                 fleet.scopes.truncate(scopes);
                 let (kind, up, reached) = ("redis".to_owned(), true, true);
                 fleet.store = StoreStatus { kind, up, reached, ..StoreStatus::default() };

@@ -6,13 +6,12 @@ use http::{HeaderMap, Method, StatusCode};
 
 use super::{Global, Outcome, Usage, out::Out};
 use crate::{
-    classify::{Classifier, Signature},
+    classify::{Classifier, Signature, verdict::Verdict},
     explain::{
         Options,
         learn::{Proposal, learn},
     },
     rules::RuleSet,
-    verdict::Verdict,
 };
 
 #[derive(Debug, clap::Args)]

@@ -20,7 +20,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter, reload};
 
 use self::format::Form;
-use crate::{app::SetLogLevel, event::Access, metrics::Metrics, settings::Log};
+use crate::{
+    cli::app::SetLogLevel,
+    observability::{event::Access, metrics::Metrics},
+    rules::settings::Log,
+};
 
 /// Lines waiting to be written: a burst of a second; at well under 1 KiB each, a few megabytes.
 const QUEUE: usize = 4_096;

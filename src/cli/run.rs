@@ -6,10 +6,12 @@ use anyhow::Context as _;
 
 use super::{Global, Outcome, descriptors, log};
 use crate::{
-    app::{App, Ended, SetLogLevel},
-    event::{Event, Events, watch_panics},
-    metrics::Metrics,
-    shutdown,
+    cli::app::{App, Ended, SetLogLevel},
+    observability::{
+        event::{Event, Events, watch_panics},
+        metrics::Metrics,
+    },
+    runtime::shutdown,
 };
 
 #[derive(Debug, clap::Args)]

@@ -11,7 +11,7 @@ use super::{
     out::{Out, Style},
     table::{cut, draw},
 };
-use crate::{
+use crate::observability::{
     event::clean,
     status::{ScopeState, ScopeStatus, Status},
 };

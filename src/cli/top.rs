@@ -15,8 +15,8 @@ use super::{
     terminal::{Key, Terminal},
 };
 use crate::{
-    clock,
-    status::{FleetScope, FleetStatus},
+    observability::status::{FleetScope, FleetStatus},
+    runtime::clock,
 };
 
 /// Home, then each line is cleared to its end as it is written, then what is below: no flicker, no blank moment.
@@ -142,7 +142,8 @@ fn frame(
         view.offset = view.offset.min(chosen.len().saturating_sub(room));
         let hidden = chosen.len().saturating_sub(room);
         let shown: Vec<_> = chosen.into_iter().skip(view.offset).take(room).collect();
-        let summary = crate::status::Summary { scopes: shown.len(), ..fleet.summary.clone() };
+        let summary =
+            crate::observability::status::Summary { scopes: shown.len(), ..fleet.summary.clone() };
         let shown =
             FleetStatus { scopes_total: shown.len(), scopes: shown, summary, ..fleet.clone() };
         lines.extend(fleet::scopes(&shown, out));
@@ -184,7 +185,7 @@ fn fit(line: &str, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::ScopeState;
+    use crate::observability::status::ScopeState;
 
     fn fleet(names: usize) -> FleetStatus {
         let scope = |n: usize| FleetScope {

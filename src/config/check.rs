@@ -24,10 +24,7 @@ use super::{
     spot::Spot,
     units::Wrong,
 };
-use crate::{
-    rules::{Rule, RuleSet},
-    settings::Settings,
-};
+use crate::rules::{Rule, RuleSet, settings::Settings};
 
 /// The whole file, as a kind.
 static ROOT: Kind = Kind::Section(&FILE);

@@ -19,7 +19,7 @@ use super::{
     units::quote,
     without_mark,
 };
-use crate::rules::glob_matches;
+use crate::target::glob_matches;
 
 /// Most files that a rule file may include.
 const MOST_FILES: usize = 1000;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::rules::{Quota, Ratio};
+use crate::limiter::policy::{Quota, Ratio};
 
 /// Why a text is no value of its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]

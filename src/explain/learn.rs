@@ -7,9 +7,8 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use super::{ExplainError, Options, Report, Source, run, source};
-use crate::{
-    classify::{Classifier, Signature, SignatureError, Switches, read_page},
-    verdict::Verdict,
+use crate::classify::{
+    Classifier, Signature, SignatureError, Switches, read_page, verdict::Verdict,
 };
 
 /// Names from the markup that are proposed: one may be a chance, three are more than needed.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{Cooldown, Judged, Summary, report};
-use crate::rules::{CooldownPolicy, Ratio};
+use crate::limiter::policy::{CooldownPolicy, Ratio};
 
 /// Sums up over all responses.
 pub(super) fn sum_up(judged: &[Judged]) -> Summary {

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
-use crate::{
-    classify::NearMiss,
+use crate::classify::{
+    NearMiss,
     verdict::{Confidence, Verdict},
 };
 

@@ -9,8 +9,8 @@
 //! Times are of the member's own clock, whichever that is ([`Moment`]).
 
 use crate::{
-    clock::{self, Instant},
-    cooldown::{Known, KnownPhase},
+    limiter::cooldown::{Known, KnownPhase},
+    runtime::clock::{self, Instant},
     store::{Granted, Peeked, Phase, Reported, ScopeNews, What},
 };
 

@@ -32,14 +32,12 @@ use super::{
     view::View,
 };
 use crate::{
-    bucket,
-    clock::{self, Instant},
-    cooldown::Known,
-    event::Event,
-    learn,
+    classify::verdict::Verdict,
+    limiter::{bucket, cooldown::Known, learn},
+    observability::event::Event,
     rules::Rule,
+    runtime::clock::{self, Instant},
     store::{Ask, Phase, Scope},
-    verdict::Verdict,
 };
 
 /// How long a ticket that was due is still good for the next in line: no longer than a busy machine is late anyway.

@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 
 use super::{Entry, Shared, lane::Lane, view::View};
 use crate::{
-    rules::{Rule, Split},
+    limiter::policy::Split,
+    rules::Rule,
     store::{ScopeName, Store},
     target::Target,
 };

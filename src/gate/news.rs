@@ -6,7 +6,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{Gate, tell};
 use crate::{
-    event::Event,
+    observability::event::Event,
     store::{Backend, News, ScopeNews, What},
 };
 

@@ -4,9 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Entry, Shared, lane::Lane, permit::Grant, tell};
 use crate::{
-    clock::{self, Instant},
-    event::Event,
-    metrics::Observed,
+    observability::{event::Event, metrics::Observed},
+    runtime::clock::{self, Instant},
     store::{Ask, Phase, Store as _},
 };
 

@@ -6,7 +6,7 @@ use super::{
     Client, Entry, Gate, Refused,
     permit::{Grant, Permit, Request},
 };
-use crate::{clock, store::Store as _, target::Target, verdict::Judgement};
+use crate::{classify::verdict::Judgement, runtime::clock, store::Store as _, target::Target};
 
 impl Gate {
     /// Holds work that goes another way than through the proxy, and says for how long it was held. Its token is used

@@ -15,11 +15,11 @@ use super::{
     tell::{self, Seen, deliver},
 };
 use crate::{
-    clock::{self, Instant},
-    cooldown::{Answer, Report},
-    event::Event,
+    classify::verdict::{Confidence, Judgement, Verdict},
+    limiter::cooldown::{Answer, Report},
+    observability::event::Event,
+    runtime::clock::{self, Instant},
     target::Target,
-    verdict::{Confidence, Judgement, Verdict},
 };
 
 /// A ticket with its scope: what passes from the queue to a request.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use tokio::sync::oneshot;
 
 use super::{Client, Outcome};
-use crate::{clock::Instant, rules::Order};
+use crate::{rules::Order, runtime::clock::Instant};
 
 /// One held request.
 #[derive(Debug)]
@@ -184,7 +184,7 @@ mod tests {
     use std::{net::IpAddr, time::Duration};
 
     use super::*;
-    use crate::clock;
+    use crate::runtime::clock;
 
     fn client(last: u8) -> Client {
         Client::Address(IpAddr::from([10, 0, 0, last]))

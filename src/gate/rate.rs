@@ -1,7 +1,7 @@
 //! A learned rate by hand.
 
 use super::{Gate, status::ScopeError};
-use crate::learn::{Hand, Known};
+use crate::limiter::learn::{Hand, Known};
 
 impl Gate {
     /// Sets, freezes, thaws or forgets the learned rate of a scope, for the whole fleet, at once. What it is then.

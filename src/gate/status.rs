@@ -6,13 +6,16 @@ use std::{
 
 use super::{Entry, Gate, cache::Gateway, lane::Lane, lanes, tell};
 use crate::{
-    clock,
-    event::{ClearedBy, Event, clean},
-    rules::{Mode, Split},
-    status::{LearnedStatus, ScopeState, ScopeStatus, StoreStatus, StoreTrouble, scope_name},
+    classify::verdict::Verdict,
+    limiter::policy::Split,
+    observability::{
+        event::{ClearedBy, Event, clean},
+        status::{LearnedStatus, ScopeState, ScopeStatus, StoreStatus, StoreTrouble, scope_name},
+    },
+    rules::Mode,
+    runtime::clock,
     store::{Backend, Enforced, Override, Shared, Store, StoreError},
     target::{Host, Scheme, Target},
-    verdict::Verdict,
 };
 
 /// Nothing has this name.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::{Entry, lane::Lane, view::View};
 use crate::{
-    clock::{self, Instant},
-    cooldown::{Answer, Blocks, Cause, Change, KnownPhase, Report},
-    event::{ClearedBy, Event, Events, ProbeResult, Trip, Tripping},
+    classify::verdict::Judgement,
+    limiter::cooldown::{Answer, Blocks, Cause, Change, KnownPhase, Report},
+    observability::event::{ClearedBy, Event, Events, ProbeResult, Trip, Tripping},
     rules::Mode,
+    runtime::clock::{self, Instant},
     store::{Ask, Granted, Peeked, Reported, ScopeNews, Store as _, What},
     target::Target,
-    verdict::Judgement,
 };
 
 /// What was seen, for the events.

@@ -15,17 +15,20 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::{
-    classify::Classifier,
-    clock::Instant,
-    metrics::Observed,
-    rules::{
-        Action, CooldownPolicy, Limits, Matcher, Order, Ratio, Retry, Split, TunnelCount, Weights,
+    classify::{
+        Classifier,
+        verdict::{Judgement, Verdict},
     },
-    secret::Secret,
-    settings::{OnFailure, RedisSettings},
+    limiter::policy::{CooldownPolicy, Limits, Ratio, Split, Weights},
+    observability::metrics::Observed,
+    rules::{
+        Action, Matcher, Order, Retry, TunnelCount,
+        secret::Secret,
+        settings::{OnFailure, RedisSettings},
+    },
+    runtime::clock::Instant,
     store::{Memory, ScriptServer, Shared as SharedStore},
     target::{Host, Scheme},
-    verdict::{Judgement, Verdict},
 };
 
 /// A gate with one rule over a server of the test's own, which answers.

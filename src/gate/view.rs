@@ -14,9 +14,8 @@ use tokio::sync::watch;
 
 use super::cache::{self, CooldownCache, Effect, Gateway};
 use crate::{
-    clock::{self, Instant},
-    cooldown::Known,
-    rules::CooldownPolicy,
+    limiter::{cooldown::Known, policy::CooldownPolicy},
+    runtime::clock::{self, Instant},
     store::{Granted, Peeked, Reported, ScopeNews},
 };
 

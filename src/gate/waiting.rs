@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Entry, Gate, cache::Gateway, lane::Lane};
 use crate::{
-    clock::{self, Instant},
-    event::HoldCause,
+    observability::event::HoldCause,
+    runtime::clock::{self, Instant},
     target::Target,
 };
 

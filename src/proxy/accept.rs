@@ -26,7 +26,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::doors::{Doors, Seat};
 pub(super) use self::io::ClientIo;
 use super::{Context, HYPER_HEADERS, Visitor, Workers, handle, workers::settle};
-use crate::{clock::Seldom, event::Event, settings::Settings};
+use crate::{observability::event::Event, rules::settings::Settings, runtime::clock::Seldom};
 
 /// Pause after an accept failed for want of descriptors or memory: without one the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(250);

@@ -17,11 +17,13 @@ use super::{
     Asking, Context, Pass, Refusal, Told, Visitor, body::Progress, headers, reply::Refused,
 };
 use crate::{
-    clock::{self, Instant},
-    event::{Access, HoldCause, Outcome, clean, shown},
     gate::{Client, Entry, Waiting},
-    metrics::{Reason, RuleMetrics},
+    observability::{
+        event::{Access, HoldCause, Outcome, clean, shown},
+        metrics::{Reason, RuleMetrics},
+    },
     rules::Action,
+    runtime::clock::{self, Instant},
     target::{Scheme, Target},
 };
 

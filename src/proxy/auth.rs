@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::{gate::Client, settings};
+use crate::{gate::Client, rules::settings};
 
 /// What a refused client is told to send: the `Proxy-Authenticate` field of a 407.
 pub const CHALLENGE: &str = r#"Basic realm="tidegate", charset="UTF-8""#;

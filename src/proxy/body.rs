@@ -21,7 +21,7 @@ use super::{
     interim::{self, Interim, Wait},
     wire::Answering,
 };
-use crate::{clock, gate::Entry, metrics::RuleMetrics};
+use crate::{gate::Entry, observability::metrics::RuleMetrics, runtime::clock};
 
 /// Why a body broke off.
 #[derive(Debug, thiserror::Error)]

@@ -23,12 +23,13 @@ use super::{
     tunnel::Places,
 };
 use crate::{
-    ca::{Ca, CaError},
-    event::{Event, Events},
     gate::Gate,
-    metrics::{Metrics, UserMetrics},
-    rules::Rule,
-    settings::Settings,
+    observability::{
+        event::{Event, Events},
+        metrics::{Metrics, UserMetrics},
+    },
+    rules::{Rule, settings::Settings},
+    tls::ca::{Ca, CaError},
 };
 
 /// Clients that are remembered for not accepting our certificates.

@@ -21,11 +21,11 @@ use tokio::net::TcpStream;
 
 pub use self::own::Own;
 use crate::{
-    clock,
     gate::Client,
-    metrics::Reason,
+    observability::metrics::Reason,
     proxy::resolve::{Resolver, Unresolved},
-    settings::{Egress, EgressPattern},
+    rules::settings::{Egress, EgressPattern},
+    runtime::clock,
     target::Host,
 };
 

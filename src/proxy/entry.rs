@@ -9,7 +9,7 @@ use super::{
     headers::{self, Noted},
     reply::{self, Refused},
 };
-use crate::metrics::Bound;
+use crate::observability::metrics::Bound;
 
 /// Refuses a request that came in frames for what [`super::wire`] would have refused in HTTP/1.1.
 ///

@@ -25,9 +25,9 @@ use super::{
     tls,
 };
 use crate::{
-    clock,
+    classify::verdict::{Judgement, Verdict},
+    runtime::clock,
     target::{Scheme, Target},
-    verdict::{Judgement, Verdict},
 };
 
 /// A request as the site shall see it.

@@ -23,10 +23,7 @@ use super::{
     body::{BodyError, Idle},
     pool::Conn,
 };
-use crate::{
-    classify::{BodyEnd, Scan},
-    verdict::Judgement,
-};
+use crate::classify::{BodyEnd, Scan, verdict::Judgement};
 
 /// Most bytes on the wire that are read ahead of the client. The scan has bounds of its own in
 /// *decoded* bytes; this one holds where nothing decodes.

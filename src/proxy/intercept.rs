@@ -29,12 +29,11 @@ use super::{
     tunnel::{self, Place, copy::Side},
 };
 use crate::{
-    ca::Ca,
-    event::Event,
     gate::Client,
-    metrics::Reason,
+    observability::{event::Event, metrics::Reason},
     rules::TunnelCount,
     target::{Host, Scheme, Target},
+    tls::ca::Ca,
 };
 
 /// How long a client may take to begin to speak, and to finish a TLS handshake.

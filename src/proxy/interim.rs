@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::time::Sleep;
 
 use super::{body::Upload, headers};
-use crate::clock;
+use crate::runtime::clock;
 
 /// Interim answers to one request; real sites send one or two, one that works for long sends one
 /// every few seconds.

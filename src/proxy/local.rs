@@ -78,7 +78,7 @@ fn check(cx: &Context, visitor: &Visitor, target: &Target) -> Bytes {
     format!("{said}\n").into()
 }
 
-fn ca(cx: &Context) -> Result<std::sync::Arc<crate::ca::Ca>, Refused> {
+fn ca(cx: &Context) -> Result<std::sync::Arc<crate::tls::ca::Ca>, Refused> {
     let none = |why: String| Refusal::malformed(StatusCode::NOT_FOUND, why);
     if !cx.gate.intercepts() {
         return Err(none("No rule intercepts, so there is no CA to trust.".to_owned()));

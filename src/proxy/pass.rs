@@ -6,10 +6,10 @@ use super::{
     Context, Refusal, context::Live, egress::DialError, reply::Refused, suspects::Suspects,
 };
 use crate::{
+    classify::verdict::Judgement,
     gate::{Client, Entry, Permit},
     rules::Action,
     target::{Host, Target},
-    verdict::Judgement,
 };
 
 /// A request that has found its rule.

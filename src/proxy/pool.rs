@@ -34,7 +34,10 @@ use self::{
     site::{Kept, Site},
 };
 use super::{body::Upload, interim::Unwanted, workers};
-use crate::{clock, gate::Client, metrics::Metrics, settings::Bounds, target::Host};
+use crate::{
+    gate::Client, observability::metrics::Metrics, rules::settings::Bounds, runtime::clock,
+    target::Host,
+};
 
 /// A site's kept-alive connection is closed after this long without a request: most servers close
 /// theirs sooner or about then (nginx 75 s, Apache 5 s), and a connection that both ends give up at

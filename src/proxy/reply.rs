@@ -13,8 +13,8 @@ use serde_json::json;
 use super::{Body, auth, auth::Unauthorised, egress::DialError};
 use crate::{
     gate::{Entry, Why},
-    metrics::{Metrics, Reason},
-    settings::RefuseStatuses,
+    observability::metrics::{Metrics, Reason},
+    rules::settings::RefuseStatuses,
     target::BadTarget,
 };
 

@@ -28,9 +28,9 @@ use tokio::{
 
 use super::shortage;
 use crate::{
-    clock::{self, Instant},
     gate::Client,
-    rules::Split,
+    limiter::policy::Split,
+    runtime::clock::{self, Instant},
     target::Host,
 };
 

@@ -9,7 +9,7 @@ use std::{
 use http::{HeaderMap, HeaderValue, StatusCode, header::PROXY_AUTHORIZATION};
 
 use super::{Refusal, context::Live, reply::Refused};
-use crate::{gate::Client, metrics::Reason};
+use crate::{gate::Client, observability::metrics::Reason};
 
 /// The login of a CONNECT, and the settings by which it was last judged.
 #[derive(Debug)]

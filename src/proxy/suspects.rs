@@ -15,13 +15,15 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    clock,
-    event::{Event, Events, clean},
+    classify::verdict::{Confidence, Evidence, Judgement, Suspect, Verdict},
     gate::Entry,
-    rules::Rule,
-    settings::{Inspect, Keep},
+    observability::event::{Event, Events, clean},
+    rules::{
+        Rule,
+        settings::{Inspect, Keep},
+    },
+    runtime::clock,
     target::{Host, Target},
-    verdict::{Confidence, Evidence, Judgement, Suspect, Verdict},
 };
 
 /// Sites that are remembered: with some hundred bytes each about a megabyte.

@@ -20,10 +20,10 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{Refusal, reply::Refused};
 use crate::{
-    metrics::Reason,
-    roots::{self, BadRoots},
+    classify::verdict::{Judgement, Verdict},
+    observability::metrics::Reason,
     target::Host,
-    verdict::{Judgement, Verdict},
+    tls::roots::{self, BadRoots},
 };
 
 /// Sessions that are kept for resumption, over all sites.

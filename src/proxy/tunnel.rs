@@ -37,11 +37,11 @@ use super::{
     standing::Standing,
 };
 use crate::{
+    classify::verdict::Judgement,
     gate::Entry,
-    metrics::{Bound, Metrics, Reason},
+    observability::metrics::{Bound, Metrics, Reason},
     rules::{Action, TunnelCount},
     target::{Host, Target},
-    verdict::Judgement,
 };
 use hello::Hello;
 pub(super) use places::{Place, Places};

@@ -51,8 +51,8 @@ pub use self::{
     violation::Violation,
 };
 use crate::{
-    metrics::{Metrics, Reason},
-    settings::Bounds,
+    observability::metrics::{Metrics, Reason},
+    rules::settings::Bounds,
 };
 
 /// Bytes taken at a time while a head is incomplete, and kept at most while a CONNECT or an Upgrade

@@ -11,7 +11,7 @@ use tokio::{
     runtime::Handle,
 };
 
-use crate::apart::Apart;
+use crate::runtime::background::Apart;
 
 thread_local! {
     /// Which worker this thread is; 0 for any other.

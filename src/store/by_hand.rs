@@ -2,7 +2,7 @@
 
 use super::{Backend, Scope, Shared, StoreError, scripts};
 use crate::{
-    learn::{Hand, Known},
+    limiter::learn::{Hand, Known},
     rules::Rule,
 };
 

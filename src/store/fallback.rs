@@ -51,12 +51,13 @@ use super::{
     server::{Place, ScriptServer, Server},
 };
 use crate::{
-    clock::{self, Seldom},
-    cooldown::Report,
-    event::clean,
-    metrics::Metrics,
-    rules::Rule,
-    settings::{OnFailure, RedisSettings},
+    limiter::cooldown::Report,
+    observability::{event::clean, metrics::Metrics},
+    rules::{
+        Rule,
+        settings::{OnFailure, RedisSettings},
+    },
+    runtime::clock::{self, Seldom},
 };
 
 /// How long a member that starts waits for the store's first word. Deciding alone it would take itself for the whole

@@ -13,9 +13,9 @@ use super::{
     scripts::RuleArguments,
 };
 use crate::{
-    bucket::Window,
-    clock::{self, Instant},
+    limiter::bucket::Window,
     rules::Rule,
+    runtime::clock::{self, Instant},
 };
 
 /// The keys of one scope, and its arguments that only change with the rule.
@@ -76,8 +76,8 @@ pub(super) struct Windows {
 /// A rule's limits and policy, to notice that a reload changed them.
 #[derive(Debug, PartialEq)]
 struct RuleIdentity {
-    limits: crate::rules::Limits,
-    cooldown: Option<crate::rules::CooldownPolicy>,
+    limits: crate::limiter::policy::Limits,
+    cooldown: Option<crate::limiter::policy::CooldownPolicy>,
 }
 
 impl Keys {

@@ -1,7 +1,7 @@
 //! The embedded store: every scope in this process.
 //!
-//! The same decisions as the scripts in `lua/`, taken by the same arithmetic ([`crate::bucket`],
-//! [`crate::cooldown`]); one test suite drives both. A call is two short locks and no allocation but the ticket list.
+//! The same decisions as the scripts in `lua/`, taken by the same arithmetic ([`crate::limiter::bucket`],
+//! [`crate::limiter::cooldown`]); one test suite drives both. A call is two short locks and no allocation but the ticket list.
 
 mod alone;
 mod steer;
@@ -18,11 +18,14 @@ use parking_lot::Mutex;
 
 use super::{Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, Store, StoreError};
 use crate::{
-    bucket::{self, BATCH, Bucket, FIRST, Pace, Window},
-    clock::{self, Instant},
-    cooldown::{self, Blocks, Cause, Change, Cooldown, Report},
-    learn::{Known, News},
-    rules::{CooldownPolicy, Rule},
+    limiter::{
+        bucket::{self, BATCH, Bucket, FIRST, Pace, Window},
+        cooldown::{self, Blocks, Cause, Change, Cooldown, Report},
+        learn::{Known, News},
+        policy::CooldownPolicy,
+    },
+    rules::Rule,
+    runtime::clock::{self, Instant},
 };
 
 /// The store's time starts here, far enough from 0 that moments in the past stay positive.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::scripts::sane;
 use crate::{
-    cooldown::{Blocks, Cause},
-    verdict::Verdict,
+    classify::verdict::Verdict,
+    limiter::cooldown::{Blocks, Cause},
 };
 
 /// What has happened to a scope.

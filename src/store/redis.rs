@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use super::{News, Place, failure::Failure, push::Push, scripts::Script, tls};
-use crate::{apart::Apart, settings::RedisSettings};
+use crate::{rules::settings::RedisSettings, runtime::background::Apart};
 
 /// Calls waiting for Redis at once; more is a store that does not keep up, and fails.
 const QUEUE: usize = 10_000;
@@ -269,7 +269,7 @@ async fn is_tls_refused(client: &Client) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{secret::Secret, settings::OnFailure};
+    use crate::rules::{secret::Secret, settings::OnFailure};
 
     #[test]
     fn every_server_of_the_url_is_known_by_host_and_port() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fred::types::Value;
 
 use super::{Shared, failure::Failure, redis::Redis, scripts};
-use crate::clock;
+use crate::runtime::clock;
 
 /// How long the figures of a silent member are shown.
 const KEPT: Duration = Duration::from_secs(300);

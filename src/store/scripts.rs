@@ -7,10 +7,13 @@ pub(super) use self::reply::{
 };
 use super::Ask;
 use crate::{
-    clock,
-    cooldown::{Answer, KnownPhase, Report},
-    learn::{Hand, Known, Learn},
-    rules::{CooldownPolicy, Limits, Rule},
+    limiter::{
+        cooldown::{Answer, KnownPhase, Report},
+        learn::{Hand, Known, Learn},
+        policy::{CooldownPolicy, Limits},
+    },
+    rules::Rule,
+    runtime::clock,
 };
 
 /// A script and the digest by which EVALSHA names it.

@@ -15,7 +15,7 @@ use super::{
     roster::{self, Announced},
     scripts::{self, Scripts},
 };
-use crate::{learn::Known, settings::RedisSettings};
+use crate::{limiter::learn::Known, rules::settings::RedisSettings};
 
 /// Scopes in one survey; a fleet that crawls many sites may have more, and `more` says so.
 const MOST_SCOPES: usize = 10_000;

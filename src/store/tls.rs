@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use fred::types::config::TlsConnector;
 
-use crate::roots;
+use crate::tls::roots;
 
 /// Trusts the system's roots and those of the files `extra`. They were checked with the rule file; one that has gone
 /// since is said, and the store is verified without.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use parking_lot::Mutex;
-use tidegate::{clock::Instant, store::Reply};
+use tidegate::{runtime::clock::Instant, store::Reply};
 
 /// One request that was let go.
 #[derive(Debug, Clone, Copy)]

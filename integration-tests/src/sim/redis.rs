@@ -8,7 +8,7 @@ use std::{
 
 use mlua::{Function, Lua, MultiValue, Value};
 use parking_lot::Mutex;
-use tidegate::{clock, store::Reply};
+use tidegate::{runtime::clock, store::Reply};
 use tokio::sync::broadcast;
 
 use super::{

@@ -11,10 +11,9 @@ use std::{
 };
 
 use tidegate::{
-    app::App,
+    cli::app::App,
     config::{self, Overrides},
-    event::Events,
-    metrics::Metrics,
+    observability::{event::Events, metrics::Metrics},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -8,16 +8,17 @@ use std::{
 
 use parking_lot::Mutex;
 use tidegate::{
+    classify::verdict::{Judgement, Verdict},
     config,
-    event::Events,
     gate::{Client, Gate},
-    metrics::Metrics,
-    rules::RuleSet,
-    secret::Secret,
-    settings::{OnFailure, RedisSettings},
+    observability::{event::Events, metrics::Metrics},
+    rules::{
+        RuleSet,
+        secret::Secret,
+        settings::{OnFailure, RedisSettings},
+    },
     store::{Answering, Backend, Reply, ScriptServer, Shared},
     target::Target,
-    verdict::{Judgement, Verdict},
 };
 use tokio::sync::broadcast;
 

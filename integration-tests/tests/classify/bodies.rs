@@ -4,9 +4,8 @@ use std::io::Write;
 
 use http::{HeaderMap, Method, StatusCode, header};
 use tidegate::{
-    classify::{BodyEnd, Classifier, Head, Reading},
+    classify::{BodyEnd, Classifier, Head, Reading, verdict::Verdict},
     target::Target,
-    verdict::Verdict,
 };
 
 use crate::{LIMITS, Response, filler, page, prose};
@@ -306,8 +305,9 @@ fn random_changes_to_real_looking_bodies_never_panic() {
         response.piece = random.usize(1..4_000);
         response.end = [BodyEnd::Complete, BodyEnd::CutOff, BodyEnd::Open][random.usize(0..3)];
         let judgement = response.judgement();
-        let short =
-            |evidence: &tidegate::verdict::Evidence| evidence.excerpt.chars().count() <= 120;
+        let short = |evidence: &tidegate::classify::verdict::Evidence| {
+            evidence.excerpt.chars().count() <= 120
+        };
         assert!(judgement.evidence.is_none_or(|evidence| short(&evidence)));
     }
 }

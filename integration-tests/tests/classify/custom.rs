@@ -1,10 +1,8 @@
 //! Signatures of users, and switches for the built-in ones.
 
-use tidegate::{
-    classify::{
-        Classifier, Signature, SignatureError, Switches,
-        signature::{Action, Example},
-    },
+use tidegate::classify::{
+    Classifier, Signature, SignatureError, Switches,
+    signature::{Action, Example},
     verdict::Verdict,
 };
 

@@ -6,9 +6,10 @@
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tidegate::{
-    classify::{BodyEnd, Classifier, Head, Reading, Signature, builtin_signatures},
+    classify::{
+        BodyEnd, Classifier, Head, Reading, Signature, builtin_signatures, verdict::Verdict,
+    },
     target::Target,
-    verdict::Verdict,
 };
 
 use super::{LIMITS, filler, mutations::number, prose};

@@ -4,9 +4,9 @@ use std::{path::Path, sync::Arc};
 
 use http::{HeaderMap, Method, StatusCode};
 use tidegate::{
+    classify::verdict::Verdict,
     explain::{self, Options, Report, Source},
     rules::RuleSet,
-    verdict::Verdict,
 };
 
 use crate::LIMITS;

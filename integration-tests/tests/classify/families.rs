@@ -1,7 +1,7 @@
 //! Walls that no signature names, in many languages, under every status; and the pages of sites that
 //! have words and widgets in common with them.
 
-use tidegate::verdict::{Confidence, Verdict};
+use tidegate::classify::verdict::{Confidence, Verdict};
 
 use crate::{filler, page, prose};
 

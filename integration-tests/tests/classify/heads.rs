@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use tidegate::verdict::{Confidence, Verdict};
+use tidegate::classify::verdict::{Confidence, Verdict};
 
 use crate::{head, page};
 

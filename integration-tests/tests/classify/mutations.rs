@@ -6,9 +6,11 @@
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tidegate::{
-    classify::{BodyEnd, Classifier, Head, Reading, Scan, builtin_signatures},
+    classify::{
+        BodyEnd, Classifier, Head, Reading, Scan, builtin_signatures,
+        verdict::{Judgement, Verdict},
+    },
     target::Target,
-    verdict::{Judgement, Verdict},
 };
 
 use super::{LIMITS, filler, prose};

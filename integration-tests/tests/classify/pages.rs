@@ -1,8 +1,8 @@
 //! Traps: what looks like a wall and is none, and the other way round.
 
 use http::Method;
-use tidegate::{
-    classify::BodyEnd,
+use tidegate::classify::{
+    BodyEnd,
     verdict::{Confidence, Verdict},
 };
 

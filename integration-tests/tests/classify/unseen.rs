@@ -2,7 +2,7 @@
 //! Nearly none has a signature of its own, so that what is found is found by the families' rules.
 
 use serde::Deserialize;
-use tidegate::verdict::Verdict;
+use tidegate::classify::verdict::Verdict;
 
 use crate::page;
 

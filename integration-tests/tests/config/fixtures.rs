@@ -78,7 +78,7 @@ fn the_command_line_stands_in_place_of_the_file() {
     let settings = with_overrides(&overrides).expect("good").settings;
     assert_eq!(settings.listen.port(), 0);
     assert!(settings.admin.is_none());
-    assert!(matches!(settings.store, tidegate::settings::StoreSettings::Redis(_)));
+    assert!(matches!(settings.store, tidegate::rules::settings::StoreSettings::Redis(_)));
 }
 
 #[test]

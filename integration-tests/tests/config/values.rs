@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use tidegate::{
+    classify::verdict::Verdict,
     config::{self, Diff, Loaded},
-    rules::{Action, HostPattern, Mode, Order, Split, TunnelCount},
-    settings::{EgressPattern, LogFormat, OnFailure, StoreSettings},
-    verdict::Verdict,
+    limiter::policy::Split,
+    rules::{
+        Action, HostPattern, Mode, Order, TunnelCount,
+        settings::{EgressPattern, LogFormat, OnFailure, StoreSettings},
+    },
 };
 
 use crate::{env, root};
@@ -268,7 +271,7 @@ fn folder(text: &str, mode: u32, key_mode: u32) -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().expect("a folder");
     let made = folder.path().join("made");
-    tidegate::ca::Ca::open(&made, None).expect("a CA is made");
+    tidegate::tls::ca::Ca::open(&made, None).expect("a CA is made");
     let read = |name| std::fs::read_to_string(made.join(name)).expect("it was made");
     let (cert, key) = (read("ca.pem"), read("ca.key"));
     let files =

@@ -8,12 +8,14 @@ use std::{
 };
 
 use tidegate::{
-    cooldown::{Answer, Blocks, Change, Cooldown, Known, KnownPhase, Phase as Turn, Report},
+    classify::verdict::Verdict,
     gate::cache::{self, CooldownCache, allows},
-    learn,
-    rules::{CooldownPolicy, Split, Weights},
+    limiter::{
+        cooldown::{Answer, Blocks, Change, Cooldown, Known, KnownPhase, Phase as Turn, Report},
+        learn,
+        policy::{CooldownPolicy, Split, Weights},
+    },
     store::{Granted, Peeked, Phase, Reported, ScopeNews, What},
-    verdict::Verdict,
 };
 
 /// The clock at the start, in microseconds; a step of time is one of them.

@@ -12,7 +12,7 @@ use integration_tests::{
 
 use crate::{SOON, cools, spawn_get, three_blocks};
 
-/// What `src/app.rs` adds to the time-outs before a probe counts as lost.
+/// What `src/cli/app.rs` adds to the time-outs before a probe counts as lost.
 const LEASE_SLACK: Duration = Duration::from_secs(5);
 
 /// Sees that nothing comes for a while: the only wait here that is not for something.

@@ -1,8 +1,8 @@
 //! The promises, written down as plainly as they are made: a history and what follows from it. Slow and obvious.
 
-use tidegate::{
+use tidegate::limiter::{
     cooldown::{Cause, Change},
-    rules::CooldownPolicy,
+    policy::CooldownPolicy,
 };
 
 use crate::Reply;

@@ -10,13 +10,13 @@ use std::{
 
 use proptest::{prelude::*, test_runner::TestCaseError};
 use tidegate::{
-    classify::Classifier,
-    cooldown::{Answer, Change, Known, Report},
-    rules::{
-        Action, CooldownPolicy, Limits, Matcher, Mode, Order, Retry, Rule, Split, TunnelCount,
+    classify::{Classifier, verdict::Verdict},
+    limiter::{
+        cooldown::{Answer, Change, Known, Report},
+        policy::{CooldownPolicy, Limits, Split},
     },
+    rules::{Action, Matcher, Mode, Order, Retry, Rule, TunnelCount},
     store::{Ask, Memory, Override, Peeked, Phase, Scope, ScopeName, Store as _},
-    verdict::Verdict,
 };
 
 use crate::{

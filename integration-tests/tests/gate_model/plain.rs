@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate::{clock, rules::Limits};
+use tidegate::{limiter::policy::Limits, runtime::clock};
 
 /// What a double may be wrong by after a long history, in tokens.
 const ROUNDING: f64 = 1e-6;

@@ -15,15 +15,17 @@ use integration_tests::{
 };
 use proptest::{prelude::*, test_runner::TestCaseError};
 use tidegate::{
-    clock,
-    cooldown::{Answer, Known, Report},
-    metrics::Metrics,
-    rules::{Limits, Rule},
-    settings::RedisSettings,
+    classify::verdict::Verdict,
+    limiter::{
+        cooldown::{Answer, Known, Report},
+        policy::Limits,
+    },
+    observability::metrics::Metrics,
+    rules::{Rule, settings::RedisSettings},
+    runtime::clock,
     store::{
         Ask, Granted, Memory, Override, Phase, Reported, Scope, ScopeName, Shared, Store as _,
     },
-    verdict::Verdict,
 };
 use tokio::runtime::Runtime;
 

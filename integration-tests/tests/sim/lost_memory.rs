@@ -4,8 +4,9 @@ use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
 use integration_tests::sim::{line::Line, redis::VirtualRedis, settings};
 use tidegate::{
-    metrics::Metrics,
-    rules::{Limits, Rule},
+    limiter::policy::Limits,
+    observability::metrics::Metrics,
+    rules::Rule,
     store::{Ask, Granted, Scope, ScopeName, Shared, Store},
 };
 

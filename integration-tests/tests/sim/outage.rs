@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use integration_tests::sim::{Fleet, figures::Sent, health::Health};
-use tidegate::{clock::Instant, rules::Quota};
+use tidegate::{limiter::policy::Quota, runtime::clock::Instant};
 
 use super::*;
 

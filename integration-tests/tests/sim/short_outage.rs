@@ -5,7 +5,7 @@ use integration_tests::{
     bound::worst_window_excess,
     sim::{Fleet, health::Health},
 };
-use tidegate::clock::{self, Instant};
+use tidegate::runtime::clock::{self, Instant};
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use integration_tests::sim::{Fleet, figures::Sent, target};
-use tidegate::{clock, gate::Client, verdict::Judgement};
+use tidegate::{classify::verdict::Judgement, gate::Client, runtime::clock};
 
 use super::*;
 

@@ -1,6 +1,9 @@
 //! Windows of quotas are known by their length: whoever has other quotas ends none that runs.
 
-use tidegate::rules::{Limits, Quota, Rule};
+use tidegate::{
+    limiter::policy::{Limits, Quota},
+    rules::Rule,
+};
 
 use super::{
     lost_memory::{members, play, rule},

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use super::Text;
-use crate::{
-    classify::{
-        BodyEnd,
-        compiled::{Marks, Missing, is_refusal},
-        family::Seen,
-        page::Page,
-        signature::Action,
-        trace::Trace,
-    },
+use crate::classify::{
+    BodyEnd,
+    compiled::{Marks, Missing, is_refusal},
+    family::Seen,
+    page::Page,
+    signature::Action,
+    trace::Trace,
     verdict::{Evidence, Judgement},
 };
 

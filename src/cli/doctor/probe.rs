@@ -17,10 +17,9 @@ use super::Report;
 use crate::{
     cli::{Global, ca::certificate},
     config::Loaded,
-    event::clean,
-    roots,
-    rules::Rule,
-    settings::StoreSettings,
+    observability::event::clean,
+    rules::{Rule, settings::StoreSettings},
+    tls::roots,
 };
 
 /// Longest wait for one step; a held request is refused before (`Prefer: wait`).

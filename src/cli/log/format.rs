@@ -16,7 +16,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::settings::LogFormat;
+use crate::rules::settings::LogFormat;
 
 /// How a line is written.
 #[derive(Debug, Clone, Copy)]

@@ -2,14 +2,14 @@
 
 use super::rule::split;
 use crate::{
+    classify::verdict::Verdict,
     config::{
         range,
         section::Reader,
         spot::Spot,
         units::{self, Read, Wrong, quote},
     },
-    rules::{CooldownPolicy, Split, Weights},
-    verdict::Verdict,
+    limiter::policy::{CooldownPolicy, Split, Weights},
 };
 
 /// Reads `cooldown`; `None` for `off`.

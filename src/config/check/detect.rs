@@ -7,6 +7,7 @@ use crate::{
     classify::{
         Classifier, Signature, Switches,
         signature::{Action, Content, Example, LocationMatch, Shape, StatusRange},
+        verdict::{Confidence, Verdict},
     },
     config::{
         keys::LONGEST_PATTERN,
@@ -15,7 +16,6 @@ use crate::{
         spot::Spot,
         units::{self, Read, Wrong, quote},
     },
-    verdict::{Confidence, Verdict},
 };
 
 /// The built-in signatures as switched for the whole file, compiled once for all rules that add

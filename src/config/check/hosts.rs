@@ -9,9 +9,7 @@ use crate::{
         range::did_you_mean,
         units::{Read, Wrong, quote},
     },
-    rules::{HostPattern, normalise},
-    secret::Secret,
-    settings::EgressPattern,
+    rules::{HostPattern, normalise, secret::Secret, settings::EgressPattern},
     target::Host,
 };
 

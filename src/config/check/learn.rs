@@ -1,7 +1,6 @@
 //! `rate` and `learn` of a rule: what is learned, and where nothing can be.
 
 use crate::{
-    clock,
     config::{
         document::Node,
         keys::Kind,
@@ -10,8 +9,11 @@ use crate::{
         spot::Spot,
         units::{self, Read, Wrong},
     },
-    learn::Learn,
-    rules::{CooldownPolicy, Split},
+    limiter::{
+        learn::Learn,
+        policy::{CooldownPolicy, Split},
+    },
+    runtime::clock,
 };
 
 /// `rate: auto` never goes faster, in tokens per second: a bound, not a goal.

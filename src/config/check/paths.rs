@@ -7,13 +7,15 @@ use std::{
 
 use super::Surroundings;
 use crate::{
-    ca::{Ca, CaError},
     config::{
         section::Reader,
         spot::Spot,
         units::{Read, Wrong, quote},
     },
-    roots,
+    tls::{
+        ca::{Ca, CaError},
+        roots,
+    },
 };
 
 /// A path as the process can open it.

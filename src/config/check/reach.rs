@@ -8,7 +8,8 @@ use crate::{
         spot::Spot,
         units::{Wrong, quote},
     },
-    rules::{Action, HostPattern, Matcher, Rule, TunnelCount, glob_matches},
+    rules::{Action, HostPattern, Matcher, Rule, TunnelCount},
+    target::glob_matches,
 };
 
 /// Which rules stand at a host pattern: number of the rule, its paths.

@@ -9,7 +9,7 @@ use super::{
     learn::{self, Ceiling},
 };
 use crate::{
-    classify::Classifier,
+    classify::{Classifier, verdict::Verdict},
     config::{
         document::{Name, Node, Value},
         keys::{Kind, RULE},
@@ -18,11 +18,9 @@ use crate::{
         spot::Spot,
         units::{self, Read, Wrong, quote},
     },
-    rules::{
-        Action, HostPattern, Limits, Matcher, Mode, Order, Retry, Rule, Split, TunnelCount,
-        glob_matches,
-    },
-    verdict::Verdict,
+    limiter::policy::{Limits, Split},
+    rules::{Action, HostPattern, Matcher, Mode, Order, Retry, Rule, TunnelCount},
+    target::glob_matches,
 };
 
 /// Keys that mean something on a rule that lets everything through or nothing.

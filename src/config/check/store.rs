@@ -7,8 +7,10 @@ use crate::{
         spot::Spot,
         units::{self, Read, Wrong},
     },
-    secret::Secret,
-    settings::{OnFailure, RedisSettings, StoreSettings},
+    rules::{
+        secret::Secret,
+        settings::{OnFailure, RedisSettings, StoreSettings},
+    },
 };
 
 pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> StoreSettings {

@@ -11,10 +11,12 @@ use crate::{
         section::Reader,
         units::{self, Read, Wrong, quote},
     },
-    secret::Secret,
-    settings::{
-        AdminSettings, Auth, Bounds, Egress, Inspect, Keep, Log, LogFormat, RefuseStatuses,
-        Settings, Timeouts,
+    rules::{
+        secret::Secret,
+        settings::{
+            AdminSettings, Auth, Bounds, Egress, Inspect, Keep, Log, LogFormat, RefuseStatuses,
+            Settings, Timeouts,
+        },
     },
 };
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::{FRESH, Gateway, Lane, Outcome, State, Why};
 use crate::{
-    clock::{self, Instant},
     rules::Rule,
+    runtime::clock::{self, Instant},
 };
 
 /// When a request would go.

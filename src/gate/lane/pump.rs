@@ -4,9 +4,9 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use super::{Gateway, Lane, Outcome, Queue, State, Ticket, Why, release::hand_back_surplus};
 use crate::{
-    bucket,
-    clock::{self, Instant},
     gate::{tell, view::moment},
+    limiter::bucket,
+    runtime::clock::{self, Instant},
     store::{Ask, Granted, Phase, Store, StoreError},
 };
 

@@ -4,10 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Entry, Grant, Lane, Outcome, State, Ticket, Waiter};
 use crate::{
-    clock::Instant,
-    cooldown::{Answer, Report},
     gate::tell,
-    rules::Limits,
+    limiter::{
+        cooldown::{Answer, Report},
+        policy::Limits,
+    },
+    runtime::clock::Instant,
 };
 
 impl Lane {

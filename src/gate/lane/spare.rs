@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::{FRESH, Ticket};
-use crate::{clock::Instant, rules::Limits};
+use crate::{limiter::policy::Limits, runtime::clock::Instant};
 
 /// Spare tickets are at most this part of a full bucket, since those left over are lost.
 const PART: u32 = 100;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Lane;
-use crate::clock::Instant;
+use crate::runtime::clock::Instant;
 
 /// The state of a lane that explains a wait.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! A learned rate against a wall, in virtual time.
 
 use super::*;
-use crate::learn::Learn;
+use crate::limiter::learn::Learn;
 
 /// A site that takes so many requests within a minute, and bans for twenty seconds who sends more.
 struct Wall {

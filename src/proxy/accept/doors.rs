@@ -10,9 +10,9 @@ use tokio::{
 };
 
 use crate::{
-    metrics::{Bound, Metrics},
+    observability::metrics::{Bound, Metrics},
     proxy::{Refusal, pool::Counted},
-    settings::Bounds,
+    rules::settings::Bounds,
 };
 
 /// Connections that are being told that there is no room; beyond, they are closed without a word.

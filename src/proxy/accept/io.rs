@@ -16,12 +16,12 @@ use tokio::{
 };
 
 use crate::{
-    metrics::{Bound, Metrics, Reason},
+    observability::metrics::{Bound, Metrics, Reason},
     proxy::{
         body::Idle,
         wire::{Handle, Waiting, Wire},
     },
-    settings::{Settings, Timeouts},
+    rules::settings::{Settings, Timeouts},
 };
 
 /// How long a client says nothing until its connection rests. Those that send one request after the

@@ -6,9 +6,9 @@ use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, DuplexStr
 
 use super::{doors::Full, *};
 use crate::{
-    metrics::Metrics,
+    observability::metrics::Metrics,
     proxy::tests::bench::{Bench, settings},
-    settings::Bounds,
+    rules::settings::Bounds,
 };
 
 fn bounds(bench: &Bench) -> Bounds {
@@ -18,7 +18,7 @@ fn bounds(bench: &Bench) -> Bounds {
 #[tokio::test]
 async fn a_panic_takes_one_connection_along_and_is_counted() {
     let bench = Bench::start().await;
-    crate::event::watch_panics(Arc::clone(&bench.metrics));
+    crate::observability::event::watch_panics(Arc::clone(&bench.metrics));
     let doors = Doors::new();
     let peer = SocketAddr::from(([127, 0, 0, 1], 9));
     let seat = doors.enter(peer.ip(), bounds(&bench), &bench.metrics).unwrap();
@@ -98,7 +98,7 @@ async fn a_connection_rests_while_its_client_is_silent_and_wakes_for_each_reques
         io.flush().await.unwrap();
         assert!(rests(&mut io, &wire, a_while).await);
     }
-    let since = crate::clock::now();
+    let since = crate::runtime::clock::now();
     let end = poll_fn(|cx| io.poll_request(cx)).await;
     assert_eq!(end.unwrap_err().kind(), ErrorKind::TimedOut);
     let silent = since.elapsed();

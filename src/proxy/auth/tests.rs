@@ -4,7 +4,7 @@
 use http::HeaderValue;
 
 use super::*;
-use crate::secret::Secret;
+use crate::rules::secret::Secret;
 
 const OUTSIDE: &str = "203.0.113.9";
 

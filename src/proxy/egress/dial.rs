@@ -6,8 +6,8 @@ use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{
-    clock::{self, Instant},
     proxy::shortage::is_shortage,
+    runtime::clock::{self, Instant},
 };
 
 /// Head start of each address over the next (RFC 8305 section 8).

@@ -13,8 +13,7 @@ use hyper::{body::Incoming, client::conn::TrySendError};
 
 use super::{Outbound, Request, Upload, failure::Failure};
 use crate::{
-    clock::Instant,
-    metrics::Reason,
+    observability::metrics::Reason,
     proxy::{
         Refusal,
         body::Progress,
@@ -23,6 +22,7 @@ use crate::{
         reply::Refused,
         wire::Handle,
     },
+    runtime::clock::Instant,
 };
 
 type Sent = Result<Response<Incoming>, TrySendError<Request<Upload>>>;

@@ -6,14 +6,14 @@ use http::{Request, StatusCode};
 use hyper::client::conn::TrySendError;
 
 use crate::{
-    metrics::{Bound, Reason},
+    classify::verdict::{Judgement, Verdict},
+    observability::metrics::{Bound, Reason},
     proxy::{
         Pass, Refusal,
         body::{BodyError, Upload},
         interim::Endless,
         reply::Refused,
     },
-    verdict::{Judgement, Verdict},
 };
 
 /// Why there is no answer.

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Context, Inside, Live};
 use crate::{
-    metrics::Bound,
+    observability::metrics::Bound,
     proxy::{
         Body, Visitor,
         accept::{ClientIo, builder},

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::metrics::{Bound, Metrics};
+use crate::observability::metrics::{Bound, Metrics};
 
 /// Heads of one stream; real sites send one or two before the answer.
 const MAX_HEADS: u32 = 32;

@@ -19,14 +19,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     classify::Classifier,
-    event::Events,
     gate::Gate,
-    metrics::Metrics,
+    limiter::policy::{Limits, Split},
+    observability::{event::Events, metrics::Metrics},
     proxy::{Context, serve},
-    rules::{Action, Limits, Matcher, Mode, Order, Retry, Rule, RuleSet, Split, TunnelCount},
-    settings::{
-        Auth, Bounds, Egress, EgressPattern, Inspect, Log, LogFormat, RefuseStatuses, Settings,
-        StoreSettings, Timeouts,
+    rules::{
+        Action, Matcher, Mode, Order, Retry, Rule, RuleSet, TunnelCount,
+        settings::{
+            Auth, Bounds, Egress, EgressPattern, Inspect, Log, LogFormat, RefuseStatuses, Settings,
+            StoreSettings, Timeouts,
+        },
     },
     store::{Backend, Memory},
 };
@@ -171,9 +173,9 @@ fn host_of(url: &str) -> &str {
 
 /// Waits until `condition` holds.
 pub(in crate::proxy) async fn until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = crate::clock::now() + PATIENCE;
+    let deadline = crate::runtime::clock::now() + PATIENCE;
     while !condition() {
-        assert!(crate::clock::now() < deadline, "{what}: not in time");
+        assert!(crate::runtime::clock::now() < deadline, "{what}: not in time");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::bench::{Bench, Site, rule, settings, until};
 use crate::{
-    rules::{
-        Action, CooldownPolicy, HostPattern, Matcher, Retry, Rule, Split, TunnelCount, Weights,
-    },
-    verdict::Verdict,
+    classify::verdict::Verdict,
+    limiter::policy::{CooldownPolicy, Split, Weights},
+    rules::{Action, HostPattern, Matcher, Retry, Rule, TunnelCount},
 };
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nhi";
@@ -224,7 +223,7 @@ async fn a_cooldown_holds_what_a_tunnel_has_to_say() {
         assert_eq!(client.head().await.status(), 200);
         client.send("a").await;
         client.read_to("a").await;
-        let tripped = crate::clock::now();
+        let tripped = crate::runtime::clock::now();
         assert_eq!(bench.get(&site.url("/")).await.status(), 429);
         client.send("b").await;
         client.read_to("b").await;
@@ -239,7 +238,7 @@ async fn a_cooldown_keeps_the_next_request_back_until_its_end() {
     let site = Site::answering(OK).await;
     let length = Duration::from_millis(400);
     let bench = bench(cooling(length)).await;
-    let tripped = crate::clock::now();
+    let tripped = crate::runtime::clock::now();
     assert_eq!(bench.get(&blocked.url("/")).await.status(), 429);
     assert_eq!(bench.get(&site.url("/")).await.status(), 200);
     assert!(tripped.elapsed() >= length - Duration::from_millis(20));

@@ -9,7 +9,7 @@ use super::{
     intercept::{ask, h2, intercept},
     secure::{Flaw, Root, SecureSite, connected, proxy, proxy_with},
 };
-use crate::settings::{EgressPattern, Settings};
+use crate::rules::settings::{EgressPattern, Settings};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 2\r\n\r\nhi";
 
@@ -117,7 +117,7 @@ async fn two_users_on_one_client_connection_share_no_login() {
     let site = Site::answering(OK).await;
     let mut settings = settings();
     settings.auth.none = false;
-    let secret = || crate::secret::Secret::new("pw");
+    let secret = || crate::rules::secret::Secret::new("pw");
     settings.auth.users = vec![("alice".into(), secret()), ("bob".into(), secret())];
     let bench = Bench::with(settings, vec![rule()]).await;
     let connections = || site.connections.load(Ordering::SeqCst);
@@ -133,9 +133,9 @@ async fn two_users_on_one_client_connection_share_no_login() {
 }
 
 /// Settings with one user, `alice:pw`.
-fn with_alice(settings: &mut crate::settings::Settings) {
+fn with_alice(settings: &mut crate::rules::settings::Settings) {
     settings.auth.none = false;
-    settings.auth.users = vec![("alice".into(), crate::secret::Secret::new("pw"))];
+    settings.auth.users = vec![("alice".into(), crate::rules::secret::Secret::new("pw"))];
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_user_who_is_gone_keeps_neither_an_intercepted_connect_nor_a_tunnel() 
         client.send(&get).await;
         assert_eq!(client.answer().await.status(), 200, "the same users");
         let mut changed = bench.cx.live().settings.clone();
-        changed.auth.users = vec![("alice".into(), crate::secret::Secret::new("another"))];
+        changed.auth.users = vec![("alice".into(), crate::rules::secret::Secret::new("another"))];
         bench.cx.reload(changed);
         client.send(&get).await;
         if intercepted {

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::bench::{Bench, PATIENCE, Site, rule, settings, until};
-use crate::settings::Settings;
+use crate::rules::settings::Settings;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
 

@@ -29,7 +29,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
 
 use super::bench::{Bench, Client, rule, settings};
-use crate::{rules::Rule, settings::Settings};
+use crate::rules::{Rule, settings::Settings};
 
 /// What is wrong with a site's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

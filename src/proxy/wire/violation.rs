@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{clock, metrics::Bound};
+use crate::{observability::metrics::Bound, runtime::clock};
 
 /// Why a request is not served; the text is for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

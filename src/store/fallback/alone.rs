@@ -8,10 +8,12 @@ use super::{
     share::{fixed, part, scaled},
 };
 use crate::{
-    bucket::{HORIZON, LONG_AGO, Window},
-    clock,
-    rules::{Limits, Quota, Rule},
-    settings::OnFailure,
+    limiter::{
+        bucket::{HORIZON, LONG_AGO, Window},
+        policy::{Limits, Quota},
+    },
+    rules::{Rule, settings::OnFailure},
+    runtime::clock,
     store::{
         Ask, Granted, Scope,
         keys::{Keys, Windows},

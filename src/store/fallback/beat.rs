@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use super::{Failure, News, Shared, scripts};
-use crate::clock;
+use crate::runtime::clock;
 
 /// How often a member says that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(1);

@@ -15,8 +15,8 @@ use super::{
     recall::{Heard, Remembered},
 };
 use crate::{
-    clock::{self, Instant},
-    settings::OnFailure,
+    rules::settings::OnFailure,
+    runtime::clock::{self, Instant},
     store::{
         Ask, Granted, Phase,
         keys::Keys,

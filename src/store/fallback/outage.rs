@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use super::{FIRST_WORD, Failure, News, Shared};
 use crate::{
-    clock::{self, Instant},
-    settings::OnFailure,
+    rules::settings::OnFailure,
+    runtime::clock::{self, Instant},
     store::{FailureKind, redis::servers},
 };
 

@@ -1,6 +1,6 @@
 //! What is left of a rule's limits for a member that decides alone.
 
-use crate::rules::{Limits, Quota};
+use crate::limiter::policy::{Limits, Quota};
 
 /// The limits with the learned rate in force, as far as the member knows it, in place of the ceiling: one member's
 /// verdicts are too few to learn from, and the others would not hear of it.

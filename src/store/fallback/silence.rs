@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 
 use super::{Shared, share};
 use crate::{
-    clock::{self, Instant},
-    rules::{Limits, Rule},
-    settings::OnFailure,
+    limiter::policy::Limits,
+    rules::{Rule, settings::OnFailure},
+    runtime::clock::{self, Instant},
     store::{Ask, Granted, Scope, keys::Keys},
 };
 

@@ -4,7 +4,7 @@ use super::{
     alone::last_turn,
     share::{fixed, scaled},
 };
-use crate::{learn::Learn, rules::Limits};
+use crate::limiter::{learn::Learn, policy::Limits};
 
 #[test]
 fn a_member_alone_keeps_to_its_share_of_the_rate_in_force() {

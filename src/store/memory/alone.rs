@@ -1,9 +1,9 @@
 //! The part of a scope that a member without its store goes on with.
 
 use super::{Memory, Place};
-use crate::{
+use crate::limiter::{
     bucket::{Bucket, Window},
-    rules::Limits,
+    policy::Limits,
 };
 
 impl Memory {

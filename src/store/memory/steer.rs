@@ -2,10 +2,12 @@
 
 use super::{Memory, Scope, closed_at_most, news};
 use crate::{
-    bucket::{Bucket, HORIZON, Pace},
-    clock,
-    learn::{Hand, Known},
+    limiter::{
+        bucket::{Bucket, HORIZON, Pace},
+        learn::{Hand, Known},
+    },
     rules::Rule,
+    runtime::clock,
 };
 
 impl Memory {

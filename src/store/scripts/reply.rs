@@ -4,9 +4,11 @@
 use fred::types::Value;
 
 use crate::{
-    bucket::{BATCH, LONG_AGO, Window},
-    cooldown::{Blocks, Change, culprit},
-    learn::{Known, Why},
+    limiter::{
+        bucket::{BATCH, LONG_AGO, Window},
+        cooldown::{Blocks, Change, culprit},
+        learn::{Known, Why},
+    },
     store::{Granted, Peeked, Phase, Reported},
 };
 

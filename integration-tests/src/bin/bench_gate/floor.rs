@@ -14,7 +14,7 @@ use integration_tests::{
 };
 use parking_lot::Mutex;
 use tidegate::{
-    metrics::Metrics,
+    observability::metrics::Metrics,
     store::{Answering, Ask, Reply, ScopeName, ScriptServer, Shared, Store as _},
 };
 use tokio::sync::broadcast;

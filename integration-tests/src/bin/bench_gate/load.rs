@@ -12,12 +12,11 @@ use integration_tests::{
     sim::{self, Plan},
 };
 use tidegate::{
-    event::Events,
+    classify::verdict::Judgement,
     gate::{Client, Gate},
-    metrics::Metrics,
+    observability::{event::Events, metrics::Metrics},
     rules::{Rule, RuleSet},
     store::{Backend, Memory, Shared},
-    verdict::Judgement,
 };
 use tokio::{runtime::Runtime, task::JoinSet};
 

@@ -11,13 +11,15 @@ use std::{
 
 use integration_tests::walls::{Answer, SECOND};
 use tidegate::{
-    bucket::HORIZON,
+    classify::verdict::Verdict,
     config,
-    cooldown::{self, Report},
-    learn::Known,
+    limiter::{
+        bucket::HORIZON,
+        cooldown::{self, Report},
+        learn::Known,
+    },
     rules::Rule,
     store::{Ask, Memory, Phase, Scope, ScopeName, Store},
-    verdict::Verdict,
 };
 
 use super::{fleet::Pass, plot::Story};

@@ -1,0 +1,177 @@
+//! Puts the fleet together: what its store knows, what its members publish, and what the rule file says of it.
+
+use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
+
+use crate::{
+    observability::{
+        event::clean,
+        status::{
+            FleetScope, FleetStatus, LearnedStatus, MemberFigures, MemberStatus, ScopeState,
+            ScopeStatus, Summary, TripStatus, scope_name,
+        },
+    },
+    rules::{Mode, Rule, RuleSet},
+    store::{Announced, Survey, Surveyed},
+};
+
+/// A member that has been silent for longer is down: three heartbeats.
+pub const UP: Duration = Duration::from_secs(4);
+
+/// The fleet as its store knows it, with the rules of whoever looks. What only a member knows of itself is left empty.
+#[must_use]
+pub fn of_store(survey: &Survey, rules: &RuleSet) -> FleetStatus {
+    let members: Vec<_> = survey.members.iter().map(member).collect();
+    let scope = |seen| {
+        let of = |rule: &&std::sync::Arc<Rule>| *rule.name == *surveyed_rule(seen);
+        scope_of(seen, rules.as_slice().iter().find(of).map(AsRef::as_ref))
+    };
+    let mut scopes: Vec<_> = survey.scopes.iter().map(scope).collect();
+    let by_name: BTreeMap<_, _> =
+        scopes.iter().enumerate().map(|(at, scope)| (scope.name(), at)).collect();
+    for figures in members.iter().map(|member| &member.figures) {
+        for (name, share) in &figures.scopes {
+            let Some(scope) = by_name.get(name).map(|at| &mut scopes[*at]) else { continue };
+            scope.held += share.held;
+            scope.sent_per_s += share.per_s;
+        }
+        for (name, trip) in &figures.trips {
+            let Some(scope) = by_name.get(name).map(|at| &mut scopes[*at]) else { continue };
+            if scope.trip.as_ref().is_none_or(|known| known.at_ms < trip.at_ms) {
+                scope.trip = Some(trip.clone());
+            }
+        }
+    }
+    finished(FleetStatus { whole: true, members, scopes, more: survey.more, ..empty(rules) })
+}
+
+/// The fleet as one member knows it: its own scopes, and itself.
+#[must_use]
+pub fn of_member(
+    scopes: &[ScopeStatus],
+    member: MemberStatus,
+    alone: bool,
+    rules: &RuleSet,
+) -> FleetStatus {
+    let scopes = scopes.iter().map(|scope| own_scope(scope, &member.figures)).collect();
+    finished(FleetStatus { whole: alone, members: vec![member], scopes, ..empty(rules) })
+}
+
+fn empty(rules: &RuleSet) -> FleetStatus {
+    let rules = rules.as_slice().iter().map(|rule| rule.name.to_string()).collect();
+    FleetStatus { rules, ..FleetStatus::default() }
+}
+
+/// Adds up and sorts.
+fn finished(mut fleet: FleetStatus) -> FleetStatus {
+    let up = || fleet.members.iter().filter(|member| member.up).map(|member| &member.figures);
+    fleet.summary = Summary {
+        scopes: fleet.scopes.len(),
+        cooling: fleet.scopes.iter().filter(|scope| scope.state.is_closed()).count(),
+        held: up().map(|figures| figures.held).sum(),
+        requests_per_s: up().map(|figures| figures.requests_per_s).sum(),
+        blocks_per_min: up().map(|figures| figures.blocks_per_min).sum(),
+        pages_per_min: up().map(|figures| figures.pages_per_min).sum(),
+        members_up: up().count(),
+    };
+    fleet.scopes_total = fleet.scopes.len();
+    fleet.scopes.sort_by_cached_key(FleetScope::name);
+    fleet.scopes.sort_by(worry);
+    fleet
+}
+
+/// What needs a person first: cooling, then held, then a streak, then traffic.
+fn worry(a: &FleetScope, b: &FleetScope) -> Ordering {
+    let rank = |scope: &FleetScope| (scope.state.is_closed(), scope.held, scope.streak > 0.0);
+    rank(b).cmp(&rank(a)).then(b.sent_per_s.total_cmp(&a.sent_per_s))
+}
+
+fn surveyed_rule(seen: &Surveyed) -> &str {
+    &seen.rule
+}
+
+fn member(known: &Announced) -> MemberStatus {
+    let figures: MemberFigures = serde_json::from_str(&known.figures).unwrap_or_default();
+    MemberStatus {
+        name: clean(&known.member),
+        up: known.ago <= UP,
+        heard_ms: millis(known.ago),
+        figures,
+    }
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
+    let policy = rule.and_then(|rule| rule.cooldown.as_ref());
+    let cooldown = &seen.cooldown;
+    // Once it is over a probe is due, or out; a rule without probes is open again.
+    let state = match cooldown.until {
+        0 => ScopeState::Open,
+        until if until > cooldown.now => ScopeState::Cooling,
+        _ if policy.is_none_or(|policy| policy.probe) => ScopeState::Probing,
+        _ => ScopeState::Open,
+    };
+    let left = u64::try_from(cooldown.until - cooldown.now).unwrap_or(0);
+    let limit = rule.and_then(|rule| rule.limits.rate);
+    let learns = rule.is_some_and(|rule| rule.limits.learn.is_some());
+    let learned = (learns && seen.learned.turn > 0).then(|| LearnedStatus {
+        rate: seen.learned.rate,
+        mark: (seen.learned.mark > 0.0).then_some(seen.learned.mark),
+        frozen: seen.learned.frozen,
+        why: seen.learned.why.as_str().to_owned(),
+    });
+    FleetScope {
+        rule: seen.rule.clone(),
+        key: seen.key.clone(),
+        state,
+        remaining_ms: left / 1_000,
+        streak: cooldown.streak,
+        after: policy.map(|policy| policy.after),
+        rate_limit: limit,
+        rate_current: learned.as_ref().map(|learned| learned.rate).or(limit),
+        learned,
+        held: 0,
+        sent_per_s: 0.0,
+        members_waiting: seen.waiting,
+        epoch: cooldown.epoch,
+        observe: rule.is_some_and(|rule| rule.mode == Mode::Observe),
+        trip: trip_of(seen),
+    }
+}
+
+/// What the store itself remembers of the latest trip.
+fn trip_of(seen: &Surveyed) -> Option<TripStatus> {
+    let cooldown = &seen.cooldown;
+    let cause = cooldown.cause.filter(|_| cooldown.until > 0)?;
+    let blocks = cooldown.blocks.iter();
+    Some(TripStatus {
+        by: cooldown.by.map_or("hand", |verdict| verdict.as_str()).to_owned(),
+        cause: cause.as_str().to_owned(),
+        blocks: blocks.map(|(verdict, n)| (verdict.as_str().to_owned(), n.into())).collect(),
+        streak: cooldown.peak,
+        ..TripStatus::default()
+    })
+}
+
+fn own_scope(scope: &ScopeStatus, figures: &MemberFigures) -> FleetScope {
+    let name = scope_name(&scope.rule, &scope.key);
+    FleetScope {
+        rule: scope.rule.clone(),
+        key: scope.key.clone(),
+        state: scope.state,
+        remaining_ms: scope.remaining_ms,
+        streak: scope.streak,
+        after: scope.after,
+        rate_limit: scope.rate_limit,
+        rate_current: scope.rate_current,
+        learned: scope.learned.clone(),
+        held: scope.held,
+        sent_per_s: figures.scopes.get(&name).map_or(0.0, |share| share.per_s),
+        members_waiting: u64::from(scope.held > 0),
+        epoch: scope.epoch,
+        observe: scope.observe,
+        trip: figures.trips.get(&name).cloned(),
+    }
+}

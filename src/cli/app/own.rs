@@ -1,0 +1,94 @@
+//! What belongs to the proxy itself, so that no client may reach it through the proxy: its listeners and the servers of
+//! its store, those that the store's URL names and those that a cluster or a sentinel names later.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    observability::event::{Event, Events},
+    proxy,
+    rules::settings::{Settings, StoreSettings},
+    store::{self, Place},
+};
+
+/// Longest look-up of one of the store's names.
+const LOOKUP: Duration = Duration::from_secs(2);
+
+/// Nobody may reach these through the proxy: its listeners, and the servers that the store's URL names.
+pub(super) async fn addresses(settings: &Settings, events: &Events) -> Vec<SocketAddr> {
+    let admin = settings.admin.as_ref().map(|admin| admin.listen);
+    let mut own: Vec<SocketAddr> = [Some(settings.listen), admin].into_iter().flatten().collect();
+    let StoreSettings::Redis(redis) = &settings.store else { return own };
+    for place in store::redis::servers(redis).unwrap_or_default() {
+        own.extend(addresses_of(&place, events).await);
+    }
+    own
+}
+
+/// The addresses of one of the store's servers.
+async fn addresses_of((host, port): &Place, events: &Events) -> Vec<SocketAddr> {
+    let looking = tokio::net::lookup_host((host.as_str(), *port));
+    match tokio::time::timeout(LOOKUP, looking).await {
+        Ok(Ok(found)) => found.map(everywhere).collect(),
+        Ok(Err(_)) | Err(_) => {
+            events.emit(Event::Warned {
+                what: format!(
+                    "the store's name {host} has no address now, so that the egress guard cannot \
+                     keep clients from it: deny it in `egress.deny`, or restart once it has one"
+                ),
+            });
+            Vec::new()
+        }
+    }
+}
+
+/// Keeps clients from the servers that a cluster or a sentinel names later, for as long as the store lives.
+pub(super) async fn follow(
+    mut places: watch::Receiver<Vec<Place>>,
+    proxy: Arc<proxy::Context>,
+    events: Arc<Events>,
+) {
+    loop {
+        let now = places.borrow_and_update().clone();
+        for place in now {
+            proxy.own.add(addresses_of(&place, &events).await);
+        }
+        if places.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A store that is known by a loopback address often listens on all of this machine's: the unspecified
+/// address stands for them.
+fn everywhere(store: SocketAddr) -> SocketAddr {
+    if !store.ip().to_canonical().is_loopback() {
+        return store;
+    }
+    SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), store.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config, observability::metrics::Metrics};
+
+    #[tokio::test]
+    async fn clients_reach_neither_the_proxy_nor_its_store() {
+        let text = "listen: 127.0.0.1:3128\nadmin: 127.0.0.1:9128\n\
+                    store: redis-sentinel://[::1]:26379?node=10.0.0.9:26380&sentinelServiceName=x\n";
+        let loaded = config::parse(text, "rules.yaml", &|_| None)
+            .unwrap_or_else(|problems| panic!("{problems}"));
+        let events = Events::new(Metrics::new());
+        let own = addresses(&loaded.settings, &events).await;
+        for addr in ["127.0.0.1:3128", "127.0.0.1:9128", "0.0.0.0:26379", "10.0.0.9:26380"] {
+            let addr: SocketAddr = addr.parse().expect("an address");
+            assert!(own.contains(&addr), "{addr} is not among {own:?}");
+        }
+    }
+}

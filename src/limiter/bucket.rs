@@ -1,0 +1,367 @@
+//! The token bucket with its quotas: pure arithmetic on the store's clock.
+//!
+//! A bucket hands out *tickets*: the moment at which a request may go. A ticket moves the bucket's own clock (`at`)
+//! forward to its moment, together with every limit, so that order, the joint limits and the bound
+//!
+//! > grants in any window of length t <= burst + rate * t
+//!
+//! hold by construction, however many members ask and however far ahead. `lua/lib/bucket.lua` is the same arithmetic,
+//! operation by operation, so that both stores give the same answers to the last bit.
+
+use crate::{
+    limiter::{
+        learn::{Hand, Known, Learned, News},
+        policy::Limits,
+    },
+    runtime::clock::{self, exact},
+};
+
+/// How far ahead of now tickets are handed out while several requests wait, in microseconds: longer than the slowest
+/// sensible round trip to a store, so that members with slow lines keep their turn.
+pub const HORIZON: i64 = 250_000;
+
+/// What a member may hold ahead that has only just begun to wait: all of a fleet may begin at once, each as yet unknown
+/// to the others.
+pub const FIRST: u32 = 1;
+
+/// Most tickets that one call takes; bounds the time that a script keeps Redis busy.
+pub const BATCH: u32 = 1_000;
+
+/// Most handed-back tickets that a bucket keeps for the next in line.
+pub const RETURNED: usize = 64;
+
+/// Start of a quota's window that has not begun: long before any moment, and far from the end of the numbers.
+pub const LONG_AGO: i64 = i64::MIN / 2;
+
+/// How long what has been learned is kept: it outlives an idle week.
+const LEARNED_FOR: i64 = 7 * 24 * 3_600 * 1_000_000;
+
+/// A fixed window in progress, known by its length: whose quotas are others does not restart it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// How long it lasts, in microseconds.
+    pub length: i64,
+    /// When it started, by its first request.
+    pub start: i64,
+    /// Tokens taken in it.
+    pub taken: u64,
+}
+
+/// One bucket. All times are microseconds of the store's clock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bucket {
+    /// The moment up to which tokens are accounted for: that of the latest ticket.
+    pub at: i64,
+    /// Tokens at `at`.
+    pub tokens: f64,
+    /// One window per length, ascending: those of the rule's quotas, and others that still run.
+    pub windows: Vec<Window>,
+    /// Start of the climb back to the full rate after a cooldown; 0 = none.
+    pub ramp_from: i64,
+    /// Tickets handed back, ascending; they belong to whoever asks next.
+    pub returned: Vec<i64>,
+    /// What has been learned of the rate that the site bears.
+    pub learned: Learned,
+    /// The latest reading of the clock, to notice when it is set back.
+    pub seen: i64,
+    /// Rate and burst by which it has been filling since `at`; `None` = nothing is known, or there was no rate.
+    pub filling: Option<(f64, u32)>,
+    /// The limits for which its tickets were voided, where a reload has changed them.
+    pub voided_for: Option<Limits>,
+    /// Whether a window begins where the one before it ended, and not with its first request: members that cannot hear
+    /// of each other share windows nevertheless.
+    pub steady: bool,
+}
+
+/// How fast a bucket fills at the moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pace {
+    /// The rate in force, in tokens per second; `None` limits nothing.
+    pub rate: Option<f64>,
+    /// Length of the climb after a cooldown.
+    pub ramp: i64,
+}
+
+impl Bucket {
+    /// A full bucket.
+    #[must_use]
+    pub fn full(now: i64, limits: &Limits) -> Self {
+        Self {
+            at: now,
+            tokens: f64::from(limits.burst),
+            windows: Vec::new(),
+            ramp_from: 0,
+            returned: Vec::new(),
+            learned: Learned::default(),
+            seen: now,
+            filling: None,
+            voided_for: None,
+            steady: false,
+        }
+    }
+
+    /// Takes note of the time. A clock that was set back takes every moment of the bucket with it: nothing freezes,
+    /// and nothing is granted twice.
+    pub fn observe(&mut self, now: i64, limits: &Limits) {
+        let back = self.seen - now;
+        if back > 0 {
+            self.at -= back;
+            self.ramp_from = if self.ramp_from > 0 { self.ramp_from - back } else { 0 };
+            self.windows.iter_mut().for_each(|window| window.start -= back);
+            self.returned.iter_mut().for_each(|moment| *moment -= back);
+            self.learned.set_back(back);
+        }
+        self.seen = now;
+        let lengths: Vec<i64> = limits.quotas.iter().map(|q| clock::micros(q.window)).collect();
+        self.windows.retain(|window| {
+            lengths.contains(&window.length) || window.start + window.length > now
+        });
+        for length in lengths {
+            if self.window(length).is_none() {
+                self.windows.push(Window { length, start: LONG_AGO, taken: 0 });
+            }
+        }
+        self.windows.sort_unstable_by_key(|window| window.length);
+        self.drop_returned(now, limits);
+    }
+
+    /// The pace in force from `now` on. Where it is learned, the news of the cooldown and the calm since the last
+    /// change may set another.
+    pub fn pace(&mut self, now: i64, limits: &Limits, ramp: i64, news: News, known: Known) -> Pace {
+        let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else {
+            return Pace { rate: limits.rate, ramp };
+        };
+        self.learned.observe(now, self.at, news, known, ceiling, learn);
+        Pace { rate: Some(self.learned.rate), ramp }
+    }
+
+    /// What a person does to the learned rate; nothing where none is learned. `known`: as in [`Learned::observe`].
+    pub fn steer(
+        &mut self,
+        now: i64,
+        limits: &Limits,
+        ramp: i64,
+        news: News,
+        known: Known,
+        hand: Hand,
+    ) {
+        let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else { return };
+        self.learned.steer(now, news, known, hand, ceiling, learn);
+        self.fill_by(now, limits, Pace { rate: Some(self.learned.rate), ramp });
+    }
+
+    /// Goes on filling at `pace`. Where rate or burst is another than before (learned, or a reload), what flowed in
+    /// until now counts by the old ones: tokens are carried over, and no change refills the bucket.
+    pub fn fill_by(&mut self, now: i64, limits: &Limits, pace: Pace) {
+        let new = pace.rate.map(|rate| (rate, limits.burst));
+        if let (Some((rate, burst)), Some(_)) = (self.filling, new)
+            && self.filling != new
+            && self.at < now
+        {
+            let climb = Climb { rate: rate / 1e6, from: self.ramp_from, ramp: pace.ramp };
+            self.tokens = self.tokens_at(now, f64::from(burst), climb);
+            self.at = now;
+        }
+        if let Some((_, burst)) = new {
+            self.tokens = self.tokens.min(f64::from(burst));
+        }
+        self.filling = new;
+    }
+
+    /// Empties the bucket once after each cooldown: it opened at `opened` and climbs back from there.
+    pub fn restart(&mut self, opened: i64) {
+        if opened > self.ramp_from {
+            self.drain(opened);
+            self.ramp_from = opened;
+        }
+    }
+
+    /// The limits have changed: voids what was handed out ahead, once. Each member of a fleet says so at its own reload,
+    /// and what has been handed out under the new limits since then stays good.
+    pub fn void(&mut self, now: i64, limits: &Limits) {
+        // How the rate is learned does not matter here.
+        let limits = Limits { learn: None, ..limits.clone() };
+        if self.voided_for.as_ref() != Some(&limits) {
+            self.drain(now);
+            self.voided_for = Some(limits);
+        }
+    }
+
+    /// Empties the bucket at `now`: nothing saved up, nothing handed out ahead.
+    pub fn drain(&mut self, now: i64) {
+        self.at = now;
+        self.tokens = 0.0;
+        self.returned.clear();
+    }
+
+    /// When the next request may go at the earliest, and not before `now`.
+    #[must_use]
+    pub fn next(&self, now: i64, limits: &Limits, pace: Pace) -> i64 {
+        if let Some(moment) = self.returned.first() {
+            return *moment;
+        }
+        let cost = f64::from(limits.cost);
+        let mut moment = self.at.max(now);
+        if let Some(rate) = pace.rate {
+            let climb = Climb { rate: rate / 1e6, from: self.ramp_from, ramp: pace.ramp };
+            if self.tokens_at(moment, f64::from(limits.burst), climb) < cost {
+                moment = moment.max(climb.when(self.at, cost - self.tokens));
+            }
+        }
+        for quota in &limits.quotas {
+            let Some(window) = self.window(clock::micros(quota.window)) else { continue };
+            let end = window.start + window.length;
+            if moment < end && window.taken + u64::from(limits.cost) > quota.tokens {
+                moment = end;
+            }
+        }
+        moment
+    }
+
+    /// Takes the ticket for `moment`, which [`Bucket::next`] has just given.
+    pub fn take(&mut self, moment: i64, limits: &Limits, pace: Pace) {
+        if self.returned.first() == Some(&moment) {
+            self.returned.remove(0);
+            return;
+        }
+        if let Some(rate) = pace.rate {
+            let climb = Climb { rate: rate / 1e6, from: self.ramp_from, ramp: pace.ramp };
+            let tokens = self.tokens_at(moment, f64::from(limits.burst), climb);
+            self.tokens = (tokens - f64::from(limits.cost)).max(0.0);
+        }
+        if limits.learn.is_some() {
+            self.learned.count(moment, f64::from(limits.cost));
+        }
+        self.at = moment;
+        for window in &mut self.windows {
+            let length = window.length;
+            if moment >= window.start + length {
+                // One of other limits is over for good.
+                if !limits.quotas.iter().any(|quota| clock::micros(quota.window) == length) {
+                    continue;
+                }
+                let late = if self.steady { (moment - window.start) % length } else { 0 };
+                *window = Window { length, start: moment - late, taken: 0 };
+            }
+            window.taken += u64::from(limits.cost);
+        }
+    }
+
+    /// The window of this length.
+    fn window(&self, length: i64) -> Option<&Window> {
+        self.windows.iter().find(|window| window.length == length)
+    }
+
+    /// Takes back tickets whose requests have left. Those of the past are spent, but for the quotas.
+    pub fn give_back(&mut self, moments: &[i64], now: i64, limits: &Limits) {
+        self.returned.extend(moments);
+        self.returned.sort_unstable();
+        self.drop_returned(now, limits);
+        while let Some(moment) = self.returned.get(RETURNED).copied() {
+            self.refund(moment, limits);
+            self.returned.remove(RETURNED);
+        }
+    }
+
+    /// Tickets that nobody has used until their moment go back to their quotas.
+    fn drop_returned(&mut self, now: i64, limits: &Limits) {
+        let late = self.returned.partition_point(|moment| *moment < now);
+        for moment in self.returned.drain(..late).collect::<Vec<_>>() {
+            self.refund(moment, limits);
+        }
+    }
+
+    /// The ticket for `moment` was never used: its windows that still run get its tokens back.
+    fn refund(&mut self, moment: i64, limits: &Limits) {
+        for window in &mut self.windows {
+            if (window.start..window.start + window.length).contains(&moment) {
+                window.taken = window.taken.saturating_sub(u64::from(limits.cost));
+            }
+        }
+    }
+
+    /// How long from `now` until the bucket is full and every window over: then it need not be kept. What was learned is
+    /// kept for longer; what a trip teaches is learned when the scope opens again, after `closed` at most.
+    #[must_use]
+    pub fn forgettable_in(&self, now: i64, limits: &Limits, pace: Pace, closed: i64) -> i64 {
+        let fill = pace.rate.map_or(0, |rate| ceil(f64::from(limits.burst) / rate * 1e6));
+        let quotas = self.windows.iter().map(|window| window.length).max().unwrap_or(0);
+        let learned = match (limits.rate, &limits.learn) {
+            (Some(ceiling), Some(learn)) if self.learned.has_taught(ceiling, learn) => LEARNED_FOR,
+            (Some(_), Some(_)) => closed,
+            _ => 0,
+        };
+        (self.at.max(now) - now) + fill.saturating_add(pace.ramp).max(quotas).max(learned)
+    }
+
+    fn tokens_at(&self, moment: i64, burst: f64, climb: Climb) -> f64 {
+        (self.tokens + climb.accrued(self.at, moment)).min(burst)
+    }
+}
+
+/// A rate that climbs linearly from nothing to `rate` (tokens per microsecond) over `ramp`, beginning at `from`.
+#[derive(Debug, Clone, Copy)]
+struct Climb {
+    rate: f64,
+    from: i64,
+    ramp: i64,
+}
+
+impl Climb {
+    /// Tokens that flow in between two moments: the integral of the rate.
+    fn accrued(self, start: i64, end: i64) -> f64 {
+        if self.is_over(start) {
+            return exact(end - start) * self.rate;
+        }
+        self.since_start(end) - self.since_start(start)
+    }
+
+    /// The first moment at which `tokens` have flowed in since `start`.
+    fn when(self, start: i64, tokens: f64) -> i64 {
+        if self.is_over(start) {
+            return start.saturating_add(ceil(tokens / self.rate));
+        }
+        let total = self.since_start(start) + tokens;
+        let ramp = exact(self.ramp);
+        let climb = self.rate * ramp / 2.0;
+        let elapsed = if total <= climb {
+            (2.0 * ramp * total / self.rate).sqrt()
+        } else {
+            total / self.rate + ramp / 2.0
+        };
+        self.from.saturating_add(ceil(elapsed))
+    }
+
+    fn is_over(self, moment: i64) -> bool {
+        self.from == 0 || self.ramp == 0 || moment >= self.from + self.ramp
+    }
+
+    fn since_start(self, moment: i64) -> f64 {
+        let elapsed = exact(moment - self.from);
+        let ramp = exact(self.ramp);
+        if elapsed <= 0.0 {
+            0.0
+        } else if elapsed < ramp {
+            elapsed * elapsed * self.rate / (2.0 * ramp)
+        } else {
+            (elapsed - ramp / 2.0) * self.rate
+        }
+    }
+}
+
+/// Tickets that each of so many waiting members may hold ahead: together, what flows in within the horizon.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub fn share(rate: f64, cost: u32, members: u32) -> u32 {
+    let ahead = rate * (exact(HORIZON) / 1e6) / f64::from(cost) / f64::from(members);
+    ahead.ceil().clamp(1.0, 1e9) as u32
+}
+
+/// The next whole microsecond.
+fn ceil(micros: f64) -> i64 {
+    clock::whole(micros.ceil())
+}
+
+#[cfg(test)]
+#[path = "bucket/tests.rs"]
+mod tests;

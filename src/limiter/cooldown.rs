@@ -1,0 +1,364 @@
+//! The cooldown state machine: when to trip, for how long, who probes.
+//!
+//! ```text
+//!               enough blocks, or one that names its wait, or by hand
+//!        +--------------------------------------------------------------+
+//!        |                 |  the same                                  v
+//!   +--------+ ramp  +---------+  ok of the probe   +---------+    +---------+
+//!   |  open  | <---- | ramping | <----------------- | probing | <- | cooling |
+//!   +--------+ over  +---------+  (or by hand)      +---------+    +---------+
+//!                                                    |  ^  |  time    ^
+//!                             probe lost: next asks  +--+  |   up     |
+//!                                                          +----------+
+//!                                                          block: longer
+//! ```
+//!
+//! Each trip and each clear by hand begins a new *epoch*, named by the store's clock, so that epochs rise even if the
+//! store forgets everything. A grant carries the epoch it was made in, and an answer from an older epoch changes
+//! nothing: a late success does not end a cooldown, a late block neither starts nor stretches one. A member that knows a
+//! later epoch than the store brings it back with each ask ([`Known`]); that has no other effect.
+//!
+//! The state lives in the store; `lua/lib/cooldown.lua` is this file, operation by operation. All times are microseconds
+//! of the store's clock.
+
+mod known;
+mod report;
+mod told;
+
+pub use known::{Known, KnownPhase};
+pub use report::{Answer, Change, Report};
+pub use told::{Blocks, Cause, culprit};
+
+use crate::{
+    classify::verdict::Verdict,
+    limiter::policy::CooldownPolicy,
+    runtime::clock::{self, exact},
+};
+
+/// Block types of a streak that are remembered: more than any sensible `after`.
+const KINDS: usize = 64;
+
+/// The state of one cooldown scope.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Cooldown {
+    /// Names the latest trip or clear; 0 = there was none.
+    pub epoch: u64,
+    /// End of the cooldown; 0 while open.
+    pub until: i64,
+    /// The probe that is out (the moment of its grant); 0 = none.
+    pub probe: i64,
+    /// When the probe that is out counts as lost.
+    pub probe_until: i64,
+    /// The member that has the probe; empty where that was forgotten.
+    pub prober: String,
+    /// When the scope last opened again; 0 = it never cooled.
+    pub opened: i64,
+    /// Weight of the blocks in a row.
+    pub streak: f64,
+    /// When the last block came.
+    pub last_block: i64,
+    /// Whether it was a sure sign.
+    pub sure: bool,
+    /// The last verdicts, oldest first: a block's letter ([`Verdict::letter`]), `0` for an ok.
+    pub recent: String,
+    /// The letters of the streak's blocks, oldest first.
+    pub kinds: String,
+    /// What tripped the latest cooldown.
+    pub cause: Option<Cause>,
+    /// The letters of the blocks that tripped it.
+    pub blamed: String,
+    /// The streak that tripped it.
+    pub peak: f64,
+    /// Length of the latest cooldown.
+    pub length: i64,
+    /// Length that sufficed last time, where it had to grow; 0 = the usual one did.
+    pub sufficed: i64,
+    /// Probes that failed in a row.
+    pub failed: u32,
+    /// The latest reading of the clock, to notice when it is set back.
+    pub seen: i64,
+}
+
+/// What a scope says to who asks for leave to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Go.
+    Open,
+    /// Nothing goes until this moment.
+    Cooling(i64),
+    /// A probe is out; ask again at this moment at the latest.
+    Probing(i64),
+    /// The cooldown is over and nobody probes: who asks now is the probe.
+    Due,
+}
+
+impl Cooldown {
+    /// Takes note of the time. A clock that was set back takes every moment with it.
+    pub fn observe(&mut self, now: i64) {
+        let back = self.seen - now;
+        if back > 0 && self.seen > 0 {
+            for moment in [
+                &mut self.until,
+                &mut self.probe,
+                &mut self.probe_until,
+                &mut self.opened,
+                &mut self.last_block,
+            ] {
+                *moment = if *moment > 0 { *moment - back } else { 0 };
+            }
+        }
+        self.seen = now;
+    }
+
+    /// Takes over what a member knows and the store has lost (a flush, a failover, an outage with a local trip). It
+    /// opens nothing by itself, starts no ramp and teaches nothing; blocks that were counted meanwhile stay counted.
+    pub fn restore(&mut self, known: Known, now: i64) {
+        if known.epoch <= self.epoch {
+            return;
+        }
+        self.epoch = known.epoch;
+        self.until = 0;
+        self.end_probe();
+        match known.phase {
+            KnownPhase::Open => {}
+            KnownPhase::Cooling(left) => {
+                self.until = now + left;
+                self.length = left;
+            }
+            KnownPhase::Probing(left) => {
+                self.until = now;
+                if left > 0 {
+                    self.probe = now;
+                    self.probe_until = now + left;
+                }
+            }
+        }
+    }
+
+    /// What to say to who asks now. A cooldown without probe ends here by itself.
+    pub fn phase(&mut self, now: i64, policy: &CooldownPolicy) -> Phase {
+        if self.until == 0 {
+            return Phase::Open;
+        }
+        if now < self.until {
+            return Phase::Cooling(self.until);
+        }
+        if !policy.probe {
+            self.open(self.until);
+            return Phase::Open;
+        }
+        if self.probe > 0 && now < self.probe_until {
+            return Phase::Probing(self.probe_until);
+        }
+        Phase::Due
+    }
+
+    /// Gives `member` the probe, granted for `moment`; it counts as lost after `lease`.
+    pub fn lend_probe(&mut self, member: &str, moment: i64, lease: i64) {
+        self.probe = moment;
+        self.probe_until = moment + lease;
+        member.clone_into(&mut self.prober);
+    }
+
+    /// Whether the probe that is out belongs to `member`. If it asks again without it, the reply that carried it was
+    /// lost, and it gets the probe once more.
+    #[must_use]
+    pub fn is_prober(&self, member: &str) -> bool {
+        self.probe > 0 && self.prober == member
+    }
+
+    fn end_probe(&mut self) {
+        self.probe = 0;
+        self.probe_until = 0;
+        self.prober.clear();
+    }
+
+    /// The epoch that begins now: later than the one before, whatever the clock says.
+    fn next_epoch(&self, now: i64) -> u64 {
+        (self.epoch + 1).max(u64::try_from(now).unwrap_or(0))
+    }
+
+    /// Takes a report.
+    pub fn report(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
+        if report.epoch < self.epoch {
+            return Change::Stale;
+        }
+        self.restore(Known::open(report.epoch), now);
+        // A cooldown without probe may be over although nobody has asked yet.
+        self.phase(now, policy);
+        if self.until > 0 {
+            return self.report_probe(now, report, policy);
+        }
+        match report.answer {
+            Answer::Nothing => Change::None,
+            Answer::Ok => {
+                self.remember(report.oks.saturating_add(1), '0', policy);
+                let had = self.streak > 0.0;
+                self.forget_streak();
+                if had { Change::Streak } else { Change::None }
+            }
+            Answer::Block { weight, retry_after, sure, verdict } => {
+                if now - self.last_block > clock::micros(policy.forget_after) {
+                    self.forget_streak();
+                }
+                // Successes that came without a call were before the streak: a member that knows of one reports.
+                self.remember(report.oks, '0', policy);
+                self.remember(1, verdict.letter(), policy);
+                self.count(weight, verdict);
+                self.last_block = now;
+                self.sure = sure;
+                let Some(cause) = self.cause(retry_after, policy) else { return Change::Streak };
+                let length = self.first_length(report.draw, retry_after, policy);
+                self.trip(now, length, cause);
+                Change::Tripped
+            }
+        }
+    }
+
+    /// Starts a cooldown of `length` now.
+    pub fn trip(&mut self, now: i64, length: i64, cause: Cause) {
+        self.epoch = self.next_epoch(now);
+        self.until = now + length;
+        self.length = length;
+        self.end_probe();
+        self.cause = Some(cause);
+        self.peak = self.streak;
+        self.blamed = match cause {
+            Cause::Ratio => self.recent.replace('0', ""),
+            Cause::Hand => String::new(),
+            Cause::Streak | Cause::Named | Cause::Probe => self.kinds.clone(),
+        };
+        self.forget_streak();
+        self.recent.clear();
+    }
+
+    /// Ends a cooldown by hand.
+    pub fn clear(&mut self, now: i64) {
+        self.epoch = self.next_epoch(now);
+        self.sufficed = 0;
+        self.open(now);
+    }
+
+    /// How long from `now` the state must be kept.
+    #[must_use]
+    pub fn forgettable_in(&self, now: i64, policy: &CooldownPolicy) -> i64 {
+        let quiet = clock::micros(policy.forget_after).max(clock::micros(policy.max));
+        (self.until - now).max(0) + quiet.saturating_add(clock::micros(policy.ramp))
+    }
+
+    /// Whether it says no more than that the scope never had trouble: then it need not be kept at all.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        *self == Self { seen: self.seen, ..Self::default() }
+    }
+
+    fn report_probe(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
+        if report.probe == 0 {
+            return Change::None;
+        }
+        match report.answer {
+            Answer::Ok => {
+                self.settle(policy);
+                self.open(now);
+                Change::Opened
+            }
+            Answer::Block { weight, retry_after, verdict, .. } => {
+                let length = self.next_length(retry_after, policy);
+                self.failed += 1;
+                self.count(weight, verdict);
+                self.trip(now, length, Cause::Probe);
+                Change::Tripped
+            }
+            Answer::Nothing if report.probe == self.probe => {
+                self.end_probe();
+                Change::ProbeLost
+            }
+            Answer::Nothing => Change::None,
+        }
+    }
+
+    /// Learns from a cooldown that was long enough: where it had to grow, the next one starts at its length; where the
+    /// remembered length sufficed at once, a shorter one is tried next.
+    fn settle(&mut self, policy: &CooldownPolicy) {
+        let usual = clock::micros(policy.length.1);
+        let learned = if self.failed > 0 {
+            self.length
+        } else {
+            whole(exact(self.sufficed) / policy.grow.max(1.25))
+        };
+        self.sufficed = if learned > usual { learned } else { 0 };
+    }
+
+    fn open(&mut self, moment: i64) {
+        self.until = 0;
+        self.end_probe();
+        self.forget_streak();
+        self.failed = 0;
+        self.opened = moment;
+        self.recent.clear();
+    }
+
+    fn count(&mut self, weight: f64, verdict: Verdict) {
+        self.streak += weight;
+        self.kinds.push(verdict.letter());
+        let surplus = self.kinds.len().saturating_sub(KINDS);
+        self.kinds.drain(..surplus);
+    }
+
+    fn forget_streak(&mut self) {
+        self.streak = 0.0;
+        self.kinds.clear();
+    }
+
+    /// Why the block that was just counted trips, where it does.
+    fn cause(&self, retry_after: i64, policy: &CooldownPolicy) -> Option<Cause> {
+        if policy.respect_retry_after && retry_after > 0 {
+            return Some(Cause::Named);
+        }
+        // Weights are sums of decimal fractions: 0.1 + 0.2 must reach 0.3.
+        if self.streak + 1e-9 >= policy.after {
+            return Some(Cause::Streak);
+        }
+        let ratio = policy.ratio?;
+        let blocks = self.recent.bytes().filter(|b| *b != b'0').count();
+        let reached = self.recent.len() >= ratio.of as usize
+            && blocks as f64 >= ratio.share * f64::from(ratio.of) - 1e-9;
+        reached.then_some(Cause::Ratio)
+    }
+
+    fn remember(&mut self, times: u32, mark: char, policy: &CooldownPolicy) {
+        let Some(ratio) = policy.ratio else { return };
+        let of = ratio.of as usize;
+        let times = (times as usize).min(of);
+        self.recent.extend(std::iter::repeat_n(mark, times));
+        let surplus = self.recent.len().saturating_sub(of);
+        self.recent.drain(..surplus);
+    }
+
+    fn first_length(&self, draw: f64, retry_after: i64, policy: &CooldownPolicy) -> i64 {
+        let max = clock::micros(policy.max);
+        if policy.respect_retry_after && retry_after > 0 {
+            return retry_after.min(max);
+        }
+        let (low, high) = (clock::micros(policy.length.0), clock::micros(policy.length.1));
+        let drawn = low + whole(draw * exact(high - low));
+        drawn.max(self.sufficed).min(max)
+    }
+
+    fn next_length(&self, retry_after: i64, policy: &CooldownPolicy) -> i64 {
+        let max = clock::micros(policy.max);
+        if policy.respect_retry_after && retry_after > 0 {
+            return retry_after.min(max);
+        }
+        let grown = whole(exact(self.length) * policy.grow);
+        grown.max(clock::micros(policy.length.0)).min(max)
+    }
+}
+
+fn whole(micros: f64) -> i64 {
+    clock::whole(micros.floor())
+}
+
+#[cfg(test)]
+#[path = "cooldown/tests.rs"]
+mod tests;

@@ -1,0 +1,55 @@
+//! What came back to a request, as the cooldown is told, and what that changed.
+
+use crate::classify::verdict::Verdict;
+
+/// What came back, as far as the cooldown cares.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Answer {
+    /// A sign of health.
+    Ok,
+    /// A block.
+    Block {
+        /// What it counts.
+        weight: f64,
+        /// The wait that the site asked for, in microseconds; 0 = none.
+        retry_after: i64,
+        /// Whether it is a sure sign (a vendor's wall, a 429) and not a plain refusal.
+        sure: bool,
+        /// Its type.
+        verdict: Verdict,
+    },
+    /// Nothing that says anything (a connection error, a client that left): only a probe matters here.
+    Nothing,
+}
+
+/// A report to the scope.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Report {
+    /// The epoch of the grant.
+    pub epoch: u64,
+    /// The probe's grant, where the request was one; else 0.
+    pub probe: i64,
+    /// What came back.
+    pub answer: Answer,
+    /// Successes since the member's last report, which cost no call.
+    pub oks: u32,
+    /// A uniform draw from [0, 1): the length of the cooldown, if this report trips one.
+    pub draw: f64,
+}
+
+/// What a report changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing that others need to know.
+    None,
+    /// The report is from an older epoch.
+    Stale,
+    /// The streak grew, or was reset.
+    Streak,
+    /// The scope cools down.
+    Tripped,
+    /// The probe came back well.
+    Opened,
+    /// The probe came back with nothing: the next in line probes.
+    ProbeLost,
+}

@@ -1,0 +1,222 @@
+//! The state machine, transition by transition.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    classify::verdict::Verdict,
+    limiter::policy::{Ratio, Split, Weights},
+};
+
+const SECOND: i64 = 1_000_000;
+const START: i64 = 1_790_000_000 * SECOND;
+
+fn policy() -> CooldownPolicy {
+    CooldownPolicy {
+        per: Split::All,
+        after: 3.0,
+        ratio: Some(Ratio { share: 0.5, of: 20 }),
+        on: Weights { verdicts: vec![(Verdict::Forbidden, 1.0)], statuses: vec![] },
+        length: (Duration::from_secs(30), Duration::from_secs(60)),
+        forget_after: Duration::from_secs(600),
+        probe: true,
+        grow: 2.0,
+        max: Duration::from_secs(600),
+        respect_retry_after: true,
+        ramp: Duration::from_secs(10),
+    }
+}
+
+fn report(epoch: u64, answer: Answer) -> Report {
+    Report { epoch, probe: 0, answer, oks: 0, draw: 0.5 }
+}
+
+const BLOCK: Answer = named(0);
+
+const fn named(retry_after: i64) -> Answer {
+    Answer::Block { weight: 1.0, retry_after, sure: true, verdict: Verdict::Forbidden }
+}
+
+fn tripped() -> Cooldown {
+    let mut scope = Cooldown::default();
+    for _ in 0..3 {
+        scope.report(START, &report(0, BLOCK), &policy());
+    }
+    assert_eq!(scope.until, START + 45 * SECOND, "the middle of 30 to 60 s");
+    scope
+}
+
+#[test]
+fn three_blocks_in_a_row_trip_and_one_ok_resets() {
+    let mut scope = Cooldown::default();
+    assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Streak);
+    assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Streak);
+    assert_eq!(scope.report(START, &report(0, Answer::Ok), &policy()), Change::Streak);
+    assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Streak);
+    assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Streak);
+    assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Tripped);
+    assert_eq!(scope.phase(START, &policy()), Phase::Cooling(START + 45 * SECOND));
+}
+
+#[test]
+fn answers_to_requests_sent_before_the_trip_change_nothing() {
+    let mut scope = tripped();
+    let before = scope.clone();
+    for answer in [Answer::Ok, BLOCK, named(99 * SECOND)] {
+        assert_eq!(scope.report(START + SECOND, &report(0, answer), &policy()), Change::Stale);
+    }
+    assert_eq!(scope, before);
+}
+
+#[test]
+fn a_streak_without_news_is_forgotten() {
+    let mut scope = Cooldown::default();
+    scope.report(START, &report(0, BLOCK), &policy());
+    scope.report(START, &report(0, BLOCK), &policy());
+    let later = START + 601 * SECOND;
+    assert_eq!(scope.report(later, &report(0, BLOCK), &policy()), Change::Streak);
+    assert!((scope.streak - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_wall_that_refuses_every_second_request_trips_by_its_ratio() {
+    let mut scope = Cooldown::default();
+    for _ in 0..9 {
+        scope.report(START, &report(0, Answer::Ok), &policy());
+        assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Streak);
+    }
+    scope.report(START, &report(0, Answer::Ok), &policy());
+    assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Tripped);
+}
+
+#[test]
+fn successes_that_cost_no_call_count_for_the_ratio() {
+    let mut scope = Cooldown::default();
+    let after_many = Report { oks: 1000, ..report(0, BLOCK) };
+    scope.report(START, &after_many, &policy());
+    assert_eq!(scope.recent, "0000000000000000000b");
+    assert!((scope.streak - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_block_that_names_its_wait_trips_at_once_for_that_long() {
+    let mut scope = Cooldown::default();
+    assert_eq!(scope.report(START, &report(0, named(7 * SECOND)), &policy()), Change::Tripped);
+    assert_eq!(scope.until, START + 7 * SECOND);
+    let mut scope = Cooldown::default();
+    scope.report(START, &report(0, named(i64::MAX)), &policy());
+    assert_eq!(scope.until, START + 600 * SECOND, "capped by max");
+}
+
+#[test]
+fn exactly_one_probe_is_out_and_a_lost_one_gives_way() {
+    let mut scope = tripped();
+    let end = START + 45 * SECOND;
+    assert_eq!(scope.phase(end, &policy()), Phase::Due);
+    scope.lend_probe("a", end, 60 * SECOND);
+    assert_eq!(scope.phase(end + 1, &policy()), Phase::Probing(end + 60 * SECOND));
+    assert_eq!(scope.phase(end + 60 * SECOND, &policy()), Phase::Due, "its lease ran out");
+    let lost = Report { probe: end, ..report(scope.epoch, Answer::Nothing) };
+    assert_eq!(scope.report(end + 2, &lost, &policy()), Change::ProbeLost);
+    assert_eq!(scope.phase(end + 3, &policy()), Phase::Due);
+}
+
+#[test]
+fn a_failed_probe_doubles_the_cooldown_and_what_sufficed_is_where_the_next_starts() {
+    let mut scope = tripped();
+    let mut now = scope.until;
+    scope.lend_probe("a", now, SECOND);
+    let block = Report { probe: now, ..report(scope.epoch, BLOCK) };
+    assert_eq!(scope.report(now, &block, &policy()), Change::Tripped);
+    assert_eq!(scope.until, now + 90 * SECOND);
+    now = scope.until;
+    scope.lend_probe("a", now, SECOND);
+    let ok = Report { probe: now, ..report(scope.epoch, Answer::Ok) };
+    assert_eq!(scope.report(now, &ok, &policy()), Change::Opened);
+    assert_eq!(scope.phase(now, &policy()), Phase::Open);
+    for _ in 0..3 {
+        scope.report(now, &report(scope.epoch, BLOCK), &policy());
+    }
+    assert_eq!(scope.until, now + 90 * SECOND);
+}
+
+#[test]
+fn a_member_that_knows_more_than_the_store_repairs_it() {
+    let mut scope = Cooldown::default();
+    let cooling =
+        |epoch, left| Known { epoch, phase: KnownPhase::Cooling(left), ..Known::default() };
+    scope.restore(cooling(4, 10 * SECOND), START);
+    assert_eq!(scope.phase(START, &policy()), Phase::Cooling(START + 10 * SECOND));
+    scope.restore(cooling(3, 99 * SECOND), START);
+    assert_eq!(scope.until, START + 10 * SECOND);
+}
+
+#[test]
+fn what_is_brought_back_has_no_other_effect() {
+    let mut scope = Cooldown::default();
+    scope.report(START, &report(0, BLOCK), &policy());
+    let before = scope.clone();
+    scope.restore(Known::open(9), START + SECOND);
+    assert_eq!(scope, Cooldown { epoch: 9, ..before }, "no ramp, no opening, the streak stays");
+    let due = Known { epoch: 10, phase: KnownPhase::Probing(0), ..Known::default() };
+    scope.restore(due, START + SECOND);
+    assert_eq!(scope.phase(START + SECOND, &policy()), Phase::Due, "it opens by a probe only");
+    let out = Known { epoch: 11, phase: KnownPhase::Probing(SECOND), ..Known::default() };
+    scope.restore(out, START + SECOND);
+    assert_eq!(scope.phase(START + SECOND, &policy()), Phase::Probing(START + 2 * SECOND));
+}
+
+#[test]
+fn epochs_rise_whatever_the_store_forgets_and_the_clock_says() {
+    let first = tripped().epoch;
+    let mut forgotten = Cooldown::default();
+    forgotten.trip(START + SECOND, SECOND, Cause::Hand);
+    assert!(forgotten.epoch > first, "{} after {first}", forgotten.epoch);
+    let later = forgotten.epoch;
+    forgotten.clear(START - SECOND);
+    assert!(forgotten.epoch > later, "a clock that was set back");
+}
+
+#[test]
+fn a_probe_belongs_to_a_member() {
+    let mut scope = tripped();
+    scope.lend_probe("a", scope.until, SECOND);
+    assert!(scope.is_prober("a") && !scope.is_prober("b") && !scope.is_prober(""));
+}
+
+#[test]
+fn a_clear_by_hand_begins_a_new_epoch() {
+    let mut scope = tripped();
+    let before = scope.epoch;
+    scope.clear(START + SECOND);
+    assert_eq!(scope.phase(START + SECOND, &policy()), Phase::Open);
+    assert_eq!(scope.report(START + SECOND, &report(before, BLOCK), &policy()), Change::Stale);
+}
+
+#[test]
+fn a_trip_says_why_it_came_and_which_blocks_built_it() {
+    let block = |verdict, weight| Answer::Block { weight, retry_after: 0, sure: true, verdict };
+    let mut scope = Cooldown::default();
+    scope.report(START, &report(0, block(Verdict::Timeout, 1.0)), &policy());
+    scope.report(START, &report(0, Answer::Ok), &policy());
+    for verdict in [Verdict::Captcha, Verdict::Forbidden, Verdict::Captcha] {
+        scope.report(START, &report(0, block(verdict, 1.5)), &policy());
+    }
+    assert_eq!((scope.cause, scope.peak), (Some(Cause::Streak), 3.0));
+    assert_eq!(Blocks::of_letters(&scope.blamed).to_string(), "1 403_forbidden, 1 captcha");
+    scope.lend_probe("a", scope.until, SECOND);
+    let blocked = Report { probe: scope.probe, ..report(scope.epoch, BLOCK) };
+    scope.report(scope.until, &blocked, &policy());
+    assert_eq!((scope.cause, &*scope.blamed), (Some(Cause::Probe), "b"));
+    let mut scope = Cooldown::default();
+    for _ in 0..10 {
+        scope.report(START, &report(0, block(Verdict::Captcha, 1.0)), &policy());
+        scope.report(START, &report(0, Answer::Ok), &policy());
+    }
+    scope.report(START, &report(0, BLOCK), &policy());
+    assert_eq!(scope.cause, Some(Cause::Ratio));
+    assert_eq!(Blocks::of_letters(&scope.blamed).to_string(), "1 403_forbidden, 9 captcha");
+    let mut scope = Cooldown::default();
+    scope.report(START, &report(0, named(SECOND)), &policy());
+    assert_eq!((scope.cause, &*scope.blamed), (Some(Cause::Named), "b"));
+}

@@ -1,0 +1,88 @@
+//! What is told about a trip afterwards: why it came, and which blocks built it.
+
+use std::{fmt, str::FromStr};
+
+use crate::classify::verdict::Verdict;
+
+/// Why a cooldown began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Enough blocks in a row (`after`).
+    Streak,
+    /// Enough of the last verdicts were blocks (`ratio`).
+    Ratio,
+    /// A block named its own wait (`respect_retry_after`).
+    Named,
+    /// The probe was blocked.
+    Probe,
+    /// A person wanted it.
+    Hand,
+}
+
+impl Cause {
+    const ALL: [Self; 5] = [Self::Streak, Self::Ratio, Self::Named, Self::Probe, Self::Hand];
+
+    /// The word in the store, in events and in the log.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Streak => "streak",
+            Self::Ratio => "ratio",
+            Self::Named => "retry_after",
+            Self::Probe => "probe",
+            Self::Hand => "hand",
+        }
+    }
+}
+
+/// The word is no cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no cause of a cooldown")]
+pub struct UnknownCause;
+
+impl FromStr for Cause {
+    type Err = UnknownCause;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|cause| cause.as_str() == word).ok_or(UnknownCause)
+    }
+}
+
+/// The block that tripped, of the letters that built the streak (or the share): the last one. `None` for a person's
+/// hand, which has none.
+#[must_use]
+pub fn culprit(blamed: &str) -> Option<Verdict> {
+    blamed.chars().last().and_then(Verdict::of_letter)
+}
+
+/// How many blocks of each type, in the order of [`Verdict::ALL`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Blocks([u16; Verdict::ALL.len()]);
+
+impl Blocks {
+    /// Counts a line of letters ([`Verdict::letter`]); what is none is left out.
+    #[must_use]
+    pub fn of_letters(letters: &str) -> Self {
+        let mut blocks = Self::default();
+        for verdict in letters.chars().filter_map(Verdict::of_letter) {
+            let count = &mut blocks.0[verdict as usize];
+            *count = count.saturating_add(1);
+        }
+        blocks
+    }
+
+    /// The types that there are, each with its number.
+    pub fn iter(&self) -> impl Iterator<Item = (Verdict, u16)> + '_ {
+        Verdict::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
+    }
+}
+
+impl fmt::Display for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (verdict, count)) in self.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{count} {verdict}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,387 @@
+//! The rate that a site bears, learned by the fleet: pure arithmetic on the store's clock.
+//!
+//! `rate` in the rule file is the ceiling. A trip says that the rate in force was too high and, by what had gone well
+//! before it, how much the site bears: that becomes the *mark*. From the mark the scope climbs in small steps to just
+//! below the rate that was blocked, and stays there; only after a calm that lasts its *patience* it tries more. A step
+//! that lasts becomes the new mark; one that trips confirms the old mark, and makes the scope more patient.
+//!
+//! ```text
+//! rate   ceiling ----.
+//!                    |trip              trip (confirms the mark: more patience)
+//!                    |       .----------.   .--------------------------------
+//!                    |   .---' patience '---'   a longer patience
+//!  mark              '---'
+//! ```
+//!
+//! The rate changes only when tickets are taken, and what flowed in before counts at the rate of its time: the bucket's
+//! bound holds against the rate in force at each moment. `lua/lib/learn.lua` is this file, operation by operation.
+
+mod told;
+
+pub use told::{Hand, Known, Why};
+
+use crate::runtime::clock::{exact, whole};
+
+/// How a rate is learned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Learn {
+    /// Rate at the very beginning, in tokens per second.
+    pub start: f64,
+    /// Never slower than this, in tokens per second.
+    pub floor: f64,
+    /// Part of the estimate that is kept after a trip, between 0 and 1.
+    pub back_off: f64,
+    /// Calm, in microseconds, before the first try above the mark.
+    pub patience: i64,
+}
+
+/// What the cooldown tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct News {
+    /// When the scope last opened after a cooldown; 0 = it never cooled.
+    pub opened: i64,
+    /// When the last block came; 0 = none.
+    pub blocked: i64,
+    /// Whether that block was a sure sign (a vendor's challenge, a 429) and not a plain refusal.
+    pub sure: bool,
+    /// Whether it is cooling now.
+    pub closed: bool,
+}
+
+/// What has been learned. All times are microseconds of the store's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Learned {
+    /// The rate in force, in tokens per second; 0 before the first request.
+    pub rate: f64,
+    /// What the site bears, as far as known; 0 = no limit has been met.
+    pub mark: f64,
+    /// The rate that was blocked last; 0 = none.
+    pub bad: f64,
+    /// When the rate was last set.
+    pub changed: i64,
+    /// Calm that is waited for before the next try.
+    pub patience: i64,
+    /// Start of the current minute of counting.
+    pub minute: i64,
+    /// Tokens granted in it.
+    pub counted: f64,
+    /// Tokens granted in the minute before.
+    pub before: f64,
+    /// The latest cooldown that has been taken into account, by the moment at which the scope opened again.
+    pub seen: i64,
+    /// The latest block that has been taken into account.
+    pub blocked: i64,
+    /// Counts the changes of rate and mark, and what a person did.
+    pub turn: u64,
+    /// Why the rate is what it is.
+    pub why: Why,
+    /// Whether a person has frozen it.
+    pub frozen: bool,
+    /// The cooldown in force when a person set the rate is not this rate's doing.
+    pub excused: bool,
+}
+
+/// Grants are counted by the minute: the longest window of most walls, and the shortest that a slow rate fills.
+const MINUTE: i64 = 60_000_000;
+/// How long a step above the mark must last to become the mark: one whole window of counting.
+const HOLD: i64 = MINUTE;
+/// How long each step lasts while no limit has been met: the first one is to be found within minutes.
+const QUICK: i64 = 20_000_000;
+/// Blocks within this time of one another count as one: they answer requests that were under way together.
+const ECHO: i64 = 5_000_000;
+/// A try that ended in a cooldown is not made again before this many times its length: what curiosity may cost is a
+/// small part of the time.
+const WORTH: i64 = 15;
+/// Longest patience: limits change by day and night.
+const LONGEST: i64 = 3_600_000_000;
+/// What is left of the rate after a sure block that tripped nothing.
+const EASED: f64 = 0.9;
+/// What is left of a mark that a try just above it has confirmed.
+const CONFIRMED: f64 = 0.98;
+/// How much faster each step is while no limit has been met.
+const CLIMB: f64 = 1.3;
+/// This part of the rate that was blocked is near enough: there the scope stays for its patience.
+const NEAR: f64 = 0.95;
+/// What is left below that is used up step by step: each is this part of the way to the blocked rate ...
+const APPROACH: f64 = 0.1;
+/// ... but at least this part of the rate.
+const LEAST: f64 = 0.02;
+/// A first step above is this part of the rate; each further one as much as has been gained beyond the blocked rate ...
+const STEP: f64 = 0.04;
+/// ... up to this part.
+const STRIDE: f64 = 0.25;
+/// A rate counts as above the mark from here: rounding is no try.
+const ABOVE: f64 = 1.01;
+/// Less than this part of the rate used says nothing about what the site bears.
+const USED: f64 = 0.6;
+
+impl Learned {
+    /// A clock that was set back takes every moment with it.
+    pub fn set_back(&mut self, back: i64) {
+        for moment in [&mut self.changed, &mut self.minute, &mut self.seen, &mut self.blocked] {
+            *moment = if *moment > 0 { *moment - back } else { 0 };
+        }
+    }
+
+    /// Counts `tokens` granted for `moment`.
+    pub fn count(&mut self, moment: i64, tokens: f64) {
+        if moment >= self.minute + 2 * MINUTE {
+            self.before = 0.0;
+            self.counted = 0.0;
+            self.minute = moment;
+        } else if moment >= self.minute + MINUTE {
+            self.before = self.counted;
+            self.counted = 0.0;
+            self.minute += MINUTE;
+        }
+        self.counted += tokens;
+    }
+
+    /// Tokens per second over the minute before `moment`.
+    fn carried(&self, moment: i64) -> f64 {
+        let into = exact((moment - self.minute).max(0)) / exact(MINUTE);
+        if into <= 1.0 {
+            (self.counted + self.before * (1.0 - into)) / 60.0
+        } else {
+            self.counted * (2.0 - into).max(0.0) / 60.0
+        }
+    }
+
+    /// The rate in force from `now` on. `last`: the latest grant; `known`: what the asking member remembers, for a
+    /// store that lost its memory.
+    pub fn observe(
+        &mut self,
+        now: i64,
+        last: i64,
+        news: News,
+        known: Known,
+        ceiling: f64,
+        learn: &Learn,
+    ) {
+        let (rate, mark) = (self.rate, self.mark);
+        if known.turn > self.turn {
+            self.recall(now, news, known, learn);
+        } else if self.rate <= 0.0 {
+            self.begin(now, learn.start, news, Why::Start, learn);
+        } else if self.frozen {
+            self.pass_over(news);
+        } else if news.opened > self.seen && self.excused {
+            self.pass_over(news);
+            self.changed = news.opened;
+            self.excused = false;
+        } else if news.opened > self.seen {
+            self.trip(last, news, learn);
+        } else if news.sure && news.blocked > self.blocked + ECHO && news.blocked > self.seen {
+            self.ease(news.blocked, learn);
+        } else {
+            self.grow(now, ceiling, learn);
+        }
+        let learned = self.rate;
+        self.rate = learned.max(learn.floor).min(ceiling);
+        if differs(self.rate, rate) && !differs(learned, rate) {
+            self.why = Why::Bounds;
+        }
+        if differs(self.rate, rate) || differs(self.mark, mark) {
+            self.turn += 1;
+        }
+    }
+
+    /// What a person does. What was seen before is of no account any more.
+    pub fn steer(
+        &mut self,
+        now: i64,
+        news: News,
+        known: Known,
+        hand: Hand,
+        ceiling: f64,
+        learn: &Learn,
+    ) {
+        if known.turn > self.turn {
+            self.recall(now, news, known, learn);
+        } else if self.rate <= 0.0 {
+            self.begin(now, learn.start, news, Why::Start, learn);
+        }
+        match hand {
+            Hand::Set { rate, frozen } => {
+                let thaws = self.frozen && frozen == Some(false);
+                if let Some(rate) = rate {
+                    self.begin(now, rate, news, Why::Hand, learn);
+                    self.mark = rate;
+                } else if thaws {
+                    // Calm is counted from here, and what came meanwhile was not its doing.
+                    self.pass_over(news);
+                    self.changed = now;
+                }
+                self.frozen = frozen.unwrap_or(self.frozen);
+            }
+            Hand::Forget => {
+                self.begin(now, learn.start, news, Why::Forgotten, learn);
+                self.frozen = false;
+            }
+        }
+        self.excused = news.closed;
+        self.rate = self.rate.max(learn.floor).min(ceiling);
+        self.turn += 1;
+    }
+
+    /// What a member is told.
+    #[must_use]
+    pub const fn known(&self) -> Known {
+        let Self { turn, rate, mark, frozen, why, .. } = *self;
+        Known { turn, rate, mark, frozen, why }
+    }
+
+    /// Whether there is anything that a new scope would not know.
+    #[must_use]
+    pub fn has_taught(&self, ceiling: f64, learn: &Learn) -> bool {
+        let first = learn.start.max(learn.floor).min(ceiling);
+        let met = self.mark > 0.0 || self.bad > 0.0 || self.frozen || self.excused;
+        met || (self.rate > 0.0 && differs(self.rate, first))
+    }
+
+    /// Begins anew at `rate`: no limit has been met, and no earlier trip or block counts.
+    fn begin(&mut self, now: i64, rate: f64, news: News, why: Why, learn: &Learn) {
+        self.rate = rate;
+        self.mark = 0.0;
+        self.bad = 0.0;
+        self.changed = now;
+        self.patience = learn.patience;
+        self.why = why;
+        self.pass_over(news);
+    }
+
+    /// The store lost its memory, and a member knew more.
+    fn recall(&mut self, now: i64, news: News, known: Known, learn: &Learn) {
+        let taught = known.mark > 0.0 || known.frozen || differs(known.rate, learn.start);
+        let why = if taught { Why::Recalled } else { Why::Start };
+        self.begin(now, known.rate, news, why, learn);
+        self.mark = known.mark;
+        self.frozen = known.frozen;
+        self.turn = known.turn;
+    }
+
+    fn pass_over(&mut self, news: News) {
+        self.seen = news.opened;
+        self.blocked = news.blocked;
+    }
+
+    fn is_trying(&self) -> bool {
+        self.mark > 0.0 && self.rate > self.mark * ABOVE
+    }
+
+    /// A cooldown is over.
+    fn trip(&mut self, last: i64, news: News, learn: &Learn) {
+        // The block that tripped it; a trip by hand has none.
+        let at = if news.blocked > self.seen { news.blocked } else { last };
+        let worth = ((news.opened - at) * WORTH).max(learn.patience).min(LONGEST);
+        // The first of the blocks that tripped it has already ended the try.
+        let eased = self.changed == self.blocked
+            && self.changed > self.seen
+            && at - self.changed < HOLD
+            && self.carried(at) >= self.mark;
+        let known = self.bad > 0.0 && self.rate <= self.bad;
+        if !eased {
+            self.bad = self.rate;
+        }
+        if eased {
+            self.mark *= CONFIRMED;
+            self.patience = self.patience.max(worth);
+        } else if self.is_trying() {
+            self.why = Why::TryFailed;
+            self.mark *= CONFIRMED;
+            self.patience = (self.patience * 2).max(worth).min(LONGEST);
+        } else {
+            // A first limit may be far below; one that was met at the mark has only fallen.
+            let least = if self.mark > 0.0 { 0.5 } else { 0.25 };
+            let carried = self.carried(at);
+            // Plain refusals of somebody who hardly asks are about the pages.
+            let idle = !news.sure && at - self.changed >= MINUTE && carried < self.rate * USED;
+            let estimate =
+                if idle { self.rate } else { carried.max(self.rate * least).min(self.rate) };
+            let kept = if news.sure { learn.back_off } else { learn.back_off.sqrt() };
+            self.why = if news.sure { Why::SureTrip } else { Why::DoubtfulTrip };
+            self.mark = estimate * kept;
+            // One doubtful trip is soon forgotten, another before that is none to doubt.
+            self.patience = if news.sure || known { worth } else { learn.patience };
+        }
+        self.rate = self.mark;
+        self.changed = news.opened;
+        self.seen = news.opened;
+        self.blocked = self.blocked.max(news.opened);
+        self.minute = 0;
+    }
+
+    /// A sure block that tripped nothing: a little slower.
+    fn ease(&mut self, blocked: i64, learn: &Learn) {
+        self.bad = self.rate;
+        if self.is_trying() {
+            self.why = Why::TryFailed;
+            self.rate = self.mark;
+            self.patience = (self.patience * 2).min(LONGEST);
+        } else {
+            self.why = Why::Eased;
+            self.rate *= EASED;
+            self.mark = self.rate;
+            self.patience = self.patience.max(learn.patience);
+        }
+        self.blocked = blocked;
+        self.changed = blocked;
+    }
+
+    /// Calm: after long enough a little faster.
+    fn grow(&mut self, now: i64, ceiling: f64, learn: &Learn) {
+        if self.mark <= 0.0 && self.rate < learn.start {
+            // No limit has been met, and the rule file allows more than it did.
+            self.rate = learn.start;
+            self.changed = now;
+            self.why = Why::Start;
+            return;
+        }
+        let trying = self.is_trying();
+        let near = self.bad * NEAR;
+        let below = self.mark > 0.0 && self.rate < near * 0.99;
+        let wait = if trying {
+            HOLD
+        } else if self.mark <= 0.0 {
+            QUICK
+        } else if below {
+            // The further below the blocked rate, the less is at stake.
+            let part = self.rate / self.bad;
+            whole((exact(self.patience) * (part * part * part)).floor()).max(learn.patience)
+        } else {
+            self.patience
+        };
+        if now - self.changed < wait || self.rate >= ceiling {
+            return;
+        }
+        self.changed = now;
+        if self.mark > 0.0 && self.carried(now) < self.rate * USED {
+            return;
+        }
+        if trying {
+            self.mark = self.rate;
+            if !below && self.rate <= self.bad {
+                // The climb has arrived: here it waits.
+                return;
+            }
+        }
+        self.why = if self.mark > 0.0 && !below { Why::Try } else { Why::Climb };
+        self.rate = if self.mark <= 0.0 {
+            self.rate * CLIMB
+        } else if below {
+            (self.rate + ((self.bad - self.rate) * APPROACH).max(self.rate * LEAST)).min(near)
+        } else {
+            let gained = if self.bad > 0.0 { self.rate / self.bad - 1.0 } else { 0.0 };
+            self.rate * (1.0 + gained.clamp(STEP, STRIDE))
+        };
+    }
+}
+
+/// Rates are set, never approached: they differ where a single bit does.
+fn differs(one: f64, other: f64) -> bool {
+    one.to_bits() != other.to_bits()
+}
+
+#[cfg(test)]
+#[path = "learn/tests.rs"]
+mod tests;

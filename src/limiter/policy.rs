@@ -1,0 +1,142 @@
+//! What a scope may do, as plain values: its limits, and when it cools down.
+
+use std::{sync::Arc, time::Duration};
+
+use super::learn::Learn;
+use crate::{classify::verdict::Verdict, target::Host};
+
+/// How a rule is split into scopes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// One scope for the whole rule.
+    All,
+    /// One per registrable domain (public suffix list).
+    Domain,
+    /// One per host name.
+    Host,
+}
+
+impl Split {
+    /// The part of the scope's name behind the rule's: empty, the domain, or the host.
+    #[must_use]
+    pub fn key(self, host: &Host) -> Arc<str> {
+        match (self, host) {
+            (Self::All, _) => Arc::from(""),
+            (Self::Host, Host::Name(name)) => Arc::clone(name),
+            (Self::Domain, Host::Name(name)) => match psl::domain_str(name) {
+                Some(domain) if domain.len() < name.len() => Arc::from(domain),
+                _ => Arc::clone(name),
+            },
+            (Self::Host | Self::Domain, Host::Ip(_)) => Arc::from(host.to_string()),
+        }
+    }
+}
+
+/// A fixed window: at most `tokens` in each `window`, which starts with its first request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Tokens per window, at least the rule's cost.
+    pub tokens: u64,
+    /// Length of the window.
+    pub window: Duration,
+}
+
+/// How fast the requests of one scope may go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Tokens per second (positive, finite); `None` limits nothing.
+    pub rate: Option<f64>,
+    /// Capacity of the bucket, at least `cost`.
+    pub burst: u32,
+    /// Fixed windows on top of the rate.
+    pub quotas: Vec<Quota>,
+    /// Tokens that one request takes, at least 1.
+    pub cost: u32,
+    /// How the rate is learned, `rate` being the ceiling; `None`: it is fixed.
+    pub learn: Option<Learn>,
+}
+
+impl Limits {
+    /// True where there is nothing to take: neither rate nor quota.
+    #[must_use]
+    pub fn is_unlimited(&self) -> bool {
+        self.rate.is_none() && self.quotas.is_empty()
+    }
+}
+
+/// How much one kind of answer counts towards the cooldown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Weights {
+    /// By verdict; absent = no block.
+    pub verdicts: Vec<(Verdict, f64)>,
+    /// By status, for answers whose verdict is `ok` (`on: [5xx, 404]`): first and last of a range, weight.
+    pub statuses: Vec<(u16, u16, f64)>,
+}
+
+impl Weights {
+    /// What an answer with this verdict and status counts; `None` where it is no block.
+    #[must_use]
+    pub fn of(&self, verdict: Verdict, status: Option<u16>) -> Option<f64> {
+        let by_verdict = self.verdicts.iter().find(|(v, _)| *v == verdict).map(|(_, w)| *w);
+        by_verdict.or_else(|| {
+            let status = status?;
+            let hit = |(from, to, _): &&(u16, u16, f64)| (*from..=*to).contains(&status);
+            self.statuses.iter().find(hit).map(|(_, _, w)| *w)
+        })
+    }
+}
+
+/// `ratio: 50% of 20`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// Share of blocks, above 0 and at most 1.
+    pub share: f64,
+    /// Of how many last verdicts (2 to 1,000).
+    pub of: u32,
+}
+
+/// When a scope cools down, and how it comes back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CooldownPolicy {
+    /// How cooldowns are split; may differ from the rule's `per`.
+    pub per: Split,
+    /// Consecutive blocks (the sum of their weights) that trip.
+    pub after: f64,
+    /// Trips also on this share of the last verdicts.
+    pub ratio: Option<Ratio>,
+    /// What is a block, and what it weighs.
+    pub on: Weights,
+    /// Shortest and longest length of a first cooldown; drawn uniformly, once for the fleet.
+    pub length: (Duration, Duration),
+    /// A streak without news for this long is forgotten.
+    pub forget_after: Duration,
+    /// Whether one request goes first when a cooldown ends.
+    pub probe: bool,
+    /// Factor by which a failed probe multiplies the next cooldown, at least 1.
+    pub grow: f64,
+    /// Longest cooldown.
+    pub max: Duration,
+    /// Whether a block that names its own wait trips at once, for that long.
+    pub respect_retry_after: bool,
+    /// Time to climb back to the full rate.
+    pub ramp: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(text: &str) -> Host {
+        Host::parse(text).expect("a valid host")
+    }
+
+    #[test]
+    fn a_scope_is_named_after_the_registrable_domain() {
+        assert_eq!(&*Split::Domain.key(&host("www.shop.co.uk")), "shop.co.uk");
+        assert_eq!(&*Split::Domain.key(&host("a.github.io")), "a.github.io");
+        assert_eq!(&*Split::Domain.key(&host("co.uk")), "co.uk");
+        assert_eq!(&*Split::Domain.key(&host("127.0.0.1")), "127.0.0.1");
+        assert_eq!(&*Split::Host.key(&host("WWW.Example.com.")), "www.example.com");
+        assert_eq!(&*Split::All.key(&host("example.com")), "");
+    }
+}

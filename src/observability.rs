@@ -1,0 +1,5 @@
+//! What operators see: events and their log lines, metrics, and the status that the API, the page and the commands share.
+
+pub mod event;
+pub mod metrics;
+pub mod status;

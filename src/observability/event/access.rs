@@ -1,0 +1,146 @@
+//! The access log: one line per request, if `log.access` is on.
+
+use std::time::Duration;
+
+use super::wire::ms;
+use crate::{classify::verdict::Verdict, observability::metrics::Reason};
+
+/// Why a request is held, or was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldCause {
+    /// No token was left.
+    Rate,
+    /// A quota was used up.
+    Quota,
+    /// The scope was cooling down, or its probe was out.
+    Cooldown,
+    /// Other requests of the scope were before it.
+    Queue,
+    /// The store was away, or slow.
+    Store,
+}
+
+impl HoldCause {
+    /// The word of the access log.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Quota => "quota",
+            Self::Cooldown => "cooldown",
+            Self::Queue => "queue",
+            Self::Store => "store",
+        }
+    }
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// The client got the site's whole answer.
+    Relayed,
+    /// The client got an answer of the proxy's own page.
+    Answered,
+    /// The client got a refusal.
+    Refused,
+    /// A tunnel or an upgraded connection ended.
+    Tunnelled,
+    /// An intercepted CONNECT ended; the requests inside have lines of their own.
+    Intercepted,
+    /// The site broke off its answer.
+    CutOff,
+    /// The client left before it had its answer.
+    #[default]
+    Abandoned,
+}
+
+impl Outcome {
+    /// The word of the line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Relayed => "relayed",
+            Self::Answered => "answered",
+            Self::Refused => "refused",
+            Self::Tunnelled => "tunnelled",
+            Self::Intercepted => "intercepted",
+            Self::CutOff => "cut_off",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// What the line of one request says.
+#[derive(Debug, Default)]
+pub struct Access {
+    /// The name under which the client finds the line; `None` if a span around the line has it.
+    pub request_id: Option<String>,
+    /// Proxy user or address.
+    pub client: String,
+    /// Its method.
+    pub method: String,
+    /// `http`, `https`, or `tunnel` for a CONNECT.
+    pub scheme: &'static str,
+    /// Where it went, without its query.
+    pub url: String,
+    /// Name of the rule, once it was found.
+    pub rule: Option<String>,
+    /// The scope, once it was found.
+    pub scope: Option<String>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Status that the client got.
+    pub status: Option<u16>,
+    /// Why it was refused.
+    pub reason: Option<Reason>,
+    /// The verdict, if the site was asked.
+    pub verdict: Option<Verdict>,
+    /// Time held.
+    pub held: Duration,
+    /// What it was held by, for longer than a millisecond.
+    pub held_by: Option<HoldCause>,
+    /// From sending to the head of the response.
+    pub upstream: Duration,
+    /// From its head to its end.
+    pub duration: Duration,
+    /// How often it went to the site.
+    pub attempts: u32,
+    /// Bytes of bodies, or of a tunnel, from the client.
+    pub bytes_up: u64,
+    /// The same, to the client.
+    pub bytes_down: u64,
+    /// Flights of a tunnel that took a token.
+    pub flights: Option<u32>,
+}
+
+impl Access {
+    /// The target of the line's event: a filter can treat it apart, and it may go to a file of its own.
+    pub const TARGET: &'static str = "tidegate::access";
+
+    /// Writes the line.
+    pub fn log(&self) {
+        tracing::info!(
+            target: Access::TARGET,
+            request_id = self.request_id,
+            client = self.client,
+            method = self.method,
+            scheme = self.scheme,
+            url = self.url,
+            rule = self.rule,
+            scope = self.scope,
+            outcome = self.outcome.as_str(),
+            status = self.status,
+            reason = self.reason.map(Reason::as_str),
+            verdict = self.verdict.map(Verdict::as_str),
+            held_ms = ms(self.held),
+            held_by = self.held_by.map(HoldCause::as_str),
+            upstream_ms = ms(self.upstream),
+            duration_ms = ms(self.duration),
+            attempts = self.attempts,
+            bytes_up = self.bytes_up,
+            bytes_down = self.bytes_down,
+            flights = self.flights,
+            "request"
+        );
+    }
+}

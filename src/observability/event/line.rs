@@ -1,0 +1,169 @@
+//! The log line of an event. `error`: a request was lost or something is broken; `warn`: a trip, and what is
+//! recovered or degraded; `info`: start, stop, a single block and what else a person waits for.
+
+use tracing::{error, info, warn};
+
+use super::{
+    Event, ProbeResult, Trip,
+    text::{clean, shown},
+};
+use crate::{classify::verdict::Evidence, observability::status::scope_name};
+
+/// Writes the line.
+pub(super) fn write(event: &Event) {
+    match event {
+        Event::Blocked { .. }
+        | Event::Tripped { .. }
+        | Event::Cleared { .. }
+        | Event::ProbeSent { .. }
+        | Event::Probe { .. }
+        | Event::Observed { .. }
+        | Event::RateLearned { .. } => of_a_scope(event),
+        Event::StoreDown { kind, cause, server, reason, advice, mode, holds } => error!(
+            kind,
+            cause,
+            server = clean(server),
+            reason = clean(reason),
+            on_failure = mode.as_str(),
+            advice,
+            "{}",
+            if *holds {
+                "the store has not been reached since the start: limited requests are held"
+            } else {
+                "the store is away"
+            }
+        ),
+        Event::StoreUp => info!("the store answers"),
+        Event::StoreNews { hears: true, .. } => info!("the fleet's news reach this proxy"),
+        Event::StoreNews { hears: false, reason } => warn!(
+            reason = reason.as_deref().map(clean),
+            "the fleet's news do not reach this proxy; it asks the store before it sends"
+        ),
+        Event::Reloaded { changes, needs_restart } => reloaded(changes, needs_restart),
+        Event::ReloadFailed { problems } => {
+            error!(problems = problems.len(), "the changed rule file is bad; the old one stays");
+            for line in problems.iter().flat_map(|problem| problem.lines()) {
+                error!("  {}", clean(line));
+            }
+        }
+        Event::Warned { what } => what.lines().for_each(|line| warn!("{}", clean(line))),
+        Event::Panicked { what } => {
+            error!(panic = clean(what), "a task panicked; its connection is lost");
+        }
+        Event::Started { listen, admin, store, rules } => info!(
+            %listen,
+            admin = admin.map(tracing::field::display),
+            store,
+            rules,
+            "ready"
+        ),
+        Event::Stopping { why, drain } => {
+            info!(why, drain_s = drain.as_secs_f64(), "stopping: finishing what is in flight");
+        }
+        Event::Stopped { cut_off } => info!(cut_off, "stopped"),
+    }
+}
+
+/// Says how many lines were left out in the seconds before.
+pub(super) fn left_out(lines: u32) {
+    warn!(lines, "more blocks than log lines; the metrics count them all");
+}
+
+fn of_a_scope(event: &Event) {
+    match event {
+        Event::Blocked { rule, key, target, judgement } => info!(
+            scope = scope_name(rule, key),
+            url = shown(target),
+            verdict = judgement.verdict.as_str(),
+            status = judgement.status,
+            confidence = judgement.confidence.as_str(),
+            evidence = judgement.evidence.as_deref().map(evidence),
+            "blocked"
+        ),
+        Event::Tripped { rule, key, trip } => tripped(&scope_name(rule, key), trip),
+        Event::Cleared { rule, key, by, who } => info!(
+            scope = scope_name(rule, key),
+            by = by.as_str(),
+            who = who.as_deref().map(clean),
+            "open again"
+        ),
+        Event::Probe { rule, key, result } => {
+            let scope = scope_name(rule, key);
+            match result {
+                ProbeResult::Ok => info!(scope, result = result.as_str(), "probe"),
+                ProbeResult::Block | ProbeResult::Lost => {
+                    warn!(scope, result = result.as_str(), "probe");
+                }
+            }
+        }
+        Event::ProbeSent { rule, key, target } => {
+            info!(scope = scope_name(rule, key), url = shown(target), "probe goes");
+        }
+        Event::Observed { rule, key, action, requests, wait } => info!(
+            scope = scope_name(rule, key),
+            action = action.as_str(),
+            requests,
+            wait_s = wait.as_secs_f64(),
+            "observe: would have been done"
+        ),
+        Event::RateLearned { rule, key, from, told } => info!(
+            scope = scope_name(rule, key),
+            from,
+            to = told.rate,
+            mark = (told.mark > 0.0).then_some(told.mark),
+            why = told.why.as_str(),
+            frozen = told.frozen,
+            "learned a rate"
+        ),
+        Event::StoreDown { .. }
+        | Event::StoreUp
+        | Event::StoreNews { .. }
+        | Event::Reloaded { .. }
+        | Event::ReloadFailed { .. }
+        | Event::Warned { .. }
+        | Event::Panicked { .. }
+        | Event::Started { .. }
+        | Event::Stopping { .. }
+        | Event::Stopped { .. } => {}
+    }
+}
+
+fn tripped(scope: &str, trip: &Trip) {
+    let answer = trip.answer.as_ref();
+    warn!(
+        scope,
+        by = trip.by(),
+        cause = trip.cause(),
+        streak = trip.streak,
+        blocks = %trip.blocks,
+        length_s = trip.length.as_secs_f64(),
+        member = clean(&trip.member),
+        ours = trip.made_by_us,
+        who = trip.who.as_deref().map(clean),
+        url = answer.map(|answer| shown(&answer.target)),
+        status = answer.and_then(|answer| answer.status),
+        evidence = answer.and_then(|answer| answer.evidence.as_deref()).map(evidence),
+        "{}",
+        if trip.observe {
+            "cooldown, observed only: all of this scope is sent"
+        } else {
+            "cooldown: nothing of this scope is sent"
+        }
+    );
+}
+
+fn reloaded(changes: &[String], needs_restart: &[String]) {
+    info!(changes = changes.len(), "the changed rule file is in force");
+    for change in changes {
+        info!("  {}", clean(change));
+    }
+    for key in needs_restart {
+        warn!("  {}: takes effect after a restart", clean(key));
+    }
+}
+
+/// What a verdict rests on, in one phrase.
+pub(super) fn evidence(evidence: &Evidence) -> String {
+    let vendor = evidence.vendor.as_deref().map(|v| format!(" ({v})")).unwrap_or_default();
+    clean(&format!("{}{vendor} in {}: {}", evidence.signature, evidence.place, evidence.excerpt))
+}

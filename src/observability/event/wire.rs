@@ -1,0 +1,168 @@
+//! An event as JSON: what `GET /api/v1/events` and its stream send.
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Event, Told, Trip,
+    text::{clean, shown},
+};
+use crate::{
+    classify::verdict::{Evidence, Judgement},
+    observability::status::scope_name,
+};
+
+impl Serialize for Told {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = Map::new();
+        fields.insert("id".to_owned(), json!(self.id));
+        fields.insert("at_ms".to_owned(), json!(self.at_ms));
+        fields.insert("event".to_owned(), json!(self.event.kind()));
+        if let Value::Object(own) = self.event.to_json() {
+            fields.extend(own);
+        }
+        fields.serialize(serializer)
+    }
+}
+
+impl Event {
+    /// The word that names this kind of event on the wire.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Blocked { .. } => "blocked",
+            Self::Tripped { .. } => "tripped",
+            Self::Cleared { .. } => "cleared",
+            Self::ProbeSent { .. } => "probe_sent",
+            Self::Probe { .. } => "probe",
+            Self::Observed { .. } => "observed",
+            Self::RateLearned { .. } => "rate_learned",
+            Self::StoreDown { .. } => "store_down",
+            Self::StoreUp => "store_up",
+            Self::StoreNews { .. } => "store_news",
+            Self::Reloaded { .. } => "reloaded",
+            Self::ReloadFailed { .. } => "reload_failed",
+            Self::Warned { .. } => "warned",
+            Self::Panicked { .. } => "panicked",
+            Self::Started { .. } => "started",
+            Self::Stopping { .. } => "stopping",
+            Self::Stopped { .. } => "stopped",
+        }
+    }
+
+    /// The scope that it is about.
+    #[must_use]
+    pub fn scope(&self) -> Option<String> {
+        match self {
+            Self::Blocked { rule, key, .. }
+            | Self::Tripped { rule, key, .. }
+            | Self::Cleared { rule, key, .. }
+            | Self::ProbeSent { rule, key, .. }
+            | Self::Observed { rule, key, .. }
+            | Self::Probe { rule, key, .. }
+            | Self::RateLearned { rule, key, .. } => Some(scope_name(rule, key)),
+            Self::StoreDown { .. }
+            | Self::StoreUp
+            | Self::StoreNews { .. }
+            | Self::Reloaded { .. }
+            | Self::ReloadFailed { .. }
+            | Self::Warned { .. }
+            | Self::Panicked { .. }
+            | Self::Started { .. }
+            | Self::Stopping { .. }
+            | Self::Stopped { .. } => None,
+        }
+    }
+
+    /// Its fields; lengths in milliseconds.
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Blocked { rule, key, target, judgement } => {
+                let mut fields = judged(judgement);
+                fields["rule"] = json!(&**rule);
+                fields["key"] = json!(clean(key));
+                fields["url"] = json!(shown(target));
+                fields
+            }
+            Self::Tripped { rule, key, trip } => {
+                let mut fields = tripped(trip);
+                fields["rule"] = json!(&**rule);
+                fields["key"] = json!(clean(key));
+                fields
+            }
+            Self::Cleared { rule, key, by, who } => json!({
+                "rule": &**rule, "key": clean(key), "by": by.as_str(),
+                "who": who.as_deref().map(clean),
+            }),
+            Self::Probe { rule, key, result } => {
+                json!({"rule": &**rule, "key": clean(key), "result": result.as_str()})
+            }
+            Self::ProbeSent { rule, key, target } => {
+                json!({"rule": &**rule, "key": clean(key), "url": shown(target)})
+            }
+            Self::Observed { rule, key, action, requests, wait } => json!({
+                "rule": &**rule, "key": clean(key), "action": action.as_str(),
+                "requests": requests, "wait_ms": ms(*wait),
+            }),
+            Self::RateLearned { rule, key, from, told } => json!({
+                "rule": &**rule, "key": clean(key), "from": from, "to": told.rate,
+                "mark": (told.mark > 0.0).then_some(told.mark), "why": told.why.as_str(),
+                "frozen": told.frozen,
+            }),
+            Self::StoreDown { kind, cause, server, reason, advice, mode, holds } => json!({
+                "kind": kind, "cause": cause, "server": clean(server), "reason": clean(reason),
+                "advice": advice, "on_failure": mode.as_str(), "holds": holds,
+            }),
+            Self::StoreUp => json!({}),
+            Self::StoreNews { hears, reason } => {
+                json!({"hears": hears, "reason": reason.as_deref().map(clean)})
+            }
+            Self::Reloaded { changes, needs_restart } => {
+                json!({"changes": changes, "needs_restart": needs_restart})
+            }
+            Self::ReloadFailed { problems } => json!({"problems": problems}),
+            Self::Warned { what } | Self::Panicked { what } => json!({"what": clean(what)}),
+            Self::Started { listen, admin, store, rules } => {
+                json!({"listen": listen, "admin": admin, "store": store, "rules": rules})
+            }
+            Self::Stopping { why, drain } => json!({"why": why, "drain_ms": ms(*drain)}),
+            Self::Stopped { cut_off } => json!({"cut_off": cut_off}),
+        }
+    }
+}
+
+fn tripped(trip: &Trip) -> Value {
+    let blocks: Map<_, _> =
+        trip.blocks.iter().map(|(verdict, n)| (verdict.as_str().to_owned(), json!(n))).collect();
+    let answer = trip.answer.as_ref();
+    json!({
+        "by": trip.by(), "cause": trip.cause(),
+        "streak": trip.streak, "blocks": blocks, "length_ms": ms(trip.length),
+        "member": clean(&trip.member), "ours": trip.made_by_us, "observe": trip.observe,
+        "who": trip.who.as_deref().map(clean),
+        "url": answer.map(|answer| shown(&answer.target)),
+        "status": answer.and_then(|answer| answer.status),
+        "evidence": answer.and_then(|answer| answer.evidence.as_deref()).map(evidence_json),
+    })
+}
+
+fn judged(judgement: &Judgement) -> Value {
+    json!({
+        "verdict": judgement.verdict.as_str(),
+        "confidence": judgement.confidence.as_str(),
+        "status": judgement.status,
+        "retry_after_ms": judgement.retry_after.map(ms),
+        "evidence": judgement.evidence.as_deref().map(evidence_json),
+    })
+}
+
+fn evidence_json(evidence: &Evidence) -> Value {
+    json!({
+        "signature": &*evidence.signature, "vendor": evidence.vendor.as_deref(),
+        "place": clean(&evidence.place), "excerpt": clean(&evidence.excerpt),
+    })
+}
+
+pub(super) fn ms(length: std::time::Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,84 @@
+//! The process itself, under the names that every Prometheus client has: read from `/proc` when it is asked for.
+
+use std::fs;
+
+use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
+use rustix::{
+    param::{clock_ticks_per_second, page_size},
+    process::{Resource, getrlimit},
+};
+
+use super::{Float, Seconds, made};
+use crate::runtime::clock;
+
+/// What `/proc` says of this process.
+#[derive(Debug)]
+pub(super) struct Process {
+    cpu: Seconds,
+    resident: Gauge,
+    open_fds: Gauge,
+    max_fds: Gauge,
+    start: Float,
+}
+
+impl Process {
+    /// Registered under names without the program's prefix.
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let process = Self {
+            cpu: made(registry, "process_cpu_seconds", "User and system CPU time of the process"),
+            resident: made(
+                registry,
+                "process_resident_memory_bytes",
+                "Resident memory of the process",
+            ),
+            open_fds: made(registry, "process_open_fds", "Open file descriptors"),
+            max_fds: made(
+                registry,
+                "process_max_fds",
+                "File descriptors that the process may open",
+            ),
+            start: made(
+                registry,
+                "process_start_time_seconds",
+                "When the process started, in seconds since 1970",
+            ),
+        };
+        process.start.set(clock::unix_ms() as f64 / 1000.0);
+        process
+    }
+
+    /// Brings them up to date.
+    #[allow(clippy::cast_precision_loss, reason = "ticks of years are below 2^52")]
+    pub(super) fn refresh(&self) {
+        if let Some(ticks) = cpu_ticks() {
+            let now = ticks as f64 / clock_ticks_per_second() as f64;
+            self.cpu.inc_by((now - self.cpu.get()).max(0.0));
+        }
+        if let Some(pages) = resident_pages() {
+            self.resident.set(pages.saturating_mul(whole(page_size())));
+        }
+        if let Ok(entries) = fs::read_dir("/proc/self/fd") {
+            // One of them is the folder's own.
+            self.open_fds.set(whole(entries.count().saturating_sub(1)));
+        }
+        let limit = getrlimit(Resource::Nofile).current;
+        self.max_fds.set(limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX));
+    }
+}
+
+fn whole(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// `utime` and `stime` of `/proc/self/stat`; the name before them may hold blanks and parentheses.
+fn cpu_ticks() -> Option<u64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some(user + system)
+}
+
+fn resident_pages() -> Option<i64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    statm.split_whitespace().nth(1)?.parse().ok()
+}
