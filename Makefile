@@ -4,7 +4,7 @@ CARGO ?= cargo
 PROFILE ?= dev
 TARGET ?= wire
 SECONDS ?= 60
-PACKAGE_PROFILE ?= release
+PACKAGE_PROFILE ?= dist
 FROM ?= target
 IMAGE ?= tidegate
 
@@ -16,7 +16,7 @@ help: ## this list
 tools: ## install what the tests need and the machine lacks; says what
 	@integration-tests/clients/install.sh
 
-build: ## build the workspace (PROFILE=fast for an optimised one)
+build: ## build the workspace (PROFILE=release for an optimised one)
 	$(CARGO) build --workspace --profile $(PROFILE)
 
 test: tools build ## run every test; installs redis-server, curl, valgrind and the Python clients where they are missing
@@ -35,7 +35,7 @@ test-peers: tools build ## other people's servers and test suites judge the prox
 python-tools:
 	@python/install-tools.sh
 
-wheel: python-tools ## the Python packages, with the program inside, into target/wheels (PACKAGE_PROFILE=fast for a quick one; ZIG=1 for old systems)
+wheel: python-tools ## the Python packages, with the program inside, into target/wheels (PACKAGE_PROFILE=release for a quick one; ZIG=1 for old systems)
 	ZIG=$(ZIG) python/build.sh $(PACKAGE_PROFILE)
 
 test-python: build lint-python ## the Python packages in fresh virtual environments: the wheel, Scrapy, pytest
@@ -51,7 +51,7 @@ lint-python: python-tools ## ruff and mypy over python/
 packaging-tools:
 	@docker/packaging/install-tools.sh
 
-deb: packaging-tools ## the Debian package, into target/packages (PACKAGE_PROFILE=fast for a quick one)
+deb: packaging-tools ## the Debian package, into target/packages (PACKAGE_PROFILE=release for a quick one)
 	docker/packaging/build.sh deb $(PACKAGE_PROFILE)
 
 tarball: ## the archive that `cargo binstall` fetches from a release, into target/packages
@@ -78,37 +78,37 @@ image-publish: image ## tag the image with TAG=v1.2.3 and push it (needs a login
 	docker push $(IMAGE):$(TAG)
 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
-	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
-	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/demo
+	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bins
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/demo
 
 bench: ## CPU, latency and memory beside a bare hyper proxy and those installed (4 minutes a part; PART="c64 pages")
-	$(CARGO) build --release -p tidegate -p integration-tests --bin tidegate --bin bench
-	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench $(PART)
+	$(CARGO) build --profile dist -p tidegate -p integration-tests --bin tidegate --bin bench
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/dist/bench $(PART)
 
 bench-cooldown: ## how long requests still reach a site after it trips a cooldown, and how fast the news is (50 trips)
-	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
-	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_cooldown
+	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bins
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_cooldown
 
 bench-detect: ## precision and recall over a folder of saved pages: make bench-detect DIR=pages [STATUS=200] [SINCE=v0.1.0]
-	$(CARGO) build --quiet --profile fast -p integration-tests --bin bench_detect
+	$(CARGO) build --quiet --release -p integration-tests --bin bench_detect
 	$(if $(SINCE),git show $(SINCE):config/signatures.yaml >target/signatures-since.yaml)
-	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_detect $(DIR) $(if $(STATUS),--status $(STATUS)) \
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_detect $(DIR) $(if $(STATUS),--status $(STATUS)) \
 		$(if $(SINCE),--since target/signatures-since.yaml)
 
 bench-gate: ## what one Redis carries, grants/s and CPU per grant beside a bare EVALSHA loop; held requests (PART=grants, held)
-	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bin tidegate --bin bench_gate
-	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_gate $(PART)
+	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bin tidegate --bin bench_gate
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_gate $(PART)
 
 bench-yield: ## what crawls bring home under several policies, against five kinds of walls; ARGS="real 60": in processes
-	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bin tidegate --bin bench_yield
-	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/bench_yield $(ARGS)
+	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bin tidegate --bin bench_yield
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_yield $(ARGS)
 
 bench-scrapy: ## two sites in one Scrapy crawl, one of which cools; after `make test-python` (4 minutes)
 	@$(firstword $(wildcard target/python-test-3.1*/bin/python)) python/tests/two_sites.py
 
 soak: tools ## a fleet of three under load and faults for MINUTES=5, then MUTATIONS=100000 of requests, and a report (SEED= repeats one)
-	$(CARGO) build --quiet --profile fast -p tidegate -p integration-tests --bins
-	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/fast/soak
+	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bins
+	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/soak
 
 # Its flags are unstable, hence the variable. There is no unsafe code of ours that a sanitizer could look at.
 # libFuzzer's own `main` leaves SIGPIPE deadly, and `connection` writes to sockets whose other end is gone.
