@@ -99,7 +99,7 @@ bench-gate: ## what one Redis carries, grants/s and CPU per grant beside a bare 
 	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bin tidegate --bin bench_gate
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_gate $(PART)
 
-bench-yield: ## what crawls bring home under several policies, against five kinds of walls; ARGS="real 60": in processes
+bench-yield: ## what crawls bring home under several policies, against five kinds of walls; ARGS=families: documented ones, ARGS="real 60": in processes
 	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bin tidegate --bin bench_yield
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_yield $(ARGS)
 

@@ -27,6 +27,7 @@ pub mod client;
 pub mod cluster;
 pub mod counting;
 pub mod differential;
+pub mod families;
 pub mod load;
 pub mod member;
 pub mod news;

@@ -55,6 +55,8 @@ pub struct Plan {
     pub round_trips: Vec<Duration>,
     /// Requests that each member holds from the start.
     pub held: usize,
+    /// The rule, if it is not the plain one of this rate and burst.
+    pub written: Option<Rule>,
 }
 
 impl Plan {
@@ -62,7 +64,7 @@ impl Plan {
     #[must_use]
     pub fn new(members: usize, rate: f64, held: usize) -> Self {
         let round_trips = vec![Duration::from_millis(4); members];
-        Self { seed: 1, rate, burst: 1, quotas: vec![], round_trips, held }
+        Self { seed: 1, rate, burst: 1, quotas: vec![], round_trips, held, written: None }
     }
 
     /// Builds a paused runtime, starts the fleet on it and lets `story` happen.
@@ -313,6 +315,9 @@ impl Plan {
     /// Its only rule.
     #[must_use]
     pub fn rule(&self) -> Rule {
+        if let Some(rule) = &self.written {
+            return rule.clone();
+        }
         Rule {
             name: Arc::from("simulated"),
             matcher: Matcher::default(),

@@ -54,7 +54,7 @@ impl Kind {
 }
 
 /// What the site answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
     /// A page.
     Page,
@@ -65,6 +65,10 @@ pub enum Answer {
         /// Whether it is a 429 or a challenge, and not a plain 403.
         sure: bool,
     },
+    /// A status that says nothing by itself: a plain 503.
+    Refusal,
+    /// No answer: the connection is dropped.
+    Silence,
 }
 
 /// One wall.
@@ -227,7 +231,7 @@ mod tests {
             now += step;
             match wall.answer(now) {
                 Answer::Page => pages += 1,
-                Answer::Block { .. } => blocks += 1,
+                _ => blocks += 1,
             }
         }
         (pages, blocks)

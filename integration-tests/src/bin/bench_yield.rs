@@ -12,14 +12,21 @@
 //! and the share of the time between a block and the next good page: the mean over the walls of the means and of the
 //! medians over the seeds, and the means wall by wall.
 //!
+//! `bench_yield families [NAME [SEEDS]]`: the same against documented walls, and against what is no wall; see
+//! [`families`]. `bench_yield gates [SEEDS]`: the learned rates through gates and scripts; see [`gates`].
+//!
 //! `bench_yield real [SECONDS [FASTER [NAME]]]`: the same with real processes; see [`real`].
 
 #[path = "bench_yield/bucket.rs"]
 mod bucket;
+#[path = "bench_yield/families.rs"]
+mod families;
 #[path = "bench_yield/fleet.rs"]
 mod fleet;
 #[path = "bench_yield/foresight.rs"]
 mod foresight;
+#[path = "bench_yield/gates.rs"]
+mod gates;
 #[path = "bench_yield/plot.rs"]
 mod plot;
 #[path = "bench_yield/policy.rs"]
@@ -132,6 +139,9 @@ fn main() -> anyhow::Result<()> {
     let number =
         |word: Option<&&str>, default| word.map_or(Ok(default), |word| word.parse::<u32>());
     match words.first() {
+        Some(&"families") => {
+            families::run(words.get(1).unwrap_or(&""), number(words.get(2), 6)?.into());
+        }
         Some(&"plot") => print!("{}", plot::draw(FIRST_SEED.into())),
         Some(&"real") => {
             let seconds = number(words.get(1), 60)?.into();
@@ -139,6 +149,25 @@ fn main() -> anyhow::Result<()> {
             let pace = real::Pace { seconds, faster };
             let named = words.get(3).unwrap_or(&"");
             tokio::runtime::Runtime::new()?.block_on(real::run(pace, named))?;
+        }
+        Some(&"gates") => {
+            let (seeds, first) = (u64::from(number(words.get(1), 1)?), u64::from(FIRST_SEED));
+            for (name, times) in [("learned, written 2x", 2.0), ("learned, written 5x", 5.0)] {
+                let mut runs = MOMENTS.map(|_| Kind::ALL.map(|_| Runs::default()));
+                for seed in first..first + seeds {
+                    for (wall_at, kind) in Kind::ALL.into_iter().enumerate() {
+                        let wall = Wall::new(kind, seed);
+                        let oracle = MOMENTS.map(|moment| oracle(&wall, moment));
+                        let keys =
+                            format!("rate: {:.6}/s", times * oracle[1] / seconds(MOMENTS[1]));
+                        let tallies = gates::crawl(wall, &keys, MOMENTS, seed);
+                        for (at, moment) in MOMENTS.into_iter().enumerate() {
+                            runs[at][wall_at].add(&tallies[at], oracle[at], moment);
+                        }
+                    }
+                }
+                print_runs(name, &runs);
+            }
         }
         seeds => {
             let (seeds, first) = (number(seeds, 24)?.into(), number(words.get(2), FIRST_SEED)?);
@@ -158,14 +187,21 @@ fn virtual_time(named: &str, first: u64, seeds: u64) {
                 let wall = Wall::new(kind, seed);
                 let oracle = MOMENTS.map(|moment| oracle(&wall, moment));
                 let policy = make(&wall, oracle[1] / seconds(MOMENTS[1]), seed);
-                let tallies = crawl(Crawl { wall, policy }, MOMENTS, seed);
+                let tallies = crawl(Crawl { site: before(wall), policy }, MOMENTS, seed);
                 for (at, moment) in MOMENTS.into_iter().enumerate() {
                     runs[at][wall_at].add(&tallies[at], oracle[at], moment);
                 }
             }
         }
+        print_runs(name, &runs);
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "the report is this program's output")]
+fn print_runs(name: &str, runs: &[[Runs; 5]; 2]) {
+    {
         println!("{name}");
-        for (moment, walls) in MOMENTS.into_iter().zip(&runs) {
+        for (moment, walls) in MOMENTS.into_iter().zip(runs) {
             let row = |name: &str, figures| format!("{name:>9} {}", text(figures));
             let means = walls.each_ref().map(Runs::means);
             let medians = walls.each_ref().map(Runs::medians);
@@ -176,6 +212,11 @@ fn virtual_time(named: &str, first: u64, seeds: u64) {
             }
         }
     }
+}
+
+/// A site behind `wall`.
+fn before(mut wall: Wall) -> fleet::Answers {
+    Box::new(move |now, _| wall.answer(now))
 }
 
 /// Pages of who knows the wall: what it bears, second by second.

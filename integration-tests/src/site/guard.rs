@@ -32,6 +32,7 @@ impl Guard {
         match self.wall.answer(now) {
             Answer::Page => None,
             Answer::Block { retry_after, .. } => Some(self.block(retry_after)),
+            Answer::Refusal | Answer::Silence => Some(self.block(0)),
         }
     }
 

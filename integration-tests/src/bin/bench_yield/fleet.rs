@@ -1,23 +1,26 @@
 //! A fleet that crawls one wall, event by event.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap},
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use integration_tests::walls::Answer;
+
+use super::{
+    policy::{Policy, WORKERS},
+    seconds,
 };
 
-use integration_tests::walls::{Answer, Wall};
-
-use super::{policy::Policy, seconds};
-
 /// Requests at a time: three members of four.
-const SLOTS: usize = 12;
+pub(crate) const SLOTS: usize = 12;
 /// Answers take so long, at least and at most.
-const LATENCY: (f64, f64) = (0.15, 0.45);
+pub(crate) const LATENCY: (f64, f64) = (0.15, 0.45);
 
-/// A policy and the wall that it meets.
+/// What a site answers at a moment to a member.
+pub(crate) type Answers = Box<dyn FnMut(i64, usize) -> Answer>;
+
+/// A policy and the site that it meets.
 pub(crate) struct Crawl {
-    /// The wall.
-    pub(crate) wall: Wall,
+    /// The site.
+    pub(crate) site: Answers,
     /// Who decides when to send.
     pub(crate) policy: Box<dyn Policy>,
 }
@@ -46,26 +49,62 @@ pub(crate) struct Pass {
 enum Step {
     Ask,
     Send(Pass),
-    Hear(Pass, bool, i64, bool),
+    Hear(Pass, Answer),
+}
+
+/// What a crawl has brought at each of some moments.
+#[derive(Debug)]
+pub(crate) struct Tallies<const N: usize> {
+    moments: [i64; N],
+    done: Vec<Tally>,
+    tally: Tally,
+    blocked_from: Option<i64>,
+}
+
+impl<const N: usize> Tallies<N> {
+    pub(crate) const fn new(moments: [i64; N]) -> Self {
+        let tally = Tally { pages: 0.0, blocks: 0.0, blocked: 0.0 };
+        Self { moments, done: Vec::new(), tally, blocked_from: None }
+    }
+
+    /// Time has come to `now`; whether the last of the moments is over.
+    pub(crate) fn until(&mut self, now: i64) -> bool {
+        while let Some(moment) = self.moments.get(self.done.len()).filter(|moment| now >= **moment)
+        {
+            let open = self.blocked_from.map_or(0.0, |from| seconds(moment - from));
+            self.done.push(Tally { blocked: self.tally.blocked + open, ..self.tally });
+        }
+        self.done.len() == self.moments.len()
+    }
+
+    /// Counts an answer that the site gave at `now`.
+    pub(crate) fn count(&mut self, now: i64, good: bool) {
+        if good {
+            self.tally.pages += 1.0;
+            let from = self.blocked_from.take();
+            self.tally.blocked += from.map_or(0.0, |from| seconds(now - from));
+        } else {
+            self.tally.blocks += 1.0;
+            self.blocked_from.get_or_insert(now);
+        }
+    }
+
+    /// All of them, once the last moment is over.
+    pub(crate) fn all(&self) -> [Tally; N] {
+        std::array::from_fn(|at| self.done[at])
+    }
 }
 
 /// Crawls until the last of `moments`; the tallies at each.
-pub(crate) fn crawl(mut crawl: Crawl, moments: [i64; 2], seed: u64) -> [Tally; 2] {
+pub(crate) fn crawl<const N: usize>(mut crawl: Crawl, moments: [i64; N], seed: u64) -> [Tally; N] {
     let mut draw = fastrand::Rng::with_seed(seed ^ 0xA5A5);
     let mut events = BinaryHeap::new();
     for slot in 0..SLOTS {
         events.push(Reverse((1, slot, Step::Ask)));
     }
-    let (mut tally, mut blocked_from) = (Tally::default(), None);
-    let mut left: BTreeSet<i64> = moments.into();
-    let mut tallies = Vec::new();
+    let mut tallies = Tallies::new(moments);
     while let Some(Reverse((now, slot, step))) = events.pop() {
-        while let Some(moment) = left.first().copied().filter(|moment| now >= *moment) {
-            left.remove(&moment);
-            let open = blocked_from.map_or(0.0, |from| seconds(moment - from));
-            tallies.push(Tally { blocked: tally.blocked + open, ..tally });
-        }
-        if left.is_empty() {
+        if tallies.until(now) {
             break;
         }
         let next = match step {
@@ -75,30 +114,19 @@ pub(crate) fn crawl(mut crawl: Crawl, moments: [i64; 2], seed: u64) -> [Tally; 2
             },
             Step::Send(pass) if !crawl.policy.may_send(pass) => (now, slot, Step::Ask),
             Step::Send(pass) => {
-                let answer = crawl.wall.answer(now);
-                let (good, retry_after, sure) = match answer {
-                    Answer::Page => (true, 0, false),
-                    Answer::Block { retry_after, sure } => (false, retry_after, sure),
-                };
-                if good {
-                    tally.pages += 1.0;
-                    tally.blocked += blocked_from.take().map_or(0.0, |from| seconds(now - from));
-                } else {
-                    tally.blocks += 1.0;
-                    blocked_from.get_or_insert(now);
-                }
+                let answer = (crawl.site)(now, slot % WORKERS);
+                tallies.count(now, answer == Answer::Page);
                 let took = LATENCY.0 + draw.f64() * (LATENCY.1 - LATENCY.0);
                 #[allow(clippy::cast_possible_truncation, reason = "a second at most")]
                 let at = now + (took * 1e6) as i64;
-                (at, slot, Step::Hear(pass, good, retry_after, sure))
+                (at, slot, Step::Hear(pass, answer))
             }
-            Step::Hear(pass, good, retry_after, sure) => {
-                let answer = if good { Answer::Page } else { Answer::Block { retry_after, sure } };
+            Step::Hear(pass, answer) => {
                 crawl.policy.hear(slot, now, pass, answer);
                 (now, slot, Step::Ask)
             }
         };
         events.push(Reverse(next));
     }
-    [tallies[0], tallies[1]]
+    tallies.all()
 }

@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc};
 use integration_tests::walls::{Kind, Wall};
 
 use super::{
-    MOMENTS,
+    MOMENTS, before,
     fleet::{Crawl, crawl},
     oracle,
     policy::Proxy,
@@ -65,7 +65,7 @@ fn panel(kind: Kind, seed: u64) -> String {
     let bears: Vec<(i64, f64)> =
         (0..=360).map(|n| n * end / 360).map(|at| (at, wall.bears(at))).collect();
     let policy = Proxy::telling(&format!("rate: {:.6}/s", 2.0 * mean), seed, Rc::clone(&story));
-    crawl(Crawl { wall, policy }, MOMENTS, seed);
+    crawl(Crawl { site: before(wall.clone()), policy }, MOMENTS, seed);
     let story = story.borrow();
     let most = story.rates.iter().map(|(_, rate, _)| *rate).fold(mean, f64::max) * 1.05;
     let x = |at: i64| seconds(at) / seconds(end) * width;

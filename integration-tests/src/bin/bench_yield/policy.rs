@@ -25,7 +25,7 @@ use tidegate::{
 use super::{fleet::Pass, plot::Story};
 
 /// Workers of the fleet; slots are dealt out among them.
-const WORKERS: usize = 3;
+pub(crate) const WORKERS: usize = 3;
 /// The store's time at the start.
 const EPOCH: i64 = 1_000_000 * SECOND;
 /// How long a probe may be out.
@@ -84,7 +84,8 @@ impl Proxy {
     }
 }
 
-fn rule(keys: &str) -> Arc<Rule> {
+/// A rule with these keys.
+pub(crate) fn rule(keys: &str) -> Arc<Rule> {
     let text = format!("rules: [{{name: a, match: '*', {keys}}}]");
     let loaded = config::parse(&text, "bench", &|_| None).expect("a good rule");
     Arc::clone(&loaded.rules.as_slice()[0])
@@ -132,9 +133,10 @@ impl Policy for Proxy {
             self.story.borrow_mut().blocks.push(now);
         }
         let answer = match answer {
-            Answer::Page => cooldown::Answer::Ok,
+            Answer::Page | Answer::Refusal => cooldown::Answer::Ok,
+            Answer::Silence => cooldown::Answer::Nothing,
             Answer::Block { retry_after, sure } => {
-                let verdict = Verdict::RateLimited;
+                let verdict = if sure { Verdict::RateLimited } else { Verdict::Forbidden };
                 cooldown::Answer::Block { weight: 1.0, retry_after, sure, verdict }
             }
         };
@@ -267,4 +269,42 @@ impl Policy for Autothrottle {
 #[allow(clippy::cast_possible_truncation, reason = "minutes at most")]
 pub(crate) fn micros(seconds: f64) -> i64 {
     (seconds * 1e6) as i64
+}
+
+/// Additive increase, multiplicative decrease, for the whole fleet: a tenth more each minute without a block, half after
+/// a block, once for all that come within five seconds.
+#[derive(Debug)]
+pub(crate) struct Aimd {
+    most: f64,
+    rate: f64,
+    next: i64,
+    changed: i64,
+}
+
+impl Aimd {
+    /// Never faster than `most` requests per second.
+    pub(crate) const fn new(most: f64) -> Self {
+        Self { most, rate: most, next: 0, changed: 0 }
+    }
+}
+
+impl Policy for Aimd {
+    fn ask(&mut self, _slot: usize, now: i64) -> Result<(i64, Pass), i64> {
+        if now - self.changed >= 60 * SECOND {
+            self.changed = now;
+            self.rate = (self.rate + self.most / 10.0).min(self.most);
+        }
+        if now < self.next {
+            return Err(self.next);
+        }
+        self.next = now + micros(1.0 / self.rate);
+        Ok((now, Pass::default()))
+    }
+
+    fn hear(&mut self, _slot: usize, now: i64, _pass: Pass, answer: Answer) {
+        if answer != Answer::Page && now - self.changed >= 5 * SECOND {
+            self.rate = (self.rate / 2.0).max(self.most / 100.0);
+            self.changed = now;
+        }
+    }
 }
