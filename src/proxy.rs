@@ -57,7 +57,10 @@ pub(crate) use self::{
 use crate::{
     classify::{Head, Reading, verdict::Verdict},
     gate::{Client, Entry},
-    observability::metrics::{Bound, UserMetrics},
+    observability::{
+        metrics::{Bound, UserMetrics},
+        traces::StepName,
+    },
     rules::{Action, Mode, Rule},
     target::Target,
 };
@@ -117,8 +120,9 @@ pub(crate) async fn handle(
     let live = cx.live();
     let settings = &live.settings;
     let (logs, annotates) = (settings.log.access, settings.annotate);
-    let identity = Identity::take(request.headers_mut(), logs);
-    let line = logs.then(|| Line::new(visitor, &request, &identity));
+    let identity = Identity::take(request.headers_mut(), logs, cx.traces.as_ref());
+    let notes = logs || identity.is_traced();
+    let line = notes.then(|| Line::new(visitor, &request, &identity, logs));
     let mut told = Told { line, ..Told::default() };
     let answer = if identity.span.is_none() {
         way(cx, visitor, live, request, &mut told).await
@@ -196,8 +200,11 @@ async fn way(
         return local::answer(cx, visitor, &request, &target);
     }
     let patience = if noted.prefer { headers::patience(request.headers()) } else { None };
-    let asking = Asking::new(cx, target, client, patience)?;
-    told.note(|line| line.ruled(&asking));
+    let mut asking = Asking::new(cx, target, client, patience)?;
+    told.note(|line| {
+        line.ruled(&asking);
+        asking.trace = line.trace();
+    });
     if request.method() == Method::CONNECT {
         if asking.entry.rule.intercept || is_ours && cx.gate.intercepts() {
             return intercept::open(cx, &live, visitor.peer, asking, request, &mut told.line);
@@ -281,11 +288,13 @@ impl Granted<'_> {
             if let Some((verdict, mut leave)) = judged {
                 let blocked = again && asking.entry.rule.retry.on.contains(&verdict);
                 told.verdict = Some(verdict);
+                let holding = if blocked { asking.step(StepName::Hold) } else { None };
                 // Where there is no time for another attempt, the client gets the answer that there is.
                 if blocked && leave.again(live).await.is_ok() {
                     pass = leave;
                     continue;
                 }
+                drop(holding);
             }
             if body.is_cut_off() {
                 return Err(Refusal::cut_off().under(&asking.entry));
@@ -308,6 +317,8 @@ impl Granted<'_> {
         let limits = inspect.limits();
         let (status, headers) = (head.status, &head.headers);
         let seen = Head { method, target: &asking.target, status, headers };
+        let mut pass = pass;
+        pass.inspects(asking);
         let (mut judgement, mut pass) = match asking.entry.rule.classifier.read(seen, limits) {
             Reading::Judged(judgement) => (judgement, pass),
             Reading::Scan(scan) => {

@@ -25,6 +25,7 @@ use crate::{
     observability::{
         event::{Event, Events},
         metrics::Metrics,
+        traces::{OtlpSettings, Traces},
     },
     proxy,
     rules::settings::{Settings, StoreSettings},
@@ -55,6 +56,7 @@ pub struct App {
     reload: Reload,
     drain: CancellationToken,
     rules: usize,
+    traces: Option<Arc<Traces>>,
 }
 
 /// How serving ended.
@@ -106,7 +108,9 @@ impl App {
             shared.first_word().await;
         }
         let own = own::addresses(&settings, &events).await;
-        let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), own);
+        let traces = traces(&metrics, &events);
+        let proxy =
+            proxy::Context::new(settings, gate, metrics, Arc::clone(&events), traces.clone(), own);
         if let Some(places) = places {
             tokio::spawn(own::follow(places, Arc::clone(&proxy), Arc::clone(&events)));
         }
@@ -126,7 +130,7 @@ impl App {
             Arc::clone(&events),
             set_log_level,
         );
-        Ok(Self { listener, admin_listener, proxy, admin, events, reload, drain, rules })
+        Ok(Self { listener, admin_listener, proxy, admin, events, reload, drain, rules, traces })
     }
 
     /// Where clients connect: the real port where the rule file says 0.
@@ -151,7 +155,9 @@ impl App {
     /// Where the proxy's listener ends by itself.
     pub async fn serve(self, mut told: mpsc::Receiver<Told>) -> anyhow::Result<Ended> {
         let (started, notify) = (self.started()?, Notify::of_process());
-        let Self { listener, admin_listener, proxy, admin, events, mut reload, drain, .. } = self;
+        let Self {
+            listener, admin_listener, proxy, admin, events, mut reload, drain, traces, ..
+        } = self;
         // Both ports are bound: whoever connects from now on is served. Said first, so that no event stands before it
         // and no probe finds a port that answers and is not ready.
         admin.set_accepting(true);
@@ -204,6 +210,9 @@ impl App {
         publishing.abort();
         proxy.gate.close().await;
         drop(workers);
+        if let Some(traces) = traces {
+            traces.flush().await;
+        }
         events.emit(Event::Stopped { cut_off });
         close_admin(admin_task, &admin_stop).await;
         Ok(Ended::Drained)
@@ -232,6 +241,16 @@ fn backend(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Backen
         StoreSettings::Redis(redis) => {
             Backend::Shared(Shared::start(redis.clone(), Arc::clone(metrics))?)
         }
+    })
+}
+
+/// Where spans go, if the environment names a collector. A bad variable must not stop a crawl.
+fn traces(metrics: &Metrics, events: &Events) -> Option<Arc<Traces>> {
+    let started = OtlpSettings::from_env(&|name| std::env::var(name).ok())
+        .and_then(|settings| settings.map(|settings| Traces::start(settings, metrics)).transpose());
+    started.unwrap_or_else(|bad| {
+        events.emit(Event::Warned { what: format!("{bad}; no spans are exported") });
+        None
     })
 }
 

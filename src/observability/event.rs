@@ -19,7 +19,7 @@ use tokio::sync::broadcast;
 
 pub use access::{Access, HoldCause, Outcome};
 pub use panics::watch_panics;
-pub use text::{clean, shown};
+pub use text::{QUERY_LEFT_OUT, clean, shown};
 pub use trip::{Trip, Tripping};
 
 use crate::{

@@ -172,6 +172,10 @@ pub struct Metrics {
     limit_hits: [Counter; Bound::ALL.len()],
     /// Log lines dropped because nobody takes them (a full disk, a pipe that is not read).
     pub log_lines_dropped: Counter,
+    /// Spans that the collector has taken.
+    pub spans_exported: Counter,
+    /// Spans that were dropped: the collector is away, or too slow.
+    pub spans_dropped: Counter,
 }
 
 impl fmt::Debug for Metrics {
@@ -219,6 +223,12 @@ impl Metrics {
         );
         let log_lines_dropped =
             made(registry, "log_lines_dropped", "Log lines dropped because nobody takes them");
+        let spans_exported = made(registry, "spans_exported", "Spans that the collector has taken");
+        let spans_dropped = made(
+            registry,
+            "spans_dropped",
+            "Spans dropped because the collector is away or takes them too slowly",
+        );
         let reload_ok: Gauge = made(
             registry,
             "config_last_reload_ok",
@@ -244,6 +254,8 @@ impl Metrics {
             upstream_retries,
             limit_hits,
             log_lines_dropped,
+            spans_exported,
+            spans_dropped,
         })
     }
 

@@ -1,5 +1,5 @@
 //! What the log says about a request: the identity that ties its lines together, and its line in the access log
-//! (`log.access`), gathered on its way and written when the request is over.
+//! (`log.access`), gathered on its way and written when the request is over. Its trace ends with the line.
 
 use std::{
     sync::{
@@ -21,6 +21,7 @@ use crate::{
     observability::{
         event::{Access, HoldCause, Outcome, clean, shown},
         metrics::{Reason, RuleMetrics},
+        traces::{OpenStep, Parent, StepName, Trace, Traces},
     },
     rules::Action,
     runtime::clock::{self, Instant},
@@ -43,24 +44,36 @@ pub(super) struct Identity {
     id: Option<HeaderValue>,
     /// Around all that the log says of a request that its client has named; nothing for the others.
     pub(super) span: Span,
+    /// Its spans, if they are exported.
+    trace: Option<Arc<Trace>>,
 }
 
 impl Identity {
     /// Takes the request's name out of its fields; `make` one if the client gives none.
-    pub(super) fn take(headers: &mut HeaderMap, make: bool) -> Self {
+    pub(super) fn take(headers: &mut HeaderMap, make: bool, traces: Option<&Arc<Traces>>) -> Self {
         let named = headers.remove(REQUEST_ID).filter(is_id);
         let field = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
-        let (trace_id, parent_id) = field.and_then(trace).unzip();
-        let trace = || trace_id.and_then(|id| HeaderValue::from_str(id).ok());
-        let id = named.or_else(trace);
+        let named_trace = field.and_then(TraceParent::parse);
+        let trace = traces.and_then(|traces| traces.begin(named_trace.and_then(|t| t.parent())));
+        let id = named.or_else(|| HeaderValue::from_str(named_trace?.trace).ok());
         let Some(id) = id else {
-            let made = make.then(|| HeaderValue::from_str(&format!("{:016x}", fastrand::u64(..))));
-            return Self { id: made.and_then(Result::ok), span: Span::none() };
+            let made = match &trace {
+                Some(trace) => Some(trace.id()),
+                None => make.then(|| format!("{:016x}", fastrand::u64(..))),
+            };
+            let id = made.and_then(|made| HeaderValue::from_str(&made).ok());
+            return Self { id, span: Span::none(), trace };
         };
         let request_id = id.to_str().unwrap_or_default();
+        let (trace_id, parent_id) = named_trace.map(|t| (t.trace, t.parent)).unzip();
         // As an error, so that no level of the log leaves it out.
         let span = tracing::error_span!("request", request_id, trace_id, parent_id);
-        Self { id: Some(id), span }
+        Self { id: Some(id), span, trace }
+    }
+
+    /// Whether somebody wants to know how the request ends.
+    pub(super) fn is_traced(&self) -> bool {
+        self.trace.is_some()
     }
 
     /// Tells the client under which name the log has its request.
@@ -144,6 +157,13 @@ impl Holds {
 pub(super) struct Line {
     access: Access,
     span: Span,
+    /// Whether the line is written: it may be there for the trace only.
+    logs: bool,
+    /// For the trace, around which there is no log span that has it.
+    request_id: Option<String>,
+    trace: Option<Arc<Trace>>,
+    accepting: Option<OpenStep>,
+    holding: Option<OpenStep>,
     started: Instant,
     /// At the gate.
     waiting: Option<Waiting>,
@@ -158,6 +178,7 @@ impl Line {
         visitor: &Visitor,
         request: &Request<B>,
         identity: &Identity,
+        logs: bool,
     ) -> Box<Self> {
         let uri = request.uri();
         // Without a user's name and password.
@@ -177,9 +198,18 @@ impl Line {
             url: clean(&format!("{authority}{}", uri.path())),
             ..Access::default()
         };
+        let trace = identity.trace.clone();
+        let request_id = trace.as_ref().and_then(|_| identity.text());
+        let accepting =
+            trace.as_ref().map(|trace| trace.step_since(StepName::Accept, trace.began()));
         Box::new(Self {
             access,
             span: identity.span.clone(),
+            logs,
+            request_id,
+            trace,
+            accepting,
+            holding: None,
             started: clock::now(),
             waiting: None,
             holds: Holds::default(),
@@ -206,6 +236,12 @@ impl Line {
     pub(super) fn ruled(&mut self, asking: &Asking) {
         self.access.rule = Some(asking.entry.rule.name.to_string());
         self.access.scope = Some(asking.entry.scope_name(&asking.target));
+        self.accepting = None;
+    }
+
+    /// The request's spans, if they are exported.
+    pub(super) fn trace(&self) -> Option<Arc<Trace>> {
+        self.trace.clone()
     }
 
     /// It goes to the gate; `upload` counts what its client sends with it.
@@ -213,11 +249,15 @@ impl Line {
         self.upload = upload.cloned();
         if asking.entry.rule.action == Action::Limit {
             self.waiting = Some(cx.gate.watch_hold(&asking.entry, &asking.target));
+            self.holding = asking.step(StepName::Hold);
         }
     }
 
     /// The gate has said yes or no.
     pub(super) fn waited(&mut self, held: &Result<Pass, Refused>) {
+        if let (Some(mut holding), Err(refusal)) = (self.holding.take(), held) {
+            holding.failed(refusal);
+        }
         let Some(waiting) = self.waiting.take() else { return };
         let cause = |refusal: &Refusal| match refusal.reason() {
             Reason::Cooldown => HoldCause::Cooldown,
@@ -291,7 +331,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let Self { access, span, started, waiting, holds, upload, tunnel } = self;
+        let Self { access, span, started, waiting, holds, upload, tunnel, .. } = self;
         if let Some(waiting) = waiting {
             holds.note(waiting.elapsed(), || waiting.cause(None));
         }
@@ -307,33 +347,67 @@ impl Drop for Line {
         access.bytes_up += upload.as_ref().map_or(0, Progress::bytes);
         (access.held, access.held_by) = (holds.total, holds.cause);
         access.duration = started.elapsed();
-        span.in_scope(|| access.log());
+        if self.logs {
+            span.in_scope(|| access.log());
+        }
+        if let Some(trace) = &self.trace {
+            (self.accepting, self.holding) = (None, None);
+            self.access.request_id = self.request_id.take();
+            trace.ends(std::mem::take(&mut self.access));
+        }
     }
 }
 
-/// Trace and parent of a `traceparent` (W3C Trace Context, section 3.2.2): `00-TRACE-PARENT-FLAGS`, in lower-case hex,
-/// neither of them all zeros. Later versions may append more fields.
-fn trace(field: &str) -> Option<(&str, &str)> {
-    let mut parts = field.split('-');
-    let (version, trace, parent, flags) =
-        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let hex = |part: &str, digits: usize| {
-        part.len() == digits && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    let id = |part: &str, digits: usize| hex(part, digits) && part.bytes().any(|b| b != b'0');
-    let known = hex(version, 2) && version != "ff" && (version != "00" || parts.next().is_none());
-    (known && id(trace, 32) && id(parent, 16) && hex(flags, 2)).then_some((trace, parent))
+/// A `traceparent` (W3C Trace Context, section 3.2.2): `00-TRACE-PARENT-FLAGS`, in lower-case hex, neither of the ids all
+/// zeros. Later versions may append more fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TraceParent<'a> {
+    trace: &'a str,
+    parent: &'a str,
+    flags: &'a str,
+}
+
+impl<'a> TraceParent<'a> {
+    fn parse(field: &'a str) -> Option<Self> {
+        let mut parts = field.split('-');
+        let (version, trace, parent, flags) =
+            (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let hex = |part: &str, digits: usize| {
+            part.len() == digits && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        let id = |part: &str, digits: usize| hex(part, digits) && part.bytes().any(|b| b != b'0');
+        let known =
+            hex(version, 2) && version != "ff" && (version != "00" || parts.next().is_none());
+        let good = known && id(trace, 32) && id(parent, 16) && hex(flags, 2);
+        good.then_some(Self { trace, parent, flags })
+    }
+
+    /// As numbers.
+    fn parent(self) -> Option<Parent> {
+        Some(Parent {
+            trace_id: u128::from_str_radix(self.trace, 16).ok()?,
+            span_id: u64::from_str_radix(self.parent, 16).ok()?,
+            sampled: u8::from_str_radix(self.flags, 16).ok()? & 1 == 1,
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::trace;
+    use super::TraceParent;
 
     #[test]
     fn only_a_well_formed_traceparent_counts() {
         let (id, parent) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
         for good in [format!("00-{id}-{parent}-01"), format!("cc-{id}-{parent}-00-later")] {
-            assert_eq!(trace(&good), Some((id, parent)), "{good}");
+            let read = TraceParent::parse(&good).expect(&good);
+            assert_eq!((read.trace, read.parent), (id, parent), "{good}");
+            let numbers = read.parent().expect(&good);
+            assert_eq!(
+                format!("{:032x}-{:016x}", numbers.trace_id, numbers.span_id),
+                format!("{id}-{parent}")
+            );
+            assert_eq!(numbers.sampled, good.starts_with("00"), "{good}");
         }
         for bad in [
             String::new(),
@@ -345,7 +419,7 @@ mod tests {
             format!("00-{id}-{}-01", "0".repeat(16)),
             format!("00-{id}x-{parent}-01"),
         ] {
-            assert_eq!(trace(&bad), None, "{bad}");
+            assert_eq!(TraceParent::parse(&bad), None, "{bad}");
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::{
     observability::{
         event::{Event, Events},
         metrics::{Metrics, UserMetrics},
+        traces::Traces,
     },
     rules::{Rule, settings::Settings},
     tls::ca::{Ca, CaError},
@@ -58,6 +59,8 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Where events go.
     pub events: Arc<Events>,
+    /// Where spans go, if the environment names a collector.
+    pub(super) traces: Option<Arc<Traces>>,
     /// Pages that look like walls and match no signature.
     pub(super) suspects: Arc<Suspects>,
     /// Rules whose first tunnel has been spoken of.
@@ -96,6 +99,7 @@ impl Context {
         gate: Arc<Gate>,
         metrics: Arc<Metrics>,
         events: Arc<Events>,
+        traces: Option<Arc<Traces>>,
         own: Vec<SocketAddr>,
     ) -> Arc<Self> {
         let pseudonym = format!("tidegate-{:08x}", fastrand::u32(..));
@@ -109,6 +113,7 @@ impl Context {
             suspects: Suspects::new(Arc::clone(&events)),
             metrics,
             events,
+            traces,
             blind: Mutex::default(),
             refusing: Mutex::default(),
             distrusting: Mutex::default(),

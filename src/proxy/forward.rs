@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     classify::verdict::{Judgement, Verdict},
+    observability::traces::{OpenStep, StepName},
     runtime::clock,
     target::{Scheme, Target},
 };
@@ -227,6 +228,7 @@ pub(super) async fn send(
         };
         shape::fit(&mut request, target, conn.is_h2());
         outbound.interim.listen(&mut request, conn.is_h2(), cx.via.of(Version::HTTP_11));
+        let mut step = asking.step(StepName::Send);
         let started = clock::now();
         let sending = pin!(conn.send(request));
         let limit = live.settings.timeouts.response;
@@ -235,12 +237,18 @@ pub(super) async fn send(
             Ok(mut response) => {
                 conn.unwanted = outbound.interim.answered(outbound.waits);
                 let took = clock::now() - started;
+                if let Some(step) = &mut step {
+                    step.status(response.status().as_u16());
+                }
                 pass.entry().metrics.upstream_seconds.observe(took.as_secs_f64());
                 let noted = answer::check(outbound, &mut response)?;
                 return Ok(Answer { response, noted, conn, took });
             }
             Err(failure) => failure,
         };
+        if let Some(mut step) = step {
+            step.failed(&failure.refusal());
+        }
         let failure = match failure {
             Failure::Unsent(request) if conn.reused && !fresh => {
                 returned = Some(*request);
@@ -292,7 +300,13 @@ async fn connect(
         let mut conn = match kept {
             Some(conn) => conn,
             // Boxed: few requests reach this path, and each would carry its room along.
-            None => Box::pin(open(cx, live, asking, pass, key.clone(), wanted.http1_only)).await?,
+            None => {
+                let step = asking.step(StepName::Connect);
+                let opened =
+                    Box::pin(open(cx, live, asking, pass, key.clone(), wanted.http1_only)).await;
+                ended(step, &opened);
+                opened?
+            }
         };
         if wanted.own {
             conn.pin_to(&visitor.pin, &asking.client);
@@ -302,6 +316,7 @@ async fn connect(
         }
         // Not kept meanwhile: a cooldown outlives most sites' patience.
         drop(conn);
+        let _holding = asking.step(StepName::Hold);
         Box::pin(pass.again(live)).await?;
     }
 }
@@ -333,6 +348,13 @@ async fn open(
         cx.pool.open(key, generation, stream, bytes, fields).await
     };
     opened.map_err(|error| Failure::Broken(error).refusal().under(pass.entry()))
+}
+
+/// Ends the span of a step; it failed if its outcome is a refusal.
+pub(super) fn ended<T>(step: Option<OpenStep>, outcome: &Result<T, Refused>) {
+    if let (Some(mut step), Err(refusal)) = (step, outcome) {
+        step.failed(refusal);
+    }
 }
 
 /// Connects to the site; the guard judges the address that is dialled.

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     classify::verdict::Judgement,
     gate::{Client, Entry, Permit},
+    observability::traces::{OpenStep, StepName, Trace},
     rules::Action,
     target::{Host, Target},
 };
@@ -20,6 +21,8 @@ pub(crate) struct Asking {
     pub(crate) entry: Arc<Entry>,
     /// The hold that the client allows, where it says so.
     patience: Option<Duration>,
+    /// Its spans, if they are exported.
+    pub(super) trace: Option<Arc<Trace>>,
 }
 
 impl Asking {
@@ -37,7 +40,12 @@ impl Asking {
         if entry.rule.action == Action::Deny {
             return Err(Refusal::denied(&entry));
         }
-        Ok(Self { target, client, entry, patience })
+        Ok(Self { target, client, entry, patience, trace: None })
+    }
+
+    /// A step of its path that begins now, if its spans are exported.
+    pub(crate) fn step(&self, name: StepName) -> Option<OpenStep> {
+        self.trace.as_ref().map(|trace| trace.step(name))
     }
 
     /// Refuses a port or an address where nobody may connect to before the request is held for it, so
@@ -84,6 +92,7 @@ impl Asking {
             target: self.target.clone(),
             suspects: Arc::clone(&cx.suspects),
             live: Arc::clone(live),
+            inspecting: None,
         }
     }
 }
@@ -97,6 +106,8 @@ pub(crate) struct Pass {
     suspects: Arc<Suspects>,
     /// For what is done with suspects.
     live: Arc<Live>,
+    /// The span of the inspection, which ends with the report. Boxed: most requests have none.
+    inspecting: Option<Box<OpenStep>>,
 }
 
 impl Pass {
@@ -136,10 +147,18 @@ impl Pass {
         permit.again().await.map_err(|refused| Refusal::gate(&refused, live.settings.refuse, None))
     }
 
+    /// The head of the response is there, and its verdict is looked for.
+    pub(crate) fn inspects(&mut self, asking: &Asking) {
+        self.inspecting = asking.step(StepName::Inspect).map(Box::new);
+    }
+
     /// Tells the fleet what came back; `judgement` becomes a block if the site is its own witness.
     pub(crate) async fn report(&mut self, judgement: &mut Judgement) {
         let inspect = &self.live.settings.inspect;
         self.suspects.look(&self.entry, &self.target, inspect, judgement);
+        if let Some(mut step) = self.inspecting.take() {
+            step.verdict(judgement.verdict);
+        }
         if let Some(permit) = &mut self.permit {
             permit.report(judgement).await;
         }

@@ -39,7 +39,10 @@ use super::{
 use crate::{
     classify::verdict::Judgement,
     gate::Entry,
-    observability::metrics::{Bound, Metrics, Reason},
+    observability::{
+        metrics::{Bound, Metrics, Reason},
+        traces::StepName,
+    },
     rules::{Action, TunnelCount},
     target::{Host, Target},
 };
@@ -162,12 +165,16 @@ async fn establish(
     loop {
         // Those in force now: the wait may have outlasted a reload.
         let live = cx.live();
-        let site = forward::dial(&live, asking, &mut pass).await?;
+        let step = asking.step(StepName::Connect);
+        let dialled = forward::dial(&live, asking, &mut pass).await;
+        forward::ended(step, &dialled);
+        let site = dialled?;
         if pass.may_send() {
             cx.tunnel_begins(&asking.entry.rule);
             return Ok((site, pass, live));
         }
         drop(site);
+        let _holding = asking.step(StepName::Hold);
         pass.again(&live).await?;
     }
 }
@@ -318,9 +325,11 @@ impl Flights {
     /// Leave for a new flight, or for the rest of one that a cooldown interrupted.
     async fn next(&self, ended: Option<Flight>) -> Result<Flight, Refused> {
         let (gate, Asking { entry, target, .. }) = (&self.cx.gate, &self.asking);
-        let logs = self.cx.live().settings.log.access;
-        let waiting = logs.then(|| gate.watch_hold(entry, target));
+        let notes = self.cx.live().settings.log.access || self.asking.trace.is_some();
+        let waiting = notes.then(|| gate.watch_hold(entry, target));
+        let step = self.asking.step(StepName::Hold);
         let next = self.next_pass(ended).await;
+        forward::ended(step, &next);
         if let Some(waiting) = &waiting {
             self.tally.flight(waiting);
         }

@@ -179,7 +179,7 @@ mod tests {
         let (counts, told) = (Arc::clone(&metrics), Arc::clone(&events));
         let gate = Gate::new(loaded.rules.clone(), store, counts, told, Duration::from_secs(60));
         let settings = loaded.settings.clone();
-        let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), vec![]);
+        let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), None, vec![]);
         let (status, stop) = (config_status(&loaded), CancellationToken::new());
         let admin = admin::Context::new(Arc::clone(&proxy), status, values(&loaded), stop);
         let set_log_level = Box::new(|_: &str| Ok(()));

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use crate::target::{Scheme, Target};
 
+/// Stands for a query that is not shown.
+pub const QUERY_LEFT_OUT: &str = "?…";
 /// Longest text from outside in a log line or an event, in characters.
 const CAP: usize = 512;
 
@@ -36,7 +38,7 @@ pub fn shown(target: &Target) -> String {
     match target.path.split_once('?') {
         Some((path, _)) => {
             out.push_str(&clean(path));
-            out.push_str("?…");
+            out.push_str(QUERY_LEFT_OUT);
         }
         None => out.push_str(&clean(&target.path)),
     }

@@ -129,7 +129,7 @@ impl Bench {
             Arc::clone(&events),
             Duration::from_secs(60),
         );
-        let cx = Context::new(settings, gate, Arc::clone(&metrics), events, vec![addr]);
+        let cx = Context::new(settings, gate, Arc::clone(&metrics), events, None, vec![addr]);
         let stop = CancellationToken::new();
         let served = tokio::spawn(serve(listener, Arc::clone(&cx), Arc::default(), stop.clone()));
         Self { addr, cx, metrics, stop, served }

@@ -1,0 +1,306 @@
+//! OpenTelemetry traces: one span per request and one for each step of its path, sent over OTLP if the environment names
+//! a collector.
+//!
+//! Without a collector no request has a [`Trace`], and nothing here runs. With one, a request's spans are gathered beside
+//! it and queued when the last of them has ended; a collector that is slow or away costs spans, never requests.
+
+mod export;
+mod json;
+mod settings;
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::{mpsc, oneshot};
+
+pub use self::settings::{BadSetting, OtlpSettings};
+use self::{export::Message, settings::Sampler};
+use crate::{
+    classify::verdict::Verdict,
+    observability::{event::Access, metrics::Metrics},
+    runtime::{
+        background::Apart,
+        clock::{self, Instant},
+    },
+};
+
+/// Most spans of one trace: a long tunnel adds one for each hold of a flight.
+const MOST_SPANS: usize = 64;
+/// Finished requests that wait for their export; further ones are dropped and counted.
+const QUEUE: usize = 2_048;
+/// How long a stopping process waits for the last export.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// Who caused a request, as its `traceparent` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parent {
+    /// The trace.
+    pub trace_id: u128,
+    /// The client's span.
+    pub span_id: u64,
+    /// Whether the client records the trace.
+    pub sampled: bool,
+}
+
+/// Where the spans of finished requests go.
+pub struct Traces {
+    sampler: Sampler,
+    queue: mpsc::Sender<Message>,
+    dropped: Counter,
+    /// The exporter's thread, which ends with this.
+    _thread: Apart,
+}
+
+impl Traces {
+    /// Starts the export to a collector.
+    ///
+    /// # Errors
+    /// The roots for the collector's certificate cannot be read.
+    pub fn start(settings: OtlpSettings, metrics: &Metrics) -> Result<Arc<Self>, BadSetting> {
+        let (queue, messages) = mpsc::channel(QUEUE);
+        let sampler = settings.sampler;
+        let dropped = metrics.spans_dropped.clone();
+        let exporter =
+            export::Exporter::new(settings, metrics.spans_exported.clone(), dropped.clone())?;
+        let thread = Apart::start("traces", || {});
+        thread.spawn(exporter.run(messages));
+        Ok(Arc::new(Self { sampler, queue, dropped, _thread: thread }))
+    }
+
+    /// The trace of a request that begins now; nothing if the sampler leaves it out.
+    #[must_use]
+    pub fn begin(self: &Arc<Self>, parent: Option<Parent>) -> Option<Arc<Trace>> {
+        let id = parent.map_or_else(|| fastrand::u128(1..), |parent| parent.trace_id);
+        if !self.sampler.takes(id, parent.map(|parent| parent.sampled)) {
+            return None;
+        }
+        Some(Arc::new(Trace {
+            id,
+            parent: parent.map(|parent| parent.span_id),
+            span: new_span_id(),
+            began: clock::now(),
+            unix_ns: unix_ns(),
+            gathered: Mutex::default(),
+            traces: Arc::clone(self),
+        }))
+    }
+
+    /// Exports what is queued, within two seconds.
+    pub async fn flush(&self) {
+        let (done, wait) = oneshot::channel();
+        let flushing = async {
+            if self.queue.send(Message::Flush(done)).await.is_ok() {
+                wait.await.ok();
+            }
+        };
+        if tokio::time::timeout(FLUSH, flushing).await.is_err() {
+            tracing::warn!("the collector did not take the last spans in time");
+        }
+    }
+
+    fn finished(&self, finished: Box<Finished>) {
+        let spans = finished.count();
+        if self.queue.try_send(Message::Finished(finished)).is_err() {
+            self.dropped.inc_by(spans);
+        }
+    }
+}
+
+impl fmt::Debug for Traces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Traces").field("sampler", &self.sampler).finish_non_exhaustive()
+    }
+}
+
+/// The spans of one request. They are exported when the last owner lets go, since a verdict may come after the answer.
+#[derive(Debug)]
+pub struct Trace {
+    id: u128,
+    parent: Option<u64>,
+    span: u64,
+    began: Instant,
+    unix_ns: u64,
+    gathered: Mutex<Gathered>,
+    traces: Arc<Traces>,
+}
+
+#[derive(Debug, Default)]
+struct Gathered {
+    /// What the access log says of the request, and when it ended.
+    request: Option<(Access, u64)>,
+    steps: Vec<Step>,
+    left_out: u32,
+}
+
+/// A step of a request's path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepName {
+    /// From the request's head to the gate: target, authentication, rule.
+    Accept,
+    /// At the gate.
+    Hold,
+    /// A new connection to the site.
+    Connect,
+    /// From the request to the head of the response.
+    Send,
+    /// From the head of the response to its verdict.
+    Inspect,
+}
+
+impl StepName {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Hold => "hold",
+            Self::Connect => "connect",
+            Self::Send => "send",
+            Self::Inspect => "inspect",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Step {
+    name: StepName,
+    id: u64,
+    begin_ns: u64,
+    end_ns: u64,
+    about: About,
+}
+
+/// What a step's span says beside its times.
+#[derive(Debug, Default)]
+struct About {
+    status: Option<u16>,
+    verdict: Option<Verdict>,
+    error: Option<String>,
+}
+
+impl Trace {
+    /// The trace's name, as `traceparent` writes it.
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{:032x}", self.id)
+    }
+
+    /// When the request began.
+    #[must_use]
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// A step that begins now.
+    #[must_use]
+    pub fn step(self: &Arc<Self>, name: StepName) -> OpenStep {
+        self.step_since(name, clock::now())
+    }
+
+    /// A step that began before.
+    #[must_use]
+    pub fn step_since(self: &Arc<Self>, name: StepName, began: Instant) -> OpenStep {
+        OpenStep { trace: Arc::clone(self), name, began, about: About::default() }
+    }
+
+    /// The request is over.
+    pub fn ends(&self, access: Access) {
+        self.gathered.lock().request = Some((access, self.at(clock::now())));
+    }
+
+    /// Nanoseconds since 1970, on the wall clock of the request's beginning.
+    fn at(&self, moment: Instant) -> u64 {
+        let since = moment.saturating_duration_since(self.began).as_nanos();
+        self.unix_ns.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let Gathered { request, steps, left_out } = std::mem::take(self.gathered.get_mut());
+        // Without its end a request has panicked, which its own event reports.
+        let Some((access, end_ns)) = request else { return };
+        self.traces.finished(Box::new(Finished {
+            id: self.id,
+            parent: self.parent,
+            span: self.span,
+            begin_ns: self.unix_ns,
+            end_ns,
+            access,
+            steps,
+            left_out,
+        }));
+    }
+}
+
+/// A step that is under way; its span ends when this is dropped.
+#[derive(Debug)]
+pub struct OpenStep {
+    trace: Arc<Trace>,
+    name: StepName,
+    began: Instant,
+    about: About,
+}
+
+impl OpenStep {
+    /// It led to a response with this status.
+    pub fn status(&mut self, status: u16) {
+        self.about.status = Some(status);
+    }
+
+    /// It led to this verdict.
+    pub fn verdict(&mut self, verdict: Verdict) {
+        self.about.verdict = Some(verdict);
+    }
+
+    /// It failed.
+    pub fn failed(&mut self, why: &dyn fmt::Display) {
+        self.about.error = Some(why.to_string());
+    }
+}
+
+impl Drop for OpenStep {
+    fn drop(&mut self) {
+        let Self { trace, name, began, about } = self;
+        let (begin_ns, end_ns) = (trace.at(*began), trace.at(clock::now()));
+        let about = std::mem::take(about);
+        let mut gathered = trace.gathered.lock();
+        if gathered.steps.len() < MOST_SPANS {
+            gathered.steps.push(Step { name: *name, id: new_span_id(), begin_ns, end_ns, about });
+        } else {
+            gathered.left_out += 1;
+        }
+    }
+}
+
+/// All spans of one request.
+#[derive(Debug)]
+struct Finished {
+    id: u128,
+    parent: Option<u64>,
+    span: u64,
+    begin_ns: u64,
+    end_ns: u64,
+    access: Access,
+    steps: Vec<Step>,
+    left_out: u32,
+}
+
+impl Finished {
+    fn count(&self) -> u64 {
+        self.steps.len() as u64 + 1
+    }
+}
+
+/// All zeros is not a valid id (W3C Trace Context, section 3.2.2.4).
+fn new_span_id() -> u64 {
+    fastrand::u64(1..)
+}
+
+fn unix_ns() -> u64 {
+    let since = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
