@@ -19,6 +19,7 @@ mod reply;
 mod scopes;
 mod serve;
 mod stream;
+mod when;
 
 use std::{
     collections::BTreeMap,
@@ -192,7 +193,8 @@ fn router(cx: &Arc<Context>) -> Router {
             get(fleet::detail).post(scopes::post).delete(scopes::delete),
         )
         .route_layer(bounded(api::BODY))
-        .route("/api/v1/judge", post(judge::judge).route_layer(bounded(judge::BODY)));
+        .route("/api/v1/judge", post(judge::judge).route_layer(bounded(judge::BODY)))
+        .route("/api/v1/when", post(when::when).route_layer(bounded(when::BODY)));
     let private = Router::new()
         .route("/metrics", get(gauges::scrape))
         .route("/api/v1/status", get(api::status))

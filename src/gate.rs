@@ -28,6 +28,7 @@ mod status;
 mod tell;
 mod view;
 mod waiting;
+mod when;
 
 use std::{
     net::IpAddr,
@@ -51,6 +52,7 @@ pub use self::{
     permit::Permit,
     status::{NoSuchScope, ScopeError},
     waiting::Waiting,
+    when::{WaitsFor, When},
 };
 use crate::{
     observability::{

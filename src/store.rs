@@ -18,6 +18,7 @@ use crate::{
 mod by_hand;
 mod failure;
 pub mod fallback;
+mod forecast;
 mod keys;
 pub mod memory;
 mod news;
@@ -31,6 +32,7 @@ mod tls;
 
 pub use failure::FailureKind;
 pub use fallback::{Enforced, Shared};
+pub use forecast::{Binding, Forecast, Query};
 pub use memory::Memory;
 pub use news::{News, ScopeNews, What};
 pub use roster::Announced;

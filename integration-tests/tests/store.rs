@@ -29,7 +29,7 @@ use tidegate::{
         secret::Secret,
         settings::{OnFailure, RedisSettings},
     },
-    store::{Ask, Granted, Memory, Override, Reported, Scope, ScopeName, Shared, Store},
+    store::{Ask, Granted, Memory, Override, Query, Reported, Scope, ScopeName, Shared, Store},
 };
 
 #[path = "store/idle.rs"]
@@ -64,6 +64,7 @@ enum Op {
     Clear,
     Steer(Hand),
     Look,
+    Forecast,
     Pause(u64),
 }
 
@@ -102,6 +103,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Clear),
         1 => hand().prop_map(Op::Steer),
         1 => Just(Op::Look),
+        2 => Just(Op::Forecast),
         2 => (0..4u64).prop_map(Op::Pause),
     ]
 }
@@ -272,6 +274,7 @@ impl Pair {
                 prop_assert_eq!(there, self.memory.peek(&self.here).await.unwrap());
                 Ok(())
             }
+            Op::Forecast => self.forecast().await,
             Op::Pause(ms) => {
                 tokio::time::sleep(Duration::from_millis(*ms)).await;
                 Ok(())
@@ -290,6 +293,31 @@ impl Pair {
             self.probe = tickets[0];
         }
         self.tickets.extend(tickets);
+        Ok(())
+    }
+
+    /// What is foretold is the same, and what comes true: the next ticket is not earlier, and nothing was taken by
+    /// the look.
+    async fn forecast(&mut self) -> Result<(), TestCaseError> {
+        let (rule, learned) = (Arc::new(self.rule.clone()), learn::Known::default());
+        let query = |scope: &Scope| Query { scope: scope.clone(), rule: rule.clone(), learned };
+        let there = self.redis.forecast(&[query(&self.there)]).await.remove(0);
+        self.time.store(there.now, Ordering::Relaxed);
+        let here = self.memory.forecast(&query(&self.here));
+        prop_assert_eq!(there, here);
+        let known = Known { epoch: self.epoch, phase: KnownPhase::Open, holds_probe: true };
+        let bound = i64::from(u32::MAX);
+        let ask = Ask { wanted: 1, bound, lease: 3_000, known, ..Ask::default() };
+        let before = self.tickets.len();
+        self.take(&ask).await?;
+        // A learned rate may rise in between.
+        if let (Some(ticket), None) = (self.tickets.get(before), &self.rule.limits.learn) {
+            let wait = there.wait.map_or(-1, |wait| i64::try_from(wait.as_micros()).unwrap());
+            let (foretold, taken) = (there.now + wait, self.time.load(Ordering::Relaxed));
+            // One that was handed back may have passed meanwhile.
+            prop_assert!(*ticket >= foretold, "{} before {}", ticket, foretold);
+            prop_assert!(foretold <= taken || *ticket == foretold, "{ticket} after {foretold}");
+        }
         Ok(())
     }
 

@@ -21,6 +21,11 @@ impl Problem {
         Self { status, detail: detail.into(), retry_after: None, extra: Map::new() }
     }
 
+    /// The sentence.
+    pub(super) fn detail(self) -> String {
+        self.detail
+    }
+
     /// Says when to come back.
     pub(super) fn retry_after(mut self, wait: Option<Duration>) -> Self {
         self.retry_after = wait;

@@ -248,6 +248,12 @@ impl Lane {
         self.state.lock().queue.len()
     }
 
+    /// How many requests are held that have no ticket yet.
+    pub(super) fn unserved(&self) -> usize {
+        let state = self.state.lock();
+        state.queue.len().saturating_sub(state.tickets.len())
+    }
+
     /// Whether anything would be lost with the lane: somebody waits, or a cooldown is in force or probed. One that is
     /// over is the store's to remember; a site that nobody asks for again would else be kept for ever.
     pub(super) fn is_idle(&self) -> bool {

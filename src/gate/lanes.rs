@@ -91,6 +91,15 @@ impl Lanes {
         self.whole.load_full().into_iter().chain(split.values().map(Arc::clone)).collect()
     }
 
+    /// The lane of this name, if there is one.
+    pub(super) fn known(&self, name: &ScopeName) -> Option<Arc<Lane>> {
+        if name.bucket.is_empty() && name.cooldown.is_empty() {
+            return self.whole.load_full();
+        }
+        let key = (Arc::clone(&name.bucket), Arc::clone(&name.cooldown));
+        self.split.lock().get(&key).map(Arc::clone)
+    }
+
     /// What is known of a cooldown, where anybody here has asked for it.
     pub(super) fn view(&self, key: &str) -> Option<Arc<View>> {
         self.views.lock().get(key).map(Arc::clone)

@@ -17,6 +17,7 @@
 
 mod alone;
 mod beat;
+mod forecast;
 mod home;
 mod outage;
 mod recall;

@@ -4,6 +4,7 @@
 //! [`crate::limiter::cooldown`]); one test suite drives both. A call is two short locks and no allocation but the ticket list.
 
 mod alone;
+mod forecast;
 mod steer;
 
 use std::{

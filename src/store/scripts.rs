@@ -3,7 +3,7 @@
 mod reply;
 
 pub(super) use self::reply::{
-    BadReply, granted, members, memory, peeked, reported, sane, set, steered, surveyed,
+    BadReply, forecasts, granted, members, memory, peeked, reported, sane, set, steered, surveyed,
 };
 use super::Ask;
 use crate::{
@@ -36,6 +36,7 @@ pub(super) struct Scripts {
     pub(super) rate: Script,
     pub(super) memory: Script,
     pub(super) peek: Script,
+    pub(super) when: Script,
     pub(super) members: Script,
     pub(super) survey: Script,
     pub(super) announce: Script,
@@ -94,6 +95,15 @@ impl Scripts {
                 "memory.lua"
             ),
             peek: script!("peek", "lib/clock.lua", "lib/cooldown.lua", "peek.lua"),
+            when: script!(
+                "when",
+                "lib/clock.lua",
+                "lib/learn.lua",
+                "lib/bucket.lua",
+                "lib/memory.lua",
+                "lib/cooldown.lua",
+                "when.lua"
+            ),
             members: script!("members", "lib/clock.lua", "members.lua"),
             survey: script!(
                 "survey",
@@ -172,6 +182,15 @@ impl RuleArguments {
         arguments
     }
 
+    /// For a look at scopes of the rule; [`when_scope`] follows for each of them.
+    pub(super) fn when(&self) -> Vec<String> {
+        let mut arguments = self.limits.to_vec();
+        arguments.push(flag(self.cools));
+        arguments.extend(self.policy.iter().cloned());
+        arguments.extend(self.learn.iter().cloned());
+        arguments
+    }
+
     pub(super) fn rate(&self, hand: Hand, knows: Known, news: [&str; 4]) -> Vec<String> {
         let (word, rate, frozen) = match hand {
             Hand::Set { rate, frozen } => ("set", rate, frozen),
@@ -220,6 +239,11 @@ impl RuleArguments {
         arguments.extend(self.policy.iter().cloned());
         arguments
     }
+}
+
+/// One scope in the arguments of `lua/when.lua`.
+pub(super) fn when_scope(own: bool, knows: Known) -> [String; 2] {
+    [flag(own), known(knows)]
 }
 
 fn phase(known: KnownPhase) -> String {

@@ -9,7 +9,10 @@ use crate::{
         cooldown::{Blocks, Change, culprit},
         learn::{Known, Why},
     },
-    store::{Granted, Peeked, Phase, Reported},
+    store::{
+        Granted, Peeked, Phase, Reported,
+        forecast::{Closed, Forecast, Reading},
+    },
 };
 
 /// Why a reply cannot be read.
@@ -223,6 +226,28 @@ pub(in crate::store) fn surveyed(reply: Value) -> Result<Vec<(Peeked, Known, u64
         Ok((cooldown, learned, waiting))
     };
     let Value::Array(entries) = reply else { return Err(BadReply { script: "survey" }) };
+    entries.into_iter().map(scope).collect()
+}
+
+/// When the next request of each scope could go.
+pub(in crate::store) fn forecasts(reply: Value) -> Result<Vec<Forecast>, BadReply> {
+    /// A function that says why a scope is closed.
+    type Closing = fn(i64) -> Option<Closed>;
+    let states: [(&str, Closing); 3] = [
+        ("open", |_| None),
+        ("cooling", |until| Some(Closed::Cooling(until))),
+        ("probing", |lease| Some(Closed::Probing(lease))),
+    ];
+    let scope = |entry: Value| {
+        let mut fields = Fields::of("when", entry);
+        let (now, epoch) = (fields.micros()?, fields.epoch()?);
+        let closed = fields.word(&states)?(fields.micros()?);
+        let (hold, moment, by_rate) = (fields.micros()?, fields.micros()?, fields.micros()?);
+        let rate = fields.float()?;
+        let members = u32::try_from(fields.whole()?).unwrap_or(u32::MAX);
+        Ok(Reading { now, epoch, closed, hold, moment, by_rate, rate, members }.into())
+    };
+    let Value::Array(entries) = reply else { return Err(BadReply { script: "when" }) };
     entries.into_iter().map(scope).collect()
 }
 

@@ -1,0 +1,107 @@
+//! `POST /api/v1/when`: the earliest moment at which a request could go. Nothing is taken, so that a crawler can ask for
+//! many sites and send only what may go.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Json, body::Bytes, extract::State};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Context,
+    api::{bad, read, target},
+    reply::Problem,
+};
+use crate::{gate::When, runtime::clock, target::Target};
+
+/// Most URLs in one request.
+const MOST: usize = 1_000;
+/// Largest body: so many URLs of a usual length.
+pub(super) const BODY: usize = 1024 * 1024;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    url: Option<String>,
+    urls: Option<Vec<String>>,
+}
+
+/// One URL, or many: the answer has the shape of the question.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Answer {
+    One(Box<Next>),
+    Many { results: Vec<Next> },
+}
+
+/// When a request to one URL could go.
+#[derive(Debug, Serialize)]
+pub(super) struct Next {
+    url: String,
+    /// What is wrong with the URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    rule: Option<String>,
+    /// `rule`, or `rule/key` if the rule is split.
+    scope: Option<String>,
+    /// Milliseconds from now; none if that is not known, or never.
+    in_ms: Option<u64>,
+    /// The same as a moment, by this member's clock.
+    at_ms: Option<u64>,
+    reason: Option<&'static str>,
+}
+
+/// Handles `POST /api/v1/when`.
+pub(super) async fn when(
+    State(cx): State<Arc<Context>>,
+    body: Bytes,
+) -> Result<Json<Answer>, Problem> {
+    let asked: Asked = read(&body)?;
+    let (urls, is_one) = match (asked.url, asked.urls) {
+        (Some(url), None) => (vec![url], true),
+        (None, Some(urls)) if urls.len() <= MOST => (urls, false),
+        (None, Some(_)) => return Err(bad(format!("urls: at most {MOST}"))),
+        _ => return Err(bad("say which site: either `url` or `urls`")),
+    };
+    let parsed: Vec<_> = urls.iter().map(|url| target(url)).collect();
+    let targets: Vec<Target> = parsed.iter().flatten().cloned().collect();
+    let mut found = cx.gate.when(&targets).await.into_iter();
+    let now = clock::unix_ms();
+    let mut results = Vec::with_capacity(urls.len());
+    for (url, target) in urls.into_iter().zip(parsed) {
+        results.push(match target {
+            Ok(_) => Next::of(url, found.next(), now),
+            Err(problem) if is_one => return Err(problem),
+            Err(problem) => Next { error: Some(problem.detail()), ..Next::of(url, None, now) },
+        });
+    }
+    Ok(Json(match results.pop() {
+        Some(one) if is_one => Answer::One(Box::new(one)),
+        last => {
+            results.extend(last);
+            Answer::Many { results }
+        }
+    }))
+}
+
+impl Next {
+    fn of(url: String, when: Option<When>, now: u64) -> Self {
+        let wait = when.as_ref().and_then(|when| when.wait).map(millis);
+        let reason = when.as_ref().and_then(|when| when.reason);
+        let ruled = when.and_then(|when| Some((when.entry?.rule.name.to_string(), when.scope)));
+        let (rule, scope) = ruled.unzip();
+        Self {
+            url,
+            error: None,
+            rule,
+            scope,
+            in_ms: wait,
+            at_ms: wait.map(|wait| now.saturating_add(wait)),
+            reason: reason.map(|reason| reason.as_str()),
+        }
+    }
+}
+
+/// Whole milliseconds, rounded up: a request that comes a moment too early would be held.
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,157 @@
+//! When a request could go: what the store knows of its scope, and who waits here before it. Nothing is taken.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use super::{Entry, Gate, cache::Gateway, lane::Lane, lanes};
+use crate::{
+    rules::{Action, Mode},
+    runtime::clock,
+    store::{Binding, Forecast, Query, ScopeName, Store as _},
+    target::Target,
+};
+
+/// What a request would wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// The rate.
+    Rate,
+    /// A quota.
+    Quota,
+    /// The cooldown.
+    Cooldown,
+    /// The requests that are held before it.
+    Queue,
+    /// The store, which is away.
+    Store,
+    /// Nothing that ends by itself: no rule lets it through.
+    Denied,
+}
+
+impl WaitsFor {
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Quota => "quota",
+            Self::Cooldown => "cooldown",
+            Self::Queue => "queue",
+            Self::Store => "store",
+            Self::Denied => "denied",
+        }
+    }
+}
+
+/// When a request could go.
+#[derive(Debug, Clone)]
+pub struct When {
+    /// Its rule; `None` if no rule matches.
+    pub entry: Option<Arc<Entry>>,
+    /// Its scope, as [`Entry::scope_name`] has it; empty without a rule.
+    pub scope: String,
+    /// How long from now; `None` if that is not known, or never.
+    pub wait: Option<Duration>,
+    /// What it would wait for; `None` if it could go at once.
+    pub reason: Option<WaitsFor>,
+}
+
+/// One scope that is asked for, and what this member has of it.
+struct Asked {
+    entry: Arc<Entry>,
+    lane: Option<Arc<Lane>>,
+    query: Query,
+}
+
+impl Gate {
+    /// When a request to each of `targets` could go, as things are now. Targets of one scope are asked for once; a
+    /// fleet's store is asked for all of them in one round trip.
+    pub async fn when(&self, targets: &[Target]) -> Vec<When> {
+        let mut asked: Vec<Asked> = Vec::new();
+        let mut places: HashMap<ScopeName, usize> = HashMap::new();
+        let mut found = Vec::with_capacity(targets.len());
+        for target in targets {
+            let Some(entry) = self.find(target) else {
+                found.push((None, String::new(), None));
+                continue;
+            };
+            let scope = entry.scope_name(target);
+            let limits = entry.rule.action == Action::Limit && entry.rule.mode == Mode::Enforce;
+            let at = limits.then(|| {
+                let (bucket, cooldown) = lanes::keys(&entry.rule, target);
+                let rule = Arc::clone(&entry.rule.name);
+                let name = ScopeName { rule, bucket, cooldown };
+                *places.entry(name.clone()).or_insert_with(|| {
+                    asked.push(self.asked(&entry, name));
+                    asked.len() - 1
+                })
+            });
+            found.push((Some(entry), scope, at));
+        }
+        let queries: Vec<Query> = asked.iter().map(|asked| asked.query.clone()).collect();
+        let forecasts = self.shared.store.forecast(&queries).await;
+        let next: Vec<_> =
+            asked.iter().zip(forecasts).map(|(asked, forecast)| asked.next(forecast)).collect();
+        let when = |(entry, scope, at): (Option<Arc<Entry>>, String, Option<usize>)| {
+            let denied =
+                entry.as_ref().is_none_or(|entry: &Arc<Entry>| entry.rule.action == Action::Deny);
+            let (wait, reason) = match at.and_then(|at| next.get(at)) {
+                Some(next) => *next,
+                None if denied => (None, Some(WaitsFor::Denied)),
+                None => (Some(Duration::ZERO), None),
+            };
+            When { entry, scope, wait, reason }
+        };
+        found.into_iter().map(when).collect()
+    }
+
+    fn asked(&self, entry: &Arc<Entry>, name: ScopeName) -> Asked {
+        let lane = entry.lanes.known(&name);
+        let scope = match &lane {
+            Some(lane) => lane.scope.clone(),
+            // A look makes no lane: a crawler may ask for a million sites that it never visits.
+            None => self.shared.store.scope(name),
+        };
+        let learned = lane.as_ref().map(|lane| lane.learned()).unwrap_or_default();
+        let rule = Arc::clone(&entry.rule);
+        Asked { entry: Arc::clone(entry), lane, query: Query { scope, rule, learned } }
+    }
+}
+
+impl Asked {
+    /// The wait, and what for: what the store said, put together with what is known here.
+    fn next(&self, forecast: Forecast) -> (Option<Duration>, Option<WaitsFor>) {
+        let reason = forecast.binding.map(|binding| match binding {
+            Binding::Rate => WaitsFor::Rate,
+            Binding::Quota => WaitsFor::Quota,
+            Binding::Cooldown => WaitsFor::Cooldown,
+            Binding::Store => WaitsFor::Store,
+        });
+        let (Some(mut wait), mut reason) = (forecast.wait, reason) else { return (None, reason) };
+        let Some(lane) = &self.lane else { return (Some(wait), reason) };
+        // A trip that the store has forgotten, or whose news have just come.
+        if let Gateway::Cooling(until) = lane.view.gateway()
+            && (lane.view.epoch() > forecast.epoch || lane.view.is_hinted())
+        {
+            let left = until.saturating_duration_since(clock::now());
+            if left > wait {
+                (wait, reason) = (left, Some(WaitsFor::Cooldown));
+            }
+        }
+        let held = lane.unserved();
+        let rate = if forecast.rate > 0.0 { Some(forecast.rate) } else { None };
+        if let Some(queued) = rate.and_then(|rate| self.queued(held, rate, forecast.members)) {
+            wait = wait.saturating_add(queued);
+            reason = reason.filter(|reason| *reason == WaitsFor::Cooldown);
+            reason = reason.or(Some(WaitsFor::Queue));
+        }
+        (Some(wait), reason)
+    }
+
+    /// How long those that are held here take to go: members take turns.
+    fn queued(&self, held: usize, rate: f64, members: u32) -> Option<Duration> {
+        #[allow(clippy::cast_precision_loss)]
+        let tokens = held as f64 * f64::from(self.entry.rule.limits.cost);
+        let wait = tokens * f64::from(members.max(1)) / rate;
+        (held > 0).then(|| Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX))
+    }
+}

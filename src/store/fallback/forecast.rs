@@ -1,0 +1,104 @@
+//! The next free moments of many scopes: read from the store in one round trip, or estimated while it is away.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::task::JoinSet;
+
+use super::{Alone, Shared, share::fixed};
+use crate::{
+    rules::{Rule, settings::OnFailure},
+    store::{
+        forecast::{Forecast, Query},
+        scripts,
+    },
+};
+
+/// Scopes that one script call reads: Redis serves nobody else meanwhile, for about a millisecond.
+const BATCH: usize = 100;
+
+impl Shared {
+    /// When the next request of each scope could go. The calls go out together, so that all of them take one round trip.
+    pub async fn forecast(self: &Arc<Self>, queries: &[Query]) -> Vec<Forecast> {
+        let mut found: Vec<Option<Forecast>> = vec![None; queries.len()];
+        let mut calls = JoinSet::new();
+        for batch in batches(queries) {
+            let (keys, arguments) = call(queries, &batch);
+            let shared = Arc::clone(self);
+            calls.spawn(async move {
+                let reply = shared.call(&shared.scripts.when, keys, arguments).await;
+                (batch, reply.map(scripts::forecasts))
+            });
+        }
+        while let Some(done) = calls.join_next().await {
+            match done {
+                Ok((batch, Some(Ok(forecasts)))) => {
+                    for (at, forecast) in batch.into_iter().zip(forecasts) {
+                        found[at] = Some(forecast);
+                    }
+                }
+                Ok((_, Some(Err(bad)))) => self.failed(&bad.into()),
+                Ok((_, None)) | Err(_) => {}
+            }
+        }
+        let alone = |(found, query): (Option<Forecast>, &Query)| {
+            found.unwrap_or_else(|| self.forecast_alone(query))
+        };
+        found.into_iter().zip(queries).map(alone).collect()
+    }
+
+    /// What this member can say without the store.
+    fn forecast_alone(&self, query: &Query) -> Forecast {
+        let Query { scope, rule, learned } = query;
+        let whole = fixed(&rule.limits, learned.rate);
+        match self.settings.on_failure {
+            _ if whole.is_unlimited() => Forecast::NOW,
+            OnFailure::Open => Forecast::NOW,
+            OnFailure::Closed => Forecast::away(None),
+            OnFailure::Local if self.knows_no_share() => Forecast::away(None),
+            OnFailure::Local => {
+                let alone = scope.keys.as_ref().map(|keys| keys.alone.lock());
+                let alone = alone.as_ref().and_then(|alone| alone.as_ref());
+                if let Some(alone) = alone.filter(|alone: &&Alone| alone.is_of(&whole)) {
+                    let rule = Rule { limits: alone.limits(&whole), ..Rule::clone(rule) };
+                    return self.here.forecast_at(&scope.here, &rule, *learned);
+                }
+                // Nothing was sent without the store yet: the member's share begins with an empty bucket.
+                let pace = whole.rate.map(|rate| rate * self.fleet().share);
+                let token = pace.map_or(0.0, |pace| f64::from(whole.cost) / pace);
+                Forecast::away(Duration::try_from_secs_f64(token).ok())
+            }
+        }
+    }
+}
+
+/// The queries of each rule, a bounded number to a call. All keys of a call share one hash tag.
+fn batches(queries: &[Query]) -> Vec<Vec<usize>> {
+    let mut of_rules: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, query) in queries.iter().enumerate() {
+        if let Some(keys) = &query.scope.keys {
+            of_rules.entry(keys.memory.key.as_str()).or_default().push(at);
+        }
+    }
+    let mut batches = Vec::new();
+    for of_rule in of_rules.into_values() {
+        batches.extend(of_rule.chunks(BATCH).map(<[usize]>::to_vec));
+    }
+    batches
+}
+
+/// Keys and arguments of the call for one batch.
+fn call(queries: &[Query], batch: &[usize]) -> (Vec<String>, Vec<String>) {
+    let (mut names, mut arguments) = (Vec::with_capacity(3 * batch.len() + 1), Vec::new());
+    let mut memory = None;
+    for query in batch.iter().map(|at| &queries[*at]) {
+        let Some(keys) = &query.scope.keys else { continue };
+        if arguments.is_empty() {
+            arguments = keys.arguments(&query.rule).when();
+            memory = Some(keys.memory.key.clone());
+        }
+        names.extend(keys.take[..3].iter().cloned());
+        arguments.extend(scripts::when_scope(keys.own, query.learned));
+    }
+    names.extend(memory);
+    (names, arguments)
+}

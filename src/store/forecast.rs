@@ -1,0 +1,163 @@
+//! When the next request of a scope could go, as the store knows it. Nothing is taken and nothing changes.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Backend, Scope};
+use crate::{limiter::learn::Known, rules::Rule, runtime::clock};
+
+/// While a probe is out, nobody knows when it comes back: look again this much later, in microseconds.
+const LOOK_AGAIN: i64 = 1_000_000;
+
+/// A scope whose next free moment is asked for.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// The scope.
+    pub scope: Scope,
+    /// Its rule.
+    pub rule: Arc<Rule>,
+    /// What this member knows of its learned rate.
+    pub learned: Known,
+}
+
+/// What the next request of a scope waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binding {
+    /// The rate.
+    Rate,
+    /// A quota.
+    Quota,
+    /// The cooldown.
+    Cooldown,
+    /// The store, which is away or has lost its memory.
+    Store,
+}
+
+/// When the next request of a scope could go if nobody else asks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Forecast {
+    /// The store's time; 0 if the store is away.
+    pub now: i64,
+    /// How long from now; `None` if that is not known.
+    pub wait: Option<Duration>,
+    /// What it waits for; `None` if it could go at once.
+    pub binding: Option<Binding>,
+    /// The epoch of the cooldown.
+    pub epoch: u64,
+    /// The rate in force, in tokens per second; 0 = none.
+    pub rate: f64,
+    /// Members that wait for the bucket.
+    pub members: u32,
+}
+
+/// What a store reads of one scope. Times are microseconds of its clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    pub(super) now: i64,
+    pub(super) epoch: u64,
+    /// End of the cooldown, or of the lease of its probe; `None` if the scope is open.
+    pub(super) closed: Option<Closed>,
+    /// Until when the store grants nothing of the rule; 0 = it does.
+    pub(super) hold: i64,
+    /// The next ticket.
+    pub(super) moment: i64,
+    /// The next ticket if there were no quotas.
+    pub(super) by_rate: i64,
+    pub(super) rate: f64,
+    pub(super) members: u32,
+}
+
+/// Why a scope is closed, and until when.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Closed {
+    Cooling(i64),
+    Probing(i64),
+}
+
+impl From<Reading> for Forecast {
+    fn from(reading: Reading) -> Self {
+        let Reading { now, epoch, closed, hold, moment, by_rate, rate, members } = reading;
+        let ticket = (moment > now).then_some(moment);
+        let limit = if by_rate < moment { Binding::Quota } else { Binding::Rate };
+        let mut next = ticket.map(|at| (at, limit));
+        let closed = match closed {
+            Some(Closed::Cooling(until)) => until,
+            Some(Closed::Probing(lease)) => lease.min(now + LOOK_AGAIN),
+            None => 0,
+        };
+        for (until, binding) in [(hold, Binding::Store), (closed, Binding::Cooldown)] {
+            if until > next.map_or(now, |(at, _)| at) {
+                next = Some((until, binding));
+            }
+        }
+        if closed > now && next.is_some_and(|(_, binding)| binding == Binding::Rate) {
+            // The first token after the cooldown.
+            next = next.map(|(at, _)| (at, Binding::Cooldown));
+        }
+        let wait = next.map_or(Duration::ZERO, |(at, _)| clock::from_micros(at - now));
+        let binding = next.map(|(_, binding)| binding);
+        Self { now, wait: Some(wait), binding, epoch, rate, members }
+    }
+}
+
+impl Forecast {
+    /// The request could go at once.
+    pub(super) const NOW: Self =
+        Self { now: 0, wait: Some(Duration::ZERO), binding: None, epoch: 0, rate: 0.0, members: 0 };
+
+    /// The store is away; `wait`: how long that keeps a request waiting, if that is known.
+    pub(super) const fn away(wait: Option<Duration>) -> Self {
+        Self { wait, binding: Some(Binding::Store), ..Self::NOW }
+    }
+}
+
+impl Backend {
+    /// When the next request of each scope could go. A fleet's store is asked once for all of them, in one round trip.
+    pub async fn forecast(&self, queries: &[Query]) -> Vec<Forecast> {
+        match self {
+            Self::Memory(memory) => queries.iter().map(|query| memory.forecast(query)).collect(),
+            Self::Shared(shared) => shared.forecast(queries).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPEN: Reading = Reading {
+        now: 1_000_000,
+        epoch: 1,
+        closed: None,
+        hold: 0,
+        moment: 1_000_000,
+        by_rate: 1_000_000,
+        rate: 1.0,
+        members: 0,
+    };
+
+    fn forecast(reading: Reading) -> (u64, Option<Binding>) {
+        let forecast = Forecast::from(reading);
+        let wait = forecast.wait.map_or(u64::MAX, |wait| wait.as_secs());
+        (wait, forecast.binding)
+    }
+
+    #[test]
+    fn what_binds_is_what_ends_last() {
+        let rate = Reading { moment: 3_000_000, by_rate: 3_000_000, ..OPEN };
+        let quota = Reading { moment: 9_000_000, by_rate: 3_000_000, ..OPEN };
+        let cooling = Some(Closed::Cooling(5_000_000));
+        assert_eq!(forecast(OPEN), (0, None));
+        assert_eq!(forecast(rate), (2, Some(Binding::Rate)));
+        assert_eq!(forecast(quota), (8, Some(Binding::Quota)));
+        assert_eq!(forecast(Reading { closed: cooling, ..rate }), (4, Some(Binding::Cooldown)));
+        assert_eq!(forecast(Reading { closed: cooling, ..quota }), (8, Some(Binding::Quota)));
+        assert_eq!(forecast(Reading { hold: 7_000_000, ..rate }), (6, Some(Binding::Store)));
+    }
+
+    #[test]
+    fn a_probe_that_is_out_is_looked_at_again_long_before_its_lease_ends() {
+        let lease = |end| Reading { closed: Some(Closed::Probing(end)), ..OPEN };
+        assert_eq!(forecast(lease(90_000_000)), (1, Some(Binding::Cooldown)));
+        assert_eq!(forecast(lease(1_000_000)), (0, None));
+    }
+}

@@ -1,0 +1,84 @@
+//! The next free moment of a scope in the embedded store: what `lua/when.lua` does.
+
+use super::{Memory, Place, news};
+use crate::{
+    limiter::{
+        bucket::{Bucket, Pace},
+        cooldown::{Cooldown, Phase},
+        learn::Known,
+        policy::Limits,
+    },
+    rules::Rule,
+    runtime::clock,
+    store::forecast::{Closed, Forecast, Query, Reading},
+};
+
+impl Memory {
+    /// When the next request of a scope could go.
+    #[must_use]
+    pub fn forecast(&self, query: &Query) -> Forecast {
+        self.forecast_at(&query.scope.here, &query.rule, query.learned)
+    }
+
+    /// The same by other limits than those of the scope's rule.
+    pub(in crate::store) fn forecast_at(
+        &self,
+        place: &Place,
+        rule: &Rule,
+        known: Known,
+    ) -> Forecast {
+        let now = self.now();
+        // Copies: to look at a moment to come, a bucket and a cooldown are brought up to date.
+        let mut state: Cooldown = place.cooldown.lock().state.clone().unwrap_or_default();
+        let phase = rule.cooldown.as_ref().map_or(Phase::Open, |policy| {
+            state.observe(now);
+            state.phase(now, policy)
+        });
+        let closed = match phase {
+            Phase::Open | Phase::Due => None,
+            Phase::Cooling(until) => Some(Closed::Cooling(until)),
+            Phase::Probing(lease) => Some(Closed::Probing(lease)),
+        };
+        let limits = &rule.limits;
+        let kept = place.bucket.lock();
+        let members = u32::from(kept.waited_until >= now);
+        let open = Reading {
+            now,
+            epoch: state.epoch,
+            closed,
+            hold: 0,
+            moment: now,
+            by_rate: now,
+            rate: 0.0,
+            members,
+        };
+        if limits.is_unlimited() {
+            return open.into();
+        }
+        let mut bucket = kept.state.clone().unwrap_or_else(|| Bucket::full(now, limits));
+        drop(kept);
+        bucket.observe(now, limits);
+        let own = rule.cooldown.as_ref().filter(|_| place.own);
+        let ramp = own.map_or(0, |policy| clock::micros(policy.ramp));
+        let news = own.map(|_| news(&state)).unwrap_or_default();
+        // A probe says nothing until its answer is in.
+        let pace = match phase {
+            Phase::Open => bucket.pace(now, limits, ramp, news, known),
+            _ if limits.learn.is_some() && bucket.learned.rate > 0.0 => {
+                Pace { rate: Some(bucket.learned.rate), ramp }
+            }
+            _ => bucket.pace(now, limits, ramp, news, known),
+        };
+        bucket.fill_by(now, limits, pace);
+        bucket.restart(news.opened);
+        // Without a probe, the scope opens by itself, and its bucket begins empty.
+        if let (Some(Closed::Cooling(until)), Some(false)) =
+            (closed, own.map(|policy| policy.probe))
+        {
+            bucket.restart(until);
+        }
+        let moment = bucket.next(now, limits, pace);
+        let by_rate = bucket.next(now, &Limits { quotas: Vec::new(), ..limits.clone() }, pace);
+        Reading { moment, by_rate, rate: pace.rate.unwrap_or(0.0), ..open }.into()
+    }
+}
