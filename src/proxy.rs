@@ -30,6 +30,7 @@ mod suspects;
 pub mod tls;
 mod tunnel;
 mod upgrade;
+mod upload;
 pub mod wire;
 mod workers;
 
@@ -40,7 +41,7 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tracing::Instrument as _;
 
-use self::body::Progress;
+use self::upload::Progress;
 pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody, workers::Workers};
 use self::{
     access::{Identity, Line},
@@ -80,7 +81,7 @@ pub(crate) struct Visitor {
     /// What moves on a connection of many streams.
     pub(crate) activity: Option<Arc<intercept::Activity>>,
     /// Lent to the request that is under way: a timer that is set once for many of them.
-    silence: Mutex<Option<body::Idle>>,
+    silence: Mutex<Option<upload::Idle>>,
     /// The connection to a site on which it has logged in.
     pin: Arc<Pin>,
 }

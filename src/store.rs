@@ -35,8 +35,9 @@ pub use fallback::{Enforced, Shared};
 pub use forecast::{Binding, Forecast, Query};
 pub use memory::Memory;
 pub use news::{News, ScopeNews, What};
+pub use redis::Place;
 pub use roster::Announced;
-pub use server::{Answering, Place, Reply, ScriptServer};
+pub use server::{Answering, Reply, ScriptServer};
 pub use survey::{Survey, Surveyed, survey};
 
 /// The name of what shares a bucket and a cooldown: a rule and the keys by which it is split.

@@ -24,7 +24,10 @@ use super::{
     spot::Spot,
     units::Wrong,
 };
-use crate::rules::{Rule, RuleSet, settings::Settings};
+use crate::{
+    limiter::policy::Split,
+    rules::{Rule, RuleSet, settings::Settings},
+};
 
 /// The whole file, as a kind.
 static ROOT: Kind = Kind::Section(&FILE);
@@ -104,4 +107,13 @@ fn rules(reader: &Reader<'_>, lists: &[Spot<'_>]) -> Vec<Rule> {
     }
     reach::check(&read);
     read.into_iter().map(|(_, rule)| rule).collect()
+}
+
+/// The word of `per`.
+fn split(word: &str) -> Split {
+    match word {
+        "domain" => Split::Domain,
+        "host" => Split::Host,
+        _ => Split::All,
+    }
 }

@@ -29,6 +29,25 @@ pub(super) struct Reader<'a> {
     pub(super) label: String,
 }
 
+impl<'a> Spot<'a> {
+    /// Opens the section of its kind as an empty mapping: all by default.
+    pub(super) fn open_empty(&self) -> Reader<'a> {
+        Reader::new(self, self.section(), Vec::new())
+    }
+
+    /// Opens it as the section of its kind. Anything but a mapping is noted and counts as an empty one.
+    pub(super) fn open(&self) -> Reader<'a> {
+        let entries = match &self.node.value {
+            Value::Map(entries) => entries.clone(),
+            Value::Null | Value::Broken { .. } | Value::Scalar(_) | Value::List(_) => {
+                self.mistyped();
+                Vec::new()
+            }
+        };
+        Reader::new(self, self.section(), entries)
+    }
+}
+
 impl<'a> Reader<'a> {
     /// Opens the mapping at `spot`, whose `entries` are to have the keys of `section`.
     pub(super) fn new(

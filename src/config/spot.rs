@@ -8,7 +8,6 @@ use super::{
     notes::Notes,
     problem::Severity,
     range,
-    section::Reader,
     units::{Read, Wrong, quote},
 };
 
@@ -49,7 +48,7 @@ impl<'a> Spot<'a> {
         self.notes.note(severity, flaw);
     }
 
-    fn mistyped(&self) {
+    pub(super) fn mistyped(&self) {
         match self.node.value {
             Value::Broken { .. } => {}
             Value::Null => {
@@ -207,26 +206,9 @@ impl<'a> Spot<'a> {
         }
     }
 
-    /// Opens the section of its kind as an empty mapping: all by default.
-    pub(super) fn open_empty(&self) -> Reader<'a> {
-        Reader::new(self, self.section(), Vec::new())
-    }
-
-    fn section(&self) -> &'static Section {
+    /// The section of its kind.
+    pub(super) fn section(&self) -> &'static Section {
         self.kind.section().expect("only kinds with a section are opened")
-    }
-
-    /// Opens it as the section of its kind. Anything but a mapping is noted and counts as an empty
-    /// one.
-    pub(super) fn open(&self) -> Reader<'a> {
-        let entries = match &self.node.value {
-            Value::Map(entries) => entries.clone(),
-            Value::Null | Value::Broken { .. } | Value::Scalar(_) | Value::List(_) => {
-                self.mistyped();
-                Vec::new()
-            }
-        };
-        Reader::new(self, self.section(), entries)
     }
 }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tracing::Span;
 
 use super::{
-    Asking, Context, Pass, Refusal, Told, Visitor, body::Progress, headers, reply::Refused,
+    Asking, Context, Pass, Refusal, Told, Visitor, headers, reply::Refused, upload::Progress,
 };
 use crate::{
     gate::{Client, Entry, Waiting},

@@ -14,7 +14,6 @@ use tokio::net::TcpStream;
 use self::failure::Failure;
 use super::{
     Asking, Context, Pass, Refusal, Visitor,
-    body::{Idle, Progress, Upload},
     context::Live,
     egress::DialError,
     extended::Accept,
@@ -23,6 +22,7 @@ use super::{
     pool::{Conn, Key},
     reply::Refused,
     tls,
+    upload::{Idle, Progress, Upload},
 };
 use crate::{
     classify::verdict::{Judgement, Verdict},

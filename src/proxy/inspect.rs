@@ -20,8 +20,8 @@ use hyper::body::Incoming;
 
 use super::{
     Pass,
-    body::{BodyError, Idle},
     pool::Conn,
+    upload::{BodyError, Idle},
 };
 use crate::classify::{BodyEnd, Scan, verdict::Judgement};
 

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use parking_lot::Mutex;
 use tokio::time::Sleep;
 
-use super::{body::Upload, headers};
+use super::headers;
 use crate::runtime::clock;
 
 /// Interim answers to one request; real sites send one or two, one that works for long sends one
@@ -74,7 +74,7 @@ pub(super) struct Endless;
 impl Interim {
     /// Listens to what the site says before its answer to `request`; `via` is our entry for it. Of
     /// HTTP/2 (`h2`) hyper tells nothing, so a body waits for nothing there.
-    pub(super) fn listen(&self, request: &mut Request<Upload>, h2: bool, via: HeaderValue) {
+    pub(super) fn listen<B>(&self, request: &mut Request<B>, h2: bool, via: HeaderValue) {
         if h2 {
             self.0.lock().settle(Body::Goes);
             return;

@@ -33,7 +33,7 @@ use self::{
     shared::{Shared, Stream},
     site::{Kept, Site},
 };
-use super::{body::Upload, interim::Unwanted, workers};
+use super::{interim::Unwanted, upload::Upload, workers};
 use crate::{
     gate::Client, observability::metrics::Metrics, rules::settings::Bounds, runtime::clock,
     target::Host,

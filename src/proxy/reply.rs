@@ -7,10 +7,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use super::{Body, auth, auth::Unauthorised, egress::DialError};
+use super::{auth, auth::Unauthorised, egress::DialError};
 use crate::{
     gate::{Entry, Why},
     observability::metrics::{Metrics, Reason},
@@ -182,19 +182,16 @@ impl Refusal {
         Self::new(status, Reason::Queue, "connection_limit_reached", sentence).after(SOON)
     }
 
-    /// The answer; counts it.
-    pub(crate) fn into_response(self, metrics: &Metrics) -> Response<Body> {
+    /// Counts it, under its rule if it has one.
+    pub(super) fn count(&self, metrics: &Metrics) {
         match &self.entry {
             Some(entry) => drop(entry.metrics.refused(self.reason).inc()),
             None => metrics.refused_without_rule(self.reason),
         }
-        let mut response = Response::new(Body::own(self.document()));
-        *response.status_mut() = self.status;
-        self.fields(response.headers_mut());
-        response
     }
 
-    fn fields(&self, headers: &mut HeaderMap) {
+    /// The header fields of the answer.
+    pub(super) fn fields(&self, headers: &mut HeaderMap) {
         let proxy_status = HeaderValue::from_str(&format!("tidegate; error={}", self.error));
         if let Ok(value) = proxy_status {
             headers.insert("proxy-status", value);
@@ -234,7 +231,8 @@ impl Refusal {
         Some((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))
     }
 
-    fn document(&self) -> Bytes {
+    /// The problem document.
+    pub(super) fn document(&self) -> Bytes {
         let mut document = json!({
             "type": "about:blank",
             "title": self.status.canonical_reason().unwrap_or("Refused"),

@@ -47,9 +47,10 @@ use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
     failure::Failure,
     keys::Keys,
+    redis::Place,
     redis::{BadUrl, Redis},
     scripts::{self, Scripts},
-    server::{Place, ScriptServer, Server},
+    server::{ScriptServer, Server},
 };
 use crate::{
     limiter::cooldown::Report,

@@ -24,8 +24,11 @@ use tokio::{
     sync::broadcast::{self, error::RecvError},
 };
 
-use super::{News, Place, failure::Failure, push::Push, scripts::Script, tls};
+use super::{News, failure::Failure, push::Push, scripts::Script, tls};
 use crate::{rules::settings::RedisSettings, runtime::background::Apart};
+
+/// Host and port of a server.
+pub type Place = (String, u16);
 
 /// Calls waiting for Redis at once; more is a store that does not keep up, and fails.
 const QUEUE: usize = 10_000;

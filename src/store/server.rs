@@ -15,7 +15,7 @@ use super::{
     failure::Failure,
     news::{self, News},
     push::{self, Channel},
-    redis::Redis,
+    redis::{Place, Redis},
     scripts::Script,
 };
 
@@ -61,9 +61,6 @@ pub trait ScriptServer: Send + Sync + Debug {
     /// What is published on `channel` from now on.
     fn subscribe(&self, channel: &str) -> broadcast::Receiver<String>;
 }
-
-/// Host and port of a server.
-pub type Place = (String, u16);
 
 /// Who runs the scripts.
 #[derive(Debug)]

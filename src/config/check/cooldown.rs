@@ -1,6 +1,6 @@
 //! The cooldown of a rule.
 
-use super::rule::split;
+use super::split;
 use crate::{
     classify::verdict::Verdict,
     config::{

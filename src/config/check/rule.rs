@@ -7,6 +7,7 @@ use super::{
     detect::{self, Signatures},
     hosts,
     learn::{self, Ceiling},
+    split,
 };
 use crate::{
     classify::{Classifier, verdict::Verdict},
@@ -18,7 +19,7 @@ use crate::{
         spot::Spot,
         units::{self, Read, Wrong, quote},
     },
-    limiter::policy::{Limits, Split},
+    limiter::policy::Limits,
     rules::{Action, HostPattern, Matcher, Mode, Order, Retry, Rule, TunnelCount},
     target::glob_matches,
 };
@@ -105,15 +106,6 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures, defaults: &Defaults
         } else {
             Classifier::builtin()
         },
-    }
-}
-
-/// The word of `per`.
-pub(super) fn split(word: &str) -> Split {
-    match word {
-        "domain" => Split::Domain,
-        "host" => Split::Host,
-        _ => Split::All,
     }
 }
 

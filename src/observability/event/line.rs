@@ -5,9 +5,9 @@ use tracing::{error, info, warn};
 
 use super::{
     Event, ProbeResult, Trip,
-    text::{clean, shown},
+    text::{clean, evidence, shown},
 };
-use crate::{classify::verdict::Evidence, observability::status::scope_name};
+use crate::observability::status::scope_name;
 
 /// Writes the line.
 pub(super) fn write(event: &Event) {
@@ -160,10 +160,4 @@ fn reloaded(changes: &[String], needs_restart: &[String]) {
     for key in needs_restart {
         warn!("  {}: takes effect after a restart", clean(key));
     }
-}
-
-/// What a verdict rests on, in one phrase.
-pub(super) fn evidence(evidence: &Evidence) -> String {
-    let vendor = evidence.vendor.as_deref().map(|v| format!(" ({v})")).unwrap_or_default();
-    clean(&format!("{}{vendor} in {}: {}", evidence.signature, evidence.place, evidence.excerpt))
 }

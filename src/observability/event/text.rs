@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::target::{Scheme, Target};
+use crate::{
+    classify::verdict::Evidence,
+    target::{Scheme, Target},
+};
 
 /// Stands for a query that is not shown.
 pub const QUERY_LEFT_OUT: &str = "?…";
@@ -43,4 +46,10 @@ pub fn shown(target: &Target) -> String {
         None => out.push_str(&clean(&target.path)),
     }
     out
+}
+
+/// What a verdict rests on, in one phrase.
+pub(super) fn evidence(evidence: &Evidence) -> String {
+    let vendor = evidence.vendor.as_deref().map(|v| format!(" ({v})")).unwrap_or_default();
+    clean(&format!("{}{vendor} in {}: {}", evidence.signature, evidence.place, evidence.excerpt))
 }

@@ -41,7 +41,7 @@ impl Trip {
 
     /// What the answer that tripped it was judged by, in one phrase.
     pub fn evidence(&self) -> Option<String> {
-        self.answer.as_ref()?.evidence.as_deref().map(super::line::evidence)
+        self.answer.as_ref()?.evidence.as_deref().map(super::text::evidence)
     }
 
     /// What tripped it, as events and logs name it: a verdict or a person's hand.

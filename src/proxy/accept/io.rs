@@ -18,7 +18,7 @@ use tokio::{
 use crate::{
     observability::metrics::{Bound, Metrics, Reason},
     proxy::{
-        body::Idle,
+        upload::Idle,
         wire::{Handle, Waiting, Wire},
     },
     rules::settings::{Settings, Timeouts},

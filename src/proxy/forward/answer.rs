@@ -16,10 +16,10 @@ use crate::{
     observability::metrics::Reason,
     proxy::{
         Refusal,
-        body::Progress,
         headers::{self, Noted},
         interim::Endless,
         reply::Refused,
+        upload::Progress,
         wire::Handle,
     },
     runtime::clock::Instant,

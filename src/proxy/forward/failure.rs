@@ -10,9 +10,9 @@ use crate::{
     observability::metrics::{Bound, Reason},
     proxy::{
         Pass, Refusal,
-        body::{BodyError, Upload},
         interim::Endless,
         reply::Refused,
+        upload::{BodyError, Upload},
     },
 };
 

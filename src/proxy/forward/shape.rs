@@ -4,7 +4,7 @@
 use http::{HeaderValue, Request, Uri, Version, header, uri::PathAndQuery};
 use http_body::Body as _;
 
-use crate::{proxy::body::Upload, target::Target};
+use crate::{proxy::upload::Upload, target::Target};
 
 /// Fits a request to the connection that it goes out on; may be called again for another one.
 ///

@@ -27,8 +27,8 @@ use crate::{
     proxy::{
         Body, Visitor,
         accept::{ClientIo, builder},
-        body::BodyError,
         handle,
+        upload::BodyError,
     },
 };
 

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{Key, Sites};
-use crate::{proxy::body::Upload, runtime::clock};
+use crate::{proxy::upload::Upload, runtime::clock};
 
 /// Requests at a time on one connection; servers allow 100 (RFC 9113 section 6.5.2 advises no
 /// less).

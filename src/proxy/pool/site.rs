@@ -3,7 +3,7 @@
 use hyper::client::conn::http1::SendRequest;
 use tokio::time::Instant;
 
-use crate::proxy::body::Upload;
+use crate::proxy::upload::Upload;
 
 /// A connection that waits for its next request.
 #[derive(Debug)]

@@ -1,0 +1,198 @@
+//! Bodies of requests on their way to the site, and the end of a body's silence.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+
+use super::interim::{self, Interim, Wait};
+use crate::runtime::clock;
+
+/// Why a body broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// Nothing came for the idle time.
+    #[error("the body stood still for {0:?}")]
+    Idle(Duration),
+    /// The connection it came from broke, or its framing did.
+    #[error("the body broke off")]
+    Broken(#[from] hyper::Error),
+    /// The site answered without it, and the answer has been relayed.
+    #[error("the body was not wanted")]
+    Unwanted,
+}
+
+/// The body of a request on its way to the site.
+#[derive(Debug)]
+pub(super) enum Upload {
+    /// None.
+    Empty,
+    /// What the client sends. The client gets its `100 Continue` when this is first read, which is
+    /// after the request head went out and the site asked for more: a held request's body stays
+    /// with the client.
+    Client {
+        /// The client's body.
+        body: Incoming,
+        /// The end of its silence.
+        idle: Idle,
+        /// Counts what passed, for the response timeout.
+        progress: Progress,
+        /// Where the client holds it back until the site asks for it.
+        wait: Option<Wait>,
+    },
+    /// What a client held back, and the site answered without.
+    Unwanted(Interim),
+}
+
+impl Upload {
+    /// Ready when the body may be asked for. One that nobody wants is let go of, so that the
+    /// client's connection ends with its answer.
+    fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self::Client { wait, .. } = self else { return Poll::Ready(()) };
+        let Some(waiting) = wait else { return Poll::Ready(()) };
+        let is_wanted = ready!(waiting.poll(cx)) == interim::Body::Goes;
+        if let Some(waited) = wait.take()
+            && !is_wanted
+        {
+            *self = Self::Unwanted(waited.into_interim());
+        }
+        Poll::Ready(())
+    }
+}
+
+impl HttpBody for Upload {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        ready!(this.poll_wanted(cx));
+        let (body, idle, progress) = match this {
+            Self::Empty => return Poll::Ready(None),
+            Self::Unwanted(interim) => {
+                ready!(interim.poll_body(cx, interim::Body::Unwanted));
+                return Poll::Ready(Some(Err(BodyError::Unwanted)));
+            }
+            Self::Client { body, idle, progress, .. } => (body, idle, progress),
+        };
+        let frame = ready!(idle.poll(cx, body))?;
+        progress.moved(frame.as_ref());
+        Poll::Ready(frame.map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Client { body, .. } => body.is_end_stream(),
+            Self::Unwanted(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Client { body, .. } => body.size_hint(),
+            Self::Unwanted(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// How much of an upload has passed: a site need not answer before it has the whole request.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress(Arc<Uploaded>);
+
+#[derive(Debug, Default)]
+struct Uploaded {
+    frames: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Progress {
+    /// Frames so far.
+    pub(super) fn frames(&self) -> u64 {
+        self.0.frames.load(Ordering::Relaxed)
+    }
+
+    /// Bytes so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    fn moved(&self, frame: Option<&Frame<Bytes>>) {
+        self.0.frames.fetch_add(1, Ordering::Relaxed);
+        let bytes = frame.and_then(Frame::data_ref).map_or(0, Bytes::len);
+        self.0.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// A timer that runs only while nothing comes; it costs next to nothing as long as bytes flow. The
+/// default is for [`Idle::poll_expired`], which is told the limit.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    limit: Duration,
+    /// Since when nothing came, plus the limit; `None` while something does.
+    deadline: Option<Instant>,
+    /// May be set to an earlier time than the deadline: it is moved when it fires, not whenever
+    /// bytes come.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Idle {
+    /// Silence may last `limit`.
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, deadline: None, sleep: None }
+    }
+
+    /// The next frame of `body`, or the error that it stood still for too long.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Incoming,
+    ) -> Poll<Result<Option<Frame<Bytes>>, BodyError>> {
+        if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
+            self.moved();
+            return Poll::Ready(frame.transpose().map_err(BodyError::Broken));
+        }
+        ready!(self.poll_expired(cx, self.limit));
+        Poll::Ready(Err(BodyError::Idle(self.limit)))
+    }
+
+    /// Ready when nothing happened for `limit`; to be called whenever something is pending.
+    pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
+        let deadline = *self.deadline.get_or_insert_with(|| clock::now() + limit);
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if sleep.deadline() > deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        loop {
+            ready!(sleep.as_mut().poll(cx));
+            if sleep.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(deadline);
+        }
+    }
+
+    /// Something happened.
+    pub(super) fn moved(&mut self) {
+        self.deadline = None;
+    }
+
+    /// Something happened at `start`, after which nothing may happen for `limit`.
+    pub(super) fn moved_at(&mut self, start: Instant, limit: Duration) {
+        self.deadline = Some(start + limit);
+    }
+}
