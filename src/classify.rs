@@ -20,6 +20,7 @@ mod compiled;
 mod decode;
 mod examples;
 mod family;
+mod findings;
 mod head;
 mod header_index;
 mod markup;
@@ -51,9 +52,9 @@ use head::{Kind, Telling};
 pub use classifier::{Classifier, builtin_signatures};
 pub use page::read_page;
 pub use retry_after::{LONGEST, retry_after};
-pub use scan::Scan;
+pub use scan::{Scan, Traced};
 pub use signature::{Signature, SignatureError, Switches};
-pub use trace::{NearMiss, Trace, Traced};
+pub use trace::{NearMiss, Trace};
 
 /// The head of a response and what it answers.
 #[derive(Debug, Clone, Copy)]

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{
     compiled::{Compiled, Wanted},
+    findings::Strings,
     header_index::HeaderIndex,
     patterns::Patterns,
     signature::{Action, Content, Shape, Signature, SignatureError, Switches},
@@ -27,8 +28,7 @@ pub struct Classifier {
     pub(crate) header_index: HeaderIndex,
     /// How many of those that ask nothing of a head, from the first on, want a page to have the shape of a wall.
     free_walls: usize,
-    pub(crate) raw: Patterns,
-    pub(crate) text: Patterns,
+    pub(crate) strings: Strings,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -139,8 +139,8 @@ impl Classifier {
         let header_index = HeaderIndex::new(&signatures);
         let wants_wall = |number: &&usize| signatures[**number].wants_wall();
         let free_walls = header_index.free().iter().take_while(wants_wall).count();
-        let (raw, text) = (compile(&raw)?, compile(&text)?);
-        Ok(Self { signatures, header_index, free_walls, raw, text })
+        let strings = Strings { raw: compile(&raw)?, text: compile(&text)? };
+        Ok(Self { signatures, header_index, free_walls, strings })
     }
 
     /// Whether the first `free` signatures that ask nothing of a head, and those that are `asking`,
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn the_built_in_strings_are_long_enough_to_be_filtered() {
         let builtin = Classifier::builtin();
-        for patterns in [&builtin.raw, &builtin.text] {
+        for patterns in [&builtin.strings.raw, &builtin.strings.text] {
             assert_eq!(
                 patterns.unfiltered(),
                 Vec::<&str>::new(),

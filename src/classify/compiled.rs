@@ -7,8 +7,9 @@ use http::HeaderName;
 use super::{
     Head,
     family::Near,
-    head::{Redirect, is_origin_fault},
-    page::{Findings, Title, safe},
+    findings::{Findings, safe},
+    head::{Redirect, is_origin_fault, is_refusal},
+    page::Title,
     signature::{Content, Shape, Signature, SignatureError, StatusRange},
     text::normalised,
 };
@@ -356,9 +357,3 @@ fn one_of(wanted: &[String]) -> String {
 
 /// Statuses that say where to go.
 const REDIRECTS: StatusRange = StatusRange(300, 399);
-
-/// Statuses that walls are served with. A 404 and a 410 are what sites say of pages of their own, a
-/// 400 and a 422 what they say of a form.
-pub(super) const fn is_refusal(status: u16) -> bool {
-    matches!(status, 202 | 401 | 403 | 405..=409 | 411..=421 | 423..=499 | 503)
-}

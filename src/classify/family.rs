@@ -7,11 +7,10 @@
 
 use std::cell::OnceCell;
 
-use serde::Deserialize;
-
 use super::{
-    compiled::is_refusal,
+    head::is_refusal,
     page::Page,
+    signature::Family,
     structure::{MANY_LINKS, Structure, links},
     text::beginning,
     weights::{Place, Weights},
@@ -28,20 +27,6 @@ const NOTHING: usize = 60;
 
 /// Bytes of inline script that are looked at.
 const SCRIPT: usize = 48 * 1024;
-
-/// A family of walls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// Asks for a proof of being human or of having a browser.
-    HumanCheck,
-    /// Shows nothing: a script computes an answer and comes back.
-    ScriptCheck,
-    /// Says that there were too many requests.
-    TooMany,
-    /// Refuses the request in the name of a firewall.
-    Refusal,
-}
 
 /// A page, as families look at it.
 #[derive(Debug)]

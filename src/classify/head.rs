@@ -151,3 +151,9 @@ fn starts_with(value: &[u8], start: &[u8]) -> bool {
 pub(crate) fn may_be_blank(head: Head<'_>) -> bool {
     head.method == Method::GET && head.status == StatusCode::OK
 }
+
+/// Statuses that walls are served with. A 404 and a 410 are what sites say of pages of their own, a
+/// 400 and a 422 what they say of a form.
+pub(super) const fn is_refusal(status: u16) -> bool {
+    matches!(status, 202 | 401 | 403 | 405..=409 | 411..=421 | 423..=499 | 503)
+}

@@ -1,18 +1,12 @@
 //! What was found in a body so far.
 
 use super::{
-    classifier::Classifier,
-    family::{Look, Seen},
     markup::{Markup, Piece},
-    patterns::Hits,
-    text::{Visible, normalised, weight},
+    text::{Visible, normalised},
 };
 
 /// Characters of a title that are kept; longer ones are no wall's.
 pub(super) const MAX_TITLE: usize = 256;
-
-/// Characters of an excerpt.
-const MAX_EXCERPT: usize = 120;
 
 /// The title of a page.
 #[derive(Debug)]
@@ -32,18 +26,6 @@ pub(crate) struct Page {
     pub(crate) title: Title,
     /// Whether there is an element that shows or does something without text.
     pub(crate) has_content: bool,
-}
-
-/// What was looked for on a page, and where it stands.
-#[derive(Debug)]
-pub(crate) struct Findings<'a> {
-    pub(crate) page: &'a Page,
-    /// All characters of the body, as sent.
-    source: &'a str,
-    /// For families of walls.
-    pub(super) look: Look<'a>,
-    raw: Hits,
-    text: Hits,
 }
 
 impl Page {
@@ -93,32 +75,6 @@ impl Page {
             }
         });
     }
-
-    /// Looks for the marks of all signatures in what was read, which is `source`. Unless `all` is
-    /// wanted, what does not suffice for any signature need not be found.
-    pub(crate) fn search<'a>(
-        &'a self,
-        classifier: &Classifier,
-        source: &'a str,
-        seen: Seen,
-        all: bool,
-    ) -> Findings<'a> {
-        let (raw, text) = (&classifier.raw, &classifier.text);
-        let visible = self.visible.text();
-        let (raw, text) = if all {
-            (raw.find_all(source), text.find_all(visible))
-        } else {
-            let (raw_hits, text_hits) = (raw.find(source), text.find(visible));
-            // A mark in the markup may want another one in the text, and the other way round.
-            match (raw_hits.has_any(), text_hits.has_any()) {
-                (true, false) => (raw_hits, text.find_all(visible)),
-                (false, true) => (raw.find_all(source), text_hits),
-                _ => (raw_hits, text_hits),
-            }
-        };
-        let look = Look::new(self, source, seen);
-        Findings { page: self, source, look, raw, text }
-    }
 }
 
 impl Title {
@@ -145,38 +101,12 @@ impl Title {
     }
 }
 
-impl Findings<'_> {
-    /// Whether any mark was found.
-    pub(crate) fn has_any(&self) -> bool {
-        self.raw.has_any() || self.text.has_any()
-    }
-
-    /// Where pattern number `pattern` stands in the markup first: the match and what follows.
-    pub(crate) fn in_markup(&self, pattern: usize) -> Option<String> {
-        let (begin, _) = self.raw.of(pattern)?;
-        Some(safe(&self.source[begin..]))
-    }
-
-    /// The same in the visible text, where the match ends within so many characters.
-    pub(crate) fn in_text(&self, pattern: usize, within: usize) -> Option<String> {
-        let (begin, end) = self.text.of(pattern)?;
-        let text = self.page.visible.text();
-        (weight(&text[..end]) <= within).then(|| safe(&text[begin..]))
-    }
-}
-
 /// Title and visible text of an HTML page, as signatures see them.
 #[must_use]
 pub fn read_page(source: &str) -> (String, String) {
     let mut page = Page::new(true);
     page.push(source);
     (page.title().to_owned(), page.visible.text().to_owned())
-}
-
-/// `text` cut to what an excerpt may have, without control characters and line breaks.
-pub(crate) fn safe(text: &str) -> String {
-    let plain = |c: char| if c.is_control() || c.is_whitespace() { ' ' } else { c };
-    text.chars().map(plain).take(MAX_EXCERPT).collect()
 }
 
 /// Whether a body that has no mark has anything in it, so that it is no blank page: no more of it is

@@ -12,12 +12,11 @@ use super::{
     BodyEnd, Ground,
     charset::{Charset, ROOM},
     classifier::Classifier,
-    compiled::is_refusal,
     decode::{Coding, Decoder, Encoded},
-    head::is_origin_fault,
+    head::{is_origin_fault, is_refusal},
     page::{Page, Title, begins_as_html, shows},
     structure::{MANY_LINKS, links},
-    trace::{Trace, Traced},
+    trace::Trace,
 };
 use crate::classify::verdict::{Confidence, Evidence, Judgement, Suspect, Verdict};
 
@@ -55,6 +54,10 @@ pub struct Scan {
     text: Text,
     left: Encoded,
 }
+
+/// A scan that looks for everything, also for what cannot change the verdict.
+#[derive(Debug)]
+pub struct Traced(Scan);
 
 /// The decoded side of a scan.
 #[derive(Debug)]
@@ -143,7 +146,7 @@ impl Scan {
     #[must_use]
     pub fn traced(mut self) -> Traced {
         self.text.traced = true;
-        Traced::new(self)
+        Traced(self)
     }
 
     /// Looks at the next bytes as received (still encoded). False once nothing more can matter.
@@ -182,6 +185,20 @@ impl Scan {
         }
         text.unreadable |= !decoder.is_complete();
         self.text.finish(end, trace)
+    }
+}
+
+impl Traced {
+    /// As [`Scan::push`].
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        self.0.push(bytes)
+    }
+
+    /// The verdict, and what else was found on the way.
+    #[must_use]
+    pub fn finish(self, end: BodyEnd) -> (Judgement, Trace) {
+        let mut trace = Trace::default();
+        (self.0.conclude(end, Some(&mut trace)), trace)
     }
 }
 

@@ -7,7 +7,6 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 
-use super::family::Family;
 use crate::{
     classify::verdict::{Confidence, Verdict},
     target::glob_matches,
@@ -120,6 +119,20 @@ pub enum Shape {
     /// Little visible text, as pages that stand in the way have; the built-in signatures ask for
     /// it. On any other page the marks are decoys: counted, no evidence.
     Interstitial,
+}
+
+/// A family of walls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// Asks for a proof of being human or of having a browser.
+    HumanCheck,
+    /// Shows nothing: a script computes an answer and comes back.
+    ScriptCheck,
+    /// Says that there were too many requests.
+    TooMany,
+    /// Refuses the request in the name of a firewall.
+    Refusal,
 }
 
 /// Statuses from the first to the last, both included; written `403`, `5xx` or `520-530`.

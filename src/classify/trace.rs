@@ -1,14 +1,9 @@
-//! A scan that also tells what nearly matched, for a person who asks why.
+//! What a scan finds beside its verdict, for a person who asks why.
 
-use super::{BodyEnd, compiled::Compiled, scan::Scan};
-use crate::classify::verdict::{Judgement, Verdict};
+use super::{compiled::Compiled, verdict::Verdict};
 
 /// Near misses that are told.
 const MAX_NEAR: usize = 12;
-
-/// A scan that looks for everything, also for what cannot change the verdict.
-#[derive(Debug)]
-pub struct Traced(Scan);
 
 /// What a scan found beside its verdict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,24 +25,6 @@ pub struct NearMiss {
     pub verdict: Verdict,
     /// What was missing, for a person.
     pub missing: String,
-}
-
-impl Traced {
-    pub(super) const fn new(scan: Scan) -> Self {
-        Self(scan)
-    }
-
-    /// As [`Scan::push`].
-    pub fn push(&mut self, bytes: &[u8]) -> bool {
-        self.0.push(bytes)
-    }
-
-    /// The verdict, and what else was found on the way.
-    #[must_use]
-    pub fn finish(self, end: BodyEnd) -> (Judgement, Trace) {
-        let mut trace = Trace::default();
-        (self.0.conclude(end, Some(&mut trace)), trace)
-    }
 }
 
 impl Trace {

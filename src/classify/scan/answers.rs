@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::Text;
 use crate::classify::{
     BodyEnd,
-    compiled::{Marks, Missing, is_refusal},
+    compiled::{Marks, Missing},
     family::Seen,
+    head::is_refusal,
     page::Page,
     signature::Action,
     trace::Trace,
@@ -33,7 +34,7 @@ impl Text {
         let status = self.ground.status;
         let is_complete = end == BodyEnd::Complete && self.left > 0;
         let seen = Seen { status, is_complete };
-        let findings = page.search(&self.classifier, &self.source, seen, trace.is_some());
+        let findings = self.classifier.strings.find(page, &self.source, seen, trace.is_some());
         let has_strings = findings.has_any();
         let leads_on = || !is_refusal(status) && page.is_html() && findings.look.leads_on();
         for number in &self.candidates {
