@@ -6,13 +6,17 @@
 //! perhaps `language`. `--status` serves every wall with that status, as many sites do with 200.
 //! `--since` names the `signatures.yaml` of a release: what it judges otherwise is listed. Exits with 1
 //! under a precision of 0.995 or a recall of 0.97.
+//!
+//! Then it judges the folder with every signature switched off that was made for one product or one site: what the
+//! families of `config/walls/words.yaml` and the status find alone. This is the measure for walls that nobody has
+//! seen: each kind is judged as if it were unknown.
 
 use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc, time::Instant};
 
 use anyhow::Context;
 use http::{HeaderMap, Method, StatusCode};
 use tidegate::{
-    classify::{BodyEnd, Classifier, Head, Reading, ScanLimits},
+    classify::{BodyEnd, Classifier, Head, Reading, ScanLimits, Switches, builtin_signatures},
     explain::{self, Item, Options, Report, Source},
     rules::RuleSet,
     target::{Host, Scheme, Target},
@@ -35,7 +39,7 @@ struct Args {
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::read()?;
-    let manifest = Manifest::read(&args)?;
+    let manifest = Manifest::read(&args.folder, args.status)?;
     let items = judge(manifest.folder.path(), Classifier::builtin())?;
     anyhow::ensure!(!items.is_empty(), "{} has no responses", args.folder);
     let tally = Tally::of(&items, &manifest);
@@ -46,6 +50,7 @@ fn main() -> anyhow::Result<ExitCode> {
         let before = Classifier::of_file(&text).map_err(|why| anyhow::anyhow!("{since}: {why}"))?;
         print_changes(&judge(manifest.folder.path(), before)?, &items);
     }
+    print_unknown(&args)?;
     let cost = cost(manifest.folder.path(), &items)?;
     println!("time per 64 KB page: {cost:.1} us (mean of the folder's own pages)");
     let good = tally.precision() >= LEAST_PRECISION && tally.recall() >= LEAST_RECALL;
@@ -98,10 +103,10 @@ struct Manifest {
 }
 
 impl Manifest {
-    fn read(args: &Args) -> anyhow::Result<Self> {
-        let source = std::fs::canonicalize(&args.folder)?;
+    fn read(folder: &str, status: Option<u16>) -> anyhow::Result<Self> {
+        let source = std::fs::canonicalize(folder)?;
         let text = std::fs::read_to_string(source.join("manifest.tsv"))
-            .with_context(|| format!("{} has no manifest.tsv", args.folder))?;
+            .with_context(|| format!("{folder} has no manifest.tsv"))?;
         let mut lines = text.lines();
         let names: Vec<&str> = lines.next().unwrap_or("").split('\t').collect();
         let column = |name: &str| names.iter().position(|known| *known == name);
@@ -123,7 +128,7 @@ impl Manifest {
             let copy = folder.path().join(file);
             std::fs::create_dir_all(copy.parent().context("a file lies in a folder")?)?;
             std::fs::write(copy, body)?;
-            let status = args.status.map(|status| status.to_string());
+            let status = status.map(|status| status.to_string());
             let is_wall = !verdict.split('|').any(|word| word == "ok") && verdict != "blank_page";
             if let (Some(status), Some(at), true) = (&status, column("status"), is_wall) {
                 fields[at] = status;
@@ -281,6 +286,91 @@ impl Tally {
         ] {
             let (low, high) = interval(part, whole);
             println!("{name} {:.4}, 95 % interval {low:.4} to {high:.4}", share(part, whole));
+        }
+    }
+}
+
+/// What the families and the status find where no signature names a product: as served and under 200.
+#[allow(clippy::print_stdout, reason = "the report is this program's output")]
+fn print_unknown(args: &Args) -> anyhow::Result<()> {
+    let named = builtin_signatures().into_iter().filter(|signature| signature.family.is_none());
+    let off = Switches { off: named.map(|signature| signature.name).collect(), log: Vec::new() };
+    let families = Classifier::with(Vec::new(), &off)?;
+    let mut found: [Unknown; 2] = Default::default();
+    for (found, status) in found.iter_mut().zip([None, Some(200)]) {
+        let manifest = Manifest::read(&args.folder, status)?;
+        for item in judge(manifest.folder.path(), Arc::clone(&families))? {
+            let (kind, language) = manifest.about.get(&item.name).cloned().unwrap_or_default();
+            found.count(&item, kind, language);
+        }
+    }
+    let [served, replayed] = &found;
+    for (name, served, replayed) in [
+        ("kind as if unknown", &served.kinds, &replayed.kinds),
+        ("language, as if unknown", &served.languages, &replayed.languages),
+    ] {
+        println!("\n{name:<40} {:>5} {:>10} {:>10}", "walls", "as served", "under 200");
+        for (value, (part, whole)) in served {
+            let under = replayed.get(value).map_or(0, |(part, _)| *part);
+            println!("{value:<40} {whole:>5} {part:>10} {under:>10}");
+        }
+    }
+    for (name, found) in [("as served", served), ("under 200", replayed)] {
+        let (low, high) = interval(found.found, found.walls);
+        println!(
+            "unknown walls {name}: {} of {} found, recall {:.4}, 95 % interval {low:.4} to {high:.4}, {} by status \
+             alone, {} with the right word, {} false blocks",
+            found.found,
+            found.walls,
+            share(found.found, found.walls),
+            found.by_status,
+            found.right_word,
+            found.false_blocks
+        );
+        println!("  missed {name}: {}", found.missed.join(" "));
+    }
+    Ok(())
+}
+
+/// Walls found without a signature of their own.
+#[derive(Default)]
+struct Unknown {
+    /// Found and all, by kind and by language.
+    kinds: BTreeMap<String, (usize, usize)>,
+    languages: BTreeMap<String, (usize, usize)>,
+    found: usize,
+    walls: usize,
+    by_status: usize,
+    right_word: usize,
+    false_blocks: usize,
+    missed: Vec<String>,
+}
+
+impl Unknown {
+    fn count(&mut self, item: &Item, kind: String, language: String) {
+        let expected = item.expected.as_deref().unwrap_or("ok");
+        let got = item.verdict.as_str();
+        if expected == "ok" {
+            self.false_blocks += usize::from(got != "ok");
+        }
+        if expected.split('|').any(|word| word == "ok") || expected == "blank_page" {
+            return;
+        }
+        let is_found = got != "ok";
+        for row in
+            [self.kinds.entry(kind).or_default(), self.languages.entry(language).or_default()]
+        {
+            row.0 += usize::from(is_found);
+            row.1 += 1;
+        }
+        self.walls += 1;
+        self.found += usize::from(is_found);
+        self.right_word += usize::from(expected.split('|').any(|word| word == got));
+        let evidence = item.evidence.as_ref();
+        let by_status = evidence.is_some_and(|found| found.signature.starts_with("status-"));
+        self.by_status += usize::from(by_status);
+        if !is_found {
+            self.missed.push(item.name.clone());
         }
     }
 }
