@@ -65,7 +65,7 @@ pub enum ExplainError {
         error: io::Error,
     },
     /// A file is not what it looks like.
-    #[error("{name} is no {format} that can be read: {why}")]
+    #[error("{name} cannot be read as {format}: {why}")]
     Malformed {
         /// Which.
         name: String,
@@ -75,7 +75,7 @@ pub enum ExplainError {
         why: String,
     },
     /// The URL makes no sense.
-    #[error("the URL is no target: {0}")]
+    #[error("the URL is not a valid target: {0}")]
     Url(#[from] BadTarget),
 }
 

@@ -120,6 +120,8 @@ pub struct Rule {
     pub per: Split,
     /// Rate, burst, quotas, cost.
     pub limits: Limits,
+    /// Whether `rate` is `auto`: the rate in `limits` is then a bound that nobody wrote.
+    pub auto_rate: bool,
     /// Longest hold.
     pub max_wait: Duration,
     /// Most held requests of a scope in this process.

@@ -123,8 +123,9 @@ impl Target {
     /// As [`Target::parse`].
     pub fn of_url(url: &str) -> Result<Self, BadTarget> {
         let text = url.split('#').next().unwrap_or("");
-        let uri: Uri =
-            text.parse().map_err(|_| BadTarget(format!("`{}` is no URL", url.escape_debug())))?;
+        let uri: Uri = text
+            .parse()
+            .map_err(|_| BadTarget(format!("`{}` is not a valid URL", url.escape_debug())))?;
         Self::parse(&Method::GET, &uri)
     }
 
@@ -237,7 +238,10 @@ fn parse_port(digits: &str) -> Result<u16, BadTarget> {
         _ => 0u16,
     };
     if port == 0 {
-        return BadTarget::new(format!("`{}` is no port (1 to 65535)", digits.escape_default()));
+        return BadTarget::new(format!(
+            "`{}` is not a valid port (1 to 65535)",
+            digits.escape_default()
+        ));
     }
     Ok(port)
 }
@@ -251,8 +255,9 @@ impl Host {
     /// guard must judge what is dialled.
     pub fn parse(text: &str) -> Result<Self, BadTarget> {
         if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            let ip: Ipv6Addr =
-                inner.parse().map_err(|_| BadTarget(format!("`{text}` is no IPv6 address")))?;
+            let ip: Ipv6Addr = inner
+                .parse()
+                .map_err(|_| BadTarget(format!("`{text}` is not a valid IPv6 address")))?;
             return Ok(Self::Ip(IpAddr::V6(ip).to_canonical()));
         }
         let name = text.strip_suffix('.').unwrap_or(text);
@@ -278,7 +283,7 @@ impl Host {
         if is_numeric(last) {
             return match name.parse::<std::net::Ipv4Addr>() {
                 Ok(ip) => Ok(Self::Ip(IpAddr::V4(ip))),
-                Err(_) => bad("ends in a number but is no dotted-quad IPv4 address"),
+                Err(_) => bad("ends in a number but is not a dotted-quad IPv4 address"),
             };
         }
         if name.bytes().any(|b| b.is_ascii_uppercase()) {

@@ -323,6 +323,7 @@ impl Plan {
             matcher: Matcher::default(),
             action: Action::Limit,
             per: Split::All,
+            auto_rate: false,
             limits: Limits {
                 rate: Some(self.rate),
                 burst: self.burst,

@@ -154,7 +154,7 @@ fn check_says_what_a_start_would_fail_by() {
     let rules = GOOD.replace("burst: 5", "burst: 5, intercept: true");
     write(folder.path(), "file", "no folder");
     for (line, said) in [
-        ("ca_dir: file/ca", "is no folder"),
+        ("ca_dir: file/ca", "is not a folder"),
         ("log: {access_file: none/access.log}", "log.access_file"),
     ] {
         write(folder.path(), "r.yaml", &format!("{line}\n{rules}"));

@@ -98,6 +98,32 @@ async fn who_paused_a_scope_is_shown_at_every_member() {
 }
 
 #[tokio::test]
+async fn who_set_a_learned_rate_is_shown_at_every_member() {
+    let (site, redis) = (Site::start(), Redis::start());
+    let rules = "- {name: shops, match: \"*\", per: host, rate: auto, burst: 5}\n";
+    let members = Member::fleet(2, &RuleFile::new(rules).redis(&redis)).await;
+    assert_eq!(get(members[1].proxy(), &site.url("/")).await.status, 200);
+    let path = "/api/v1/scopes/shops/127.0.0.1/rate";
+    let set = post_json(members[1].admin(), path, "{\"rate\": 2, \"who\": \"anna\"}").await;
+    assert_eq!(set.status, 200, "{}", set.text());
+    wait_until("it is shown who did it", SOON, async || {
+        let seen = fleet(&members[0]).await;
+        let learned = &seen["scopes"][0]["learned"];
+        learned["who"] == "anna" && learned["rate"] == 2.0
+    })
+    .await;
+    let seen = fleet(&members[0]).await;
+    assert_eq!(seen["scopes"][0]["rate_auto"], true, "{seen}");
+    assert!(members[1].log().contains("who=anna"), "{}", members[1].log());
+    let detail = ask(&members[1], "/api/v1/scopes/shops/127.0.0.1").await;
+    assert_eq!(detail["events"][0]["who"], "anna", "{detail}");
+    let admin = members[0].admin().to_string();
+    let status = run(members[0].folder(), &["status", "--admin", &admin]);
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(text.contains(" auto ") && !text.contains("1000"), "{text}");
+}
+
+#[tokio::test]
 async fn a_member_that_died_is_shown_as_not_heard_and_one_that_left_is_gone() {
     let redis = Redis::start();
     let mut members = Member::fleet(3, &RuleFile::new(RULES).redis(&redis)).await;

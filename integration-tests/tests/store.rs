@@ -175,6 +175,7 @@ fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
         action: Action::Limit,
         per: Split::All,
         limits,
+        auto_rate: false,
         max_wait: Duration::from_secs(60),
         queue: 100,
         order: Order::Fair,

@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 use super::Context;
 use crate::observability::{
     event::Event,
-    status::{MemberFigures, ScopeFigures, ScopeStatus, TripStatus, scope_name},
+    status::{MemberFigures, RateChange, ScopeFigures, ScopeStatus, TripStatus, scope_name},
 };
 
 /// Seconds of the figures per minute.
 const MINUTE: usize = 60;
 /// Scopes that a member publishes: some kilobytes each second.
 const MOST_SCOPES: usize = 100;
-/// Trips that a member publishes.
+/// Trips, and changed rates, that a member publishes.
 const MOST_TRIPS: usize = 50;
 
 /// What the figures are computed from.
@@ -82,6 +82,7 @@ pub(super) fn take(cx: &Context) {
         held: scopes.iter().map(|scope| scope.held).sum(),
         scopes: busiest(&mut state.sent, &scopes),
         trips: trips(cx),
+        rates: rates(cx),
     };
 }
 
@@ -139,6 +140,20 @@ fn trips(cx: &Context) -> BTreeMap<String, TripStatus> {
         }
     }
     trips
+}
+
+/// The latest rates that a person changed on this member.
+fn rates(cx: &Context) -> BTreeMap<String, RateChange> {
+    let mut rates = BTreeMap::new();
+    for told in cx.events.recent().iter().rev() {
+        let Event::RateLearned { rule, key, ours: true, who, .. } = &told.event else { continue };
+        let who = who.as_deref().map(crate::observability::event::clean);
+        rates.entry(scope_name(rule, key)).or_insert(RateChange { at_ms: told.at_ms, who });
+        if rates.len() == MOST_TRIPS {
+            break;
+        }
+    }
+    rates
 }
 
 /// An address that says where the member is: its host's name instead of "any address".

@@ -6,8 +6,8 @@ use crate::{
     observability::{
         event::clean,
         status::{
-            FleetScope, FleetStatus, LearnedStatus, MemberFigures, MemberStatus, ScopeState,
-            ScopeStatus, Summary, TripStatus, scope_name,
+            FleetScope, FleetStatus, LearnedStatus, MemberFigures, MemberStatus, RateChange,
+            ScopeState, ScopeStatus, Summary, TripStatus, scope_name,
         },
     },
     rules::{Mode, Rule, RuleSet},
@@ -28,6 +28,7 @@ pub fn of_store(survey: &Survey, rules: &RuleSet) -> FleetStatus {
     let mut scopes: Vec<_> = survey.scopes.iter().map(scope).collect();
     let by_name: BTreeMap<_, _> =
         scopes.iter().enumerate().map(|(at, scope)| (scope.name(), at)).collect();
+    let mut changes: BTreeMap<&String, &RateChange> = BTreeMap::new();
     for figures in members.iter().map(|member| &member.figures) {
         for (name, share) in &figures.scopes {
             let Some(scope) = by_name.get(name).map(|at| &mut scopes[*at]) else { continue };
@@ -39,6 +40,21 @@ pub fn of_store(survey: &Survey, rules: &RuleSet) -> FleetStatus {
             if scope.trip.as_ref().is_none_or(|known| known.at_ms < trip.at_ms) {
                 scope.trip = Some(trip.clone());
             }
+        }
+        for (name, change) in &figures.rates {
+            changes
+                .entry(name)
+                .and_modify(|known| {
+                    if known.at_ms < change.at_ms {
+                        *known = change;
+                    }
+                })
+                .or_insert(change);
+        }
+    }
+    for (name, change) in changes {
+        if let Some(scope) = by_name.get(name).map(|at| &mut scopes[*at]) {
+            sign(scope.learned.as_mut(), change);
         }
     }
     finished(FleetStatus { whole: true, members, scopes, more: survey.more, ..empty(rules) })
@@ -121,6 +137,7 @@ fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
         mark: (seen.learned.mark > 0.0).then_some(seen.learned.mark),
         frozen: seen.learned.frozen,
         why: seen.learned.why.as_str().to_owned(),
+        who: None,
     });
     FleetScope {
         rule: seen.rule.clone(),
@@ -130,6 +147,7 @@ fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
         streak: cooldown.streak,
         after: policy.map(|policy| policy.after),
         rate_limit: limit,
+        rate_auto: rule.is_some_and(|rule| rule.auto_rate),
         rate_current: learned.as_ref().map(|learned| learned.rate).or(limit),
         learned,
         held: 0,
@@ -155,8 +173,19 @@ fn trip_of(seen: &Surveyed) -> Option<TripStatus> {
     })
 }
 
+/// Says who set a learned rate, for as long as it is a person's.
+fn sign(learned: Option<&mut LearnedStatus>, change: &RateChange) {
+    if let Some(learned) = learned.filter(|learned| learned.is_by_hand()) {
+        learned.who.clone_from(&change.who);
+    }
+}
+
 fn own_scope(scope: &ScopeStatus, figures: &MemberFigures) -> FleetScope {
     let name = scope_name(&scope.rule, &scope.key);
+    let mut learned = scope.learned.clone();
+    if let Some(change) = figures.rates.get(&name) {
+        sign(learned.as_mut(), change);
+    }
     FleetScope {
         rule: scope.rule.clone(),
         key: scope.key.clone(),
@@ -165,8 +194,9 @@ fn own_scope(scope: &ScopeStatus, figures: &MemberFigures) -> FleetScope {
         streak: scope.streak,
         after: scope.after,
         rate_limit: scope.rate_limit,
+        rate_auto: scope.rate_auto,
         rate_current: scope.rate_current,
-        learned: scope.learned.clone(),
+        learned,
         held: scope.held,
         sent_per_s: figures.scopes.get(&name).map_or(0.0, |share| share.per_s),
         members_waiting: u64::from(scope.held > 0),

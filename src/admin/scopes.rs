@@ -51,6 +51,8 @@ struct Rate {
     /// Tokens per second.
     rate: Option<f64>,
     frozen: Option<bool>,
+    /// Who does it, as they call themselves.
+    who: Option<String>,
 }
 
 /// `POST`: trips a cooldown; sets, freezes or thaws a learned rate.
@@ -71,11 +73,11 @@ pub(super) async fn post(
             Ok(Json(json!({"scope": scope, "cooldown_ms": length.as_millis()})))
         }
         Part::Rate(scope) => {
-            let Rate { rate, frozen } = read(&body)?;
+            let Rate { rate, frozen, who: name } = read(&body)?;
             if rate.is_none() && frozen.is_none() {
                 return Err(bad("say what to change: `rate` (per second), `frozen` or both"));
             }
-            steer(&cx, scope, Hand::Set { rate, frozen }).await
+            steer(&cx, scope, Hand::Set { rate, frozen }, who(name)?).await
         }
     }
 }
@@ -93,7 +95,10 @@ pub(super) async fn delete(
             cx.fleet.forget();
             Ok(Json(json!({"scope": scope, "cooldown_ms": 0})))
         }
-        Part::Rate(scope) => steer(&cx, scope, Hand::Forget).await,
+        Part::Rate(scope) => {
+            let asked: Option<End> = read(&body)?;
+            steer(&cx, scope, Hand::Forget, who(asked.and_then(|asked| asked.who))?).await
+        }
     }
 }
 
@@ -108,8 +113,15 @@ fn who(name: Option<String>) -> Result<Option<Arc<str>>, Problem> {
     }
 }
 
-async fn steer(cx: &Context, scope: &str, hand: Hand) -> Result<Json<Value>, Problem> {
-    let Known { rate, mark, frozen, .. } = cx.gate.steer(scope, hand).await.map_err(refused)?;
+async fn steer(
+    cx: &Context,
+    scope: &str,
+    hand: Hand,
+    who: Option<Arc<str>>,
+) -> Result<Json<Value>, Problem> {
+    let steered = cx.gate.steer(scope, hand, who).await.map_err(refused)?;
+    let Known { rate, mark, frozen, .. } = steered;
+    cx.fleet.forget();
     let mark = (mark > 0.0).then_some(mark);
     Ok(Json(json!({"scope": scope, "rate": rate, "mark": mark, "frozen": frozen})))
 }

@@ -30,7 +30,7 @@ impl Signature {
         for (number, example) in self.expect.iter().enumerate() {
             let at = format!("example {} of the signature `{}`", number + 1, self.name);
             match self.matches(&classifier, example) {
-                Err(why) => failures.push(format!("{at} is no response: {why}")),
+                Err(why) => failures.push(format!("{at} is not a response: {why}")),
                 Ok(matches) if matches != example.matches => {
                     let word = if matches { "matches" } else { "does not match" };
                     failures.push(format!("{at} {word}, though it should be otherwise"));
@@ -47,8 +47,10 @@ impl Signature {
         let html = HeaderValue::from_static("text/html; charset=utf-8");
         headers.insert(http::header::CONTENT_TYPE, html);
         for (name, value) in &example.header {
-            let name: HeaderName = name.parse().map_err(|_| format!("`{name}` is no header"))?;
-            let value = value.parse().map_err(|_| format!("`{value}` is no header value"))?;
+            let name: HeaderName =
+                name.parse().map_err(|_| format!("`{name}` is not a valid header"))?;
+            let value =
+                value.parse().map_err(|_| format!("`{value}` is not a valid header value"))?;
             headers.insert(name, value);
         }
         let url = example.url.as_deref().unwrap_or("https://site.example/");

@@ -163,7 +163,7 @@ impl std::str::FromStr for StatusRange {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let bad = || format!("`{word}` is no status: write 403, 5xx or 520-530");
+        let bad = || format!("`{word}` is not a valid status: write 403, 5xx or 520-530");
         let status = |digits: &str| {
             digits.parse::<u16>().ok().filter(|status| (100..=999).contains(status)).ok_or_else(bad)
         };
@@ -295,7 +295,7 @@ pub enum SignatureError {
     #[error("two signatures are called `{0}`: give each its own name")]
     Duplicate(Arc<str>),
     /// A name that no label can have.
-    #[error("`{0}` is no name for a signature: use 1 to 64 characters of A-Z a-z 0-9 _ . -")]
+    #[error("`{0}` is not a valid signature name: use 1 to 64 characters of A-Z a-z 0-9 _ . -")]
     BadName(Arc<str>),
     /// It would match everything.
     #[error(
@@ -309,7 +309,7 @@ pub enum SignatureError {
     )]
     BadVerdict(Arc<str>, Verdict),
     /// Not a field name.
-    #[error("the signature `{0}` asks for the header `{1}`, which is no header name")]
+    #[error("the signature `{0}` asks for the header `{1}`, which is not a header name")]
     BadHeader(Arc<str>, String),
     /// An empty or overlong pattern.
     #[error("the signature `{0}` has a pattern of {1} bytes: write 1 to 512")]

@@ -79,7 +79,7 @@ impl fmt::Display for Verdict {
 
 /// The word is none of the eight verdicts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no verdict")]
+#[error("`{0}` is not a verdict")]
 pub struct UnknownVerdict(pub String);
 
 impl FromStr for Verdict {

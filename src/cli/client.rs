@@ -112,10 +112,16 @@ fn answered(status: StatusCode, answer: &[u8]) -> anyhow::Result<Value> {
     json.context("it answers, but not as a Tidegate does")
 }
 
+/// Whoever runs this, so that the others know whom to ask.
+pub(super) fn who() -> Option<String> {
+    let name = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER")).ok()?;
+    Some(name.chars().take(64).collect())
+}
+
 /// The path of a scope's `cooldown` or `rate`.
 pub(super) fn scope_path(scope: &str, part: &str) -> Result<String, Usage> {
     if scope.is_empty() || scope.starts_with('/') || scope.ends_with('/') {
-        return Err(Usage(format!("`{scope}` is no scope: write RULE or RULE/KEY")));
+        return Err(Usage(format!("`{scope}` is not a scope: write RULE or RULE/KEY")));
     }
     Ok(format!("/api/v1/scopes/{}/{part}", path_of(scope)))
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     Global, Outcome,
-    client::{Admin, Token, scope_path},
+    client::{Admin, Token, scope_path, who},
     out::{Out, Style},
 };
 
@@ -61,12 +61,6 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     Ok(Outcome::Fine)
 }
 
-/// Whoever runs this, so that the others know whom to ask.
-fn who() -> Option<String> {
-    let name = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER")).ok()?;
-    Some(name.chars().take(64).collect())
-}
-
 fn ask(
     global: &Global,
     token: &Token,
@@ -80,7 +74,9 @@ fn ask(
 
 /// A length as people write it: a number and `s`, `m` or `h`.
 pub(super) fn length(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no length: write a number and a unit, as in 30s, 5m or 1h");
+    let wrong = || {
+        format!("`{text}` is not a valid length: write a number and a unit, as in 30s, 5m or 1h")
+    };
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
     let factor = match unit {
         "s" => 1.0,

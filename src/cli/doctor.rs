@@ -127,7 +127,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
 }
 
 fn diagnose(global: &Global, args: &Args, report: &mut Report) -> anyhow::Result<()> {
-    let bad_url = || Usage(format!("`{}` is no URL: write https://HOST/PATH", args.url));
+    let bad_url = || Usage(format!("`{}` is not a valid URL: write https://HOST/PATH", args.url));
     let url: Uri = args.url.parse().map_err(|_| bad_url())?;
     if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none() {
         return Err(bad_url().into());

@@ -48,7 +48,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         headers.append(name, value.clone());
     }
     let status = StatusCode::from_u16(args.status)
-        .map_err(|_| Usage(format!("`{}` is no status: 100 to 599", args.status)))?;
+        .map_err(|_| Usage(format!("`{}` is not a valid status: 100 to 599", args.status)))?;
     let options = Options {
         status,
         headers,
@@ -86,7 +86,7 @@ fn source(args: &Args) -> anyhow::Result<Source> {
 }
 
 fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let wrong = || format!("`{text}` is no header field: write 'name: value'");
+    let wrong = || format!("`{text}` is not a valid header field: write 'name: value'");
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| wrong())?;
     let value = HeaderValue::from_str(value.trim()).map_err(|_| wrong())?;

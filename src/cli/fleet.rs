@@ -190,7 +190,7 @@ fn scope(scope: &FleetScope) -> [String; 8] {
             Some(learned) if learned.frozen => "frozen".to_owned(),
             learned => rate(learned.as_ref().and_then(|learned| learned.mark)),
         },
-        rate(scope.rate_limit),
+        if scope.rate_auto { "auto".to_owned() } else { rate(scope.rate_limit) },
         scope.held.to_string(),
         scope.after.map_or_else(|| "-".to_owned(), |after| format!("{}/{after}", scope.streak)),
         if scope.observe { format!("{state} (observe)") } else { state },

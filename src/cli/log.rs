@@ -110,7 +110,7 @@ fn filter(level: &str) -> Result<EnvFilter, String> {
     }
     EnvFilter::try_new(parts.join(",")).map_err(|error| {
         format!(
-            "log.level `{level}` is no level (error, warn, info, debug, trace) and no filter: {error}"
+            "log.level `{level}` is neither a level (error, warn, info, debug, trace) nor a filter: {error}"
         )
     })
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     Global, Outcome,
-    client::{Admin, Token, scope_path},
+    client::{Admin, Token, scope_path, who},
     out::{Out, Style},
 };
 use crate::config;
@@ -66,18 +66,20 @@ enum Action {
 pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
     let (scope, token, method, body) = match &args.action {
         Action::Set { scope, rate, freeze: false, token } => {
-            (scope, token, Method::POST, Some(json!({"rate": rate})))
+            (scope, token, Method::POST, Some(json!({"rate": rate, "who": who()})))
         }
         Action::Set { scope, rate, freeze: true, token } => {
-            (scope, token, Method::POST, Some(json!({"rate": rate, "frozen": true})))
+            (scope, token, Method::POST, Some(json!({"rate": rate, "frozen": true, "who": who()})))
         }
         Action::Freeze { scope, token } => {
-            (scope, token, Method::POST, Some(json!({"frozen": true})))
+            (scope, token, Method::POST, Some(json!({"frozen": true, "who": who()})))
         }
         Action::Thaw { scope, token } => {
-            (scope, token, Method::POST, Some(json!({"frozen": false})))
+            (scope, token, Method::POST, Some(json!({"frozen": false, "who": who()})))
         }
-        Action::Forget { scope, token } => (scope, token, Method::DELETE, None),
+        Action::Forget { scope, token } => {
+            (scope, token, Method::DELETE, Some(json!({"who": who()})))
+        }
     };
     let path = scope_path(scope, "rate")?;
     let answer = Admin::new(global, token)?.ask(method, &path, body.as_ref())?;

@@ -136,7 +136,7 @@ fn row(scope: &ScopeStatus) -> [String; 8] {
         cut(&clean(&scope.name())),
         rate(scope.rate_current),
         mark,
-        rate(scope.rate_limit),
+        if scope.rate_auto { "auto".to_owned() } else { rate(scope.rate_limit) },
         scope.held.to_string(),
         streak,
         if scope.observe { format!("{state} (observe)") } else { state },

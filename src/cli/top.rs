@@ -196,6 +196,7 @@ mod tests {
             streak: 0.0,
             after: Some(3.0),
             rate_limit: Some(5.0),
+            rate_auto: false,
             rate_current: Some(5.0),
             learned: None,
             held: n as u64,

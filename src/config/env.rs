@@ -62,7 +62,7 @@ fn value_of(reference: &str, env: &Env<'_>) -> Result<String, (String, String)> 
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return Err((
-            format!("`{}` is no name of a variable", name.escape_default()),
+            format!("`{}` is not a valid variable name", name.escape_default()),
             "write `${NAME}` or `${NAME:-default}`; a name has letters, digits and `_`".into(),
         ));
     }

@@ -118,7 +118,7 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
         let found = fs::metadata(pattern).map_err(|error| error.to_string())?;
         // Nothing that never ends, such as a pipe.
         let there = found.is_file().then(|| vec![pattern.to_path_buf()]);
-        return there.ok_or_else(|| "it is no file".to_owned());
+        return there.ok_or_else(|| "it is not a file".to_owned());
     }
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let entries = match fs::read_dir(here) {

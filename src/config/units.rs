@@ -59,7 +59,7 @@ fn split_unit(text: &str) -> (&str, &str) {
 pub(super) fn duration(text: &str) -> Read<Duration> {
     let (number, unit) = split_unit(text);
     let Some(value) = decimal(number) else {
-        return Err(Wrong::new(format!("{} is no duration", quote(text)), DURATION_HELP));
+        return Err(Wrong::new(format!("{} is not a valid duration", quote(text)), DURATION_HELP));
     };
     let seconds = match unit {
         "ms" => 0.001,
@@ -72,7 +72,7 @@ pub(super) fn duration(text: &str) -> Read<Duration> {
             return Err(Wrong::new(format!("{} has no unit", quote(text)), help));
         }
         other => {
-            let message = format!("{} is no unit of time", quote(other));
+            let message = format!("{} is not a valid unit of time", quote(other));
             return Err(Wrong::new(message, unit_help(other, number)));
         }
     };
@@ -120,7 +120,7 @@ pub(super) fn size(text: &str) -> Read<usize> {
     const HELP: &str = "write a number and a unit: `512B`, `16KiB`, `4MiB`";
     let (number, unit) = split_unit(text);
     let Some(value) = decimal(number) else {
-        return Err(Wrong::new(format!("{} is no size", quote(text)), HELP));
+        return Err(Wrong::new(format!("{} is not a valid size", quote(text)), HELP));
     };
     let bytes = match unit {
         "B" => 1.0,
@@ -134,7 +134,9 @@ pub(super) fn size(text: &str) -> Read<usize> {
             let help = format!("did you mean `{text}B`? {HELP}");
             return Err(Wrong::new(format!("{} has no unit", quote(text)), help));
         }
-        other => return Err(Wrong::new(format!("{} is no unit of size", quote(other)), HELP)),
+        other => {
+            return Err(Wrong::new(format!("{} is not a valid unit of size", quote(other)), HELP));
+        }
     };
     let total = value * bytes;
     if total > 1e15 {
@@ -166,7 +168,7 @@ fn per_window<'a>(text: &'a str, what: &str) -> Read<(&'a str, Duration)> {
     let help =
         format!("write a number per second, minute, hour or day: {example}, `100/m` ({what})");
     let Some((number, unit)) = text.split_once('/') else {
-        let message = format!("{} is no {what}", quote(text));
+        let message = format!("{} is not a valid {what}", quote(text));
         let help = match decimal(text) {
             Some(_) => format!("did you mean `{text}/{unit}`? {help}"),
             None => help,
@@ -179,7 +181,7 @@ fn per_window<'a>(text: &'a str, what: &str) -> Read<(&'a str, Duration)> {
         None => {
             let guess = unit.get(..1).map(str::to_ascii_lowercase).filter(|c| window(c).is_some());
             let help = guess.map_or(help, |c| format!("did you mean `{number}/{c}`?"));
-            Err(Wrong::new(format!("{} is no unit of time", quote(unit)), help))
+            Err(Wrong::new(format!("{} is not a valid unit of time", quote(unit)), help))
         }
     }
 }
@@ -189,7 +191,7 @@ pub(super) fn rate(text: &str) -> Read<f64> {
     let (number, window) = per_window(text, "rate")?;
     let Some(value) = decimal(number) else {
         let help = "write digits, with a point at most: `3/s`, `0.5/s`";
-        return Err(Wrong::new(format!("{} is no number of tokens", quote(number)), help));
+        return Err(Wrong::new(format!("{} is not a valid number of tokens", quote(number)), help));
     };
     let rate = value / window.as_secs_f64();
     if rate <= 0.0 {
@@ -213,7 +215,7 @@ pub(super) fn quota(text: &str) -> Read<Quota> {
         Ok(0) => Err(Wrong::new("a quota of 0 lets nothing pass", "use `action: deny`")),
         Ok(tokens) if tokens <= MOST && decimal(number).is_some() => Ok(Quota { tokens, window }),
         _ => {
-            let message = format!("{} is no number of tokens for a quota", quote(number));
+            let message = format!("{} is not a valid number of tokens for a quota", quote(number));
             Err(Wrong::new(message, format!("write a whole number, 1 to {MOST}")))
         }
     }
@@ -225,7 +227,7 @@ pub(super) fn share(text: &str) -> Read<f64> {
     let value = text.strip_suffix('%').and_then(|number| decimal(number.trim_end()));
     match value.map(|percent| percent / 100.0) {
         Some(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err(Wrong::new(format!("{} is no share", quote(text)), help)),
+        _ => Err(Wrong::new(format!("{} is not a valid share", quote(text)), help)),
     }
 }
 
@@ -235,25 +237,28 @@ pub(super) fn ratio(text: &str) -> Read<Ratio> {
     let mut words = text.split_ascii_whitespace();
     let parts = (words.next(), words.next(), words.next(), words.next());
     let (Some(percent), Some("of"), Some(count), None) = parts else {
-        return Err(Wrong::new(format!("{} is no share of verdicts", quote(text)), help));
+        return Err(Wrong::new(format!("{} is not a valid share of verdicts", quote(text)), help));
     };
     match count.parse() {
         Ok(of @ 2..=1000) => Ok(Ratio { share: share(percent)?, of }),
-        _ => Err(Wrong::new(format!("{} is no number of verdicts", quote(count)), help)),
+        _ => Err(Wrong::new(format!("{} is not a valid number of verdicts", quote(count)), help)),
     }
 }
 
 /// A number: digits with at most one point.
 pub(super) fn factor(text: &str) -> Read<f64> {
     decimal(text).ok_or_else(|| {
-        Wrong::new(format!("{} is no number", quote(text)), "write digits, with a point at most")
+        Wrong::new(
+            format!("{} is not a valid number", quote(text)),
+            "write digits, with a point at most",
+        )
     })
 }
 
 /// A whole number. One that no integer holds is as large as can be: what reads it names the range.
 pub(super) fn count(text: &str) -> Read<u64> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
-        let what = format!("{} is no whole number", quote(text));
+        let what = format!("{} is not a whole number", quote(text));
         return Err(Wrong::new(what, "write digits only"));
     }
     Ok(text.parse().unwrap_or(u64::MAX))
@@ -275,7 +280,7 @@ pub(super) fn flag(text: &str) -> Read<bool> {
 pub(super) fn status(text: &str) -> Read<(u16, u16)> {
     let wrong = || {
         Wrong::new(
-            format!("{} is no status", quote(text)),
+            format!("{} is not a valid status", quote(text)),
             "write `503`, or `5xx` for all of 500 to 599",
         )
     };

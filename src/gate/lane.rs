@@ -191,16 +191,18 @@ impl Lane {
         let old = std::mem::replace(&mut *self.learned.lock(), told);
         let same = old.rate.to_bits() == told.rate.to_bits() && old.frozen == told.frozen;
         if old.turn > 0 && !same {
-            self.tell_learned(old.rate, told);
+            self.tell_learned(old.rate, told, false, None);
         }
     }
 
-    fn tell_learned(&self, from: f64, told: learn::Known) {
+    fn tell_learned(&self, from: f64, told: learn::Known, ours: bool, who: Option<Arc<str>>) {
         self.shared.events.emit(Event::RateLearned {
             rule: Arc::clone(&self.scope.name.rule),
             key: Arc::clone(&self.scope.name.bucket),
             from,
             told,
+            ours,
+            who,
         });
     }
 
@@ -221,9 +223,9 @@ impl Lane {
     }
 
     /// Takes over what a person has just done here.
-    pub(super) fn steered(&self, told: learn::Known) {
+    pub(super) fn steered(&self, told: learn::Known, who: Option<Arc<str>>) {
         let old = std::mem::replace(&mut *self.learned.lock(), told);
-        self.tell_learned(old.rate, told);
+        self.tell_learned(old.rate, told, true, who);
         self.ask_again();
     }
 

@@ -1,14 +1,22 @@
 //! A learned rate by hand.
 
+use std::sync::Arc;
+
 use super::{Gate, status::ScopeError};
 use crate::limiter::learn::{Hand, Known};
 
 impl Gate {
-    /// Sets, freezes, thaws or forgets the learned rate of a scope, for the whole fleet, at once. What it is then.
+    /// Sets, freezes, thaws or forgets the learned rate of a scope, for the whole fleet, at once; `who` did it, as they
+    /// call themselves. What it is then.
     ///
     /// # Errors
     /// No such scope, a rule that learns no rate, a rate outside of its bounds, or a store that is away.
-    pub async fn steer(&self, scope: &str, hand: Hand) -> Result<Known, ScopeError> {
+    pub async fn steer(
+        &self,
+        scope: &str,
+        hand: Hand,
+        who: Option<Arc<str>>,
+    ) -> Result<Known, ScopeError> {
         let (entry, lane) = self.named(scope)?;
         let limits = &entry.rule.limits;
         let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else {
@@ -21,7 +29,7 @@ impl Gate {
         }
         let store = &self.shared.store;
         let told = store.steer(&lane.scope, &entry.rule, lane.learned(), hand).await?;
-        lane.steered(told);
+        lane.steered(told, who);
         Ok(told)
     }
 

@@ -260,6 +260,7 @@ fn learned(lane: &Lane) -> Option<LearnedStatus> {
         rate: known.rate,
         mark: (known.mark > 0.0).then_some(known.mark),
         frozen: known.frozen,
+        who: None,
         why: known.why.as_str().to_owned(),
     })
 }
@@ -298,6 +299,7 @@ fn status(lane: &Lane) -> ScopeStatus {
         rule: name.rule.to_string(),
         key: key.to_string(),
         rate_limit: rule.limits.rate,
+        rate_auto: rule.auto_rate,
         rate_current: enforced(&lane.shared.store, lane.rate_in_force(rule))
             .map(|rate| rate * factor),
         learned: learned(lane),

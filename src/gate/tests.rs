@@ -56,6 +56,7 @@ fn rule(rate: Option<f64>, burst: u32) -> Rule {
         action: Action::Limit,
         per: Split::All,
         limits: Limits { rate, burst, quotas: vec![], cost: 1, learn: None },
+        auto_rate: false,
         max_wait: Duration::from_secs(120),
         queue: 10_000,
         order: Order::Fair,

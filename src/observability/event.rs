@@ -113,6 +113,10 @@ pub enum Event {
         from: f64,
         /// What it is now, and why.
         told: learn::Known,
+        /// Whether a person changed it on this member.
+        ours: bool,
+        /// Who did it by hand, as they call themselves.
+        who: Option<Arc<str>>,
     },
     /// The store does not answer, or not as it should. Each kind of failure is reported once in an outage.
     StoreDown {

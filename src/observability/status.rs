@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limiter::learn::Why;
+
 pub use fleet::{
-    FleetScope, FleetStatus, MemberFigures, MemberStatus, ScopeFigures, Summary, TripStatus,
+    FleetScope, FleetStatus, MemberFigures, MemberStatus, RateChange, ScopeFigures, Summary,
+    TripStatus,
 };
 
 /// The whole proxy as it is now.
@@ -95,6 +98,9 @@ pub struct ScopeStatus {
     pub key: String,
     /// Tokens per second as written; `None` where there is no rate.
     pub rate_limit: Option<f64>,
+    /// Whether the rule says `rate: auto`; nobody wrote `rate_limit` then.
+    #[serde(default)]
+    pub rate_auto: bool,
     /// Tokens per second in force: as learned, and climbing over `ramp`.
     pub rate_current: Option<f64>,
     /// What has been learned of the rate; `None` where nothing is, or before the first request.
@@ -135,6 +141,17 @@ pub struct LearnedStatus {
     pub frozen: bool,
     /// Why it is what it is, in a word.
     pub why: String,
+    /// Who set it by hand, as they call themselves, as far as a member of the fleet remembers.
+    #[serde(default)]
+    pub who: Option<String>,
+}
+
+impl LearnedStatus {
+    /// Whether a person made it what it is.
+    #[must_use]
+    pub fn is_by_hand(&self) -> bool {
+        self.frozen || self.why == Why::Hand.as_str() || self.why == Why::Forgotten.as_str()
+    }
 }
 
 /// What a scope does with requests.

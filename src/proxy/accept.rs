@@ -26,7 +26,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::doors::{Doors, Seat};
 pub(super) use self::io::ClientIo;
 use super::{Context, HYPER_HEADERS, Visitor, Workers, handle, workers::settle};
-use crate::{observability::event::Event, rules::settings::Settings, runtime::clock::Seldom};
+use crate::{
+    observability::{
+        event::{Access, Event},
+        metrics::Reason,
+    },
+    rules::settings::Settings,
+    runtime::clock::Seldom,
+};
 
 /// Pause after an accept failed for want of descriptors or memory: without one the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
@@ -98,10 +105,16 @@ struct Entrance {
 impl Entrance {
     fn admit(&self, stream: TcpStream, peer: SocketAddr) {
         let Self { cx, doors, connections, .. } = self;
-        let limits = cx.live().settings.limits;
+        let live = cx.live();
+        let limits = live.settings.limits;
         let seat = match doors.enter(peer.ip(), limits, &cx.metrics) {
             Ok(seat) => seat,
             Err(full) => {
+                if live.settings.log.access {
+                    let detail =
+                        format!("the proxy has as many {} as `limits` allows", full.what());
+                    Access::unread(peer.ip(), Reason::Queue, Some(503), detail).log();
+                }
                 if let Some(refusing) = doors.refuse(full, stream, &cx.metrics) {
                     connections.spawn(refusing);
                 }
@@ -134,7 +147,10 @@ impl Watched {
     async fn serve(&self, stream: TcpStream, stop: CancellationToken) {
         let (mut builder, mut io, wire) = {
             let live = self.cx.live();
-            let (io, wire) = ClientIo::new(stream, &live.settings, &self.cx.metrics);
+            let (mut io, wire) = ClientIo::new(stream, &live.settings, &self.cx.metrics);
+            if live.settings.log.access {
+                io.log_refusals(self.peer.ip());
+            }
             (builder(&live.settings), io, wire)
         };
         let visitor = Visitor::new(self.peer, Some(wire), None);

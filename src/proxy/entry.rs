@@ -54,7 +54,7 @@ pub(super) fn answer_here(
         }
         // The preface of HTTP/2, which is no request (RFC 9113 section 3.4).
         ref method if method == "PRI" => {
-            let sentence = "PRI is no method: HTTP/2 is not spoken here.";
+            let sentence = "PRI is not supported: Tidegate does not speak HTTP/2 here.";
             Err(Refusal::malformed(StatusCode::BAD_REQUEST, sentence))
         }
         Method::OPTIONS => Ok(headers::count_down(request.headers_mut()).then(options)),

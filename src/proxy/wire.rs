@@ -32,6 +32,7 @@ mod violation;
 use std::{
     io,
     mem::MaybeUninit,
+    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -51,7 +52,10 @@ pub use self::{
     violation::Violation,
 };
 use crate::{
-    observability::metrics::{Metrics, Reason},
+    observability::{
+        event::Access,
+        metrics::{Metrics, Reason},
+    },
     rules::settings::Bounds,
 };
 
@@ -99,6 +103,8 @@ pub struct Wire<S> {
     limits: Limits,
     handle: Handle,
     metrics: Arc<Metrics>,
+    /// Whose requests get a line in the access log if they are refused here.
+    logged: Option<IpAddr>,
 }
 
 impl<S> Wire<S> {
@@ -121,8 +127,21 @@ impl<S> Wire<S> {
             limits: Limits { bytes: bounds.header_bytes, fields: bounds.headers },
             handle: handle.clone(),
             metrics,
+            logged: None,
         };
         (wire, handle)
+    }
+
+    /// What is refused here gets a line in the access log.
+    pub fn log_refusals(&mut self, client: IpAddr) {
+        self.logged = Some(client);
+    }
+
+    /// Writes the access log's line of a request that was refused before it could be read.
+    pub fn log_refusal(&self, reason: Reason, status: Option<u16>, detail: &str) {
+        if let Some(client) = self.logged {
+            Access::unread(client, reason, status, detail.to_owned()).log();
+        }
     }
 
     /// The socket, and what was read from it early; for a tunnel, once hyper gave the connection
@@ -186,6 +205,11 @@ impl<S> Wire<S> {
             self.metrics.reached(bound);
         }
         tracing::debug!(%violation, "a malformed request is refused");
+        if !in_body {
+            // A request whose body is malformed has a line already.
+            let status = violation.status().0;
+            self.log_refusal(Reason::Malformed, Some(status), &violation.to_string());
+        }
         // A body belongs to a request that is being answered: either nothing of that answer is out,
         // or it is too late for another one.
         let before = if in_body { self.requests - 1 } else { self.requests };

@@ -55,7 +55,7 @@ pub(super) struct Redis {
 
 /// Everything that a wrong URL can say.
 #[derive(Debug, thiserror::Error)]
-#[error("the store's URL is no Redis URL: {0}")]
+#[error("the store's URL is not a Redis URL: {0}")]
 pub struct BadUrl(String);
 
 /// What a URL puts around an IPv6 address (RFC 3986 section 3.2.2).

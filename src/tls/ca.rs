@@ -145,7 +145,7 @@ impl Ca {
             .map_err(|error| unfit(key, error.to_string()))
             .and_then(|der| {
                 KeyPair::try_from(&der).map_err(|_| {
-                    unfit(key, "is no PKCS #8 key (openssl pkcs8 -topk8 -nodes makes it one)")
+                    unfit(key, "is not a PKCS #8 key (openssl pkcs8 -topk8 -nodes makes it one)")
                 })
             })?;
         check(first, &key_pair).map_err(|why| unfit(path, why))?;
@@ -228,7 +228,7 @@ fn random_serial() -> Result<[u8; 16], CaError> {
 /// Whether a certificate is that of a CA that may sign now, and whose key this is.
 fn check(certificate: &CertificateDer<'_>, key: &KeyPair) -> Result<(), String> {
     let (_, parsed) = X509Certificate::from_der(certificate)
-        .map_err(|error| format!("is no certificate: {error}"))?;
+        .map_err(|error| format!("is not a certificate: {error}"))?;
     if parsed.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
         return Err("the key given with it is of another certificate".to_owned());
     }

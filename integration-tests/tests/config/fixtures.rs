@@ -91,7 +91,10 @@ fn the_command_line_is_checked_like_the_file() {
     );
     let overrides = Overrides { admin: Some("of".into()), ..Overrides::default() };
     let said = with_overrides(&overrides).expect_err("no address").to_string();
-    assert!(said.starts_with("error: command line: --admin: `of` is no address"), "{said}");
+    assert!(
+        said.starts_with("error: command line: --admin: `of` is not a valid address"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn a_pattern_that_names_nothing_good_is_a_mistake_of_the_main_file() {
     let folder = folder(&[("dir/a.yaml", "rules: []")]);
     for (include, what) in [
         ("none.yaml", "main.yaml:1:10: include"),
-        ("dir", "it is no file"),
+        ("dir", "it is not a file"),
         ("'*/a.yaml'", "a `*` in the name of a folder"),
         ("[none.yaml]", "include[0]"),
         ("{a: b}", "a mapping does not belong here"),

@@ -238,6 +238,7 @@ fn rule(policy: CooldownPolicy) -> Rule {
         action: Action::Limit,
         per: Split::All,
         limits: Limits { rate: None, burst: 1, quotas: vec![], cost: 1, learn: None },
+        auto_rate: false,
         max_wait: Duration::from_secs(60),
         queue: 100,
         order: Order::Fair,

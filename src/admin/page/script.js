@@ -119,11 +119,11 @@ function handle(kind, data) {
 async function change(question, verb, part, method, body) {
   const who = await confirmed(question, verb);
   if (who === null) return;
-  const signed = part === "cooldown" ? { ...body, who: who || undefined } : body;
+  const signed = { ...body, who: who || undefined };
   let problem = null;
   try {
     const response = await fetch(`api/v1/scopes/${path(open)}/${part}`, {
-      method, headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(signed || {}),
+      method, headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(signed),
     });
     if (!response.ok) problem = (await response.json().catch(() => ({}))).detail || `status ${response.status}`;
   } catch {
@@ -337,8 +337,8 @@ function showRow(row, scope) {
 
 function rateOf(scope) {
   if (scope.rate_current === null) return scope.rate_limit === null ? "–" : "not enforced";
-  const lowered = scope.rate_limit !== null && scope.rate_current < scope.rate_limit;
-  return `${number(scope.rate_current)}/s${lowered ? ` of ${number(scope.rate_limit)}/s` : ""}`;
+  const lowered = !scope.rate_auto && scope.rate_limit !== null && scope.rate_current < scope.rate_limit;
+  return `${number(scope.rate_current)}/s${scope.rate_auto ? " (auto)" : lowered ? ` of ${number(scope.rate_limit)}/s` : ""}`;
 }
 
 /** What is left of the cooldown, as minutes and seconds. */
@@ -444,7 +444,8 @@ function showLearned(learned) {
   if (!learned) return;
   const mark = learned.mark === null ? "no limit met yet" : `the site bears ${number(learned.mark)}/s`;
   part("learned").textContent =
-    `Learned ${number(learned.rate)}/s, ${learned.frozen ? "frozen" : WHY[learned.why] || learned.why}; ${mark}.`;
+    `Learned ${number(learned.rate)}/s, ${learned.frozen ? "frozen" : WHY[learned.why] || learned.why}${
+      learned.who ? ` by ${learned.who}` : ""}; ${mark}.`;
   $("freeze").textContent = learned.frozen ? "Thaw" : "Freeze";
 }
 
@@ -452,7 +453,7 @@ function drawPlot({ plot, scope, points: most }) {
   const { sent: points, rate: rates, mark: marks } = plot || { sent: [], rate: [], mark: [] };
   const highest = Math.max(...points, ...rates, ...marks, 0.1);
   // A ceiling far above everything else would leave the rest flat.
-  const limit = scope.rate_limit !== null && scope.rate_limit <= 5 * highest ? scope.rate_limit : null;
+  const limit = !scope.rate_auto && scope.rate_limit !== null && scope.rate_limit <= 5 * highest ? scope.rate_limit : null;
   const top = Math.max(limit || 0, highest) * 1.1;
   const y = (rate) => PLOT.height - (rate / top) * (PLOT.height - PLOT.top);
   const step = PLOT.width / (most - 1);

@@ -50,7 +50,7 @@ fn check_ca(settings: &Settings) -> anyhow::Result<()> {
     let above = above.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let metadata = above.metadata().with_context(|| format!("ca_dir: {}", above.display()))?;
     if !metadata.is_dir() {
-        bail!("ca_dir: {} cannot be made: {} is no folder", dir.display(), above.display());
+        bail!("ca_dir: {} cannot be made: {} is not a folder", dir.display(), above.display());
     }
     Ok(())
 }

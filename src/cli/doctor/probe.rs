@@ -371,7 +371,7 @@ fn parse(head: &[u8]) -> anyhow::Result<Answer> {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
     let status = first.starts_with("HTTP/1.").then(|| first.split(' ').nth(1)).flatten();
-    let status = status.and_then(|status| status.parse().ok()).context("this is no HTTP")?;
+    let status = status.and_then(|status| status.parse().ok()).context("this is not HTTP")?;
     let field = |line: &str| {
         line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
     };

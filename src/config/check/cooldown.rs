@@ -94,7 +94,7 @@ fn weights(spot: &Spot<'_>) -> Weights {
 fn block(text: &str) -> Read<Block> {
     if text == "ok" {
         let help = "list a status instead, such as `5xx`";
-        return Err(Wrong::new("`ok` is no block", help));
+        return Err(Wrong::new("`ok` is not a block", help));
     }
     if let Ok(verdict) = text.parse() {
         return Ok(Block::Verdict(verdict));

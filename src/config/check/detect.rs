@@ -146,7 +146,7 @@ fn headers(reader: &Reader<'_>) -> BTreeMap<String, String> {
     let entries = reader.spot("header").map_or_else(Vec::new, |spot| spot.entries());
     for (name, value) in entries {
         if http::HeaderName::from_bytes(name.text.as_bytes()).is_err() {
-            let message = format!("{} is no name of a header", quote(&name.text));
+            let message = format!("{} is not a valid header name", quote(&name.text));
             value.wrong_name(&name, Wrong::new(message, "write one such as `server`"));
         }
         if let Some(glob) = value.scalar(pattern) {

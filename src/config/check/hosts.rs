@@ -25,7 +25,7 @@ pub(super) fn name(text: &str) -> Read<Arc<str>> {
         return Ok(Arc::from(text));
     }
     let help = format!("1 to {LONGEST_NAME} letters (ASCII), digits, `_`, `.` or `-`");
-    Err(Wrong::new(format!("{} is no name", quote(text)), help))
+    Err(Wrong::new(format!("{} is not a valid name", quote(text)), help))
 }
 
 const HOST_HELP: &str = "write `*`, a name (`shop.example`), all below one (`*.shop.example`), or \
@@ -34,7 +34,7 @@ const HOST_HELP: &str = "write `*`, a name (`shop.example`), all below one (`*.s
 /// A host pattern.
 pub(super) fn host(text: &str) -> Read<HostPattern> {
     let wrong = |why: &str, help: String| {
-        Wrong::new(format!("{} is no host pattern: {why}", quote(text)), help)
+        Wrong::new(format!("{} is not a valid host pattern: {why}", quote(text)), help)
     };
     if text == "*" {
         return Ok(HostPattern::Any);
@@ -101,7 +101,7 @@ pub(super) fn network(text: &str) -> Read<IpNet> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Ok(IpNet::from(ip));
     }
-    let wrong = || Wrong::new(format!("{} is no network", quote(text)), help);
+    let wrong = || Wrong::new(format!("{} is not a valid network", quote(text)), help);
     let net: IpNet = text.parse().map_err(|_| wrong())?;
     if net.trunc() != net {
         let message = format!("{} has bits behind its prefix", quote(text));
@@ -142,7 +142,7 @@ pub(super) fn egress(text: &str) -> Read<EgressPattern> {
 fn split_port(text: &str) -> Read<(&str, Option<u16>)> {
     let read = |port: &str| match port.parse::<u16>() {
         Ok(port) if port > 0 => Ok(Some(port)),
-        _ => Err(Wrong::new(format!("{} is no port", quote(port)), "write 1 to 65535")),
+        _ => Err(Wrong::new(format!("{} is not a valid port", quote(port)), "write 1 to 65535")),
     };
     if let Some(rest) = text.strip_prefix('[') {
         let Some((inner, rest)) = rest.split_once(']') else {
@@ -152,7 +152,7 @@ fn split_port(text: &str) -> Read<(&str, Option<u16>)> {
             Some(port) => Ok((inner, read(port)?)),
             None if rest.is_empty() => Ok((inner, None)),
             None => Err(Wrong::new(
-                format!("{} is no network", quote(text)),
+                format!("{} is not a valid network", quote(text)),
                 "the brackets belong around the whole network: `[fd00::/8]:443`",
             )),
         };
@@ -169,7 +169,7 @@ pub(super) fn store_url(text: &str) -> Read<Secret> {
         ["redis", "rediss", "redis-cluster", "rediss-cluster", "redis-sentinel", "rediss-sentinel"];
     let help = "write `memory`, or a URL such as `redis://127.0.0.1:6379`";
     let Some((scheme, rest)) = text.split_once("://") else {
-        return Err(Wrong::new("this is no URL of a store", help));
+        return Err(Wrong::new("this is not a valid store URL", help));
     };
     if !SCHEMES.contains(&scheme) {
         let near = did_you_mean(scheme, SCHEMES.into_iter());
@@ -177,7 +177,7 @@ pub(super) fn store_url(text: &str) -> Read<Secret> {
             || format!("one of: {}", SCHEMES.join(", ")),
             |near| format!("did you mean `{near}://`?"),
         );
-        return Err(Wrong::new(format!("{} is no scheme of a store", quote(scheme)), help));
+        return Err(Wrong::new(format!("{} is not a valid store scheme", quote(scheme)), help));
     }
     let authority = rest.split(['/', '?']).next().unwrap_or(rest);
     let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);

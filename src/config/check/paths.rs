@@ -21,7 +21,7 @@ use crate::{
 /// A path as the process can open it.
 pub(super) fn resolve(text: &str, around: &Surroundings<'_>) -> Read<PathBuf> {
     if text.is_empty() || text.contains('\0') {
-        return Err(Wrong::new(format!("{} is no path", quote(text)), "write one"));
+        return Err(Wrong::new(format!("{} is not a valid path", quote(text)), "write one"));
     }
     match text.strip_prefix("~/").or(Some("").filter(|_| text == "~")) {
         Some(rest) => {
@@ -40,7 +40,7 @@ fn file(spot: &Spot<'_>, around: &Surroundings<'_>) -> Option<PathBuf> {
         let opened = File::open(&path).and_then(|file| file.metadata());
         match opened {
             Ok(meta) if meta.is_file() => Ok(path),
-            Ok(_) => Err(Wrong::new(format!("{} is no file", quote(text)), "name a PEM file")),
+            Ok(_) => Err(Wrong::new(format!("{} is not a file", quote(text)), "name a PEM file")),
             Err(error) => {
                 let message = format!("{} cannot be read: {error}", quote(text));
                 Err(Wrong::new(message, "the path starts at the rule file's folder"))

@@ -86,6 +86,7 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures, defaults: &Defaults
         action,
         per,
         limits,
+        auto_rate: matches!(ceiling, Some(Ceiling::Auto)),
         max_wait: reader.duration("max_wait"),
         queue: reader.count("queue"),
         order: if reader.word("order") == "fifo" { Order::Fifo } else { Order::Fair },
@@ -208,7 +209,8 @@ fn block(section: &Reader<'_>, text: &str) -> Read<Verdict> {
 
 fn method(text: &str) -> Read<http::Method> {
     let upper = text.to_ascii_uppercase();
-    let wrong = || Wrong::new(format!("{} is no method", quote(text)), "write `GET`, `HEAD`, ...");
+    let wrong =
+        || Wrong::new(format!("{} is not a valid method", quote(text)), "write `GET`, `HEAD`, ...");
     let method = http::Method::from_bytes(text.as_bytes()).map_err(|_| wrong())?;
     match text {
         _ if text != upper => Err(Wrong::new(wrong().message, format!("did you mean `{upper}`?"))),

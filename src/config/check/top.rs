@@ -83,7 +83,7 @@ fn address(text: &str) -> Read<SocketAddr> {
         None if text.parse::<u16>().is_ok() => format!("did you mean `127.0.0.1:{text}`?"),
         None => "write an address and a port, `127.0.0.1:3128` or `[::1]:3128`".into(),
     };
-    text.parse().map_err(|_| Wrong::new(format!("{} is no address", quote(text)), help))
+    text.parse().map_err(|_| Wrong::new(format!("{} is not a valid address", quote(text)), help))
 }
 
 fn admin(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<AdminSettings> {
@@ -145,7 +145,7 @@ fn auth(reader: &Reader<'_>, around: &Surroundings<'_>) -> Auth {
     for (name, password) in section.spot("users").map_or_else(Vec::new, |users| users.entries()) {
         if name.text.is_empty() || name.text.len() > 128 || name.text.contains([':', '\n', '\r']) {
             let help = "1 to 128 characters without `:` (RFC 7617 section 2)";
-            let message = format!("{} is no user name", quote(&name.text));
+            let message = format!("{} is not a valid user name", quote(&name.text));
             password.wrong(Wrong::new(message, help));
         }
         let secret = password.scalar(|text| match text {
@@ -226,7 +226,7 @@ fn log(section: &Reader<'_>, around: &Surroundings<'_>) -> Log {
 fn log_level(text: &str) -> Read<String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let help = "write `info`, or a filter such as `info,tidegate::store=debug`";
-    let wrong = |part: &str| Wrong::new(format!("{} is no log level", quote(part)), help);
+    let wrong = |part: &str| Wrong::new(format!("{} is not a valid log level", quote(part)), help);
     for part in text.split(',').map(str::trim) {
         let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
         if !LEVELS.contains(&level) {

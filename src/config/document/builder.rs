@@ -164,7 +164,7 @@ impl<'a> Builder<'a> {
                     *key = Some(Name { text, place });
                 }
                 (None, _) => {
-                    return Err(self.flaw(place, "a key that is no single word".into(), None));
+                    return Err(self.flaw(place, "a key that is not a single word".into(), None));
                 }
                 (Some(name), _) => match seen.get(&name.text) {
                     Some(first) => {

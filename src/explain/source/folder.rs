@@ -94,7 +94,7 @@ fn entry(folder: &Path, line: &str, columns: &Columns, options: &Options) -> Res
     let mut exchange = page(file.to_owned(), body, options);
     if let Some(status) = cell(columns.status).filter(|status| !status.is_empty()) {
         exchange.status = StatusCode::from_bytes(status.as_bytes())
-            .map_err(|_| Bad::Line(format!("`{status}` is no status")))?;
+            .map_err(|_| Bad::Line(format!("`{status}` is not a valid status")))?;
     }
     if let Some(fields) = cell(columns.headers) {
         exchange.headers = headers(fields).map_err(Bad::Line)?;
@@ -128,7 +128,7 @@ fn headers(text: &str) -> Result<HeaderMap, String> {
                 value.push_str("; ");
                 value.push_str(part);
             }
-            (None, None) => return Err(format!("`{part}` is no header")),
+            (None, None) => return Err(format!("`{part}` is not a valid header")),
         }
     }
     let mut headers = HeaderMap::new();

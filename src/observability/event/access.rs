@@ -1,6 +1,6 @@
 //! The access log: one line per request, if `log.access` is on.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use super::wire::ms;
 use crate::{classify::verdict::Verdict, observability::metrics::Reason};
@@ -93,6 +93,8 @@ pub struct Access {
     pub status: Option<u16>,
     /// Why it was refused.
     pub reason: Option<Reason>,
+    /// What is wrong with a request that was refused before it could be read.
+    pub detail: Option<String>,
     /// The verdict, if the site was asked.
     pub verdict: Option<Verdict>,
     /// Time held.
@@ -114,6 +116,22 @@ pub struct Access {
 }
 
 impl Access {
+    /// A request of `client` that was refused before it could be read.
+    #[must_use]
+    pub fn unread(client: IpAddr, reason: Reason, status: Option<u16>, detail: String) -> Self {
+        Self {
+            client: client.to_string(),
+            method: "-".to_owned(),
+            scheme: "-",
+            url: "-".to_owned(),
+            outcome: Outcome::Refused,
+            status,
+            reason: Some(reason),
+            detail: Some(detail),
+            ..Self::default()
+        }
+    }
+
     /// The target of the line's event: a filter can treat it apart, and it may go to a file of its own.
     pub const TARGET: &'static str = "tidegate::access";
 
@@ -131,6 +149,7 @@ impl Access {
             outcome = self.outcome.as_str(),
             status = self.status,
             reason = self.reason.map(Reason::as_str),
+            detail = self.detail,
             verdict = self.verdict.map(Verdict::as_str),
             held_ms = ms(self.held),
             held_by = self.held_by.map(HoldCause::as_str),

@@ -106,13 +106,14 @@ fn of_a_scope(event: &Event) {
             wait_s = wait.as_secs_f64(),
             "observe: would have been done"
         ),
-        Event::RateLearned { rule, key, from, told } => info!(
+        Event::RateLearned { rule, key, from, told, who, .. } => info!(
             scope = scope_name(rule, key),
             from,
             to = told.rate,
             mark = (told.mark > 0.0).then_some(told.mark),
             why = told.why.as_str(),
             frozen = told.frozen,
+            who = who.as_deref().map(clean),
             "learned a rate"
         ),
         Event::StoreDown { .. }
@@ -145,9 +146,9 @@ fn tripped(scope: &str, trip: &Trip) {
         evidence = answer.and_then(|answer| answer.evidence.as_deref()).map(evidence),
         "{}",
         if trip.observe {
-            "cooldown, observed only: all of this scope is sent"
+            "cooldown, observed only: this scope is not paused"
         } else {
-            "cooldown: nothing of this scope is sent"
+            "cooldown: this scope is paused"
         }
     );
 }

@@ -104,10 +104,10 @@ impl Event {
                 "rule": &**rule, "key": clean(key), "action": action.as_str(),
                 "requests": requests, "wait_ms": ms(*wait),
             }),
-            Self::RateLearned { rule, key, from, told } => json!({
+            Self::RateLearned { rule, key, from, told, ours, who } => json!({
                 "rule": &**rule, "key": clean(key), "from": from, "to": told.rate,
                 "mark": (told.mark > 0.0).then_some(told.mark), "why": told.why.as_str(),
-                "frozen": told.frozen,
+                "frozen": told.frozen, "ours": ours, "who": who.as_deref().map(clean),
             }),
             Self::StoreDown { kind, cause, server, reason, advice, mode, holds } => json!({
                 "kind": kind, "cause": cause, "server": clean(server), "reason": clean(reason),

@@ -91,6 +91,18 @@ pub struct MemberFigures {
     pub scopes: BTreeMap<String, ScopeFigures>,
     /// The latest trips that it caused, by the name of the scope.
     pub trips: BTreeMap<String, TripStatus>,
+    /// The latest rates that a person changed on it, by the name of the scope.
+    pub rates: BTreeMap<String, RateChange>,
+}
+
+/// Who changed a learned rate by hand.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RateChange {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// As they call themselves.
+    pub who: Option<String>,
 }
 
 /// What a member does in one scope.
@@ -133,6 +145,9 @@ pub struct FleetScope {
     pub after: Option<f64>,
     /// Tokens per second as written; `None` if there is no rate.
     pub rate_limit: Option<f64>,
+    /// Whether the rule says `rate: auto`; nobody wrote `rate_limit` then.
+    #[serde(default)]
+    pub rate_auto: bool,
     /// Tokens per second in force.
     pub rate_current: Option<f64>,
     /// What has been learned of the rate.

@@ -45,6 +45,16 @@ pub(super) enum Full {
     Client,
 }
 
+impl Full {
+    /// What there are too many of.
+    pub(super) const fn what(self) -> &'static str {
+        match self {
+            Self::Total => "client connections",
+            Self::Client => "connections from one client",
+        }
+    }
+}
+
 /// A place inside, for as long as it lives.
 #[derive(Debug)]
 pub(super) struct Seat {
@@ -89,12 +99,11 @@ impl Doors {
         stream: TcpStream,
         metrics: &Arc<Metrics>,
     ) -> Option<impl Future<Output = ()> + Send + 'static> {
-        let (what, bound) = match full {
-            Full::Total => ("client connections", Bound::Connections),
-            Full::Client => ("connections from one client", Bound::PerClient),
-        };
-        metrics.reached(bound);
-        let response = Refusal::busy(what).into_response(metrics);
+        metrics.reached(match full {
+            Full::Total => Bound::Connections,
+            Full::Client => Bound::PerClient,
+        });
+        let response = Refusal::busy(full.what()).into_response(metrics);
         let mut inside = self.inside.lock();
         if inside.refusing >= MAX_REFUSING {
             return None;

@@ -3,6 +3,7 @@
 
 use std::{
     io,
+    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -78,6 +79,11 @@ impl<S> ClientIo<S> {
         (io, handle)
     }
 
+    /// What is refused before it can be read gets a line in the access log.
+    pub(in crate::proxy) fn log_refusals(&mut self, client: IpAddr) {
+        self.wire.log_refusals(client);
+    }
+
     /// The socket and what was read from it early, for a tunnel that keeps its own time.
     pub(in crate::proxy) fn into_inner(self) -> (S, Bytes) {
         self.wire.into_inner()
@@ -116,6 +122,8 @@ impl<S> ClientIo<S> {
             Silence::InHead => {
                 self.metrics.reached(Bound::HeaderTime);
                 self.metrics.refused_without_rule(Reason::Timeout);
+                let detail = "the request head was not complete within `timeouts.header`";
+                self.wire.log_refusal(Reason::Timeout, None, detail);
             }
         }
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))

@@ -105,7 +105,7 @@ pub(super) fn check(
         return bad("http_response_transfer_coding", sentence);
     }
     if noted.length && !headers::normalise_length(response.headers_mut()) {
-        let sentence = "The site's answer has a length that is no number, or several.";
+        let sentence = "The site's answer has more than one length, or one that is not a number.";
         return bad("http_protocol_error", sentence);
     }
     if noted.status {

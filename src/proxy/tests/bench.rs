@@ -90,6 +90,7 @@ pub(in crate::proxy) fn rule() -> Rule {
         action: Action::Limit,
         per: Split::All,
         limits: Limits { rate: None, burst: 5, quotas: Vec::new(), cost: 1, learn: None },
+        auto_rate: false,
         max_wait: Duration::from_secs(10),
         queue: 100,
         order: Order::Fair,

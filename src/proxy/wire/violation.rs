@@ -63,7 +63,7 @@ pub enum Violation {
 
 impl Violation {
     /// The status of the answer.
-    const fn status(self) -> (u16, &'static str) {
+    pub(super) const fn status(self) -> (u16, &'static str) {
         match self {
             Self::RequestLine
             | Self::LineEnd
