@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -39,6 +40,16 @@ def crawl(tidegate: Tidegate, *urls: str, **asked: Any) -> dict[str, Any]:
     assert done.returncode == 0
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
+
+
+def pause(tidegate: Tidegate, scope: str, seconds: int) -> None:
+    asked = urllib.request.Request(
+        f"{tidegate.admin}/api/v1/scopes/{scope}/cooldown",
+        data=json.dumps({"seconds": seconds}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(asked) as answer:
+        assert answer.status == 200
 
 
 def of_site(pages: list[dict[str, Any]], url: str) -> list[dict[str, Any]]:
@@ -180,6 +191,40 @@ def test_a_site_that_cools_holds_no_slot_of_another(tidegate: Tidegate, slots: i
     assert len(tidegate.requests("cooling")) < 10
     assert done["stats"]["tidegate/refused/cooldown"] >= 1
     assert done["stats"]["tidegate/verdict/429_rate_limited"] >= 3
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+def test_a_site_that_cools_before_the_crawl_begins_gets_no_request(
+    tidegate: Tidegate, tls: ssl.SSLContext, *, secure: bool
+) -> None:
+    context = tls if secure else None
+    cooling = tidegate.site("cooling", links=5, tls=context)
+    other = tidegate.site("other", links=40, tls=context)
+    tidegate.rule("cooling", rate="20/s", cooldown={"after": 3}, max_wait="5m")
+    tidegate.rule("other", rate="20/s", burst=1)
+    pause(tidegate, "cooling", 120)
+    done = crawl(tidegate, cooling.url, other.url, stop_after=41)
+    assert {page["verdict"] for page in done["pages"]} == {"ok"}
+    assert not tidegate.requests("cooling")
+    stats = done["stats"]
+    assert not [name for name in stats if name.startswith("tidegate/refused/")], "nobody waited"
+    assert "tidegate/held" not in stats or stats["tidegate/hold_ms_max"] < 10_000
+    assert stats["tidegate/put_off"] >= 1
+    # One call for all sites, once a second, and not one for each request.
+    assert stats["tidegate/asked"] < 60
+
+
+def test_a_site_far_from_its_turn_holds_no_slot_of_another(
+    tidegate: Tidegate, tls: ssl.SSLContext
+) -> None:
+    slow = tidegate.site("slow", links=30, tls=tls)
+    other = tidegate.site("other", links=60, tls=tls)
+    tidegate.rule("slow", rate="4/m", burst=1, tunnel="flights", max_wait="5m")
+    tidegate.rule("other", rate="20/s", burst=1)
+    settings = {"CONCURRENT_REQUESTS": 17}
+    done = crawl(tidegate, slow.url, other.url, stop_after=61, settings=settings)
+    assert len(of_site(done["pages"], other.url)) == 61
+    assert done["stats"]["tidegate/put_off"] >= 1
 
 
 def test_a_crawl_goes_on_when_the_cooldown_ends(tidegate: Tidegate) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 PAGE_BYTES = 16 * 1024
 #: The same for 4xx, 5xx and 202, as `inspect.error_bytes`.
 ERROR_BYTES = 128 * 1024
+#: URLs of one question.
+MOST_URLS = 1000
 #: Longest wait for an answer: the port is near, and a crawl must not wait for it.
 TIMEOUT = 5.0
 #: After a failure the port is left alone for this time.
@@ -50,6 +52,13 @@ class Api:
     def status(self) -> dict[str, Any]:
         """Return `GET /api/v1/status`."""
         return self._call("GET", "/api/v1/status", None)
+
+    def when(self, urls: list[str]) -> list[dict[str, Any]]:
+        """Return when requests for these URLs could go (`POST /api/v1/when`)."""
+        results: list[dict[str, Any]] = self._call("POST", "/api/v1/when", {"urls": urls})[
+            "results"
+        ]
+        return results
 
     def judge(self, request: Request, response: Response) -> dict[str, Any]:
         """Have a response judged and its verdict counted (`POST /api/v1/judge`)."""

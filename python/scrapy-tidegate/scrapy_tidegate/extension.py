@@ -1,4 +1,4 @@
-"""Asks the proxy which scopes are in a cooldown, for the sites that no refusal tells of (HTTPS)."""
+"""Asks the proxy once a second: which scopes are in a cooldown, and when requests could go."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy_tidegate import loop
 from scrapy_tidegate.api import Api, ApiError
 from scrapy_tidegate.pauses import pauses_of
+from scrapy_tidegate.turns import turns_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -23,7 +24,7 @@ INTERVAL = 1.0
 
 
 class StatusExtension:
-    """Keeps the pauses up to date with `GET /api/v1/status` while the spider is open."""
+    """Keeps the pauses up to date while the spider is open."""
 
     def __init__(self, crawler: Crawler) -> None:
         """Read the settings; without an admin port there is nothing to do."""
@@ -33,6 +34,7 @@ class StatusExtension:
         self._api = Api(settings["TIDEGATE_ADMIN"], settings["TIDEGATE_ADMIN_TOKEN"])
         self._stats = crawler.stats
         self._pauses = pauses_of(crawler)
+        self._turns = turns_of(crawler)
         self._is_open = False
         self._counted: dict[tuple[str, str], int] = {}
 
@@ -66,6 +68,7 @@ class StatusExtension:
             else:
                 has_failed = False
                 self._take(status["scopes"])
+                await self._turns.ask()
             await loop.sleep(INTERVAL)
 
     def _take(self, scopes: list[dict[str, object]]) -> None:

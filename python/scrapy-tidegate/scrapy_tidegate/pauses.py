@@ -31,8 +31,8 @@ def pauses_of(crawler: Crawler) -> Pauses:
 class Pauses:
     """Pauses of download slots, that is, of sites.
 
-    A slot is paused by a refusal of the proxy, which names its wait, or because all scopes that its
-    responses came from are in a cooldown, as the proxy's status says.
+    A slot is paused by a refusal of the proxy, which names its wait, because none of its requests
+    could go soon, or because all scopes that its responses came from are in a cooldown.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -44,6 +44,7 @@ class Pauses:
         self._crawler = crawler
         self._refused: dict[str, float] = {}
         self._cooling: dict[tuple[str, str], float] = {}
+        self._put_off: dict[str, float] = {}
         self._rules: dict[str, set[str]] = {}
         self._wakes_at: float | None = None
 
@@ -61,6 +62,18 @@ class Pauses:
         if until > self._refused.get(slot, 0.0):
             self._refused[slot] = until
             self._wake_at(until)
+
+    def put_off(self, slot: str, wait: float) -> None:
+        """Pause a slot for `wait` seconds, because none of its requests could go earlier.
+
+        0 ends such a pause. The engine looks at the queue in either case.
+        """
+        now = time.monotonic()
+        if wait:
+            self._put_off[slot] = now + wait
+        else:
+            self._put_off.pop(slot, None)
+        self._wake_at(now + wait)
 
     def came_from(self, slot: str, rule: str) -> None:
         """Learn that responses of a slot fall under a rule."""
@@ -87,7 +100,10 @@ class Pauses:
         refused = self._refused.get(slot, 0.0) - now
         if refused <= 0.0:
             self._refused.pop(slot, None)
-        return max(refused, self._cooling_until(slot) - now, 0.0)
+        put_off = self._put_off.get(slot, 0.0) - now
+        if put_off <= 0.0:
+            self._put_off.pop(slot, None)
+        return max(refused, put_off, self._cooling_until(slot) - now, 0.0)
 
     def _cooling_until(self, slot: str) -> float:
         if not self._cooling:
@@ -114,7 +130,8 @@ class Pauses:
             return
         self._wakes_at = None
         now = time.monotonic()
-        later = [end for end in (*self._refused.values(), *self._cooling.values()) if end > now]
+        ends = (*self._refused.values(), *self._put_off.values(), *self._cooling.values())
+        later = [end for end in ends if end > now]
         if later:
             self._wake_at(min(later))
         engine: Any = self._crawler.engine
