@@ -19,6 +19,7 @@ mod alone;
 mod beat;
 mod forecast;
 mod home;
+mod local;
 mod outage;
 mod recall;
 mod share;
@@ -41,7 +42,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use self::outage::Enforced;
-pub(super) use self::{alone::Alone, recall::Remembered, silence::Silence};
+pub(super) use self::{
+    alone::{Alone, Windows},
+    recall::Remembered,
+    silence::Silence,
+};
 use self::{home::Home, outage::Outage, recall::Recall};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,

@@ -8,7 +8,7 @@ use std::sync::{
 
 use super::{
     Granted, ScopeName,
-    fallback::{Alone, Remembered, Silence},
+    fallback::{Alone, Remembered, Silence, Windows},
     push::Channel,
     scripts::RuleArguments,
 };
@@ -60,17 +60,6 @@ impl Latest {
     fn none(epoch: u64) -> Self {
         Self { ticket: 0, told: 0, members: 0, rate: 0.0, epoch, heard: clock::now() }
     }
-}
-
-/// The windows of a scope's quotas as a member heard of them.
-#[derive(Debug, Clone)]
-pub(super) struct Windows {
-    /// When, on the store's clock.
-    pub(super) told: i64,
-    /// When, on this process's clock.
-    pub(super) heard: Instant,
-    /// One per length.
-    pub(super) each: Vec<Window>,
 }
 
 /// A rule's limits and policy, to notice that a reload changed them.

@@ -1,25 +1,31 @@
 //! What a member does in one scope without its store: it goes on where the fleet was, with its share of what was left,
 //! and remembers what it took, which it tells the store that comes back.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
-use super::{
-    Shared,
-    share::{fixed, part, scaled},
-};
+use super::share::{part, scaled};
 use crate::{
     limiter::{
         bucket::{HORIZON, LONG_AGO, Window},
         policy::{Limits, Quota},
     },
-    rules::{Rule, settings::OnFailure},
-    runtime::clock,
+    runtime::clock::{self, Instant},
     store::{
-        Ask, Granted, Scope,
-        keys::{Keys, Windows},
+        Granted,
         memory::{Memory, Place},
     },
 };
+
+/// The windows of a scope's quotas as a member heard of them.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Windows {
+    /// When, on the store's clock.
+    pub(in crate::store) told: i64,
+    /// When, on this process's clock.
+    pub(in crate::store) heard: Instant,
+    /// One per length.
+    pub(in crate::store) each: Vec<Window>,
+}
 
 /// What was decided in one scope without the store.
 #[derive(Debug)]
@@ -37,6 +43,19 @@ pub(in crate::store) struct Alone {
     out: VecDeque<i64>,
     /// Tokens taken so far.
     taken: u64,
+}
+
+/// What a member knew of a scope when its store fell silent.
+#[derive(Debug)]
+pub(super) struct Before {
+    /// The windows of its quotas as last heard.
+    pub(super) heard: Option<Windows>,
+    /// When this member's latest ticket is due, in microseconds from now.
+    pub(super) due: Option<i64>,
+    /// For how long the store has been silent: nobody took anything from it meanwhile.
+    pub(super) silent: Duration,
+    /// Tokens that were taken without the store already, under other quotas.
+    pub(super) taken: u64,
 }
 
 /// A member's part of one quota.
@@ -60,21 +79,18 @@ pub(super) struct Fleet {
 }
 
 impl Alone {
-    /// Begins in the scope of `keys`, whose place is in the member's own store; `silent`: how long the store has been,
-    /// and nobody took anything from it; `before`: tokens that were taken alone already, under other quotas.
+    /// Begins in a scope whose place is in the member's own store.
     pub(super) fn begin(
-        keys: &Keys,
         (here, place): (&Memory, &Place),
         whole: &Limits,
         fleet: Fleet,
-        (epoch, silent): (u64, Duration),
-        before: u64,
+        before: &Before,
     ) -> Self {
         let now = here.now();
-        let lost = now - clock::micros(silent);
-        let mut parts = parts(whole, keys.heard().as_ref(), (now, lost), fleet);
-        for part in parts.iter_mut().filter(|_| before > 0) {
-            part.used = part.limit.min(part.used + before);
+        let lost = now - clock::micros(before.silent);
+        let mut parts = parts(whole, before.heard.as_ref(), (now, lost), fleet);
+        for part in parts.iter_mut().filter(|_| before.taken > 0) {
+            part.used = part.limit.min(part.used + before.taken);
             part.common = false;
         }
         let alone = Self {
@@ -84,7 +100,7 @@ impl Alone {
             whole: whole.clone(),
             cost: u64::from(whole.cost),
             out: VecDeque::new(),
-            taken: before,
+            taken: before.taken,
             parts,
         };
         let used = |(part, quota): (&Part, &Quota)| Window {
@@ -96,8 +112,7 @@ impl Alone {
         let limits = alone.limits(whole);
         // Nothing goes before a window that has begun with a ticket ahead: the one before was full.
         let starts = alone.parts.iter().filter(|part| part.common).map(|part| part.start);
-        let due = keys.latest_due(epoch);
-        let turn = last_turn(whole, fleet.share, due, lost - now, fastrand::f64());
+        let turn = last_turn(whole, fleet.share, before.due, lost - now, fastrand::f64());
         let from = starts.fold(now + turn, i64::max);
         here.begin(place, &limits, from, windows, fleet.members > 1);
         alone
@@ -163,56 +178,6 @@ impl Alone {
         };
         let taken: Vec<_> = self.parts.iter().enumerate().map(|(at, part)| own(at, part)).collect();
         away(self.began, now - self.began, self.fleet, owed, &taken.join(","))
-    }
-}
-
-impl Shared {
-    /// Decides without the store.
-    pub(super) fn alone(
-        &self,
-        scope: &Scope,
-        keys: &Arc<Keys>,
-        rule: &Rule,
-        ask: &Ask,
-    ) -> Option<Granted> {
-        let mode = self.settings.on_failure;
-        let whole = fixed(&rule.limits, ask.learned.rate);
-        if self.keeps_still(keys, &whole) {
-            return Some(self.still(scope, keys, rule, &whole, ask));
-        }
-        self.metrics.store_fallback(mode.as_str()).inc();
-        let mut alone = keys.alone.lock();
-        if mode == OnFailure::Closed {
-            return None;
-        }
-        let goes_on = alone.as_ref().is_some_and(|alone| alone.is_of(&whole));
-        if !goes_on {
-            let before = alone.as_ref().map_or(0, Alone::taken);
-            let place = (&self.here, &scope.here);
-            let since = (ask.known.epoch, self.silent_for(keys));
-            let new = Alone::begin(keys, place, &whole, self.fleet(), since, before);
-            if alone.replace(new).is_none() {
-                self.home.strayed(keys);
-            }
-        }
-        let alone = alone.as_mut()?;
-        let limits = match mode {
-            OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..whole.clone() },
-            OnFailure::Local | OnFailure::Closed => alone.limits(&whole),
-        };
-        // What goes back is the fleet's rate: the member would else take a share of a share next time.
-        let rate = limits.rate.and(whole.rate).unwrap_or(0.0);
-        let now = self.here.now();
-        let never = alone.never(now).filter(|_| !limits.quotas.is_empty());
-        let wanted = if never.is_some() { 0 } else { ask.wanted };
-        let bound = ask.bound.min(alone.ends_in(now) - 1);
-        let rule = Rule { limits, ..rule.clone() };
-        // Tickets of the store that are still in hand count: they are used first.
-        let ask = Ask { wanted, bound, drain: false, returned: Vec::new(), ..ask.clone() };
-        let here = self.here.take_now(scope, &rule, &ask);
-        alone.granted(&here);
-        let come_back = never.unwrap_or(here.come_back);
-        Some(Granted { rate, come_back, learned: ask.learned, alone: true, ..here })
     }
 }
 

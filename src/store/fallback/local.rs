@@ -1,0 +1,135 @@
+//! What a member does in a scope while its store does not answer.
+//!
+//! A call that fails tells a member nothing of the others: they may draw on, and what it sent on its own would come on top
+//! of that. So a member of a fleet first keeps still: it uses the tickets that it holds, and for [`PATIENCE`] sends
+//! nothing else. Before it goes alone it asks once more, and only if that call fails too, it does. Whoever is out of
+//! reach for a shorter time has sent nothing without a ticket of the store when it is back, so that no bound is broken,
+//! whichever members were cut off, whenever each of them noticed. A store that was silent for all of them for longer
+//! leaves those that are not back yet their shares (`AWAY` in `lua/lib/away.lua`).
+//!
+//! Who knows of no other member goes on at once, but who has not reached the store since it started knows nothing: it
+//! keeps still until it has.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Shared,
+    alone::{Alone, Before},
+    share::{fixed, scaled},
+};
+use crate::{
+    limiter::policy::Limits,
+    rules::{Rule, settings::OnFailure},
+    runtime::clock,
+    store::{Ask, Granted, Scope, keys::Keys},
+};
+
+/// How long a member of a fleet keeps still: longer than a store takes to restart or a failover, with what it takes to
+/// connect again. `AWAY` in `lua/lib/away.lua` is shorter by that.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// When who waits meanwhile looks again: as often as the store is knocked at.
+const AGAIN: Duration = Duration::from_millis(250);
+
+impl Shared {
+    /// How long the store has been silent, as far as anybody asked it: in all, or in this scope (a node of a cluster may
+    /// be away alone, or one script refused).
+    pub(super) fn silent_for(&self, keys: &Keys) -> Duration {
+        let since = [self.silence.since(), keys.silence.since()].into_iter().flatten().min();
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Whether this member may go alone.
+    fn may_go_alone(&self, keys: &Keys) -> bool {
+        self.members() < 2 || self.silence.lasted().max(keys.silence.lasted()) >= PATIENCE
+    }
+
+    /// Whether the store is to be asked once more, though it is away: before this member goes alone.
+    pub(super) fn asks_once_more(&self, keys: &Keys) -> bool {
+        self.settings.on_failure == OnFailure::Local
+            && !self.may_go_alone(keys)
+            && self.silent_for(keys) >= PATIENCE
+    }
+
+    /// Whether this member keeps still for now: there are limits that others use too, or may.
+    pub(super) fn keeps_still(&self, keys: &Keys, limits: &Limits) -> bool {
+        self.settings.on_failure == OnFailure::Local
+            && !limits.is_unlimited()
+            && (self.knows_no_share() || !self.may_go_alone(keys))
+    }
+
+    /// The answer to who asks meanwhile: no tickets. Of what this member saved up on its own before, nothing is left.
+    pub(super) fn still(
+        &self,
+        scope: &Scope,
+        keys: &Keys,
+        rule: &Rule,
+        whole: &Limits,
+        ask: &Ask,
+    ) -> Granted {
+        let limits = scaled(whole, self.fleet().share);
+        let rule = Rule { limits, ..rule.clone() };
+        let ask = Ask { wanted: 0, drain: true, returned: Vec::new(), ..ask.clone() };
+        let here = self.here.take_now(scope, &rule, &ask);
+        let left = PATIENCE.saturating_sub(self.silent_for(keys));
+        let again = if left.is_zero() { AGAIN } else { left.min(AGAIN) };
+        Granted {
+            rate: whole.rate.unwrap_or(0.0),
+            come_back: here.come_back.max(here.now + clock::micros(again)),
+            learned: ask.learned,
+            alone: true,
+            ..here
+        }
+    }
+
+    /// Decides without the store.
+    pub(super) fn alone(
+        &self,
+        scope: &Scope,
+        keys: &Arc<Keys>,
+        rule: &Rule,
+        ask: &Ask,
+    ) -> Option<Granted> {
+        let mode = self.settings.on_failure;
+        let whole = fixed(&rule.limits, ask.learned.rate);
+        if self.keeps_still(keys, &whole) {
+            return Some(self.still(scope, keys, rule, &whole, ask));
+        }
+        self.metrics.store_fallback(mode.as_str()).inc();
+        let mut alone = keys.alone.lock();
+        if mode == OnFailure::Closed {
+            return None;
+        }
+        let goes_on = alone.as_ref().is_some_and(|alone| alone.is_of(&whole));
+        if !goes_on {
+            let before = Before {
+                heard: keys.heard(),
+                due: keys.latest_due(ask.known.epoch),
+                silent: self.silent_for(keys),
+                taken: alone.as_ref().map_or(0, Alone::taken),
+            };
+            let place = (&self.here, &scope.here);
+            let new = Alone::begin(place, &whole, self.fleet(), &before);
+            if alone.replace(new).is_none() {
+                self.home.strayed(keys);
+            }
+        }
+        let alone = alone.as_mut()?;
+        let limits = match mode {
+            OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..whole.clone() },
+            OnFailure::Local | OnFailure::Closed => alone.limits(&whole),
+        };
+        // What goes back is the fleet's rate: the member would else take a share of a share next time.
+        let rate = limits.rate.and(whole.rate).unwrap_or(0.0);
+        let now = self.here.now();
+        let never = alone.never(now).filter(|_| !limits.quotas.is_empty());
+        let wanted = if never.is_some() { 0 } else { ask.wanted };
+        let bound = ask.bound.min(alone.ends_in(now) - 1);
+        let rule = Rule { limits, ..rule.clone() };
+        // Tickets of the store that are still in hand count: they are used first.
+        let ask = Ask { wanted, bound, drain: false, returned: Vec::new(), ..ask.clone() };
+        let here = self.here.take_now(scope, &rule, &ask);
+        alone.granted(&here);
+        let come_back = never.unwrap_or(here.come_back);
+        Some(Granted { rate, come_back, learned: ask.learned, alone: true, ..here })
+    }
+}
