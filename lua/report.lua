@@ -1,7 +1,7 @@
 -- Reports what came back: counts it, trips the cooldown, draws its length, opens the scope again. One call, atomic.
 --
 -- KEYS  1 cooldown
--- ARGV  1 epoch of the grant  2 the probe's grant (us, 0 = no probe)  3 ok | block | nothing  4 weight of the block
+-- ARGV  1 epoch of the grant  2 the probe's grant (us, 0 = no probe)  3 ok | block | silence | nothing  4 weight of the block
 --       5 wait that the site asked for (us, 0 = none)  6 successes since the last report  7 a draw from [0, 1)
 --       8 `1` if the block is a sure sign  9 the block's letter  10 member  11 command (PUBLISH SPUBLISH) and 12 channel
 --       of the news  13 name of the scope in the news  14... policy (lib/cooldown.lua)
@@ -17,7 +17,8 @@ observe_cooldown(scope, now)
 local report = {
   epoch = tonumber(ARGV[1]),
   probe = tonumber(ARGV[2]),
-  answer = ARGV[3],
+  answer = ARGV[3] == 'silence' and 'block' or ARGV[3],
+  silent = ARGV[3] == 'silence',
   weight = tonumber(ARGV[4]),
   retry_after = tonumber(ARGV[5]),
   oks = tonumber(ARGV[6]),

@@ -23,6 +23,7 @@ mod outside;
 mod permit;
 mod queue;
 mod rate;
+mod reach;
 mod resync;
 mod status;
 mod tell;
@@ -47,6 +48,7 @@ use self::{
     lane::Lane,
     lanes::Lanes,
     permit::{Grant, Request},
+    reach::Reach,
 };
 pub use self::{
     permit::Permit,
@@ -133,6 +135,8 @@ struct Shared {
     lease: AtomicI64,
     stopping: AtomicBool,
     arrivals: AtomicU64,
+    /// Which sites answer.
+    reach: Reach,
     /// News may have been lost: every scope is to be read again.
     resync: Notify,
 }
@@ -186,6 +190,7 @@ impl Gate {
             lease: clock::micros(lease).into(),
             stopping: false.into(),
             arrivals: 0.into(),
+            reach: Reach::default(),
             resync: Notify::new(),
         });
         let table = Table::new(rules, &metrics, &shared, None);

@@ -343,6 +343,7 @@ impl Plan {
                 per: Split::All,
                 after: 3.0,
                 ratio: None,
+                silence: None,
                 on: Weights { verdicts: vec![(Verdict::RateLimited, 1.0)], statuses: vec![] },
                 length: (Duration::from_secs(30), Duration::from_secs(60)),
                 forget_after: Duration::from_secs(600),

@@ -78,6 +78,7 @@ fn policy() -> impl Strategy<Value = CooldownPolicy> {
             per: Split::All,
             after: 1.0 + f64::from(after),
             ratio,
+            silence: None,
             on: Weights::default(),
             length: (Duration::from_millis(shortest), Duration::from_millis(shortest + more)),
             forget_after: Duration::from_secs(20),

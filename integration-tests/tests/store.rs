@@ -89,6 +89,8 @@ fn op() -> impl Strategy<Value = Op> {
                 verdict: Verdict::ALL[usize::from(weight)],
             }
         ),
+        2 => prop_oneof![Just(Verdict::Timeout), Just(Verdict::ConnectionError)]
+            .prop_map(|verdict| Answer::Silence { weight: 0.6, verdict }),
         1 => Just(Answer::Nothing),
     ];
     let report = (answer, 0..5u32, prop::bool::weighted(0.1), any::<bool>(), 0.0..1.0f64);
@@ -157,6 +159,7 @@ fn policy(ratio: Option<Ratio>, probe: bool, grow: f64, ramp: Duration) -> Coold
         per: Split::All,
         after: 3.0,
         ratio,
+        silence: None,
         on: Weights::default(),
         length: (Duration::from_millis(2), Duration::from_millis(5)),
         forget_after: Duration::from_millis(30),

@@ -4,7 +4,7 @@
 -- counts as lost), opened, streak, last (last block), sure (whether it was a sure sign), peak (streak that tripped
 -- last), len (latest length), suf (length that sufficed), failed (probes in a row), seen (latest reading of the clock);
 -- texts: prober (the member that has the probe, empty where that was forgotten), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
--- ratio retry_after probe hand), blamed (letters of the blocks that tripped it).
+-- ratio retry_after probe silence hopeless hand), blamed (letters of the blocks that tripped it).
 local function read_policy(arguments, from)
   return {
     after = tonumber(arguments[from]),
@@ -23,6 +23,9 @@ end
 
 -- Blocks of a streak whose types are remembered.
 local KINDS = 64
+
+-- Probes in a row that were blocked, after which a scope is hopeless: probed ever more rarely, down to once a day.
+local HOPELESS, DAY, HOPELESS_GROW = 10, 86400000000, 2
 
 -- The first so many are numbers, the others texts.
 local COOLDOWN_NUMBERS = 13
@@ -153,9 +156,11 @@ local function count_block(scope, report)
 end
 
 -- Why the block that was just counted trips; nil where it does not.
-local function cause_of(scope, retry_after, policy)
-  if policy.respect and retry_after > 0 then return 'retry_after' end
-  if scope.streak + 1e-9 >= policy.after then return 'streak' end
+local function cause_of(scope, report, policy)
+  local full = scope.streak + 1e-9 >= policy.after
+  if report.silent then return full and 'silence' or nil end
+  if policy.respect and report.retry_after > 0 then return 'retry_after' end
+  if full then return 'streak' end
   if policy.of == 0 or #scope.recent < policy.of then return nil end
   local _, blocks = string.gsub(scope.recent, '[^0]', '')
   return blocks >= policy.share * policy.of - 1e-9 and 'ratio' or nil
@@ -168,6 +173,9 @@ local function first_length(scope, draw, retry_after, policy)
 end
 
 local function next_length(scope, retry_after, policy)
+  if scope.failed >= HOPELESS then
+    return math.min(math.max(floor(scope.len * math.max(policy.grow, HOPELESS_GROW)), policy.max), DAY)
+  end
   if policy.respect and retry_after > 0 then return math.min(retry_after, policy.max) end
   return math.min(math.max(floor(scope.len * policy.grow), policy.shortest), policy.max)
 end
@@ -177,17 +185,22 @@ local function settle(scope, policy)
   scope.suf = learned > policy.longest and learned or 0
 end
 
+-- Whether the latest cooldown came from silence: then a silent probe says that it goes on.
+local function is_silent(scope)
+  return string.match(scope.blamed, '[gh]$') ~= nil
+end
+
 local function report_probe(scope, now, report, policy)
   if report.probe == 0 then return 'none' end
   if report.answer == 'ok' then
     settle(scope, policy)
     open_cooldown(scope, now)
     return 'opened'
-  elseif report.answer == 'block' then
-    local length = next_length(scope, report.retry_after, policy)
+  elseif report.answer == 'block' and (not report.silent or is_silent(scope)) then
     scope.failed = scope.failed + 1
+    local length = next_length(scope, report.retry_after, policy)
     count_block(scope, report)
-    trip_cooldown(scope, now, length, 'probe')
+    trip_cooldown(scope, now, length, scope.failed < HOPELESS and 'probe' or 'hopeless')
     return 'tripped'
   elseif report.probe == scope.probe then
     end_probe(scope)
@@ -209,10 +222,11 @@ local function report_cooldown(scope, now, report, policy)
   elseif report.answer == 'block' then
     if now - scope.last > policy.forget_after then forget_streak(scope) end
     remember(scope, report.oks, '0', policy)
-    remember(scope, 1, report.kind, policy)
+    -- The share is of responses: connections that fail now and then are no wall.
+    if not report.silent then remember(scope, 1, report.kind, policy) end
     count_block(scope, report)
     scope.last, scope.sure = now, report.sure
-    local cause = cause_of(scope, report.retry_after, policy)
+    local cause = cause_of(scope, report, policy)
     if not cause then return 'streak' end
     trip_cooldown(scope, now, first_length(scope, report.draw, report.retry_after, policy), cause)
     return 'tripped'

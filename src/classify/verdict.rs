@@ -150,6 +150,9 @@ pub struct Suspect {
     pub page: String,
 }
 
+/// Where the evidence is, if a name could not be resolved.
+const DNS: &str = "dns";
+
 /// The judgement of one response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
@@ -201,6 +204,29 @@ impl Judgement {
     #[must_use]
     pub fn unseen(probe: bool) -> Self {
         Self { neutral: !probe, status: None, ..Self::ok(200) }
+    }
+
+    /// Whether there was no response at all.
+    #[must_use]
+    pub fn is_transport(&self) -> bool {
+        matches!(self.verdict, Verdict::ConnectionError | Verdict::Timeout)
+    }
+
+    /// Whether the site itself gave no response: it dropped, refused or did not answer a connection. A name that cannot
+    /// be resolved says nothing about the site.
+    #[must_use]
+    pub fn is_silence(&self) -> bool {
+        self.is_transport() && self.evidence.as_ref().is_none_or(|evidence| evidence.place != DNS)
+    }
+
+    /// No response, since the name of the site could not be resolved.
+    #[must_use]
+    pub fn unresolved(verdict: Verdict, what: &str) -> Self {
+        let mut judgement = Self::transport(verdict, what);
+        if let Some(evidence) = &mut judgement.evidence {
+            DNS.clone_into(&mut evidence.place);
+        }
+        judgement
     }
 
     /// No response at all: `verdict` is [`Verdict::ConnectionError`] or [`Verdict::Timeout`],

@@ -13,7 +13,7 @@ mod top;
 pub(super) use detect::{DETECT, DETECT_ALL, EXPECT, LOCATION, LONGEST_PATTERN};
 pub(super) use files::{DEFAULTS, INCLUDED};
 pub(super) use log::LOG;
-pub(super) use rule::{COOLDOWN, LEARN, MATCH, RETRY, RULE};
+pub(super) use rule::{COOLDOWN, LEARN, MATCH, RETRY, RULE, SILENCE};
 pub(super) use top::{ADMIN, AUTH, CA, EGRESS, FILE, INSPECT, LIMITS, REFUSE, STORE, TIMEOUTS};
 
 /// A mapping with fixed keys.

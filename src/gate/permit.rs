@@ -16,7 +16,10 @@ use super::{
 };
 use crate::{
     classify::verdict::{Confidence, Judgement, Verdict},
-    limiter::cooldown::{Answer, Report},
+    limiter::{
+        cooldown::{self, Answer, Report},
+        policy::CooldownPolicy,
+    },
     observability::event::Event,
     runtime::clock::{self, Instant},
     target::Target,
@@ -217,6 +220,9 @@ impl Permit {
         self.grant.entry.metrics.verdict(verdict).inc();
         lane.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
         self.count_marks(judgement);
+        if !judgement.is_transport() {
+            lane.shared.reach.answered(&self.target.host);
+        }
         let Some(answer) = self.weigh(judgement) else { return };
         let report = self.grant.report(answer, lane.view.take_oks());
         let seen = Seen { target: self.target.clone(), judgement: judgement.clone() };
@@ -266,14 +272,27 @@ impl Permit {
                 view.forget_blanks();
                 Answer::Ok
             }
-            None => Answer::Nothing,
+            None => self.silence(judgement, policy).unwrap_or(Answer::Nothing),
         };
         let silent = match answer {
             Answer::Ok => !grant.probe && view.count_ok(),
             Answer::Nothing => !grant.probe,
-            Answer::Block { .. } => false,
+            Answer::Block { .. } | Answer::Silence { .. } => false,
         };
         (!silent).then_some(answer)
+    }
+
+    /// A connection that failed at a site that answered before.
+    fn silence(&self, judgement: &Judgement, policy: &CooldownPolicy) -> Option<Answer> {
+        let silence = policy.silence?;
+        let verdict = judgement.verdict;
+        if !judgement.is_silence()
+            || !self.grant.lane.shared.reach.is_silent(&self.target.host, self.grant.probe)
+        {
+            return None;
+        }
+        let weight = cooldown::silence_weight(policy.after, silence);
+        Some(Answer::Silence { weight, verdict })
     }
 
     fn tell_block(&self, judgement: &Judgement) {

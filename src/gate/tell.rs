@@ -59,7 +59,9 @@ pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>)
         match (reported.change, report.answer) {
             (Change::Opened, _) => events.emit(probe(ProbeResult::Ok)),
             (Change::Tripped, _) => events.emit(probe(ProbeResult::Block)),
-            (_, Answer::Nothing) => events.emit(probe(ProbeResult::Lost)),
+            (Change::ProbeLost, _) | (_, Answer::Nothing) => {
+                events.emit(probe(ProbeResult::Lost));
+            }
             _ => {}
         }
     }

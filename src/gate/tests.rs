@@ -69,6 +69,7 @@ fn rule(rate: Option<f64>, burst: u32) -> Rule {
             per: Split::All,
             after: 3.0,
             ratio: Some(Ratio { share: 0.5, of: 20 }),
+            silence: None,
             on: Weights { verdicts: vec![(Verdict::Forbidden, 1.0)], statuses: vec![] },
             length: (Duration::from_secs(30), Duration::from_secs(30)),
             forget_after: Duration::from_secs(600),

@@ -38,6 +38,21 @@ use crate::{
 /// Block types of a streak that are remembered: more than any sensible `after`.
 const KINDS: usize = 64;
 
+/// Probes in a row that were blocked, after which a scope is hopeless: its cooldowns grow beyond `max`.
+const HOPELESS: u32 = 10;
+
+/// A hopeless scope is probed this often at least.
+const DAY: i64 = 86_400 * 1_000_000;
+
+/// A hopeless scope's cooldowns grow by this factor at least.
+const HOPELESS_GROW: f64 = 2.0;
+
+/// What a silent connection weighs, so that `silence` of them in a row reach `after`.
+#[must_use]
+pub fn silence_weight(after: f64, silence: u32) -> f64 {
+    after / f64::from(silence.max(1))
+}
+
 /// The state of one cooldown scope.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Cooldown {
@@ -212,6 +227,22 @@ impl Cooldown {
                 self.trip(now, length, cause);
                 Change::Tripped
             }
+            Answer::Silence { weight, verdict } => {
+                if now - self.last_block > clock::micros(policy.forget_after) {
+                    self.forget_streak();
+                }
+                // The share (`ratio`) is of responses: connections that fail now and then are no wall.
+                self.remember(report.oks, '0', policy);
+                self.count(weight, verdict);
+                self.last_block = now;
+                self.sure = false;
+                if !self.is_streak_full(policy) {
+                    return Change::Streak;
+                }
+                let length = self.first_length(report.draw, 0, policy);
+                self.trip(now, length, Cause::Silence);
+                Change::Tripped
+            }
         }
     }
 
@@ -226,7 +257,9 @@ impl Cooldown {
         self.blamed = match cause {
             Cause::Ratio => self.recent.replace('0', ""),
             Cause::Hand => String::new(),
-            Cause::Streak | Cause::Named | Cause::Probe => self.kinds.clone(),
+            Cause::Streak | Cause::Named | Cause::Probe | Cause::Silence | Cause::Hopeless => {
+                self.kinds.clone()
+            }
         };
         self.forget_streak();
         self.recent.clear();
@@ -263,18 +296,39 @@ impl Cooldown {
                 Change::Opened
             }
             Answer::Block { weight, retry_after, verdict, .. } => {
-                let length = self.next_length(retry_after, policy);
-                self.failed += 1;
-                self.count(weight, verdict);
-                self.trip(now, length, Cause::Probe);
-                Change::Tripped
+                self.fail_probe(now, weight, retry_after, verdict, policy)
             }
-            Answer::Nothing if report.probe == self.probe => {
+            Answer::Silence { weight, verdict } if self.is_silent() => {
+                self.fail_probe(now, weight, 0, verdict, policy)
+            }
+            Answer::Silence { .. } | Answer::Nothing if report.probe == self.probe => {
                 self.end_probe();
                 Change::ProbeLost
             }
-            Answer::Nothing => Change::None,
+            Answer::Silence { .. } | Answer::Nothing => Change::None,
         }
+    }
+
+    fn fail_probe(
+        &mut self,
+        now: i64,
+        weight: f64,
+        retry_after: i64,
+        verdict: Verdict,
+        policy: &CooldownPolicy,
+    ) -> Change {
+        self.failed = self.failed.saturating_add(1);
+        let length = self.next_length(retry_after, policy);
+        self.count(weight, verdict);
+        let cause = if self.failed < HOPELESS { Cause::Probe } else { Cause::Hopeless };
+        self.trip(now, length, cause);
+        Change::Tripped
+    }
+
+    /// Whether the latest cooldown came from silence: then a silent probe says that it goes on. After any other trip a
+    /// broken connection says nothing about the wall.
+    fn is_silent(&self) -> bool {
+        matches!(culprit(&self.blamed), Some(Verdict::ConnectionError | Verdict::Timeout))
     }
 
     /// Learns from a cooldown that was long enough: where it had to grow, the next one starts at its length; where the
@@ -315,8 +369,7 @@ impl Cooldown {
         if policy.respect_retry_after && retry_after > 0 {
             return Some(Cause::Named);
         }
-        // Weights are sums of decimal fractions: 0.1 + 0.2 must reach 0.3.
-        if self.streak + 1e-9 >= policy.after {
+        if self.is_streak_full(policy) {
             return Some(Cause::Streak);
         }
         let ratio = policy.ratio?;
@@ -324,6 +377,11 @@ impl Cooldown {
         let reached = self.recent.len() >= ratio.of as usize
             && blocks as f64 >= ratio.share * f64::from(ratio.of) - 1e-9;
         reached.then_some(Cause::Ratio)
+    }
+
+    /// Weights are sums of decimal fractions: 0.1 + 0.2 must reach 0.3.
+    fn is_streak_full(&self, policy: &CooldownPolicy) -> bool {
+        self.streak + 1e-9 >= policy.after
     }
 
     fn remember(&mut self, times: u32, mark: char, policy: &CooldownPolicy) {
@@ -347,6 +405,10 @@ impl Cooldown {
 
     fn next_length(&self, retry_after: i64, policy: &CooldownPolicy) -> i64 {
         let max = clock::micros(policy.max);
+        if self.failed >= HOPELESS {
+            let grown = whole(exact(self.length) * policy.grow.max(HOPELESS_GROW));
+            return grown.max(max).min(DAY);
+        }
         if policy.respect_retry_after && retry_after > 0 {
             return retry_after.min(max);
         }

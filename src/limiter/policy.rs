@@ -104,6 +104,9 @@ pub struct CooldownPolicy {
     pub after: f64,
     /// Trips also on this share of the last verdicts.
     pub ratio: Option<Ratio>,
+    /// Connections in a row that were dropped, refused or not answered, at a site that answered before, which trip;
+    /// `None`: they say nothing.
+    pub silence: Option<u32>,
     /// What is a block, and what it weighs.
     pub on: Weights,
     /// Shortest and longest length of a first cooldown; drawn uniformly, once for the fleet.

@@ -380,10 +380,14 @@ pub(super) async fn dial(
 fn dial_verdict(error: &DialError) -> Option<Judgement> {
     let verdict = match error {
         DialError::Denied(_) | DialError::Short(_) => return None,
-        DialError::Timeout(..) | DialError::DnsTimeout(_) => Verdict::Timeout,
-        DialError::Dns(..) | DialError::Refused(..) | DialError::Other(..) => {
-            Verdict::ConnectionError
+        DialError::DnsTimeout(_) => {
+            return Some(Judgement::unresolved(Verdict::Timeout, &error.to_string()));
         }
+        DialError::Dns(..) => {
+            return Some(Judgement::unresolved(Verdict::ConnectionError, &error.to_string()));
+        }
+        DialError::Timeout(..) => Verdict::Timeout,
+        DialError::Refused(..) | DialError::Other(..) => Verdict::ConnectionError,
     };
     Some(Judgement::transport(verdict, &error.to_string()))
 }

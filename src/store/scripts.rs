@@ -215,6 +215,9 @@ impl RuleArguments {
             Answer::Block { weight, retry_after, sure, verdict } => {
                 ("block", weight, retry_after, sure, Some(verdict.letter()))
             }
+            Answer::Silence { weight, verdict } => {
+                ("silence", weight, 0, false, Some(verdict.letter()))
+            }
             Answer::Nothing => ("nothing", 0.0, 0, false, None),
         };
         let mut arguments = vec![

@@ -593,6 +593,7 @@ fn policy() -> CooldownPolicy {
         per: Split::All,
         after: 1.0,
         ratio: None,
+        silence: None,
         on: Weights::default(),
         length: (Duration::from_micros(2), Duration::from_micros(2)),
         forget_after: Duration::from_micros(50),

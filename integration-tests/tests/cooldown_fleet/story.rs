@@ -22,7 +22,7 @@ async fn events(member: &Member, kind: &str) -> Vec<Value> {
 }
 
 /// The only event of its kind, once it is there.
-async fn the_only(member: &Member, kind: &str) -> Value {
+pub(crate) async fn the_only(member: &Member, kind: &str) -> Value {
     let mut found = Vec::new();
     wait_until(kind, SOON, async || {
         found = events(member, kind).await;

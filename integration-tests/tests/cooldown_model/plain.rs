@@ -207,8 +207,10 @@ impl Plain {
                 let grown = whole(exact(self.length) * self.policy.grow);
                 let length = if named { wait * 1_000 } else { grown.max(us(self.policy.length.0)) };
                 self.failures += 1;
-                self.blame = Some((Cause::Probe, 1));
-                self.trip(now, length.min(max));
+                let hopeless = self.failures >= 10;
+                self.blame = Some((if hopeless { Cause::Hopeless } else { Cause::Probe }, 1));
+                let rare = whole(exact(self.length) * self.policy.grow.max(2.0)).max(max);
+                self.trip(now, if hopeless { rare.min(us(DAY)) } else { length.min(max) });
                 Change::Tripped
             }
             Reply::Nothing => match &mut self.cooling {
@@ -233,6 +235,9 @@ impl Plain {
         self.history.clear();
     }
 }
+
+/// Between two probes of a hopeless scope, at most.
+const DAY: std::time::Duration = std::time::Duration::from_secs(86_400);
 
 fn us(length: std::time::Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap()

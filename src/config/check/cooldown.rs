@@ -4,6 +4,7 @@ use super::split;
 use crate::{
     classify::verdict::Verdict,
     config::{
+        keys::SILENCE,
         range,
         section::Reader,
         spot::Spot,
@@ -38,6 +39,10 @@ pub(super) fn read(rule: &Reader<'_>, per: Split) -> Option<CooldownPolicy> {
         ratio: section.spot("ratio").and_then(|spot| {
             let off = spot.is_word("off");
             if off { None } else { spot.scalar(units::ratio) }
+        }),
+        silence: section.spot("silence").and_then(|spot| {
+            let off = spot.is_word("off");
+            if off { None } else { spot.scalar(|text| range::count(&SILENCE, text)) }
         }),
         on: section.spot("on").map_or_else(Weights::default, |spot| weights(&spot)),
         length,

@@ -24,6 +24,9 @@ const BLOCKS: Kind = Kind::Word(&[
 /// Signatures by name, and how they are switched.
 pub(super) const SWITCHES: Kind = Kind::Map("the id of a signature", &Kind::Word(&["off", "log"]));
 
+/// Connections in a row without an answer.
+pub(in crate::config) const SILENCE: Kind = Kind::Count(2, 1000);
+
 const BLOCK_OR_STATUS: Kind = Kind::Either(&[BLOCKS, Kind::Status]);
 
 /// One rule.
@@ -239,6 +242,14 @@ pub(in crate::config) static COOLDOWN: Section = Section {
             Is("50% of 20"),
             "Trips also on this share of the last verdicts, for walls that let a page through now \
              and then.",
+        ),
+        key(
+            "silence",
+            Kind::Either(&[OFF, SILENCE]),
+            Is("5"),
+            "Trips also on so many connections in a row that were dropped, refused or not answered, \
+             at a site that answered within the last ten minutes, unless other sites fall silent \
+             too.",
         ),
         key(
             "on",

@@ -18,6 +18,13 @@ pub enum Answer {
         /// Its type.
         verdict: Verdict,
     },
+    /// No response, from a site that answered before, while nothing says that the network is down.
+    Silence {
+        /// What it counts; see [`super::silence_weight`].
+        weight: f64,
+        /// How the connection failed.
+        verdict: Verdict,
+    },
     /// Nothing that says anything (a connection error, a client that left): only a probe matters here.
     Nothing,
 }

@@ -16,6 +16,7 @@ fn policy() -> CooldownPolicy {
         per: Split::All,
         after: 3.0,
         ratio: Some(Ratio { share: 0.5, of: 20 }),
+        silence: None,
         on: Weights { verdicts: vec![(Verdict::Forbidden, 1.0)], statuses: vec![] },
         length: (Duration::from_secs(30), Duration::from_secs(60)),
         forget_after: Duration::from_secs(600),
@@ -219,4 +220,80 @@ fn a_trip_says_why_it_came_and_which_blocks_built_it() {
     let mut scope = Cooldown::default();
     scope.report(START, &report(0, named(SECOND)), &policy());
     assert_eq!((scope.cause, &*scope.blamed), (Some(Cause::Named), "b"));
+}
+
+const fn silence(weight: f64) -> Answer {
+    Answer::Silence { weight, verdict: Verdict::Timeout }
+}
+
+#[test]
+fn five_silent_connections_in_a_row_trip_and_an_answer_between_them_resets() {
+    let weight = silence_weight(policy().after, 5);
+    let mut scope = Cooldown::default();
+    for _ in 0..4 {
+        assert_eq!(scope.report(START, &report(0, silence(weight)), &policy()), Change::Streak);
+    }
+    scope.report(START, &report(0, Answer::Ok), &policy());
+    for _ in 0..4 {
+        assert_eq!(scope.report(START, &report(0, silence(weight)), &policy()), Change::Streak);
+    }
+    assert_eq!(scope.report(START, &report(0, silence(weight)), &policy()), Change::Tripped);
+    assert_eq!(scope.cause, Some(Cause::Silence));
+    assert_eq!(Blocks::of_letters(&scope.blamed).to_string(), "5 timeout");
+}
+
+#[test]
+fn silence_counts_towards_no_share_of_the_verdicts() {
+    let mut scope = Cooldown::default();
+    for _ in 0..40 {
+        scope.report(START, &report(0, silence(0.6)), &policy());
+        scope.report(START, &report(0, Answer::Ok), &policy());
+    }
+    assert_eq!((scope.until, scope.recent.contains(|letter| letter != '0')), (0, false));
+}
+
+#[test]
+fn a_silent_probe_goes_on_with_silence_and_says_nothing_about_another_wall() {
+    let mut walled = tripped();
+    walled.lend_probe("a", walled.until, SECOND);
+    let probe = Report { probe: walled.probe, ..report(walled.epoch, silence(0.6)) };
+    assert_eq!(walled.report(walled.until, &probe, &policy()), Change::ProbeLost);
+
+    let mut silent = Cooldown::default();
+    for _ in 0..5 {
+        silent.report(START, &report(0, silence(0.6)), &policy());
+    }
+    for _ in 0..2 {
+        let (length, until) = (silent.length, silent.until);
+        silent.lend_probe("a", until, SECOND);
+        let probe = Report { probe: silent.probe, ..report(silent.epoch, silence(0.6)) };
+        assert_eq!(silent.report(until, &probe, &policy()), Change::Tripped);
+        assert_eq!((silent.cause, silent.length), (Some(Cause::Probe), 2 * length));
+    }
+}
+
+#[test]
+fn a_scope_without_one_good_probe_of_ten_is_probed_ever_more_rarely_down_to_once_a_day() {
+    let mut scope = tripped();
+    let mut lengths = Vec::new();
+    for probe in 1..=20 {
+        scope.lend_probe("a", scope.until, SECOND);
+        // A site that names a short wait is as hopeless as one that names none.
+        let wait = if probe % 2 == 0 { 60 * SECOND } else { 0 };
+        let blocked = Report { probe: scope.probe, ..report(scope.epoch, named(wait)) };
+        scope.report(scope.until, &blocked, &policy());
+        let cause = if probe < 10 { Cause::Probe } else { Cause::Hopeless };
+        assert_eq!(scope.cause, Some(cause), "probe {probe}");
+        lengths.push(scope.length / SECOND);
+    }
+    assert!(lengths[..9].iter().all(|length| *length <= 600), "{lengths:?}");
+    assert_eq!(lengths[9..12], [600, 1_200, 2_400]);
+    assert!(lengths[12..].is_sorted() && lengths[19] == 86_400, "{lengths:?}");
+    scope.lend_probe("a", scope.until, SECOND);
+    let good = Report { probe: scope.probe, ..report(scope.epoch, Answer::Ok) };
+    assert_eq!(scope.report(scope.until, &good, &policy()), Change::Opened);
+    for _ in 0..3 {
+        scope.report(scope.until, &report(scope.epoch, BLOCK), &policy());
+    }
+    assert!(scope.length <= 600 * SECOND, "`max` counts again");
 }

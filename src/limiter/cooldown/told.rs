@@ -15,12 +15,24 @@ pub enum Cause {
     Named,
     /// The probe was blocked.
     Probe,
+    /// The site stopped to answer (`silence`).
+    Silence,
+    /// One more probe was blocked, after so many that the scope is hopeless.
+    Hopeless,
     /// A person wanted it.
     Hand,
 }
 
 impl Cause {
-    const ALL: [Self; 5] = [Self::Streak, Self::Ratio, Self::Named, Self::Probe, Self::Hand];
+    const ALL: [Self; 7] = [
+        Self::Streak,
+        Self::Ratio,
+        Self::Named,
+        Self::Probe,
+        Self::Silence,
+        Self::Hopeless,
+        Self::Hand,
+    ];
 
     /// The word in the store, in events and in the log.
     #[must_use]
@@ -30,6 +42,8 @@ impl Cause {
             Self::Ratio => "ratio",
             Self::Named => "retry_after",
             Self::Probe => "probe",
+            Self::Silence => "silence",
+            Self::Hopeless => "hopeless",
             Self::Hand => "hand",
         }
     }

@@ -27,6 +27,7 @@ fn cooling(length: Duration) -> Rule {
         per: Split::All,
         after: 1.0,
         ratio: None,
+        silence: None,
         on: Weights { verdicts: vec![(Verdict::RateLimited, 1.0)], statuses: Vec::new() },
         length: (length, length),
         forget_after: Duration::from_secs(60),

@@ -1,0 +1,143 @@
+//! Which sites answer: what tells a site that fell silent from a network that is down.
+//!
+//! What is remembered of a site is two moments, and of [`MAX_SITES`] sites at most.
+
+use std::{collections::HashMap, time::Duration};
+
+use parking_lot::Mutex;
+
+use crate::{
+    runtime::clock::{self, Instant},
+    target::Host,
+};
+
+/// Sites that are remembered: with some hundred bytes each about half a megabyte.
+const MAX_SITES: usize = 4096;
+
+/// A site that has not answered for longer than this is down, and not silent.
+const ANSWERED: Duration = Duration::from_secs(600);
+
+/// Which sites answer.
+#[derive(Debug, Default)]
+pub(super) struct Reach(Mutex<Sites>);
+
+#[derive(Debug, Default)]
+struct Sites {
+    by_host: HashMap<Host, Site>,
+    /// The two sites that answered last, the latest first: one of them is another than the one that is silent.
+    latest: [Option<(Host, Instant)>; 2],
+}
+
+#[derive(Debug)]
+struct Site {
+    answered: Instant,
+    /// The first failure since then.
+    silent: Option<Instant>,
+}
+
+impl Reach {
+    /// `host` has answered, whatever it said.
+    pub(super) fn answered(&self, host: &Host) {
+        let now = clock::now();
+        let mut sites = self.0.lock();
+        let Sites { by_host, latest } = &mut *sites;
+        match by_host.get_mut(host) {
+            Some(site) => *site = Site { answered: now, silent: None },
+            None => {
+                if by_host.len() >= MAX_SITES {
+                    by_host.retain(|_, site| now - site.answered < ANSWERED);
+                }
+                if by_host.len() >= MAX_SITES {
+                    by_host.clear();
+                }
+                by_host.insert(host.clone(), Site { answered: now, silent: None });
+            }
+        }
+        match &mut latest[0] {
+            Some((last, at)) if last == host => *at = now,
+            _ => {
+                latest.swap(0, 1);
+                latest[0] = Some((host.clone(), now));
+            }
+        }
+    }
+
+    /// `host` did not answer. Whether that means silence: it answered a while ago, and nothing says that the network is
+    /// down. A `probe` asks a site that has been left alone, perhaps for longer.
+    pub(super) fn is_silent(&self, host: &Host, probe: bool) -> bool {
+        let now = clock::now();
+        let mut sites = self.0.lock();
+        let Some(site) = sites.by_host.get_mut(host) else { return probe };
+        let since = *site.silent.get_or_insert(now);
+        let recent = probe || now - site.answered < ANSWERED;
+        recent && (sites.another_answered(host, since) || !sites.another_fails(host, now))
+    }
+}
+
+impl Sites {
+    fn another_answered(&self, host: &Host, since: Instant) -> bool {
+        self.latest.iter().flatten().any(|(other, at)| other != host && *at >= since)
+    }
+
+    /// Whether another site that answered before does not any more. A crawl of one site has no other.
+    fn another_fails(&self, host: &Host, now: Instant) -> bool {
+        let mut others = self.by_host.iter().filter(|(other, _)| *other != host);
+        others.any(|(_, site)| site.silent.is_some() && now - site.answered < ANSWERED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str) -> Host {
+        Host::parse(name).expect("a valid host")
+    }
+
+    #[test]
+    fn a_site_that_never_answered_is_down_and_not_silent() {
+        let reach = Reach::default();
+        assert!(!reach.is_silent(&host("a.example"), false));
+        reach.answered(&host("b.example"));
+        assert!(!reach.is_silent(&host("a.example"), false));
+    }
+
+    #[test]
+    fn a_site_that_answered_before_is_silent_also_where_it_is_the_only_one() {
+        let reach = Reach::default();
+        reach.answered(&host("a.example"));
+        assert!(reach.is_silent(&host("a.example"), false));
+    }
+
+    #[test]
+    fn two_sites_that_fail_at_once_are_a_network_that_is_down() {
+        let reach = Reach::default();
+        reach.answered(&host("a.example"));
+        reach.answered(&host("b.example"));
+        assert!(reach.is_silent(&host("a.example"), false), "nothing is known of b yet");
+        assert!(!reach.is_silent(&host("b.example"), false));
+        assert!(!reach.is_silent(&host("a.example"), false));
+    }
+
+    #[test]
+    fn a_third_site_that_answers_shows_that_the_network_is_there() {
+        let reach = Reach::default();
+        for name in ["a.example", "b.example", "c.example"] {
+            reach.answered(&host(name));
+        }
+        reach.is_silent(&host("a.example"), false);
+        assert!(!reach.is_silent(&host("b.example"), false));
+        reach.answered(&host("c.example"));
+        assert!(reach.is_silent(&host("a.example"), false));
+        assert!(reach.is_silent(&host("b.example"), false));
+    }
+
+    #[test]
+    fn the_memory_of_sites_is_bounded() {
+        let reach = Reach::default();
+        for at in 0..3 * MAX_SITES {
+            reach.answered(&host(&format!("h{at}.example")));
+        }
+        assert!(reach.0.lock().by_host.len() <= MAX_SITES);
+    }
+}
