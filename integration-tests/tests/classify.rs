@@ -12,6 +12,8 @@ mod disguises;
 mod explain;
 #[path = "classify/families.rs"]
 mod families;
+#[path = "classify/fresh.rs"]
+mod fresh;
 #[path = "classify/heads.rs"]
 mod heads;
 #[path = "classify/mutations.rs"]

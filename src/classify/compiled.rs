@@ -10,7 +10,7 @@ use super::{
     findings::{Findings, safe},
     head::{Redirect, is_origin_fault, is_refusal},
     page::Title,
-    signature::{Content, Shape, Signature, SignatureError, StatusRange},
+    signature::{Content, Family, Shape, Signature, SignatureError, StatusRange},
     text::normalised,
 };
 use crate::{classify::verdict::Evidence, target::glob_matches};
@@ -169,7 +169,12 @@ impl Compiled {
 
     /// Whether a body under this status can be a wall of its shape.
     pub(super) fn suits(&self, status: u16) -> bool {
-        self.is_head_only || self.source.shape == Shape::Any || !is_origin_fault(status)
+        // Some networks answer 521 with a script that sets a cookie and comes back.
+        let is_script = status == 521 && self.source.family == Some(Family::ScriptCheck);
+        self.is_head_only
+            || self.source.shape == Shape::Any
+            || is_script
+            || !is_origin_fault(status)
     }
 
     /// Whether all that it asks of the head is there.

@@ -25,6 +25,9 @@ const BARE: usize = 250;
 /// Visible characters of a page that shows nothing yet.
 const NOTHING: usize = 60;
 
+/// Visible characters of a page that has nothing but a widget.
+const WIDGET: usize = 250;
+
 /// Bytes of inline script that are looked at.
 const SCRIPT: usize = 48 * 1024;
 
@@ -171,8 +174,11 @@ impl<'a> Look<'a> {
             && !weights.insists
             && (weights.titled_too_many || !weights.asks);
         let refused = weights.refusal > weights.human && !weights.asks;
-        if weights.human < 3 || limited || refused || self.leads_on() {
+        if self.leads_on() || limited || refused {
             return Near::No;
+        }
+        if weights.human < 3 {
+            return if self.is_bare_widget() { Near::Yes } else { Near::No };
         }
         if self.is_refused() {
             return if self.is_form_of_site() { Near::Somewhat } else { Near::Yes };
@@ -188,6 +194,7 @@ impl<'a> Look<'a> {
         // The one field of a wall is for the answer.
         let wants_data = structure.fields > 0 && !weights.task;
         let is_other = weights.has_purpose
+            || weights.explains
             || weights.only_browser
             || is_strange
             || wants_data
@@ -196,11 +203,25 @@ impl<'a> Look<'a> {
         if is_wall { Near::Yes } else { Near::Somewhat }
     }
 
+    /// A widget in a form that asks for nothing else, under a title that speaks of a check.
+    fn is_bare_widget(&self) -> bool {
+        let weights = self.weights();
+        let is_own = weights.own > 0 || weights.has_purpose || weights.explains;
+        if !weights.titled_check || is_own || self.visible > WIDGET || !self.is_complete {
+            return false;
+        }
+        let structure = self.structure();
+        let is_bare = structure.links <= 1 && structure.sections == 0 && !structure.described;
+        let asks = structure.challenge && structure.forms > 0 && structure.fields == 0;
+        is_bare && asks && !self.is_form_of_site()
+    }
+
     fn is_too_many(&self) -> Near {
         let weights = self.weights();
         let insists = weights.insists || weights.asks && !weights.titled_too_many;
         let asks = insists || weights.task && weights.human >= weights.too_many;
-        if weights.too_many < 3 || asks || self.leads_on() || self.visible > 1_000 {
+        let is_ban = !weights.says_too_many && weights.refusal >= weights.too_many;
+        if weights.too_many < 3 || asks || is_ban || self.leads_on() || self.visible > 1_000 {
             return Near::No;
         }
         let short = if self.is_refused() { 1_000 } else { 400 };
@@ -217,11 +238,16 @@ impl<'a> Look<'a> {
         }
         let own = 2 * u32::try_from(weights.own).unwrap_or(9);
         let words = weights.refusal.saturating_sub(own);
-        let is_bare = weights.says_status && self.visible <= BARE && self.is_success();
+        // A server's own answer: a status, or a number to ask about, and nothing beside it.
+        let is_short = self.visible <= BARE && self.is_success();
+        let is_case = weights.titled_denied && weights.names_case && words >= 4;
+        let is_bare = is_short && (weights.says_status || is_case);
         let suffices = if self.is_refused() {
             words >= 4
         } else {
-            (words >= 5 || is_bare) && self.built_as_wall() >= 2 && !weights.has_purpose
+            let built = self.built_as_wall();
+            let is_told = words >= 5 && built >= 2 || words >= 4 && built >= 3;
+            (is_told || is_bare && built >= 2) && !weights.has_purpose
         };
         let is_named =
             weights.names_reason || weights.names_case && (self.is_refused() || self.is_success());
@@ -236,7 +262,8 @@ impl<'a> Look<'a> {
             .iter()
             .any(|tag| memchr::memmem::find(self.source.as_bytes(), tag).is_some());
         if !has_script {
-            return Near::No;
+            let is_sent_on = self.visible <= NOTHING && self.structure().refresh_to_check;
+            return if is_sent_on { Near::Yes } else { Near::No };
         }
         let is_part = !self.is_complete && !self.is_refused();
         if is_part || self.visible > NOTHING || self.source.len() > SCRIPT || self.leads_on() {
@@ -249,7 +276,7 @@ impl<'a> Look<'a> {
         }
         let script: String = structure.inline(self.source).collect::<String>().to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| script.contains(word));
-        let keeps = has(&["document.cookie"]) || has(&[".submit()"]);
+        let keeps = has(&[".cookie=", ".cookie =", "document.cookie"]) || has(&[".submit()"]);
         let returns = has(&[
             "location.reload",
             "location.href",
@@ -260,6 +287,11 @@ impl<'a> Look<'a> {
         ]) || structure.refresh;
         let computes = has(&[
             "charcodeat",
+            "charat(",
+            ".reverse()",
+            "unescape(",
+            ".tostring(16)",
+            ".tostring(36)",
             "fromcharcode",
             "eval(",
             "atob(",
@@ -278,6 +310,12 @@ impl<'a> Look<'a> {
         ]);
         let leaves = structure.noindex || structure.refresh;
         let challenges = structure.challenge && leaves && has(&["cookie"]);
+        // Code that is unpacked and run, and nothing beside it.
+        let unpacks = has(&["eval(", "=eval"]) && has(&["fromcharcode", "unescape(", "atob("]);
+        let is_alone = structure.scripts == 1 && structure.links == 0 && structure.forms == 0;
+        if structure.refresh_to_check || unpacks && is_alone {
+            return Near::Yes;
+        }
         match (keeps && returns || challenges, computes) {
             (true, true) => Near::Yes,
             (true, false) if structure.noindex => Near::Yes,

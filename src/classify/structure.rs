@@ -11,6 +11,9 @@ pub(super) const MANY_LINKS: usize = 12;
 /// Bytes of a tag's attributes that are looked at.
 const MAX_ATTRIBUTES: usize = 1024;
 
+/// What the page that a wall sends its visitors to is named after.
+const CHECKS: &[&str] = &["captcha", "challenge", "antibot", "anti-bot", "botcheck", "human-check"];
+
 /// What a page is made of.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Structure {
@@ -31,6 +34,8 @@ pub(super) struct Structure {
     pub(super) noindex: bool,
     /// It moves on by itself, to itself or to another page.
     pub(super) refresh: bool,
+    /// It moves on to a page that is named after a check.
+    pub(super) refresh_to_check: bool,
     /// An element, a script or a form is named after a challenge.
     pub(super) challenge: bool,
     /// A form that passes a login on: made of tokens, but no wall.
@@ -98,6 +103,8 @@ impl Structure {
                 let meta = plain(attributes);
                 self.noindex |= meta.contains("robots") && meta.contains("noindex");
                 self.refresh |= meta.contains("http-equiv=refresh");
+                self.refresh_to_check |= meta.contains("http-equiv=refresh")
+                    && CHECKS.iter().any(|name| meta.contains(name));
                 self.described |= ["property=og:", "name=description", "name=twitter:"]
                     .iter()
                     .any(|name| meta.contains(name));
@@ -139,6 +146,10 @@ impl Structure {
                 "browser-check",
                 "human-check",
                 "/verify",
+                "hold-to",
+                "press-hold",
+                "data-pow",
+                "data-difficulty",
             ]
             .iter()
             .any(|word| names.contains(word));

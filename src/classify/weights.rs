@@ -8,6 +8,9 @@ use super::{
 /// Characters of visible text before what a page says first of all, a heading as the title aside.
 const FIRST: usize = 20;
 
+/// Characters of visible text in which an explanation begins.
+const OPENING: usize = 30;
+
 /// Characters in which a server's own answer names its status.
 const STATUS: usize = 40;
 
@@ -21,6 +24,12 @@ pub(super) struct Weights {
     pub(super) own: usize,
     /// The title names what another page is for.
     pub(super) has_purpose: bool,
+    /// It begins with an explanation for readers.
+    pub(super) explains: bool,
+    /// The title speaks of a check, and nothing says of what.
+    pub(super) titled_check: bool,
+    /// It says in a saying that is known that there were too many requests.
+    pub(super) says_too_many: bool,
     /// It asks for a proof in so many words.
     pub(super) asks: bool,
     /// It says so in a saying that is known.
@@ -39,6 +48,8 @@ pub(super) struct Weights {
     pub(super) names_case: bool,
     /// The title is that of an answer with a status that refuses.
     pub(super) says_status: bool,
+    /// The title says that the visitor was refused.
+    pub(super) titled_denied: bool,
     /// What says it: title or text, and where in that.
     pub(super) place: Place,
 }
@@ -82,6 +93,14 @@ impl Page<'_> {
         })
     }
 
+    /// Whether the title or the beginning of the text explains something to readers.
+    fn begins_to_explain(&self) -> bool {
+        let explains = self.said.first(Meaning::Explain);
+        let at_start = explains
+            .is_some_and(|word| weight(self.text.get(..word.begin).unwrap_or("")) <= OPENING);
+        self.titled.has(Meaning::Explain) || at_start
+    }
+
     /// Points for what the text has of one of these meanings.
     fn points(&self, points: &[(Meaning, u32)]) -> u32 {
         points.iter().filter(|(meaning, _)| self.said.has(*meaning)).map(|(_, points)| points).sum()
@@ -98,6 +117,9 @@ impl Weights {
         let mut weights = Self {
             own: page.titled.count(Meaning::Own) + page.said.count(Meaning::Own),
             has_purpose: page.titled.has(Meaning::Purpose),
+            explains: page.begins_to_explain(),
+            says_too_many: page.has(Meaning::TooMany),
+            titled_check: page.titled.has(Meaning::Verify),
             ..Self::default()
         };
         weights.weigh_human(&page);
@@ -118,7 +140,9 @@ impl Weights {
         self.insists = page.has(Meaning::Proof);
         self.task = page.has(Meaning::Task);
         let check = page.has(Meaning::SecurityCheck);
-        let strange = self.task && (page.said.has(Meaning::Unusual) || page.has(Meaning::TooMany));
+        let lacks = page.said.has(Meaning::Needs) && page.said.has(Meaning::Task);
+        let strange =
+            lacks || self.task && (page.said.has(Meaning::Unusual) || page.has(Meaning::TooMany));
         if in_title.or(in_text).is_none() && !check && !strange {
             return;
         }
@@ -184,6 +208,7 @@ impl Weights {
         let start = &page.text[..beginning(page.text, STATUS)];
         self.says_status =
             title.is_some() && names_403(page.title) || is_titled && names_403(start);
+        self.titled_denied = page.titled.has(Meaning::Denied);
         self.names_reason =
             both(Meaning::Firewall) + both(Meaning::Unusual) > 0 || page.said.has(Meaning::Address);
         self.names_case = page.has(Meaning::Denied) && page.said.has(Meaning::Reference);

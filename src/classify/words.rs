@@ -54,6 +54,8 @@ pub(super) enum Meaning {
     Many,
     /// In a title: what another page is for.
     Purpose,
+    /// An explanation for readers begins.
+    Explain,
     /// A page of the site itself: an account, an age, maintenance.
     Own,
 }

@@ -11,20 +11,23 @@ const FILE: &str = include_str!("unseen.yaml");
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Pages {
-    walls: Vec<Example>,
-    ordinary: Vec<Example>,
+pub(super) struct Pages {
+    pub(super) walls: Vec<Example>,
+    pub(super) ordinary: Vec<Example>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Example {
+pub(super) struct Example {
     kind: String,
     language: String,
     #[serde(default = "ordinary")]
     verdict: Verdict,
     #[serde(default = "ok")]
-    status: u16,
+    pub(super) status: u16,
+    /// What it says that it is.
+    #[serde(default = "html", rename = "type")]
+    content: String,
     #[serde(default)]
     title: String,
     body: String,
@@ -34,13 +37,28 @@ const fn ok() -> u16 {
     200
 }
 
+fn html() -> String {
+    "text/html; charset=utf-8".to_owned()
+}
+
 const fn ordinary() -> Verdict {
     Verdict::Ok
 }
 
 impl Example {
-    fn html(&self) -> String {
+    /// Whether more styles stand before its first word than are read of a page under 200.
+    pub(super) fn begins_beyond_the_limit(&self) -> bool {
+        self.body.starts_with("{style}")
+    }
+
+    /// The body as it is sent.
+    fn source(&self) -> String {
         let Self { language, title, body, .. } = self;
+        if !self.content.starts_with("text/html") {
+            return body.clone();
+        }
+        let style = ".card{margin:0 auto;padding:12px 16px}".repeat(500);
+        let body = body.replace("{style}", &format!("<style>{style}</style>"));
         let title =
             if title.is_empty() { String::new() } else { format!("<title>{title}</title>") };
         format!(
@@ -50,8 +68,9 @@ impl Example {
     }
 
     /// What is wrong with its verdict under `status`.
-    fn mistake(&self, status: u16) -> Option<String> {
-        let judgement = page(status, &self.html()).judgement();
+    pub(super) fn mistake(&self, status: u16) -> Option<String> {
+        let response = page(status, &self.source()).with("content-type", &self.content);
+        let judgement = response.judgement();
         let evidence = judgement.evidence.as_ref().map(|evidence| evidence.signature.to_string());
         (judgement.verdict != self.verdict).then(|| {
             format!("{} ({status}): {} by {evidence:?}", self.kind, judgement.verdict.as_str())
@@ -59,13 +78,15 @@ impl Example {
     }
 }
 
-fn pages() -> Pages {
-    serde_yaml::from_str(FILE).unwrap()
+impl Pages {
+    pub(super) fn read(file: &str) -> Self {
+        serde_yaml::from_str(file).unwrap()
+    }
 }
 
 #[test]
 fn walls_that_no_signature_names_are_found_in_many_languages_and_by_the_right_word() {
-    let walls = pages().walls;
+    let walls = Pages::read(FILE).walls;
     let languages: std::collections::HashSet<&str> =
         walls.iter().map(|wall| &*wall.language).collect();
     assert!(walls.len() > 140 && languages.len() > 20, "{} {}", walls.len(), languages.len());
@@ -75,7 +96,7 @@ fn walls_that_no_signature_names_are_found_in_many_languages_and_by_the_right_wo
 
 #[test]
 fn ordinary_pages_with_the_words_and_widgets_of_walls_are_ordinary_under_404_too() {
-    let ordinary = pages().ordinary;
+    let ordinary = Pages::read(FILE).ordinary;
     assert!(ordinary.len() > 200, "{}", ordinary.len());
     let mut mistakes: Vec<String> =
         ordinary.iter().filter_map(|page| page.mistake(page.status)).collect();
