@@ -56,6 +56,7 @@ impl Scripts {
             take: script!(
                 "take",
                 "lib/clock.lua",
+                "lib/shares.lua",
                 "lib/learn.lua",
                 "lib/bucket.lua",
                 "lib/memory.lua",
@@ -68,6 +69,7 @@ impl Scripts {
                 "report",
                 "lib/clock.lua",
                 "lib/news.lua",
+                "lib/shares.lua",
                 "lib/cooldown.lua",
                 "report.lua"
             ),
@@ -75,6 +77,7 @@ impl Scripts {
                 "set",
                 "lib/clock.lua",
                 "lib/news.lua",
+                "lib/shares.lua",
                 "lib/cooldown.lua",
                 "override.lua"
             ),
@@ -82,6 +85,7 @@ impl Scripts {
                 "rate",
                 "lib/clock.lua",
                 "lib/news.lua",
+                "lib/shares.lua",
                 "lib/learn.lua",
                 "lib/bucket.lua",
                 "lib/cooldown.lua",
@@ -94,10 +98,17 @@ impl Scripts {
                 "lib/memory.lua",
                 "memory.lua"
             ),
-            peek: script!("peek", "lib/clock.lua", "lib/cooldown.lua", "peek.lua"),
+            peek: script!(
+                "peek",
+                "lib/clock.lua",
+                "lib/shares.lua",
+                "lib/cooldown.lua",
+                "peek.lua"
+            ),
             when: script!(
                 "when",
                 "lib/clock.lua",
+                "lib/shares.lua",
                 "lib/learn.lua",
                 "lib/bucket.lua",
                 "lib/memory.lua",
@@ -108,6 +119,7 @@ impl Scripts {
             survey: script!(
                 "survey",
                 "lib/clock.lua",
+                "lib/shares.lua",
                 "lib/learn.lua",
                 "lib/cooldown.lua",
                 "survey.lua"
