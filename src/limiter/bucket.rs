@@ -141,7 +141,7 @@ impl Bucket {
             shares.tested = false;
             return Pace { rate: limits.rate, ramp };
         };
-        self.learned.observe(now, self.at, news, known, shares, ceiling, learn);
+        self.learned.observe(now, self.at, (news, shares), known, ceiling, learn);
         Pace { rate: Some(self.learned.rate), ramp }
     }
 

@@ -190,9 +190,8 @@ impl Learned {
         &mut self,
         now: i64,
         last: i64,
-        news: News,
+        (news, shares): (News, &mut Shares),
         known: Known,
-        shares: &mut Shares,
         ceiling: f64,
         learn: &Learn,
     ) {

@@ -50,21 +50,26 @@ macro_rules! script {
     }};
 }
 
+/// The script that every request costs.
+fn take() -> Script {
+    script!(
+        "take",
+        "lib/clock.lua",
+        "lib/shares.lua",
+        "lib/learn.lua",
+        "lib/bucket.lua",
+        "lib/memory.lua",
+        "lib/recall.lua",
+        "lib/away.lua",
+        "lib/cooldown.lua",
+        "take.lua"
+    )
+}
+
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
-            take: script!(
-                "take",
-                "lib/clock.lua",
-                "lib/shares.lua",
-                "lib/learn.lua",
-                "lib/bucket.lua",
-                "lib/memory.lua",
-                "lib/recall.lua",
-                "lib/away.lua",
-                "lib/cooldown.lua",
-                "take.lua"
-            ),
+            take: take(),
             report: script!(
                 "report",
                 "lib/clock.lua",

@@ -32,9 +32,8 @@ impl Scope {
         self.learned.observe(
             self.now,
             self.now,
-            self.news,
+            (self.news, &mut self.shares),
             Known::default(),
-            &mut self.shares,
             4.0,
             &LEARN,
         );
@@ -56,9 +55,8 @@ impl Scope {
         self.learned.observe(
             self.now,
             last,
-            self.news,
+            (self.news, &mut self.shares),
             Known::default(),
-            &mut self.shares,
             4.0,
             &LEARN,
         );
@@ -168,9 +166,8 @@ fn a_rule_file_that_allows_more_counts_at_once_where_no_limit_has_been_met() {
     scope.learned.observe(
         scope.now,
         scope.now,
-        scope.news,
+        (scope.news, &mut Shares::default()),
         Known::default(),
-        &mut Shares::default(),
         40.0,
         &more,
     );
@@ -181,9 +178,8 @@ fn a_rule_file_that_allows_more_counts_at_once_where_no_limit_has_been_met() {
     met.learned.observe(
         met.now,
         met.now,
-        met.news,
+        (met.news, &mut Shares::default()),
         Known::default(),
-        &mut Shares::default(),
         40.0,
         &more,
     );
@@ -208,7 +204,7 @@ fn floor_and_ceiling_hold_whatever_happens() {
 fn a_store_that_lost_its_memory_takes_the_rate_that_a_member_knows() {
     let mut learned = Learned::default();
     let known = Known { turn: 7, rate: 1.5, mark: 1.5, ..Known::default() };
-    learned.observe(START, START, News::default(), known, &mut Shares::default(), 4.0, &LEARN);
+    learned.observe(START, START, (News::default(), &mut Shares::default()), known, 4.0, &LEARN);
     near(learned.rate, 1.5);
     near(learned.mark, 1.5);
     assert_eq!(learned.why, Why::Recalled);
@@ -216,9 +212,8 @@ fn a_store_that_lost_its_memory_takes_the_rate_that_a_member_knows() {
     learned.observe(
         START + SECOND,
         START,
-        News::default(),
+        (News::default(), &mut Shares::default()),
         older,
-        &mut Shares::default(),
         4.0,
         &LEARN,
     );
@@ -242,9 +237,8 @@ fn each_change_counts_and_says_why() {
     scope.learned.observe(
         scope.now,
         scope.now,
-        scope.news,
+        (scope.news, &mut Shares::default()),
         Known::default(),
-        &mut Shares::default(),
         0.5,
         &LEARN,
     );
@@ -314,9 +308,8 @@ fn what_is_forgotten_starts_again_and_no_member_brings_it_back() {
     scope.learned.observe(
         scope.now,
         scope.now,
-        scope.news,
+        (scope.news, &mut Shares::default()),
         known,
-        &mut Shares::default(),
         4.0,
         &LEARN,
     );
