@@ -7,3 +7,4 @@ pub mod bucket;
 pub mod cooldown;
 pub mod learn;
 pub mod policy;
+pub mod shares;

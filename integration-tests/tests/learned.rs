@@ -166,6 +166,41 @@ async fn a_sure_sign_costs_more_than_plain_refusals() {
     assert!(marks[2] > marks[0].max(marks[1]), "{marks:?}");
 }
 
+/// Pages that are refused to everybody hold nobody back, and a wall that comes later still trips.
+#[tokio::test]
+async fn pages_that_are_always_refused_do_not_slow_the_others() {
+    let (redis, site) = (Redis::start(), Site::start());
+    site.on("/members", Page::Forbidden);
+    let fleet = Member::fleet(2, &RuleFile::one_rule(RULE).redis(&redis)).await;
+    let (page, members_only) = (site.url("/"), site.url("/members"));
+    let crawl = async |pages: u32| {
+        for at in 0..pages {
+            let url = if at % 5 == 4 { &members_only } else { &page };
+            get(fleet[at as usize % 2].proxy(), url).await;
+        }
+    };
+    wait_until("it is known that the pages are refused at any rate", SOON, async || {
+        crawl(10).await;
+        reasons(&fleet[0]).await.contains(&"no_wall".to_owned())
+    })
+    .await;
+    assert!(is(&learned(&fleet[0]).await["rate"], 50.0), "{}", learned(&fleet[0]).await);
+    crawl(50).await;
+    let trips = async || {
+        let trips =
+            [&fleet[0], &fleet[1]].map(|member| member.metric("tidegate_cooldowns_total", &[]));
+        let [one, other] = trips;
+        one.await + other.await
+    };
+    assert!(trips().await.abs() < 0.5, "chance explains every block so far");
+    site.answer_everything_with(Some(Page::Forbidden));
+    wait_until("a wall trips all the same", SOON, async || {
+        get(fleet[0].proxy(), &page).await;
+        trips().await > 0.5
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_was_learned_outlives_its_members_an_idle_night_and_an_outage() {
     let (mut redis, site) = (Redis::start(), Site::start());

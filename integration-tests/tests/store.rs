@@ -223,6 +223,7 @@ struct Pair {
     epoch: u64,
     probe: i64,
     tickets: Vec<i64>,
+    learned: learn::Known,
 }
 
 impl Pair {
@@ -235,7 +236,19 @@ impl Pair {
             cooldown: Arc::from(key),
         };
         let (there, here) = (redis.scope(name.clone()), memory.scope(name));
-        Self { redis, time, memory, there, here, rule, epoch: 0, probe: 0, tickets: vec![] }
+        let learned = learn::Known::default();
+        Self {
+            redis,
+            time,
+            memory,
+            there,
+            here,
+            rule,
+            epoch: 0,
+            probe: 0,
+            tickets: vec![],
+            learned,
+        }
     }
 
     async fn step(&mut self, op: &Op) -> Result<(), TestCaseError> {
@@ -292,7 +305,8 @@ impl Pair {
         self.time.store(there.now, Ordering::Relaxed);
         let here = self.memory.take_now(&self.here, &self.rule, ask);
         prop_assert_eq!(&there, &here);
-        let Granted { epoch, tickets, phase, .. } = there;
+        let Granted { epoch, tickets, phase, learned, .. } = there;
+        self.learned = learned;
         self.epoch = epoch;
         if phase == tidegate::store::Phase::Probe {
             self.probe = tickets[0];
@@ -389,6 +403,39 @@ fn memory_and_redis_give_the_same_answers() {
         let ttl: i64 = ttl.trim_start_matches(':').trim().parse().unwrap();
         assert!(ttl != -1, "{key} lives for ever");
     }
+}
+
+#[test]
+fn one_page_in_five_that_is_always_refused_is_no_wall_in_both_stores() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = runtime.block_on(shared(&redis));
+    let learn = Learn { start: 500.0, floor: 10.0, back_off: 0.87, patience: 60_000_000 };
+    let limits =
+        Limits { rate: Some(500.0), burst: 5, quotas: vec![], cost: 1, learn: Some(learn) };
+    let ratio = Some(Ratio { share: 0.5, of: 20 });
+    let rule = limited(limits, policy(ratio, true, 2.0, Duration::ZERO));
+    let mut pair = Pair::new(store, rule, "");
+    let mut reasons = Vec::new();
+    runtime.block_on(async {
+        for page in 0..400 {
+            let ask = Ask { wanted: 1, bound: 1_000_000, ..Ask::default() };
+            pair.take(&ask).await.unwrap();
+            if reasons.last() != Some(&pair.learned.why) {
+                reasons.push(pair.learned.why);
+            }
+            let verdict = Verdict::Forbidden;
+            let block = Answer::Block { weight: 1.0, retry_after: 0, sure: false, verdict };
+            // Now and then three come in a row.
+            let blocked = page % 5 == 4 || page % 125 > 122;
+            let answer = if blocked { block } else { Answer::Ok };
+            let report = Op::Report { answer, oks: 0, old: false, probe: false, draw: 0.5 };
+            pair.step(&report).await.unwrap();
+        }
+    });
+    assert_eq!(reasons, [learn::Why::Start, learn::Why::Test, learn::Why::NoWall]);
+    assert!((pair.learned.rate - 500.0).abs() < 1e-9, "{:?}", pair.learned);
+    assert_eq!(pair.epoch, 0, "it never tripped");
 }
 
 #[test]

@@ -182,12 +182,15 @@ local function use_learned(bucket, limits, learn)
 end
 
 -- The rate in force from now on.
-local function set_pace(bucket, now, limits, learn, news, known)
-  if not (limits.rate and learn) then return end
+local function set_pace(bucket, now, limits, learn, news, known, shares)
+  if not (limits.rate and learn) then
+    shares.tested = false
+    return
+  end
   local learned = bucket.learned
   -- A probe says nothing until its answer is in.
   if not limits.probes or learned.rate <= 0 then
-    observe_learned(learned, now, bucket.at, news, known, limits.ceiling, learn)
+    observe_learned(learned, now, bucket.at, news, known, shares, limits.ceiling, learn)
   end
   use_learned(bucket, limits, learn)
 end

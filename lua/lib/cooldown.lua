@@ -4,7 +4,7 @@
 -- counts as lost), opened, streak, last (last block), sure (whether it was a sure sign), peak (streak that tripped
 -- last), len (latest length), suf (length that sufficed), failed (probes in a row), seen (latest reading of the clock);
 -- texts: prober (the member that has the probe, empty where that was forgotten), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
--- ratio retry_after probe silence hopeless hand), blamed (letters of the blocks that tripped it).
+-- ratio retry_after probe silence hopeless hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua).
 local function read_policy(arguments, from)
   return {
     after = tonumber(arguments[from]),
@@ -31,12 +31,13 @@ local HOPELESS, DAY, HOPELESS_GROW = 10, 86400000000, 2
 local COOLDOWN_NUMBERS = 13
 local COOLDOWN_FIELDS = {
   'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'peak', 'len', 'suf', 'failed', 'seen',
-  'prober', 'recent', 'kinds', 'cause', 'blamed',
+  'prober', 'recent', 'kinds', 'cause', 'blamed', 'shares',
 }
 
 local function fresh_cooldown()
   local scope = {}
   for i, field in ipairs(COOLDOWN_FIELDS) do scope[field] = i <= COOLDOWN_NUMBERS and 0 or '' end
+  scope.shares = load_shares('')
   return scope
 end
 
@@ -47,6 +48,7 @@ local function load_cooldown(key)
   for i, field in ipairs(COOLDOWN_FIELDS) do
     if i <= COOLDOWN_NUMBERS then scope[field] = tonumber(values[i]) or 0 else scope[field] = values[i] or '' end
   end
+  scope.shares = load_shares(scope.shares)
   return scope
 end
 
@@ -56,6 +58,8 @@ local function save_cooldown(key, scope, now, policy)
     local value = scope[field]
     if field == 'streak' or field == 'peak' then
       value = exact(value)
+    elseif field == 'shares' then
+      value = pack_shares(value)
     elseif i <= COOLDOWN_NUMBERS then
       value = whole(value)
     end
@@ -125,6 +129,7 @@ local function trip_cooldown(scope, now, length, cause)
   if cause == 'ratio' then scope.blamed = string.gsub(scope.recent, '0', '') end
   if cause == 'hand' then scope.blamed = '' end
   forget_streak(scope)
+  trip_shares(scope.shares)
   scope.recent = ''
 end
 
@@ -160,10 +165,11 @@ local function cause_of(scope, report, policy)
   local full = scope.streak + 1e-9 >= policy.after
   if report.silent then return full and 'silence' or nil end
   if policy.respect and report.retry_after > 0 then return 'retry_after' end
-  if full then return 'streak' end
+  if full and not are_chance(scope.shares, scope.kinds) then return 'streak' end
   if policy.of == 0 or #scope.recent < policy.of then return nil end
   local _, blocks = string.gsub(scope.recent, '[^0]', '')
-  return blocks >= policy.share * policy.of - 1e-9 and 'ratio' or nil
+  local needed = math.max(policy.share * policy.of, needed_blocks(scope.shares, policy.of))
+  return blocks >= needed - 1e-9 and 'ratio' or nil
 end
 
 local function first_length(scope, draw, retry_after, policy)
@@ -216,12 +222,14 @@ local function report_cooldown(scope, now, report, policy)
   if scope.till > 0 then return report_probe(scope, now, report, policy) end
   if report.answer == 'ok' then
     remember(scope, report.oks + 1, '0', policy)
+    count_shares(scope.shares, report.oks + 1, scope.kinds)
     local had = scope.streak > 0
     forget_streak(scope)
     return had and 'streak' or 'none'
   elseif report.answer == 'block' then
     if now - scope.last > policy.forget_after then forget_streak(scope) end
     remember(scope, report.oks, '0', policy)
+    count_shares(scope.shares, report.oks, '')
     -- The share is of responses: connections that fail now and then are no wall.
     if not report.silent then remember(scope, 1, report.kind, policy) end
     count_block(scope, report)

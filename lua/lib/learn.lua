@@ -1,12 +1,14 @@
 -- The learned rate: src/limiter/learn.rs, operation by operation (its head says how it works).
 --
 -- Kept in the bucket's hash as one field: rate mark bad changed patience minute counted before seen blocked turn why
--- frozen excused (these two 0 or 1); zeros at the end are left out.
+-- frozen excused (these two 0 or 1), then what was known before scattered blocks came: old_rate old_mark old_bad testing (0
+-- or 1) sent again untripped tripped; zeros at the end are left out.
 local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
-  'turn', 'why', 'frozen', 'excused' }
+  'turn', 'why', 'frozen', 'excused', 'old_rate', 'old_mark', 'old_bad', 'testing', 'sent', 'again', 'untripped',
+  'tripped' }
 -- The places of the words in `Why::ALL`.
 local WHY = { start = 0, sure_trip = 1, doubtful_trip = 2, try_failed = 3, eased = 4, climb = 5, try = 6, hand = 7,
-  forgotten = 8, recalled = 9, bounds = 10 }
+  forgotten = 8, recalled = 9, bounds = 10, test = 11, no_wall = 12 }
 local MINUTE = 60000000
 local HOLD = MINUTE
 local QUICK = 20000000
@@ -23,6 +25,9 @@ local STEP = 0.04
 local STRIDE = 0.25
 local ABOVE = 1.01
 local USED = 0.6
+local HALF = 0.5
+local TESTED_BELOW = 0.75
+local RECENT = 1800000000
 -- What has been learned outlives an idle week.
 local LEARNED_FOR = 604800000000
 
@@ -56,8 +61,8 @@ local function pack_learned(learned)
 end
 
 local function set_back_learned(learned, back)
-  for _, field in ipairs({ 'changed', 'minute', 'seen', 'blocked' }) do
-    if learned[field] > 0 then learned[field] = learned[field] - back end
+  for _, field in ipairs({ 'changed', 'minute', 'seen', 'blocked', 'again', 'tripped' }) do
+    learned[field] = learned[field] > 0 and learned[field] - back or 0
   end
 end
 
@@ -68,6 +73,7 @@ local function count_learned(learned, moment, tokens)
     learned.before, learned.counted, learned.minute = learned.counted, 0, learned.minute + MINUTE
   end
   learned.counted = learned.counted + tokens
+  if learned.testing == 1 then learned.sent = learned.sent + tokens end
 end
 
 local function carried(learned, moment)
@@ -80,7 +86,20 @@ local function is_trying(learned)
   return learned.mark > 0 and learned.rate > learned.mark * ABOVE
 end
 
-local function learn_trip(learned, last, news, learn)
+local function forget_test(learned)
+  learned.old_rate, learned.old_mark, learned.old_bad, learned.testing, learned.sent = 0, 0, 0, 0, 0
+end
+
+local function learn_trip(learned, last, news, shares, learn)
+  if learned.testing == 1 then
+    -- More than was scattered: a wall.
+    forget_shares(shares)
+    learned.again = news.opened + LONGEST
+  end
+  forget_test(learned)
+  if learned.untripped <= 0 or news.opened - learned.tripped > RECENT then
+    learned.untripped, learned.tripped = learned.rate, news.opened
+  end
   local at = news.blocked > learned.seen and news.blocked or last
   local worth = math.min(math.max((news.opened - at) * WORTH, learn.patience), LONGEST)
   local eased = learned.changed == learned.blocked and learned.changed > learned.seen
@@ -109,7 +128,57 @@ local function learn_trip(learned, last, news, learn)
   learned.minute = 0
 end
 
-local function learn_ease(learned, blocked, learn)
+local function remember_level(learned)
+  if learned.old_rate < learned.rate then
+    learned.old_rate, learned.old_mark, learned.old_bad = learned.rate, learned.mark, learned.bad
+    learned.testing, learned.sent = 0, 0
+  end
+end
+
+local function may_test(learned, news, learn)
+  local eased = learned.rate < learned.old_rate * TESTED_BELOW
+  return learned.rate * HALF >= learn.floor and (eased or not news.sure)
+end
+
+local function begin_test(learned, now, news, shares)
+  remember_level(learned)
+  suspect_shares(shares)
+  learned.testing, learned.sent = 1, 0
+  learned.rate = learned.rate * HALF
+  learned.changed, learned.blocked, learned.why = now, news.blocked, WHY.test
+end
+
+local function learn_test(learned, now, news, shares, learn)
+  learned.blocked = news.blocked
+  local same = outcome_of(shares, learned.sent)
+  if same == nil then return end
+  local rate, mark, bad = learned.old_rate, learned.old_mark, learned.old_bad
+  local good = 1 - total_of(shares.base)
+  settle_shares(shares, same)
+  forget_test(learned)
+  if same then
+    learned.why = WHY.no_wall
+    learned.rate, learned.mark, learned.bad = rate, mark, bad
+    local recent = learned.untripped > rate and now - learned.tripped < RECENT
+    if total_of(shares.base) >= FREQUENT and recent then
+      learned.rate, learned.mark, learned.bad = learned.untripped, 0, 0
+    end
+    learned.untripped = 0
+  else
+    learned.why = WHY.eased
+    learned.bad = rate
+    learned.rate = math.max(learned.rate, rate * good * NEAR)
+    learned.mark = learned.rate
+    learned.again = now + LONGEST
+  end
+  learned.patience = learn.patience
+  learned.changed = now
+end
+
+local function learn_ease(learned, blocked, shares, learn)
+  -- A rise: how large is it?
+  if total_of(shares.base) > 0 and learned.old_rate < learned.rate then restart_shares(shares) end
+  remember_level(learned)
   learned.bad = learned.rate
   if is_trying(learned) then
     learned.why = WHY.try_failed
@@ -169,6 +238,8 @@ end
 local function begin_learned(learned, now, rate, news, why, learn)
   learned.rate, learned.mark, learned.bad, learned.changed = rate, 0, 0, now
   learned.patience, learned.why = learn.patience, why
+  forget_test(learned)
+  learned.again, learned.untripped, learned.tripped = 0, 0, 0
   pass_over(learned, news)
 end
 
@@ -197,8 +268,9 @@ local function has_taught(learned, ceiling, learn)
   return met or learned.rate > 0 and learned.rate ~= first
 end
 
-local function observe_learned(learned, now, last, news, known, ceiling, learn)
+local function observe_learned(learned, now, last, news, known, shares, ceiling, learn)
   local rate, mark = learned.rate, learned.mark
+  if shares.answers > 0 then shares.tested = learned.frozen == 0 and now >= learned.again end
   if known.turn > learned.turn then
     recall_learned(learned, now, news, known, learn)
   elseif learned.rate <= 0 then
@@ -209,9 +281,16 @@ local function observe_learned(learned, now, last, news, known, ceiling, learn)
     pass_over(learned, news)
     learned.changed, learned.excused = news.opened, 0
   elseif news.opened > learned.seen then
-    learn_trip(learned, last, news, learn)
-  elseif news.sure and news.blocked > learned.blocked + ECHO and news.blocked > learned.seen then
-    learn_ease(learned, news.blocked, learn)
+    learn_trip(learned, last, news, shares, learn)
+  elseif learned.testing == 1 then
+    learn_test(learned, now, news, shares, learn)
+  elseif may_test(learned, news, learn) and are_doubtful(shares) then
+    begin_test(learned, now, news, shares)
+  elseif are_explained(shares) then
+    learned.blocked = math.max(learned.blocked, news.blocked)
+    learn_grow(learned, now, ceiling, learn)
+  elseif (news.sure or now < learned.again) and news.blocked > learned.blocked + ECHO and news.blocked > learned.seen then
+    learn_ease(learned, news.blocked, shares, learn)
   else
     learn_grow(learned, now, ceiling, learn)
   end

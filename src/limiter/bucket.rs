@@ -12,6 +12,7 @@ use crate::{
     limiter::{
         learn::{Hand, Known, Learned, News},
         policy::Limits,
+        shares::Shares,
     },
     runtime::clock::{self, exact},
 };
@@ -126,12 +127,21 @@ impl Bucket {
     }
 
     /// The pace in force from `now` on. Where it is learned, the news of the cooldown and the calm since the last
-    /// change may set another.
-    pub fn pace(&mut self, now: i64, limits: &Limits, ramp: i64, news: News, known: Known) -> Pace {
+    /// change may set another, and a test of `shares` begin or end.
+    pub fn pace(
+        &mut self,
+        now: i64,
+        limits: &Limits,
+        ramp: i64,
+        news: News,
+        known: Known,
+        shares: &mut Shares,
+    ) -> Pace {
         let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else {
+            shares.tested = false;
             return Pace { rate: limits.rate, ramp };
         };
-        self.learned.observe(now, self.at, news, known, ceiling, learn);
+        self.learned.observe(now, self.at, (news, shares), known, ceiling, learn);
         Pace { rate: Some(self.learned.rate), ramp }
     }
 

@@ -31,7 +31,7 @@ pub use told::{Blocks, Cause, culprit};
 
 use crate::{
     classify::verdict::Verdict,
-    limiter::policy::CooldownPolicy,
+    limiter::{policy::CooldownPolicy, shares::Shares},
     runtime::clock::{self, exact},
 };
 
@@ -92,6 +92,8 @@ pub struct Cooldown {
     pub failed: u32,
     /// The latest reading of the clock, to notice when it is set back.
     pub seen: i64,
+    /// Which share of the answers are blocks.
+    pub shares: Shares,
 }
 
 /// What a scope says to who asks for leave to send.
@@ -207,7 +209,9 @@ impl Cooldown {
         match report.answer {
             Answer::Nothing => Change::None,
             Answer::Ok => {
-                self.remember(report.oks.saturating_add(1), '0', policy);
+                let oks = report.oks.saturating_add(1);
+                self.remember(oks, '0', policy);
+                self.shares.count(oks, &self.kinds);
                 let had = self.streak > 0.0;
                 self.forget_streak();
                 if had { Change::Streak } else { Change::None }
@@ -218,6 +222,7 @@ impl Cooldown {
                 }
                 // Successes that came without a call were before the streak: a member that knows of one reports.
                 self.remember(report.oks, '0', policy);
+                self.shares.count(report.oks, "");
                 self.remember(1, verdict.letter(), policy);
                 self.count(weight, verdict);
                 self.last_block = now;
@@ -233,6 +238,7 @@ impl Cooldown {
                 }
                 // The share (`ratio`) is of responses: connections that fail now and then are no wall.
                 self.remember(report.oks, '0', policy);
+                self.shares.count(report.oks, "");
                 self.count(weight, verdict);
                 self.last_block = now;
                 self.sure = false;
@@ -262,6 +268,7 @@ impl Cooldown {
             }
         };
         self.forget_streak();
+        self.shares.tripped();
         self.recent.clear();
     }
 
@@ -282,7 +289,8 @@ impl Cooldown {
     /// Whether it says no more than that the scope never had trouble: then it need not be kept at all.
     #[must_use]
     pub fn is_blank(&self) -> bool {
-        *self == Self { seen: self.seen, ..Self::default() }
+        let shares = Shares::new(self.shares.tested);
+        *self == Self { seen: self.seen, shares, ..Self::default() }
     }
 
     fn report_probe(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
@@ -369,13 +377,14 @@ impl Cooldown {
         if policy.respect_retry_after && retry_after > 0 {
             return Some(Cause::Named);
         }
-        if self.is_streak_full(policy) {
+        if self.is_streak_full(policy) && !self.shares.are_chance(&self.kinds) {
             return Some(Cause::Streak);
         }
         let ratio = policy.ratio?;
         let blocks = self.recent.bytes().filter(|b| *b != b'0').count();
-        let reached = self.recent.len() >= ratio.of as usize
-            && blocks as f64 >= ratio.share * f64::from(ratio.of) - 1e-9;
+        let of = f64::from(ratio.of);
+        let needed = f64::max(ratio.share * of, self.shares.needed(of));
+        let reached = self.recent.len() >= ratio.of as usize && blocks as f64 >= needed - 1e-9;
         reached.then_some(Cause::Ratio)
     }
 

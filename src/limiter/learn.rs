@@ -20,7 +20,10 @@ mod told;
 
 pub use told::{Hand, Known, Why};
 
-use crate::runtime::clock::{exact, whole};
+use crate::{
+    limiter::shares::Shares,
+    runtime::clock::{exact, whole},
+};
 
 /// How a rate is learned.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,6 +82,29 @@ pub struct Learned {
     pub frozen: bool,
     /// The cooldown in force when a person set the rate is not this rate's doing.
     pub excused: bool,
+    /// What was known before scattered blocks came.
+    pub before_test: BeforeTest,
+}
+
+/// What was known before scattered blocks came: where it goes on if they are no wall's.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct BeforeTest {
+    /// The rate; 0 = none came.
+    pub rate: f64,
+    /// The mark.
+    pub mark: f64,
+    /// The rate that had been blocked.
+    pub bad: f64,
+    /// Whether the test is on: half the rate is sent, and blocks are counted.
+    pub on: bool,
+    /// Tokens granted in the test.
+    pub sent: f64,
+    /// No other test begins before: the last one has met a wall.
+    pub again: i64,
+    /// The rate before the first trip that may have come by chance; 0 = none has.
+    pub untripped: f64,
+    /// When that was.
+    pub tripped: i64,
 }
 
 /// Grants are counted by the minute: the longest window of most walls, and the shortest that a slow rate fills.
@@ -112,13 +138,23 @@ const STEP: f64 = 0.04;
 const STRIDE: f64 = 0.25;
 /// A rate counts as above the mark from here: rounding is no try.
 const ABOVE: f64 = 1.01;
+/// A test whether the share of blocks falls with the rate runs at this part of it.
+const HALF: f64 = 0.5;
+/// Sure blocks are put to the test when they have lowered the rate to this part.
+const TESTED_BELOW: f64 = 0.75;
+/// Where so many answers are blocks, three of them in a row come by chance.
+const FREQUENT: f64 = 0.05;
+/// A trip that came by chance is taken back for so long.
+const RECENT: i64 = 1_800_000_000;
 /// Less than this part of the rate used says nothing about what the site bears.
 const USED: f64 = 0.6;
 
 impl Learned {
     /// A clock that was set back takes every moment with it.
     pub fn set_back(&mut self, back: i64) {
-        for moment in [&mut self.changed, &mut self.minute, &mut self.seen, &mut self.blocked] {
+        let BeforeTest { again, tripped, .. } = &mut self.before_test;
+        let Self { changed, minute, seen, blocked, .. } = self;
+        for moment in [changed, minute, seen, blocked, again, tripped] {
             *moment = if *moment > 0 { *moment - back } else { 0 };
         }
     }
@@ -135,6 +171,7 @@ impl Learned {
             self.minute += MINUTE;
         }
         self.counted += tokens;
+        self.before_test.sent += if self.before_test.on { tokens } else { 0.0 };
     }
 
     /// Tokens per second over the minute before `moment`.
@@ -153,12 +190,13 @@ impl Learned {
         &mut self,
         now: i64,
         last: i64,
-        news: News,
+        (news, shares): (News, &mut Shares),
         known: Known,
         ceiling: f64,
         learn: &Learn,
     ) {
         let (rate, mark) = (self.rate, self.mark);
+        shares.are_tested(!self.frozen && now >= self.before_test.again);
         if known.turn > self.turn {
             self.recall(now, news, known, learn);
         } else if self.rate <= 0.0 {
@@ -170,9 +208,19 @@ impl Learned {
             self.changed = news.opened;
             self.excused = false;
         } else if news.opened > self.seen {
-            self.trip(last, news, learn);
-        } else if news.sure && news.blocked > self.blocked + ECHO && news.blocked > self.seen {
-            self.ease(news.blocked, learn);
+            self.trip(last, news, shares, learn);
+        } else if self.before_test.on {
+            self.test(now, news, shares, learn);
+        } else if self.may_test(news, learn) && shares.are_doubtful() {
+            self.begin_test(now, news, shares);
+        } else if shares.are_explained() {
+            self.blocked = self.blocked.max(news.blocked);
+            self.grow(now, ceiling, learn);
+        } else if (news.sure || now < self.before_test.again)
+            && news.blocked > self.blocked + ECHO
+            && news.blocked > self.seen
+        {
+            self.ease(news.blocked, shares, learn);
         } else {
             self.grow(now, ceiling, learn);
         }
@@ -247,6 +295,7 @@ impl Learned {
         self.changed = now;
         self.patience = learn.patience;
         self.why = why;
+        self.before_test = BeforeTest::default();
         self.pass_over(news);
     }
 
@@ -270,7 +319,17 @@ impl Learned {
     }
 
     /// A cooldown is over.
-    fn trip(&mut self, last: i64, news: News, learn: &Learn) {
+    fn trip(&mut self, last: i64, news: News, shares: &mut Shares, learn: &Learn) {
+        if self.before_test.on {
+            // More than was scattered: a wall.
+            shares.forget();
+            self.before_test.again = news.opened + LONGEST;
+        }
+        self.forget_test();
+        let before = &mut self.before_test;
+        if before.untripped <= 0.0 || news.opened - before.tripped > RECENT {
+            (before.untripped, before.tripped) = (self.rate, news.opened);
+        }
         // The block that tripped it; a trip by hand has none.
         let at = if news.blocked > self.seen { news.blocked } else { last };
         let worth = ((news.opened - at) * WORTH).max(learn.patience).min(LONGEST);
@@ -311,8 +370,13 @@ impl Learned {
         self.minute = 0;
     }
 
-    /// A sure block that tripped nothing: a little slower.
-    fn ease(&mut self, blocked: i64, learn: &Learn) {
+    /// A sure block that tripped nothing, or a scattered one of what is known to be a wall: a little slower.
+    fn ease(&mut self, blocked: i64, shares: &mut Shares, learn: &Learn) {
+        if shares.base() > 0.0 && self.before_test.rate < self.rate {
+            // A rise: how large is it?
+            shares.restart();
+        }
+        self.remember();
         self.bad = self.rate;
         if self.is_trying() {
             self.why = Why::TryFailed;
@@ -326,6 +390,64 @@ impl Learned {
         }
         self.blocked = blocked;
         self.changed = blocked;
+    }
+
+    /// Where to go back to, should the blocks turn out to be no wall's.
+    fn remember(&mut self) {
+        if self.before_test.rate < self.rate {
+            let Self { rate, mark, bad, .. } = *self;
+            self.before_test = BeforeTest { rate, mark, bad, ..self.before_test };
+        }
+    }
+
+    fn forget_test(&mut self) {
+        let BeforeTest { again, untripped, tripped, .. } = self.before_test;
+        self.before_test = BeforeTest { again, untripped, tripped, ..BeforeTest::default() };
+    }
+
+    /// Sure blocks have lowered the rate by themselves before they are worth a test.
+    fn may_test(&self, news: News, learn: &Learn) -> bool {
+        let eased = self.rate < self.before_test.rate * TESTED_BELOW;
+        self.rate * HALF >= learn.floor && (eased || !news.sure)
+    }
+
+    /// Blocks are scattered among the pages: does their share fall with the rate?
+    fn begin_test(&mut self, now: i64, news: News, shares: &mut Shares) {
+        self.remember();
+        shares.suspect();
+        self.before_test.on = true;
+        self.before_test.sent = 0.0;
+        self.rate *= HALF;
+        self.changed = now;
+        self.blocked = news.blocked;
+        self.why = Why::Test;
+    }
+
+    fn test(&mut self, now: i64, news: News, shares: &mut Shares, learn: &Learn) {
+        self.blocked = news.blocked;
+        let Some(same) = shares.outcome(self.before_test.sent) else { return };
+        let BeforeTest { rate, mark, bad, untripped, tripped, .. } = self.before_test;
+        let good = 1.0 - shares.base();
+        shares.settle(same);
+        self.forget_test();
+        if same {
+            self.why = Why::NoWall;
+            (self.rate, self.mark, self.bad) = (rate, mark, bad);
+            // So often, three in a row came by chance.
+            if shares.base() >= FREQUENT && untripped > rate && now - tripped < RECENT {
+                (self.rate, self.mark, self.bad) = (untripped, 0.0, 0.0);
+            }
+            self.before_test.untripped = 0.0;
+        } else {
+            self.why = Why::Eased;
+            self.bad = rate;
+            // What the wall let through.
+            self.rate = self.rate.max(rate * good * NEAR);
+            self.mark = self.rate;
+            self.before_test.again = now + LONGEST;
+        }
+        self.patience = learn.patience;
+        self.changed = now;
     }
 
     /// Calm: after long enough a little faster.

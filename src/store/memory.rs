@@ -24,6 +24,7 @@ use crate::{
         cooldown::{self, Blocks, Cause, Change, Cooldown, Report},
         learn::{Known, News},
         policy::CooldownPolicy,
+        shares::Shares,
     },
     rules::Rule,
     runtime::clock::{self, Instant},
@@ -210,7 +211,12 @@ impl Store for Memory {
 /// What `lua/take.lua` does.
 fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
     let Some(policy) = &rule.cooldown else {
-        return open(now, 0, 0.0, tickets(place, rule, ask, now, 0, None, false));
+        return open(
+            now,
+            0,
+            0.0,
+            tickets(place, rule, ask, now, 0, (None, &mut Shares::default()), false),
+        );
     };
     let mut kept = place.cooldown.lock();
     let state = kept.state.get_or_insert_default();
@@ -233,13 +239,15 @@ fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
         cooldown::Phase::Open => {
             let news = place.own.then(|| news(state));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
+            let news = (news, &mut state.shares);
             open(now, epoch, streak, tickets(place, rule, ask, now, ramp, news, false))
         }
         cooldown::Phase::Probing(_) | cooldown::Phase::Due => {
             let news = place.own.then(|| news(state));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
             let one = Ask { wanted: if again { 0 } else { ask.wanted.min(1) }, ..ask.clone() };
-            let mut tickets = tickets(place, rule, &one, now, ramp, news, true);
+            let mut tickets =
+                tickets(place, rule, &one, now, ramp, (news, &mut state.shares), true);
             if again {
                 tickets.moments.push(now);
             }
@@ -302,7 +310,7 @@ fn tickets(
     ask: &Ask,
     now: i64,
     ramp: i64,
-    news: Option<News>,
+    (news, shares): (Option<News>, &mut Shares),
     probe: bool,
 ) -> Tickets {
     let limits = &rule.limits;
@@ -319,7 +327,7 @@ fn tickets(
     let pace = if probe && learns && bucket.learned.rate > 0.0 {
         Pace { rate: Some(bucket.learned.rate), ramp }
     } else {
-        bucket.pace(now, limits, ramp, news.unwrap_or_default(), ask.learned)
+        bucket.pace(now, limits, ramp, news.unwrap_or_default(), ask.learned, shares)
     };
     bucket.fill_by(now, limits, pace);
     let learned = bucket.learned;

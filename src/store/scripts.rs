@@ -50,24 +50,31 @@ macro_rules! script {
     }};
 }
 
+/// The script that every request costs.
+fn take() -> Script {
+    script!(
+        "take",
+        "lib/clock.lua",
+        "lib/shares.lua",
+        "lib/learn.lua",
+        "lib/bucket.lua",
+        "lib/memory.lua",
+        "lib/recall.lua",
+        "lib/away.lua",
+        "lib/cooldown.lua",
+        "take.lua"
+    )
+}
+
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
-            take: script!(
-                "take",
-                "lib/clock.lua",
-                "lib/learn.lua",
-                "lib/bucket.lua",
-                "lib/memory.lua",
-                "lib/recall.lua",
-                "lib/away.lua",
-                "lib/cooldown.lua",
-                "take.lua"
-            ),
+            take: take(),
             report: script!(
                 "report",
                 "lib/clock.lua",
                 "lib/news.lua",
+                "lib/shares.lua",
                 "lib/cooldown.lua",
                 "report.lua"
             ),
@@ -75,6 +82,7 @@ impl Scripts {
                 "set",
                 "lib/clock.lua",
                 "lib/news.lua",
+                "lib/shares.lua",
                 "lib/cooldown.lua",
                 "override.lua"
             ),
@@ -82,6 +90,7 @@ impl Scripts {
                 "rate",
                 "lib/clock.lua",
                 "lib/news.lua",
+                "lib/shares.lua",
                 "lib/learn.lua",
                 "lib/bucket.lua",
                 "lib/cooldown.lua",
@@ -94,10 +103,17 @@ impl Scripts {
                 "lib/memory.lua",
                 "memory.lua"
             ),
-            peek: script!("peek", "lib/clock.lua", "lib/cooldown.lua", "peek.lua"),
+            peek: script!(
+                "peek",
+                "lib/clock.lua",
+                "lib/shares.lua",
+                "lib/cooldown.lua",
+                "peek.lua"
+            ),
             when: script!(
                 "when",
                 "lib/clock.lua",
+                "lib/shares.lua",
                 "lib/learn.lua",
                 "lib/bucket.lua",
                 "lib/memory.lua",
@@ -108,6 +124,7 @@ impl Scripts {
             survey: script!(
                 "survey",
                 "lib/clock.lua",
+                "lib/shares.lua",
                 "lib/learn.lua",
                 "lib/cooldown.lua",
                 "survey.lua"

@@ -434,7 +434,8 @@ function tripOf(trip) {
 /** Why a learned rate is what it is. */
 const WHY = {
   start: "as the rule file says", sure_trip: "lowered by a sure sign", doubtful_trip: "lowered by plain refusals",
-  try_failed: "back at the mark: more was blocked", eased: "eased by a sure sign", climb: "climbing: nothing was blocked",
+  try_failed: "back at the mark: more was blocked", eased: "eased by a sure sign", test: "half the rate: is it a wall?", no_wall: "blocks are as frequent at half the rate: no wall",
+  climb: "climbing: nothing was blocked",
   try: "trying a little above the mark", hand: "set by hand", forgotten: "forgotten by hand",
   recalled: "as a member remembered it", bounds: "moved by the rule file",
 };

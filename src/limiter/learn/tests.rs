@@ -12,18 +12,31 @@ struct Scope {
     now: i64,
     news: News,
     demand: f64,
+    shares: Shares,
 }
 
 impl Scope {
     fn new() -> Self {
-        let mut scope =
-            Self { learned: Learned::default(), now: START, news: News::default(), demand: 1e9 };
+        let mut scope = Self {
+            learned: Learned::default(),
+            now: START,
+            news: News::default(),
+            demand: 1e9,
+            shares: Shares::default(),
+        };
         scope.ask();
         scope
     }
 
     fn ask(&mut self) {
-        self.learned.observe(self.now, self.now, self.news, Known::default(), 4.0, &LEARN);
+        self.learned.observe(
+            self.now,
+            self.now,
+            (self.news, &mut self.shares),
+            Known::default(),
+            4.0,
+            &LEARN,
+        );
     }
 
     fn run(&mut self, seconds: i64) {
@@ -39,7 +52,14 @@ impl Scope {
         let last = self.now;
         self.now += 30 * SECOND;
         self.news = News { opened: self.now, blocked: last, sure, closed: false };
-        self.learned.observe(self.now, last, self.news, Known::default(), 4.0, &LEARN);
+        self.learned.observe(
+            self.now,
+            last,
+            (self.news, &mut self.shares),
+            Known::default(),
+            4.0,
+            &LEARN,
+        );
     }
 }
 
@@ -143,12 +163,26 @@ fn nothing_grows_without_demand() {
 fn a_rule_file_that_allows_more_counts_at_once_where_no_limit_has_been_met() {
     let mut scope = Scope::new();
     let more = Learn { start: 40.0, ..LEARN };
-    scope.learned.observe(scope.now, scope.now, scope.news, Known::default(), 40.0, &more);
+    scope.learned.observe(
+        scope.now,
+        scope.now,
+        (scope.news, &mut Shares::default()),
+        Known::default(),
+        40.0,
+        &more,
+    );
     near(scope.learned.rate, 40.0);
     let mut met = Scope::new();
     met.trip(true);
     let mark = met.learned.mark;
-    met.learned.observe(met.now, met.now, met.news, Known::default(), 40.0, &more);
+    met.learned.observe(
+        met.now,
+        met.now,
+        (met.news, &mut Shares::default()),
+        Known::default(),
+        40.0,
+        &more,
+    );
     near(met.learned.rate, mark);
 }
 
@@ -170,12 +204,19 @@ fn floor_and_ceiling_hold_whatever_happens() {
 fn a_store_that_lost_its_memory_takes_the_rate_that_a_member_knows() {
     let mut learned = Learned::default();
     let known = Known { turn: 7, rate: 1.5, mark: 1.5, ..Known::default() };
-    learned.observe(START, START, News::default(), known, 4.0, &LEARN);
+    learned.observe(START, START, (News::default(), &mut Shares::default()), known, 4.0, &LEARN);
     near(learned.rate, 1.5);
     near(learned.mark, 1.5);
     assert_eq!(learned.why, Why::Recalled);
     let older = Known { turn: 6, rate: 3.0, ..known };
-    learned.observe(START + SECOND, START, News::default(), older, 4.0, &LEARN);
+    learned.observe(
+        START + SECOND,
+        START,
+        (News::default(), &mut Shares::default()),
+        older,
+        4.0,
+        &LEARN,
+    );
     near(learned.rate, 1.5);
 }
 
@@ -193,7 +234,14 @@ fn each_change_counts_and_says_why() {
     scope.trip(false);
     assert_eq!(scope.learned.why, Why::TryFailed);
     let turn = scope.learned.turn;
-    scope.learned.observe(scope.now, scope.now, scope.news, Known::default(), 0.5, &LEARN);
+    scope.learned.observe(
+        scope.now,
+        scope.now,
+        (scope.news, &mut Shares::default()),
+        Known::default(),
+        0.5,
+        &LEARN,
+    );
     assert_eq!((scope.learned.turn, scope.learned.why), (turn + 1, Why::Bounds));
 }
 
@@ -257,7 +305,14 @@ fn what_is_forgotten_starts_again_and_no_member_brings_it_back() {
     let known = scope.learned.known();
     scope.hand(Hand::Forget);
     assert_eq!((scope.learned.why, scope.learned.mark), (Why::Forgotten, 0.0));
-    scope.learned.observe(scope.now, scope.now, scope.news, known, 4.0, &LEARN);
+    scope.learned.observe(
+        scope.now,
+        scope.now,
+        (scope.news, &mut Shares::default()),
+        known,
+        4.0,
+        &LEARN,
+    );
     near(scope.learned.rate, 4.0);
 }
 
@@ -317,4 +372,67 @@ fn from_a_mark_far_below_it_climbs_at_once_and_waits_just_below_what_was_blocked
     scope.run(360);
     near(scope.learned.rate, there);
     near(scope.learned.mark, there);
+}
+
+/// What a site does with scattered blocks: the share of its answers that are blocks at a rate.
+fn crawl(scope: &mut Scope, seconds: i64, sure: bool, share: impl Fn(f64) -> f64) {
+    let mut draw = fastrand::Rng::with_seed(7);
+    for _ in 0..seconds {
+        scope.now += SECOND;
+        scope.ask();
+        for _ in 0..20 {
+            let sent = scope.learned.rate / 20.0;
+            scope.learned.count(scope.now, sent);
+            if draw.f64() >= sent {
+                continue;
+            }
+            if draw.f64() < share(scope.learned.rate) {
+                scope.news = News { blocked: scope.now, sure, ..scope.news };
+                scope.shares.count(0, if sure { "d" } else { "b" });
+            } else {
+                scope.shares.count(1, "");
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_that_are_as_frequent_at_half_the_rate_lower_nothing() {
+    for (sure, share) in [(false, 0.2), (false, 0.33), (true, 0.05), (true, 0.2)] {
+        let mut scope = Scope::new();
+        crawl(&mut scope, 1_800, sure, |_| share);
+        near(scope.learned.rate, 4.0);
+        near(scope.learned.mark.max(4.0), 4.0);
+        assert!((scope.shares.base() - share).abs() < share / 2.0, "{:?}", scope.shares);
+    }
+}
+
+#[test]
+fn blocks_that_fall_with_the_rate_are_a_wall_and_no_base() {
+    for sure in [false, true] {
+        let mut scope = Scope::new();
+        // It lets 3 a second through, and refuses the rest.
+        crawl(&mut scope, 900, sure, |rate| (1.0 - 3.0 / rate).max(0.0));
+        assert!(scope.learned.rate < 3.6, "{:?}", scope.learned);
+        assert!(scope.shares.base() < 0.1, "{:?}", scope.shares);
+    }
+}
+
+#[test]
+fn a_rise_above_the_base_lowers_the_rate() {
+    let mut scope = Scope::new();
+    crawl(&mut scope, 900, true, |_| 0.05);
+    near(scope.learned.rate, 4.0);
+    crawl(&mut scope, 300, true, |rate| if rate > 3.0 { 0.4 } else { 0.05 });
+    assert!(scope.learned.rate < 4.0 * 0.8, "{:?}", scope.learned);
+}
+
+#[test]
+fn a_trip_that_chance_explains_is_taken_back() {
+    let mut scope = Scope::new();
+    scope.run(2);
+    scope.trip(false);
+    assert!(scope.learned.rate < 2.0, "{:?}", scope.learned);
+    crawl(&mut scope, 300, false, |_| 0.25);
+    near(scope.learned.rate, 4.0);
 }

@@ -26,11 +26,15 @@ pub enum Why {
     Recalled,
     /// The rule file's ceiling or floor has moved past it.
     Bounds,
+    /// Scattered blocks: half the rate, to see whether their share falls with it.
+    Test,
+    /// Their share is the same at half the rate: they are no wall's.
+    NoWall,
 }
 
 impl Why {
     /// All, in the order of their numbers in the store.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Start,
         Self::SureTrip,
         Self::DoubtfulTrip,
@@ -42,6 +46,8 @@ impl Why {
         Self::Forgotten,
         Self::Recalled,
         Self::Bounds,
+        Self::Test,
+        Self::NoWall,
     ];
 
     /// The word on the wire.
@@ -59,6 +65,8 @@ impl Why {
             Self::Forgotten => "forgotten",
             Self::Recalled => "recalled",
             Self::Bounds => "bounds",
+            Self::Test => "test",
+            Self::NoWall => "no_wall",
         }
     }
 }

@@ -63,11 +63,11 @@ impl Memory {
         let news = own.map(|_| news(&state)).unwrap_or_default();
         // A probe says nothing until its answer is in.
         let pace = match phase {
-            Phase::Open => bucket.pace(now, limits, ramp, news, known),
+            Phase::Open => bucket.pace(now, limits, ramp, news, known, &mut state.shares),
             _ if limits.learn.is_some() && bucket.learned.rate > 0.0 => {
                 Pace { rate: Some(bucket.learned.rate), ramp }
             }
-            _ => bucket.pace(now, limits, ramp, news, known),
+            _ => bucket.pace(now, limits, ramp, news, known, &mut state.shares),
         };
         bucket.fill_by(now, limits, pace);
         bucket.restart(news.opened);

@@ -1,0 +1,139 @@
+-- Which share of the answers are blocks: src/limiter/shares.rs, operation by operation (its head says how it works).
+--
+-- Kept in the cooldown's hash as one field: `tested answers;letter:blocks:base,...`, the letters that have any; empty where
+-- nothing was counted.
+local LETTERS = { 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h' }
+local CHANCE = 1e-6
+local MOST = 0.45
+local LEAST_SHARE = 0.005
+local FREQUENT = 0.05
+local FEW = 2
+local KNOWN_FROM = 10
+local HALVED_FROM = 2048
+local MANY = 100
+local ENOUGH = 6
+local ENOUGH_SENT = 15
+
+local function load_shares(text)
+  local tested, answers, list = string.match(text, '^(%d) (%S+);(.*)$')
+  local shares = { tested = tested == '1', answers = tonumber(answers or 0), blocks = {}, base = {} }
+  for _, letter in ipairs(LETTERS) do shares.blocks[letter], shares.base[letter] = 0, 0 end
+  for letter, blocks, base in string.gmatch(list or '', '(%a):([^:]+):([^,]+)') do
+    shares.blocks[letter], shares.base[letter] = tonumber(blocks), tonumber(base)
+  end
+  return shares
+end
+
+local function pack_shares(shares)
+  local list = {}
+  for _, letter in ipairs(LETTERS) do
+    local blocks, base = shares.blocks[letter], shares.base[letter]
+    if blocks > 0 or base > 0 then list[#list + 1] = letter .. ':' .. exact(blocks) .. ':' .. exact(base) end
+  end
+  if not shares.tested and shares.answers == 0 and not list[1] then return '' end
+  return (shares.tested and 1 or 0) .. ' ' .. exact(shares.answers) .. ';' .. table.concat(list, ',')
+end
+
+local function total_of(counts)
+  local total = 0
+  for _, letter in ipairs(LETTERS) do total = total + counts[letter] end
+  return total
+end
+
+local function count_shares(shares, oks, kinds)
+  shares.answers = shares.answers + oks
+  for letter in string.gmatch(kinds, '%a') do
+    shares.answers = shares.answers + 1
+    shares.blocks[letter] = (shares.blocks[letter] or 0) + 1
+  end
+  if shares.answers < HALVED_FROM then return end
+  for _, letter in ipairs(LETTERS) do
+    local blocks = shares.blocks[letter]
+    local expected = shares.base[letter] * shares.answers
+    if blocks < (expected >= MANY and expected or expected / 2) then shares.base[letter] = blocks / shares.answers end
+    shares.blocks[letter] = floor(blocks / 2)
+  end
+  shares.answers = floor(shares.answers / 2)
+end
+
+local function restart_shares(shares)
+  shares.answers = 0
+  for _, letter in ipairs(LETTERS) do shares.blocks[letter] = 0 end
+end
+
+local function trip_shares(shares)
+  if total_of(shares.blocks) < FREQUENT * shares.answers then restart_shares(shares) end
+end
+
+local function tolerated(shares, letter)
+  if not shares.tested then return 0 end
+  local blocks = shares.blocks[letter] or 0
+  local seen = shares.answers >= KNOWN_FROM and blocks > FEW
+  local share = seen and blocks / shares.answers or 0
+  return math.max(shares.base[letter] or 0, share > MOST and 0 or share)
+end
+
+local function are_chance(shares, kinds)
+  local chance = 1
+  for letter in string.gmatch(kinds, '%a') do chance = chance * tolerated(shares, letter) end
+  return chance >= CHANCE
+end
+
+local function needed_blocks(shares, of)
+  local share = 0
+  for _, letter in ipairs(LETTERS) do share = share + tolerated(shares, letter) end
+  share = math.min(share, MOST)
+  return math.min(share * of + 6 * math.sqrt(of * share * (1 - share)), of)
+end
+
+local function exceeds_base(shares, letter)
+  local expected = shares.base[letter] * shares.answers
+  return shares.blocks[letter] > expected + 4 * math.sqrt(expected) + FEW
+end
+
+local function are_explained(shares)
+  for _, letter in ipairs(LETTERS) do
+    if exceeds_base(shares, letter) then return false end
+  end
+  return total_of(shares.base) > 0
+end
+
+local function are_doubtful(shares)
+  if not shares.tested then return false end
+  local more = false
+  for _, letter in ipairs(LETTERS) do
+    more = more or exceeds_base(shares, letter) and shares.blocks[letter] >= LEAST_SHARE * shares.answers
+  end
+  return more and shares.answers >= KNOWN_FROM and total_of(shares.blocks) <= MOST * shares.answers
+end
+
+local function suspect_shares(shares)
+  for _, letter in ipairs(LETTERS) do
+    shares.base[letter] = math.max(shares.base[letter], shares.blocks[letter] / shares.answers)
+  end
+  restart_shares(shares)
+end
+
+-- Whether the share is the same at half the rate; nil = nobody knows yet.
+local function outcome_of(shares, sent)
+  local blocks, base = total_of(shares.blocks), total_of(shares.base)
+  local expected = base * shares.answers
+  if expected >= ENOUGH then return blocks * 3 >= expected end
+  expected = base * sent
+  if expected >= ENOUGH_SENT and blocks * 4 < expected then return false end
+end
+
+local function settle_shares(shares, same)
+  local answers = math.max(shares.answers, 1)
+  for _, letter in ipairs(LETTERS) do
+    local share = shares.blocks[letter] / answers
+    local seen = shares.blocks[letter] >= FEW and share or 0
+    shares.base[letter] = same and (shares.base[letter] + share) / 2 or seen
+  end
+  restart_shares(shares)
+end
+
+local function forget_shares(shares)
+  for _, letter in ipairs(LETTERS) do shares.base[letter] = 0 end
+  restart_shares(shares)
+end
