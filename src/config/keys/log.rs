@@ -23,12 +23,7 @@ pub(in crate::config) static LOG: Section = Section {
             Is("text"),
             "logfmt (`key=value`), or one JSON object per line with the same fields.",
         ),
-        key(
-            "access",
-            Kind::Flag,
-            Is("false"),
-            "Adds [one line per request](operations.md#logs).",
-        ),
+        key("access", Kind::Flag, Is("false"), "Adds [one line per request](operations.md#logs)."),
         key(
             "access_file",
             Kind::Path,

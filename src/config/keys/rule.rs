@@ -124,8 +124,13 @@ pub(in crate::config) static RULE: Section = Section {
             "Terminates TLS in the proxy, so that each request inside a tunnel is limited and \
              judged.",
         ),
-        key("verify", Kind::Flag, Is("true"), "Whether the certificates of these sites are \
-                                               verified."),
+        key(
+            "verify",
+            Kind::Flag,
+            Is("true"),
+            "Whether the certificates of these sites are \
+                                               verified.",
+        ),
         key(
             "tunnel",
             Kind::Word(&["flights", "connect", "refuse"]),
@@ -190,12 +195,7 @@ pub(in crate::config) static LEARN: Section = Section {
     name: "learn",
     doc: "How the rate that a site tolerates is learned. `true` uses all defaults.",
     keys: &[
-        key(
-            "start",
-            Kind::Rate,
-            Absent("`rate`; `0.5/s` for `rate: auto`"),
-            "The initial rate.",
-        ),
+        key("start", Kind::Rate, Absent("`rate`; `0.5/s` for `rate: auto`"), "The initial rate."),
         key(
             "floor",
             Kind::Rate,
@@ -275,12 +275,7 @@ pub(in crate::config) static COOLDOWN: Section = Section {
             Is("2"),
             "Factor for the next cooldown after a failed probe.",
         ),
-        key(
-            "max",
-            Kind::Duration("100ms", "24h"),
-            Is("10m"),
-            "The longest cooldown.",
-        ),
+        key("max", Kind::Duration("100ms", "24h"), Is("10m"), "The longest cooldown."),
         key(
             "respect_retry_after",
             Kind::Flag,

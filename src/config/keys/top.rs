@@ -238,8 +238,13 @@ pub(in crate::config) static INSPECT: Section = Section {
             Is("16KiB"),
             "Bytes of an ordinary response. `0B` judges by status and headers only.",
         ),
-        key("error_bytes", Kind::Size("0B", "4MiB"), Is("128KiB"), "Bytes of a 4xx, a 5xx and a \
-                                                                    202."),
+        key(
+            "error_bytes",
+            Kind::Size("0B", "4MiB"),
+            Is("128KiB"),
+            "Bytes of a 4xx, a 5xx and a \
+                                                                    202.",
+        ),
         key(
             "delay",
             Kind::Duration("0s", "30s"),
@@ -317,9 +322,7 @@ pub(in crate::config) static LIMITS: Section = Section {
         key(
             "per_client",
             Kind::Count(1, 1_000_000),
-            Absent(
-                "`connections` on a loopback `listen`, otherwise 1000",
-            ),
+            Absent("`connections` on a loopback `listen`, otherwise 1000"),
             "Client connections per address.",
         ),
         key("tunnels", Kind::Count(1, 1_000_000), Is("5000"), "Open tunnels."),
@@ -350,12 +353,7 @@ pub(in crate::config) static LIMITS: Section = Section {
             "Idle connections kept per site, at most as many as were in use at once during the \
              last minute.",
         ),
-        key(
-            "idle_total",
-            Kind::Count(0, 100_000),
-            Is("2000"),
-            "Idle connections kept in total.",
-        ),
+        key("idle_total", Kind::Count(0, 100_000), Is("2000"), "Idle connections kept in total."),
     ],
 };
 
