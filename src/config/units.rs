@@ -190,7 +190,7 @@ fn per_window<'a>(text: &'a str, what: &str) -> Read<(&'a str, Duration)> {
 pub(super) fn rate(text: &str) -> Read<f64> {
     let (number, window) = per_window(text, "rate")?;
     let Some(value) = decimal(number) else {
-        let help = "write digits, with a point at most: `3/s`, `0.5/s`";
+        let help = "write digits and at most one point: `3/s`, `0.5/s`";
         return Err(Wrong::new(format!("{} is not a valid number of tokens", quote(number)), help));
     };
     let rate = value / window.as_secs_f64();
@@ -250,7 +250,7 @@ pub(super) fn factor(text: &str) -> Read<f64> {
     decimal(text).ok_or_else(|| {
         Wrong::new(
             format!("{} is not a valid number", quote(text)),
-            "write digits, with a point at most",
+            "write digits and at most one point",
         )
     })
 }

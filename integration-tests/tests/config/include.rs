@@ -101,7 +101,7 @@ fn a_pattern_that_names_nothing_good_is_a_mistake_of_the_main_file() {
     for (include, what) in [
         ("none.yaml", "main.yaml:1:10: include"),
         ("dir", "it is not a file"),
-        ("'*/a.yaml'", "a `*` in the name of a folder"),
+        ("'*/a.yaml'", "a folder name with `*`"),
         ("[none.yaml]", "include[0]"),
         ("{a: b}", "a mapping does not belong here"),
         ("dir/a.yaml", "there are no rules"),
