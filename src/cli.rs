@@ -1,6 +1,6 @@
 //! The command line: one type for what was typed, one file per command.
 //!
-//! Exit codes: 0 fine, 1 the thing asked about is not fine, 2 wrong usage or a bad file. Output is for people on a
+//! Exit codes: 0 success, 1 negative result, 2 wrong usage or an invalid file. Output is for people on a
 //! terminal; `--json` is for programs. What a command prints goes to standard output, errors and the log to standard
 //! error.
 
@@ -58,34 +58,34 @@ Examples:
   tidegate                                 run with ./config/tidegate.yaml or the built-in defaults
   tidegate --config rules.yaml             run with a rule file
   tidegate --store redis://127.0.0.1:6379  run as a member of a fleet
-  tidegate check rules.yaml                every mistake of a rule file, at once
+  tidegate check rules.yaml                report all mistakes in a rule file
   eval \"$(tidegate env curl)\"              point this shell's programs at the proxy
-  tidegate doctor                          whether this shell's programs go through the proxy
-  tidegate status                          the fleet: members, and what each scope does
-  tidegate status --store redis://...      the same without asking any member
+  tidegate doctor                          check that this shell's programs use the proxy
+  tidegate status                          show the fleet: members and scopes
+  tidegate status --store redis://...      the same, directly from the store
   tidegate cooldown clear shops            resume a scope
 
-Exit codes: 0 fine, 1 the thing asked about is not fine, 2 wrong usage or a bad file.";
+Exit codes: 0 success, 1 negative result, 2 wrong usage or an invalid file.";
 
 /// Options that mean the same with every command.
 #[derive(Debug, clap::Args)]
 struct Global {
-    /// The rule file [default: config/tidegate.yaml where it exists, else built-in defaults]
+    /// The rule file [default: config/tidegate.yaml if it exists, otherwise built-in defaults]
     #[arg(long, short, global = true, env = "TIDEGATE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where clients connect, instead of the file's `listen`
+    /// Address for clients; overrides the file's `listen`
     #[arg(long, global = true, value_name = "ADDR")]
     listen: Option<String>,
-    /// The admin port (to serve on, or to ask), instead of the file's `admin`
+    /// Admin port to serve or to query; overrides the file's `admin`
     #[arg(long, global = true, value_name = "ADDR")]
     admin: Option<String>,
-    /// The store, instead of the file's `store`: memory, redis://..., rediss://...
+    /// Store; overrides the file's `store`: memory, redis://..., rediss://...
     #[arg(long, global = true, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true)]
     store: Option<String>,
-    /// Colours in what is printed
+    /// Colour the output
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: Colour,
-    /// Log more than the file's `log.level` says: -v debug, -vv trace
+    /// Log more than the file's `log.level`: -v debug, -vv trace
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
@@ -94,27 +94,27 @@ struct Global {
 enum Command {
     /// Run the proxy (the default)
     Run(run::Args),
-    /// Check a rule file: all mistakes at once, each with its place and what would be right
+    /// Check a rule file and report all mistakes, each with its place and a suggested fix
     Check(check::Args),
-    /// Print the JSON Schema of the rule file, for completion in editors
+    /// Print the JSON Schema of the rule file, for editors
     Schema,
-    /// Say whether a client's environment is right, and what is wrong with it
+    /// Check a client's environment and say what is wrong with it
     Doctor(doctor::Args),
-    /// Print the lines that point a client at the proxy and make it trust the proxy's CA
+    /// Print the settings that point a client at the proxy and make it trust the CA
     Env(env::Args),
-    /// Say what a saved response would be judged to be, and why
+    /// Show the verdict of a saved response, and the reason
     Explain(explain::Args),
     /// Propose a signature from blocked and ordinary pages of one site
     LearnSignature(learn_signature::Args),
-    /// Show the fleet: members, and what each scope does right now
+    /// Show the fleet: its members, and the state of each scope
     Status(status::Args),
-    /// Trip or clear a cooldown by hand
+    /// Trip or clear a cooldown
     Cooldown(cooldown::Args),
-    /// Set, freeze, thaw or forget a learned rate by hand
+    /// Set, freeze, thaw or forget a learned rate
     Rate(rate::Args),
-    /// The CA that clients of intercepting rules must trust
+    /// Show the CA that clients of intercepting rules must trust
     Ca(ca::Args),
-    /// Watch the fleet live in the terminal
+    /// Watch the fleet in the terminal
     Top(top::Args),
     /// Print a completion script for a shell
     Completions(papers::Completions),

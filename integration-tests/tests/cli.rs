@@ -218,7 +218,7 @@ fn a_password_in_a_store_url_that_everybody_can_read_is_remarked_on() {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         std::fs::set_permissions(folder.path().join("r.yaml"), mode).expect("it is ours");
         let said = out(&run(folder.path(), &["check", "r.yaml"]));
-        assert_eq!(said.contains("everybody on this machine"), remarked, "{store}: {said}");
+        assert_eq!(said.contains("every user of this machine"), remarked, "{store}: {said}");
         assert!(!said.contains("secret@"), "{said}");
     }
 }

@@ -283,7 +283,7 @@ async fn a_collector_that_is_away_costs_spans_and_no_request() {
     get(member.proxy(), &site.url("/again")).await;
     collector.trace_with("url.full", &site.url("/again")).await;
     wait_until("the log says that it is well", SOON, async || {
-        member.log().contains("the collector takes spans again")
+        member.log().contains("the collector accepts spans again")
     })
     .await;
 }

@@ -309,7 +309,7 @@ pub enum SignatureError {
     )]
     BadVerdict(Arc<str>, Verdict),
     /// Not a field name.
-    #[error("the signature `{0}` asks for the header `{1}`, which is not a header name")]
+    #[error("the signature `{0}` asks for the header `{1}`, which is not a valid header name")]
     BadHeader(Arc<str>, String),
     /// An empty or overlong pattern.
     #[error("the signature `{0}` has a pattern of {1} bytes: write 1 to 512")]

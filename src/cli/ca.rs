@@ -19,7 +19,7 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Print where the certificate is
+    /// Print the path of the certificate
     Path,
     /// Print the certificate (PEM)
     Print,

@@ -27,7 +27,7 @@ pub(super) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Say which rule takes requests for this URL, with which limits, and why
+    /// Show which rule takes requests for this URL, its limits, and why
     #[arg(long, value_name = "URL")]
     explain: Option<String>,
 }

@@ -13,7 +13,7 @@ use super::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A scope is the name of a rule, or RULE/KEY where the rule is split by domain or host.
+A scope is the name of a rule, or RULE/KEY if the rule is split by domain or host.
 
 Examples:
   tidegate cooldown trip shops --for 5m
@@ -25,7 +25,7 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Stop a scope, on every member of the fleet
+    /// Pause a scope on every member of the fleet
     Trip {
         /// The scope
         scope: String,
@@ -35,7 +35,7 @@ enum Action {
         #[command(flatten)]
         token: Token,
     },
-    /// Let a scope go on, on every member of the fleet
+    /// Resume a scope on every member of the fleet
     Clear {
         /// The scope
         scope: String,

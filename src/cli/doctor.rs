@@ -22,20 +22,20 @@ use crate::config::Loaded;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-It sends one request through the proxy. Exit code 1: something is wrong.
+Sends one request through the proxy. Exit code 1: something is wrong.
 
 Examples:
   tidegate doctor
   tidegate doctor https://shop.example/list --timeout 30s
   tidegate doctor --proxy http://crawler:secret@10.0.0.7:3128 --admin 10.0.0.7:9128")]
 pub(super) struct Args {
-    /// A page of the site that is to be crawled
+    /// A page of the site to crawl
     #[arg(default_value = "https://example.com/")]
     url: String,
-    /// The proxy [default: what this shell's variables name, else the rule file's `listen`]
+    /// The proxy [default: this shell's proxy variables, otherwise the rule file's `listen`]
     #[arg(long, value_name = "URL")]
     proxy: Option<String>,
-    /// How long the client waits for an answer, with a unit: 30s, 5m
+    /// How long the client waits for a response, with a unit: 30s, 5m
     #[arg(long, value_name = "TIME", value_parser = length)]
     timeout: Option<Duration>,
     /// Print one JSON object
@@ -136,7 +136,7 @@ fn diagnose(global: &Global, args: &Args, report: &mut Report) -> anyhow::Result
         Ok(loaded) => loaded,
         Err(problems) => {
             let first = problems.as_slice().first().map(crate::config::Problem::one_line);
-            let cure = "`tidegate check` shows every mistake with its line; mend them first";
+            let cure = "correct the mistakes that `tidegate check` shows";
             report.bad("rule file", first.unwrap_or_default(), cure);
             return Ok(());
         }
@@ -174,7 +174,7 @@ fn named(loaded: &Loaded) -> String {
     let plural = if rules == 1 { "" } else { "s" };
     match &loaded.path {
         Some(path) => format!("{}: {rules} rule{plural}", path.display()),
-        None => "none here: the built-in defaults count".to_owned(),
+        None => "none here: using the built-in defaults".to_owned(),
     }
 }
 
@@ -189,13 +189,13 @@ fn check_timeout(rule: &crate::rules::Rule, timeout: Option<Duration>, report: &
                  {longest}: whoever gives up loses its place in the queue",
                 super::cooldown::span(timeout)
             ),
-            format!("raise the client's time-out above {longest}, or lower `max_wait`"),
+            format!("raise the client's timeout above {longest}, or lower `max_wait`"),
         ),
         Some(_) => report.good("time-out", format!("longer than `max_wait` ({longest})")),
         None => report.note(
             "time-out",
-            format!("rule `{name}` holds a request for up to {longest}, in silence"),
-            "let the client wait longer than that; `--timeout TIME` checks yours".to_owned(),
+            format!("rule `{name}` holds a request for up to {longest} without sending a byte"),
+            "set the client's timeout above that; `--timeout TIME` checks it".to_owned(),
         ),
     }
 }

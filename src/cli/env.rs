@@ -25,7 +25,7 @@ Examples:
 pub(super) struct Args {
     /// The client
     client: Client,
-    /// Who of `auth.users` the client is [default: the first]
+    /// The client's user in `auth.users` [default: the first]
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 }

@@ -14,14 +14,14 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 FILE is a saved page, a raw HTTP response (`curl -i`), a HAR or WARC file, or a folder with a manifest.tsv.
-Exit code 1: a response was judged other than the source expects.
+Exit code 1: a verdict differs from the one that the source expects.
 
 Examples:
   tidegate explain page.html --status 403 --header 'server: cloudflare'
   curl -si https://shop.example/ | tidegate explain -
   tidegate explain crawl.har --config rules.yaml --json")]
 pub(super) struct Args {
-    /// What to explain; `-` reads standard input
+    /// File, folder or archive to explain; `-` reads standard input
     file: PathBuf,
     /// Status of a saved page
     #[arg(long, default_value = "200")]
@@ -32,7 +32,7 @@ pub(super) struct Args {
     /// Method of the request
     #[arg(long, default_value = "GET")]
     method: Method,
-    /// Where the page came from: decides which rule applies
+    /// URL of the page; decides which rule applies
     #[arg(long)]
     url: Option<String>,
     /// Print JSON

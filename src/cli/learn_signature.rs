@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 FILE is a saved page or a raw HTTP response (`curl -i`, or a file of `inspect.keep`).
-Exit code 1: the proposed signature misses a blocked page or takes an ordinary one.
+Exit code 1: the proposed signature misses a blocked page or matches an ordinary one.
 
 Example:
   tidegate learn-signature wall-1.html wall-2.html --ordinary page-1.html --ordinary page-2.html")]
@@ -31,7 +31,7 @@ pub(super) struct Args {
     /// Name of the signature
     #[arg(long, default_value = "learnt-wall")]
     name: String,
-    /// What it means
+    /// Verdict of the signature
     #[arg(long, default_value = "captcha")]
     verdict: Verdict,
 }

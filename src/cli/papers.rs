@@ -32,7 +32,7 @@ Examples:
   tidegate man | man -l -
   tidegate man --dir /usr/local/share/man/man1")]
 pub(super) struct Man {
-    /// Write the pages of all commands into this folder
+    /// Write the pages of all commands to this folder
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -12,8 +12,8 @@ use crate::config;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A scope is the name of a rule, or RULE/KEY where the rule is split by domain or host. Learning goes on from a rate that \
-was set, unless it is frozen.
+A scope is the name of a rule, or RULE/KEY if the rule is split by domain or host. Learning continues from the \
+rate that you set, unless it is frozen.
 
 Examples:
   tidegate rate set shops/shop.example 90/m
@@ -27,7 +27,7 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Set the rate of a scope, on every member of the fleet; between the rule's floor and its ceiling
+    /// Set the rate of a scope on every member of the fleet, between the rule's floor and its ceiling
     Set {
         /// The scope
         scope: String,
@@ -40,7 +40,7 @@ enum Action {
         #[command(flatten)]
         token: Token,
     },
-    /// Keep a scope at its rate, whatever happens
+    /// Keep the rate of a scope fixed
     Freeze {
         /// The scope
         scope: String,
@@ -54,7 +54,7 @@ enum Action {
         #[command(flatten)]
         token: Token,
     },
-    /// Forget what a scope has learned: it starts again as the rule file says
+    /// Forget what a scope has learned; it restarts from the rule file
     Forget {
         /// The scope
         scope: String,

@@ -23,10 +23,10 @@ const ALL: usize = 10_000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Shows the whole fleet, as its store knows it; a member on `admin` is asked.
+Shows the whole fleet as its store knows it, through the member on `admin`.
 Exit code 1: a scope of the fleet cools down, the store is away, or the member is not ready.
-With `--store URL` (or TIDEGATE_STORE) and without `--admin`, the store itself is asked, and no member has to be
-reachable. With `--member`, the member shows only what it knows itself, with counts of verdicts.
+With `--store URL` (or TIDEGATE_STORE) and without `--admin`, it reads the store directly; no member needs to run.
+With `--member`, it shows only what that member knows, with counts of verdicts.
 
 Examples:
   tidegate status
@@ -35,10 +35,10 @@ Examples:
   tidegate status --store redis://10.0.0.5:6379
   tidegate status --json | jq '.scopes[] | select(.state == \"cooling\")'")]
 pub(super) struct Args {
-    /// Print what the API says
+    /// Print the reply of the API
     #[arg(long)]
     json: bool,
-    /// Only what the member on `admin` knows itself
+    /// Show only what the member on `admin` knows
     #[arg(long)]
     member: bool,
     #[command(flatten)]

@@ -30,14 +30,14 @@ const SORTS: [&str; 5] = ["worry", "held", "sent", "streak", "name"];
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Keys: q ends it, / searches (Enter keeps, Esc drops the search), s sorts by the next column, arrows scroll.
+Keys: q quits, / searches (Enter keeps the search, Esc clears it), s sorts by the next column, the arrow keys scroll.
 
 Examples:
   tidegate top
   tidegate top --every 5 --admin 10.0.0.7:9128
   tidegate top --store redis://10.0.0.5:6379")]
 pub(super) struct Args {
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, default_value_t = 0.5, value_parser = every)]
     every: f64,
     #[command(flatten)]

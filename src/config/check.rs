@@ -84,8 +84,8 @@ fn rules(reader: &Reader<'_>, lists: &[Spot<'_>]) -> Vec<Rule> {
     let switches = detect::switches(reader);
     let defaults = rule::defaults(reader, &switches);
     for spot in lists.iter().filter(|spot| spot.is_list() && spot.is_empty()) {
-        let help = "add one, or leave `rules` out to get the built-in rule `default`";
-        spot.wrong(Wrong::new("there is no rule", help));
+        let help = "add one, or omit `rules` to use the built-in rule `default`";
+        spot.wrong(Wrong::new("there are no rules", help));
     }
     let mut places: HashMap<String, Place> = HashMap::new();
     let mut read = Vec::new();
@@ -99,8 +99,8 @@ fn rules(reader: &Reader<'_>, lists: &[Spot<'_>]) -> Vec<Rule> {
         let at = item.node.get("name").map_or(item.node.place, |node| node.place);
         if let Some(first) = named.and_then(|name| places.insert(name, at)) {
             let first = item.notes.words(first, at.file);
-            let help = format!("{first} has it already; give each rule its own name");
-            let message = format!("the name `{}` is given twice", rule.name);
+            let help = format!("{first} already has it; rule names must be unique");
+            let message = format!("the name `{}` is used twice", rule.name);
             item.open().wrong_at(at, "name", Wrong::new(message, help));
         }
         read.push((item, rule));

@@ -38,8 +38,8 @@ pub(super) fn substitute(text: &str, env: &Env<'_>) -> Result<Option<String>, (S
         out.push_str(&value_of(&inner[..end], env)?);
         if out.len() > MOST_BYTES {
             return Err((
-                "the value with its variables put in is longer than 64 KiB".into(),
-                "check what the environment holds".into(),
+                "the value with its variables is longer than 64 KiB".into(),
+                "check the environment".into(),
             ));
         }
         rest = &inner[end + 1..];
@@ -71,7 +71,7 @@ fn value_of(reference: &str, env: &Env<'_>) -> Result<String, (String, String)> 
         (None, Some(default)) => Ok(default.to_owned()),
         (None, None) => Err((
             format!("the environment variable `{name}` is not set (or empty)"),
-            format!("set {name}, or give a default: `${{{name}:-value}}`"),
+            format!("set {name}, or write a default: `${{{name}:-value}}`"),
         )),
     }
 }

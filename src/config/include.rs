@@ -47,7 +47,7 @@ pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>
         let found = match matching(&folder.join(pattern)) {
             Ok(found) => found,
             Err(wrong) => {
-                let help = "name a file, or files by `*` in the last part: `rules.d/*.yaml`";
+                let help = "name a file, or use `*` in the last part: `rules.d/*.yaml`";
                 flaws.push(flaw(format!("{}: {wrong}", quote(pattern)), help));
                 continue;
             }
@@ -60,12 +60,16 @@ pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>
                     files.push(File { name, text });
                 }
                 Err(problems) => flaws.extend(problems.as_slice().iter().map(|problem| {
-                    flaw(format!("{name}: {}", problem.message), "mend the file, or leave it out")
+                    flaw(
+                        format!("{name}: {}", problem.message),
+                        "correct the file, or do not \
+                                                                  include it",
+                    )
                 })),
             }
             if bytes > MOST_BYTES || files.len() > MOST_FILES {
-                let message = format!("more than {MOST_FILES} files, or 1 MiB in all");
-                flaws.push(flaw(message, "put hosts that share a rule in one list"));
+                let message = format!("more than {MOST_FILES} files, or more than 1 MiB in total");
+                flaws.push(flaw(message, "put hosts that share a rule into one list"));
                 return (Vec::new(), flaws);
             }
         }
@@ -112,7 +116,7 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     let name = pattern.file_name().and_then(OsStr::to_str).ok_or("it names no file")?;
     let folder = pattern.parent().unwrap_or(Path::new(""));
     if folder.to_string_lossy().contains('*') {
-        return Err("a `*` in the name of a folder".to_owned());
+        return Err("a folder name with `*`".to_owned());
     }
     if !name.contains('*') {
         let found = fs::metadata(pattern).map_err(|error| error.to_string())?;

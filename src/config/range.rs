@@ -38,7 +38,7 @@ pub(super) fn word(kind: &Kind, text: &str) -> Read<&'static str> {
         let near = if off { Some("off") } else { did_you_mean(text, words.iter().copied()) };
         let help = near
             .map_or_else(|| format!("write {}", kind.words()), |w| format!("did you mean `{w}`?"));
-        Wrong::new(format!("{} is not known here", quote(text)), help)
+        Wrong::new(format!("{} is unknown here", quote(text)), help)
     })
 }
 

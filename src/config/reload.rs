@@ -88,7 +88,10 @@ impl Reloader {
             asked: false,
             seen: Some(loaded.fingerprint),
             watcher: watcher
-                .inspect_err(|error| tracing::warn!(%error, "the rule file is only polled"))
+                .inspect_err(|error| {
+                    tracing::warn!(%error, "cannot watch the rule file; polling \
+                                                             it instead")
+                })
                 .ok(),
             watched: Vec::new(),
             included: HashSet::new(),
@@ -178,7 +181,8 @@ impl Reloader {
         }
         for new in folders.iter().filter(|new| !self.watched.contains(new)) {
             if let Err(error) = watcher.watch(new, RecursiveMode::NonRecursive) {
-                tracing::warn!(%error, folder = %new.display(), "the rule file is only polled");
+                tracing::warn!(%error, folder = %new.display(), "cannot watch the rule file; \
+                                                                 polling it instead");
             }
         }
         self.watched = folders;

@@ -75,7 +75,9 @@ impl<'a> Reader<'a> {
                 // Whatever it was meant to be: it may be a secret.
                 self.notes.hide_all(node);
                 let help = match name.text.as_str() {
-                    "<<" => "merge keys are not read; an alias can stand for a whole value".into(),
+                    "<<" => {
+                        "merge keys are not supported; an alias can replace a whole value".into()
+                    }
                     text => range::nearest(text, self.section.keys.iter().map(|key| key.name)),
                 };
                 self.wrong_key(

@@ -52,7 +52,7 @@ impl<'a> Spot<'a> {
         match self.node.value {
             Value::Broken { .. } => {}
             Value::Null => {
-                let help = format!("write {}, or leave the key out", self.kind.words());
+                let help = format!("write {}, or omit the key", self.kind.words());
                 self.wrong(Wrong::new("there is no value", help));
             }
             Value::Scalar(_) if !self.kind.all_words().is_empty() => {
@@ -78,7 +78,7 @@ impl<'a> Spot<'a> {
         };
         let bare = matches!(self.kind, Kind::Flag | Kind::Count(..) | Kind::Factor(..));
         if bare && scalar.quoted {
-            let message = format!("{} is in quotes and so is text", quote(&scalar.text));
+            let message = format!("{} is in quotes, so it is text", quote(&scalar.text));
             self.wrong(Wrong::new(message, "write it without the quotes"));
             return None;
         }
@@ -91,8 +91,8 @@ impl<'a> Spot<'a> {
             // A value from the environment may be a secret in the wrong place: only the reference
             // is shown.
             (Err(_), Some(written)) => {
-                let message = format!("the value of {} is not right", quote(written));
-                let help = format!("it must come out as {}", self.kind.words());
+                let message = format!("the value of {} is invalid", quote(written));
+                let help = format!("it must become {}", self.kind.words());
                 self.wrong(Wrong::new(message, help));
                 None
             }

@@ -109,7 +109,7 @@ pub(super) fn span(text: &str) -> Read<(Duration, Duration)> {
         None => duration(from)?,
     };
     if from_value > to_value {
-        let message = format!("{} ends before it begins", quote(text));
+        let message = format!("{} ends before it starts", quote(text));
         return Err(Wrong::new(message, format!("did you mean `{to}-{from}`?")));
     }
     Ok((from_value, to_value))
@@ -190,12 +190,12 @@ fn per_window<'a>(text: &'a str, what: &str) -> Read<(&'a str, Duration)> {
 pub(super) fn rate(text: &str) -> Read<f64> {
     let (number, window) = per_window(text, "rate")?;
     let Some(value) = decimal(number) else {
-        let help = "write digits, with a point at most: `3/s`, `0.5/s`";
+        let help = "write digits and at most one point: `3/s`, `0.5/s`";
         return Err(Wrong::new(format!("{} is not a valid number of tokens", quote(number)), help));
     };
     let rate = value / window.as_secs_f64();
     if rate <= 0.0 {
-        let help = "to send nothing, use `action: deny`; for no limit, leave `rate` out";
+        let help = "to send nothing, use `action: deny`; for no limit, omit `rate`";
         return Err(Wrong::new("a rate of 0 would hold requests for ever", help));
     }
     if rate < SLOWEST * 0.999 {
@@ -212,7 +212,7 @@ pub(super) fn quota(text: &str) -> Read<Quota> {
     const MOST: u64 = 1_000_000_000_000;
     let (number, window) = per_window(text, "quota")?;
     match number.parse::<u64>() {
-        Ok(0) => Err(Wrong::new("a quota of 0 lets nothing pass", "use `action: deny`")),
+        Ok(0) => Err(Wrong::new("a quota of 0 lets no request pass", "use `action: deny`")),
         Ok(tokens) if tokens <= MOST && decimal(number).is_some() => Ok(Quota { tokens, window }),
         _ => {
             let message = format!("{} is not a valid number of tokens for a quota", quote(number));
@@ -250,7 +250,7 @@ pub(super) fn factor(text: &str) -> Read<f64> {
     decimal(text).ok_or_else(|| {
         Wrong::new(
             format!("{} is not a valid number", quote(text)),
-            "write digits, with a point at most",
+            "write digits and at most one point",
         )
     })
 }

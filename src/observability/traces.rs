@@ -99,7 +99,7 @@ impl Traces {
             }
         };
         if tokio::time::timeout(FLUSH, flushing).await.is_err() {
-            tracing::warn!("the collector did not take the last spans in time");
+            tracing::warn!("the collector did not accept the last spans in time");
         }
     }
 

@@ -77,7 +77,7 @@ pub async fn serve(
     let mut cut_off = 0;
     if tokio::time::timeout(limit, drained).await.is_err() {
         let (left, tunnels) = (connections.len(), cx.tunnels.len());
-        tracing::warn!(left, tunnels, "the drain time is over; cutting what is still open");
+        tracing::warn!(left, tunnels, "the drain time is over; closing open connections");
         cut_off = left + tunnels;
     }
     cx.end.cancel();
@@ -130,7 +130,7 @@ impl Entrance {
             Ok(stream) => {
                 connections.spawn_on(async move { watched.serve(stream, stop).await }, &there);
             }
-            Err(error) => tracing::debug!(%error, %peer, "a client connection cannot be served"),
+            Err(error) => tracing::debug!(%error, %peer, "cannot serve a client connection"),
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn admit_frames(
     let is_path = path.is_ascii() && (path != "*" || request.method() == Method::OPTIONS);
     let is_bare = |value: &HeaderValue| value.as_bytes().trim_ascii().len() == value.len();
     if !is_path || !request.headers().values().all(is_bare) {
-        let sentence = "The path, or a field with blanks around its value, is malformed.";
+        let sentence = "The path is malformed, or a field has blanks around its value.";
         return Err(Refusal::malformed(StatusCode::BAD_REQUEST, sentence));
     }
     Ok(())
@@ -49,7 +49,7 @@ pub(super) fn answer_here(
     }
     match *request.method() {
         Method::TRACE => {
-            let sentence = "TRACE would show a site's credentials to whoever asks.";
+            let sentence = "TRACE is refused, because it would reveal a site's credentials.";
             Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence))
         }
         // The preface of HTTP/2, which is no request (RFC 9113 section 3.4).

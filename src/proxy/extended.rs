@@ -47,7 +47,7 @@ pub(super) fn unfold<B>(request: &mut Request<B>) -> Result<(), Refused> {
     }
     let Some(protocol) = request.extensions_mut().remove::<Protocol>() else { return Ok(()) };
     if protocol.as_str() != "websocket" {
-        let sentence = "Of the protocols over CONNECT only WebSocket is served.";
+        let sentence = "WebSocket is the only supported protocol over extended CONNECT.";
         return Err(Refusal::malformed(StatusCode::NOT_IMPLEMENTED, sentence));
     }
     *request.method_mut() = Method::GET;

@@ -67,7 +67,7 @@ impl Inside {
     ) -> Result<(Target, Client), Refused> {
         self.standing.judge(live, &self.client)?;
         if request.method() == Method::CONNECT {
-            let sentence = "A CONNECT inside a CONNECT is not served.";
+            let sentence = "A CONNECT inside a CONNECT is not supported.";
             return Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence));
         }
         let elsewhere = |why: String| Refusal::malformed(StatusCode::MISDIRECTED_REQUEST, why);
@@ -102,7 +102,7 @@ pub(super) fn open(
     let ca = cx.ca().map_err(|error| {
         let what = format!("rule `{}` cannot intercept: {error}", asking.entry.rule.name);
         cx.events.emit(Event::Warned { what });
-        let sentence = "This proxy is to look inside, but has no CA; its log says why.";
+        let sentence = "This proxy must intercept the request but has no CA; its log says why.";
         Refusal::new(StatusCode::BAD_GATEWAY, Reason::Tls, "proxy_internal_error", sentence)
             .under(&asking.entry)
     })?;
@@ -144,7 +144,10 @@ impl Session {
         let (stream, early) = match upgrade.await.map(Side::of_client) {
             Ok(Side::Tcp(stream, early)) => (stream, early),
             Ok(Side::Other(_)) => return tracing::debug!("an intercepted CONNECT is not over TCP"),
-            Err(error) => return tracing::debug!(%error, "the client left after its CONNECT"),
+            Err(error) => {
+                return tracing::debug!(%error, "the client disconnected after its \
+                                                          CONNECT");
+            }
         };
         if let Err(error) = self.serve(stream, early).await {
             tracing::debug!(%error, "an intercepted connection ended");

@@ -33,7 +33,7 @@ pub(super) fn answer<B>(
     target: &Target,
 ) -> Result<Response<Body>, Refused> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let sentence = "Only GET and HEAD are for this page of the proxy.";
+        let sentence = "This page of the proxy supports GET and HEAD only.";
         return Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence));
     }
     let path = target.path.split('?').next().unwrap_or_default();

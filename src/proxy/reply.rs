@@ -104,14 +104,14 @@ impl Refusal {
                 status(statuses.limit),
                 Reason::Limit,
                 "http_request_denied",
-                format!("Rule `{rule}` is at its limit; the wait would exceed {longest}."),
+                format!("Rule `{rule}` is at its limit: the wait would exceed {longest}."),
             ),
             Why::Cooldown => (
                 status(statuses.cooldown),
                 Reason::Cooldown,
                 "destination_unavailable",
                 format!(
-                    "The site blocks: rule `{rule}` is cooling down, for longer than {longest}."
+                    "The site blocks: the cooldown of rule `{rule}` lasts longer than {longest}."
                 ),
             ),
             Why::Queue => (
@@ -124,15 +124,15 @@ impl Refusal {
                 unavailable,
                 Reason::Store,
                 "destination_unavailable",
-                "The store is away: this proxy may not decide without it (`on_failure: closed`), or \
-                 has not reached it since it started."
+                "The store is away: the rule file does not allow requests without it \
+                 (`on_failure: closed`), or this proxy has not reached it since its start."
                     .to_owned(),
             ),
             Why::Stopping => (
                 unavailable,
                 Reason::Queue,
                 "destination_unavailable",
-                "This proxy is stopping.".to_owned(),
+                "This proxy is shutting down.".to_owned(),
             ),
         };
         let mut refusal = Self::new(status, reason, error, sentence).under(&refused.entry);
@@ -152,8 +152,8 @@ impl Refusal {
 
     /// The rule file has no rule for it: nothing is let through by accident.
     pub(crate) fn unruled() -> Refused {
-        let sentence = "No rule of the rule file matches this request; add a last rule with \
-                        `match: \"*\"` to let it through.";
+        let sentence = "No rule matches this request. To allow it, add a last rule with `match: \
+                        \"*\"`.";
         Self::new(StatusCode::FORBIDDEN, Reason::Denied, "http_request_denied", sentence)
     }
 
@@ -164,20 +164,20 @@ impl Refusal {
 
     /// A request that came back to us.
     pub(crate) fn looped() -> Refused {
-        let sentence = "This request has passed this proxy before (`Via` names it).";
+        let sentence = "This request has been through this proxy before (`Via` names it).";
         Self::new(StatusCode::LOOP_DETECTED, Reason::Loop, "proxy_loop_detected", sentence)
     }
 
     /// The site broke off its answer before we passed on any of it.
     pub(crate) fn cut_off() -> Refused {
-        let sentence = "The site broke off its answer.";
+        let sentence = "The site broke off its response.";
         let status = StatusCode::BAD_GATEWAY;
         Self::new(status, Reason::Connect, "http_response_incomplete", sentence)
     }
 
     /// A bound of `limits` is reached.
     pub(crate) fn busy(what: &str) -> Refused {
-        let sentence = format!("The proxy has as many {what} as `limits` allows.");
+        let sentence = format!("The proxy already has as many {what} as `limits` allows.");
         let status = StatusCode::SERVICE_UNAVAILABLE;
         Self::new(status, Reason::Queue, "connection_limit_reached", sentence).after(SOON)
     }

@@ -178,7 +178,8 @@ fn keep_in_background(keep: Keep, target: &Target, status: Option<u16>, suspect:
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn_blocking(move || {
             if let Err(error) = write(&keep, &host, status, &suspect) {
-                tracing::warn!(%error, folder = %keep.folder.display(), "a suspect cannot be kept");
+                tracing::warn!(%error, folder = %keep.folder.display(), "cannot save a suspect \
+                                                                         page");
             }
         });
     }

@@ -87,7 +87,8 @@ pub(super) async fn open(
         let serving = async {
             match upgrade.await {
                 Ok(upgraded) => serve(copy::Side::of_client(upgraded), site, flights).await,
-                Err(error) => tracing::debug!(%error, "the client left before its tunnel began"),
+                Err(error) => tracing::debug!(%error, "the client disconnected before its tunnel \
+                                                       started"),
             }
         };
         tokio::select! {

@@ -26,7 +26,8 @@ impl Apart {
     pub fn start(name: &str, first: impl FnOnce() + Send + 'static) -> Self {
         let end = CancellationToken::new();
         let handle = thread(name, first, end.clone()).unwrap_or_else(|error| {
-            tracing::warn!(%error, name, "no thread can be started; its work is done beside the rest");
+            tracing::warn!(%error, name, "cannot start a thread; its work runs on the shared \
+                                          runtime");
             Handle::current()
         });
         Self { handle, end }

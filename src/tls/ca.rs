@@ -131,7 +131,7 @@ impl Ca {
         files::write_public(&path, &ca.pem)?;
         files::write_public(&dir.join(BUNDLE_FILE), &bundle(&ca.pem))?;
         if !found {
-            tracing::info!(certificate = %path.display(), "a local CA was made");
+            tracing::info!(certificate = %path.display(), "created a local CA");
         }
         Ok(ca)
     }

@@ -43,7 +43,7 @@ pub fn system() -> &'static RootCertStore {
     ROOTS.get_or_init(|| {
         let found = rustls_native_certs::load_native_certs();
         for error in &found.errors {
-            tracing::warn!(%error, "a root certificate of the system cannot be read");
+            tracing::warn!(%error, "cannot read a root certificate of the system");
         }
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(found.certs);

@@ -84,10 +84,13 @@ fn what_could_never_work_is_refused_with_the_way_out() {
         Classifier::with(vec![signature(yaml)], &Switches::default()).unwrap_err().to_string()
     };
     assert!(refused("{name: a, verdict: ok}").contains("no condition"));
-    assert!(refused("{name: a b, verdict: ok, body: x}").contains("no name"));
+    assert!(refused("{name: a b, verdict: ok, body: x}").contains("not a valid signature name"));
     assert!(refused("{name: a, verdict: timeout, body: x}").contains("no response can be"));
     assert!(refused("{name: a, verdict: ok, body: ''}").contains("pattern"));
-    assert!(refused("{name: a, verdict: ok, header: {'no name': x}}").contains("no header name"));
+    assert!(
+        refused("{name: a, verdict: ok, header: {'no name': x}}")
+            .contains("not a valid header name")
+    );
     assert!(refused("{name: anubis, verdict: ok, body: x}").contains("two signatures"));
     let switches = Switches { off: vec!["cloudflare-titel".into()], log: Vec::new() };
     let error = Classifier::with(Vec::new(), &switches).unwrap_err();

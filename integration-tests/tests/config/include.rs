@@ -88,7 +88,7 @@ fn mistakes_name_the_file_the_line_and_the_column_that_they_stand_in() {
         ("rules.d/b.yaml:3:1: listen", "unknown key `listen`"),
         ("rules.d/c.yaml:2:1", "not valid YAML"),
         ("rules.d/d.yaml: the file is empty", ""),
-        ("main.yaml:3:12: rules[0].name", "rules.d/b.yaml:2 has it already"),
+        ("main.yaml:3:12: rules[0].name", "rules.d/b.yaml:2 already has it"),
     ] {
         let found = said.iter().any(|problem| problem.contains(place) && problem.contains(what));
         assert!(found, "{place}: {what} is missing in\n{}", said.join("\n"));
@@ -101,10 +101,10 @@ fn a_pattern_that_names_nothing_good_is_a_mistake_of_the_main_file() {
     for (include, what) in [
         ("none.yaml", "main.yaml:1:10: include"),
         ("dir", "it is not a file"),
-        ("'*/a.yaml'", "a `*` in the name of a folder"),
+        ("'*/a.yaml'", "a folder name with `*`"),
         ("[none.yaml]", "include[0]"),
         ("{a: b}", "a mapping does not belong here"),
-        ("dir/a.yaml", "there is no rule"),
+        ("dir/a.yaml", "there are no rules"),
     ] {
         write(folder.path(), "main.yaml", &format!("include: {include}\n"));
         let problems = load(&folder).expect_err(include).to_string();

@@ -287,7 +287,7 @@ function showScopes(fleet) {
   const total = fleet.scopes_total;
   $("no-scopes").hidden = total > 0;
   const filtered = asked.q || asked.state || asked.rule || asked.member;
-  $("no-scopes").textContent = filtered ? "No scope matches." : "No scope yet: the first request makes one.";
+  $("no-scopes").textContent = filtered ? "No scope matches." : "No scopes yet. The first request creates one.";
   const last = asked.offset + fleet.scopes.length;
   const range = total ? `${count(asked.offset + 1)} to ${count(last)} of ${count(total)}` : "";
   if ($("range").textContent !== range) $("range").textContent = range;
@@ -411,7 +411,7 @@ async function showDetail() {
 
 function showFacts(scope) {
   const facts = [["sent by the fleet", `${number(scope.sent_per_s)}/s`], ["rate", rateOf(scope)],
-    ["held", count(scope.held)], ["members that wait", count(scope.members_waiting)],
+    ["held", count(scope.held)], ["members with waiting requests", count(scope.members_waiting)],
     ["streak", scope.after === null ? "no cooldown" : `${number(scope.streak)} of ${number(scope.after)}`]];
   part("facts").replaceChildren(...facts.map(([name, value]) => {
     const pair = document.createElement("div");
@@ -422,7 +422,7 @@ function showFacts(scope) {
 
 /** Why a scope tripped, in sentences. */
 function tripOf(trip) {
-  if (!trip) return "It has not tripped lately.";
+  if (!trip) return "No recent cooldown.";
   const when = trip.at_ms ? ` at ${clock(trip.at_ms)}` : "";
   if (trip.by === "hand") return `Paused by ${trip.who || "hand"}${when}${trip.member ? ` on member ${trip.member}` : ""}.`;
   const answer = trip.url ? ` ${trip.url} answered${trip.status ? ` ${trip.status}` : ""}.` : "";
@@ -432,17 +432,17 @@ function tripOf(trip) {
 
 /** Why a learned rate is what it is. */
 const WHY = {
-  start: "as the rule file says", sure_trip: "lowered by a sure sign", doubtful_trip: "lowered by plain refusals",
-  try_failed: "back at the mark: more was blocked", eased: "eased by a sure sign", climb: "climbing: nothing was blocked",
-  try: "trying a little above the mark", hand: "set by hand", forgotten: "forgotten by hand",
-  recalled: "as a member remembered it", bounds: "moved by the rule file",
+  start: "from the rule file", sure_trip: "lowered by a certain block", doubtful_trip: "lowered by plain refusals",
+  try_failed: "back at the mark: a higher rate was blocked", eased: "eased by a certain block", climb: "climbing: nothing was blocked",
+  try: "trying a little above the mark", hand: "set manually", forgotten: "forgotten manually",
+  recalled: "restored by a member", bounds: "changed by the rule file",
 };
 
 function showLearned(learned) {
   $("rate-form").hidden = !learned;
   part("learned").hidden = !learned;
   if (!learned) return;
-  const mark = learned.mark === null ? "no limit met yet" : `the site bears ${number(learned.mark)}/s`;
+  const mark = learned.mark === null ? "no limit met yet" : `the site tolerates ${number(learned.mark)}/s`;
   part("learned").textContent =
     `Learned ${number(learned.rate)}/s, ${learned.frozen ? "frozen" : WHY[learned.why] || learned.why}${
       learned.who ? ` by ${learned.who}` : ""}; ${mark}.`;

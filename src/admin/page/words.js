@@ -16,22 +16,22 @@ function blocksOf(event) {
 const TELL = {
   blocked: (e) => ["blocked", "bad", e.verdict, `${e.url}${e.status ? ` answered ${e.status}` : ""} in ${scopeOf(e)}`],
   tripped: (e) => ["cooldown", "bad", "paused", `${scopeOf(e)} for ${span(e.length_ms / 1000)}, by ${
-    e.by === "hand" ? e.who || "hand" : `${e.by} (${e.cause}: ${blocksOf(e)})`}${e.observe ? ", observed only" : ""}${e.ours ? "" : `, reported by ${e.member}`}`],
+    e.by === "hand" ? e.who || "operator" : `${e.by} (${e.cause}: ${blocksOf(e)})`}${e.observe ? ", observed only" : ""}${e.ours ? "" : `, reported by ${e.member}`}`],
   cleared: (e) => ["cooldown", "good", "resumed", `${scopeOf(e)}, by ${e.who || e.by}`],
-  probe_sent: (e) => ["cooldown", "busy", "probe goes", `${scopeOf(e)}: ${e.url}`],
+  probe_sent: (e) => ["cooldown", "busy", "probe sent", `${scopeOf(e)}: ${e.url}`],
   observed: (e) => ["cooldown", "busy", "observed", `${scopeOf(e)} would have met "${e.action}": ${e.requests} requests, ${
-    span(e.wait_ms / 1000)} in all`],
+    span(e.wait_ms / 1000)} in total`],
   probe: (e) => ["cooldown", e.result === "ok" ? "good" : "warn", "probe", `${scopeOf(e)}: ${e.result}`],
   rate_learned: (e) => ["cooldown", "busy", "rate", `${scopeOf(e)}: ${
     e.from ? `${number(e.from)}/s to ` : ""}${number(e.to)}/s, ${WHY[e.why] || e.why}${e.frozen ? ", frozen" : ""}${e.who ? `, by ${e.who}` : ""}`],
   store_down: (e) => ["other", "bad", "store away", `${e.server}: ${e.reason} (${e.kind}); ${e.advice}`],
   store_up: () => ["other", "good", "store back", "the store answers"],
   reloaded: (e) => ["other", "busy", "reloaded", e.changes.length ? e.changes.join("; ") : "nothing changed"],
-  reload_failed: (e) => ["other", "bad", "bad rule file", "the previous one stays in force"],
+  reload_failed: (e) => ["other", "bad", "invalid rule file", "the previous one stays in force"],
   warned: (e) => ["other", "warn", "note", e.what],
   panicked: (e) => ["other", "bad", "panic", e.what],
   started: (e) => ["other", "busy", "started", `${e.rules} ${e.rules === 1 ? "rule" : "rules"}, store ${e.store}`],
-  stopping: (e) => ["other", "warn", "stopping", `${e.why}: finishing what is in flight`],
+  stopping: (e) => ["other", "warn", "stopping", `${e.why}: finishing requests in flight`],
   stopped: () => ["other", "warn", "stopped", ""],
 };
 

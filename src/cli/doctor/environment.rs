@@ -48,7 +48,7 @@ impl Environment {
         match &self.proxy {
             None => report.bad(
                 "environment",
-                format!("{name} is not set: programs of this shell go past the proxy"),
+                format!("{name} is not set: programs in this shell bypass the proxy"),
                 POINT,
             ),
             Some(_) if self.upper_only => report.bad(
@@ -65,8 +65,8 @@ impl Environment {
         if let Some(entry) = self.no_proxy.split(',').map(str::trim).find(|e| self.is_past(e)) {
             report.bad(
                 "no_proxy",
-                format!("`{entry}` in NO_PROXY lets requests to {} go past the proxy", self.host),
-                "take it out of NO_PROXY and no_proxy (`unset NO_PROXY no_proxy`)",
+                format!("`{entry}` in NO_PROXY makes requests to {} bypass the proxy", self.host),
+                "remove it from NO_PROXY and no_proxy (`unset NO_PROXY no_proxy`)",
             );
         }
     }
@@ -93,13 +93,13 @@ impl Environment {
             (true, true) => report.good("node", format!("{version}, with NODE_USE_ENV_PROXY=1")),
             (true, false) => report.bad(
                 "node",
-                format!("{version} does not know NODE_USE_ENV_PROXY: it goes past the proxy"),
+                format!("{version} does not support NODE_USE_ENV_PROXY and bypasses the proxy"),
                 cure,
             ),
             (false, true) => report.note(
                 "node",
                 format!("{version} reads the proxy's variables only with NODE_USE_ENV_PROXY=1"),
-                "eval \"$(tidegate env node)\", if the crawler is Node's",
+                "eval \"$(tidegate env node)\", if the crawler runs on Node",
             ),
             (false, false) => {
                 report.note("node", format!("{version} does not read the proxy's variables"), cure)

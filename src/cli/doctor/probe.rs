@@ -78,9 +78,9 @@ impl Probe {
     ) -> anyhow::Result<Self> {
         let text = if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") };
         let uri: Uri = text.parse().context("not a URL")?;
-        let authority = uri.authority().context("it names no host")?.as_str();
+        let authority = uri.authority().context("it has no host")?.as_str();
         if uri.scheme_str() != Some("http") {
-            bail!("the proxy speaks plain HTTP to its clients: write http://HOST:PORT");
+            bail!("clients reach the proxy over plain HTTP: write http://HOST:PORT");
         }
         let (login, place) = match authority.rsplit_once('@') {
             Some((login, place)) => (Some(unescaped(login)), place),
@@ -121,31 +121,31 @@ impl Probe {
         match timeout(STEP, asked).await {
             Err(_) => report.bad(
                 "proxy",
-                format!("{place} takes connections and does not answer"),
+                format!("{place} accepts connections but does not respond"),
                 "another program may listen there: compare with the rule file's `listen`",
             ),
             Ok(Err(error)) => report.bad(
                 "proxy",
-                format!("{place} is not reached: {error:#}"),
+                format!("cannot reach {place}: {error:#}"),
                 "start it (`tidegate --config FILE`), or correct the address",
             ),
             Ok(Ok(answer)) if answer.status == 407 => report.bad(
                 "proxy",
-                format!("{place} wants a user and a password"),
+                format!("{place} requires a user and a password"),
                 "put them into the proxy's URL (`tidegate env curl` does): http://USER:PASSWORD@HOST:PORT",
             ),
             Ok(Ok(answer)) if answer.field("tidegate-refused").is_some() => report.bad(
                 "proxy",
                 format!("{place} refuses this client ({})", answer.status),
-                "`auth.networks` of its rule file must have the client's address",
+                "add the client's address to `auth.networks` in its rule file",
             ),
             Ok(Ok(answer)) if answer.status != 200 => report.bad(
                 "proxy",
-                format!("{place} answers, but not as a Tidegate does ({})", answer.status),
+                format!("{place} responds, but not like Tidegate ({})", answer.status),
                 "another proxy listens there: correct the address",
             ),
             Ok(Ok(_)) => {
-                report.good("proxy", format!("{place} answers and lets this client in"));
+                report.good("proxy", format!("{place} responds and admits this client"));
                 return true;
             }
         }
@@ -155,8 +155,8 @@ impl Probe {
     /// Whether the proxy decides with its store.
     pub(super) async fn check_store(&self, report: &mut Report) {
         let Some(admin) = &self.admin else {
-            let cure = "`admin: 127.0.0.1:9128` in the rule file opens it";
-            return report.note("store", "the admin port is off: its state is not known", cure);
+            let cure = "set `admin: 127.0.0.1:9128` in the rule file to open it";
+            return report.note("store", "the admin port is off, so its state is unknown", cure);
         };
         let head = format!("GET /healthz HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\n\r\n");
         let asked = async {
@@ -166,16 +166,17 @@ impl Probe {
         let answer = timeout(STEP, asked).await.map_err(anyhow::Error::from).and_then(|done| done);
         match answer {
             Err(_) => {
-                let cure = "`--admin ADDR` names the proxy's, if it is another";
-                report.note("store", format!("the admin port {admin} is not reached"), cure);
+                let cure = "name another one with `--admin ADDR`";
+                report.note("store", format!("cannot reach the admin port {admin}"), cure);
             }
             Ok(text) if text.contains("\"degraded\":true") => report.bad(
                 "store",
                 "the proxy decides without its store: the fleet does not share its limits",
-                "its log and `tidegate status` say what is wrong with `store` (address, password, TLS)",
+                "its log and `tidegate status` have the problem with `store` (address, password, \
+                 TLS)",
             ),
             Ok(_) if self.has_store => report.good("store", "the proxy reaches its store"),
-            Ok(_) => report.good("store", "up (`memory`: this proxy shares its limits with no other)"),
+            Ok(_) => report.good("store", "up (`memory`: this proxy does not share its limits)"),
         }
     }
 
@@ -190,10 +191,10 @@ impl Probe {
         match asked {
             Err(_) => {
                 let cure = "ask again later; `tidegate status` shows what is held";
-                report.bad("request", format!("no answer in {} s", STEP.as_secs()), cure);
+                report.bad("request", format!("no response in {} s", STEP.as_secs()), cure);
             }
             Ok(Err(error)) => {
-                let cure = "the proxy's log says more (`log: {access: true}`)";
+                let cure = "see the proxy's log (`log: {access: true}`)";
                 report.bad("request", format!("{error:#}"), cure);
             }
             Ok(Ok(None)) => {}
@@ -219,7 +220,8 @@ impl Probe {
             Ok(Handshake::Done(stream)) => (stream, true),
             Ok(Handshake::Untrusted(stream)) => (stream, false),
             Ok(Handshake::Failed(why)) => {
-                let cure = "no client can trust this certificate; look at the site with `openssl s_client`";
+                let cure = "no client can trust this certificate; inspect the site with `openssl \
+                            s_client`";
                 report.bad(
                     "https",
                     format!("the certificate for {site} is not accepted: {why}"),
@@ -244,8 +246,8 @@ impl Probe {
             (true, false) => report.good("https", "tunnelled: the site's own certificate is seen"),
         }
         if rule.is_some_and(|rule| rule.intercept) != intercepted {
-            let cure = "name the file that it runs with: `--config FILE`";
-            report.note("rule file", "the proxy runs with another one than this", cure);
+            let cure = "name the proxy's file: `--config FILE`";
+            report.note("rule file", "the proxy runs with another file", cure);
         }
         Ok(Some(answer))
     }
@@ -257,7 +259,7 @@ impl Probe {
         let mut why = String::new();
         for (files, is_trusted) in [(trusted, true), (&ours[..], false)] {
             let mut stream = TcpStream::connect(&self.proxy).await?;
-            let host = self.url.host().context("the URL names no host")?;
+            let host = self.url.host().context("the URL has no host")?;
             let place = format!("{host}:{}", self.url.port_u16().unwrap_or(443));
             let head = format!(
                 "CONNECT {place} HTTP/1.1\r\nhost: {place}\r\nprefer: wait=10\r\n{}\r\n",
@@ -309,14 +311,14 @@ fn judge(answer: &Answer, rule: Option<&Arc<Rule>>, report: &mut Report) {
     let status = answer.status;
     if let Some(reason) = answer.field("tidegate-refused") {
         let cure = match reason {
-            "cooldown" => "a site of this rule blocks: `tidegate status` shows since when and why",
-            "limit" | "queue" => "the rule is at its limit: ask again later, or allow more",
-            "dns" => "the proxy's machine cannot resolve the name: check it there",
-            "egress" => "`egress.allow` of the rule file must allow the address",
-            "tls" => "the site's certificate is not accepted: `upstream_ca` adds a root",
+            "cooldown" => "a site of this rule blocks: see `tidegate status`",
+            "limit" | "queue" => "the rule is at its limit: retry later, or raise it",
+            "dns" => "the proxy's machine cannot resolve the name: check DNS there",
+            "egress" => "add the address to `egress.allow` in the rule file",
+            "tls" => "the site's certificate is not accepted: add its root to `upstream_ca`",
             "denied" => "a rule denies it: see `rule` above",
-            "store" => "mend the store, or choose another `on_failure`",
-            _ => "the answer's body and the proxy's log say more",
+            "store" => "repair the store, or choose another `on_failure`",
+            _ => "see the response body and the proxy's log",
         };
         let retry = answer.field("retry-after").map(|s| format!(", again in {s} s"));
         let what = format!("refused: {reason} ({status}{})", retry.unwrap_or_default());
@@ -328,7 +330,7 @@ fn judge(answer: &Answer, rule: Option<&Arc<Rule>>, report: &mut Report) {
     {
         let what =
             format!("the proxy put it under rule `{}`: it runs with another file", clean(found));
-        report.note("rule file", what, "name the file that it runs with: `--config FILE`");
+        report.note("rule file", what, "name the proxy's file: `--config FILE`");
     }
     match answer.field("tidegate-verdict") {
         Some("ok") => report.good("request", format!("{status}, judged ok")),
@@ -350,10 +352,10 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     let mut read = Vec::new();
     while !read.ends_with(b"\r\n\r\n") {
         if read.len() >= HEAD {
-            bail!("the head of the answer does not end");
+            bail!("the response head does not end");
         }
         // Byte by byte, so that nothing of a tunnel is taken with it.
-        read.push(stream.read_u8().await.context("the connection ended before an answer")?);
+        read.push(stream.read_u8().await.context("the connection ended before a response")?);
     }
     parse(&read)
 }

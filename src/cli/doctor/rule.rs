@@ -26,7 +26,7 @@ pub(super) fn check<'l>(
     let first = connect.filter(|_| is_https).unwrap_or_else(|| page.clone());
     let Some(at) = loaded.rules.find(&first) else {
         let cure = "add a last rule with `match: \"*\"`";
-        report.bad("rule", "no rule matches this URL: it is refused", cure);
+        report.bad("rule", "no rule matches this URL, so it is refused", cure);
         return None;
     };
     let rule = &rules[at];
@@ -38,17 +38,17 @@ pub(super) fn check<'l>(
     let why = why(rule, &page);
     let name = &rule.name;
     if rule.action == Action::Deny {
-        let cure = "change its `action`, or put a rule before it";
+        let cure = "change its `action`, or add a rule before it";
         report.bad("rule", format!("`{name}` {why}, and denies it"), cure);
         return Some(rule);
     }
     let seen = loaded.rules.find(&page).map(|at| &rules[at].name);
     if let Some(missed) = seen.filter(|seen| is_https && !rule.intercept && *seen != name) {
         let cure = format!("set `intercept: true` on `{name}`, or leave `paths` out of `{missed}`");
-        let what = format!("`{name}` {why}; `{missed}` has `paths`, which a tunnel does not show");
+        let what = format!("`{name}` {why}; `{missed}` has `paths`, which a tunnel hides");
         report.bad("rule", what, cure);
     } else if is_https && !rule.intercept {
-        let cure = "`intercept: true` on it looks inside: docs/https.md";
+        let cure = "set `intercept: true` on it to judge responses: docs/https.md";
         report.note("rule", format!("`{name}` {why}; its tunnels are paced, not judged"), cure);
     } else {
         report.good("rule", format!("`{name}` {why}"));

@@ -26,7 +26,7 @@ pub(super) fn read(rule: &Reader<'_>, per: Split) -> Option<CooldownPolicy> {
         let help = if section.has("max") {
             "raise `max`, or shorten `for`"
         } else {
-            "add a `max` that is as long at least (it is 10m where it is not given)"
+            "add a `max` that is at least as long (the default is 10m)"
         };
         section.wrong(if section.has("for") { "for" } else { "max" }, Wrong::new(message, help));
     }
@@ -50,7 +50,7 @@ pub(super) fn read(rule: &Reader<'_>, per: Split) -> Option<CooldownPolicy> {
     };
     if section.has("grow") && !policy.probe {
         let help = "drop `grow`, or `probe: false`";
-        section.doubt("grow", Wrong::new("`grow` means nothing without a probe", help));
+        section.doubt("grow", Wrong::new("`grow` has no effect without a probe", help));
     }
     Some(policy)
 }
@@ -86,7 +86,10 @@ fn weights(spot: &Spot<'_>) -> Weights {
     weights.verdicts.sort_by_key(|(verdict, _)| *verdict);
     weights.statuses.sort_by_key(|(from, to, _)| (to - from, *from));
     if spot.is_empty() {
-        spot.wrong(Wrong::new("nothing is a block", "list what is, or write `cooldown: off`"));
+        spot.wrong(Wrong::new(
+            "no verdict is a block",
+            "list the blocks, or write `cooldown: off`",
+        ));
     }
     weights
 }

@@ -92,7 +92,7 @@ fn signature(spot: &Spot<'_>) -> Option<Signature> {
     let bare = title.is_empty() && body.is_empty() && any.is_empty() && text.is_empty();
     if bare && status.is_empty() && header.is_empty() && location.is_none() {
         let help = "add `status`, `header`, `location`, `title`, `body`, `any` or `text`";
-        spot.wrong(Wrong::new("it has no condition and would match every answer", help));
+        spot.wrong(Wrong::new("it has no condition and would match every response", help));
         return None;
     }
     let verdict: Verdict = verdict?.parse().ok()?;
@@ -136,7 +136,7 @@ fn signature(spot: &Spot<'_>) -> Option<Signature> {
 fn try_examples(spot: &Spot<'_>, signature: Option<&Signature>) {
     let failed = signature.and_then(|signature| signature.failed_examples().ok());
     for message in failed.into_iter().flatten() {
-        let help = "mend the signature, or say `matches: false` (or `true`) in the example";
+        let help = "correct the signature, or set `matches: false` (or `true`) in the example";
         spot.open().wrong("expect", Wrong::new(message, help));
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn host(text: &str) -> Read<HostPattern> {
             "did you mean `{{hosts: [\"{bare}\"], paths: [\"{}*\"]}}`?",
             &text[bare.len()..]
         );
-        return Err(wrong("a path stands elsewhere", help));
+        return Err(wrong("a host pattern has no path", help));
     }
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Ok(HostPattern::Ip(ip.to_canonical()));
@@ -61,20 +61,20 @@ pub(super) fn host(text: &str) -> Read<HostPattern> {
         && !bare.contains(':')
         && port.bytes().all(|b| b.is_ascii_digit())
     {
-        return Err(wrong("rules do not look at ports", format!("did you mean `{bare}`?")));
+        return Err(wrong("rules ignore ports", format!("did you mean `{bare}`?")));
     }
     let (below, bare) = match text.strip_prefix("*.") {
         Some(bare) => (true, bare),
         None => (false, text),
     };
     if bare.contains('*') {
-        return Err(wrong("`*` stands only for whole first labels", HOST_HELP.into()));
+        return Err(wrong("`*` can only replace the whole first label", HOST_HELP.into()));
     }
     match Host::parse(bare) {
         Ok(Host::Name(name)) if below => Ok(HostPattern::Below(name)),
         Ok(Host::Name(name)) => Ok(HostPattern::Exact(name)),
         Ok(Host::Ip(ip)) if !below => Ok(HostPattern::Ip(ip.to_canonical())),
-        Ok(Host::Ip(_)) => Err(wrong("nothing lies below an address", HOST_HELP.into())),
+        Ok(Host::Ip(_)) => Err(wrong("an address has no subdomains", HOST_HELP.into())),
         Err(why) => Err(wrong(&why.to_string(), HOST_HELP.into())),
     }
 }
@@ -85,11 +85,11 @@ pub(super) fn glob(text: &str) -> Read<Arc<str>> {
         return Err(Wrong::new("the pattern is longer than 1024 bytes", "write a shorter one"));
     }
     if !text.starts_with(['/', '*']) {
-        let message = format!("{} matches no path: each begins with `/`", quote(text));
+        let message = format!("{} matches no path: every path begins with `/`", quote(text));
         return Err(Wrong::new(message, format!("did you mean {}?", quote(&format!("/{text}")))));
     }
     if !text.bytes().all(|b| b.is_ascii_graphic()) {
-        let message = format!("{} has characters that no path has as sent", quote(text));
+        let message = format!("{} has characters that paths never contain", quote(text));
         return Err(Wrong::new(message, "write them percent-encoded, as `%20`"));
     }
     Ok(Arc::from(normalise(text)))
@@ -104,7 +104,7 @@ pub(super) fn network(text: &str) -> Read<IpNet> {
     let wrong = || Wrong::new(format!("{} is not a valid network", quote(text)), help);
     let net: IpNet = text.parse().map_err(|_| wrong())?;
     if net.trunc() != net {
-        let message = format!("{} has bits behind its prefix", quote(text));
+        let message = format!("{} has bits after its prefix", quote(text));
         let help = format!("did you mean `{}` or `{}`?", net.trunc(), net.addr());
         return Err(Wrong::new(message, help));
     }
@@ -133,7 +133,7 @@ pub(super) fn egress(text: &str) -> Read<EgressPattern> {
         && let Some(word) = did_you_mean(name, words.into_iter())
     {
         let help = format!("did you mean `{word}`?");
-        return Err(Wrong::new(format!("{} is not known here", quote(text)), help));
+        return Err(Wrong::new(format!("{} is unknown here", quote(text)), help));
     }
     Ok(EgressPattern::Host(pattern, port))
 }
@@ -182,11 +182,11 @@ pub(super) fn store_url(text: &str) -> Read<Secret> {
     let authority = rest.split(['/', '?']).next().unwrap_or(rest);
     let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
     if text.contains(char::is_whitespace) || place.is_empty() || place.starts_with(':') {
-        return Err(Wrong::new("the store's URL names no host", help));
+        return Err(Wrong::new("the store's URL has no host", help));
     }
     let port = place.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
     if port.is_some_and(|(_, port)| !matches!(port.parse::<u16>(), Ok(1..))) {
-        return Err(Wrong::new("the port of the store's URL is none", help));
+        return Err(Wrong::new("the port of the store's URL is invalid", help));
     }
     Ok(Secret::new(text))
 }

@@ -66,8 +66,8 @@ pub(super) fn read(
     let auto = matches!(ceiling, Some(Ceiling::Auto));
     if !wanted {
         if auto {
-            let help = "write a rate such as `3/s`, or drop `learn: false`";
-            rule.wrong("rate", Wrong::new("`auto` is a rate that is learned", help));
+            let help = "write a rate such as `3/s`, or remove `learn: false`";
+            rule.wrong("rate", Wrong::new("`auto` needs a learned rate", help));
         }
         return None;
     }
@@ -86,15 +86,15 @@ pub(super) fn read(
 /// Why nothing can be learned here.
 fn obstacle(rule: &Reader<'_>, per: Split, cooldown: Option<&CooldownPolicy>) -> Option<Wrong> {
     if !rule.counts("rate") {
-        let help = "add `rate` (the ceiling, or `auto`), or drop `learn`";
+        let help = "add `rate` (the ceiling, or `auto`), or remove `learn`";
         return Some(Wrong::new("there is no rate to learn", help));
     }
     let Some(policy) = cooldown else {
-        let help = "drop `cooldown: off`, or write a fixed rate and `learn: false`";
-        return Some(Wrong::new("a rate is learned from cooldowns, and there are none", help));
+        let help = "remove `cooldown: off`, or write a fixed rate and `learn: false`";
+        return Some(Wrong::new("a rate is learned from cooldowns, and the rule has none", help));
     };
     (policy.per != per).then(|| {
-        let message = "a rate is learned from its own cooldowns, and these are split otherwise";
+        let message = "a rate is learned from its own cooldowns, but these are split differently";
         Wrong::new(message, "give `per` and `cooldown.per` the same value, or fix the rate")
     })
 }

@@ -43,7 +43,7 @@ fn file(spot: &Spot<'_>, around: &Surroundings<'_>) -> Option<PathBuf> {
             Ok(_) => Err(Wrong::new(format!("{} is not a file", quote(text)), "name a PEM file")),
             Err(error) => {
                 let message = format!("{} cannot be read: {error}", quote(text));
-                Err(Wrong::new(message, "the path starts at the rule file's folder"))
+                Err(Wrong::new(message, "paths are relative to the rule file's folder"))
             }
         }
     })
@@ -80,7 +80,7 @@ fn names(error: &CaError, file: &Path) -> bool {
 pub(super) fn warn_if_exposed(spot: &Spot<'_>, around: &Surroundings<'_>) {
     if around.exposed && spot.is_literal() {
         let help = "write `${NAME}` and set it in the environment, or `chmod 600` the file";
-        let message = "a secret in a file that everybody on this machine can read";
+        let message = "the file has a secret, and every user of this machine can read it";
         spot.doubt(Wrong::new(message, help));
     }
 }

@@ -25,10 +25,10 @@ pub(super) fn check(rules: &[(Spot<'_>, Rule)]) {
         if let Some(earlier) = shadow(&rule.matcher, &seen) {
             let name = &rules[earlier].1.name;
             let message = format!(
-                "no request reaches it: {} stands before it and matches all that it matches",
+                "no request reaches it: {} comes first and matches everything that it matches",
                 quote(name)
             );
-            let help = "the first rule that matches wins: move this one up, or drop it";
+            let help = "the first rule that matches wins: move this one up, or remove it";
             spot.open().wrong("match", Wrong::new(message, help));
         }
         for host in hosts(&rule.matcher) {
@@ -71,8 +71,8 @@ fn doubt_paths(rules: &[(Spot<'_>, Rule)]) {
         });
         if let Some(blind) = blind {
             let message = format!(
-                "`https` requests pass this rule by: a CONNECT has no path, {} takes it, and does not \
-                 intercept",
+                "`https` requests bypass this rule: a CONNECT has no path, and {} takes it \
+                 without intercepting",
                 quote(&blind.name)
             );
             let help = format!(

@@ -113,8 +113,8 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures, defaults: &Defaults
 fn no_limits(reader: &Reader<'_>) {
     for name in reader.given().filter(|name| !WITHOUT_LIMITS.contains(&name.text.as_str())) {
         if reader.knows(&name.text) {
-            let message = "means nothing on a rule that is `bypass` or `deny`";
-            reader.wrong_key(name, Wrong::new(message, "drop the key, or the `action`"));
+            let message = "has no effect on a rule with `bypass` or `deny`";
+            reader.wrong_key(name, Wrong::new(message, "remove the key or the `action`"));
         }
     }
 }
@@ -146,8 +146,8 @@ fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>) -> Limits {
             .wrong(if reader.counts("cost") { "cost" } else { "burst" }, Wrong::new(message, help));
     }
     if reader.has("burst") && given.flatten().is_some() && !reader.counts("rate") {
-        let message = "`burst` means nothing without `rate`";
-        reader.doubt("burst", Wrong::new(message, "add `rate`, or drop `burst`"));
+        let message = "`burst` has no effect without `rate`";
+        reader.doubt("burst", Wrong::new(message, "add `rate`, or remove `burst`"));
     }
     let quotas = reader.many("quota", |text| {
         let quota = units::quota(text)?;
@@ -160,7 +160,7 @@ fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>) -> Limits {
     let mut windows: Vec<Duration> = quotas.iter().map(|quota| quota.window).collect();
     windows.sort_unstable();
     if windows.windows(2).any(|pair| pair[0] == pair[1]) {
-        let help = "the smaller one decides: drop the other";
+        let help = "the smaller one decides: remove the other";
         reader.wrong("quota", Wrong::new("two quotas have the same window", help));
     }
     Limits { rate, burst, quotas, cost, learn: None }
@@ -187,7 +187,7 @@ fn matcher(reader: &Reader<'_>) -> Matcher {
     let section = spot.open();
     if !section.has("hosts") && !section.has("paths") {
         let help = "add `hosts` or `paths`, or write `match: \"*\"`";
-        spot.wrong(Wrong::new("it says neither which hosts nor which paths", help));
+        spot.wrong(Wrong::new("it has neither hosts nor paths", help));
     }
     let mut hosts = section.many("hosts", hosts::host);
     if hosts.contains(&HostPattern::Any) {
@@ -214,7 +214,7 @@ fn method(text: &str) -> Read<http::Method> {
     let method = http::Method::from_bytes(text.as_bytes()).map_err(|_| wrong())?;
     match text {
         _ if text != upper => Err(Wrong::new(wrong().message, format!("did you mean `{upper}`?"))),
-        "CONNECT" => Err(Wrong::new("a CONNECT is never sent again", "list other methods")),
+        "CONNECT" => Err(Wrong::new("a CONNECT is never repeated", "list other methods")),
         _ => Ok(method),
     }
 }

@@ -69,7 +69,7 @@ fn ca(url: &Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> Vec<std:
         && !ca.is_empty()
         && let Some(spot) = section.given_spot("ca")
     {
-        let message = "the store's URL speaks no TLS, so that no certificate is looked at";
+        let message = "the store's URL does not use TLS, so no certificate is checked";
         spot.doubt(Wrong::new(message, "write `rediss://` (or `rediss-cluster://`, ...)"));
     }
     ca

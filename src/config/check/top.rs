@@ -32,7 +32,7 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
         && admin.listen == listen
         && listen.port() != 0
     {
-        let help = "give the admin port another one, or `admin: off`";
+        let help = "use another address for `admin`, or write `admin: off`";
         reader.wrong("admin", Wrong::new(format!("{listen} is `listen` too"), help));
     }
     let auth = auth(reader, around);
@@ -66,7 +66,7 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
         log: log(&reader.section("log"), around),
     };
     if settings.lacks_auth_on(listen) && !reader.is_wrong("auth") {
-        let message = format!("{listen} can be reached from outside, and there is no `auth`");
+        let message = format!("{listen} is reachable from outside, and there is no `auth`");
         let help = "add `auth: {users: {NAME: PASSWORD}}` or `auth: {networks: [...]}`, listen \
                     on 127.0.0.1, or say `auth: none` if everybody may use the proxy";
         reader.wrong("listen", Wrong::new(message, help));
@@ -105,7 +105,7 @@ fn admin(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<AdminSettings
         AdminSettings { listen, token: None }
     };
     if settings.token.is_none() && !settings.listen.ip().is_loopback() {
-        let message = format!("{} can be reached from outside, and has no token", settings.listen);
+        let message = format!("{} is reachable from outside, and has no token", settings.listen);
         let help = "write `admin: {listen: ADDRESS, token: \"${ADMIN_TOKEN}\"}`, or listen on \
                     127.0.0.1";
         if !spot.node.get("token").is_some_and(|node| matches!(node.value, Value::Broken { .. })) {
@@ -118,16 +118,17 @@ fn admin(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<AdminSettings
 fn token(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<Secret> {
     let spot = reader.given_spot("token")?;
     let token = spot.scalar(|text| match text {
-        "" => Err(Wrong::new("the token is empty", "leave it out, or give one")),
-        text if !text.bytes().all(|b| b.is_ascii_graphic()) => {
-            Err(Wrong::new("the token has characters that no header takes", "use ASCII, no blanks"))
-        }
+        "" => Err(Wrong::new("the token is empty", "omit it, or set one")),
+        text if !text.bytes().all(|b| b.is_ascii_graphic()) => Err(Wrong::new(
+            "the token has characters that a header cannot contain",
+            "use ASCII, no blanks",
+        )),
         text => Ok(Secret::new(text)),
     })?;
     paths::warn_if_exposed(&spot, around);
     if token.expose().len() < SHORT_TOKEN {
         let message = format!("the token is shorter than {SHORT_TOKEN} characters");
-        spot.doubt(Wrong::new(message, "a good one: `openssl rand -hex 16`"));
+        spot.doubt(Wrong::new(message, "generate one with `openssl rand -hex 16`"));
     }
     Some(token)
 }
@@ -149,9 +150,9 @@ fn auth(reader: &Reader<'_>, around: &Surroundings<'_>) -> Auth {
             password.wrong(Wrong::new(message, help));
         }
         let secret = password.scalar(|text| match text {
-            "" => Err(Wrong::new("the password is empty", "give one")),
+            "" => Err(Wrong::new("the password is empty", "set one")),
             text if text.len() > 1024 => {
-                Err(Wrong::new("the password is longer than 1024 bytes", "give a shorter one"))
+                Err(Wrong::new("the password is longer than 1024 bytes", "set a shorter one"))
             }
             text => Ok(Secret::new(text)),
         });
@@ -206,7 +207,7 @@ fn limits(section: &Reader<'_>, listen: SocketAddr) -> Bounds {
 fn refuse_status(section: &Reader<'_>, key: &str) -> u16 {
     let status = section.count(key);
     if matches!(status, 401 | 407) {
-        let help = "clients answer it with credentials; take 429, 503 or another";
+        let help = "clients respond to it with credentials; use 429, 503 or another status";
         section.wrong(key, Wrong::new(format!("{status} asks for a login"), help));
     }
     status

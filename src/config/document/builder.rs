@@ -82,9 +82,7 @@ impl<'a> Builder<'a> {
                     self.weight = self.weight.saturating_add(node.weight);
                     self.add(node, place)
                 }
-                None => {
-                    Err(self.flaw(place, "an alias inside the value it stands for".into(), None))
-                }
+                None => Err(self.flaw(place, "an alias inside its own value".into(), None)),
             },
             Event::Scalar(text, style, anchor, tag) => {
                 self.no_tag(tag.is_some(), place);
@@ -106,7 +104,7 @@ impl<'a> Builder<'a> {
         self.no_tag(tag, place);
         if self.frames.len() >= MOST_DEPTH {
             let message = format!("nested deeper than {MOST_DEPTH} levels");
-            return Err(self.flaw(place, message, Some("a rule file needs 7")));
+            return Err(self.flaw(place, message, Some("a rule file needs at most 7")));
         }
         self.frames.push(Frame { place, anchor, weight: 1, part });
         Ok(())
@@ -136,7 +134,7 @@ impl<'a> Builder<'a> {
     /// Puts a finished value where it belongs: the list or mapping that is open, else the root.
     fn add(&mut self, node: Rc<Node>, place: Place) -> Result<(), Flaw> {
         if self.weight > MOST_NODES {
-            let message = format!("more than {MOST_NODES} values, aliases counted in full");
+            let message = format!("more than {MOST_NODES} values, with aliases expanded");
             return Err(self.flaw(place, message, Some("split the crawl over several files")));
         }
         let Some(frame) = self.frames.last_mut() else {
@@ -145,7 +143,7 @@ impl<'a> Builder<'a> {
                 return Err(self.flaw(
                     place,
                     message,
-                    Some("a rule file is one document: drop the `---`"),
+                    Some("a rule file is one document: remove the `---`"),
                 ));
             }
             self.root = Some(node);
@@ -168,8 +166,8 @@ impl<'a> Builder<'a> {
                 }
                 (Some(name), _) => match seen.get(&name.text) {
                     Some(first) => {
-                        let message = format!("`{}` is given twice", name.text);
-                        let help = format!("it stands in line {first} already");
+                        let message = format!("`{}` appears twice", name.text);
+                        let help = format!("line {first} already has it");
                         let place = name.place;
                         self.hidden.push(node.place);
                         let flaw = self.flaw_with(place, Some(&name.text), message, Some(help));
@@ -217,7 +215,7 @@ impl<'a> Builder<'a> {
             let flaw = self.flaw(
                 place,
                 "a tag (`!...`)".into(),
-                Some("the schema knows the types: drop it"),
+                Some("the schema knows the types: remove it"),
             );
             self.push(flaw);
         }

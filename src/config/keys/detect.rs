@@ -21,61 +21,60 @@ const ANSWERS: Kind = Kind::Word(&[
 /// An entry of `detect`.
 pub(in crate::config) static DETECT: Section = Section {
     name: "detect",
-    doc: "A signature: what a certain answer looks like. Every condition given must hold; at least \
-          one is needed. \
-          Upper and lower case are alike.",
+    doc: "A signature describes a response. All given conditions must hold; at least one is \
+          needed. Case does not matter.",
     keys: &[
-        key("name", Kind::Name, Required, "Its name, shown as evidence."),
+        key("name", Kind::Name, Required, "Its name, which the evidence shows."),
         key(
             "verdict",
             ANSWERS,
             Required,
-            "What such an answer is; `ok` overrules a built-in signature.",
+            "The verdict of a matching response. `ok` overrules built-in signatures.",
         ),
         key(
             "vendor",
             Kind::Text(LONGEST_PATTERN),
-            Absent("no vendor is named"),
-            "Whose wall it is, shown as evidence.",
+            Absent("no vendor"),
+            "The vendor of the wall, which the evidence shows.",
         ),
-        key("confidence", Kind::Word(&["high", "low"]), Is("high"), "How sure a match is."),
+        key("confidence", Kind::Word(&["high", "low"]), Is("high"), "The confidence of a match."),
         key(
             "action",
             Kind::Word(&["decide", "log", "off"]),
             Is("decide"),
-            "`log` names a match without judging by it; `off` does not look for it.",
+            "`log` reports a match without a verdict. `off` disables the signature.",
         ),
         key(
             "content",
             Kind::Word(&["page", "data", "any"]),
             Is("any"),
-            "Which bodies: HTML pages; JSON, XML and plain text; or both.",
+            "Bodies to search: HTML pages; JSON, XML and plain text; or both.",
         ),
         key(
             "shape",
             Kind::Word(&["any", "interstitial"]),
             Is("any"),
-            "`interstitial`: only pages with little visible text, as walls have.",
+            "`interstitial` matches only pages with little visible text, like walls.",
         ),
         key(
             "max_text",
             Kind::Count(0, 1_000_000),
-            Absent("the shape alone decides"),
-            "Most characters of visible text.",
+            Absent("`shape` decides"),
+            "The most characters of visible text.",
         ),
-        key("status", Kind::OneOrMany(&Kind::Status), Is("[]"), "Any of these statuses."),
+        key("status", Kind::OneOrMany(&Kind::Status), Is("[]"), "One of these statuses."),
         key(
             "header",
             Kind::Map("a header's name", &Kind::Text(LONGEST_PATTERN)),
             Is("{}"),
-            "All of these headers; `*` in a value stands for any run of characters.",
+            "All of these headers. `*` in a value is any run of characters.",
         ),
         key("location", Kind::Section(&LOCATION), Absent("any or none"), "Where a redirect leads."),
         key(
             "title",
             Kind::OneOrMany(&Kind::Text(LONGEST_PATTERN)),
             Is("[]"),
-            "Any of these titles, `*` for any run of characters.",
+            "One of these titles. `*` is any run of characters.",
         ),
         key(
             "body",
@@ -87,25 +86,25 @@ pub(in crate::config) static DETECT: Section = Section {
             "any",
             Kind::OneOrMany(&Kind::Text(LONGEST_PATTERN)),
             Is("[]"),
-            "At least one of these texts there.",
+            "At least one of these texts in the decoded prefix of the body.",
         ),
         key(
             "text",
             Kind::OneOrMany(&Kind::Text(LONGEST_PATTERN)),
             Is("[]"),
-            "At least one of these texts in what a person sees.",
+            "At least one of these texts in the visible text.",
         ),
         key(
             "within",
             Kind::Count(1, 1_000_000),
             Absent("anywhere"),
-            "A match of `text` ends within so many visible characters.",
+            "A match of `text` must end within that many visible characters.",
         ),
         key(
             "expect",
             Kind::List(&Kind::Section(&EXPECT)),
             Is("[]"),
-            "Examples that `tidegate check` tries.",
+            "Examples that `tidegate check` tests.",
         ),
     ],
 };
@@ -113,7 +112,7 @@ pub(in crate::config) static DETECT: Section = Section {
 /// `detect[].location`.
 pub(in crate::config) static LOCATION: Section = Section {
     name: "location",
-    doc: "Where a redirect leads; `*` for any run of characters.",
+    doc: "Where a redirect leads. `*` is any run of characters.",
     keys: &[
         key("host", Kind::Text(LONGEST_PATTERN), Absent("any"), "The host."),
         key("path", Kind::Text(LONGEST_PATTERN), Absent("any"), "The path, without the query."),
@@ -124,22 +123,22 @@ pub(in crate::config) static LOCATION: Section = Section {
 /// An entry of `detect[].expect`.
 pub(in crate::config) static EXPECT: Section = Section {
     name: "expect",
-    doc: "An example answer, and whether the signature must match it.",
+    doc: "An example response, and whether the signature must match it.",
     keys: &[
         key("matches", Kind::Flag, Is("true"), "Whether the signature must match."),
-        key("url", Kind::Text(LONGEST_PATTERN), Absent("some page"), "What was asked for."),
+        key("url", Kind::Text(LONGEST_PATTERN), Absent("some page"), "The URL of the request."),
         key("status", Kind::Count(100, 599), Is("200"), "Its status."),
         key(
             "header",
             Kind::Map("a header's name", &Kind::Text(LONGEST_PATTERN)),
             Is("{}"),
-            "Its headers; `content-type: text/html` where none is given.",
+            "Its headers. The default is `content-type: text/html`.",
         ),
         key(
             "body",
             Kind::Text(65536),
             Is("\"\""),
-            "Its body; `{prose}` stands for a long harmless text, `{filler}` for markup without \
+            "Its body. `{prose}` stands for a long harmless text, `{filler}` for markup without \
              text.",
         ),
     ],
@@ -148,11 +147,12 @@ pub(in crate::config) static EXPECT: Section = Section {
 /// `detect` of the whole file.
 pub(in crate::config) static DETECT_ALL: Section = Section {
     name: "detect (of the file)",
-    doc: "How pages are judged beside signatures.",
+    doc: "How pages are judged in addition to signatures.",
     keys: &[key(
         "same_page",
         Kind::Word(&["on", "off"]),
         Is("on"),
-        "Whether a site blocks that answers different URLs with one short page that looks like a wall.",
+        "Whether a site that answers different URLs with the same short, wall-like page counts as \
+         blocking.",
     )],
 };

@@ -21,19 +21,14 @@ pub(in crate::config) static LOG: Section = Section {
             "format",
             Kind::Word(&["text", "json"]),
             Is("text"),
-            "logfmt (`key=value`), or one JSON object a line, with the same fields.",
+            "logfmt (`key=value`), or one JSON object per line with the same fields.",
         ),
-        key(
-            "access",
-            Kind::Flag,
-            Is("false"),
-            "One line per request as well: [what it says](operations.md#logs).",
-        ),
+        key("access", Kind::Flag, Is("false"), "Adds [one line per request](operations.md#logs)."),
         key(
             "access_file",
             Kind::Path,
             Absent("standard error"),
-            "File for those lines (switches `access` on); SIGHUP opens it again after a rotation.",
+            "File for these lines; it implies `access`. SIGHUP reopens it after a rotation.",
         ),
     ],
 };

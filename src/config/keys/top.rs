@@ -20,90 +20,90 @@ pub(in crate::config) static FILE: Section = Section {
             "listen",
             Kind::Address,
             Is("127.0.0.1:3128"),
-            "Where clients connect. Any address but a loopback one needs `auth`.",
+            "The address for clients. Any address other than loopback needs `auth`.",
         ),
         key(
             "admin",
             Kind::Either(&[OFF, Kind::Address, Kind::Section(&ADMIN)]),
             Is("127.0.0.1:9128"),
-            "The admin port: metrics, health, status page, API. `off` disables it; a mapping adds \
+            "The admin port: metrics, health, status page, API. `off` disables it. A mapping adds \
              a token.",
         ),
         key(
             "store",
             Kind::Either(&[MEMORY, Kind::StoreUrl, Kind::Section(&STORE)]),
             Is("memory"),
-            "Where scopes live: in this process, or in a Redis or Valkey that the fleet shares.",
+            "Where scopes are stored: in this process, or in a Redis or Valkey that the fleet \
+             shares.",
         ),
         key(
             "rules",
             Kind::List(&Kind::Section(&RULE)),
             Absent("the rule `default` of the built-in file"),
-            "The rules. The first that matches a request wins; the last one should match \
+            "The rules. The first rule that matches a request applies. The last rule should match \
              everything.",
         ),
         key(
             "include",
             Kind::OneOrMany(&Kind::Path),
             Is("[]"),
-            "Files with more rules, by name or by a pattern such as `rules.d/*.yaml`, in the order \
-             of the patterns and names. Their rules come before those of this file.",
+            "Files with more rules: names, or patterns such as `rules.d/*.yaml`, in that order \
+             and then by name. Their rules come before those of this file.",
         ),
         key("defaults", Kind::Section(&DEFAULTS), Absent("none"), DEFAULTS.doc),
         key(
             "signatures",
             super::rule::SWITCHES,
             Is("{}"),
-            "Switches built-in signatures: `off` forgets one, `log` counts its hits without \
-             judging by it.",
+            "Switches built-in signatures: `off` disables one, `log` counts its matches without a \
+             verdict.",
         ),
         key(
             "auth",
             Kind::Either(&[NONE, Kind::Section(&AUTH)]),
             Is("{}"),
-            "Who may use the proxy. `none` says on purpose that anybody who can connect may.",
+            "Who may use the proxy. `none` explicitly admits everybody who can connect.",
         ),
         key(
             "egress",
             Kind::Section(&EGRESS),
             Is("{}"),
-            "Where the proxy may connect to. What is not public is denied unless it is allowed \
-             here.",
+            "Where the proxy may connect to. Addresses that are not public are denied unless \
+             allowed here.",
         ),
-        key("inspect", Kind::Section(&INSPECT), Is("{}"), "How much of a response is looked at."),
+        key("inspect", Kind::Section(&INSPECT), Is("{}"), "How much of a response is inspected."),
         key(
             "detect",
             Kind::Section(&DETECT_ALL),
             Is("{}"),
-            "How pages are judged beside signatures.",
+            "How pages are judged in addition to signatures.",
         ),
-        key("timeouts", Kind::Section(&TIMEOUTS), Is("{}"), "How long each step may take."),
-        key("limits", Kind::Section(&LIMITS), Is("{}"), "What is bounded in this process."),
+        key("timeouts", Kind::Section(&TIMEOUTS), Is("{}"), "The longest time for each step."),
+        key("limits", Kind::Section(&LIMITS), Is("{}"), "Limits of this process."),
         key(
             "ca_dir",
             Kind::Path,
             Is("~/.local/share/tidegate"),
-            "Folder of the local CA, which is made here when a rule with `intercept: true` first \
-             needs it.",
+            "Folder of the local CA. Tidegate creates the CA when a rule with `intercept: true` \
+             first needs it.",
         ),
         key(
             "ca",
             Kind::Section(&CA),
             Absent("the local CA in `ca_dir`"),
-            "A given CA instead of the local one.",
+            "Your own CA, instead of the local one.",
         ),
         key(
             "upstream_ca",
             Kind::OneOrMany(&Kind::Path),
             Is("[]"),
-            "PEM files with roots that are trusted for sites, beside the system's.",
+            "PEM files with additional trusted roots for sites.",
         ),
         key(
             "annotate",
             Kind::Flag,
             Is("true"),
-            "Whether relayed responses carry `Tidegate-Verdict`, `Tidegate-Rule` and \
-             `Server-Timing`.",
+            "Adds `Tidegate-Verdict`, `Tidegate-Rule` and `Server-Timing` to relayed responses.",
         ),
         key("refuse", Kind::Section(&REFUSE), Is("{}"), "Statuses of the proxy's own refusals."),
         key("log", Kind::Section(&LOG), Is("{}"), "Logging."),
@@ -119,13 +119,13 @@ pub(in crate::config) static ADMIN: Section = Section {
             "listen",
             Kind::Address,
             Is("127.0.0.1:9128"),
-            "Its address. Any but a loopback one needs a token.",
+            "Its address. Any address other than loopback needs a token.",
         ),
         key(
             "token",
             Kind::Secret,
             Absent("none needed (loopback only)"),
-            "What API calls carry as `Authorization: Bearer`.",
+            "The token of API calls, in `Authorization: Bearer`.",
         ),
     ],
 };
@@ -139,43 +139,41 @@ pub(in crate::config) static STORE: Section = Section {
             "url",
             Kind::StoreUrl,
             Required,
-            "`redis://`, `rediss://` (TLS), `redis-cluster://`, `redis-sentinel://`; user and \
-             password as in any URL.",
+            "`redis://`, `rediss://` (TLS), `redis-cluster://` or `redis-sentinel://`, with user \
+             and password as usual in URLs.",
         ),
         key(
             "prefix",
             Kind::Name,
             Is("tidegate"),
-            "First part of every key. Fleets with different prefixes share nothing.",
+            "Prefix of every key. Fleets with different prefixes share nothing.",
         ),
         key(
             "timeout",
             Kind::Duration("1ms", "10s"),
             Is("100ms"),
-            "A slower answer counts as a failure of the store.",
+            "A slower reply counts as a failure of the store.",
         ),
         key(
             "on_failure",
             Kind::Word(&["local", "open", "closed"]),
             Is("local"),
-            "While the store is away: `local` keeps to this member's share of each rate (a member \
-             of a fleet holds everything for the first 3 s), `open` lets pass, `closed` refuses \
-             with 503.",
+            "While the store is away: `local` keeps to this member's share of each rate, after a \
+             pause of 3 s in a fleet. `open` lets requests pass. `closed` refuses them with 503.",
         ),
         key(
             "local_share",
             Kind::Either(&[AUTO, Kind::Share]),
             Is("auto"),
-            "Share of each rate that a member keeps while the store is away. `auto` is 1 / the \
-             members last seen, and a member that has not reached the store since it started holds \
-             limited requests. A share such as `25%` lets that member send.",
+            "Share of each rate that a member uses while the store is away. `auto` is 1 / the \
+             last known number of members; a member that has not reached the store since its start \
+             then holds limited requests. With a share such as `25%` such a member sends too.",
         ),
         key(
             "ca",
             Kind::OneOrMany(&Kind::Path),
             Is("[]"),
-            "PEM files with roots that are trusted for the store's certificate (`rediss://`), \
-             beside the system's.",
+            "PEM files with additional trusted roots for the store's certificate (`rediss://`).",
         ),
     ],
 };
@@ -203,28 +201,28 @@ pub(in crate::config) static AUTH: Section = Section {
 /// `egress`.
 pub(in crate::config) static EGRESS: Section = Section {
     name: "egress",
-    doc: "Judges the address that is then connected to, on every path, tunnels included. `deny` \
-          beats `allow`.",
+    doc: "Checks the address of every connection, including tunnels, directly before it is \
+          dialled. `deny` beats `allow`.",
     keys: &[
         key(
             "allow",
             Kind::OneOrMany(&Kind::Egress),
             Is("[]"),
-            "What is allowed although it is not public.",
+            "Destinations that are allowed although they are not public.",
         ),
         key(
             "deny",
             Kind::OneOrMany(&Kind::Egress),
             Is("[]"),
-            "What is denied although it is public.",
+            "Destinations that are denied although they are public.",
         ),
         key(
             "connect_ports",
             Kind::OneOrMany(&Kind::Count(1, 65535)),
             Is("[]"),
-            "Ports that a CONNECT may name; of other requests it says nothing. An empty list allows any but \
-             those of other protocols that browsers bar (25, 22, 6667, ...): those must be listed here, or \
-             be named in `allow`, on every path. 25 is never dialled.",
+            "Ports that a CONNECT may name. An empty list allows all ports except those of other \
+             protocols that browsers block (22, 6667, ...). On every path such a port must be \
+             listed here or named in `allow`. Port 25 is never dialled.",
         ),
     ],
 };
@@ -232,33 +230,39 @@ pub(in crate::config) static EGRESS: Section = Section {
 /// `inspect`.
 pub(in crate::config) static INSPECT: Section = Section {
     name: "inspect",
-    doc: "How much of a textual response is looked at for its verdict, after decoding.",
+    doc: "How much of a textual response Tidegate decodes and reads for its verdict.",
     keys: &[
         key(
             "bytes",
             Kind::Size("0B", "4MiB"),
             Is("16KiB"),
-            "Of an ordinary response. 0B judges by status and headers alone.",
+            "Bytes of an ordinary response. `0B` judges by status and headers only.",
         ),
-        key("error_bytes", Kind::Size("0B", "4MiB"), Is("128KiB"), "Of a 4xx, a 5xx and a 202."),
+        key(
+            "error_bytes",
+            Kind::Size("0B", "4MiB"),
+            Is("128KiB"),
+            "Bytes of a 4xx, a 5xx and a \
+                                                                    202.",
+        ),
         key(
             "delay",
             Kind::Duration("0s", "30s"),
             Is("500ms"),
-            "Longest time that a response is held back for its verdict.",
+            "The longest delay of a response for its verdict.",
         ),
         key(
             "keep",
             Kind::Path,
             Absent("nothing is kept"),
-            "A folder for pages that look like a wall and match no signature: one per site and hour, \
-             for `tidegate explain` and `tidegate learn-signature`.",
+            "A folder for pages that look like a wall but match no signature, one per site and \
+             hour. Use them with `tidegate explain` and `tidegate learn-signature`.",
         ),
         key(
             "most",
             Kind::Count(1, 100_000),
             Is("100"),
-            "Files in `keep`: a new one replaces the oldest.",
+            "The most files in `keep`. A new file replaces the oldest.",
         ),
     ],
 };
@@ -266,44 +270,45 @@ pub(in crate::config) static INSPECT: Section = Section {
 /// `timeouts`.
 pub(in crate::config) static TIMEOUTS: Section = Section {
     name: "timeouts",
-    doc: "How long each step may take.",
+    doc: "The longest time for each step.",
     keys: &[
         key(
             "header",
             Kind::Duration("100ms", "10m"),
             Is("15s"),
-            "A request head, from its first byte; also how long a new connection may stay silent.",
+            "To receive a request head, from its first byte. Also the longest silence of a new \
+             connection.",
         ),
         key(
             "connect",
             Kind::Duration("10ms", "10m"),
             Is("10s"),
-            "Name look-up, connection and TLS to a site.",
+            "To look up a site, connect and finish the TLS handshake.",
         ),
         key(
             "response",
             Kind::Duration("100ms", "1h"),
             Is("60s"),
-            "From the request sent to the response head.",
+            "From sending the request to the response head.",
         ),
         key(
             "idle",
             Kind::Duration("100ms", "24h"),
             Is("90s"),
-            "Silence of a body in either direction, of a tunnel, of a kept-alive connection.",
+            "Silence of a body in either direction, of a tunnel, or of an idle connection.",
         ),
         key(
             "notice",
             Kind::Duration("0s", "5m"),
             Is("0s"),
-            "How long clients are still served when the proxy stops, after `/readyz` has begun to \
-             say 503: for a load balancer, longer than its interval of checks.",
+            "On shutdown: how long clients are still served after `/readyz` starts to return 503. \
+             Behind a load balancer, set it above the interval of its checks.",
         ),
         key(
             "drain",
             Kind::Duration("0s", "1h"),
             Is("30s"),
-            "Time to finish what is in flight when the proxy stops.",
+            "On shutdown: time for requests in flight to finish.",
         ),
     ],
 };
@@ -311,16 +316,14 @@ pub(in crate::config) static TIMEOUTS: Section = Section {
 /// `limits`.
 pub(in crate::config) static LIMITS: Section = Section {
     name: "limits",
-    doc: "What is bounded in this process.",
+    doc: "Limits of this process.",
     keys: &[
         key("connections", Kind::Count(1, 1_000_000), Is("10000"), "Client connections."),
         key(
             "per_client",
             Kind::Count(1, 1_000_000),
-            Absent(
-                "`connections` on a loopback `listen`, where one machine is everybody; else 1000",
-            ),
-            "Client connections of one address.",
+            Absent("`connections` on a loopback `listen`, otherwise 1000"),
+            "Client connections per address.",
         ),
         key("tunnels", Kind::Count(1, 1_000_000), Is("5000"), "Open tunnels."),
         key(
@@ -329,46 +332,42 @@ pub(in crate::config) static LIMITS: Section = Section {
             Is("64KiB"),
             "Bytes of a request or response head.",
         ),
-        key("headers", Kind::Count(16, 1000), Is("100"), "Fields of a head."),
+        key("headers", Kind::Count(16, 1000), Is("100"), "Fields in a head."),
         key(
             "streams",
             Kind::Count(1, 10_000),
             Is("100"),
-            "Requests at a time of one HTTP/2 client connection; held ones count.",
+            "Concurrent requests on one HTTP/2 client connection, including held ones.",
         ),
         key(
             "resets",
             Kind::Count(1, 10_000),
             Is("20"),
-            "HTTP/2 streams that a client may open and reset before they are looked at; more end its \
-             connection.",
+            "HTTP/2 streams that a client may open and reset before Tidegate reads them. More end \
+             its connection.",
         ),
         key(
             "idle_per_host",
             Kind::Count(0, 10_000),
             Is("2000"),
-            "Idle connections kept to one site: at most as many as were in use at once in the last minute.",
+            "Idle connections kept per site, at most as many as were in use at once during the \
+             last minute.",
         ),
-        key(
-            "idle_total",
-            Kind::Count(0, 100_000),
-            Is("2000"),
-            "Idle connections kept to all sites.",
-        ),
+        key("idle_total", Kind::Count(0, 100_000), Is("2000"), "Idle connections kept in total."),
     ],
 };
 
 /// `ca`.
 pub(in crate::config) static CA: Section = Section {
     name: "ca",
-    doc: "A given CA for interception.",
+    doc: "Your own CA for interception.",
     keys: &[
         key("cert", Kind::Path, Required, "Its certificate (PEM)."),
         key(
             "key",
             Kind::Path,
             Required,
-            "Its private key (PEM); nobody else should be able to read it.",
+            "Its private key (PEM). Others must not be able to read it.",
         ),
     ],
 };
@@ -376,7 +375,7 @@ pub(in crate::config) static CA: Section = Section {
 /// `refuse`.
 pub(in crate::config) static REFUSE: Section = Section {
     name: "refuse",
-    doc: "Statuses of the proxy's own refusals; some clients read 429 as a ban.",
+    doc: "Statuses of the proxy's own refusals. Some clients treat 429 as a ban.",
     keys: &[
         key("limit", Kind::Count(400, 599), Is("429"), "The wait would exceed `max_wait`."),
         key(

@@ -34,14 +34,18 @@ pub(super) fn write(event: &Event) {
             }
         ),
         Event::StoreUp => info!("the store answers"),
-        Event::StoreNews { hears: true, .. } => info!("the fleet's news reach this proxy"),
+        Event::StoreNews { hears: true, .. } => info!("this proxy receives the fleet's news"),
         Event::StoreNews { hears: false, reason } => warn!(
             reason = reason.as_deref().map(clean),
-            "the fleet's news do not reach this proxy; it asks the store before it sends"
+            "this proxy does not receive the fleet's news; it asks the store before it sends"
         ),
         Event::Reloaded { changes, needs_restart } => reloaded(changes, needs_restart),
         Event::ReloadFailed { problems } => {
-            error!(problems = problems.len(), "the changed rule file is bad; the old one stays");
+            error!(
+                problems = problems.len(),
+                "the changed rule file is invalid; the previous one \
+                                               stays in force"
+            );
             for line in problems.iter().flat_map(|problem| problem.lines()) {
                 error!("  {}", clean(line));
             }
@@ -58,7 +62,7 @@ pub(super) fn write(event: &Event) {
             "ready"
         ),
         Event::Stopping { why, drain } => {
-            info!(why, drain_s = drain.as_secs_f64(), "stopping: finishing what is in flight");
+            info!(why, drain_s = drain.as_secs_f64(), "stopping: finishing requests in flight");
         }
         Event::Stopped { cut_off } => info!(cut_off, "stopped"),
     }
@@ -66,7 +70,7 @@ pub(super) fn write(event: &Event) {
 
 /// Says how many lines were left out in the seconds before.
 pub(super) fn left_out(lines: u32) {
-    warn!(lines, "more blocks than log lines; the metrics count them all");
+    warn!(lines, "too many blocks to log each; the metrics count them all");
 }
 
 fn of_a_scope(event: &Event) {

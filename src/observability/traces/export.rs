@@ -126,7 +126,7 @@ impl Exporter {
             Ok(()) => {
                 self.exported.inc_by(spans);
                 if std::mem::take(&mut self.is_failing) {
-                    tracing::info!("the collector takes spans again");
+                    tracing::info!("the collector accepts spans again");
                 }
             }
             Err(error) => {

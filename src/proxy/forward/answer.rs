@@ -96,12 +96,12 @@ pub(super) fn check(
     if response.status() == StatusCode::SWITCHING_PROTOCOLS
         && outbound.accept.as_ref().is_some_and(|accept| !accept.is_in(response))
     {
-        let sentence = "The site's 101 does not answer the WebSocket handshake that it was asked.";
+        let sentence = "The site's 101 does not match the WebSocket handshake.";
         return bad("http_upgrade_failed", sentence);
     }
     let noted = Noted::of(response.headers());
     if noted.coding && headers::has_foreign_coding(response.headers()) {
-        let sentence = "The site answered in a transfer coding that nobody asked for.";
+        let sentence = "The site responded with a transfer coding that was not requested.";
         return bad("http_response_transfer_coding", sentence);
     }
     if noted.length && !headers::normalise_length(response.headers_mut()) {

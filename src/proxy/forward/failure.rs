@@ -89,7 +89,7 @@ impl Failure {
         let site = |error, sentence: &str| Refusal::new(bad, Reason::Connect, error, sentence);
         match self {
             Self::NoAnswer(limit) => {
-                let sentence = format!("The site did not answer within {limit:?}.");
+                let sentence = format!("The site did not respond within {limit:?}.");
                 let status = StatusCode::GATEWAY_TIMEOUT;
                 Refusal::new(status, Reason::Timeout, "http_response_timeout", sentence)
             }
@@ -109,14 +109,15 @@ impl Failure {
                     "The body of the request is malformed or incomplete.",
                 ),
                 None if error.is_parse_too_large() => {
-                    let sentence = "The head of the site's answer is larger than `limits` allows.";
+                    let sentence = "The head of the site's response is larger than `limits` \
+                                    allows.";
                     site("http_response_header_section_size", sentence)
                 }
                 None if error.is_parse() => {
                     site("http_protocol_error", "The site's answer is not valid HTTP.")
                 }
                 None if error.is_incomplete_message() => {
-                    let sentence = "The site closed the connection before it answered.";
+                    let sentence = "The site closed the connection before it responded.";
                     site("http_response_incomplete", sentence)
                 }
                 None => site("connection_terminated", "The connection to the site broke."),
