@@ -197,7 +197,7 @@ fn what_cannot_be_read_is_said_with_its_place() {
         let source = Source::Bytes(name.to_owned(), bytes.to_vec());
         explain::run(&source, &options(200)).unwrap_err().to_string()
     };
-    assert!(failed("a.har", b"{\"log\": 1}").starts_with("a.har is no HAR file"));
+    assert!(failed("a.har", b"{\"log\": 1}").starts_with("a.har cannot be read as HAR file"));
     assert!(failed("-", b"HTTP/1.1 abc\r\n\r\n").contains("has no status"));
     assert!(failed("a.warc", b"WARC/1.0\r\nContent-Length: 50\r\n\r\nshort").contains("within"));
     let missing = Source::Path("/nonexistent/page.html".into());
