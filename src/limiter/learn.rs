@@ -16,9 +16,13 @@
 //! The rate changes only when tickets are taken, and what flowed in before counts at the rate of its time: the bucket's
 //! bound holds against the rate in force at each moment. `lua/lib/learn.lua` is this file, operation by operation.
 
+mod scattered;
 mod told;
 
+pub use scattered::BeforeTest;
 pub use told::{Hand, Known, Why};
+
+use scattered::RECENT;
 
 use crate::{
     limiter::shares::Shares,
@@ -86,27 +90,6 @@ pub struct Learned {
     pub before_test: BeforeTest,
 }
 
-/// What was known before scattered blocks came: where it goes on if they are no wall's.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct BeforeTest {
-    /// The rate; 0 = none came.
-    pub rate: f64,
-    /// The mark.
-    pub mark: f64,
-    /// The rate that had been blocked.
-    pub bad: f64,
-    /// Whether the test is on: half the rate is sent, and blocks are counted.
-    pub on: bool,
-    /// Tokens granted in the test.
-    pub sent: f64,
-    /// No other test begins before: the last one has met a wall.
-    pub again: i64,
-    /// The rate before the first trip that may have come by chance; 0 = none has.
-    pub untripped: f64,
-    /// When that was.
-    pub tripped: i64,
-}
-
 /// Grants are counted by the minute: the longest window of most walls, and the shortest that a slow rate fills.
 const MINUTE: i64 = 60_000_000;
 /// How long a step above the mark must last to become the mark: one whole window of counting.
@@ -138,14 +121,6 @@ const STEP: f64 = 0.04;
 const STRIDE: f64 = 0.25;
 /// A rate counts as above the mark from here: rounding is no try.
 const ABOVE: f64 = 1.01;
-/// A test whether the share of blocks falls with the rate runs at this part of it.
-const HALF: f64 = 0.5;
-/// Sure blocks are put to the test when they have lowered the rate to this part.
-const TESTED_BELOW: f64 = 0.75;
-/// Where so many answers are blocks, three of them in a row come by chance.
-const FREQUENT: f64 = 0.05;
-/// A trip that came by chance is taken back for so long.
-const RECENT: i64 = 1_800_000_000;
 /// Less than this part of the rate used says nothing about what the site bears.
 const USED: f64 = 0.6;
 
@@ -390,64 +365,6 @@ impl Learned {
         }
         self.blocked = blocked;
         self.changed = blocked;
-    }
-
-    /// Where to go back to, should the blocks turn out to be no wall's.
-    fn remember(&mut self) {
-        if self.before_test.rate < self.rate {
-            let Self { rate, mark, bad, .. } = *self;
-            self.before_test = BeforeTest { rate, mark, bad, ..self.before_test };
-        }
-    }
-
-    fn forget_test(&mut self) {
-        let BeforeTest { again, untripped, tripped, .. } = self.before_test;
-        self.before_test = BeforeTest { again, untripped, tripped, ..BeforeTest::default() };
-    }
-
-    /// Sure blocks have lowered the rate by themselves before they are worth a test.
-    fn may_test(&self, news: News, learn: &Learn) -> bool {
-        let eased = self.rate < self.before_test.rate * TESTED_BELOW;
-        self.rate * HALF >= learn.floor && (eased || !news.sure)
-    }
-
-    /// Blocks are scattered among the pages: does their share fall with the rate?
-    fn begin_test(&mut self, now: i64, news: News, shares: &mut Shares) {
-        self.remember();
-        shares.suspect();
-        self.before_test.on = true;
-        self.before_test.sent = 0.0;
-        self.rate *= HALF;
-        self.changed = now;
-        self.blocked = news.blocked;
-        self.why = Why::Test;
-    }
-
-    fn test(&mut self, now: i64, news: News, shares: &mut Shares, learn: &Learn) {
-        self.blocked = news.blocked;
-        let Some(same) = shares.outcome(self.before_test.sent) else { return };
-        let BeforeTest { rate, mark, bad, untripped, tripped, .. } = self.before_test;
-        let good = 1.0 - shares.base();
-        shares.settle(same);
-        self.forget_test();
-        if same {
-            self.why = Why::NoWall;
-            (self.rate, self.mark, self.bad) = (rate, mark, bad);
-            // So often, three in a row came by chance.
-            if shares.base() >= FREQUENT && untripped > rate && now - tripped < RECENT {
-                (self.rate, self.mark, self.bad) = (untripped, 0.0, 0.0);
-            }
-            self.before_test.untripped = 0.0;
-        } else {
-            self.why = Why::Eased;
-            self.bad = rate;
-            // What the wall let through.
-            self.rate = self.rate.max(rate * good * NEAR);
-            self.mark = self.rate;
-            self.before_test.again = now + LONGEST;
-        }
-        self.patience = learn.patience;
-        self.changed = now;
     }
 
     /// Calm: after long enough a little faster.

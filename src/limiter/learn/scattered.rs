@@ -1,0 +1,94 @@
+//! Blocks scattered among good pages: a test at half the rate tells whether they are a wall's.
+
+use super::{LONGEST, Learn, Learned, NEAR, News, Why};
+use crate::limiter::shares::Shares;
+
+/// A test whether the share of blocks falls with the rate runs at this part of it.
+const HALF: f64 = 0.5;
+/// Sure blocks are put to the test when they have lowered the rate to this part.
+const TESTED_BELOW: f64 = 0.75;
+/// Where so many answers are blocks, three of them in a row come by chance.
+const FREQUENT: f64 = 0.05;
+/// A trip that came by chance is taken back for so long.
+pub(super) const RECENT: i64 = 1_800_000_000;
+
+/// What was known before scattered blocks came: where it goes on if they are no wall's.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct BeforeTest {
+    /// The rate; 0 = none came.
+    pub rate: f64,
+    /// The mark.
+    pub mark: f64,
+    /// The rate that had been blocked.
+    pub bad: f64,
+    /// Whether the test is on: half the rate is sent, and blocks are counted.
+    pub on: bool,
+    /// Tokens granted in the test.
+    pub sent: f64,
+    /// No other test begins before: the last one has met a wall.
+    pub again: i64,
+    /// The rate before the first trip that may have come by chance; 0 = none has.
+    pub untripped: f64,
+    /// When that was.
+    pub tripped: i64,
+}
+
+impl Learned {
+    /// Where to go back to, should the blocks turn out to be no wall's.
+    pub(super) fn remember(&mut self) {
+        if self.before_test.rate < self.rate {
+            let Self { rate, mark, bad, .. } = *self;
+            self.before_test = BeforeTest { rate, mark, bad, ..self.before_test };
+        }
+    }
+
+    pub(super) fn forget_test(&mut self) {
+        let BeforeTest { again, untripped, tripped, .. } = self.before_test;
+        self.before_test = BeforeTest { again, untripped, tripped, ..BeforeTest::default() };
+    }
+
+    /// Sure blocks have lowered the rate by themselves before they are worth a test.
+    pub(super) fn may_test(&self, news: News, learn: &Learn) -> bool {
+        let eased = self.rate < self.before_test.rate * TESTED_BELOW;
+        self.rate * HALF >= learn.floor && (eased || !news.sure)
+    }
+
+    /// Blocks are scattered among the pages: does their share fall with the rate?
+    pub(super) fn begin_test(&mut self, now: i64, news: News, shares: &mut Shares) {
+        self.remember();
+        shares.suspect();
+        self.before_test.on = true;
+        self.before_test.sent = 0.0;
+        self.rate *= HALF;
+        self.changed = now;
+        self.blocked = news.blocked;
+        self.why = Why::Test;
+    }
+
+    pub(super) fn test(&mut self, now: i64, news: News, shares: &mut Shares, learn: &Learn) {
+        self.blocked = news.blocked;
+        let Some(same) = shares.outcome(self.before_test.sent) else { return };
+        let BeforeTest { rate, mark, bad, untripped, tripped, .. } = self.before_test;
+        let good = 1.0 - shares.base();
+        shares.settle(same);
+        self.forget_test();
+        if same {
+            self.why = Why::NoWall;
+            (self.rate, self.mark, self.bad) = (rate, mark, bad);
+            // So often, three in a row came by chance.
+            if shares.base() >= FREQUENT && untripped > rate && now - tripped < RECENT {
+                (self.rate, self.mark, self.bad) = (untripped, 0.0, 0.0);
+            }
+            self.before_test.untripped = 0.0;
+        } else {
+            self.why = Why::Eased;
+            self.bad = rate;
+            // What the wall let through.
+            self.rate = self.rate.max(rate * good * NEAR);
+            self.mark = self.rate;
+            self.before_test.again = now + LONGEST;
+        }
+        self.patience = learn.patience;
+        self.changed = now;
+    }
+}
