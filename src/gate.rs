@@ -93,6 +93,8 @@ pub enum Why {
     Limit,
     /// The cooldown lasts longer than `max_wait`.
     Cooldown,
+    /// Outside of the rule's hours, for longer than `max_wait`.
+    Hours,
     /// The queue is full.
     Queue,
     /// The store is away and the rule file says `closed`.

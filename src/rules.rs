@@ -3,13 +3,14 @@
 //! A [`RuleSet`] is compiled once from the rule file and never changes; a reload makes another one. The first rule
 //! that matches a target wins.
 
+pub mod hours;
 mod path;
 pub mod secret;
 pub mod settings;
 
 use std::{cell::OnceCell, collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
-pub use self::path::normalise;
+pub use self::{hours::Hours, path::normalise};
 use crate::{
     classify::{Classifier, verdict::Verdict},
     limiter::policy::{CooldownPolicy, Limits, Split},
@@ -126,6 +127,8 @@ pub struct Rule {
     pub max_wait: Duration,
     /// Most held requests of a scope in this process.
     pub queue: usize,
+    /// The time of day at which its requests may go; `None`: always.
+    pub hours: Option<Hours>,
     /// Order of held requests.
     pub order: Order,
     /// Whether the rule bites.
@@ -142,6 +145,14 @@ pub struct Rule {
     pub cooldown: Option<CooldownPolicy>,
     /// Signatures of its own, compiled together with the built-in ones.
     pub classifier: Arc<Classifier>,
+}
+
+impl Rule {
+    /// How long from now until requests of the rule may go by its hours; `None` if they may.
+    #[must_use]
+    pub fn opens_in(&self) -> Option<Duration> {
+        self.hours.as_ref().and_then(Hours::opens_in)
+    }
 }
 
 /// All rules of a file, in its order.

@@ -333,6 +333,7 @@ impl Plan {
             },
             max_wait: MAX_WAIT,
             queue: usize::MAX,
+            hours: None,
             order: Order::Fair,
             mode: Mode::Enforce,
             intercept: false,

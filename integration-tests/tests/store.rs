@@ -178,6 +178,7 @@ fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
         auto_rate: false,
         max_wait: Duration::from_secs(60),
         queue: 100,
+        hours: None,
         order: Order::Fair,
         mode: Mode::Enforce,
         intercept: false,

@@ -122,6 +122,7 @@ pub(super) async fn acquire(
             let (status, reason) = match refused.why {
                 Why::Limit => (StatusCode::TOO_MANY_REQUESTS, "limit"),
                 Why::Cooldown => (StatusCode::SERVICE_UNAVAILABLE, "cooldown"),
+                Why::Hours => (StatusCode::SERVICE_UNAVAILABLE, "hours"),
                 Why::Queue => (StatusCode::SERVICE_UNAVAILABLE, "queue"),
                 Why::Store | Why::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "store"),
             };

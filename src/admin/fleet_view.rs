@@ -130,6 +130,11 @@ fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
         _ => ScopeState::Open,
     };
     let left = u64::try_from(cooldown.until - cooldown.now).unwrap_or(0);
+    let closed = rule.filter(|rule| rule.mode == Mode::Enforce).and_then(Rule::opens_in);
+    let (state, remaining_ms) = match (state, closed) {
+        (ScopeState::Open, Some(wait)) => (ScopeState::OutsideHours, millis(wait)),
+        _ => (state, left / 1_000),
+    };
     let limit = rule.and_then(|rule| rule.limits.rate);
     let learns = rule.is_some_and(|rule| rule.limits.learn.is_some());
     let learned = (learns && seen.learned.turn > 0).then(|| LearnedStatus {
@@ -143,7 +148,7 @@ fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
         rule: seen.rule.clone(),
         key: seen.key.clone(),
         state,
-        remaining_ms: left / 1_000,
+        remaining_ms,
         streak: cooldown.streak,
         after: policy.map(|policy| policy.after),
         rate_limit: limit,

@@ -166,7 +166,7 @@ pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
         ScopeState::Cooling => Style::Bad,
         ScopeState::Probing | ScopeState::Ramping => Style::Warn,
         ScopeState::Open if scope.streak > 0.0 => Style::Warn,
-        ScopeState::Open => Style::Plain,
+        ScopeState::Open | ScopeState::OutsideHours => Style::Plain,
     });
     let mut lines = draw(columns, &rows, styles, &[0, 7], out);
     let hidden = fleet.scopes_total.max(fleet.summary.scopes).saturating_sub(fleet.scopes.len());

@@ -149,6 +149,6 @@ fn style(scope: &ScopeStatus) -> Style {
         ScopeState::Cooling => Style::Bad,
         ScopeState::Probing | ScopeState::Ramping => Style::Warn,
         ScopeState::Open if scope.streak > 0.0 => Style::Warn,
-        ScopeState::Open => Style::Plain,
+        ScopeState::Open | ScopeState::OutsideHours => Style::Plain,
     }
 }

@@ -77,6 +77,8 @@ pub(super) enum Kind {
     Rate,
     /// Tokens in a fixed window, `1000/h`.
     Quota,
+    /// `22:00-06:00 Europe/Berlin`.
+    Hours,
     /// `25%`.
     Share,
     /// `50% of 20`.
@@ -177,6 +179,7 @@ impl Kind {
             Self::Factor(min, max) => format!("a number, {min} to {max}"),
             Self::Rate => "a rate such as `3/s` (`/s` `/m` `/h` `/d`)".into(),
             Self::Quota => "a quota such as `1000/h` (`/s` `/m` `/h` `/d`)".into(),
+            Self::Hours => "a time of day and a zone such as `22:00-06:00 Europe/Berlin`".into(),
             Self::Share => "a share such as `25%`".into(),
             Self::Ratio => "a share of the last verdicts such as `50% of 20`".into(),
             Self::Address => "an address with a port such as `127.0.0.1:3128`".into(),

@@ -75,6 +75,7 @@ fn of(kind: &Kind) -> Value {
         Kind::Factor(min, max) => or_env(json!({"type": "number", "minimum": min, "maximum": max})),
         Kind::Rate => text(r"^[0-9]+(\.[0-9]+)?\s*/\s*[smhd]$"),
         Kind::Quota => text(r"^[0-9]+\s*/\s*[smhd]$"),
+        Kind::Hours => text(r"^[0-9]{2}(:[0-9]{2}){1,2}-[0-9]{2}(:[0-9]{2}){1,2}\s+\S+$"),
         Kind::Share => text(r"^[0-9]+(\.[0-9]+)?\s*%$"),
         Kind::Ratio => text(r"^[0-9]+(\.[0-9]+)?\s*%\s+of\s+[0-9]+$"),
         Kind::Address => text(r"^[0-9A-Fa-f.:\[\]]+:[0-9]+$"),

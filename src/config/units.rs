@@ -3,7 +3,11 @@
 //! A unit is never guessed: a bare number where a unit belongs is a mistake, and the answer names
 //! the likely one.
 
+mod hours;
+
 use std::time::Duration;
+
+pub(super) use self::hours::hours;
 
 use crate::limiter::policy::{Quota, Ratio};
 

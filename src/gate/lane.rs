@@ -143,6 +143,9 @@ impl Lane {
     /// Leave without waiting, where that can be had without a call.
     pub(super) fn try_now(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Grant> {
         let rule = &entry.rule;
+        if rule.opens_in().is_some() {
+            return None;
+        }
         let epoch = self.view.open_epoch()?;
         if rule.limits.is_unlimited() && self.free_epoch().is_none() {
             return None;

@@ -28,6 +28,12 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
     if let Some(grant) = lane.try_now(entry) {
         return grant;
     }
+    if let Some(wait) = entry.rule.opens_in() {
+        let refused = wait > entry.rule.max_wait;
+        let would = if refused { Observed::Refuse } else { Observed::Hold };
+        note(lane, entry, would, wait);
+        return Grant::new(lane, entry, lane.view.epoch(), 0, false);
+    }
     let known = lane.view.known(entry.rule.cooldown.as_ref());
     let lease = shared.lease();
     let ask = Ask { wanted: 1, known, lease, learned: lane.learned(), ..Ask::default() };

@@ -274,18 +274,22 @@ fn status(lane: &Lane) -> ScopeStatus {
         .view
         .opened()
         .map_or(Duration::ZERO, |opened| (opened + ramp).saturating_duration_since(now));
+    let closed = rule.opens_in().filter(|_| rule.mode == Mode::Enforce);
     let (state, remaining) = match lane.view.gateway() {
         Gateway::Cooling(until) if until > now => (ScopeState::Cooling, until - now),
         Gateway::Cooling(_) => (ScopeState::Probing, Duration::ZERO),
         Gateway::Probing(until) => (ScopeState::Probing, until.saturating_duration_since(now)),
         Gateway::Ask if lane.view.epoch() > 0 => (ScopeState::Probing, Duration::ZERO),
+        Gateway::Open | Gateway::Ask if closed.is_some() => {
+            (ScopeState::OutsideHours, closed.unwrap_or_default())
+        }
         Gateway::Open if !ramp_left.is_zero() => (ScopeState::Ramping, ramp_left),
         Gateway::Open | Gateway::Ask => (ScopeState::Open, Duration::ZERO),
     };
     let factor = match state {
         ScopeState::Open => 1.0,
         ScopeState::Ramping => 1.0 - ramp_left.div_duration_f64(ramp),
-        ScopeState::Cooling | ScopeState::Probing => 0.0,
+        ScopeState::Cooling | ScopeState::Probing | ScopeState::OutsideHours => 0.0,
     };
     let count = |verdict: &Verdict| lane.verdicts[*verdict as usize].load(Ordering::Relaxed);
     let verdicts: BTreeMap<_, _> = Verdict::ALL

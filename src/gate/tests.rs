@@ -59,6 +59,7 @@ fn rule(rate: Option<f64>, burst: u32) -> Rule {
         auto_rate: false,
         max_wait: Duration::from_secs(120),
         queue: 10_000,
+        hours: None,
         order: Order::Fair,
         mode: Mode::Enforce,
         intercept: false,

@@ -21,6 +21,8 @@ pub struct Waiting {
     ahead: usize,
     /// The scope was closed when the request came.
     closed: bool,
+    /// It came outside of the rule's hours.
+    early: bool,
 }
 
 impl Gate {
@@ -29,7 +31,8 @@ impl Gate {
     pub fn watch_hold(&self, entry: &Arc<Entry>, target: &Target) -> Waiting {
         let lane = entry.lanes.find(entry, target);
         let closed = is_closed(&lane);
-        Waiting { ahead: lane.held(), since: clock::now(), closed, lane }
+        let early = entry.rule.opens_in().is_some();
+        Waiting { ahead: lane.held(), since: clock::now(), closed, early, lane }
     }
 }
 
@@ -45,6 +48,9 @@ impl Waiting {
     #[must_use]
     pub fn cause(&self, more: Option<Duration>) -> HoldCause {
         let view = &self.lane.view;
+        if self.early {
+            return HoldCause::Hours;
+        }
         let reopened = view.opened().is_some_and(|opened| opened > self.since);
         if self.closed || reopened || is_closed(&self.lane) {
             return HoldCause::Cooldown;

@@ -19,6 +19,8 @@ pub enum WaitsFor {
     Quota,
     /// The cooldown.
     Cooldown,
+    /// The rule's hours.
+    Hours,
     /// The requests that are held before it.
     Queue,
     /// The store, which is away.
@@ -35,6 +37,7 @@ impl WaitsFor {
             Self::Rate => "rate",
             Self::Quota => "quota",
             Self::Cooldown => "cooldown",
+            Self::Hours => "hours",
             Self::Queue => "queue",
             Self::Store => "store",
             Self::Denied => "denied",
@@ -95,7 +98,7 @@ impl Gate {
             let denied =
                 entry.as_ref().is_none_or(|entry: &Arc<Entry>| entry.rule.action == Action::Deny);
             let (wait, reason) = match at.and_then(|at| next.get(at)) {
-                Some(next) => *next,
+                Some(next) => within_hours(*next, entry.as_ref()),
                 None if denied => (None, Some(WaitsFor::Denied)),
                 None => (Some(Duration::ZERO), None),
             };
@@ -153,5 +156,16 @@ impl Asked {
         let tokens = held as f64 * f64::from(self.entry.rule.limits.cost);
         let wait = tokens * f64::from(members.max(1)) / rate;
         (held > 0).then(|| Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX))
+    }
+}
+
+/// A wait that ends outside of the rule's hours ends at the next opening.
+fn within_hours(
+    (wait, reason): (Option<Duration>, Option<WaitsFor>),
+    entry: Option<&Arc<Entry>>,
+) -> (Option<Duration>, Option<WaitsFor>) {
+    match (wait, entry.and_then(|entry| entry.rule.opens_in())) {
+        (Some(wait), Some(opens)) if opens > wait => (Some(opens), Some(WaitsFor::Hours)),
+        _ => (wait, reason),
     }
 }

@@ -120,7 +120,7 @@ pub struct ScopeStatus {
     pub after: Option<f64>,
     /// Open, cooling, ...
     pub state: ScopeState,
-    /// What is left of the cooldown (or of the ramp), in milliseconds; 0 when open.
+    /// What is left of the cooldown, of the ramp, or until the rule's hours begin, in milliseconds; 0 when open.
     pub remaining_ms: u64,
     /// Counts the trips and clears of the scope.
     pub epoch: u64,
@@ -166,6 +166,8 @@ pub enum ScopeState {
     Probing,
     /// They go again, slower at first.
     Ramping,
+    /// They are held until the rule's hours begin.
+    OutsideHours,
 }
 
 impl ScopeState {
@@ -183,6 +185,7 @@ impl ScopeState {
             Self::Cooling => "cooling",
             Self::Probing => "probing",
             Self::Ramping => "ramping",
+            Self::OutsideHours => "outside_hours",
         }
     }
 }

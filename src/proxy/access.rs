@@ -261,6 +261,7 @@ impl Line {
         let Some(waiting) = self.waiting.take() else { return };
         let cause = |refusal: &Refusal| match refusal.reason() {
             Reason::Cooldown => HoldCause::Cooldown,
+            Reason::Hours => HoldCause::Hours,
             Reason::Queue => HoldCause::Queue,
             Reason::Store => HoldCause::Store,
             _ => waiting.cause(refusal.retry_after()),

@@ -114,6 +114,12 @@ impl Refusal {
                     "The site blocks: rule `{rule}` is cooling down, for longer than {longest}."
                 ),
             ),
+            Why::Hours => (
+                unavailable,
+                Reason::Hours,
+                "destination_unavailable",
+                format!("Rule `{rule}` is outside of its hours, for longer than {longest}."),
+            ),
             Why::Queue => (
                 unavailable,
                 Reason::Queue,

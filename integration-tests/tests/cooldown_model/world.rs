@@ -241,6 +241,7 @@ fn rule(policy: CooldownPolicy) -> Rule {
         auto_rate: false,
         max_wait: Duration::from_secs(60),
         queue: 100,
+        hours: None,
         order: Order::Fair,
         mode: Mode::Enforce,
         intercept: false,

@@ -261,6 +261,7 @@ function showNotices(fleet) {
 
 const STATES = {
   open: ["good", "open"], cooling: ["bad", "paused"], probing: ["warn", "probing"], ramping: ["busy", "speeding up"],
+  outside_hours: ["quiet", "outside its hours"],
 };
 
 function nameOf(scope) {

@@ -89,6 +89,7 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures, defaults: &Defaults
         auto_rate: matches!(ceiling, Some(Ceiling::Auto)),
         max_wait: reader.duration("max_wait"),
         queue: reader.count("queue"),
+        hours: reader.optional("hours", units::hours),
         order: if reader.word("order") == "fifo" { Order::Fifo } else { Order::Fair },
         mode: if reader.word("mode") == "observe" { Mode::Observe } else { Mode::Enforce },
         intercept,

@@ -29,6 +29,11 @@ impl Lane {
         deadline: Instant,
     ) -> Result<bool, (Why, Option<Duration>)> {
         let now = clock::now();
+        if let Some(wait) = rule.opens_in() {
+            // Within the hours it is judged by nothing else: the store is not asked before.
+            let late = now + wait > deadline;
+            return if late { Err((Why::Hours, Some(wait))) } else { Ok(true) };
+        }
         let gateway = self.confirmed();
         if let Gateway::Cooling(until) = gateway
             && until > deadline

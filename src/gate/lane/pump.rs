@@ -19,6 +19,9 @@ const CALLS: f64 = 800.0;
 /// meanwhile, the other fills the hand within the horizon, whatever the line.
 const FILL: f64 = 2.0;
 
+/// How often the wall clock is read outside of a rule's hours.
+const WALL_CLOCK: Duration = Duration::from_secs(60);
+
 /// Longest wait that is planned, in seconds: as long as the longest `max_wait`.
 const A_DAY: f64 = 86_400.0;
 
@@ -38,6 +41,10 @@ impl Lane {
         let now = clock::now();
         let entry = self.entry.load_full();
         let mut state = self.state.lock();
+        if let Some(wait) = entry.rule.opens_in() {
+            // Nobody is let go meanwhile; the answer that is on its way comes first.
+            return if asking { Step::Sleep(None) } else { self.rest(&mut state, now, wait) };
+        }
         self.give_up_hopeless(&mut state, now);
         self.void_tickets(&mut state);
         self.release(&mut state, &entry, now);
@@ -68,6 +75,30 @@ impl Lane {
         let late = state.queue.first_deadline().map(|at| at + Duration::from_nanos(1));
         let wakes = [due, late, ask_at, state.spread];
         Step::Sleep(wakes.into_iter().flatten().filter(|at| *at > now).min())
+    }
+
+    /// The next thing to do outside of the rule's hours: nothing goes, and whoever cannot wait for the opening is
+    /// refused.
+    fn rest(self: &Arc<Self>, state: &mut State, now: Instant, wait: Duration) -> Step {
+        let opens = now + wait;
+        while let Some(waiter) = state.queue.pop_hopeless(opens) {
+            waiter.tell.send(Outcome::Refused(Why::Hours, Some(wait))).ok();
+        }
+        // Tickets are past by then. Quotas get theirs back with the next ask.
+        while let Some(ticket) = state.tickets.pop_front() {
+            if ticket.probe {
+                self.lose_probe(ticket);
+            } else if state.returned.len() < bucket::RETURNED {
+                state.returned.push(ticket.id);
+            }
+        }
+        state.come_back = None;
+        if state.queue.is_empty() {
+            state.pumping = false;
+            return Step::End;
+        }
+        // The wall clock may be set meanwhile.
+        Step::Sleep(Some(opens.min(now + WALL_CLOCK)))
     }
 
     /// When to ask for tickets; `None` where there is no need.

@@ -14,6 +14,8 @@ pub enum HoldCause {
     Quota,
     /// The scope was cooling down, or its probe was out.
     Cooldown,
+    /// It came outside of the rule's hours.
+    Hours,
     /// Other requests of the scope were before it.
     Queue,
     /// The store was away, or slow.
@@ -28,6 +30,7 @@ impl HoldCause {
             Self::Rate => "rate",
             Self::Quota => "quota",
             Self::Cooldown => "cooldown",
+            Self::Hours => "hours",
             Self::Queue => "queue",
             Self::Store => "store",
         }

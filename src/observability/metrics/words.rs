@@ -9,6 +9,7 @@
 pub enum Reason {
     Limit,
     Cooldown,
+    Hours,
     Queue,
     Store,
     Denied,
@@ -24,9 +25,10 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Limit,
         Self::Cooldown,
+        Self::Hours,
         Self::Queue,
         Self::Store,
         Self::Denied,
@@ -46,6 +48,7 @@ impl Reason {
         match self {
             Self::Limit => "limit",
             Self::Cooldown => "cooldown",
+            Self::Hours => "hours",
             Self::Queue => "queue",
             Self::Store => "store",
             Self::Denied => "denied",

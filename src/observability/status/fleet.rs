@@ -137,7 +137,7 @@ pub struct FleetScope {
     pub key: String,
     /// Open, cooling, ...
     pub state: ScopeState,
-    /// What is left of the cooldown, in milliseconds.
+    /// What is left of the cooldown, or until the rule's hours begin, in milliseconds.
     pub remaining_ms: u64,
     /// Blocks in a row (a sum of weights).
     pub streak: f64,

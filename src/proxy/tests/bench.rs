@@ -93,6 +93,7 @@ pub(in crate::proxy) fn rule() -> Rule {
         auto_rate: false,
         max_wait: Duration::from_secs(10),
         queue: 100,
+        hours: None,
         order: Order::Fair,
         mode: Mode::Enforce,
         intercept: false,
