@@ -1,6 +1,6 @@
 //! `hours`: outside of them requests are held, or refused with the time of the next opening.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use integration_tests::{
     client::{Answer, get, get_direct, post_json},
@@ -9,13 +9,14 @@ use integration_tests::{
     wait::wait_until,
 };
 use serde_json::{Value, json};
+use tidegate::runtime::clock;
 use tokio::task::JoinHandle;
 
 const SOON: Duration = Duration::from_secs(20);
 
 /// `hours` that begin so many seconds from now, and last an hour.
 fn hours_from(seconds: u64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_secs();
+    let now = clock::unix_ms() / 1_000;
     let time = |seconds: u64| {
         let second = seconds % 86_400;
         format!("{:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60)

@@ -3,9 +3,11 @@
 //! Times are those of the wall clock in the zone, so that a rule for the night keeps to the night when clocks change. An
 //! hour that is skipped counts as past, one that comes twice counts both times.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use jiff::{Timestamp, civil::Time, tz::TimeZone};
+
+use crate::runtime::clock;
 
 /// A part of each day.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +29,8 @@ impl Hours {
     #[must_use]
     pub fn opens_in(&self) -> Option<Duration> {
         // A clock beyond the calendar's last year keeps nothing closed.
-        self.opens_after(Timestamp::try_from(SystemTime::now()).ok()?)
+        let now = i64::try_from(clock::unix_ms()).ok()?;
+        self.opens_after(Timestamp::from_millisecond(now).ok()?)
     }
 
     /// The same at another moment.
