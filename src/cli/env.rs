@@ -63,6 +63,10 @@ pub(super) fn login(settings: &Settings, user: Option<&str>) -> Result<Option<St
             Ok(Some(format!("{}:{}@", escaped(name), escaped(password.expose()))))
         }
         (None, Some(user)) => {
+            if auth.users.is_empty() {
+                let why = format!("the rule file has no `auth.users`, so there is no {user}");
+                return Err(Usage(why));
+            }
             let known: Vec<&str> = auth.users.iter().map(|(name, _)| &**name).collect();
             Err(Usage(format!("`auth.users` has no {user}; it has: {}", known.join(", "))))
         }

@@ -9,7 +9,7 @@ use super::{
     client::{Admin, Token},
     cooldown::span,
     out::{Out, Style},
-    table::{cut, draw},
+    table::{cut, draw, per_time},
 };
 use crate::{
     admin::fleet_view,
@@ -177,7 +177,7 @@ pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
 }
 
 fn scope(scope: &FleetScope) -> [String; 8] {
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |r| format!("{r:.2}/s"));
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), per_time);
     let state = match scope.state {
         ScopeState::Open => "open".to_owned(),
         state => format!("{} {}", state.as_str(), span(Duration::from_millis(scope.remaining_ms))),

@@ -7,6 +7,7 @@ use super::{
     Global, Outcome,
     client::{Admin, Token, scope_path, who},
     out::{Out, Style},
+    table::per_time,
 };
 use crate::config;
 
@@ -86,7 +87,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     let number = answer["rate"].as_f64().unwrap_or_default();
     let frozen = answer["frozen"] == Value::Bool(true);
     let (style, word) = if frozen { (Style::Warn, "stays at") } else { (Style::Good, "goes at") };
-    let said = format_args!("{word} {number:.2}/s").to_string();
+    let said = format!("{word} {}", per_time(number));
     out.line(format_args!("{scope} {}", out.paint(style, said)))?;
     Ok(Outcome::Fine)
 }

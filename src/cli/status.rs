@@ -9,7 +9,7 @@ use super::{
     cooldown::span,
     fleet::{self, Source},
     out::{Out, Style},
-    table::{cut, draw},
+    table::{cut, draw, per_time},
 };
 use crate::observability::{
     event::clean,
@@ -116,7 +116,7 @@ fn head(status: &Status, out: &Out) -> String {
 }
 
 fn row(scope: &ScopeStatus) -> [String; 8] {
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |r| format!("{r:.2}/s"));
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), per_time);
     let blocks: u64 = scope.verdicts.iter().filter(|(v, _)| *v != "ok").map(|(_, n)| n).sum();
     let state = match scope.state {
         ScopeState::Open => "open".to_owned(),

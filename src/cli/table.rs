@@ -45,3 +45,30 @@ pub(super) fn cut(name: &str) -> String {
     let (start, end) = (&chars[..half], &chars[chars.len() - half..]);
     start.iter().chain(&['…']).chain(end).collect()
 }
+
+/// A rate, in tokens per second, by the shortest time in which there is a tenth of a token: `3.00/s`, `0.50/m`.
+pub(super) fn per_time(rate: f64) -> String {
+    let units = [(1.0, "s"), (60.0, "m"), (3_600.0, "h"), (86_400.0, "d")];
+    let fits = units.iter().find(|(seconds, _)| rate * seconds >= 0.1);
+    let (seconds, unit) = fits.copied().unwrap_or(if rate > 0.0 { units[3] } else { units[0] });
+    format!("{:.2}/{unit}", rate * seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::per_time;
+
+    #[test]
+    fn a_slow_rate_is_not_shown_as_none() {
+        for (rate, shown) in [
+            (1000.0, "1000.00/s"),
+            (0.5, "0.50/s"),
+            (1.0 / 60.0, "1.00/m"),
+            (1.0 / 3_600.0, "1.00/h"),
+            (1.0 / 86_400.0, "1.00/d"),
+            (0.0, "0.00/s"),
+        ] {
+            assert_eq!(per_time(rate), shown);
+        }
+    }
+}

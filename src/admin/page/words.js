@@ -79,6 +79,8 @@ function element(tag, data, text) {
 }
 
 function number(value) {
+  // A request an hour is not 0/s.
+  if (value > 0 && value < 0.1) return Number(value).toLocaleString("en", { maximumSignificantDigits: 2 });
   return Number(value).toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 });
 }
 
