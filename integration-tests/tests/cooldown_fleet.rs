@@ -20,6 +20,8 @@ mod probe;
 mod ramp;
 #[path = "cooldown_fleet/retry.rs"]
 mod retry;
+#[path = "cooldown_fleet/stopped.rs"]
+mod stopped;
 #[path = "cooldown_fleet/story.rs"]
 mod story;
 #[path = "cooldown_fleet/tunnels.rs"]

@@ -19,6 +19,7 @@ mod alone;
 mod beat;
 mod forecast;
 mod home;
+mod lease;
 mod outage;
 mod recall;
 mod share;
@@ -42,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::outage::Enforced;
 pub(super) use self::{alone::Alone, recall::Remembered, silence::Silence};
-use self::{home::Home, outage::Outage, recall::Recall};
+use self::{home::Home, lease::Lease, outage::Outage, recall::Recall};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
     failure::Failure,
@@ -79,6 +80,7 @@ pub struct Shared {
     why: Mutex<String>,
     outage: Outage,
     silence: Silence,
+    lease: Lease,
     news: broadcast::Sender<News>,
     places: watch::Sender<Vec<Place>>,
     refused: Seldom,
@@ -118,12 +120,12 @@ impl Shared {
             scripts: Scripts::new(),
             here: Memory::default(),
             member: format!("{:016x}", fastrand::u64(..)).into(),
-            settings,
             up: AtomicBool::new(false),
             members: AtomicU32::new(1),
             why: Mutex::new("it has not answered yet".to_owned()),
             outage: Outage::default(),
             silence: Silence::default(),
+            lease: Lease::new(settings.timeout),
             news: broadcast::channel(1_024).0,
             places: watch::Sender::default(),
             refused: Seldom::default(),
@@ -132,6 +134,7 @@ impl Shared {
             recall: Recall::default(),
             lost: Notify::new(),
             stopped: CancellationToken::new(),
+            settings,
         });
         let [listener, beater, keeper, follower] = [(); 4].map(|()| Arc::clone(&store));
         store.spawn(async move {
@@ -272,7 +275,7 @@ impl Shared {
         let start = clock::now();
         let result = self.server.run(script, keys, arguments).await;
         self.metrics.store_seconds(script.name).observe(start.elapsed().as_secs_f64());
-        self.silence.note(start, result.is_ok());
+        self.note_call(start, result.is_ok());
         match result {
             Ok(value) => Some(value),
             Err(failure) => {
