@@ -3,7 +3,7 @@
 //! Everything here is told in the store's own time: microseconds that only the store reads from a clock. Each answer
 //! carries the store's `now`, from which a member computes how long to wait; its own clock measures lengths only.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use crate::{
     classify::verdict::Verdict,
@@ -13,6 +13,7 @@ use crate::{
         learn,
     },
     rules::Rule,
+    runtime::clock::Instant,
 };
 
 mod by_hand;
@@ -303,6 +304,24 @@ impl Backend {
         match self {
             Self::Memory(_) => false,
             Self::Shared(shared) => shared.is_deaf(),
+        }
+    }
+
+    /// Whether this member may still go by what it heard of a scope in the answer to a question of `heard`.
+    #[must_use]
+    pub fn trusts(&self, heard: Instant) -> bool {
+        match self {
+            Self::Memory(_) => true,
+            Self::Shared(shared) => shared.trusts(heard),
+        }
+    }
+
+    /// How long an answer takes at most.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        match self {
+            Self::Memory(_) => Duration::ZERO,
+            Self::Shared(shared) => shared.timeout(),
         }
     }
 

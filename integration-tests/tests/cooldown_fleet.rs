@@ -22,6 +22,8 @@ mod ramp;
 mod retry;
 #[path = "cooldown_fleet/silence.rs"]
 mod silence;
+#[path = "cooldown_fleet/stopped.rs"]
+mod stopped;
 #[path = "cooldown_fleet/story.rs"]
 mod story;
 #[path = "cooldown_fleet/tunnels.rs"]

@@ -33,14 +33,18 @@ use super::{
 };
 use crate::{
     classify::verdict::Verdict,
-    limiter::{bucket, cooldown::Known, learn},
+    limiter::{cooldown::Known, learn},
     observability::event::Event,
     rules::Rule,
     runtime::clock::{self, Instant},
     store::{Ask, Phase, Scope},
 };
 
-/// How long a ticket that was due is still good for the next in line: no longer than a busy machine is late anyway.
+/// How late a ticket may be used. Beyond that it is void, since its request would come on top of those that are due now:
+/// this is how long a busy machine is late, and a process that was stopped is later.
+pub(super) const SLACK: Duration = Duration::from_millis(100);
+
+/// How long a ticket whose request has left is still good for the next in line.
 const FRESH: Duration = Duration::from_millis(10);
 
 /// How long a request waits for the first answer of the store that judges it, whatever its deadline: longer than any
@@ -51,11 +55,18 @@ const FIRST_ANSWER: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticket {
     /// On this process's clock.
-    at: Instant,
-    /// On the store's clock: the name of the ticket.
-    id: i64,
-    epoch: u64,
-    probe: bool,
+    pub(super) at: Instant,
+    /// On the store's clock: the name of the ticket; 0 where none is needed.
+    pub(super) id: i64,
+    pub(super) epoch: u64,
+    pub(super) probe: bool,
+}
+
+impl Ticket {
+    /// Whether its moment has passed by more than the slack. A probe has its own lease.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        !self.probe && now.saturating_duration_since(self.at) > SLACK
+    }
 }
 
 #[derive(Debug, Default)]
@@ -63,11 +74,15 @@ struct State {
     queue: Queue,
     tickets: VecDeque<Ticket>,
     returned: Vec<i64>,
+    /// Tickets that may not be used any more and are to be returned once they are due.
+    voided: Vec<Ticket>,
     /// Due ones for those who come next.
     spare: Spare,
     pumping: bool,
     /// Not before this moment is there another ticket.
     come_back: Option<Instant>,
+    /// While the lease has run out and the store is away: not before this moment is it asked again.
+    look_again: Option<Instant>,
     /// Tickets unused when the last ask reached the store.
     asked_with: usize,
     /// Whether that ask was for all that wait.
@@ -151,16 +166,21 @@ impl Lane {
             return None;
         }
         if rule.limits.is_unlimited() && !self.is_spreading(rule) {
-            return Some(Grant::new(self, entry, epoch, 0, false));
+            let at = clock::now();
+            return self
+                .free_epoch()
+                .map(|epoch| Grant::new(self, entry, Ticket { at, id: 0, epoch, probe: false }));
         }
         let mut state = self.state.lock();
         if !state.queue.is_empty() || !state.tickets.is_empty() {
             return None;
         }
-        if let Some(ticket) = state.spare.take(epoch, clock::now()) {
+        if self.is_in_touch()
+            && let Some(ticket) = state.spare.take(epoch, clock::now())
+        {
             drop(state);
             entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
-            return Some(Grant::new(self, entry, epoch, ticket.id, false).due(ticket.at));
+            return Some(Grant::new(self, entry, ticket));
         }
         let returned = std::mem::take(&mut state.returned);
         let known = Known::open(epoch);
@@ -178,7 +198,8 @@ impl Lane {
         }
         let ticket = ticket.filter(|_| granted.phase == Phase::Open)?;
         entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
-        Some(Grant::new(self, entry, granted.epoch, ticket, false))
+        let ticket = Ticket { at: asked, id: ticket, epoch: granted.epoch, probe: false };
+        Some(Grant::new(self, entry, ticket))
     }
 
     /// What has been learned of the rate, as last heard.
@@ -235,8 +256,14 @@ impl Lane {
     /// The epoch, if requests of a rule without a rate may go without a word of the store: a member that hears no news
     /// asks again and again.
     fn free_epoch(&self) -> Option<u64> {
-        let trusts = !self.shared.store.is_deaf() || self.view.is_recent();
-        self.view.open_epoch().filter(|_| trusts)
+        let hears = !self.shared.store.is_deaf() || self.view.is_recent();
+        self.view.open_epoch().filter(|_| hears && self.is_in_touch())
+    }
+
+    /// Whether what this member knows of the cooldown is as recent as its contact with the store.
+    pub(super) fn is_in_touch(&self) -> bool {
+        let cools = self.entry.load().rule.cooldown.is_some();
+        !cools || self.shared.store.trusts(self.view.heard())
     }
 
     /// Whether held requests of a rule without a rate are still being spread over the climb after a cooldown.
@@ -314,22 +341,20 @@ impl Lane {
 
     /// A ticket whose request left before it was sent goes to the next in line, at once or never: one that is used
     /// later than it was due would come on top of those that are due then.
-    pub(super) fn take_back(self: &Arc<Self>, id: i64, due: Instant, epoch: u64) {
-        let spent = due.elapsed() > FRESH;
+    pub(super) fn take_back(self: &Arc<Self>, ticket: Ticket) {
         let entry = self.entry.load();
         let limits = &entry.rule.limits;
-        if limits.is_unlimited() || self.view.open_epoch() != Some(epoch) {
+        if limits.is_unlimited() {
             return;
         }
+        let is_fresh = ticket.at.elapsed() <= FRESH;
+        let is_good = is_fresh && self.view.allows(ticket.epoch, false) && self.is_in_touch();
         let mut state = self.state.lock();
-        if spent || state.queue.is_empty() {
-            // Its quotas get it back with the next ask.
-            if !limits.quotas.is_empty() && state.returned.len() < bucket::RETURNED {
-                state.returned.push(id);
-            }
+        if !is_good || state.queue.is_empty() {
+            self.void(&mut state, limits, ticket);
             return;
         }
-        state.tickets.push_front(Ticket { at: due, id, epoch, probe: false });
+        state.tickets.push_front(ticket);
         drop(state);
         self.wake.notify_one();
     }
@@ -350,6 +375,7 @@ impl Lane {
         if new_limits {
             // What a ticket of the old limits cost is not known to the new ones.
             state.returned.clear();
+            state.voided.clear();
             state.spare = Spare::default();
         }
         state.come_back = None;

@@ -2,7 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Entry, Shared, lane::Lane, permit::Grant, tell};
+use super::{
+    Entry, Shared,
+    lane::{Lane, Ticket},
+    permit::Grant,
+    tell,
+};
 use crate::{
     observability::{event::Event, metrics::Observed},
     runtime::clock::{self, Instant},
@@ -32,7 +37,8 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
         let refused = wait > entry.rule.max_wait;
         let would = if refused { Observed::Refuse } else { Observed::Hold };
         note(lane, entry, would, wait);
-        return Grant::new(lane, entry, lane.view.epoch(), 0, false);
+        let ticket = Ticket { at: clock::now(), id: 0, epoch: lane.view.epoch(), probe: false };
+        return Grant::new(lane, entry, ticket);
     }
     let known = lane.view.known(entry.rule.cooldown.as_ref());
     let lease = shared.lease();
@@ -40,7 +46,11 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
     let asked = clock::now();
     let Ok(granted) = shared.store.take(&lane.scope, &entry.rule, &ask).await else {
         note(lane, entry, Observed::Refuse, Duration::ZERO);
-        return Grant::new(lane, entry, lane.view.epoch(), 0, false);
+        return Grant::new(
+            lane,
+            entry,
+            Ticket { at: asked, id: 0, epoch: lane.view.epoch(), probe: false },
+        );
     };
     tell::granted(lane, &granted, asked);
     let wait = clock::from_micros(granted.come_back.saturating_sub(granted.now).max(0));
@@ -53,8 +63,9 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
         let refused = wait > entry.rule.max_wait;
         note(lane, entry, if refused { Observed::Refuse } else { would }, wait);
     }
-    let ticket = granted.tickets.first().copied().unwrap_or(0);
-    Grant::new(lane, entry, lane.view.epoch(), ticket, granted.phase == Phase::Probe)
+    let id = granted.tickets.first().copied().unwrap_or(0);
+    let probe = granted.phase == Phase::Probe;
+    Grant::new(lane, entry, Ticket { at: clock::now(), id, epoch: lane.view.epoch(), probe })
 }
 
 fn note(lane: &Lane, entry: &Entry, action: Observed, wait: Duration) {

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Client, Entry, Gate, Refused,
+    lane::Ticket,
     permit::{Grant, Permit, Request},
 };
 use crate::{classify::verdict::Judgement, runtime::clock, store::Store as _, target::Target};
@@ -50,10 +51,11 @@ impl Gate {
             lane.view.peeked(&peeked, asked);
         }
         let probe = lane.outside_probe.lock().take();
-        let grant = match probe.filter(|(epoch, _)| lane.view.allows(*epoch, true)) {
-            Some((epoch, ticket)) => Grant::new(&lane, &entry, epoch, ticket, true),
-            None => Grant::new(&lane, &entry, lane.view.epoch(), 0, false),
+        let ticket = match probe.filter(|(epoch, _)| lane.view.allows(*epoch, true)) {
+            Some((epoch, id)) => Ticket { at: since, id, epoch, probe: true },
+            None => Ticket { at: since, id: 0, epoch: lane.view.epoch(), probe: false },
         };
+        let grant = Grant::new(&lane, &entry, ticket);
         Permit::new(grant, request, Duration::ZERO, true).report(judgement).await;
         true
     }

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Client, Entry, Outcome, Refused, Why,
-    lane::Lane,
+    lane::{Lane, Ticket},
     tell::{self, Seen, deliver},
 };
 use crate::{
@@ -30,12 +30,7 @@ use crate::{
 pub(super) struct Grant {
     lane: Arc<Lane>,
     entry: Arc<Entry>,
-    epoch: u64,
-    /// The ticket's name in the store; 0 where there is none.
-    ticket: i64,
-    /// When the ticket was due, on this process's clock.
-    due: Instant,
-    probe: bool,
+    ticket: Ticket,
     stage: Stage,
 }
 
@@ -47,22 +42,9 @@ enum Stage {
 }
 
 impl Grant {
-    pub(super) fn new(
-        lane: &Arc<Lane>,
-        entry: &Arc<Entry>,
-        epoch: u64,
-        ticket: i64,
-        probe: bool,
-    ) -> Self {
+    pub(super) fn new(lane: &Arc<Lane>, entry: &Arc<Entry>, ticket: Ticket) -> Self {
         let (lane, entry) = (Arc::clone(lane), Arc::clone(entry));
-        Self { lane, entry, epoch, ticket, due: clock::now(), probe, stage: Stage::Unsent }
-    }
-
-    /// The same for a ticket that was due at another moment than now.
-    pub(super) fn due(self, due: Instant) -> Self {
-        let mut grant = self;
-        grant.due = due;
-        grant
+        Self { lane, entry, ticket, stage: Stage::Unsent }
     }
 
     /// Lets go of it without a word: its ticket is dealt with.
@@ -71,26 +53,45 @@ impl Grant {
     }
 
     fn report(&self, answer: Answer, oks: u32) -> Report {
-        let probe = if self.probe { self.ticket } else { 0 };
-        Report { epoch: self.epoch, probe, answer, oks, draw: fastrand::f64() }
+        let Ticket { id, epoch, probe, .. } = self.ticket;
+        let probe = if probe { id } else { 0 };
+        Report { epoch, probe, answer, oks, draw: fastrand::f64() }
     }
 }
 
-impl Drop for Grant {
-    fn drop(&mut self) {
+impl Grant {
+    /// Whether it may still be used: no cooldown has tripped since, and this member would have heard of one.
+    fn allows(&self) -> bool {
+        let Ticket { epoch, probe, .. } = self.ticket;
+        self.lane.view.allows(epoch, probe) && self.lane.is_in_touch()
+    }
+
+    /// Whether its ticket has been void for too long a time since its moment.
+    fn is_late(&self) -> bool {
+        self.ticket.id != 0 && self.ticket.is_late(clock::now())
+    }
+
+    /// Gives back what it holds.
+    fn give_back(&mut self) {
         let unsent = self.stage == Stage::Unsent;
-        if self.stage == Stage::Done {
+        if std::mem::replace(&mut self.stage, Stage::Done) == Stage::Done {
             return;
         }
-        if self.probe {
+        if self.ticket.probe {
             // Without a runtime the process is ending, and the probe's lease with it.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 let report = self.report(Answer::Nothing, 0);
                 runtime.spawn(deliver(Arc::clone(&self.lane), report, None));
             }
-        } else if unsent && self.ticket != 0 {
-            self.lane.take_back(self.ticket, self.due, self.epoch);
+        } else if unsent && self.ticket.id != 0 {
+            self.lane.take_back(self.ticket);
         }
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 
@@ -152,13 +153,31 @@ impl Permit {
     }
 
     /// The check that stands directly before the first byte goes to the site. False once a cooldown has tripped since
-    /// the grant: the request must not go, see [`Permit::again`].
+    /// the grant, or once its ticket is void: the request must not go, see [`Permit::again`].
     #[must_use]
     pub fn may_send(&mut self) -> bool {
+        !self.is_late() && self.may_open()
+    }
+
+    /// A new connection took this long, which does not make its request late: the ticket of a distant site would else be
+    /// void whenever it is reached.
+    pub fn connected(&mut self, took: Duration) {
+        self.grant.ticket.at += took;
+    }
+
+    /// Whether the moment of its ticket has passed by more than the slack.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        !self.observe && self.grant.is_late()
+    }
+
+    /// The same check for a tunnel: it used its ticket when it began to connect.
+    #[must_use]
+    pub fn may_open(&mut self) -> bool {
+        let may = self.may_go_on();
         let grant = &mut self.grant;
-        let may = self.observe || grant.lane.view.allows(grant.epoch, grant.probe);
         if may {
-            if grant.probe && grant.stage == Stage::Unsent {
+            if grant.ticket.probe && grant.stage == Stage::Unsent {
                 tell::probe_sent(&grant.lane, &self.target);
             }
             grant.stage = Stage::Sent;
@@ -170,9 +189,9 @@ impl Permit {
     /// The request goes another way than through the proxy: its ticket is used up, and what came back of a probe is
     /// told by [`super::Gate::report_outside`].
     pub(super) fn go_outside(self) {
-        let Grant { lane, epoch, ticket, probe, .. } = &self.grant;
-        if *probe {
-            *lane.outside_probe.lock() = Some((*epoch, *ticket));
+        let Grant { lane, ticket, .. } = &self.grant;
+        if ticket.probe {
+            *lane.outside_probe.lock() = Some((ticket.epoch, ticket.id));
         }
         self.grant.forget();
     }
@@ -180,7 +199,7 @@ impl Permit {
     /// Whether no cooldown has tripped since the grant, for what goes on under it (a tunnel); asks only.
     #[must_use]
     pub fn may_go_on(&self) -> bool {
-        self.observe || self.grant.lane.view.allows(self.grant.epoch, self.grant.probe)
+        self.observe || self.grant.allows()
     }
 
     /// Counts its wait anew: for what has long been under way (a tunnel) when a trip holds the rest of it.
@@ -202,6 +221,8 @@ impl Permit {
             seq: self.seq,
         };
         let lane = Arc::clone(&self.grant.lane);
+        // Before it waits: a quota may need the very token that it holds.
+        self.grant.give_back();
         self.grant = wait(&lane, &request, true).await?;
         self.held = self.since.elapsed();
         Ok(())
@@ -233,7 +254,7 @@ impl Permit {
 
     /// Tells the fleet that the site answered what cannot be judged (a tunnel, an upgraded connection).
     pub async fn report_unseen(&mut self) {
-        let judgement = Judgement::unseen(self.grant.probe);
+        let judgement = Judgement::unseen(self.grant.ticket.probe);
         self.report(&judgement).await;
     }
 
@@ -275,8 +296,8 @@ impl Permit {
             None => self.silence(judgement, policy).unwrap_or(Answer::Nothing),
         };
         let silent = match answer {
-            Answer::Ok => !grant.probe && view.count_ok(),
-            Answer::Nothing => !grant.probe,
+            Answer::Ok => !grant.ticket.probe && view.count_ok(),
+            Answer::Nothing => !grant.ticket.probe,
             Answer::Block { .. } | Answer::Silence { .. } => false,
         };
         (!silent).then_some(answer)
@@ -287,7 +308,7 @@ impl Permit {
         let silence = policy.silence?;
         let verdict = judgement.verdict;
         if !judgement.is_silence()
-            || !self.grant.lane.shared.reach.is_silent(&self.target.host, self.grant.probe)
+            || !self.grant.lane.shared.reach.is_silent(&self.target.host, self.grant.ticket.probe)
         {
             return None;
         }

@@ -2,6 +2,8 @@
 
 #[path = "tests/bounds.rs"]
 mod bounds;
+#[path = "tests/late.rs"]
+mod late;
 #[path = "tests/named.rs"]
 mod named;
 #[path = "tests/resync.rs"]

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long a member that hears no news goes by the store's latest answer.
-const LEASE: Duration = Duration::from_millis(100);
+const RECENT: Duration = Duration::from_millis(100);
 
 /// A cooldown scope as this member knows it.
 #[derive(Debug)]
@@ -78,7 +78,12 @@ impl View {
 
     /// Whether the store's latest answer is recent enough for a member that hears no news.
     pub(super) fn is_recent(&self) -> bool {
-        self.heard.lock().elapsed() < LEASE
+        self.heard.lock().elapsed() < RECENT
+    }
+
+    /// When the question was asked whose answer is the latest.
+    pub(super) fn heard(&self) -> Instant {
+        *self.heard.lock()
     }
 
     pub(super) fn gateway(&self) -> Gateway<Instant> {

@@ -268,6 +268,9 @@ pub(super) async fn send(
     }
 }
 
+/// How long a new connection waits for its request's next ticket.
+const KEPT_UNUSED: Duration = Duration::from_secs(5);
+
 /// What connection a request needs.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
@@ -293,18 +296,22 @@ async fn connect(
     let verify = pass.entry().rule.verify;
     let tls = target.scheme == Scheme::Https;
     let key = Key { tls, verify, host: target.host.clone(), port: target.port };
+    let mut late = None;
     loop {
         let pinned = || visitor.pin.take(&key, &asking.client, live.generation);
         let pooled = || if wanted.own { None } else { cx.pool.take(&key, live.generation) };
-        let kept = if wanted.fresh { None } else { pinned().or_else(pooled) };
+        let again = late.take();
+        let kept = if wanted.fresh { again } else { again.or_else(pinned).or_else(pooled) };
         let mut conn = match kept {
             Some(conn) => conn,
             // Boxed: few requests reach this path, and each would carry its room along.
             None => {
                 let step = asking.step(StepName::Connect);
+                let began = clock::now();
                 let opened =
                     Box::pin(open(cx, live, asking, pass, key.clone(), wanted.http1_only)).await;
                 ended(step, &opened);
+                pass.connected(began.elapsed());
                 opened?
             }
         };
@@ -314,10 +321,15 @@ async fn connect(
         if pass.may_send() {
             return Ok(conn);
         }
-        // Not kept meanwhile: a cooldown outlives most sites' patience.
-        drop(conn);
+        // The connection of a request that is late is kept for the next ticket, unless that takes long: a cooldown outlives
+        // an idle connection to most sites.
+        late = pass.is_late().then_some(conn);
+        let asked = clock::now();
         let _holding = asking.step(StepName::Hold);
         Box::pin(pass.again(live)).await?;
+        late = late.filter(|_| asked.elapsed() < KEPT_UNUSED);
+        // The site may be closing it by now.
+        late.iter_mut().for_each(|conn| conn.reused = true);
     }
 }
 

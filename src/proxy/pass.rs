@@ -121,9 +121,26 @@ impl Pass {
         self.permit.as_ref().map_or(Duration::ZERO, Permit::held)
     }
 
-    /// False once a cooldown has tripped since the grant.
+    /// False once a cooldown has tripped since the grant, or once its ticket is void.
     pub(crate) fn may_send(&mut self) -> bool {
         self.permit.as_mut().is_none_or(Permit::may_send)
+    }
+
+    /// A new connection for it took this long.
+    pub(crate) fn connected(&mut self, took: Duration) {
+        if let Some(permit) = &mut self.permit {
+            permit.connected(took);
+        }
+    }
+
+    /// Whether its ticket is void because its moment has passed.
+    pub(crate) fn is_late(&self) -> bool {
+        self.permit.as_ref().is_some_and(Permit::is_late)
+    }
+
+    /// As [`Self::may_send`], for a tunnel.
+    pub(crate) fn may_open(&mut self) -> bool {
+        self.permit.as_mut().is_none_or(Permit::may_open)
     }
 
     /// False once a cooldown has tripped since the grant, for more of what is under way.

@@ -170,7 +170,7 @@ async fn establish(
         let dialled = forward::dial(&live, asking, &mut pass).await;
         forward::ended(step, &dialled);
         let site = dialled?;
-        if pass.may_send() {
+        if pass.may_open() {
             cx.tunnel_begins(&asking.entry.rule);
             return Ok((site, pass, live));
         }

@@ -19,6 +19,7 @@ mod alone;
 mod beat;
 mod forecast;
 mod home;
+mod lease;
 mod local;
 mod outage;
 mod recall;
@@ -47,7 +48,7 @@ pub(super) use self::{
     recall::Remembered,
     silence::Silence,
 };
-use self::{home::Home, outage::Outage, recall::Recall};
+use self::{home::Home, lease::Lease, outage::Outage, recall::Recall};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
     failure::Failure,
@@ -84,6 +85,7 @@ pub struct Shared {
     why: Mutex<String>,
     outage: Outage,
     silence: Silence,
+    lease: Lease,
     news: broadcast::Sender<News>,
     places: watch::Sender<Vec<Place>>,
     refused: Seldom,
@@ -123,12 +125,12 @@ impl Shared {
             scripts: Scripts::new(),
             here: Memory::default(),
             member: format!("{:016x}", fastrand::u64(..)).into(),
-            settings,
             up: AtomicBool::new(false),
             members: AtomicU32::new(1),
             why: Mutex::new("it has not answered yet".to_owned()),
             outage: Outage::default(),
             silence: Silence::default(),
+            lease: Lease::new(settings.timeout),
             news: broadcast::channel(1_024).0,
             places: watch::Sender::default(),
             refused: Seldom::default(),
@@ -137,6 +139,7 @@ impl Shared {
             recall: Recall::default(),
             lost: Notify::new(),
             stopped: CancellationToken::new(),
+            settings,
         });
         let [listener, beater, keeper, follower] = [(); 4].map(|()| Arc::clone(&store));
         store.spawn(async move {
@@ -277,7 +280,7 @@ impl Shared {
         let start = clock::now();
         let result = self.server.run(script, keys, arguments).await;
         self.metrics.store_seconds(script.name).observe(start.elapsed().as_secs_f64());
-        self.silence.note(start, result.is_ok());
+        self.note_call(start, result.is_ok());
         match result {
             Ok(value) => Some(value),
             Err(failure) => {

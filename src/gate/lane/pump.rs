@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use super::{Gateway, Lane, Outcome, Queue, State, Ticket, Why, release::hand_back_surplus};
+use super::{Gateway, Lane, Outcome, Queue, SLACK, State, Ticket, Why, release::hand_back_surplus};
 use crate::{
     gate::{tell, view::moment},
     limiter::bucket,
@@ -21,6 +21,9 @@ const FILL: f64 = 2.0;
 
 /// How often the wall clock is read outside of a rule's hours.
 const WALL_CLOCK: Duration = Duration::from_secs(60);
+
+/// When to ask again where the latest answer was this member's own and its lease has run out.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// Longest wait that is planned, in seconds: as long as the longest `max_wait`.
 const A_DAY: f64 = 86_400.0;
@@ -46,7 +49,7 @@ impl Lane {
             return if asking { Step::Sleep(None) } else { self.rest(&mut state, now, wait) };
         }
         self.give_up_hopeless(&mut state, now);
-        self.void_tickets(&mut state);
+        self.void_tickets(&mut state, &entry.rule.limits, now);
         self.release(&mut state, &entry, now);
         hand_back_surplus(&mut state, &entry.rule.limits, now);
         if state.queue.is_empty() && !asking {
@@ -56,6 +59,7 @@ impl Lane {
             state.pumping = false;
             state.tickets.clear();
             state.come_back = None;
+            state.look_again = None;
             state.members = 1;
             state.most = 0;
             state.fill_at = None;
@@ -103,6 +107,12 @@ impl Lane {
 
     /// When to ask for tickets; `None` where there is no need.
     fn ask_at(&self, state: &State, now: Instant) -> Option<Instant> {
+        if state.queue.is_empty() {
+            return None;
+        }
+        if !self.is_in_touch() {
+            return Some(state.look_again.unwrap_or(now));
+        }
         if state.queue.len() <= state.tickets.len() {
             return None;
         }
@@ -134,7 +144,7 @@ impl Lane {
             lease: self.shared.lease(),
             drain: false,
             void: std::mem::take(&mut state.start_over),
-            returned: std::mem::take(&mut state.returned),
+            returned: self.returned(state, now),
             known: self.view.known(self.entry.load().rule.cooldown.as_ref()),
             learned: self.learned(),
         }
@@ -150,6 +160,7 @@ impl Lane {
         let mut state = self.state.lock();
         state.members = granted.members;
         state.alone = granted.alone;
+        state.look_again = (!self.is_in_touch()).then(|| clock::now() + AGAIN);
         // A call that failed says nothing of the line, and the member's own answer has none.
         state.lead = match state.lead {
             _ if granted.alone => Duration::ZERO,
@@ -172,8 +183,11 @@ impl Lane {
             return;
         }
         state.spare.plenty = !granted.is_ahead() && !granted.alone && granted.phase == Phase::Open;
+        // An answer that this process read too late says when its tickets were due at the earliest.
+        let in_time = granted.alone || took <= self.shared.store.timeout() + SLACK;
+        let due = if in_time { clock::now() } else { asked };
         state.tickets.extend(granted.tickets.iter().map(|id| Ticket {
-            at: moment(*id, granted.now),
+            at: due + clock::from_micros(id - granted.now),
             id: *id,
             epoch: granted.epoch,
             probe,

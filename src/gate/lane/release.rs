@@ -6,6 +6,7 @@ use super::{Entry, Grant, Lane, Outcome, State, Ticket, Waiter};
 use crate::{
     gate::tell,
     limiter::{
+        bucket,
         cooldown::{Answer, Report},
         policy::Limits,
     },
@@ -13,21 +14,49 @@ use crate::{
 };
 
 impl Lane {
-    /// A trip voids the tickets in hand. Where the bucket is shared with scopes that go on, it gets them back.
-    pub(super) fn void_tickets(&self, state: &mut State) {
-        let shared_bucket = self.scope.name.bucket != self.scope.name.cooldown;
-        let State { tickets, returned, .. } = state;
-        tickets.retain(|ticket| {
-            let good = self.view.allows(ticket.epoch, ticket.probe);
-            if !good && shared_bucket {
-                returned.push(ticket.id);
+    /// A trip voids the tickets in hand, and so does the time beyond the slack.
+    pub(super) fn void_tickets(&self, state: &mut State, limits: &Limits, now: Instant) {
+        let is_good =
+            |ticket: &Ticket| self.view.allows(ticket.epoch, ticket.probe) && !ticket.is_late(now);
+        if state.tickets.iter().all(is_good) {
+            return;
+        }
+        for ticket in std::mem::take(&mut state.tickets) {
+            if is_good(&ticket) {
+                state.tickets.push_back(ticket);
+            } else {
+                self.void(state, limits, ticket);
             }
-            good
-        });
+        }
+    }
+
+    /// A ticket that is not used: what counts it gets it back with the next ask.
+    pub(super) fn void(&self, state: &mut State, limits: &Limits, ticket: Ticket) {
+        let counted = self.shares_bucket() || !limits.quotas.is_empty();
+        if counted && state.voided.len() < bucket::RETURNED {
+            state.voided.push(ticket);
+        }
+    }
+
+    /// Whether the bucket is shared with scopes that go on while this one is closed.
+    fn shares_bucket(&self) -> bool {
+        self.scope.name.bucket != self.scope.name.cooldown
+    }
+
+    /// The tickets to return now. A bucket of its own starts empty after a cooldown: a ticket for a moment to come would
+    /// come on top, so only the quotas get it back, once it is due.
+    pub(super) fn returned(&self, state: &mut State, now: Instant) -> Vec<i64> {
+        let mut returned = std::mem::take(&mut state.returned);
+        let may_go = |ticket: &mut Ticket| self.shares_bucket() || ticket.at < now;
+        returned.extend(state.voided.extract_if(.., may_go).map(|ticket| ticket.id));
+        returned
     }
 
     /// Hands due tickets to those next in line.
     pub(super) fn release(self: &Arc<Self>, state: &mut State, entry: &Arc<Entry>, now: Instant) {
+        if !self.is_in_touch() {
+            return;
+        }
         if entry.rule.limits.is_unlimited() {
             self.release_unlimited(state, entry, now);
         }
@@ -93,9 +122,9 @@ impl Lane {
         self: &Arc<Self>,
         waiter: Waiter,
         entry: &Arc<Entry>,
-        Ticket { at, id, epoch, probe }: Ticket,
+        ticket: Ticket,
     ) -> bool {
-        let grant = Grant::new(self, entry, epoch, id, probe).due(at);
+        let grant = Grant::new(self, entry, ticket);
         match waiter.tell.send(Outcome::Go(grant)) {
             Ok(()) => true,
             Err(Outcome::Go(grant)) => {

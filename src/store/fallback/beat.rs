@@ -6,7 +6,7 @@ use super::{Failure, News, Shared, scripts};
 use crate::runtime::clock;
 
 /// How often a member says that it lives.
-const HEARTBEAT: Duration = Duration::from_secs(1);
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a member counts without a word: three heartbeats.
 const LIFE: Duration = Duration::from_secs(3);
 /// Heartbeats whose largest fleet counts: a store that comes back, or has lost its memory, hears of one member after the
@@ -119,7 +119,7 @@ impl Shared {
         let sent = clock::now();
         let reply = self.server.run(&self.scripts.members, keys, arguments).await;
         let answer = reply.and_then(|reply| Ok(scripts::members(reply)?));
-        self.silence.note(sent, answer.is_ok());
+        self.note_call(sent, answer.is_ok());
         answer
     }
 }

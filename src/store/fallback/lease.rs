@@ -1,0 +1,139 @@
+//! The right to send is a lease: it needs a recent sign of life from the store.
+//!
+//! A process that was stopped (SIGSTOP, a paused VM, heavy swapping) wakes with what it knew before. Everything that it
+//! heard before its last call to the store is as old as its sleep, so it may not act on that until it has asked again. A
+//! call that fails is a sign as well: it says that the store is away now, and a member then decides alone.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{Shared, beat::HEARTBEAT};
+use crate::runtime::clock::{self, Instant};
+
+/// How late a heartbeat may be on a busy machine.
+const LATE: Duration = Duration::from_millis(500);
+
+/// Since when this member is in contact with its store.
+#[derive(Debug)]
+pub(super) struct Lease {
+    length: Duration,
+    timeout: Duration,
+    contact: Mutex<Contact>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Contact {
+    /// Of which moment the latest call that is over is a sign.
+    latest: Option<Instant>,
+    /// What was heard before this moment may have changed since.
+    since: Option<Instant>,
+}
+
+impl Lease {
+    /// A lease over a store that answers within `timeout` or fails.
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self { length: HEARTBEAT + timeout + LATE, timeout, contact: Mutex::default() }
+    }
+
+    /// A call that was sent then is over. True if the lease had run out before.
+    ///
+    /// An answer is as old as its question. A failure says that there was none until the call's time was up, but if the
+    /// process slept then, nothing of what came after that.
+    pub(super) fn note(&self, sent: Instant, answered: bool) -> bool {
+        let sign = if answered { sent } else { clock::now().min(sent + self.timeout) };
+        let mut contact = self.contact.lock();
+        let before = contact.latest;
+        contact.latest = before.max(Some(sign));
+        let ran_out = before.map(|latest| latest + self.length).filter(|end| *end < sent);
+        contact.since = contact.since.max(ran_out);
+        ran_out.is_some()
+    }
+
+    /// Whether the latest sign of life is recent.
+    fn is_on(&self) -> bool {
+        self.contact.lock().latest.is_none_or(|latest| latest.elapsed() <= self.length)
+    }
+
+    /// Whether there has been contact without a break from `heard` on.
+    fn covers(&self, heard: Instant) -> bool {
+        self.contact.lock().since.is_none_or(|since| heard >= since)
+    }
+}
+
+impl Shared {
+    /// Whether this member may still go by what it heard of a scope in the answer to a question of `heard`.
+    #[must_use]
+    pub fn trusts(&self, heard: Instant) -> bool {
+        self.lease.is_on() && (!self.is_up() || self.lease.covers(heard))
+    }
+
+    /// A call that was sent then has been answered, or has failed.
+    pub(super) fn note_call(&self, sent: Instant, answered: bool) {
+        self.silence.note(sent, answered);
+        if self.lease.note(sent, answered) {
+            let slept = clock::now().saturating_duration_since(sent);
+            tracing::debug!(?slept, "the lease had run out: every scope is read again");
+            self.news.send(super::News::Resync).ok();
+        }
+    }
+
+    /// How long a call takes at most.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_heard_before_a_pause_counts_no_more() {
+        let (lease, start) = (Lease::new(millis(100)), clock::now());
+        assert!(lease.is_on() && lease.covers(start), "nothing has been asked yet");
+        assert!(!lease.note(start, true));
+        tokio::time::advance(millis(1_600)).await;
+        assert!(lease.is_on() && lease.covers(start));
+        tokio::time::advance(millis(1)).await;
+        assert!(!lease.is_on());
+        let woke = clock::now();
+        assert!(lease.note(woke, true), "the lease had run out");
+        assert!(lease.is_on() && lease.covers(woke) && !lease.covers(start));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_waited_for_the_process_is_as_old_as_its_question() {
+        let (lease, start) = (Lease::new(millis(100)), clock::now());
+        assert!(!lease.note(start, true));
+        tokio::time::advance(millis(14_000)).await;
+        assert!(!lease.note(start + millis(500), true), "it was asked in time");
+        assert!(!lease.is_on(), "and read too late");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_a_sign_until_its_time_was_up() {
+        let (lease, start) = (Lease::new(millis(1_000)), clock::now());
+        assert!(!lease.note(start, true));
+        tokio::time::advance(millis(14_000)).await;
+        assert!(!lease.note(start + millis(500), false));
+        assert!(!lease.is_on(), "it slept");
+        assert!(lease.note(clock::now(), false), "the lease had run out");
+        assert!(lease.is_on());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeats_keep_it_on() {
+        let (lease, start) = (Lease::new(millis(100)), clock::now());
+        for _ in 0..10 {
+            assert!(!lease.note(clock::now(), true));
+            tokio::time::advance(millis(1_100)).await;
+        }
+        assert!(lease.is_on() && lease.covers(start));
+    }
+}
