@@ -109,13 +109,6 @@ pub(in crate::config) static RULE: Section = Section {
              are held up to `max_wait`, or refused with the time until the next opening.",
         ),
         key(
-            "hours",
-            Kind::Hours,
-            Absent("at all hours"),
-            "The time of day at which requests go, by the wall clock of a time zone. At other times they \
-             are held up to `max_wait`, or refused with the time until the next opening.",
-        ),
-        key(
             "queue",
             Kind::Count(0, 1_000_000),
             Is("10000"),
