@@ -127,6 +127,11 @@ impl<'a> Look<'a> {
         *self.leads_on.get_or_init(|| links(self.source.as_bytes()) >= MANY_LINKS)
     }
 
+    /// Whether the source has one of the texts.
+    fn names<const N: usize>(&self, texts: [&[u8; N]; 2]) -> bool {
+        texts.iter().any(|text| memchr::memmem::find(self.source.as_bytes(), *text).is_some())
+    }
+
     /// Refuses by its status, other than with what sites say of their own pages.
     const fn is_refused(&self) -> bool {
         is_refusal(self.status)
@@ -174,11 +179,15 @@ impl<'a> Look<'a> {
             && !weights.insists
             && (weights.titled_too_many || !weights.asks);
         let refused = weights.refusal > weights.human && !weights.asks;
-        if self.leads_on() || limited || refused {
+        if limited || refused {
             return Near::No;
         }
+        // Most pages end here: neither links nor structure have been looked at yet.
         if weights.human < 3 {
-            return if self.is_bare_widget() { Near::Yes } else { Near::No };
+            return if self.is_bare_widget() && !self.leads_on() { Near::Yes } else { Near::No };
+        }
+        if self.leads_on() {
+            return Near::No;
         }
         if self.is_refused() {
             return if self.is_form_of_site() { Near::Somewhat } else { Near::Yes };
@@ -258,11 +267,10 @@ impl<'a> Look<'a> {
     /// Nothing to see but a script that computes something, keeps it and comes back.
     fn is_script_check(&self) -> Near {
         // Most short pages have no script, and need no look at their structure.
-        let has_script = [&b"<script"[..], b"<SCRIPT"]
-            .iter()
-            .any(|tag| memchr::memmem::find(self.source.as_bytes(), tag).is_some());
-        if !has_script {
-            let is_sent_on = self.visible <= NOTHING && self.structure().refresh_to_check;
+        if !self.names([b"<script", b"<SCRIPT"]) {
+            let is_sent_on = self.visible <= NOTHING
+                && self.names([b"http-equiv", b"HTTP-EQUIV"])
+                && self.structure().refresh_to_check;
             return if is_sent_on { Near::Yes } else { Near::No };
         }
         let is_part = !self.is_complete && !self.is_refused();

@@ -1,8 +1,10 @@
 //! One run of the binary to its end: for commands, and for starts that must fail.
 
 use std::{
+    io::Read,
     path::Path,
     process::{Command, Output, Stdio},
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -28,6 +30,9 @@ pub fn run(folder: &Path, arguments: &[&str]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary can be started");
+    // Read meanwhile: a command that writes more than a pipe holds would never end.
+    let stdout = all_of(child.stdout.take().expect("it is piped"));
+    let stderr = all_of(child.stderr.take().expect("it is piped"));
     let started = std::time::Instant::now();
     wait_until_blocking("tidegate ends or time is up", AT_MOST + AT_MOST, || {
         if started.elapsed() > AT_MOST {
@@ -35,5 +40,15 @@ pub fn run(folder: &Path, arguments: &[&str]) -> Output {
         }
         child.try_wait().expect("a child can be asked for").is_some()
     });
-    child.wait_with_output().expect("it has ended")
+    let status = child.wait().expect("it has ended");
+    let text = |reader: JoinHandle<Vec<u8>>| reader.join().expect("a pipe can be read");
+    Output { status, stdout: text(stdout), stderr: text(stderr) }
+}
+
+fn all_of(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).expect("a pipe can be read");
+        bytes
+    })
 }

@@ -185,7 +185,8 @@ async fn a_member_that_may_not_hear_the_news_says_so_and_asks_before_it_sends() 
         .await;
     };
     deaf.store_is(true).await;
-    wait_until("it says so", SOON, async || deaf.log().contains("news do not reach")).await;
+    wait_until("it says so", SOON, async || deaf.log().contains("does not receive the fleet"))
+        .await;
     subscribed(false).await;
     for member in [&first, &deaf] {
         assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
