@@ -1,5 +1,8 @@
 //! What no compiler and no lint holds: layers, file heads and sizes, and that nothing is left undocumented or unused.
 
+#[path = "tidy/circles.rs"]
+mod circles;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -21,6 +24,9 @@ const LAYERS: [&[&str]; 12] = [
     // The map of the crate stands outside of its layers.
     &["lib"],
 ];
+
+/// The one circle: the queue of a scope makes permits, and a permit reports to its queue.
+const QUEUE: &str = "gate/lane, gate/observe, gate/permit, gate/tell";
 
 /// Longest file before its tests. A concept stays in one file up to here, rather than be cut into parts that only make
 /// sense together.
@@ -74,6 +80,27 @@ fn assert_none(what: &str, found: &[String]) {
 /// The text before the file's own test module.
 fn without_tests(text: &str) -> &str {
     text.find("\n#[cfg(test)]\nmod tests {").map_or(text, |at| &text[..at])
+}
+
+/// The code of a file, without comments and tests.
+fn code(path: &Path) -> String {
+    let text = read(path);
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    without_tests(&text).lines().filter(is_code).fold(String::new(), |t, line| t + line + "\n")
+}
+
+#[test]
+fn imports_go_one_way() {
+    let source = root().join("src");
+    let inside = |path: &PathBuf| path.strip_prefix(&source).expect("it is in src").to_owned();
+    let files: Vec<_> = files("src", "rs")
+        .iter()
+        .filter(|path| !name(path).contains("tests"))
+        .map(|path| (inside(path), code(path)))
+        .collect();
+    let mut circles = circles::Imports::new(&files).circles();
+    circles.retain(|circle| circle != QUEUE);
+    assert_none("files that import each other in a circle", &circles);
 }
 
 #[test]
