@@ -18,10 +18,11 @@ use tokio::task::JoinSet;
 use crate::{COOLDOWN, SOON, clear, post};
 
 /// Longer than the lease: a heartbeat, the store's timeout and half a second.
-const STOPPED: Duration = Duration::from_secs(3);
+const STOPPED: Duration = Duration::from_secs(5);
 
+/// A busy machine answers late: a store that seems away would let the member go on alone.
 fn rules(keys: &str, redis: &Redis) -> RuleFile {
-    RuleFile::one_rule(keys).store(&format!("{{url: \"{}\", timeout: 500ms}}", redis.url()))
+    RuleFile::one_rule(keys).store(&format!("{{url: \"{}\", timeout: 2s}}", redis.url()))
 }
 
 async fn stop_for(member: &Member, length: Duration) {
@@ -75,12 +76,12 @@ async fn a_member_that_was_stopped_sends_nothing_into_a_cooldown_that_began_mean
         let url = site.url("/");
         requests.spawn(async move { client.get(&url).await.status });
     }
-    assert_eq!(post(&fleet[1], COOLDOWN, &json!({"seconds": 30})).await.status, 200);
+    assert_eq!(post(&fleet[1], COOLDOWN, &json!({"seconds": 120})).await.status, 200);
     // Nor do the news that it has not read yet reach it.
     redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     tokio::time::sleep(STOPPED).await;
     fleet[0].signal(Signal::CONT);
-    wait_until("all are held", SOON, async || {
+    wait_until("all are held", SOON * 3, async || {
         fleet[0].metric("tidegate_held_requests", &[]).await > HELD as f64 - 0.5
     })
     .await;
