@@ -161,15 +161,11 @@ impl Lane {
         if rule.opens_in().is_some() {
             return None;
         }
-        let epoch = self.view.open_epoch()?;
-        if rule.limits.is_unlimited() && self.free_epoch().is_none() {
-            return None;
-        }
-        if rule.limits.is_unlimited() && !self.is_spreading(rule) {
-            let at = clock::now();
-            return self
-                .free_epoch()
-                .map(|epoch| Grant::new(self, entry, Ticket { at, id: 0, epoch, probe: false }));
+        let is_free = rule.limits.is_unlimited();
+        let epoch = if is_free { self.free_epoch()? } else { self.view.open_epoch()? };
+        if is_free && !self.is_spreading(rule) {
+            let ticket = Ticket { at: clock::now(), id: 0, epoch, probe: false };
+            return Some(Grant::new(self, entry, ticket));
         }
         let mut state = self.state.lock();
         if !state.queue.is_empty() || !state.tickets.is_empty() {

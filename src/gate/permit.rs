@@ -57,16 +57,14 @@ impl Grant {
         let probe = if probe { id } else { 0 };
         Report { epoch, probe, answer, oks, draw: fastrand::f64() }
     }
-}
 
-impl Grant {
     /// Whether it may still be used: no cooldown has tripped since, and this member would have heard of one.
     fn allows(&self) -> bool {
         let Ticket { epoch, probe, .. } = self.ticket;
         self.lane.view.allows(epoch, probe) && self.lane.is_in_touch()
     }
 
-    /// Whether its ticket has been void for too long a time since its moment.
+    /// Whether the moment of its ticket has passed by more than the slack.
     fn is_late(&self) -> bool {
         self.ticket.id != 0 && self.ticket.is_late(clock::now())
     }

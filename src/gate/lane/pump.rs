@@ -5,7 +5,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use super::{Gateway, Lane, Outcome, Queue, SLACK, State, Ticket, Why, release::hand_back_surplus};
 use crate::{
     gate::{tell, view::moment},
-    limiter::bucket,
+    limiter::{bucket, policy::Limits},
     runtime::clock::{self, Instant},
     store::{Ask, Granted, Phase, Store, StoreError},
 };
@@ -46,7 +46,11 @@ impl Lane {
         let mut state = self.state.lock();
         if let Some(wait) = entry.rule.opens_in() {
             // Nobody is let go meanwhile; the answer that is on its way comes first.
-            return if asking { Step::Sleep(None) } else { self.rest(&mut state, now, wait) };
+            return if asking {
+                Step::Sleep(None)
+            } else {
+                self.rest(&mut state, &entry.rule.limits, now, wait)
+            };
         }
         self.give_up_hopeless(&mut state, now);
         self.void_tickets(&mut state, &entry.rule.limits, now);
@@ -83,7 +87,13 @@ impl Lane {
 
     /// The next thing to do outside of the rule's hours: nothing goes, and whoever cannot wait for the opening is
     /// refused.
-    fn rest(self: &Arc<Self>, state: &mut State, now: Instant, wait: Duration) -> Step {
+    fn rest(
+        self: &Arc<Self>,
+        state: &mut State,
+        limits: &Limits,
+        now: Instant,
+        wait: Duration,
+    ) -> Step {
         let opens = now + wait;
         while let Some(waiter) = state.queue.pop_hopeless(opens) {
             waiter.tell.send(Outcome::Refused(Why::Hours, Some(wait))).ok();
@@ -92,8 +102,8 @@ impl Lane {
         while let Some(ticket) = state.tickets.pop_front() {
             if ticket.probe {
                 self.lose_probe(ticket);
-            } else if state.returned.len() < bucket::RETURNED {
-                state.returned.push(ticket.id);
+            } else {
+                self.void(state, limits, ticket);
             }
         }
         state.come_back = None;
