@@ -35,7 +35,7 @@ const ENOUGH_SENT: f64 = 15.0;
 /// Counts of answers and blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Shares {
-    /// Whether the rate is learned, so that a test can tell what is no wall. Without it every block counts.
+    /// Whether the rate is learned, so that a test can tell which blocks a wall causes. Without it every block counts.
     pub tested: bool,
     /// Answers since the latest trip or test.
     answers: f64,
@@ -52,7 +52,7 @@ impl Shares {
         Self { tested, ..Self::default() }
     }
 
-    /// Whether a test may tell what is no wall. Nothing is noted before something was counted: healthy scopes have no key.
+    /// Whether a test may tell which blocks a wall causes. Nothing is noted before something was counted: healthy scopes have no key.
     pub fn are_tested(&mut self, tested: bool) {
         if self.answers > 0.0 {
             self.tested = tested;
@@ -85,11 +85,7 @@ impl Shares {
 
     /// A trip: what was scattered before it goes on to count only if it was much.
     pub fn tripped(&mut self) {
-        let mut blocks = 0.0;
-        for at in 0..KINDS {
-            blocks += self.blocks[at];
-        }
-        if blocks < FREQUENT * self.answers {
+        if self.blocked() < FREQUENT * self.answers {
             self.restart();
         }
     }
@@ -123,39 +119,24 @@ impl Shares {
     /// How many of the last `of` answers have to be blocks before chance does not explain them.
     #[must_use]
     pub fn needed(&self, of: f64) -> f64 {
-        let mut share = 0.0;
-        for at in 0..KINDS {
-            share += self.tolerated(at);
-        }
-        let share = f64::min(share, MOST);
+        let share = (0..KINDS).map(|at| self.tolerated(at)).sum::<f64>().min(MOST);
         (share * of + 6.0 * (of * share * (1.0 - share)).sqrt()).min(of)
     }
 
     /// Whether the base explains all scattered blocks, and there is one.
     #[must_use]
     pub fn are_explained(&self) -> bool {
-        let mut base = 0.0;
-        for at in 0..KINDS {
-            base += self.base[at];
-            if self.exceeds(at) {
-                return false;
-            }
-        }
-        base > 0.0
+        self.base() > 0.0 && !(0..KINDS).any(|at| self.exceeds(at))
     }
 
     /// Whether more is scattered than the base explains, and little enough that it may be the pages.
     #[must_use]
     pub fn are_doubtful(&self) -> bool {
-        if !self.tested {
-            return false;
-        }
-        let (mut more, mut blocks) = (false, 0.0);
-        for at in 0..KINDS {
-            blocks += self.blocks[at];
-            more |= self.exceeds(at) && self.blocks[at] >= LEAST * self.answers;
-        }
-        more && self.answers >= KNOWN_FROM && blocks <= MOST * self.answers
+        let is_more = |at| self.exceeds(at) && self.blocks[at] >= LEAST * self.answers;
+        self.tested
+            && self.answers >= KNOWN_FROM
+            && self.blocked() <= MOST * self.answers
+            && (0..KINDS).any(is_more)
     }
 
     fn exceeds(&self, at: usize) -> bool {
@@ -174,20 +155,18 @@ impl Shares {
     /// The share of blocks that the base stands for.
     #[must_use]
     pub fn base(&self) -> f64 {
-        let mut base = 0.0;
-        for at in 0..KINDS {
-            base += self.base[at];
-        }
-        base
+        self.base.iter().sum()
+    }
+
+    /// All blocks that were counted.
+    fn blocked(&self) -> f64 {
+        self.blocks.iter().sum()
     }
 
     /// Whether the share is the same at half the rate, once enough was `sent` to tell.
     #[must_use]
     pub fn outcome(&self, sent: f64) -> Option<bool> {
-        let mut blocks = 0.0;
-        for at in 0..KINDS {
-            blocks += self.blocks[at];
-        }
+        let blocks = self.blocked();
         let expected = self.base() * self.answers;
         if expected >= ENOUGH {
             return Some(blocks * 3.0 >= expected);
