@@ -9,7 +9,7 @@
 //   await crawler.run(["https://shop.example/"]);
 //
 // - Every request goes through the proxy. Time-outs fit `max_wait`. Crawlee's own sessions and delays are off.
-// - A refusal of the proxy (`Tidegate-Refused`) is no failure: the request is tried again after its `Retry-After`.
+// - A refusal of the proxy (`Tidegate-Refused`) is not a failure: the request is repeated after its `Retry-After`.
 //   Until then it takes none of the crawler's slots, and the crawler visits other sites.
 // - `verdict` is what Tidegate thinks of the response. Responses over HTTPS are sent to the admin port to be judged.
 "use strict";

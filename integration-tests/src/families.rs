@@ -1,4 +1,4 @@
-//! Walls as sites and products document them (`fixtures/walls.tsv`), and what is no wall: seeded, and pure functions of
+//! Walls as sites and products document them (`fixtures/walls.tsv`), and sites without a wall: seeded, and pure functions of
 //! the moments of the requests. Times are microseconds.
 
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ enum Ban {
 /// A row of the table.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Its family: `F1` to `F15`, `none` for what is no wall.
+    /// Its family: `F1` to `F15`, `none` for a site without a wall.
     pub family: &'static str,
     /// Its name in the reports.
     pub name: &'static str,

@@ -236,7 +236,7 @@ impl Cooldown {
                 if now - self.last_block > clock::micros(policy.forget_after) {
                     self.forget_streak();
                 }
-                // The share (`ratio`) is of responses: connections that fail now and then are no wall.
+                // The share (`ratio`) is of responses: connections that fail now and then are not a wall.
                 self.remember(report.oks, '0', policy);
                 self.shares.count(report.oks, "");
                 self.count(weight, verdict);

@@ -12,7 +12,7 @@
 //! and the share of the time between a block and the next good page: the mean over the walls of the means and of the
 //! medians over the seeds, and the means wall by wall.
 //!
-//! `bench_yield families [NAME [SEEDS]]`: the same against documented walls, and against what is no wall; see
+//! `bench_yield families [NAME [SEEDS]]`: the same against documented walls, and against sites without a wall; see
 //! [`families`]. `bench_yield gates [SEEDS]`: the learned rates through gates and scripts; see [`gates`].
 //!
 //! `bench_yield real [SECONDS [FASTER [NAME]]]`: the same with real processes; see [`real`].

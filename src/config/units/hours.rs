@@ -16,10 +16,10 @@ pub(in crate::config) fn hours(text: &str) -> Read<Hours> {
         .ok_or_else(|| wrong(format!("{} has no time zone", quote(text))))?;
     let (from, to) = span
         .split_once('-')
-        .ok_or_else(|| wrong(format!("{} is no span of a day", quote(span))))?;
+        .ok_or_else(|| wrong(format!("{} is not a span of a day", quote(span))))?;
     let zone = zone.trim();
     let found = tz::TimeZone::get(zone).map_err(|_| {
-        let message = format!("{} is no time zone", quote(zone));
+        let message = format!("{} is not a time zone", quote(zone));
         Wrong::new(message, "write a name of the IANA database: `Europe/Berlin`, `UTC`")
     })?;
     let same = || wrong(format!("{} begins when it ends", quote(span)));
@@ -28,7 +28,7 @@ pub(in crate::config) fn hours(text: &str) -> Read<Hours> {
 
 /// `22:00`, or `22:00:30`; `24:00` is the end of the day.
 fn time(text: &str) -> Read<Time> {
-    let wrong = || Wrong::new(format!("{} is no time of day", quote(text)), HELP);
+    let wrong = || Wrong::new(format!("{} is not a time of day", quote(text)), HELP);
     let two = |digits: &str| {
         let valid = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
         if valid { digits.parse::<i8>().ok() } else { None }
@@ -55,11 +55,11 @@ mod tests {
         assert_eq!(hours("12:00-24:00 UTC"), hours("12:00-00:00 UTC"));
         for (text, message) in [
             ("22:00-06:00", "`22:00-06:00` has no time zone"),
-            ("22:00 UTC", "`22:00` is no span of a day"),
-            ("22-06:00 UTC", "`22` is no time of day"),
-            ("22:00-25:00 UTC", "`25:00` is no time of day"),
-            ("22:00-6:00 UTC", "`6:00` is no time of day"),
-            ("22:00-06:00 Berlin", "`Berlin` is no time zone"),
+            ("22:00 UTC", "`22:00` is not a span of a day"),
+            ("22-06:00 UTC", "`22` is not a time of day"),
+            ("22:00-25:00 UTC", "`25:00` is not a time of day"),
+            ("22:00-6:00 UTC", "`6:00` is not a time of day"),
+            ("22:00-06:00 Berlin", "`Berlin` is not a time zone"),
             ("06:00-06:00 UTC", "`06:00-06:00` begins when it ends"),
             ("00:00-24:00 UTC", "`00:00-24:00` begins when it ends"),
         ] {

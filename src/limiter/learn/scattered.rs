@@ -12,7 +12,7 @@ const FREQUENT: f64 = 0.05;
 /// A trip that came by chance is taken back for so long.
 pub(super) const RECENT: i64 = 1_800_000_000;
 
-/// What was known before scattered blocks came: where it goes on if they are no wall's.
+/// What was known before scattered blocks came: where it goes on if no wall causes them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BeforeTest {
     /// The rate; 0 = none came.
@@ -34,7 +34,7 @@ pub struct BeforeTest {
 }
 
 impl Learned {
-    /// Where to go back to, should the blocks turn out to be no wall's.
+    /// Where to go back to, if no wall turns out to cause the blocks.
     pub(super) fn remember(&mut self) {
         if self.before_test.rate < self.rate {
             let Self { rate, mark, bad, .. } = *self;

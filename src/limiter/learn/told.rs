@@ -28,7 +28,7 @@ pub enum Why {
     Bounds,
     /// Scattered blocks: half the rate, to see whether their share falls with it.
     Test,
-    /// Their share is the same at half the rate: they are no wall's.
+    /// Their share is the same at half the rate: a wall does not cause them.
     NoWall,
 }
 
