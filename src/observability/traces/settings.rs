@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use http::{HeaderName, HeaderValue, Uri};
+use percent_encoding::percent_decode_str;
 
 /// Where traces go and how they are named.
 #[derive(Debug, Clone, PartialEq)]
@@ -145,21 +146,7 @@ fn pairs(text: &str) -> Vec<(String, String)> {
 }
 
 fn decoded(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((&first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 fn millis(name: &str, value: Option<String>, default: u64) -> Result<Duration, BadSetting> {
