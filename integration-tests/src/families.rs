@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 
-use crate::walls::{Answer, SECOND};
+use tidegate::runtime::clock::exact;
+
+use crate::walls::{Answer, SECOND, exact_len};
 
 /// The table.
 const TABLE: &str = include_str!("../fixtures/walls.tsv");
@@ -277,16 +279,6 @@ impl Site {
             _ => Answer::Silence,
         }
     }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
-fn exact(number: i64) -> f64 {
-    number as f64
-}
-
-#[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
-fn exact_len(count: usize) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

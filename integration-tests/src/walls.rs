@@ -12,6 +12,8 @@
 
 use std::collections::VecDeque;
 
+use tidegate::runtime::clock::exact;
+
 /// A second.
 pub const SECOND: i64 = 1_000_000;
 /// A soft wall looks at the rate over so long.
@@ -204,12 +206,7 @@ impl Wall {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
-fn exact(micros: i64) -> f64 {
-    micros as f64
-}
-
-#[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
-fn exact_len(count: usize) -> f64 {
+pub(crate) fn exact_len(count: usize) -> f64 {
     count as f64
 }
 

@@ -8,7 +8,10 @@ use std::{
 
 use mlua::{Function, Lua, MultiValue, Value};
 use parking_lot::Mutex;
-use tidegate::{runtime::clock, store::Reply};
+use tidegate::{
+    runtime::clock::{self, exact},
+    store::Reply,
+};
 use tokio::sync::broadcast;
 
 use super::{
@@ -246,9 +249,4 @@ fn reply(value: &Value) -> Reply {
         }
         other => Reply::Text(other.to_string().unwrap_or_default()),
     }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "counts, far below 2^53")]
-fn exact(number: i64) -> f64 {
-    number as f64
 }
