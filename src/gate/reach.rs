@@ -25,7 +25,15 @@ pub(super) struct Reach(Mutex<Sites>);
 struct Sites {
     by_host: HashMap<Host, Site>,
     /// The two sites that answered last, the latest first: one of them is another than the one that is silent.
-    latest: [Option<(Host, Instant)>; 2],
+    latest: [Option<Latest>; 2],
+}
+
+#[derive(Debug)]
+struct Latest {
+    host: Host,
+    at: Instant,
+    /// Whether its site knows of it.
+    noted: bool,
 }
 
 #[derive(Debug)]
@@ -36,28 +44,17 @@ struct Site {
 }
 
 impl Reach {
-    /// `host` has answered, whatever it said.
+    /// `host` has answered, whatever it said. Most answers come from the host of the one before: then this is a look at
+    /// two names.
     pub(super) fn answered(&self, host: &Host) {
         let now = clock::now();
         let mut sites = self.0.lock();
-        let Sites { by_host, latest } = &mut *sites;
-        match by_host.get_mut(host) {
-            Some(site) => *site = Site { answered: now, silent: None },
-            None => {
-                if by_host.len() >= MAX_SITES {
-                    by_host.retain(|_, site| now - site.answered < ANSWERED);
-                }
-                if by_host.len() >= MAX_SITES {
-                    by_host.clear();
-                }
-                by_host.insert(host.clone(), Site { answered: now, silent: None });
-            }
-        }
-        match &mut latest[0] {
-            Some((last, at)) if last == host => *at = now,
+        match &mut sites.latest[0] {
+            Some(latest) if latest.host == *host => (latest.at, latest.noted) = (now, false),
             _ => {
-                latest.swap(0, 1);
-                latest[0] = Some((host.clone(), now));
+                sites.settle();
+                sites.latest.swap(0, 1);
+                sites.latest[0] = Some(Latest { host: host.clone(), at: now, noted: false });
             }
         }
     }
@@ -67,6 +64,7 @@ impl Reach {
     pub(super) fn is_silent(&self, host: &Host, probe: bool) -> bool {
         let now = clock::now();
         let mut sites = self.0.lock();
+        sites.settle();
         let Some(site) = sites.by_host.get_mut(host) else { return probe };
         let since = *site.silent.get_or_insert(now);
         let recent = probe || now - site.answered < ANSWERED;
@@ -75,8 +73,27 @@ impl Reach {
 }
 
 impl Sites {
+    /// Notes the latest answer at its site.
+    fn settle(&mut self) {
+        let Self { by_host, latest: [latest, _] } = self;
+        let Some(latest) = latest.as_mut().filter(|latest| !latest.noted) else { return };
+        latest.noted = true;
+        let site = Site { answered: latest.at, silent: None };
+        if let Some(known) = by_host.get_mut(&latest.host) {
+            *known = site;
+            return;
+        }
+        if by_host.len() >= MAX_SITES {
+            by_host.retain(|_, other| latest.at - other.answered < ANSWERED);
+        }
+        if by_host.len() >= MAX_SITES {
+            by_host.clear();
+        }
+        by_host.insert(latest.host.clone(), site);
+    }
+
     fn another_answered(&self, host: &Host, since: Instant) -> bool {
-        self.latest.iter().flatten().any(|(other, at)| other != host && *at >= since)
+        self.latest.iter().flatten().any(|latest| latest.host != *host && latest.at >= since)
     }
 
     /// Whether another site that answered before does not any more. A crawl of one site has no other.
