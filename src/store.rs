@@ -13,7 +13,6 @@ use crate::{
         learn,
     },
     rules::Rule,
-    runtime::clock::Instant,
 };
 
 mod by_hand;
@@ -304,15 +303,6 @@ impl Backend {
         match self {
             Self::Memory(_) => false,
             Self::Shared(shared) => shared.is_deaf(),
-        }
-    }
-
-    /// Whether this member may still go by what it heard of a scope in the answer to a question of `heard`.
-    #[must_use]
-    pub fn trusts(&self, heard: Instant) -> bool {
-        match self {
-            Self::Memory(_) => true,
-            Self::Shared(shared) => shared.trusts(heard),
         }
     }
 

@@ -258,8 +258,9 @@ impl Lane {
 
     /// Whether what this member knows of the cooldown is as recent as its contact with the store.
     pub(super) fn is_in_touch(&self) -> bool {
-        let cools = self.entry.load().rule.cooldown.is_some();
-        !cools || self.shared.store.trusts(self.view.heard())
+        // An embedded store is always in touch: most requests need no look at the rule.
+        let Some(store) = self.shared.store.shared() else { return true };
+        self.entry.load().rule.cooldown.is_none() || store.trusts(self.view.heard())
     }
 
     /// Whether held requests of a rule without a rate are still being spread over the climb after a cooldown.
