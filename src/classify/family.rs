@@ -11,7 +11,7 @@ use super::{
     head::is_refusal,
     page::Page,
     signature::Family,
-    structure::{MANY_LINKS, Structure, links},
+    structure::{Structure, has_many_links, script_or_meta},
     text::beginning,
     weights::{Place, Weights},
 };
@@ -124,12 +124,7 @@ impl<'a> Look<'a> {
 
     /// The page has links as pages of sites have.
     pub(super) fn leads_on(&self) -> bool {
-        *self.leads_on.get_or_init(|| links(self.source.as_bytes()) >= MANY_LINKS)
-    }
-
-    /// Whether the source has one of the texts.
-    fn names<const N: usize>(&self, texts: [&[u8; N]; 2]) -> bool {
-        texts.iter().any(|text| memchr::memmem::find(self.source.as_bytes(), *text).is_some())
+        *self.leads_on.get_or_init(|| has_many_links(self.source.as_bytes()))
     }
 
     /// Refuses by its status, other than with what sites say of their own pages.
@@ -266,11 +261,10 @@ impl<'a> Look<'a> {
 
     /// Nothing to see but a script that computes something, keeps it and comes back.
     fn is_script_check(&self) -> Near {
-        // Most short pages have no script, and need no look at their structure.
-        if !self.names([b"<script", b"<SCRIPT"]) {
-            let is_sent_on = self.visible <= NOTHING
-                && self.names([b"http-equiv", b"HTTP-EQUIV"])
-                && self.structure().refresh_to_check;
+        let (may_have_script, may_have_meta) = script_or_meta(self.source.as_bytes());
+        if !may_have_script {
+            let is_sent_on =
+                may_have_meta && self.visible <= NOTHING && self.structure().refresh_to_check;
             return if is_sent_on { Near::Yes } else { Near::No };
         }
         let is_part = !self.is_complete && !self.is_refused();

@@ -15,7 +15,7 @@ use super::{
     decode::{Coding, Decoder, Encoded},
     head::{is_origin_fault, is_refusal},
     page::{Page, Title, begins_as_html, shows},
-    structure::{MANY_LINKS, links},
+    structure::has_many_links,
     trace::Trace,
 };
 use crate::classify::verdict::{Confidence, Evidence, Judgement, Suspect, Verdict};
@@ -274,7 +274,7 @@ impl Text {
     /// and no signature can match it.
     fn is_plain(&self, page: &[u8]) -> bool {
         let begin = page.strip_prefix(b"\xef\xbb\xbf").unwrap_or(page).trim_ascii_start();
-        begin.first() == Some(&b'<') && links(page) >= MANY_LINKS && self.charset.is_utf_8(page)
+        begin.first() == Some(&b'<') && has_many_links(page) && self.charset.is_utf_8(page)
     }
 
     /// Reads decoded bytes; false once nothing more can matter.

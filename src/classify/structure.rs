@@ -6,7 +6,7 @@ use super::tag::{Tag, whole_content};
 
 /// Links from which on a page is one of the site: a wall leads nowhere. Counted in the bytes of the
 /// part that is looked at, wherever they stand.
-pub(super) const MANY_LINKS: usize = 12;
+const MANY_LINKS: usize = 12;
 
 /// Bytes of a tag's attributes that are looked at.
 const MAX_ATTRIBUTES: usize = 1024;
@@ -47,9 +47,30 @@ pub(super) struct Structure {
 }
 
 /// How many links a page has, at most [`MANY_LINKS`].
-pub(super) fn links(page: &[u8]) -> usize {
+fn links(page: &[u8]) -> usize {
     let is_link = |at: &usize| matches!(page.get(at + 1..at + 3), Some([b'a' | b'A', after]) if after.is_ascii_whitespace());
     memchr_iter(b'<', page).filter(is_link).take(MANY_LINKS).count()
+}
+
+/// Whether the page has links as pages of sites have.
+pub(super) fn has_many_links(page: &[u8]) -> bool {
+    links(page) >= MANY_LINKS
+}
+
+/// Whether the page may have a script; if not, whether it may have a `meta`. Most short pages have neither, and need no
+/// look at their structure.
+pub(super) fn script_or_meta(page: &[u8]) -> (bool, bool) {
+    let named = |at: usize, name: &[u8]| {
+        page[at + 1..].get(..name.len()).is_some_and(|tag| tag.eq_ignore_ascii_case(name))
+    };
+    let mut meta = false;
+    for at in memchr_iter(b'<', page) {
+        if named(at, b"script") {
+            return (true, meta);
+        }
+        meta |= named(at, b"meta");
+    }
+    (false, meta)
 }
 
 impl Structure {
@@ -197,6 +218,13 @@ mod tests {
     fn links_are_counted_up_to_many() {
         assert_eq!(links(b"<a href=x><A\nhref=y><abbr ><a>"), 2);
         assert_eq!(links("<a href=x>".repeat(40).as_bytes()), MANY_LINKS);
+    }
+
+    #[test]
+    fn a_tag_is_found_however_its_name_is_written() {
+        assert!(script_or_meta(b"<p><ScRiPt src=x>").0);
+        assert_eq!(script_or_meta(b"<p><META a><p>"), (false, true));
+        assert_eq!(script_or_meta(b"script <p> < script <scr"), (false, false));
     }
 
     #[test]
