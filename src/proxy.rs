@@ -139,12 +139,19 @@ pub(crate) async fn handle(
     if let (Some(line), Err(refusal)) = (&mut told.line, &answer) {
         line.refused(refusal);
     }
-    let annotates = annotates || answer.is_err();
+    let names = annotates || answer.is_err();
     let mut response = match answer {
         Ok(response) => response,
-        Err(refusal) => refusal.into_response(&cx.metrics),
+        Err(refusal) => {
+            let next = refusal.next_in().filter(|_| annotates).map(headers::next);
+            let mut response = refusal.into_response(&cx.metrics);
+            if let Some(next) = next {
+                response.headers_mut().insert(headers::NEXT, next);
+            }
+            response
+        }
     };
-    if annotates {
+    if names {
         identity.annotate(response.headers_mut());
     }
     if is_extended {
@@ -266,7 +273,7 @@ impl Granted<'_> {
             let sent = forward::send(cx, live, visitor, asking, outbound, &mut pass, again).await;
             let metrics = &asking.entry.metrics;
             metrics.bytes_up.inc_by(outbound.progress.as_ref().map_or(0, Progress::bytes));
-            let answer = sent?;
+            let answer = sent.map_err(|refusal| refusal.next(pass.next_in()))?;
             metrics.response(answer.response.status().as_u16()).inc();
             (told.took, told.held, told.sent) = (answer.took, pass.held(), told.sent + 1);
             told.unread = answer.conn.unwanted.is_some();
@@ -286,6 +293,10 @@ impl Granted<'_> {
                 Action::Bypass => None,
                 Action::Limit | Action::Deny => self.observe(&head, &mut body, pass).await,
             };
+            if live.settings.annotate {
+                let pass = judged.as_ref().map(|(_, pass)| pass).or_else(|| body.pass());
+                told.next = pass.and_then(Pass::next_in);
+            }
             if let Some((verdict, mut leave)) = judged {
                 let blocked = again && asking.entry.rule.retry.on.contains(&verdict);
                 told.verdict = Some(verdict);
@@ -372,6 +383,8 @@ struct Told {
     verdict: Option<Verdict>,
     held: Duration,
     took: Duration,
+    /// Until the scope is free again.
+    next: Option<Duration>,
     /// How often the request went out.
     sent: u32,
     /// The request's body was never asked for: the client's connection cannot go on.
@@ -396,6 +409,9 @@ impl Told {
         }
         if let Some(name) = &entry.name {
             headers.insert(headers::RULE, name.clone());
+        }
+        if let Some(next) = self.next {
+            headers.insert(headers::NEXT, headers::next(next));
         }
         if self.sent > 1 {
             headers.insert(headers::ATTEMPTS, self.sent.into());

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use integration_tests::{
-    client::{get, post_json},
+    client::{Answer, get, post_json},
     member::{Member, RuleFile},
+    ports::free_address,
     redis::Redis,
     site::{Page, Site},
     wait::wait_until,
@@ -161,4 +162,57 @@ async fn a_store_that_is_away_is_named() {
     let next = one(&local, url).await;
     assert_eq!(told(&next), (180_000, "store"), "a third of the rate, from an empty bucket");
     assert_eq!(told(&one(&open, url).await), (0, "none"));
+}
+
+/// Seconds of `Tidegate-Next`.
+fn next_of(answer: &Answer) -> f64 {
+    let value = answer.header("tidegate-next").unwrap_or_else(|| panic!("{:?}", answer.headers));
+    value.parse().unwrap_or_else(|_| panic!("{value} is no number"))
+}
+
+#[tokio::test]
+async fn each_answer_says_when_the_next_one_could_go() {
+    let site = Site::start();
+    site.on("/wall", Page::Captcha);
+    let rules = "- {name: slow, match: {paths: [\"/slow*\"]}, rate: 1/m, burst: 2, max_wait: 1s}\n\
+                 - {name: serial, match: {paths: [\"/serial*\"]}, rate: 20/s, burst: 1}\n\
+                 - {name: wall, match: {paths: [\"/wall*\"]}, max_wait: 1s, cooldown: {after: 1, for: 90s-90s}}\n\
+                 - {name: free, match: {paths: [\"/free*\"]}, action: bypass}\n\
+                 - {name: watched, match: {paths: [\"/watched*\"]}, rate: 1/m, mode: observe}\n\
+                 - {name: rest, match: \"*\", rate: 1/m, burst: 1}";
+    let member = Member::start(&RuleFile::new(rules)).await;
+    let ask = async |path: &str| get(member.proxy(), &site.url(path)).await;
+    assert_eq!(ask("/slow").await.header("tidegate-next"), Some("0"), "a token is left");
+    let next = next_of(&ask("/slow").await);
+    assert!(next > 30.0 && next <= 60.0, "{next}");
+    let refused = ask("/slow").await;
+    assert_eq!(refused.refused(), Some("limit"));
+    assert!(next_of(&refused) > 30.0 && next_of(&refused) <= next, "{:?}", refused.headers);
+    let tripped = next_of(&ask("/wall").await);
+    assert!(tripped > 60.0 && tripped <= 90.0, "the answer that tripped says so: {tripped}");
+    let refused = ask("/wall").await;
+    assert_eq!(refused.refused(), Some("cooldown"));
+    assert!(next_of(&refused) > 60.0, "{:?}", refused.headers);
+    // Whoever waits for as long as it is told is hardly held.
+    for _ in 0..5 {
+        let next = next_of(&ask("/serial").await);
+        assert!(next <= 0.05, "{next}");
+    }
+    for path in ["/free", "/watched"] {
+        assert_eq!(ask(path).await.header("tidegate-next"), None, "{path}");
+    }
+    let away = get(member.proxy(), &format!("http://{}/", free_address())).await;
+    assert_eq!(away.refused(), Some("connect"), "{:?}", away.headers);
+    assert!(next_of(&away) > 30.0, "it took the token all the same");
+}
+
+#[tokio::test]
+async fn who_wants_no_annotations_hears_nothing_of_the_next_moment() {
+    let site = Site::start();
+    let file = RuleFile::one_rule("rate: 1/m, burst: 1, max_wait: 1s").with("annotate: false");
+    let member = Member::start(&file).await;
+    for status in [200, 429] {
+        let answer = get(member.proxy(), &site.url("/")).await;
+        assert_eq!((answer.status, answer.header("tidegate-next")), (status, None));
+    }
 }

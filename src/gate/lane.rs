@@ -5,6 +5,7 @@
 //! nobody waits. A ticket whose request has left goes to the next in line, or back to the store.
 
 mod estimate;
+mod next;
 mod pump;
 mod release;
 mod spare;
@@ -124,6 +125,8 @@ pub(super) struct Lane {
     wake: Notify,
     /// What has been learned of the rate, as last heard.
     learned: Mutex<learn::Known>,
+    /// When the bucket is full again if nobody else takes from it.
+    full_at: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for Lane {
@@ -152,6 +155,7 @@ impl Lane {
             state: Mutex::default(),
             wake: Notify::new(),
             learned: Mutex::default(),
+            full_at: Mutex::default(),
         })
     }
 

@@ -144,6 +144,13 @@ impl Permit {
         self.held
     }
 
+    /// How long from now until the scope is free again, as far as this member knows without a call; `None` under
+    /// `mode: observe`, which holds nothing.
+    #[must_use]
+    pub fn next_in(&self) -> Option<Duration> {
+        (!self.observe).then(|| self.grant.lane.next_in())
+    }
+
     /// The rule.
     #[must_use]
     pub fn entry(&self) -> &Arc<Entry> {
@@ -180,6 +187,7 @@ impl Permit {
             }
             grant.stage = Stage::Sent;
             grant.lane.sent.fetch_add(1, Ordering::Relaxed);
+            grant.lane.note_used(&grant.entry.rule, grant.ticket.at);
         }
         may
     }
@@ -233,8 +241,12 @@ impl Permit {
         if self.grant.stage == Stage::Done {
             return;
         }
-        self.grant.stage = Stage::Done;
         let lane = Arc::clone(&self.grant.lane);
+        if self.grant.stage == Stage::Unsent {
+            // The connection failed, and the ticket is used up.
+            lane.note_used(&self.grant.entry.rule, self.grant.ticket.at);
+        }
+        self.grant.stage = Stage::Done;
         let verdict = judgement.verdict;
         self.grant.entry.metrics.verdict(verdict).inc();
         lane.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);

@@ -21,6 +21,8 @@ pub(super) const RULE: HeaderName = HeaderName::from_static("tidegate-rule");
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");
 /// How often the request went out, where that was more than once.
 pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
+/// When the scope is free again.
+pub(super) const NEXT: HeaderName = HeaderName::from_static("tidegate-next");
 /// Where the time went (W3C Server Timing).
 pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -201,6 +203,16 @@ pub(super) fn timing(held: Duration, took: Duration) -> Option<HeaderValue> {
     text.push(b", upstream;dur=");
     text.push_milliseconds(took);
     HeaderValue::from_bytes(&text.bytes[..text.length]).ok()
+}
+
+/// Seconds, with three digits behind the point and rounded up: `0` for nothing, else `1.250`.
+pub(super) fn next(wait: Duration) -> HeaderValue {
+    if wait.is_zero() {
+        return HeaderValue::from_static("0");
+    }
+    let millis = wait.as_nanos().div_ceil(1_000_000);
+    HeaderValue::from_str(&format!("{}.{:03}", millis / 1_000, millis % 1_000))
+        .expect("digits and a point make a field value")
 }
 
 /// The value of one field in the making: 24 bytes of words, and twice 20 digits, a point and a digit.

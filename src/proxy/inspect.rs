@@ -74,6 +74,11 @@ impl SiteBody {
         self.watch = Some(Box::new(Watch { scan, pass }));
     }
 
+    /// The permit of a body that is looked at.
+    pub(super) fn pass(&self) -> Option<&Pass> {
+        self.watch.as_ref().map(|watch| &watch.pass)
+    }
+
     /// Reads ahead until the verdict is clear, at most for `delay`; `None` where it will be clear
     /// later.
     ///

@@ -121,6 +121,11 @@ impl Pass {
         self.permit.as_ref().map_or(Duration::ZERO, Permit::held)
     }
 
+    /// How long from now until the scope is free again; `None` where nothing is held.
+    pub(crate) fn next_in(&self) -> Option<Duration> {
+        self.permit.as_ref().and_then(Permit::next_in)
+    }
+
     /// False once a cooldown has tripped since the grant, or once its ticket is void.
     pub(crate) fn may_send(&mut self) -> bool {
         self.permit.as_mut().is_none_or(Permit::may_send)

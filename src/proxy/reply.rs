@@ -36,6 +36,8 @@ pub(crate) struct Refusal {
     error: &'static str,
     sentence: String,
     retry_after: Option<Duration>,
+    /// How long until the scope is free again.
+    next: Option<Duration>,
     entry: Option<Arc<Entry>>,
     /// The rate is what refused: tell it.
     tells_rate: bool,
@@ -54,6 +56,7 @@ impl Refusal {
             error,
             sentence: sentence.into(),
             retry_after: None,
+            next: None,
             entry: None,
             tells_rate: false,
         })
@@ -78,6 +81,17 @@ impl Refusal {
     /// When to come back, where that can be told.
     pub(super) const fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// How long until the scope is free again.
+    pub(super) const fn next_in(&self) -> Option<Duration> {
+        self.next
+    }
+
+    /// Says when the scope is free again.
+    pub(super) fn next(mut self: Box<Self>, next: Option<Duration>) -> Refused {
+        self.next = next;
+        self
     }
 
     fn after(mut self: Box<Self>, wait: Duration) -> Refused {
@@ -144,6 +158,8 @@ impl Refusal {
         let mut refusal = Self::new(status, reason, error, sentence).under(&refused.entry);
         refusal.tells_rate = true;
         let wait = refused.retry_after;
+        // A store that is away says nothing of the scope.
+        refusal.next = wait.filter(|_| refused.why != Why::Store);
         let soon = wait.or_else(|| status.is_server_error().then_some(SOON));
         refusal.retry_after = soon;
         refusal

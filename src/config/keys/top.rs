@@ -103,7 +103,8 @@ pub(in crate::config) static FILE: Section = Section {
             "annotate",
             Kind::Flag,
             Is("true"),
-            "Adds `Tidegate-Verdict`, `Tidegate-Rule` and `Server-Timing` to relayed responses.",
+            "Adds `Tidegate-Verdict`, `Tidegate-Rule` and `Server-Timing` to relayed responses, and \
+             [`Tidegate-Next`](api.md#tidegate-next) to them and to refusals.",
         ),
         key("refuse", Kind::Section(&REFUSE), Is("{}"), "Statuses of the proxy's own refusals."),
         key("log", Kind::Section(&LOG), Is("{}"), "Logging."),
