@@ -26,7 +26,8 @@ for i = 1, #KEYS - 1, 3 do
     local bucket = load_bucket(KEYS[i], now, limits)
     observe_bucket(bucket, now, limits)
     limits.probes = phase ~= 'open'
-    local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1 }
+    local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1,
+      named = own and named_at(scope, now) or nil }
     set_pace(bucket, now, limits, learn, news, known, scope.shares)
     fill_by(bucket, now, limits)
     if own then restart_bucket(bucket, scope.opened) end

@@ -30,6 +30,7 @@ mod patterns;
 mod retry_after;
 mod scan;
 pub mod signature;
+pub mod site_limits;
 mod structure;
 mod tag;
 mod text;

@@ -288,6 +288,9 @@ impl Granted<'_> {
             }
             let Answer { response, noted, conn, .. } = answer;
             let (head, body) = response.into_parts();
+            if noted.limit {
+                pass.hear_limit(&head.headers);
+            }
             let mut body = SiteBody::new(body, conn, live.settings.timeouts.idle);
             let judged = match asking.entry.rule.action {
                 Action::Bypass => None,

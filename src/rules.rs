@@ -123,6 +123,8 @@ pub struct Rule {
     pub limits: Limits,
     /// Whether `rate` is `auto`: the rate in `limits` is then a bound that nobody wrote.
     pub auto_rate: bool,
+    /// Whether limits that a site names in its answers count.
+    pub site_limits: bool,
     /// Longest hold.
     pub max_wait: Duration,
     /// Most held requests of a scope in this process.

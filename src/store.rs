@@ -200,6 +200,8 @@ pub struct Peeked {
     pub by: Option<Verdict>,
     /// The blocks that tripped it.
     pub blocks: Blocks,
+    /// The rate that the site names, in tokens per second.
+    pub named: Option<f64>,
 }
 
 /// Why a store did not answer.

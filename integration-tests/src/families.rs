@@ -1,9 +1,13 @@
 //! Walls as sites and products document them (`fixtures/walls.tsv`), and sites without a wall: seeded, and pure functions of
 //! the moments of the requests. Times are microseconds.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::SystemTime};
 
-use tidegate::runtime::clock::exact;
+use http::HeaderMap;
+use tidegate::{
+    classify::site_limits::{SiteLimit, site_limit},
+    runtime::clock::exact,
+};
 
 use crate::walls::{Answer, SECOND, exact_len};
 
@@ -164,6 +168,22 @@ impl Site {
         }
     }
 
+    /// What the fields of an answer at `now` say, at a site that says anything.
+    #[must_use]
+    pub fn says(&self, now: i64) -> Option<SiteLimit> {
+        let (start, count) = self.window;
+        if self.row.answer != "says" {
+            return None;
+        }
+        let most = self.rate * exact(self.row.window) / 1e6;
+        let (left, reset) = ((most - count).max(0.0).floor(), start + self.row.window - now);
+        let mut fields = HeaderMap::new();
+        fields.insert("x-ratelimit-remaining", format!("{left}").parse().ok()?);
+        let reset = (reset + SECOND - 1) / SECOND;
+        fields.insert("x-ratelimit-reset", reset.to_string().parse().ok()?);
+        site_limit(&fields, SystemTime::UNIX_EPOCH)
+    }
+
     /// Answers a request of `member` at `now`; never earlier than the one before.
     pub fn answer(&mut self, now: i64, member: usize) -> Answer {
         if now < self.until {
@@ -272,7 +292,7 @@ impl Site {
     fn block(&self, wait: i64) -> Answer {
         let second = |wait: i64| (wait + SECOND - 1) / SECOND * SECOND;
         match self.row.answer {
-            "429" | "captcha" => Answer::Block { retry_after: 0, sure: true },
+            "429" | "captcha" | "says" => Answer::Block { retry_after: 0, sure: true },
             "wait" => Answer::Block { retry_after: second(wait.max(1)), sure: true },
             "403" => Answer::Block { retry_after: 0, sure: false },
             "503" => Answer::Refusal,

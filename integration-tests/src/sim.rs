@@ -324,6 +324,7 @@ impl Plan {
             action: Action::Limit,
             per: Split::All,
             auto_rate: false,
+            site_limits: true,
             limits: Limits {
                 rate: Some(self.rate),
                 burst: self.burst,

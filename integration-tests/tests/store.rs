@@ -19,7 +19,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use tidegate::{
     classify::{Classifier, verdict::Verdict},
     limiter::{
-        cooldown::{Answer, Known, KnownPhase, Report},
+        cooldown::{Answer, Known, KnownPhase, Named, NamedRate, Report},
         learn::{self, Hand, Learn},
         policy::{CooldownPolicy, Limits, Quota, Ratio, Split, Weights},
     },
@@ -59,6 +59,7 @@ enum Op {
         old: bool,
         probe: bool,
         draw: f64,
+        named: Option<Named>,
     },
     Trip(i64),
     Clear,
@@ -93,13 +94,18 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|verdict| Answer::Silence { weight: 0.6, verdict }),
         1 => Just(Answer::Nothing),
     ];
-    let report = (answer, 0..5u32, prop::bool::weighted(0.1), any::<bool>(), 0.0..1.0f64);
+    let ceiling = prop::option::of((0.01..2e4f64, 1..20_000i64))
+        .prop_map(|named| named.map(|(rate, lasts)| NamedRate { rate, lasts }));
+    let named = (ceiling, prop::option::weighted(0.2, 1..20_000i64))
+        .prop_map(|(ceiling, hold)| Named { ceiling, hold });
+    let named = prop::option::weighted(0.3, named);
+    let report = (answer, 0..5u32, prop::bool::weighted(0.1), any::<bool>(), 0.0..1.0f64, named);
     prop_oneof![
         6 => take.prop_map(|(wanted, held, bound, drain, void, hand_back, knows, holds_probe)| {
             Op::Take { wanted, held, bound, drain, void, hand_back, knows, holds_probe }
         }),
-        5 => report.prop_map(|(answer, oks, old, probe, draw)| Op::Report {
-            answer, oks, old, probe, draw
+        5 => report.prop_map(|(answer, oks, old, probe, draw, named)| Op::Report {
+            answer, oks, old, probe, draw, named
         }),
         1 => (0..5_000i64).prop_map(Op::Trip),
         1 => Just(Op::Clear),
@@ -179,6 +185,7 @@ fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
         per: Split::All,
         limits,
         auto_rate: false,
+        site_limits: true,
         max_wait: Duration::from_secs(60),
         queue: 100,
         hours: None,
@@ -224,6 +231,8 @@ struct Pair {
     probe: i64,
     tickets: Vec<i64>,
     learned: learn::Known,
+    /// Whether the site has named a rate.
+    named: bool,
 }
 
 impl Pair {
@@ -248,6 +257,7 @@ impl Pair {
             probe: 0,
             tickets: vec![],
             learned,
+            named: false,
         }
     }
 
@@ -270,13 +280,15 @@ impl Pair {
                 };
                 self.take(&ask).await
             }
-            Op::Report { answer, oks, old, probe, draw } => {
+            Op::Report { answer, oks, old, probe, draw, named } => {
+                self.named |= named.is_some_and(|named| named.ceiling.is_some());
                 let report = Report {
                     epoch: if *old { self.epoch.saturating_sub(1) } else { self.epoch },
                     probe: if *probe { self.probe } else { 0 },
                     answer: *answer,
                     oks: *oks,
                     draw: *draw,
+                    named: *named,
                 };
                 let there = self.redis.report(&self.there, &self.rule, &report).await.unwrap();
                 self.time.store(there.now, Ordering::Relaxed);
@@ -329,8 +341,10 @@ impl Pair {
         let ask = Ask { wanted: 1, bound, lease: 3_000, known, ..Ask::default() };
         let before = self.tickets.len();
         self.take(&ask).await?;
-        // A learned rate may rise in between.
-        if let (Some(ticket), None) = (self.tickets.get(before), &self.rule.limits.learn) {
+        // A learned rate may rise in between, and one that the site named may end.
+        if let (Some(ticket), None, false) =
+            (self.tickets.get(before), &self.rule.limits.learn, self.named)
+        {
             let wait = there.wait.map_or(-1, |wait| i64::try_from(wait.as_micros()).unwrap());
             let (foretold, taken) = (there.now + wait, self.time.load(Ordering::Relaxed));
             // One that was handed back may have passed meanwhile.
@@ -429,7 +443,8 @@ fn one_page_in_five_that_is_always_refused_is_no_wall_in_both_stores() {
             // Now and then three come in a row.
             let blocked = page % 5 == 4 || page % 125 > 122;
             let answer = if blocked { block } else { Answer::Ok };
-            let report = Op::Report { answer, oks: 0, old: false, probe: false, draw: 0.5 };
+            let report =
+                Op::Report { answer, oks: 0, old: false, probe: false, draw: 0.5, named: None };
             pair.step(&report).await.unwrap();
         }
     });

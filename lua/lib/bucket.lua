@@ -183,16 +183,21 @@ end
 
 -- The rate in force from now on.
 local function set_pace(bucket, now, limits, learn, news, known, shares)
-  if not (limits.rate and learn) then
+  if limits.rate and learn then
+    local learned = bucket.learned
+    -- A probe says nothing until its answer is in.
+    if not limits.probes or learned.rate <= 0 then
+      observe_learned(learned, now, bucket.at, news, known, shares, limits.ceiling, learn)
+    end
+    use_learned(bucket, limits, learn)
+  else
     shares.tested = false
-    return
   end
-  local learned = bucket.learned
-  -- A probe says nothing until its answer is in.
-  if not limits.probes or learned.rate <= 0 then
-    observe_learned(learned, now, bucket.at, news, known, shares, limits.ceiling, learn)
+  if limits.rate and news.named then
+    limits.per_second = math.min(limits.per_second, news.named)
+    limits.rate = limits.per_second / 1e6
+    limits.burst = math.min(limits.burst, math.max(limits.cost, ceil(news.named)))
   end
-  use_learned(bucket, limits, learn)
 end
 
 -- Where rate or burst is another than before (learned, or a reload), what flowed in until now counts by the old ones.

@@ -2,9 +2,10 @@
 --
 -- Hash: ep (epoch: the moment of the latest trip or clear), till (end of the cooldown, 0 = open), probe (moment of the probe's grant, 0 = none), lease (when it
 -- counts as lost), opened, streak, last (last block), sure (whether it was a sure sign), peak (streak that tripped
--- last), len (latest length), suf (length that sufficed), failed (probes in a row), seen (latest reading of the clock);
+-- last), len (latest length), suf (length that sufficed), failed (probes in a row), seen (latest reading of the clock),
+-- named (the rate that the site has named, tokens per second, 0 = none) and truth (until when it is true);
 -- texts: prober (the member that has the probe, empty where that was forgotten), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
--- ratio retry_after probe silence hopeless hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua).
+-- ratio retry_after probe silence hopeless site_limit hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua).
 local function read_policy(arguments, from)
   return {
     after = tonumber(arguments[from]),
@@ -28,9 +29,10 @@ local KINDS = 64
 local HOPELESS, DAY, HOPELESS_GROW = 10, 86400000000, 2
 
 -- The first so many are numbers, the others texts.
-local COOLDOWN_NUMBERS = 13
+local COOLDOWN_NUMBERS = 15
 local COOLDOWN_FIELDS = {
   'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'peak', 'len', 'suf', 'failed', 'seen',
+  'named', 'truth',
   'prober', 'recent', 'kinds', 'cause', 'blamed', 'shares',
 }
 
@@ -56,7 +58,7 @@ local function save_cooldown(key, scope, now, policy)
   local pairs_ = {}
   for i, field in ipairs(COOLDOWN_FIELDS) do
     local value = scope[field]
-    if field == 'streak' or field == 'peak' then
+    if field == 'streak' or field == 'peak' or field == 'named' then
       value = exact(value)
     elseif field == 'shares' then
       value = pack_shares(value)
@@ -66,13 +68,13 @@ local function save_cooldown(key, scope, now, policy)
     pairs_[2 * i - 1], pairs_[2 * i] = field, value
   end
   redis.call('HSET', key, unpack(pairs_))
-  keep(key, math.max(scope.till - now, 0) + math.max(policy.forget_after, policy.max) + policy.ramp)
+  keep(key, math.max(scope.till - now, scope.truth - now, 0) + math.max(policy.forget_after, policy.max) + policy.ramp)
 end
 
 local function observe_cooldown(scope, now)
   local back = scope.seen - now
   if back > 0 and scope.seen > 0 then
-    for _, field in ipairs({ 'till', 'probe', 'lease', 'opened', 'last' }) do
+    for _, field in ipairs({ 'till', 'probe', 'lease', 'opened', 'last', 'truth' }) do
       if scope[field] > 0 then scope[field] = scope[field] - back end
     end
   end
@@ -89,6 +91,7 @@ local function restore_cooldown(scope, epoch, phase, now)
   local word, left = string.match(phase, '^(%a+):?(%d*)$')
   left = tonumber(left) or 0
   scope.ep, scope.till = epoch, 0
+  if scope.cause == 'site_limit' then scope.cause = '' end
   end_probe(scope)
   if word == 'cooling' then
     scope.till, scope.len = now + left, left
@@ -119,7 +122,8 @@ local function open_cooldown(scope, moment)
   scope.till, scope.failed = 0, 0
   end_probe(scope)
   forget_streak(scope)
-  scope.opened, scope.recent = moment, ''
+  if scope.cause ~= 'site_limit' then scope.opened = moment end
+  scope.recent = ''
 end
 
 local function trip_cooldown(scope, now, length, cause)
@@ -127,9 +131,9 @@ local function trip_cooldown(scope, now, length, cause)
   end_probe(scope)
   scope.cause, scope.peak, scope.blamed = cause, scope.streak, scope.kinds
   if cause == 'ratio' then scope.blamed = string.gsub(scope.recent, '0', '') end
-  if cause == 'hand' then scope.blamed = '' end
+  if cause == 'hand' or cause == 'site_limit' then scope.blamed = '' end
   forget_streak(scope)
-  trip_shares(scope.shares)
+  if cause ~= 'site_limit' then trip_shares(scope.shares) end
   scope.recent = ''
 end
 
@@ -142,7 +146,8 @@ end
 local function phase_of(scope, now, policy)
   if scope.till == 0 then return 'open', 0 end
   if now < scope.till then return 'cooling', scope.till end
-  if not policy.probe then
+  -- The site itself has said when its limit is there again.
+  if not policy.probe or scope.cause == 'site_limit' then
     open_cooldown(scope, scope.till)
     return 'open', 0
   end
@@ -215,8 +220,12 @@ local function report_probe(scope, now, report, policy)
   return 'none'
 end
 
-local function report_cooldown(scope, now, report, policy)
-  if report.epoch < scope.ep then return 'stale' end
+-- The rate that the site has named, while it is true; nil = none.
+local function named_at(scope, now)
+  if scope.named > 0 and now < scope.truth then return scope.named end
+end
+
+local function take_report(scope, now, report, policy)
   restore_cooldown(scope, report.epoch, 'open', now)
   phase_of(scope, now, policy)
   if scope.till > 0 then return report_probe(scope, now, report, policy) end
@@ -240,4 +249,16 @@ local function report_cooldown(scope, now, report, policy)
     return 'tripped'
   end
   return 'none'
+end
+
+-- `report.named` (tokens per second, nil = none), `report.lasts` and `report.hold` (us, 0 = none): what the site says about its limit.
+local function report_cooldown(scope, now, report, policy)
+  if report.epoch < scope.ep then return 'stale' end
+  local change = take_report(scope, now, report, policy)
+  if report.named then scope.named, scope.truth = report.named, now + report.lasts end
+  if report.hold > 0 and scope.till == 0 and report.probe == 0 then
+    trip_cooldown(scope, now, math.min(report.hold, policy.max), 'site_limit')
+    return 'tripped'
+  end
+  return change
 end

@@ -270,6 +270,7 @@ end
 
 local function observe_learned(learned, now, last, news, known, shares, ceiling, learn)
   local rate, mark = learned.rate, learned.mark
+  local most = math.min(news.named or ceiling, ceiling)
   if shares.answers > 0 then shares.tested = learned.frozen == 0 and now >= learned.again end
   if known.turn > learned.turn then
     recall_learned(learned, now, news, known, learn)
@@ -288,11 +289,11 @@ local function observe_learned(learned, now, last, news, known, shares, ceiling,
     begin_test(learned, now, news, shares)
   elseif are_explained(shares) then
     learned.blocked = math.max(learned.blocked, news.blocked)
-    learn_grow(learned, now, ceiling, learn)
+    learn_grow(learned, now, most, learn)
   elseif (news.sure or now < learned.again) and news.blocked > learned.blocked + ECHO and news.blocked > learned.seen then
     learn_ease(learned, news.blocked, shares, learn)
   else
-    learn_grow(learned, now, ceiling, learn)
+    learn_grow(learned, now, most, learn)
   end
   local unbound = learned.rate
   learned.rate = within_bounds(learned, ceiling, learn)

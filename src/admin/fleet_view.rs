@@ -3,6 +3,7 @@
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
 use crate::{
+    limiter::cooldown::Cause,
     observability::{
         event::clean,
         status::{
@@ -153,8 +154,13 @@ fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
         after: policy.map(|policy| policy.after),
         rate_limit: limit,
         rate_auto: rule.is_some_and(|rule| rule.auto_rate),
-        rate_current: learned.as_ref().map(|learned| learned.rate).or(limit),
+        rate_current: learned
+            .as_ref()
+            .map(|learned| learned.rate)
+            .or(limit)
+            .map(|rate| cooldown.named.map_or(rate, |named| named.min(rate))),
         learned,
+        site_rate: cooldown.named,
         held: 0,
         sent_per_s: 0.0,
         members_waiting: seen.waiting,
@@ -169,8 +175,13 @@ fn trip_of(seen: &Surveyed) -> Option<TripStatus> {
     let cooldown = &seen.cooldown;
     let cause = cooldown.cause.filter(|_| cooldown.until > 0)?;
     let blocks = cooldown.blocks.iter();
+    let by = match (cooldown.by, cause) {
+        (Some(verdict), _) => verdict.as_str(),
+        (None, Cause::SiteLimit) => Cause::SiteLimit.as_str(),
+        (None, _) => Cause::Hand.as_str(),
+    };
     Some(TripStatus {
-        by: cooldown.by.map_or("hand", |verdict| verdict.as_str()).to_owned(),
+        by: by.to_owned(),
         cause: cause.as_str().to_owned(),
         blocks: blocks.map(|(verdict, n)| (verdict.as_str().to_owned(), n.into())).collect(),
         streak: cooldown.peak,
@@ -202,6 +213,7 @@ fn own_scope(scope: &ScopeStatus, figures: &MemberFigures) -> FleetScope {
         rate_auto: scope.rate_auto,
         rate_current: scope.rate_current,
         learned,
+        site_rate: scope.site_rate,
         held: scope.held,
         sent_per_s: figures.scopes.get(&name).map_or(0.0, |share| share.per_s),
         members_waiting: u64::from(scope.held > 0),

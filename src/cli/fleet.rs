@@ -186,9 +186,10 @@ fn scope(scope: &FleetScope) -> [String; 8] {
         cut(&clean(&scope.name())),
         format!("{:.0}/s", scope.sent_per_s),
         rate(scope.rate_current),
-        match &scope.learned {
-            Some(learned) if learned.frozen => "frozen".to_owned(),
-            learned => rate(learned.as_ref().and_then(|learned| learned.mark)),
+        match (&scope.learned, scope.site_rate) {
+            (_, Some(site)) => format!("site {}", per_time(site)),
+            (Some(learned), None) if learned.frozen => "frozen".to_owned(),
+            (learned, None) => rate(learned.as_ref().and_then(|learned| learned.mark)),
         },
         if scope.rate_auto { "auto".to_owned() } else { rate(scope.rate_limit) },
         scope.held.to_string(),

@@ -124,9 +124,10 @@ fn row(scope: &ScopeStatus) -> [String; 8] {
             format!("{} {}", state.as_str(), span(Duration::from_millis(scope.remaining_ms)))
         }
     };
-    let mark = match &scope.learned {
-        Some(learned) if learned.frozen => "frozen".to_owned(),
-        learned => rate(learned.as_ref().and_then(|learned| learned.mark)),
+    let mark = match (&scope.learned, scope.site_rate) {
+        (_, Some(site)) => format!("site {}", per_time(site)),
+        (Some(learned), None) if learned.frozen => "frozen".to_owned(),
+        (learned, None) => rate(learned.as_ref().and_then(|learned| learned.mark)),
     };
     let streak = match scope.after {
         Some(after) => format!("{}/{after}", scope.streak),

@@ -199,6 +199,7 @@ mod tests {
             rate_auto: false,
             rate_current: Some(5.0),
             learned: None,
+            site_rate: None,
             held: n as u64,
             sent_per_s: 0.0,
             members_waiting: 0,

@@ -15,9 +15,12 @@ use super::{
     tell::{self, Seen, deliver},
 };
 use crate::{
-    classify::verdict::{Confidence, Judgement, Verdict},
+    classify::{
+        site_limits::SiteLimit,
+        verdict::{Confidence, Judgement, Verdict},
+    },
     limiter::{
-        cooldown::{self, Answer, Report},
+        cooldown::{self, Answer, Named, Report},
         policy::CooldownPolicy,
     },
     observability::event::Event,
@@ -55,7 +58,7 @@ impl Grant {
     fn report(&self, answer: Answer, oks: u32) -> Report {
         let Ticket { id, epoch, probe, .. } = self.ticket;
         let probe = if probe { id } else { 0 };
-        Report { epoch, probe, answer, oks, draw: fastrand::f64() }
+        Report { epoch, probe, answer, oks, draw: fastrand::f64(), named: None }
     }
 
     /// Whether it may still be used: no cooldown has tripped since, and this member would have heard of one.
@@ -104,6 +107,8 @@ pub struct Permit {
     deadline: Instant,
     held: Duration,
     observe: bool,
+    /// What the site says about its limit. Boxed: few do.
+    site_limit: Option<Box<SiteLimit>>,
 }
 
 /// Where a held request stands: it leaves the queue when its future is dropped.
@@ -135,7 +140,8 @@ impl Permit {
     pub(super) fn new(grant: Grant, request: Request, held: Duration, observe: bool) -> Self {
         grant.entry.metrics.hold_seconds.observe(held.as_secs_f64());
         let Request { target, client, since, deadline, seq } = request;
-        Self { grant, target, client, seq, since, deadline, held, observe }
+        let site_limit = None;
+        Self { grant, target, client, seq, since, deadline, held, observe, site_limit }
     }
 
     /// How long the request was held.
@@ -234,6 +240,27 @@ impl Permit {
         Ok(())
     }
 
+    /// The site says this about its limit; the fleet hears of it with the verdict.
+    pub fn hear_limit(&mut self, said: Option<SiteLimit>) {
+        self.site_limit = said.map(Box::new);
+    }
+
+    /// What the site says about its limit, if the fleet does not know it.
+    fn named(&mut self) -> Option<Named> {
+        let said = self.site_limit.take()?;
+        let Grant { lane, entry, .. } = &self.grant;
+        let named = lane.view.name(&said, entry.rule.limits.cost)?;
+        if let Some(rate) = lane.view.announces(&named) {
+            lane.shared.events.emit(Event::SiteLimit {
+                rule: Arc::clone(&entry.rule.name),
+                key: Arc::clone(&lane.view.key),
+                target: self.target.clone(),
+                rate,
+            });
+        }
+        Some(named)
+    }
+
     /// Tells the fleet what came back; counts the verdict. Cheap where there is nothing to tell.
     ///
     /// The report goes out even if the caller is dropped meanwhile.
@@ -254,8 +281,10 @@ impl Permit {
         if !judgement.is_transport() {
             lane.shared.reach.answered(&self.target.host);
         }
-        let Some(answer) = self.weigh(judgement) else { return };
-        let report = self.grant.report(answer, lane.view.take_oks());
+        let answer = self.weigh(judgement);
+        let named = self.named();
+        let Some(answer) = answer.or(named.map(|_| Answer::Nothing)) else { return };
+        let report = Report { named, ..self.grant.report(answer, lane.view.take_oks()) };
         let seen = Seen { target: self.target.clone(), judgement: judgement.clone() };
         // A task of its own: the client may leave, the news must not.
         let shared = Arc::clone(&lane.shared);
@@ -294,7 +323,9 @@ impl Permit {
                 if judgement.verdict == Verdict::BlankPage && !view.is_new_blank(self.address()) {
                     Answer::Nothing
                 } else {
-                    let retry_after = judgement.retry_after.map_or(0, clock::micros);
+                    // A block that comes with the state of the limit names its wait too.
+                    let hold = self.site_limit.as_ref().and_then(|said| said.hold);
+                    let retry_after = judgement.retry_after.or(hold).map_or(0, clock::micros);
                     let (sure, verdict) = (is_sure(judgement), judgement.verdict);
                     Answer::Block { weight, retry_after, sure, verdict }
                 }

@@ -307,6 +307,7 @@ fn status(lane: &Lane) -> ScopeStatus {
         rate_current: enforced(&lane.shared.store, lane.rate_in_force(rule))
             .map(|rate| rate * factor),
         learned: learned(lane),
+        site_rate: lane.view.named(),
         burst: rule.limits.burst,
         tokens: None,
         held: lane.held() as u64,

@@ -30,9 +30,12 @@ pub(super) fn probe_sent(lane: &Lane, target: &Target) {
 
 /// Takes over what an answer to an ask tells. Where a rule wants no probe, this is how its cooldown ends.
 pub(super) fn granted(lane: &Lane, granted: &Granted, asked: Instant) {
-    let opened = lane.view.granted(granted, asked);
+    if !lane.view.granted(granted, asked) {
+        return;
+    }
     let entry = lane.entry.load();
-    if opened && entry.rule.cooldown.as_ref().is_some_and(|policy| !policy.probe) {
+    let paused = lane.view.was_paused();
+    if paused || entry.rule.cooldown.as_ref().is_some_and(|policy| !policy.probe) {
         lane.shared.events.emit(Event::Cleared {
             rule: Arc::clone(&entry.rule.name),
             key: Arc::clone(&lane.view.key),
@@ -78,7 +81,10 @@ pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>)
 fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) {
     let trip = Trip {
         cause: reported.cause,
-        by: seen.as_ref().map(|seen| seen.judgement.verdict),
+        by: seen
+            .as_ref()
+            .filter(|_| reported.cause != Some(Cause::SiteLimit))
+            .map(|seen| seen.judgement.verdict),
         blocks: reported.blocks,
         streak: reported.streak,
         length: clock::from_micros(reported.length),
@@ -93,6 +99,7 @@ fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) 
         made_by_us: true,
     };
     lane.view.tells_first(lane.view.epoch());
+    lane.view.pauses(reported.cause);
     began(&lane.shared.events, entry, Arc::clone(&lane.view.key), trip);
 }
 
@@ -131,6 +138,9 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: S
     match news.what {
         What::Tripped if view.is_some_and(|view| !view.tells_first(news.epoch)) => {}
         What::Tripped => {
+            if let Some(view) = view {
+                view.pauses(news.cause);
+            }
             let trip = Trip {
                 cause: news.cause,
                 by: news.by,
@@ -172,6 +182,7 @@ pub(super) async fn look(lane: &Lane) {
 fn found(events: &Events, entry: &Entry, view: &View, peeked: &Peeked, asked: Instant) {
     view.peeked(peeked, asked);
     if peeked.until > peeked.now && view.tells_first(peeked.epoch) {
+        view.pauses(peeked.cause);
         let trip = Trip {
             cause: peeked.cause,
             by: peeked.by,

@@ -59,6 +59,7 @@ fn rule(rate: Option<f64>, burst: u32) -> Rule {
         per: Split::All,
         limits: Limits { rate, burst, quotas: vec![], cost: 1, learn: None },
         auto_rate: false,
+        site_limits: true,
         max_wait: Duration::from_secs(120),
         queue: 10_000,
         hours: None,

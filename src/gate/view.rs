@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -14,7 +14,11 @@ use tokio::sync::watch;
 
 use super::cache::{self, CooldownCache, Effect, Gateway};
 use crate::{
-    limiter::{cooldown::Known, policy::CooldownPolicy},
+    classify::site_limits::SiteLimit,
+    limiter::{
+        cooldown::{Cause, Known, Named, NamedRate},
+        policy::CooldownPolicy,
+    },
     runtime::clock::{self, Instant},
     store::{Granted, Peeked, Reported, ScopeNews},
 };
@@ -41,9 +45,27 @@ pub(super) struct View {
     changed: watch::Sender<()>,
     /// The latest epoch whose trip has been told, at most once each: news and a scope read again may both know of it.
     told: AtomicU64,
+    /// The limit that the site names, as this member last told it.
+    site_limit: Mutex<Told>,
+    /// Whether the cooldown in force is a pause that the site itself has asked for.
+    paused: AtomicBool,
     /// Addresses (hashed) whose blank page has been counted since the last success.
     blank: Mutex<Vec<u64>>,
 }
+
+/// What was told of the limit that a site names.
+#[derive(Debug, Default)]
+struct Told {
+    /// The ceiling, and until when it is true.
+    ceiling: Option<(f64, Instant)>,
+    /// When it was last an event.
+    announced: Option<Instant>,
+}
+
+/// A ceiling that moves by less than this part is not told again.
+const SAME: f64 = 0.1;
+/// A site that names its limit is an event this often at most.
+const ANNOUNCED: Duration = Duration::from_secs(3_600);
 
 /// Blank addresses remembered: more than any sensible `after`.
 const BLANKS: usize = 64;
@@ -61,6 +83,8 @@ impl View {
             closed: Mutex::default(),
             changed: watch::Sender::new(()),
             told: 0.into(),
+            site_limit: Mutex::default(),
+            paused: false.into(),
             blank: Mutex::default(),
         }
     }
@@ -139,6 +163,51 @@ impl View {
         }
         self.oks.fetch_add(1, Ordering::Relaxed);
         true
+    }
+
+    /// What to tell the store of the limit that the site names; nothing if it knows. A request takes `cost` tokens.
+    pub(super) fn name(&self, said: &SiteLimit, cost: u32) -> Option<Named> {
+        let now = clock::now();
+        let mut told = self.site_limit.lock();
+        let hold = said.hold.map(clock::micros).filter(|_| !self.is_closed());
+        let ceiling = said.ceiling.and_then(|ceiling| {
+            let rate = ceiling.rate * f64::from(cost);
+            let known = told.ceiling.filter(|(_, until)| now < *until);
+            if known.is_some_and(|(known, _)| (rate - known).abs() < known * SAME) {
+                return None;
+            }
+            told.ceiling = Some((rate, now + ceiling.lasts));
+            Some(NamedRate { rate, lasts: clock::micros(ceiling.lasts) })
+        });
+        (hold.is_some() || ceiling.is_some()).then_some(Named { ceiling, hold })
+    }
+
+    /// The rate that is worth an event: the first that a site names, and one now and then.
+    pub(super) fn announces(&self, named: &Named) -> Option<f64> {
+        let rate = named.ceiling?.rate;
+        let mut told = self.site_limit.lock();
+        let recent = told.announced.is_some_and(|at| at.elapsed() < ANNOUNCED);
+        if recent {
+            return None;
+        }
+        told.announced = Some(clock::now());
+        Some(rate)
+    }
+
+    /// The rate that the site names, as far as this member knows, in tokens per second.
+    pub(super) fn named(&self) -> Option<f64> {
+        let told = self.site_limit.lock();
+        told.ceiling.filter(|(_, until)| clock::now() < *until).map(|(rate, _)| rate)
+    }
+
+    /// A cooldown began for this reason.
+    pub(super) fn pauses(&self, cause: Option<Cause>) {
+        self.paused.store(cause == Some(Cause::SiteLimit), Ordering::Relaxed);
+    }
+
+    /// Whether the cooldown that is over was a pause that the site itself had asked for; asked once.
+    pub(super) fn was_paused(&self) -> bool {
+        self.paused.swap(false, Ordering::Relaxed)
     }
 
     /// Takes the successes counted so far, for a report.

@@ -8,6 +8,8 @@
 //! hold by construction, however many members ask and however far ahead. `lua/lib/bucket.lua` is the same arithmetic,
 //! operation by operation, so that both stores give the same answers to the last bit.
 
+use std::borrow::Cow;
+
 use crate::{
     limiter::{
         learn::{Hand, Known, Learned, News},
@@ -357,6 +359,20 @@ impl Climb {
             (elapsed - ramp / 2.0) * self.rate
         }
     }
+}
+
+/// Limits and pace under the rate that the site itself names, in tokens per second: nothing is saved up beyond a second
+/// of it.
+#[must_use]
+pub fn under(limits: &Limits, pace: Pace, named: Option<f64>) -> (Cow<'_, Limits>, Pace) {
+    let (Some(rate), Some(named)) = (pace.rate, named) else {
+        return (Cow::Borrowed(limits), pace);
+    };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+    let second = named.ceil() as u32;
+    let burst = limits.burst.min(second.max(limits.cost));
+    let pace = Pace { rate: Some(rate.min(named)), ..pace };
+    (Cow::Owned(Limits { burst, ..limits.clone() }), pace)
 }
 
 /// Tickets that each of so many waiting members may hold ahead: together, what flows in within the horizon.

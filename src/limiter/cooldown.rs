@@ -26,7 +26,7 @@ mod report;
 mod told;
 
 pub use known::{Known, KnownPhase};
-pub use report::{Answer, Change, Report};
+pub use report::{Answer, Change, Named, NamedRate, Report};
 pub use told::{Blocks, Cause, culprit};
 
 use crate::{
@@ -94,6 +94,8 @@ pub struct Cooldown {
     pub seen: i64,
     /// Which share of the answers are blocks.
     pub shares: Shares,
+    /// The rate that the site has named, in tokens per second, and until when it is true.
+    pub named: Option<(f64, i64)>,
 }
 
 /// What a scope says to who asks for leave to send.
@@ -123,6 +125,9 @@ impl Cooldown {
             ] {
                 *moment = if *moment > 0 { *moment - back } else { 0 };
             }
+            if let Some((_, until)) = &mut self.named {
+                *until -= back;
+            }
         }
         self.seen = now;
     }
@@ -135,6 +140,7 @@ impl Cooldown {
         }
         self.epoch = known.epoch;
         self.until = 0;
+        self.cause = self.cause.filter(|cause| *cause != Cause::SiteLimit);
         self.end_probe();
         match known.phase {
             KnownPhase::Open => {}
@@ -160,7 +166,8 @@ impl Cooldown {
         if now < self.until {
             return Phase::Cooling(self.until);
         }
-        if !policy.probe {
+        // The site itself has said when its limit is there again.
+        if !policy.probe || self.cause == Some(Cause::SiteLimit) {
             self.open(self.until);
             return Phase::Open;
         }
@@ -195,11 +202,32 @@ impl Cooldown {
         (self.epoch + 1).max(u64::try_from(now).unwrap_or(0))
     }
 
+    /// The rate that the site has named, in tokens per second, while it is true.
+    #[must_use]
+    pub fn named_at(&self, now: i64) -> Option<f64> {
+        self.named.filter(|(_, until)| now < *until).map(|(rate, _)| rate)
+    }
+
     /// Takes a report.
     pub fn report(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
         if report.epoch < self.epoch {
             return Change::Stale;
         }
+        let change = self.take(now, report, policy);
+        let Some(Named { ceiling, hold }) = report.named else { return change };
+        if let Some(NamedRate { rate, lasts }) = ceiling {
+            self.named = Some((rate, now + lasts));
+        }
+        match hold {
+            Some(hold) if self.until == 0 && report.probe == 0 => {
+                self.trip(now, hold.min(clock::micros(policy.max)), Cause::SiteLimit);
+                Change::Tripped
+            }
+            _ => change,
+        }
+    }
+
+    fn take(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
         self.restore(Known::open(report.epoch), now);
         // A cooldown without probe may be over although nobody has asked yet.
         self.phase(now, policy);
@@ -262,13 +290,15 @@ impl Cooldown {
         self.peak = self.streak;
         self.blamed = match cause {
             Cause::Ratio => self.recent.replace('0', ""),
-            Cause::Hand => String::new(),
+            Cause::Hand | Cause::SiteLimit => String::new(),
             Cause::Streak | Cause::Named | Cause::Probe | Cause::Silence | Cause::Hopeless => {
                 self.kinds.clone()
             }
         };
         self.forget_streak();
-        self.shares.tripped();
+        if cause != Cause::SiteLimit {
+            self.shares.tripped();
+        }
         self.recent.clear();
     }
 
@@ -283,7 +313,8 @@ impl Cooldown {
     #[must_use]
     pub fn forgettable_in(&self, now: i64, policy: &CooldownPolicy) -> i64 {
         let quiet = clock::micros(policy.forget_after).max(clock::micros(policy.max));
-        (self.until - now).max(0) + quiet.saturating_add(clock::micros(policy.ramp))
+        let named = self.named.map_or(0, |(_, until)| until);
+        (self.until.max(named) - now).max(0) + quiet.saturating_add(clock::micros(policy.ramp))
     }
 
     /// Whether it says no more than that the scope never had trouble: then it need not be kept at all.
@@ -356,7 +387,9 @@ impl Cooldown {
         self.end_probe();
         self.forget_streak();
         self.failed = 0;
-        self.opened = moment;
+        if self.cause != Some(Cause::SiteLimit) {
+            self.opened = moment;
+        }
         self.recent.clear();
     }
 

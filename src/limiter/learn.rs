@@ -43,7 +43,7 @@ pub struct Learn {
 }
 
 /// What the cooldown tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct News {
     /// When the scope last opened after a cooldown; 0 = it never cooled.
     pub opened: i64,
@@ -53,6 +53,8 @@ pub struct News {
     pub sure: bool,
     /// Whether it is cooling now.
     pub closed: bool,
+    /// The rate that the site itself names, in tokens per second: nothing is learned beyond it.
+    pub named: Option<f64>,
 }
 
 /// What has been learned. All times are microseconds of the store's clock.
@@ -171,6 +173,7 @@ impl Learned {
         learn: &Learn,
     ) {
         let (rate, mark) = (self.rate, self.mark);
+        let most = news.named.map_or(ceiling, |named| named.min(ceiling));
         shares.are_tested(!self.frozen && now >= self.before_test.again);
         if known.turn > self.turn {
             self.recall(now, news, known, learn);
@@ -190,14 +193,14 @@ impl Learned {
             self.begin_test(now, news, shares);
         } else if shares.are_explained() {
             self.blocked = self.blocked.max(news.blocked);
-            self.grow(now, ceiling, learn);
+            self.grow(now, most, learn);
         } else if (news.sure || now < self.before_test.again)
             && news.blocked > self.blocked + ECHO
             && news.blocked > self.seen
         {
             self.ease(news.blocked, shares, learn);
         } else {
-            self.grow(now, ceiling, learn);
+            self.grow(now, most, learn);
         }
         let learned = self.rate;
         self.rate = learned.max(learn.floor).min(ceiling);

@@ -118,6 +118,17 @@ pub enum Event {
         /// Who did it by hand, as they call themselves.
         who: Option<Arc<str>>,
     },
+    /// A site names its limit in its answers. Told once in a while for each scope.
+    SiteLimit {
+        /// Name of the rule.
+        rule: Arc<str>,
+        /// The scope's key.
+        key: Arc<str>,
+        /// Where the request went; its query is never shown.
+        target: Target,
+        /// What the site allows, in tokens per second.
+        rate: f64,
+    },
     /// The store does not answer, or not as it should. Each kind of failure is reported once in an outage.
     StoreDown {
         /// The cause that an operator acts on: `unreachable`, `refused`, `timed_out` or `invalid_reply`.
@@ -351,6 +362,7 @@ impl Events {
             | Event::ProbeSent { .. }
             | Event::Observed { .. }
             | Event::RateLearned { .. }
+            | Event::SiteLimit { .. }
             | Event::StoreNews { .. }
             | Event::Warned { .. }
             | Event::Started { .. }

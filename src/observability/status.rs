@@ -106,6 +106,9 @@ pub struct ScopeStatus {
     /// What has been learned of the rate; `None` where nothing is, or before the first request.
     #[serde(default)]
     pub learned: Option<LearnedStatus>,
+    /// The rate that the site itself names, in tokens per second.
+    #[serde(default)]
+    pub site_rate: Option<f64>,
     /// Capacity of the bucket.
     pub burst: u32,
     /// Tokens in the bucket when this member last heard of it.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
+use crate::classify::site_limits;
+
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// Our name in it.
@@ -73,6 +75,8 @@ pub(super) struct Noted {
     pub(super) length: bool,
     /// `Proxy-Status`.
     pub(super) status: bool,
+    /// Something about a limit of the site.
+    pub(super) limit: bool,
 }
 
 impl Noted {
@@ -89,6 +93,7 @@ impl Noted {
                 name => {
                     noted.hop |= is_of_one_hop(name);
                     noted.coding |= name == "transfer-encoding";
+                    noted.limit |= site_limits::may_say(name);
                 }
             }
         }

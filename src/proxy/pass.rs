@@ -2,14 +2,17 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use http::HeaderMap;
+
 use super::{
     Context, Refusal, context::Live, egress::DialError, reply::Refused, suspects::Suspects,
 };
 use crate::{
-    classify::verdict::Judgement,
+    classify::{site_limits::site_limit, verdict::Judgement},
     gate::{Client, Entry, Permit},
     observability::traces::{OpenStep, StepName, Trace},
     rules::Action,
+    runtime::clock,
     target::{Host, Target},
 };
 
@@ -172,6 +175,13 @@ impl Pass {
     /// The head of the response is there, and its verdict is looked for.
     pub(crate) fn inspects(&mut self, asking: &Asking) {
         self.inspecting = asking.step(StepName::Inspect).map(Box::new);
+    }
+
+    /// The site may have named its limit in these fields; the fleet hears of it with the verdict.
+    pub(crate) fn hear_limit(&mut self, headers: &HeaderMap) {
+        if let Some(permit) = self.permit.as_mut().filter(|_| self.entry.rule.site_limits) {
+            permit.hear_limit(site_limit(headers, clock::wall()));
+        }
     }
 
     /// Tells the fleet what came back; `judgement` becomes a block if the site is its own witness.

@@ -202,6 +202,7 @@ impl Store for Memory {
             cause: state.cause,
             by: cooldown::culprit(&state.blamed),
             blocks: Blocks::of_letters(&state.blamed),
+            named: state.named_at(now),
         }))
     }
 
@@ -237,13 +238,13 @@ fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
         cooldown::Phase::Cooling(until) => wait(Phase::Cooling, until),
         cooldown::Phase::Probing(until) if !again => wait(Phase::Probing, until),
         cooldown::Phase::Open => {
-            let news = place.own.then(|| news(state));
+            let news = place.own.then(|| news(state, now));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
             let news = (news, &mut state.shares);
             open(now, epoch, streak, tickets(place, rule, ask, now, ramp, news, false))
         }
         cooldown::Phase::Probing(_) | cooldown::Phase::Due => {
-            let news = place.own.then(|| news(state));
+            let news = place.own.then(|| news(state, now));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
             let one = Ask { wanted: if again { 0 } else { ask.wanted.min(1) }, ..ask.clone() };
             let mut tickets =
@@ -284,12 +285,13 @@ fn open(now: i64, epoch: u64, streak: f64, tickets: Tickets) -> Granted {
 }
 
 /// What the cooldown tells the learned rate.
-fn news(state: &Cooldown) -> News {
+fn news(state: &Cooldown, now: i64) -> News {
     News {
         opened: state.opened,
         blocked: state.last_block,
         sure: state.sure,
         closed: state.until > 0,
+        named: state.named_at(now),
     }
 }
 
@@ -329,6 +331,9 @@ fn tickets(
     } else {
         bucket.pace(now, limits, ramp, news.unwrap_or_default(), ask.learned, shares)
     };
+    let named = news.and_then(|news| news.named);
+    let (under, pace) = bucket::under(limits, pace, named);
+    let limits = &*under;
     bucket.fill_by(now, limits, pace);
     let learned = bucket.learned;
     if let Some(news) = news {
@@ -339,7 +344,7 @@ fn tickets(
         bucket.drain(bucket.at.max(now));
     }
     if ask.void {
-        bucket.void(now, limits);
+        bucket.void(now, &rule.limits);
     }
     bucket.give_back(&ask.returned, now, limits);
     let (mut granted, mut ahead, mut come_back, mut most) = (Vec::new(), 0, 0, None);

@@ -8,7 +8,7 @@ pub(super) use self::reply::{
 use super::Ask;
 use crate::{
     limiter::{
-        cooldown::{Answer, KnownPhase, Report},
+        cooldown::{Answer, KnownPhase, Named, Report},
         learn::{Hand, Known, Learn},
         policy::{CooldownPolicy, Limits},
     },
@@ -249,6 +249,10 @@ impl RuleArguments {
             letter.map_or_else(String::new, String::from),
         ];
         arguments.extend(news.map(str::to_owned));
+        let Named { ceiling, hold } = report.named.unwrap_or_default();
+        arguments.push(ceiling.map_or_else(String::new, |named| named.rate.to_string()));
+        arguments.push(ceiling.map_or(0, |named| named.lasts).to_string());
+        arguments.push(hold.unwrap_or(0).to_string());
         arguments.extend(self.policy.iter().cloned());
         arguments
     }

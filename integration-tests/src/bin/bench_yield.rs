@@ -216,7 +216,7 @@ fn print_runs(name: &str, runs: &[[Runs; 5]; 2]) {
 
 /// A site behind `wall`.
 fn before(mut wall: Wall) -> fleet::Answers {
-    Box::new(move |now, _| wall.answer(now))
+    Box::new(move |now, _| (wall.answer(now), None))
 }
 
 /// Pages of who knows the wall: what it bears, second by second.

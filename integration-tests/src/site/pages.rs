@@ -33,6 +33,10 @@ pub enum Page {
     Blank,
     /// 200 and this HTML page.
     Html(String),
+    /// [`Page::Ok`] with these fields.
+    Says(Vec<(&'static str, String)>),
+    /// 200 and this plain text.
+    Text(String),
     /// 404 and a plain page.
     NotFound,
     /// This status and a plain page.
@@ -111,6 +115,7 @@ pub(super) fn render(page: &Page, request: &Request<Incoming>, received: u64) ->
             ("text/plain", Script::repeat(vec![b'a'; 4096], *times).paced(*pause).chunked())
         }
         Page::Mebibytes(n) => ("application/octet-stream", Script::repeat(vec![0; 1 << 20], *n)),
+        Page::Text(text) => ("text/plain", Script::whole(text.clone())),
         Page::Echo => ("text/plain", Script::whole(head_as_text(request))),
         Page::Upload => ("text/plain", Script::whole(received.to_string())),
         Page::CutOff(kib) => {
@@ -128,6 +133,11 @@ pub(super) fn render(page: &Page, request: &Request<Incoming>, received: u64) ->
         Page::TooManyRequests(Some(wait)) | Page::HeldWall(wait) => {
             let wait = HeaderValue::from_str(wait).expect("tests send clean values");
             headers.insert(header::RETRY_AFTER, wait);
+        }
+        Page::Says(fields) => {
+            for (name, value) in fields {
+                headers.insert(*name, value.parse().expect("tests send clean values"));
+            }
         }
         Page::CloudflareChallenge => {
             headers.insert(header::SERVER, HeaderValue::from_static("cloudflare"));

@@ -412,6 +412,7 @@ async function showDetail() {
 
 function showFacts(scope) {
   const facts = [["sent by the fleet", `${number(scope.sent_per_s)}/s`], ["rate", rateOf(scope)],
+    ...scope.site_rate ? [["the site allows", `${number(scope.site_rate)}/s`]] : [],
     ["held", count(scope.held)], ["members with waiting requests", count(scope.members_waiting)],
     ["streak", scope.after === null ? "no cooldown" : `${number(scope.streak)} of ${number(scope.after)}`]];
   part("facts").replaceChildren(...facts.map(([name, value]) => {
@@ -426,6 +427,7 @@ function tripOf(trip) {
   if (!trip) return "No recent cooldown.";
   const when = trip.at_ms ? ` at ${clock(trip.at_ms)}` : "";
   if (trip.by === "hand") return `Paused by ${trip.who || "hand"}${when}${trip.member ? ` on member ${trip.member}` : ""}.`;
+  if (trip.by === "site_limit") return `Paused${when} because the site's own limit was used up.`;
   const answer = trip.url ? ` ${trip.url} answered${trip.status ? ` ${trip.status}` : ""}.` : "";
   return `Tripped by ${trip.by}${when} (${trip.cause}: ${blocksOf(trip)}).${answer}${
     trip.evidence ? ` Evidence: ${trip.evidence}.` : ""}${trip.member ? ` Reported by member ${trip.member}.` : ""}`;

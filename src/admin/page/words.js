@@ -16,7 +16,7 @@ function blocksOf(event) {
 const TELL = {
   blocked: (e) => ["blocked", "bad", e.verdict, `${e.url}${e.status ? ` answered ${e.status}` : ""} in ${scopeOf(e)}`],
   tripped: (e) => ["cooldown", "bad", "paused", `${scopeOf(e)} for ${span(e.length_ms / 1000)}, by ${
-    e.by === "hand" ? e.who || "operator" : `${e.by} (${e.cause}: ${blocksOf(e)})`}${e.observe ? ", observed only" : ""}${e.ours ? "" : `, reported by ${e.member}`}`],
+    e.by === "hand" ? e.who || "operator" : e.by === "site_limit" ? "the site's own limit" : `${e.by} (${e.cause}: ${blocksOf(e)})`}${e.observe ? ", observed only" : ""}${e.ours ? "" : `, reported by ${e.member}`}`],
   cleared: (e) => ["cooldown", "good", "resumed", `${scopeOf(e)}, by ${e.who || e.by}`],
   probe_sent: (e) => ["cooldown", "busy", "probe sent", `${scopeOf(e)}: ${e.url}`],
   observed: (e) => ["cooldown", "busy", "observed", `${scopeOf(e)} would have met "${e.action}": ${e.requests} requests, ${
@@ -24,6 +24,7 @@ const TELL = {
   probe: (e) => ["cooldown", e.result === "ok" ? "good" : "warn", "probe", `${scopeOf(e)}: ${e.result}`],
   rate_learned: (e) => ["cooldown", "busy", "rate", `${scopeOf(e)}: ${
     e.from ? `${number(e.from)}/s to ` : ""}${number(e.to)}/s, ${WHY[e.why] || e.why}${e.frozen ? ", frozen" : ""}${e.who ? `, by ${e.who}` : ""}`],
+  site_limit: (e) => ["cooldown", "busy", "site limit", `${scopeOf(e)}: the site allows ${number(e.rate)}/s (${e.url})`],
   store_down: (e) => ["other", "bad", "store away", `${e.server}: ${e.reason} (${e.kind}); ${e.advice}`],
   store_up: () => ["other", "good", "store back", "the store answers"],
   reloaded: (e) => ["other", "busy", "reloaded", e.changes.length ? e.changes.join("; ") : "nothing changed"],

@@ -87,6 +87,7 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures, defaults: &Defaults
         per,
         limits,
         auto_rate: matches!(ceiling, Some(Ceiling::Auto)),
+        site_limits: reader.word("site_limits") != "ignore",
         max_wait: reader.duration("max_wait"),
         queue: reader.count("queue"),
         hours: reader.optional("hours", units::hours),

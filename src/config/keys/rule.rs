@@ -96,6 +96,15 @@ pub(in crate::config) static RULE: Section = Section {
              split like the rule.",
         ),
         key(
+            "site_limits",
+            Kind::Word(&["respect", "ignore"]),
+            Is("respect"),
+            "Whether limits that a site names count: `RateLimit` and `X-RateLimit` fields of its \
+             answers. They lower the rate, never raise it, and pause the scope, up to \
+             `cooldown.max`, if nothing is left. Needs a cooldown; the rate needs one that is split \
+             like the rule.",
+        ),
+        key(
             "max_wait",
             Kind::Duration("0s", "24h"),
             Is("2m"),

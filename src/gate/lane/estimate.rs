@@ -82,7 +82,8 @@ impl Lane {
     pub(in crate::gate) fn rate_in_force(&self, rule: &Rule) -> Option<f64> {
         let learned = self.learned().rate;
         let learns = rule.limits.learn.is_some() && learned > 0.0;
-        rule.limits.rate.map(|rate| if learns { learned } else { rate })
+        let rate = rule.limits.rate.map(|rate| if learns { learned } else { rate })?;
+        Some(self.view.named().map_or(rate, |named| named.min(rate)))
     }
 
     /// When a request with so many before it would go, as far as this member can tell; `None` where nothing speaks for

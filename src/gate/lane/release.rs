@@ -86,6 +86,7 @@ impl Lane {
             answer: Answer::Nothing,
             oks: 0,
             draw: 0.0,
+            named: None,
         };
         tokio::spawn(tell::deliver(Arc::clone(self), report, None));
     }

@@ -29,6 +29,24 @@ pub enum Answer {
     Nothing,
 }
 
+/// What the site says about its limit, with an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Named {
+    /// The most that may be sent.
+    pub ceiling: Option<NamedRate>,
+    /// Nothing may be sent for so long, in microseconds.
+    pub hold: Option<i64>,
+}
+
+/// A rate that the site names.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NamedRate {
+    /// Tokens per second.
+    pub rate: f64,
+    /// For how long, in microseconds.
+    pub lasts: i64,
+}
+
 /// A report to the scope.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Report {
@@ -42,6 +60,8 @@ pub struct Report {
     pub oks: u32,
     /// A uniform draw from [0, 1): the length of the cooldown, if this report trips one.
     pub draw: f64,
+    /// What the site says about its limit.
+    pub named: Option<Named>,
 }
 
 /// What a report changed.

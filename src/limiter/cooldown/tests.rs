@@ -29,7 +29,7 @@ fn policy() -> CooldownPolicy {
 }
 
 fn report(epoch: u64, answer: Answer) -> Report {
-    Report { epoch, probe: 0, answer, oks: 0, draw: 0.5 }
+    Report { epoch, probe: 0, answer, oks: 0, draw: 0.5, named: None }
 }
 
 const BLOCK: Answer = named(0);
@@ -296,4 +296,38 @@ fn a_scope_without_one_good_probe_of_ten_is_probed_ever_more_rarely_down_to_once
         scope.report(scope.until, &report(scope.epoch, BLOCK), &policy());
     }
     assert!(scope.length <= 600 * SECOND, "`max` counts again");
+}
+
+#[test]
+fn a_pause_that_the_site_asks_for_ends_without_a_probe_and_is_no_trip_to_learn_from() {
+    let (policy, mut scope) = (policy(), Cooldown::default());
+    let named = Some(Named {
+        ceiling: Some(NamedRate { rate: 2.0, lasts: 60 * SECOND }),
+        hold: Some(30 * SECOND),
+    });
+    let now = START;
+    assert_eq!(
+        scope.report(now, &Report { named, ..report(0, Answer::Ok) }, &policy),
+        Change::Tripped
+    );
+    assert_eq!((scope.until, scope.cause), (now + 30 * SECOND, Some(Cause::SiteLimit)));
+    assert_eq!(scope.named_at(now + 59 * SECOND), Some(2.0));
+    assert_eq!(scope.named_at(now + 60 * SECOND), None);
+    assert_eq!(scope.phase(now + 30 * SECOND, &policy), Phase::Open);
+    assert_eq!(scope.opened, 0, "nothing to learn from, and no ramp");
+    // A block trips as ever, and its cooldown ends with a probe.
+    let later = now + 100 * SECOND;
+    for _ in 0..3 {
+        scope.report(later, &report(scope.epoch, BLOCK), &policy);
+    }
+    assert!(scope.until > later);
+    assert_eq!(scope.phase(scope.until, &policy), Phase::Due);
+}
+
+#[test]
+fn no_site_pauses_a_scope_for_longer_than_the_longest_cooldown() {
+    let (policy, mut scope) = (policy(), Cooldown::default());
+    let named = Some(Named { ceiling: None, hold: Some(i64::MAX / 4) });
+    scope.report(START, &Report { named, ..report(0, Answer::Ok) }, &policy);
+    assert_eq!(scope.until, START + clock::micros(policy.max));
 }

@@ -19,18 +19,21 @@ pub enum Cause {
     Silence,
     /// One more probe was blocked, after so many that the scope is hopeless.
     Hopeless,
+    /// The site says that its limit is used up (`site_limits`): no block, and nothing to learn from.
+    SiteLimit,
     /// A person wanted it.
     Hand,
 }
 
 impl Cause {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Streak,
         Self::Ratio,
         Self::Named,
         Self::Probe,
         Self::Silence,
         Self::Hopeless,
+        Self::SiteLimit,
         Self::Hand,
     ];
 
@@ -44,6 +47,7 @@ impl Cause {
             Self::Probe => "probe",
             Self::Silence => "silence",
             Self::Hopeless => "hopeless",
+            Self::SiteLimit => "site_limit",
             Self::Hand => "hand",
         }
     }

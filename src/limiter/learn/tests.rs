@@ -51,7 +51,7 @@ impl Scope {
     fn trip(&mut self, sure: bool) {
         let last = self.now;
         self.now += 30 * SECOND;
-        self.news = News { opened: self.now, blocked: last, sure, closed: false };
+        self.news = News { opened: self.now, blocked: last, sure, closed: false, named: None };
         self.learned.observe(
             self.now,
             last,
@@ -132,7 +132,7 @@ fn a_doubtful_trip_costs_less_and_is_forgotten_sooner() {
 fn a_sure_block_that_trips_nothing_eases() {
     let mut scope = Scope::new();
     scope.run(60);
-    scope.news = News { opened: 0, blocked: scope.now, sure: true, closed: false };
+    scope.news = News { opened: 0, blocked: scope.now, sure: true, closed: false, named: None };
     scope.run(1);
     near(scope.learned.rate, 4.0 * 0.9);
     scope.run(3);
@@ -140,7 +140,7 @@ fn a_sure_block_that_trips_nothing_eases() {
     scope.news.blocked += 3 * SECOND;
     scope.run(3);
     near(scope.learned.rate, 4.0 * 0.9);
-    scope.news = News { opened: 0, blocked: scope.now, sure: false, closed: false };
+    scope.news = News { opened: 0, blocked: scope.now, sure: false, closed: false, named: None };
     scope.run(1);
     near(scope.learned.rate, 4.0 * 0.9);
 }

@@ -18,7 +18,8 @@ pub(super) fn write(event: &Event) {
         | Event::ProbeSent { .. }
         | Event::Probe { .. }
         | Event::Observed { .. }
-        | Event::RateLearned { .. } => of_a_scope(event),
+        | Event::RateLearned { .. }
+        | Event::SiteLimit { .. } => of_a_scope(event),
         Event::StoreDown { kind, cause, server, reason, advice, mode, holds } => error!(
             kind,
             cause,
@@ -119,6 +120,12 @@ fn of_a_scope(event: &Event) {
             frozen = told.frozen,
             who = who.as_deref().map(clean),
             "learned a rate"
+        ),
+        Event::SiteLimit { rule, key, target, rate } => info!(
+            scope = scope_name(rule, key),
+            url = shown(target),
+            rate,
+            "the site names its limit"
         ),
         Event::StoreDown { .. }
         | Event::StoreUp

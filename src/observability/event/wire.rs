@@ -37,6 +37,7 @@ impl Event {
             Self::Probe { .. } => "probe",
             Self::Observed { .. } => "observed",
             Self::RateLearned { .. } => "rate_learned",
+            Self::SiteLimit { .. } => "site_limit",
             Self::StoreDown { .. } => "store_down",
             Self::StoreUp => "store_up",
             Self::StoreNews { .. } => "store_news",
@@ -60,7 +61,8 @@ impl Event {
             | Self::ProbeSent { rule, key, .. }
             | Self::Observed { rule, key, .. }
             | Self::Probe { rule, key, .. }
-            | Self::RateLearned { rule, key, .. } => Some(scope_name(rule, key)),
+            | Self::RateLearned { rule, key, .. }
+            | Self::SiteLimit { rule, key, .. } => Some(scope_name(rule, key)),
             Self::StoreDown { .. }
             | Self::StoreUp
             | Self::StoreNews { .. }
@@ -109,6 +111,9 @@ impl Event {
                 "mark": (told.mark > 0.0).then_some(told.mark), "why": told.why.as_str(),
                 "frozen": told.frozen, "ours": ours, "who": who.as_deref().map(clean),
             }),
+            Self::SiteLimit { rule, key, target, rate } => {
+                json!({"rule": &**rule, "key": clean(key), "url": shown(target), "rate": rate})
+            }
             Self::StoreDown { kind, cause, server, reason, advice, mode, holds } => json!({
                 "kind": kind, "cause": cause, "server": clean(server), "reason": clean(reason),
                 "advice": advice, "on_failure": mode.as_str(), "holds": holds,

@@ -152,6 +152,9 @@ pub struct FleetScope {
     pub rate_current: Option<f64>,
     /// What has been learned of the rate.
     pub learned: Option<LearnedStatus>,
+    /// The rate that the site itself names, in tokens per second.
+    #[serde(default)]
+    pub site_rate: Option<f64>,
     /// Requests held by all members.
     pub held: u64,
     /// Requests sent a second by all members.

@@ -91,6 +91,7 @@ pub(in crate::proxy) fn rule() -> Rule {
         per: Split::All,
         limits: Limits { rate: None, burst: 5, quotas: Vec::new(), cost: 1, learn: None },
         auto_rate: false,
+        site_limits: true,
         max_wait: Duration::from_secs(10),
         queue: 100,
         hours: None,

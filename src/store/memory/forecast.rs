@@ -3,7 +3,7 @@
 use super::{Memory, Place, news};
 use crate::{
     limiter::{
-        bucket::{Bucket, Pace},
+        bucket::{self, Bucket, Pace},
         cooldown::{Cooldown, Phase},
         learn::Known,
         policy::Limits,
@@ -60,7 +60,7 @@ impl Memory {
         bucket.observe(now, limits);
         let own = rule.cooldown.as_ref().filter(|_| place.own);
         let ramp = own.map_or(0, |policy| clock::micros(policy.ramp));
-        let news = own.map(|_| news(&state)).unwrap_or_default();
+        let news = own.map(|_| news(&state, now)).unwrap_or_default();
         // A probe says nothing until its answer is in.
         let pace = match phase {
             Phase::Open => bucket.pace(now, limits, ramp, news, known, &mut state.shares),
@@ -69,6 +69,8 @@ impl Memory {
             }
             _ => bucket.pace(now, limits, ramp, news, known, &mut state.shares),
         };
+        let (under, pace) = bucket::under(limits, pace, news.named);
+        let limits = &*under;
         bucket.fill_by(now, limits, pace);
         bucket.restart(news.opened);
         // Without a probe, the scope opens by itself, and its bucket begins empty.

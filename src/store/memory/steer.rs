@@ -28,7 +28,7 @@ impl Memory {
             // A bucket that is gone may have been lost: nothing is granted for as long as tickets of it may be out.
             bucket.drain(now + HORIZON);
         }
-        bucket.steer(now, limits, ramp, news(state), known, hand);
+        bucket.steer(now, limits, ramp, news(state, now), known, hand);
         let known = bucket.learned.known();
         let pace = Pace { rate: Some(bucket.learned.rate), ramp };
         let forget = bucket.forgettable_in(now, limits, pace, closed_at_most(rule));

@@ -196,6 +196,7 @@ fn look(fields: &mut Fields) -> Result<Peeked, BadReply> {
     let (now, epoch, until) = (fields.micros()?, fields.epoch()?, fields.micros()?);
     let (probe_until, streak, peak) = (fields.micros()?, fields.float()?, fields.float()?);
     let (cause, blamed) = (fields.text()?.parse().ok(), fields.text()?);
+    let named = Some(fields.float()?).filter(|rate| *rate > 0.0);
     Ok(Peeked {
         now,
         epoch,
@@ -206,6 +207,7 @@ fn look(fields: &mut Fields) -> Result<Peeked, BadReply> {
         cause,
         by: culprit(&blamed),
         blocks: Blocks::of_letters(&blamed),
+        named,
     })
 }
 

@@ -31,13 +31,15 @@ const POLICIES: [(&str, f64, Maker); 7] = [
     ("learned, auto", 1.0, |_, seed| Proxy::boxed("rate: auto", seed)),
 ];
 
-/// Pages in per cent of the oracle's, and blocks per 100 pages, at each moment.
-type Figures = [[f64; 2]; 3];
+/// Pages in per cent of the oracle's, blocks per 100 pages, and cooldowns, at each moment.
+type Figures = [[f64; 3]; 3];
 
 /// Runs the policies with `named` in their names over so many seeds of each wall, and prints what they bring home.
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 pub(crate) fn run(named: &str, seeds: u64) {
-    println!("{seeds} seeds: pages % and blocks per 100 pages after 10 minutes, 1 hour, 3 hours\n");
+    println!(
+        "{seeds} seeds: pages %, blocks per 100 pages and cooldowns after 10 minutes, 1 hour, 3 hours\n"
+    );
     for (name, times, make) in POLICIES.into_iter().filter(|(name, ..)| name.contains(named)) {
         let mut all: Vec<(Row, Figures)> = Vec::new();
         for row in rows() {
@@ -45,7 +47,7 @@ pub(crate) fn run(named: &str, seeds: u64) {
                 .map(|seed| one(&row, seed, times, make))
                 .collect();
             let figures = [0, 1, 2].map(|moment| {
-                [0, 1].map(|column| {
+                [0, 1, 2].map(|column| {
                     mean(&runs.iter().map(|run| run[moment][column]).collect::<Vec<_>>())
                 })
             });
@@ -68,24 +70,28 @@ fn one(row: &Row, seed: u64, times: f64, make: Maker) -> Figures {
     let (rate, oracle) = (site.bears() * times, site.oracle());
     let tallies = crawl(Crawl { site: answers(site), policy: make(rate, seed) }, MOMENTS, seed);
     let mut figures = tallies.into_iter().zip(MOMENTS).map(|(tally, moment)| {
-        let Tally { pages, blocks, .. } = tally;
-        [100.0 * pages / (oracle * seconds(moment)), 100.0 * blocks / pages.max(1.0)]
+        let Tally { pages, blocks, trips, .. } = tally;
+        [100.0 * pages / (oracle * seconds(moment)), 100.0 * blocks / pages.max(1.0), trips]
     });
     std::array::from_fn(|_| figures.next().unwrap_or_default())
 }
 
 fn answers(mut site: Site) -> Answers {
-    Box::new(move |now, member| site.answer(now, member))
+    Box::new(move |now, member| {
+        let answer = site.answer(now, member);
+        (answer, site.says(now))
+    })
 }
 
 fn average(all: &[(Row, Figures)]) -> Figures {
     [0, 1, 2].map(|moment| {
-        [0, 1]
+        [0, 1, 2]
             .map(|column| mean(&all.iter().map(|(_, run)| run[moment][column]).collect::<Vec<_>>()))
     })
 }
 
 fn text(name: &str, family: &str, figures: &Figures) -> String {
-    let columns = figures.map(|[pages, blocks]| format!("{pages:6.1} {blocks:8.2}"));
+    let columns =
+        figures.map(|[pages, blocks, trips]| format!("{pages:6.1} {blocks:8.2} {trips:5.1}"));
     format!("  {family:>4} {name:>14} {}", columns.join("  "))
 }

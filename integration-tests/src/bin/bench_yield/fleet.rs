@@ -3,6 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use integration_tests::walls::Answer;
+use tidegate::classify::site_limits::SiteLimit;
 
 use super::{
     policy::{Policy, WORKERS},
@@ -14,8 +15,8 @@ pub(crate) const SLOTS: usize = 12;
 /// Answers take so long, at least and at most.
 pub(crate) const LATENCY: (f64, f64) = (0.15, 0.45);
 
-/// What a site answers at a moment to a member.
-pub(crate) type Answers = Box<dyn FnMut(i64, usize) -> Answer>;
+/// What a site answers at a moment to a member, and what it says about its limit.
+pub(crate) type Answers = Box<dyn FnMut(i64, usize) -> (Answer, Option<SiteLimit>)>;
 
 /// A policy and the site that it meets.
 pub(crate) struct Crawl {
@@ -34,6 +35,8 @@ pub(crate) struct Tally {
     pub(crate) blocks: f64,
     /// Seconds between a block and the next good page.
     pub(crate) blocked: f64,
+    /// Cooldowns that began.
+    pub(crate) trips: f64,
 }
 
 /// Leave to send: what it says when the answer is in.
@@ -63,7 +66,7 @@ pub(crate) struct Tallies<const N: usize> {
 
 impl<const N: usize> Tallies<N> {
     pub(crate) const fn new(moments: [i64; N]) -> Self {
-        let tally = Tally { pages: 0.0, blocks: 0.0, blocked: 0.0 };
+        let tally = Tally { pages: 0.0, blocks: 0.0, blocked: 0.0, trips: 0.0 };
         Self { moments, done: Vec::new(), tally, blocked_from: None }
     }
 
@@ -89,6 +92,11 @@ impl<const N: usize> Tallies<N> {
         }
     }
 
+    /// So many cooldowns have begun so far.
+    pub(crate) fn tripped(&mut self, trips: u32) {
+        self.tally.trips = f64::from(trips);
+    }
+
     /// All of them, once the last moment is over.
     pub(crate) fn all(&self) -> [Tally; N] {
         std::array::from_fn(|at| self.done[at])
@@ -103,6 +111,7 @@ pub(crate) fn crawl<const N: usize>(mut crawl: Crawl, moments: [i64; N], seed: u
         events.push(Reverse((1, slot, Step::Ask)));
     }
     let mut tallies = Tallies::new(moments);
+    let mut said = [None; SLOTS];
     while let Some(Reverse((now, slot, step))) = events.pop() {
         if tallies.until(now) {
             break;
@@ -114,7 +123,8 @@ pub(crate) fn crawl<const N: usize>(mut crawl: Crawl, moments: [i64; N], seed: u
             },
             Step::Send(pass) if !crawl.policy.may_send(pass) => (now, slot, Step::Ask),
             Step::Send(pass) => {
-                let answer = (crawl.site)(now, slot % WORKERS);
+                let answer;
+                (answer, said[slot]) = (crawl.site)(now, slot % WORKERS);
                 tallies.count(now, answer == Answer::Page);
                 let took = LATENCY.0 + draw.f64() * (LATENCY.1 - LATENCY.0);
                 #[allow(clippy::cast_possible_truncation, reason = "a second at most")]
@@ -122,7 +132,11 @@ pub(crate) fn crawl<const N: usize>(mut crawl: Crawl, moments: [i64; N], seed: u
                 (at, slot, Step::Hear(pass, answer))
             }
             Step::Hear(pass, answer) => {
+                if let Some(said) = said[slot] {
+                    crawl.policy.hear_limit(said);
+                }
                 crawl.policy.hear(slot, now, pass, answer);
+                tallies.tripped(crawl.policy.trips());
                 (now, slot, Step::Ask)
             }
         };

@@ -11,14 +11,15 @@ use std::{
 
 use integration_tests::walls::{Answer, SECOND};
 use tidegate::{
-    classify::verdict::Verdict,
+    classify::{site_limits::SiteLimit, verdict::Verdict},
     config,
     limiter::{
         bucket::HORIZON,
-        cooldown::{self, Report},
+        cooldown::{self, Cause, Change, Named, NamedRate, Report},
         learn::Known,
     },
     rules::Rule,
+    runtime::clock,
     store::{Ask, Memory, Phase, Scope, ScopeName, Store},
 };
 
@@ -44,6 +45,14 @@ pub(crate) trait Policy {
 
     /// Hears of an answer.
     fn hear(&mut self, slot: usize, now: i64, pass: Pass, answer: Answer);
+
+    /// What the site says about its limit with the answer that comes next.
+    fn hear_limit(&mut self, _said: SiteLimit) {}
+
+    /// Cooldowns that have begun, where there are any.
+    fn trips(&self) -> u32 {
+        0
+    }
 }
 
 /// Tidegate: a rule in the store that all members share.
@@ -58,6 +67,8 @@ pub(crate) struct Proxy {
     come_back: i64,
     draw: fastrand::Rng,
     story: Rc<RefCell<Story>>,
+    trips: u32,
+    said: Option<SiteLimit>,
 }
 
 impl Proxy {
@@ -80,7 +91,21 @@ impl Proxy {
             ScopeName { rule: Arc::clone(&rule.name), bucket: Arc::clone(&all), cooldown: all };
         let scope = store.scope(name);
         let draw = fastrand::Rng::with_seed(seed);
-        Self { time, store, scope, rule, epoch: 0, holds_probe: false, come_back: 0, draw, story }
+        let (epoch, trips) = (0, 0);
+        let (holds_probe, come_back) = (false, 0);
+        Self {
+            time,
+            store,
+            scope,
+            rule,
+            epoch,
+            holds_probe,
+            come_back,
+            draw,
+            story,
+            trips,
+            said: None,
+        }
     }
 }
 
@@ -132,21 +157,46 @@ impl Policy for Proxy {
         if answer != Answer::Page {
             self.story.borrow_mut().blocks.push(now);
         }
+        let said = self.said.take().unwrap_or_default();
+        let hold = said.hold.map(clock::micros);
         let answer = match answer {
             Answer::Page | Answer::Refusal => cooldown::Answer::Ok,
-            Answer::Silence => cooldown::Answer::Nothing,
+            Answer::Silence => {
+                let policy = self.rule.cooldown.as_ref();
+                let of = policy.and_then(|policy| Some((policy.after, policy.silence?)));
+                of.map_or(cooldown::Answer::Nothing, |(after, silence)| {
+                    let weight = cooldown::silence_weight(after, silence);
+                    cooldown::Answer::Silence { weight, verdict: Verdict::ConnectionError }
+                })
+            }
             Answer::Block { retry_after, sure } => {
+                let retry_after = if retry_after > 0 { retry_after } else { hold.unwrap_or(0) };
                 let verdict = if sure { Verdict::RateLimited } else { Verdict::Forbidden };
                 cooldown::Answer::Block { weight: 1.0, retry_after, sure, verdict }
             }
         };
         let Pass { epoch, probe } = pass;
-        let report = Report { epoch, probe, answer, oks: 0, draw: self.draw.f64() };
+        let ceiling = said.ceiling.map(|ceiling| {
+            let lasts = clock::micros(ceiling.lasts);
+            NamedRate { rate: ceiling.rate, lasts }
+        });
+        let named = Some(Named { ceiling, hold });
+        let report = Report { epoch, probe, answer, oks: 0, draw: self.draw.f64(), named };
         let reported = self.store.report_now(&self.scope, &self.rule, &report);
+        let paused = reported.cause == Some(Cause::SiteLimit);
+        self.trips += u32::from(reported.change == Change::Tripped && !paused);
         self.holds_probe &= probe == 0;
         if self.rule.cooldown.is_some() {
             self.epoch = self.epoch.max(reported.epoch);
         }
+    }
+
+    fn hear_limit(&mut self, said: SiteLimit) {
+        self.said = Some(said);
+    }
+
+    fn trips(&self) -> u32 {
+        self.trips
     }
 }
 
@@ -182,6 +232,10 @@ impl Policy for Reloaded {
 
     fn hear(&mut self, slot: usize, now: i64, pass: Pass, answer: Answer) {
         self.proxy.hear(slot, now, pass, answer);
+    }
+
+    fn trips(&self) -> u32 {
+        self.proxy.trips
     }
 }
 
