@@ -7,4 +7,5 @@ pub mod bucket;
 pub mod cooldown;
 pub mod learn;
 pub mod policy;
+pub mod refusals;
 pub mod shares;

@@ -291,6 +291,9 @@ impl Granted<'_> {
             if noted.limit {
                 pass.hear_limit(&head.headers);
             }
+            if !head.status.is_success() {
+                pass.hear_refusal(&head);
+            }
             let mut body = SiteBody::new(body, conn, live.settings.timeouts.idle);
             let judged = match asking.entry.rule.action {
                 Action::Bypass => None,

@@ -181,3 +181,61 @@ async fn a_page_like_a_wall_that_nothing_matches_is_told_kept_and_a_block_once_i
     })
     .await;
 }
+
+/// Trips of the default rule so far.
+async fn trips(member: &Member) -> f64 {
+    member.metrics().await.sum("tidegate_cooldowns_total", &[("rule", "default")])
+}
+
+#[tokio::test]
+async fn a_503_for_one_page_after_the_other_is_a_wall_and_one_among_pages_is_none() {
+    let site = Site::start();
+    let file = RuleFile::one_rule("cooldown: {after: 3, for: 1m}");
+    let member = Member::start(&file).await;
+    let mut client = ProxyClient::connect(member.proxy()).await;
+    site.on("/broken*", Page::Status(503));
+    for n in 0..12 {
+        client.get(&site.url(&format!("/broken/{n}"))).await;
+        // One page in three is good.
+        if n % 2 == 1 {
+            client.get(&site.url(&format!("/page/{n}"))).await;
+        }
+    }
+    assert!(trips(&member).await < 0.5, "pages that are broken");
+    site.answer_everything_with(Some(Page::Status(503)));
+    for n in 0..5 {
+        assert_eq!(client.get(&site.url(&format!("/page/{n}"))).await.status, 503);
+    }
+    wait_until("five different pages in a row trip", SOON, async || {
+        trips(&member).await > 0.5
+            && member.metric("tidegate_cooldown_active", &[("rule", "default")]).await > 0.0
+    })
+    .await;
+    assert_eq!(site.count(), 23, "nothing was sent since");
+}
+
+#[tokio::test]
+async fn a_probe_that_gets_a_503_says_that_the_wall_stands() {
+    let site = Site::start();
+    let file =
+        RuleFile::one_rule("cooldown: {after: 3, for: 100ms-100ms, grow: 2, max: 10s, ramp: 0s}");
+    let member = Member::start(&file).await;
+    let mut client = ProxyClient::connect(member.proxy()).await;
+    client.get(&site.url("/")).await;
+    site.answer_everything_with(Some(Page::Status(503)));
+    // The sixth request is the probe.
+    for n in 0..6 {
+        client.get(&site.url(&format!("/page/{n}"))).await;
+    }
+    wait_until("the probe fails", SOON, async || {
+        let failed = [("rule", "default"), ("result", "block")];
+        member.metrics().await.sum("tidegate_probes_total", &failed) > 0.5
+    })
+    .await;
+    site.answer_everything_with(None);
+    assert_eq!(client.get(&site.url("/")).await.status, 200);
+    wait_until("a good page opens the scope", SOON, async || {
+        member.metric("tidegate_cooldown_active", &[("rule", "default")]).await < 0.5
+    })
+    .await;
+}

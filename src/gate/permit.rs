@@ -17,11 +17,12 @@ use super::{
 use crate::{
     classify::{
         site_limits::SiteLimit,
-        verdict::{Confidence, Judgement, Verdict},
+        verdict::{Confidence, Evidence, Judgement, Verdict},
     },
     limiter::{
         cooldown::{self, Answer, Named, Report},
         policy::CooldownPolicy,
+        refusals::PlainRefusal,
     },
     observability::event::Event,
     runtime::clock::{self, Instant},
@@ -107,6 +108,8 @@ pub struct Permit {
     deadline: Instant,
     held: Duration,
     observe: bool,
+    /// How the answer refuses the page, where nothing but its status says so.
+    refusal: Option<PlainRefusal>,
     /// What the site says about its limit. Boxed: few do.
     site_limit: Option<Box<SiteLimit>>,
 }
@@ -140,8 +143,8 @@ impl Permit {
     pub(super) fn new(grant: Grant, request: Request, held: Duration, observe: bool) -> Self {
         grant.entry.metrics.hold_seconds.observe(held.as_secs_f64());
         let Request { target, client, since, deadline, seq } = request;
-        let site_limit = None;
-        Self { grant, target, client, seq, since, deadline, held, observe, site_limit }
+        let (refusal, site_limit) = (None, None);
+        Self { grant, target, client, seq, since, deadline, held, observe, refusal, site_limit }
     }
 
     /// How long the request was held.
@@ -245,6 +248,19 @@ impl Permit {
         self.site_limit = said.map(Box::new);
     }
 
+    /// The answer refuses the page in this way, where nothing but its status says so.
+    pub fn hear_refusal(&mut self, refusal: Option<PlainRefusal>) {
+        self.refusal = refusal;
+    }
+
+    /// Whether a plain refusal is a wall's; `None` if the answer is none.
+    fn is_walled(&mut self, judgement: &Judgement) -> Option<bool> {
+        let refusal = self.refusal.take().filter(|_| judgement.verdict == Verdict::Ok)?;
+        // Who probes wants to know whether the site is well again.
+        let probes = self.grant.ticket.probe && refusal == PlainRefusal::Busy;
+        Some(self.grant.lane.view.refused(refusal, self.address()) || probes)
+    }
+
     /// What the site says about its limit, if the fleet does not know it.
     fn named(&mut self) -> Option<Named> {
         let said = self.site_limit.take()?;
@@ -281,7 +297,16 @@ impl Permit {
         if !judgement.is_transport() {
             lane.shared.reach.answered(&self.target.host);
         }
-        let answer = self.weigh(judgement);
+        let walled;
+        let (judgement, answer) = match self.is_walled(judgement) {
+            None => (judgement, self.weigh(judgement, 0.0)),
+            Some(true) => {
+                walled = refused(judgement);
+                let after = self.grant.entry.rule.cooldown.as_ref().map(|policy| policy.after);
+                (&walled, self.weigh(&walled, after.unwrap_or(0.0)))
+            }
+            Some(false) => (judgement, self.weigh_refusal(judgement)),
+        };
         let named = self.named();
         let Some(answer) = answer.or(named.map(|_| Answer::Nothing)) else { return };
         let report = Report { named, ..self.grant.report(answer, lane.view.take_oks()) };
@@ -311,7 +336,8 @@ impl Permit {
     }
 
     /// What the judgement means to the cooldown; `None` where the store need not hear of it.
-    fn weigh(&self, judgement: &Judgement) -> Option<Answer> {
+    /// A block counts `least` at least.
+    fn weigh(&self, judgement: &Judgement, least: f64) -> Option<Answer> {
         let grant = &self.grant;
         let policy = grant.entry.rule.cooldown.as_ref()?;
         let weight = policy.on.of(judgement.verdict, judgement.status);
@@ -327,11 +353,12 @@ impl Permit {
                     let hold = self.site_limit.as_ref().and_then(|said| said.hold);
                     let retry_after = judgement.retry_after.or(hold).map_or(0, clock::micros);
                     let (sure, verdict) = (is_sure(judgement), judgement.verdict);
-                    Answer::Block { weight, retry_after, sure, verdict }
+                    Answer::Block { weight: weight.max(least), retry_after, sure, verdict }
                 }
             }
             None if judgement.verdict == Verdict::Ok => {
                 view.forget_blanks();
+                view.answered();
                 Answer::Ok
             }
             None => self.silence(judgement, policy).unwrap_or(Answer::Nothing),
@@ -342,6 +369,13 @@ impl Permit {
             Answer::Block { .. } | Answer::Silence { .. } => false,
         };
         (!silent).then_some(answer)
+    }
+
+    /// A plain refusal among good pages says nothing, unless the rule lists its status.
+    fn weigh_refusal(&self, judgement: &Judgement) -> Option<Answer> {
+        let policy = self.grant.entry.rule.cooldown.as_ref()?;
+        let listed = policy.on.of(judgement.verdict, judgement.status).is_some();
+        if listed || self.grant.ticket.probe { self.weigh(judgement, 0.0) } else { None }
     }
 
     /// A connection that failed at a site that answered before.
@@ -372,6 +406,23 @@ impl Permit {
         let mut hasher = DefaultHasher::new();
         (&self.target.host, &self.target.path).hash(&mut hasher);
         hasher.finish()
+    }
+}
+
+/// A plain refusal that comes for all pages at once.
+fn refused(judgement: &Judgement) -> Judgement {
+    let status = judgement.status.unwrap_or_default();
+    let evidence = Evidence {
+        signature: Arc::from("refused-everywhere"),
+        vendor: None,
+        place: "status".to_owned(),
+        excerpt: format!("{status}, for one page after the other"),
+    };
+    Judgement {
+        verdict: Verdict::Forbidden,
+        confidence: Confidence::Low,
+        evidence: Some(Box::new(evidence)),
+        ..judgement.clone()
     }
 }
 

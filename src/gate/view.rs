@@ -18,6 +18,7 @@ use crate::{
     limiter::{
         cooldown::{Cause, Known, Named, NamedRate},
         policy::CooldownPolicy,
+        refusals::{PlainRefusal, Refusals},
     },
     runtime::clock::{self, Instant},
     store::{Granted, Peeked, Reported, ScopeNews},
@@ -45,6 +46,10 @@ pub(super) struct View {
     changed: watch::Sender<()>,
     /// The latest epoch whose trip has been told, at most once each: news and a scope read again may both know of it.
     told: AtomicU64,
+    /// Plain refusals in a row.
+    refusals: Mutex<Refusals>,
+    /// Whether the latest answer was a good page: then there is nothing to count.
+    well: AtomicBool,
     /// The limit that the site names, as this member last told it.
     site_limit: Mutex<Told>,
     /// Whether the cooldown in force is a pause that the site itself has asked for.
@@ -83,6 +88,8 @@ impl View {
             closed: Mutex::default(),
             changed: watch::Sender::new(()),
             told: 0.into(),
+            refusals: Mutex::default(),
+            well: false.into(),
             site_limit: Mutex::default(),
             paused: false.into(),
             blank: Mutex::default(),
@@ -163,6 +170,20 @@ impl View {
         }
         self.oks.fetch_add(1, Ordering::Relaxed);
         true
+    }
+
+    /// A good page came.
+    pub(super) fn answered(&self) {
+        if !self.well.load(Ordering::Relaxed) {
+            self.refusals.lock().answered();
+            self.well.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A page was plainly refused; whether that makes a wall.
+    pub(super) fn refused(&self, how: PlainRefusal, page: u64) -> bool {
+        self.well.store(false, Ordering::Relaxed);
+        self.refusals.lock().refused(how, page)
     }
 
     /// What to tell the store of the limit that the site names; nothing if it knows. A request takes `cost` tokens.

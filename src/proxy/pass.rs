@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use http::HeaderMap;
+use http::{HeaderMap, Uri, header::LOCATION, response::Parts};
 
 use super::{
     Context, Refusal, context::Live, egress::DialError, reply::Refused, suspects::Suspects,
@@ -10,6 +10,7 @@ use super::{
 use crate::{
     classify::{site_limits::site_limit, verdict::Judgement},
     gate::{Client, Entry, Permit},
+    limiter::refusals::PlainRefusal,
     observability::traces::{OpenStep, StepName, Trace},
     rules::Action,
     runtime::clock,
@@ -181,6 +182,26 @@ impl Pass {
     pub(crate) fn hear_limit(&mut self, headers: &HeaderMap) {
         if let Some(permit) = self.permit.as_mut().filter(|_| self.entry.rule.site_limits) {
             permit.hear_limit(site_limit(headers, clock::wall()));
+        }
+    }
+
+    /// The answer may be a plain refusal: nothing but its status, or where it leads, speaks.
+    pub(crate) fn hear_refusal(&mut self, head: &Parts) {
+        let leads_home = || {
+            let location = head.headers.get(LOCATION).and_then(|value| value.to_str().ok());
+            let path = location.and_then(|text| text.trim().parse::<Uri>().ok());
+            path.is_some_and(|uri| uri.path() == "/" && uri.query().is_none())
+        };
+        let refusal = match head.status.as_u16() {
+            503 => Some(PlainRefusal::Busy),
+            400 => Some(PlainRefusal::Unclear),
+            301 | 302 | 303 | 307 if &*self.target.path != "/" && leads_home() => {
+                Some(PlainRefusal::Unclear)
+            }
+            _ => None,
+        };
+        if let Some(permit) = &mut self.permit {
+            permit.hear_refusal(refusal);
         }
     }
 

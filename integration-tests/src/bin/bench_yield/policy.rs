@@ -17,6 +17,7 @@ use tidegate::{
         bucket::HORIZON,
         cooldown::{self, Cause, Change, Named, NamedRate, Report},
         learn::Known,
+        refusals::{PlainRefusal, Refusals},
     },
     rules::Rule,
     runtime::clock,
@@ -69,6 +70,8 @@ pub(crate) struct Proxy {
     story: Rc<RefCell<Story>>,
     trips: u32,
     said: Option<SiteLimit>,
+    refusals: [Refusals; WORKERS],
+    page: u64,
 }
 
 impl Proxy {
@@ -105,6 +108,8 @@ impl Proxy {
             story,
             trips,
             said: None,
+            refusals: Default::default(),
+            page: 0,
         }
     }
 }
@@ -152,15 +157,31 @@ impl Policy for Proxy {
         pass.epoch == self.epoch
     }
 
-    fn hear(&mut self, _slot: usize, now: i64, pass: Pass, answer: Answer) {
+    fn hear(&mut self, slot: usize, now: i64, pass: Pass, answer: Answer) {
         self.time.store(EPOCH + now, Ordering::Relaxed);
+        self.page += 1;
         if answer != Answer::Page {
             self.story.borrow_mut().blocks.push(now);
         }
         let said = self.said.take().unwrap_or_default();
         let hold = said.hold.map(clock::micros);
         let answer = match answer {
-            Answer::Page | Answer::Refusal => cooldown::Answer::Ok,
+            Answer::Page => {
+                self.refusals[slot % WORKERS].answered();
+                cooldown::Answer::Ok
+            }
+            Answer::Refusal => {
+                let refused = self.refusals[slot % WORKERS].refused(PlainRefusal::Busy, self.page);
+                match &self.rule.cooldown {
+                    Some(policy) if refused || pass.probe != 0 => cooldown::Answer::Block {
+                        weight: policy.after,
+                        retry_after: 0,
+                        sure: false,
+                        verdict: Verdict::Forbidden,
+                    },
+                    _ => cooldown::Answer::Nothing,
+                }
+            }
             Answer::Silence => {
                 let policy = self.rule.cooldown.as_ref();
                 let of = policy.and_then(|policy| Some((policy.after, policy.silence?)));
