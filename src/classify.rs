@@ -28,6 +28,7 @@ mod ngram_filter;
 mod page;
 mod patterns;
 mod retry_after;
+pub mod robots;
 mod scan;
 pub mod signature;
 pub mod site_limits;

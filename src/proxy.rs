@@ -56,7 +56,7 @@ pub(crate) use self::{
     reply::{Refusal, Refused},
 };
 use crate::{
-    classify::{Head, Reading, verdict::Verdict},
+    classify::{Head, Reading, robots, verdict::Verdict},
     gate::{Client, Entry},
     observability::{
         metrics::{Bound, UserMetrics},
@@ -267,6 +267,8 @@ impl Granted<'_> {
         told: &mut Told,
     ) -> Result<Response<Body>, Refused> {
         let Self { cx, live, visitor, asking, method } = self;
+        let asks_robots = &*asking.target.path == "/robots.txt" && asking.entry.rule.site_limits;
+        let agent = asks_robots.then(|| outbound.agent());
         loop {
             told.held = pass.held();
             let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, method);
@@ -304,6 +306,9 @@ impl Granted<'_> {
                 told.next = pass.and_then(Pass::next_in);
             }
             if let Some((verdict, mut leave)) = judged {
+                if let Some(agent) = agent.as_ref().filter(|_| head.status == StatusCode::OK) {
+                    Box::pin(self.read_robots(&head, &mut body, agent, &mut leave)).await;
+                }
                 let blocked = again && asking.entry.rule.retry.on.contains(&verdict);
                 told.verdict = Some(verdict);
                 let holding = if blocked { asking.step(StepName::Hold) } else { None };
@@ -349,6 +354,14 @@ impl Granted<'_> {
         };
         pass.report(&mut judgement).await;
         Some((judgement.verdict, pass))
+    }
+
+    /// A `robots.txt` may say how often the site wants to be asked.
+    async fn read_robots(self, head: &Parts, body: &mut SiteBody, agent: &str, pass: &mut Pass) {
+        let text = body.read(robots::MOST, self.live.settings.inspect.delay).await;
+        if let Some(said) = robots::crawl_delay(&head.headers, &text, agent) {
+            pass.tell_delay(said).await;
+        }
     }
 
     /// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{Method, Request, header};
 use http_body_util::Full;
 use integration_tests::{
-    client::{ProxyClient, get, get_direct},
+    client::{ProxyClient, get, get_direct, get_with},
     load::crawl,
     member::{Member, RuleFile},
     news,
@@ -156,4 +156,29 @@ async fn a_rule_may_ignore_them() {
     }
     let scope = scope(&member).await;
     assert_eq!((&scope["state"], &scope["site_rate"]), (&"open".into(), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_crawl_delay_that_a_client_fetches_is_a_ceiling_for_all() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let fleet = Member::fleet(2, &RuleFile::one_rule(RULE).redis(&redis)).await;
+    news::is_heard_by(2, &redis).await;
+    let file = "User-agent: *\nCrawl-delay: 0.5\n\nUser-agent: slow-bot\nCrawl-delay: 3600\n";
+    site.on("/robots.txt", Page::Text(file.to_owned()));
+    let robots = site.url("/robots.txt");
+    let rate = async |member: &Member| {
+        let fleet = get_direct(member.admin(), "/api/v1/fleet?fresh=1").await;
+        let fleet: Value = serde_json::from_str(&fleet.text()).expect("JSON");
+        fleet["scopes"][0]["site_rate"].clone()
+    };
+    let answer = get(fleet[0].proxy(), &robots).await;
+    assert_eq!(answer.text(), file, "the client gets the file as it is");
+    wait_until("the delay for all clients counts", SOON, async || is(&rate(&fleet[1]).await, 2.0))
+        .await;
+    get_with(fleet[0].proxy(), &robots, "user-agent", "Slow-Bot/1.0").await;
+    wait_until("no delay is longer than a minute", SOON, async || {
+        is(&rate(&fleet[1]).await, 1.0 / 60.0)
+    })
+    .await;
+    assert_eq!(site.count(), 2, "the proxy fetches nothing by itself");
 }

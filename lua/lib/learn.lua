@@ -209,7 +209,9 @@ local function learn_grow(learned, now, ceiling, learn)
     wait = QUICK
   elseif below then
     local part = learned.rate / learned.bad
-    wait = math.max(floor(learned.patience * (part * part * part)), learn.patience)
+    -- After a long ban more is at stake than after a short one.
+    if learned.patience < LONGEST then part = part * part * part end
+    wait = math.max(floor(learned.patience * part), learn.patience)
   end
   if now - learned.changed < wait or learned.rate >= ceiling then return end
   learned.changed = now

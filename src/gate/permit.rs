@@ -261,6 +261,18 @@ impl Permit {
         Some(self.grant.lane.view.refused(refusal, self.address()) || probes)
     }
 
+    /// Tells the fleet how often the site wants to be asked, by its `robots.txt`; after the verdict.
+    pub async fn tell_delay(&mut self, said: SiteLimit) {
+        let lane = Arc::clone(&self.grant.lane);
+        lane.view.note_delay(&said, self.grant.entry.rule.limits.cost);
+        self.site_limit = Some(Box::new(said));
+        let Some(named) = self.named() else { return };
+        let report = self.grant.report(Answer::Nothing, 0);
+        let report = Report { probe: 0, named: Some(named), ..report };
+        let shared = Arc::clone(&lane.shared);
+        shared.store.spawn(deliver(lane, report, None)).await.ok();
+    }
+
     /// What the site says about its limit, if the fleet does not know it.
     fn named(&mut self) -> Option<Named> {
         let said = self.site_limit.take()?;

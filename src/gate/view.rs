@@ -63,6 +63,8 @@ pub(super) struct View {
 struct Told {
     /// The ceiling, and until when it is true.
     ceiling: Option<(f64, Instant)>,
+    /// The ceiling of its `robots.txt`, and until when it is true.
+    delay: Option<(f64, Instant)>,
     /// When it was last an event.
     announced: Option<Instant>,
 }
@@ -192,15 +194,28 @@ impl View {
         let mut told = self.site_limit.lock();
         let hold = said.hold.map(clock::micros).filter(|_| !self.is_closed());
         let ceiling = said.ceiling.and_then(|ceiling| {
-            let rate = ceiling.rate * f64::from(cost);
+            let mut rate = ceiling.rate * f64::from(cost);
+            let mut lasts = ceiling.lasts;
+            if let Some((delay, until)) =
+                told.delay.filter(|(delay, until)| now < *until && *delay <= rate)
+            {
+                (rate, lasts) = (delay, until - now);
+            }
             let known = told.ceiling.filter(|(_, until)| now < *until);
             if known.is_some_and(|(known, _)| (rate - known).abs() < known * SAME) {
                 return None;
             }
-            told.ceiling = Some((rate, now + ceiling.lasts));
-            Some(NamedRate { rate, lasts: clock::micros(ceiling.lasts) })
+            told.ceiling = Some((rate, now + lasts));
+            Some(NamedRate { rate, lasts: clock::micros(lasts) })
         });
         (hold.is_some() || ceiling.is_some()).then_some(Named { ceiling, hold })
+    }
+
+    /// The `robots.txt` of the site says this: fields that allow more do not lift it.
+    pub(super) fn note_delay(&self, said: &SiteLimit, cost: u32) {
+        let Some(ceiling) = said.ceiling else { return };
+        let rate = ceiling.rate * f64::from(cost);
+        self.site_limit.lock().delay = Some((rate, clock::now() + ceiling.lasts));
     }
 
     /// The rate that is worth an event: the first that a site names, and one now and then.

@@ -387,9 +387,10 @@ impl Learned {
         } else if self.mark <= 0.0 {
             QUICK
         } else if below {
-            // The further below the blocked rate, the less is at stake.
+            // The further below the blocked rate, the less is at stake; after a long ban more than after a short one.
             let part = self.rate / self.bad;
-            whole((exact(self.patience) * (part * part * part)).floor()).max(learn.patience)
+            let part = if self.patience < LONGEST { part * part * part } else { part };
+            whole((exact(self.patience) * part).floor()).max(learn.patience)
         } else {
             self.patience
         };

@@ -158,6 +158,12 @@ impl Outbound {
         *visitor.silence.lock() = Some(std::mem::take(&mut self.silence));
     }
 
+    /// Who asks, as the client says; looked at before it is sent.
+    pub(super) fn agent(&self) -> String {
+        let agent = self.head.headers().get(header::USER_AGENT);
+        agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default().to_owned()
+    }
+
     /// Whether it has no body, so that it can go out more than once.
     pub(super) fn is_repeatable(&self) -> bool {
         self.repeatable

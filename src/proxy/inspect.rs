@@ -96,6 +96,33 @@ impl SiteBody {
         Some((scan.finish(end), pass))
     }
 
+    /// Reads ahead until the end, at most so many bytes and for `delay`; what there is then.
+    pub(super) async fn read(&mut self, most: usize, delay: Duration) -> Vec<u8> {
+        let mut size: usize = self.ahead.iter().map(Bytes::len).sum();
+        let reading = async {
+            while size < most {
+                let Some(rest) = &mut self.rest else { return };
+                match rest.frame().await {
+                    None => self.rest = None,
+                    Some(Err(error)) => {
+                        self.broken = Some(error.into());
+                        return;
+                    }
+                    Some(Ok(frame)) => {
+                        let Ok(data) = frame.into_data() else { continue };
+                        size += data.len();
+                        self.ahead.push_back(data);
+                    }
+                }
+                if self.is_read() {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(delay, reading).await.ok();
+        self.ahead.iter().flatten().copied().take(most).collect()
+    }
+
     /// Whether the site broke off before anything was passed on: that can still be said in so many
     /// words.
     pub(super) fn is_cut_off(&self) -> bool {

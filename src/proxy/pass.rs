@@ -8,7 +8,10 @@ use super::{
     Context, Refusal, context::Live, egress::DialError, reply::Refused, suspects::Suspects,
 };
 use crate::{
-    classify::{site_limits::site_limit, verdict::Judgement},
+    classify::{
+        site_limits::{SiteLimit, site_limit},
+        verdict::Judgement,
+    },
     gate::{Client, Entry, Permit},
     limiter::refusals::PlainRefusal,
     observability::traces::{OpenStep, StepName, Trace},
@@ -182,6 +185,13 @@ impl Pass {
     pub(crate) fn hear_limit(&mut self, headers: &HeaderMap) {
         if let Some(permit) = self.permit.as_mut().filter(|_| self.entry.rule.site_limits) {
             permit.hear_limit(site_limit(headers, clock::wall()));
+        }
+    }
+
+    /// Tells the fleet how often the site wants to be asked, by its `robots.txt`.
+    pub(crate) async fn tell_delay(&mut self, said: SiteLimit) {
+        if let Some(permit) = &mut self.permit {
+            permit.tell_delay(said).await;
         }
     }
 

@@ -100,7 +100,7 @@ pub(in crate::config) static RULE: Section = Section {
             Kind::Word(&["respect", "ignore"]),
             Is("respect"),
             "Whether limits that a site names count: `RateLimit` and `X-RateLimit` fields of its \
-             answers. They lower the rate, never raise it, and pause the scope, up to \
+             answers, and a `Crawl-delay` in a `robots.txt` that a client fetches. They lower the rate, never raise it, and pause the scope, up to \
              `cooldown.max`, if nothing is left. Needs a cooldown; the rate needs one that is split \
              like the rule.",
         ),
