@@ -31,6 +31,7 @@ pub mod tls;
 mod tunnel;
 mod upgrade;
 mod upload;
+mod via;
 pub mod wire;
 mod workers;
 
@@ -209,6 +210,9 @@ async fn way(
     }
     let patience = if noted.prefer { headers::patience(request.headers()) } else { None };
     let mut asking = Asking::new(cx, target, client, patience)?;
+    if noted.via {
+        asking.passed = Some(request.headers().get_all(header::VIA).iter().cloned().collect());
+    }
     told.note(|line| {
         line.ruled(&asking);
         asking.trace = line.trace();

@@ -7,10 +7,11 @@ pub mod hours;
 mod path;
 pub mod secret;
 pub mod settings;
+pub mod upstream;
 
 use std::{cell::OnceCell, collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
-pub use self::{hours::Hours, path::normalise};
+pub use self::{hours::Hours, path::normalise, upstream::UpstreamProxy};
 use crate::{
     classify::{Classifier, verdict::Verdict},
     limiter::policy::{CooldownPolicy, Limits, Split},
@@ -139,6 +140,8 @@ pub struct Rule {
     pub intercept: bool,
     /// Whether certificates of its sites are verified.
     pub verify: bool,
+    /// The upstream proxy of its requests; `None`: sites are dialled.
+    pub via: Option<Arc<UpstreamProxy>>,
     /// What its tunnels count.
     pub tunnel: TunnelCount,
     /// Blocked answers to send again.

@@ -16,6 +16,7 @@
 //! - [`sim`]: a big fleet on paper: the real gate and the real scripts, in virtual time.
 //! - [`targets`]: what reads bytes from outside, for the fuzzers.
 //! - [`tools`]: real clients, pointed at a proxy by their usual variables.
+//! - [`upstream`]: proxies behind the proxy.
 //! - [`wait`]: waiting for a condition; no test sleeps and hopes.
 //! - [`walls`]: how sites block who crawls too fast, as pure functions of time.
 //!
@@ -41,5 +42,6 @@ pub mod soak;
 pub mod storm;
 pub mod targets;
 pub mod tools;
+pub mod upstream;
 pub mod wait;
 pub mod walls;

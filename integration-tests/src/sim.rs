@@ -339,6 +339,7 @@ impl Plan {
             mode: Mode::Enforce,
             intercept: false,
             verify: true,
+            via: None,
             tunnel: TunnelCount::Connect,
             retry: Retry::default(),
             cooldown: Some(CooldownPolicy {

@@ -193,6 +193,7 @@ fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
         mode: Mode::Enforce,
         intercept: false,
         verify: true,
+        via: None,
         tunnel: TunnelCount::Connect,
         retry: Retry::default(),
         cooldown: Some(cooldown),

@@ -70,7 +70,7 @@ pub(super) fn file(
     if lists.is_empty() {
         lists.extend(built_in_rules(&reader, around));
     }
-    (settings, RuleSet::new(rules(&reader, &lists)))
+    (settings, RuleSet::new(rules(&reader, &lists, around)))
 }
 
 /// The rules of the built-in file. They stand nowhere: their lines are not those of this file.
@@ -80,9 +80,9 @@ fn built_in_rules<'a>(reader: &Reader<'a>, around: &Surroundings<'_>) -> Option<
 }
 
 /// The rules of these lists, one list per file.
-fn rules(reader: &Reader<'_>, lists: &[Spot<'_>]) -> Vec<Rule> {
+fn rules(reader: &Reader<'_>, lists: &[Spot<'_>], around: &Surroundings<'_>) -> Vec<Rule> {
     let switches = detect::switches(reader);
-    let defaults = rule::defaults(reader, &switches);
+    let defaults = rule::defaults(reader, &switches, around);
     for spot in lists.iter().filter(|spot| spot.is_list() && spot.is_empty()) {
         let help = "add one, or omit `rules` to use the built-in rule `default`";
         spot.wrong(Wrong::new("there are no rules", help));
@@ -95,7 +95,7 @@ fn rules(reader: &Reader<'_>, lists: &[Spot<'_>]) -> Vec<Rule> {
             Some(name) => item.labelled(&format!("rules.{name}")),
             None => item,
         };
-        let rule = rule::read(&item, &switches, &defaults);
+        let rule = rule::read(&item, &switches, &defaults, around);
         let at = item.node.get("name").map_or(item.node.place, |node| node.place);
         if let Some(first) = named.and_then(|name| places.insert(name, at)) {
             let first = item.notes.words(first, at.file);

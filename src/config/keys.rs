@@ -87,6 +87,8 @@ pub(super) enum Kind {
     Address,
     /// A URL of Redis or Valkey.
     StoreUrl,
+    /// A URL of an upstream proxy.
+    ProxyUrl,
     /// Any text up to so many characters.
     Text(usize),
     /// Text that is never shown.
@@ -155,7 +157,7 @@ impl Kind {
     /// Whether what stands here must never be shown.
     pub(super) fn is_secret(&self) -> bool {
         match self {
-            Self::Secret | Self::StoreUrl => true,
+            Self::Secret | Self::StoreUrl | Self::ProxyUrl => true,
             Self::List(inner) | Self::OneOrMany(inner) | Self::Map(_, inner) => inner.is_secret(),
             Self::Either(kinds) => kinds.iter().any(Self::is_secret),
             _ => false,
@@ -184,6 +186,7 @@ impl Kind {
             Self::Ratio => "a share of the last verdicts such as `50% of 20`".into(),
             Self::Address => "an address with a port such as `127.0.0.1:3128`".into(),
             Self::StoreUrl => "a URL such as `redis://127.0.0.1:6379`".into(),
+            Self::ProxyUrl => "a URL such as `http://10.0.0.7:3128`".into(),
             Self::Text(most) => format!("text, up to {most} characters"),
             Self::Secret => "a secret text".into(),
             Self::Path => "a path, relative to the rule file's folder".into(),

@@ -80,6 +80,7 @@ fn of(kind: &Kind) -> Value {
         Kind::Ratio => text(r"^[0-9]+(\.[0-9]+)?\s*%\s+of\s+[0-9]+$"),
         Kind::Address => text(r"^[0-9A-Fa-f.:\[\]]+:[0-9]+$"),
         Kind::StoreUrl => text(r"^rediss?(-cluster|-sentinel)?://"),
+        Kind::ProxyUrl => text(r"^(https?|socks5)://"),
         // Plain digits are a text too: the reader takes them as written.
         Kind::Text(most) => json!({"type": ["string", "number", "boolean"], "maxLength": most}),
         Kind::Secret => json!({"type": ["string", "number", "boolean"]}),

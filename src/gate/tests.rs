@@ -67,6 +67,7 @@ fn rule(rate: Option<f64>, burst: u32) -> Rule {
         mode: Mode::Enforce,
         intercept: false,
         verify: true,
+        via: None,
         tunnel: TunnelCount::Connect,
         retry: Retry::default(),
         cooldown: Some(CooldownPolicy {

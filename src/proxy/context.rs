@@ -69,6 +69,8 @@ pub struct Context {
     refusing: Mutex<HashSet<Arc<str>>>,
     /// Clients of whom it was said that they do not accept our certificates.
     distrusting: Mutex<HashSet<IpAddr>>,
+    /// Rules whose upstream proxy failed last.
+    failing: Mutex<HashSet<Arc<str>>>,
     /// What held requests of HTTP/2 keep.
     pub(super) kept: Kept,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
@@ -117,6 +119,7 @@ impl Context {
             blind: Mutex::default(),
             refusing: Mutex::default(),
             distrusting: Mutex::default(),
+            failing: Mutex::default(),
             tunnels: TaskTracker::new(),
             kept: Kept::default(),
             places: Places::default(),
@@ -168,6 +171,22 @@ impl Context {
                 ),
             });
         }
+    }
+
+    /// Says once per outage that the upstream proxy of a rule fails.
+    pub(super) fn via_fails(&self, rule: &Rule, why: &dyn fmt::Display) {
+        if let Some(proxy) = &rule.via
+            && self.failing.lock().insert(Arc::clone(&rule.name))
+        {
+            let name = &rule.name;
+            let what = format!("rule `{name}`: the upstream proxy {proxy} failed: {why}");
+            self.events.emit(Event::Warned { what });
+        }
+    }
+
+    /// The upstream proxy of a rule has led to a site.
+    pub(super) fn via_works(&self, rule: &Rule) {
+        self.failing.lock().remove(&rule.name);
     }
 
     /// Puts reloaded settings in force: for the next request, and for the next connection where

@@ -38,6 +38,12 @@ pub enum Denied {
     /// An entry of `egress.deny`.
     #[error("{0} is denied by `egress.deny`")]
     Listed(SocketAddr),
+    /// A name that an entry of `egress.deny` covers.
+    #[error("{0} is denied by `egress.deny`")]
+    ListedName(Host),
+    /// A name that no public site has, and no entry of `egress.allow`.
+    #[error("{0} is {1}; add it to `egress.allow` if it may be reached")]
+    NotPublicName(Host, &'static str),
     /// Not a public address, and no entry of `egress.allow`.
     #[error("{0} is {1}; add it to `egress.allow` if it may be reached")]
     NotPublic(SocketAddr, &'static str),
@@ -54,7 +60,11 @@ impl Denied {
     #[must_use]
     pub const fn proxy_error(&self) -> &'static str {
         match self {
-            Self::Own(_) | Self::Listed(_) | Self::NotPublic(..) => "destination_ip_prohibited",
+            Self::Own(_)
+            | Self::Listed(_)
+            | Self::NotPublic(..)
+            | Self::ListedName(_)
+            | Self::NotPublicName(..) => "destination_ip_prohibited",
             Self::Port(_) | Self::OtherProtocol(..) => "http_request_denied",
         }
     }
@@ -216,6 +226,18 @@ impl Guard {
         connect_timeout: Duration,
     ) -> Result<TcpStream, DialError> {
         self.judge_port(port)?;
+        self.connect_by(host, port, client, connect_timeout, Self::judge).await
+    }
+
+    /// Connects to an address of `host` that passes `judge`.
+    async fn connect_by(
+        &self,
+        host: &Host,
+        port: u16,
+        client: &Client,
+        connect_timeout: Duration,
+        judge: impl Fn(&Self, &Host, SocketAddr) -> Result<(), Denied>,
+    ) -> Result<TcpStream, DialError> {
         let deadline = clock::now() + connect_timeout;
         let addresses = match host {
             Host::Ip(ip) => vec![*ip],
@@ -226,7 +248,7 @@ impl Guard {
                 Err(Unresolved::Short(why)) => return Err(DialError::Short(why)),
             },
         };
-        let vetted = self.vet(host, port, &addresses)?;
+        let vetted = vet(host, port, &addresses, |addr| judge(self, host, addr))?;
         let failed = |error| match error {
             dial::Failed::Refused => DialError::Refused(host.clone(), port),
             dial::Failed::TimedOut => DialError::Timeout(host.clone(), port, connect_timeout),
@@ -238,24 +260,52 @@ impl Guard {
         Ok(stream)
     }
 
-    /// The addresses that may be dialled, at least one.
-    fn vet(&self, host: &Host, port: u16, ips: &[IpAddr]) -> Result<Vec<SocketAddr>, DialError> {
-        let mut vetted = Vec::with_capacity(ips.len());
-        let mut denied = None;
-        for ip in ips {
-            let addr = SocketAddr::new(ip.to_canonical(), port);
-            match self.judge(host, addr) {
-                Ok(()) => vetted.push(addr),
-                Err(why) => denied = denied.or(Some(why)),
-            }
+    /// Connects to an upstream proxy. The rule file names it, so that it need not be public, nor its port one of the
+    /// web; `egress.deny` counts for it, and so do the proxy's own addresses.
+    ///
+    /// # Errors
+    /// As [`Guard::connect`].
+    pub async fn connect_upstream(
+        &self,
+        host: &Host,
+        port: u16,
+        client: &Client,
+        connect_timeout: Duration,
+    ) -> Result<TcpStream, DialError> {
+        self.connect_by(host, port, client, connect_timeout, Self::judge_upstream).await
+    }
+
+    fn judge_upstream(&self, host: &Host, addr: SocketAddr) -> Result<(), Denied> {
+        match self.judge(host, addr) {
+            Err(Denied::NotPublic(..)) => Ok(()),
+            judged => judged,
         }
-        match denied {
-            Some(denied) if vetted.is_empty() => Err(denied.into()),
-            _ if vetted.is_empty() => {
-                Err(DialError::Dns(host.clone(), "the name has no address".to_owned()))
-            }
-            _ => Ok(vetted),
+    }
+
+    /// Whether a site may be asked for whose address an upstream proxy looks up: an address is judged as one that is
+    /// dialled, a name by itself.
+    ///
+    /// # Errors
+    /// [`Denied`] says why not.
+    pub fn judge_unseen(&self, host: &Host, port: u16) -> Result<(), Denied> {
+        self.judge_port(port)?;
+        let name = match host {
+            Host::Ip(ip) => return self.judge(host, SocketAddr::new(*ip, port)),
+            Host::Name(name) => name,
+        };
+        let names = |pattern: &EgressPattern| {
+            matches!(pattern, EgressPattern::Host(pattern, wanted)
+                if pattern.matches(host) && wanted.is_none_or(|wanted| wanted == port))
+        };
+        if self.egress.deny.iter().any(names) {
+            return Err(Denied::ListedName(host.clone()));
         }
+        let Some((kind, word)) = network::not_public_name(name) else { return Ok(()) };
+        let allow = &self.egress.allow;
+        if allow.contains(&word) || allow.iter().any(names) {
+            return Ok(());
+        }
+        Err(Denied::NotPublicName(host.clone(), kind))
     }
 
     /// A listener on every address of this machine is reached by its public addresses too, which
@@ -272,6 +322,31 @@ impl Guard {
             return Err(Denied::Own(peer).into());
         }
         Ok(())
+    }
+}
+
+/// The addresses that may be dialled, at least one.
+fn vet(
+    host: &Host,
+    port: u16,
+    ips: &[IpAddr],
+    judge: impl Fn(SocketAddr) -> Result<(), Denied>,
+) -> Result<Vec<SocketAddr>, DialError> {
+    let mut vetted = Vec::with_capacity(ips.len());
+    let mut denied = None;
+    for ip in ips {
+        let addr = SocketAddr::new(ip.to_canonical(), port);
+        match judge(addr) {
+            Ok(()) => vetted.push(addr),
+            Err(why) => denied = denied.or(Some(why)),
+        }
+    }
+    match denied {
+        Some(denied) if vetted.is_empty() => Err(denied.into()),
+        _ if vetted.is_empty() => {
+            Err(DialError::Dns(host.clone(), "the name has no address".to_owned()))
+        }
+        _ => Ok(vetted),
     }
 }
 

@@ -9,7 +9,10 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 
 use self::failure::Failure;
 use super::{
@@ -23,11 +26,12 @@ use super::{
     reply::Refused,
     tls,
     upload::{Idle, Progress, Upload},
+    via::{self, route::Route},
 };
 use crate::{
     classify::verdict::{Judgement, Verdict},
     observability::traces::{OpenStep, StepName},
-    runtime::clock,
+    runtime::clock::{self, Instant},
     target::{Scheme, Target},
 };
 
@@ -232,7 +236,7 @@ pub(super) async fn send(
             Some(request) => request,
             None => outbound.request(again || (conn.reused && outbound.may_repeat())),
         };
-        shape::fit(&mut request, target, conn.is_h2());
+        shape::fit(&mut request, target, conn.is_h2(), conn.names_the_site());
         outbound.interim.listen(&mut request, conn.is_h2(), cx.via.of(Version::HTTP_11));
         let mut step = asking.step(StepName::Send);
         let started = clock::now();
@@ -241,6 +245,9 @@ pub(super) async fn send(
         let client = visitor.wire.as_ref();
         let failure = match answer::wait(sending, outbound, client, started, limit).await {
             Ok(mut response) => {
+                if conn.names_the_site().is_some() {
+                    via::judge_answer(cx, &response, pass)?;
+                }
                 conn.unwanted = outbound.interim.answered(outbound.waits);
                 let took = clock::now() - started;
                 if let Some(step) = &mut step {
@@ -266,6 +273,11 @@ pub(super) async fn send(
         if let Some(failure) = failure {
             if let Some(bound) = failure.bound() {
                 cx.metrics.reached(bound);
+            }
+            if let Some(error) = conn.names_the_site().and_then(|_| failure.of_the_connection()) {
+                // The other end is the upstream proxy: the site has not been seen.
+                cx.via_fails(&pass.entry().rule, &error);
+                return Err(error.refusal().under(pass.entry()));
             }
             return Err(Box::pin(failure.report(pass)).await);
         }
@@ -299,12 +311,21 @@ async fn connect(
     wanted: Wanted,
 ) -> Result<Conn, Refused> {
     let target = &asking.target;
-    let verify = pass.entry().rule.verify;
+    let rule = &pass.entry().rule;
+    let verify = rule.verify;
     let tls = target.scheme == Scheme::Https;
-    let key = Key { tls, verify, host: target.host.clone(), port: target.port };
+    let via = rule.via.as_ref().map(|proxy| Route::new(proxy, target, wanted.http1_only));
+    let key = Key { tls, verify, via, host: target.host.clone(), port: target.port };
     let mut late = None;
     loop {
-        let pinned = || visitor.pin.take(&key, &asking.client, live.generation);
+        let pinned = || match &key.via {
+            None => visitor.pin.take(&key, &asking.client, live.generation),
+            // Whoever has logged in has done so at the site itself.
+            Some(via) => {
+                let key = Key { via: Some(Route::to_the_site(&via.proxy)), ..key.clone() };
+                visitor.pin.take(&key, &asking.client, live.generation)
+            }
+        };
         let pooled = || if wanted.own { None } else { cx.pool.take(&key, live.generation) };
         let again = late.take();
         let kept = if wanted.fresh { again } else { again.or_else(pinned).or_else(pooled) };
@@ -348,7 +369,27 @@ async fn open(
     http1_only: bool,
 ) -> Result<Conn, Refused> {
     let deadline = clock::now() + live.settings.timeouts.connect;
+    if let Some(via) = &key.via {
+        let stream = via::connect(via, cx, live, asking, pass, deadline).await?;
+        return speak(cx, live, asking, pass, key, (http1_only, deadline), stream).await;
+    }
     let stream = dial(live, asking, pass).await?;
+    speak(cx, live, asking, pass, key, (http1_only, deadline), stream).await
+}
+
+/// Speaks HTTP over `stream`, which leads to `key`. Without HTTP/2 where asked for; TLS is there by the deadline.
+async fn speak<S>(
+    cx: &Arc<Context>,
+    live: &Live,
+    asking: &Asking,
+    pass: &mut Pass,
+    key: Key,
+    (http1_only, deadline): (bool, Instant),
+    stream: S,
+) -> Result<Conn, Refused>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (limits, generation) = (live.settings.limits, live.generation);
     let (bytes, fields) = (limits.header_bytes, limits.headers);
     let opened = if key.tls {

@@ -4,6 +4,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Uri, header::LOCATION, response::Parts};
 
+use http::HeaderValue;
+
 use super::{
     Context, Refusal, context::Live, egress::DialError, reply::Refused, suspects::Suspects,
 };
@@ -30,6 +32,8 @@ pub(crate) struct Asking {
     patience: Option<Duration>,
     /// Its spans, if they are exported.
     pub(super) trace: Option<Arc<Trace>>,
+    /// The proxies that it has passed (`Via`), for an upstream proxy that leads back to one of them.
+    pub(super) passed: Option<Box<[HeaderValue]>>,
 }
 
 impl Asking {
@@ -47,7 +51,7 @@ impl Asking {
         if entry.rule.action == Action::Deny {
             return Err(Refusal::denied(&entry));
         }
-        Ok(Self { target, client, entry, patience, trace: None })
+        Ok(Self { target, client, entry, patience, trace: None, passed: None })
     }
 
     /// A step of its path that begins now, if its spans are exported.
@@ -56,19 +60,20 @@ impl Asking {
     }
 
     /// Refuses a port or an address where nobody may connect to before the request is held for it, so
-    /// that it takes no token. A name is judged by the addresses that it has once it is dialled.
+    /// that it takes no token. A name is judged by the addresses that it has once it is dialled; with `via`, by itself.
     ///
     /// # Errors
     /// The egress guard denies it.
     pub(crate) fn judge(&self, live: &Live) -> Result<(), Refused> {
-        let judged =
-            live.egress.judge_port(self.target.port).and_then(|()| match self.target.host {
-                Host::Ip(ip) => {
-                    let addr = SocketAddr::new(ip, self.target.port);
-                    live.egress.judge(&self.target.host, addr)
-                }
-                Host::Name(_) => Ok(()),
-            });
+        let Target { host, port, .. } = &self.target;
+        let judged = match host {
+            _ if self.entry.rule.via.is_some() => live.egress.judge_unseen(host, *port),
+            Host::Ip(ip) => live
+                .egress
+                .judge_port(*port)
+                .and_then(|()| live.egress.judge(host, SocketAddr::new(*ip, *port))),
+            Host::Name(_) => live.egress.judge_port(*port),
+        };
         judged.map_err(|denied| Refused::from(&DialError::Denied(denied)).under(&self.entry))
     }
 

@@ -107,7 +107,18 @@ pub(super) const fn is_record_version(major: u8) -> bool {
     major < 16
 }
 
+impl<S> From<S> for Peeked<S> {
+    fn from(stream: S) -> Self {
+        Self::new(stream, Bytes::new())
+    }
+}
+
 impl<S> Peeked<S> {
+    /// A stream of which `early` has been read already.
+    pub(super) fn new(stream: S, early: Bytes) -> Self {
+        Self { early, stream }
+    }
+
     /// The stream, and the bytes that are to be read first.
     pub(super) fn into_parts(self) -> (S, Bytes) {
         (self.stream, self.early)

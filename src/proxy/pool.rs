@@ -33,7 +33,7 @@ use self::{
     shared::{Shared, Stream},
     site::{Kept, Site},
 };
-use super::{interim::Unwanted, upload::Upload, workers};
+use super::{interim::Unwanted, upload::Upload, via::route::Route, workers};
 use crate::{
     gate::Client, observability::metrics::Metrics, rules::settings::Bounds, runtime::clock,
     target::Host,
@@ -56,6 +56,8 @@ pub(super) struct Key {
     pub(super) tls: bool,
     /// With the site's certificate verified; false only where its rule says so.
     pub(super) verify: bool,
+    /// Through an upstream proxy.
+    pub(super) via: Option<Route>,
     /// The host.
     pub(super) host: Host,
     /// The port.
@@ -107,6 +109,11 @@ impl Conn {
             Sender::Http1 { sender, .. } => drop(sender),
             Sender::Http2(stream) => drop(stream),
         }
+    }
+
+    /// The upstream proxy whose requests name the site, on a connection that does not lead there itself.
+    pub(super) fn names_the_site(&self) -> Option<&Route> {
+        self.key.via.as_ref().filter(|route| !route.leads)
     }
 
     /// Whether the site speaks HTTP/2 on it.

@@ -73,6 +73,11 @@ impl Refusal {
         self.status
     }
 
+    /// The error type of `Proxy-Status`.
+    pub(super) const fn proxy_error(&self) -> &'static str {
+        self.error
+    }
+
     /// The word of `Tidegate-Refused`.
     pub(super) const fn reason(&self) -> Reason {
         self.reason

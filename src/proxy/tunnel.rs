@@ -24,7 +24,6 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use tokio::net::TcpStream;
 
 use super::{
     Asking, Body, Context, Pass, Refusal,
@@ -35,6 +34,7 @@ use super::{
     pool::Counted,
     reply::{Refused, sentence},
     standing::Standing,
+    via,
 };
 use crate::{
     classify::verdict::Judgement,
@@ -154,7 +154,7 @@ async fn establish(
     cx: &Arc<Context>,
     asking: &Asking,
     mut line: Option<&mut Line>,
-) -> Result<(TcpStream, Pass, Arc<Live>), Refused> {
+) -> Result<(Reached, Pass, Arc<Live>), Refused> {
     if let Some(line) = &mut line {
         line.waits(cx, asking, None);
     }
@@ -167,7 +167,7 @@ async fn establish(
         // Those in force now: the wait may have outlasted a reload.
         let live = cx.live();
         let step = asking.step(StepName::Connect);
-        let dialled = forward::dial(&live, asking, &mut pass).await;
+        let dialled = reach(cx, &live, asking, &mut pass).await;
         forward::ended(step, &dialled);
         let site = dialled?;
         if pass.may_open() {
@@ -180,11 +180,28 @@ async fn establish(
     }
 }
 
-async fn serve(client: copy::Side, site: TcpStream, mut flights: Flights) {
-    flights.site = site.peer_addr().ok();
+/// A connection to the site, and the address that was dialled; none with `via`.
+type Reached = (copy::Side, Option<SocketAddr>);
+
+async fn reach(
+    cx: &Context,
+    live: &Live,
+    asking: &Asking,
+    pass: &mut Pass,
+) -> Result<Reached, Refused> {
+    let rule = Arc::clone(&pass.entry().rule);
+    if let Some(proxy) = &rule.via {
+        return Ok((via::side(cx, live, asking, pass, proxy).await?, None));
+    }
+    let site = forward::dial(live, asking, pass).await?;
+    let address = site.peer_addr().ok();
+    Ok((copy::Side::Tcp(site, Bytes::new()), address))
+}
+
+async fn serve(client: copy::Side, (site, address): Reached, mut flights: Flights) {
+    flights.site = address;
     let _counted = Counted::new(&flights.asking.entry.metrics.tunnels);
     let idle = flights.live.settings.timeouts.idle;
-    let site = copy::Side::Tcp(site, Bytes::new());
     if let Err(error) = copy::both(client, site, Some(&flights), &flights.tally, idle).await {
         ended(&flights.cx.metrics, &error);
     }
@@ -211,7 +228,7 @@ pub(super) struct Flights {
     live: Arc<Live>,
     asking: Asking,
     standing: Arc<Standing>,
-    /// The address that was dialled.
+    /// The address that was dialled; none with `via`.
     site: Option<SocketAddr>,
     /// A CONNECT to an address: the name in the client's hello, once it is there, must fall under
     /// the same rule.
@@ -283,8 +300,13 @@ impl Flights {
         if found.rule.action == Action::Deny || found.rule.tunnel == TunnelCount::Refuse {
             return Err(Refusal::denied(&found));
         }
-        let site = self.site.map_or(Ok(()), |site| live.egress.judge(&target.host, site));
-        let judged = live.egress.judge_port(target.port).and(site);
+        let judged = match self.site {
+            Some(site) => {
+                let judged = live.egress.judge_port(target.port);
+                judged.and_then(|()| live.egress.judge(&target.host, site))
+            }
+            None => live.egress.judge_unseen(&target.host, target.port),
+        };
         judged.map_err(|denied| Refused::from(&DialError::Denied(denied)).under(entry))?;
         self.standing.judge(&live, client)
     }

@@ -247,6 +247,7 @@ fn rule(policy: CooldownPolicy) -> Rule {
         mode: Mode::Enforce,
         intercept: false,
         verify: true,
+        via: None,
         tunnel: TunnelCount::Connect,
         retry: Retry::default(),
         cooldown: Some(policy),

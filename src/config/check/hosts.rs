@@ -3,13 +3,19 @@
 use std::{net::IpAddr, sync::Arc};
 
 use ipnet::IpNet;
+use percent_encoding::percent_decode_str;
 
 use crate::{
     config::{
         range::did_you_mean,
         units::{Read, Wrong, quote},
     },
-    rules::{HostPattern, normalise, secret::Secret, settings::EgressPattern},
+    rules::{
+        HostPattern, UpstreamProxy, normalise,
+        secret::Secret,
+        settings::EgressPattern,
+        upstream::{Login, ProxyScheme},
+    },
     target::Host,
 };
 
@@ -191,6 +197,67 @@ pub(super) fn store_url(text: &str) -> Read<Secret> {
     Ok(Secret::new(text))
 }
 
+/// The longest user and password that SOCKS 5 can carry (RFC 1929).
+const LONGEST_LOGIN: usize = 255;
+
+/// A URL of an upstream proxy. Messages never show it: it may hold a password.
+pub(super) fn upstream(text: &str) -> Read<UpstreamProxy> {
+    let help = "write `http://HOST:PORT`, `https://HOST:PORT` or `socks5://HOST:PORT`";
+    let wrong = |why: &str| Err(Wrong::new(why, help));
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return wrong("this is not the URL of an upstream proxy");
+    };
+    let scheme = match scheme {
+        "http" => ProxyScheme::Http,
+        "https" => ProxyScheme::Https,
+        "socks5" => ProxyScheme::Socks5,
+        "socks5h" | "socks" => {
+            let help = "write `socks5://`: names are always resolved by the proxy";
+            return Err(Wrong::new(format!("`{scheme}` is not a scheme of `via`"), help));
+        }
+        other => {
+            return Err(Wrong::new(format!("{} is not a scheme of `via`", quote(other)), help));
+        }
+    };
+    let (login, place) = match rest.rsplit_once('@') {
+        Some((login, place)) => (Some(self::login(login)?), place),
+        None => (None, rest),
+    };
+    if scheme == ProxyScheme::Socks5
+        && login.as_ref().is_some_and(|login| login.password.expose().is_empty())
+    {
+        return wrong("SOCKS 5 has no login without a password");
+    }
+    let Some((host, port)) = place.strip_suffix('/').unwrap_or(place).rsplit_once(':') else {
+        return wrong("the upstream proxy has no port");
+    };
+    let Ok(host) = Host::parse(host) else {
+        return wrong("the host of the upstream proxy is invalid");
+    };
+    match port.parse() {
+        Ok(port @ 1..) => Ok(UpstreamProxy { scheme, host, port, login }),
+        Ok(_) | Err(_) => wrong("the port of the upstream proxy is invalid"),
+    }
+}
+
+/// `user:password`, percent-decoded.
+fn login(text: &str) -> Read<Login> {
+    let help = "write user, `:`, password and `@` before the host, with `%3A`, `%40` and `%25` for `:`, `@` and `%`";
+    let (user, password) = text.split_once(':').unwrap_or((text, ""));
+    let decoded = |part: &str| percent_decode_str(part).decode_utf8().map(String::from);
+    let (Ok(user), Ok(password)) = (decoded(user), decoded(password)) else {
+        return Err(Wrong::new("the login of the upstream proxy is not UTF-8", help));
+    };
+    let fits = |part: &str| {
+        part.len() <= LONGEST_LOGIN && !part.bytes().any(|byte| byte.is_ascii_control())
+    };
+    // A colon ends the user where a login is sent (RFC 7617).
+    if user.is_empty() || user.contains(':') || !fits(&user) || !fits(&password) {
+        return Err(Wrong::new("the login of the upstream proxy is invalid", help));
+    }
+    Ok(Login { user, password: Secret::new(password) })
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -237,6 +304,34 @@ mod tests {
         assert_eq!(egress("*.corp.example:1").unwrap(), EgressPattern::Host(below, Some(1)));
         assert!(egress("loopbak").is_err());
         assert!(egress("10.1.2.3/24").is_err());
+    }
+
+    #[test]
+    fn an_upstream_proxy_has_a_scheme_a_port_and_perhaps_a_login() {
+        let proxy = upstream("socks5://10.0.0.7:1080").unwrap();
+        assert_eq!((proxy.scheme, proxy.port, &proxy.login), (ProxyScheme::Socks5, 1080, &None));
+        let proxy = upstream("https://crawl%3Aer:a@b%25c@Proxy.Example:443/").unwrap_err();
+        assert!(proxy.message.contains("login"), "a user with a colon: {proxy:?}");
+        let proxy = upstream("https://crawler:a@b%25:c@Proxy.Example:443/").unwrap();
+        assert_eq!(proxy.to_string(), "https://proxy.example:443");
+        let login = proxy.login.unwrap();
+        assert_eq!((&*login.user, login.password.expose()), ("crawler", "a@b%:c"));
+        assert_eq!(upstream("http://[fd00::7]:3128").unwrap().port, 3128);
+        for (text, part) in [
+            ("10.0.0.7:1080", "not the URL"),
+            ("socks5h://u:hunter2@h:1", "`socks5h`"),
+            ("ftp://u:hunter2@h:1", "`ftp`"),
+            ("http://u:hunter2@h", "no port"),
+            ("http://u:hunter2@h:0", "port"),
+            ("http://u:hunter2@h:3128/path", "port"),
+            ("http://u:hunter2@:3128", "host"),
+            ("http://:hunter2@h:3128", "login"),
+            ("socks5://hunter2@h:1080", "without a password"),
+        ] {
+            let wrong = upstream(text).unwrap_err();
+            assert!(wrong.message.contains(part), "{text}: {wrong:?}");
+            assert!(!format!("{wrong:?}").contains("hunter2"), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use super::{
-    cooldown,
+    Surroundings, cooldown,
     detect::{self, Signatures},
     hosts,
     learn::{self, Ceiling},
-    split,
+    paths, split,
 };
 use crate::{
     classify::{Classifier, verdict::Verdict},
@@ -20,12 +20,13 @@ use crate::{
         units::{self, Read, Wrong, quote},
     },
     limiter::policy::Limits,
-    rules::{Action, HostPattern, Matcher, Mode, Order, Retry, Rule, TunnelCount},
+    rules::{Action, HostPattern, Matcher, Mode, Order, Retry, Rule, TunnelCount, UpstreamProxy},
     target::glob_matches,
 };
 
 /// Keys that mean something on a rule that lets everything through or nothing.
-const WITHOUT_LIMITS: [&str; 6] = ["name", "match", "action", "intercept", "verify", "tunnel"];
+const WITHOUT_LIMITS: [&str; 7] =
+    ["name", "match", "action", "intercept", "verify", "via", "tunnel"];
 
 /// A rule, as a kind.
 static KIND: Kind = Kind::Section(&RULE);
@@ -34,7 +35,11 @@ static KIND: Kind = Kind::Section(&RULE);
 pub(super) type Defaults = Vec<(Name, Rc<Node>)>;
 
 /// Reads `defaults`. A rule made of them alone shows what is wrong even where every rule has a value of its own.
-pub(super) fn defaults(file: &Reader<'_>, signatures: &Signatures) -> Defaults {
+pub(super) fn defaults(
+    file: &Reader<'_>,
+    signatures: &Signatures,
+    around: &Surroundings<'_>,
+) -> Defaults {
     let Some(spot) = file.spot("defaults") else { return Vec::new() };
     let section = spot.open();
     let Value::Map(entries) = &spot.node.value else { return Vec::new() };
@@ -49,12 +54,17 @@ pub(super) fn defaults(file: &Reader<'_>, signatures: &Signatures) -> Defaults {
     rule.extend(known.iter().cloned());
     // Values below a label with a bracket are not shown: those of the rules are.
     let rule = Spot { node: Node::of_entries(place, rule), kind: &KIND, ..spot.clone() };
-    read(&rule.labelled("rules[]"), signatures, &Vec::new());
+    read(&rule.labelled("rules[]"), signatures, &Vec::new(), around);
     known
 }
 
 /// Reads one rule. What is wrong is noted, and something harmless put in its place.
-pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures, defaults: &Defaults) -> Rule {
+pub(super) fn read(
+    spot: &Spot<'_>,
+    signatures: &Signatures,
+    defaults: &Defaults,
+    around: &Surroundings<'_>,
+) -> Rule {
     let mut reader = spot.open();
     let action = match reader.word("action") {
         "bypass" => Action::Bypass,
@@ -95,6 +105,7 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures, defaults: &Defaults
         mode: if reader.word("mode") == "observe" { Mode::Observe } else { Mode::Enforce },
         intercept,
         verify: reader.flag("verify"),
+        via: upstream(&reader, around),
         tunnel: match reader.optional_word("tunnel") {
             Some("connect") => TunnelCount::Connect,
             Some("refuse") => TunnelCount::Refuse,
@@ -110,6 +121,15 @@ pub(super) fn read(spot: &Spot<'_>, signatures: &Signatures, defaults: &Defaults
             Classifier::builtin()
         },
     }
+}
+
+fn upstream(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<Arc<UpstreamProxy>> {
+    let spot = reader.spot("via")?;
+    let proxy = spot.scalar(hosts::upstream)?;
+    if proxy.login.is_some() {
+        paths::warn_if_exposed(&spot, around);
+    }
+    Some(Arc::new(proxy))
 }
 
 fn no_limits(reader: &Reader<'_>) {

@@ -151,6 +151,13 @@ pub(in crate::config) static RULE: Section = Section {
                                                verified.",
         ),
         key(
+            "via",
+            Kind::ProxyUrl,
+            Absent("sites are dialled"),
+            "The [upstream proxy](operations.md#send-requests-through-an-upstream-proxy) of this rule: exactly \
+             one, `http://`, `https://` or `socks5://`, with a port and, if needed, `user:password@`.",
+        ),
+        key(
             "tunnel",
             Kind::Word(&["flights", "connect", "refuse"]),
             Absent("`flights`; `refuse` with `intercept: true`"),

@@ -21,11 +21,12 @@ pub enum Reason {
     Tls,
     Timeout,
     Loop,
+    Via,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Limit,
         Self::Cooldown,
         Self::Hours,
@@ -40,6 +41,7 @@ impl Reason {
         Self::Tls,
         Self::Timeout,
         Self::Loop,
+        Self::Via,
     ];
 
     /// The word on the wire.
@@ -60,6 +62,7 @@ impl Reason {
             Self::Tls => "tls",
             Self::Timeout => "timeout",
             Self::Loop => "loop",
+            Self::Via => "via",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Which addresses are public, by the special-purpose registries of IANA (RFC 6890 and its
 //! successors).
 
-use super::{IpAddr, Ipv4Addr, Ipv6Addr};
+use super::{EgressPattern, IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Networks of IPv4 that are not public, and what each is called in a refusal.
 const NOT_PUBLIC_V4: [(Ipv4Addr, u8, &str); 16] = [
@@ -63,6 +63,19 @@ pub(super) fn not_public(ip: IpAddr) -> Option<&'static str> {
             .map(|(_, _, kind)| *kind)
             .or_else(|| not_global_unicast(v6)),
     }
+}
+
+/// What `name` is called if no public site has it, and the word of `egress.allow` that covers it: special-use names
+/// (RFC 6761, RFC 6762, RFC 8375, the `internal` of ICANN), and a name without a dot.
+pub(super) fn not_public_name(name: &str) -> Option<(&'static str, EgressPattern)> {
+    let below = |parent: &str| {
+        name.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    if below("localhost") {
+        return Some(("a name of the upstream proxy's own machine", EgressPattern::Loopback));
+    }
+    let private = !name.contains('.') || ["local", "internal", "home.arpa"].into_iter().any(below);
+    private.then_some(("a name of a private network", EgressPattern::Private))
 }
 
 /// Everything outside 2000::/3, named where it has a name.

@@ -13,6 +13,7 @@ use crate::{
         interim::Endless,
         reply::Refused,
         upload::{BodyError, Upload},
+        via::ViaError,
     },
 };
 
@@ -63,6 +64,19 @@ impl Failure {
                 matches!(upload_error(error)?, BodyError::Idle(_)).then_some(Bound::IdleRequest)
             }
             Self::Unsent(_) | Self::NoAnswer(_) => None,
+        }
+    }
+
+    /// The same as a failure of the upstream proxy at the other end; `None` if the client failed, or the site is slow or
+    /// sends too much.
+    pub(super) fn of_the_connection(&self) -> Option<ViaError> {
+        match self {
+            Self::Broken(error) if upload_error(error).is_some() || error.is_parse_too_large() => {
+                None
+            }
+            Self::Broken(error) => Some(ViaError::Broken(error.to_string())),
+            Self::Unsent(_) => Some(ViaError::Broken("it closed the connection".to_owned())),
+            Self::NoAnswer(_) | Self::Endless => None,
         }
     }
 

@@ -4,17 +4,24 @@
 use http::{HeaderValue, Request, Uri, Version, header, uri::PathAndQuery};
 use http_body::Body as _;
 
-use crate::{proxy::upload::Upload, target::Target};
+use crate::{
+    proxy::{upload::Upload, via::route::Route},
+    target::Target,
+};
 
-/// Fits a request to the connection that it goes out on; may be called again for another one.
+/// Fits a request to the connection that it goes out on; may be called again for another one. `via` is the upstream proxy
+/// for which the request names its site.
 ///
 /// HTTP/1.1 has an origin-form target and a Host field, HTTP/2 has `:scheme` and `:authority` and
 /// no framing fields (RFC 9113 sections 8.2.2 and 8.3.1).
-pub(super) fn fit(request: &mut Request<Upload>, target: &Target, h2: bool) {
+pub(super) fn fit(request: &mut Request<Upload>, target: &Target, h2: bool, via: Option<&Route>) {
     match (h2, request.uri().authority().is_some()) {
         (true, false) => to_h2(request, target),
         (false, true) => to_http1(request, target),
         (true, true) | (false, false) => {}
+    }
+    if let Some(via) = via {
+        via.address(request, target);
     }
 }
 
@@ -36,6 +43,7 @@ fn to_h2(request: &mut Request<Upload>, target: &Target) {
 fn to_http1(request: &mut Request<Upload>, target: &Target) {
     *request.uri_mut() = Uri::from(path(request));
     *request.version_mut() = Version::HTTP_11;
+    request.headers_mut().remove(header::PROXY_AUTHORIZATION);
     if let Ok(host) = HeaderValue::try_from(target.authority()) {
         request.headers_mut().insert(header::HOST, host);
     }
@@ -67,10 +75,10 @@ mod tests {
             .header("x", "y")
             .body(Upload::Empty)
             .unwrap();
-        fit(&mut request, &target, true);
+        fit(&mut request, &target, true, None);
         assert_eq!(request.uri(), "https://h:8443/a?b");
         assert!(!request.headers().contains_key("host"));
-        fit(&mut request, &target, false);
+        fit(&mut request, &target, false, None);
         assert_eq!(
             (request.uri().to_string(), request.version()),
             ("/a?b".into(), Version::HTTP_11)
@@ -82,7 +90,7 @@ mod tests {
     fn a_request_for_the_whole_site_stays_one() {
         let target = Target::parse(&Method::OPTIONS, &"https://h?".parse().unwrap()).unwrap();
         let mut request = Request::builder().uri("*").body(Upload::Empty).unwrap();
-        fit(&mut request, &target, true);
+        fit(&mut request, &target, true, None);
         assert_eq!(request.uri().path(), "*");
         assert_eq!(request.uri().authority().unwrap(), "h");
     }

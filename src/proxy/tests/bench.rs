@@ -99,6 +99,7 @@ pub(in crate::proxy) fn rule() -> Rule {
         mode: Mode::Enforce,
         intercept: false,
         verify: true,
+        via: None,
         tunnel: TunnelCount::Flights,
         retry: Retry::default(),
         cooldown: None,

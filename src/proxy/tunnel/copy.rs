@@ -36,10 +36,17 @@ pub(in crate::proxy) enum Side {
     /// idle.
     Tcp(TcpStream, Bytes),
     /// Anything else (TLS).
-    Other(TokioIo<Upgraded>),
+    Other(Box<dyn Stream>),
 }
 
 impl Side {
+    /// An end that is no plain TCP connection.
+    pub(in crate::proxy) fn other(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) -> Self {
+        Self::Other(Box::new(stream))
+    }
+
     /// The client's end of an upgraded connection.
     pub(in crate::proxy) fn of_client(upgraded: Upgraded) -> Self {
         match upgraded.downcast::<TokioIo<ClientIo>>() {
@@ -52,7 +59,7 @@ impl Side {
                 };
                 Self::Tcp(stream, early)
             }
-            Err(upgraded) => Self::Other(TokioIo::new(upgraded)),
+            Err(upgraded) => Self::other(TokioIo::new(upgraded)),
         }
     }
 
@@ -60,7 +67,7 @@ impl Side {
     pub(in crate::proxy) fn of_site(upgraded: Upgraded) -> Self {
         match upgraded.downcast::<TokioIo<TcpStream>>() {
             Ok(parts) => Self::Tcp(parts.io.into_inner(), parts.read_buf),
-            Err(upgraded) => Self::Other(TokioIo::new(upgraded)),
+            Err(upgraded) => Self::other(TokioIo::new(upgraded)),
         }
     }
 }
@@ -97,14 +104,15 @@ pub(in crate::proxy) async fn both(
     }
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+/// Bytes both ways.
+pub(in crate::proxy) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 impl Side {
     fn boxed(self) -> (Box<dyn Stream>, Bytes) {
         match self {
             Self::Tcp(stream, early) => (Box::new(stream), early),
-            Self::Other(stream) => (Box::new(stream), Bytes::new()),
+            Self::Other(stream) => (stream, Bytes::new()),
         }
     }
 }

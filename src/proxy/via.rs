@@ -1,0 +1,299 @@
+//! The way to a site through the upstream proxy of its rule (`via`).
+//!
+//! The guard judges the address of the upstream proxy, which is dialled, and the site by its name: its address is the
+//! upstream proxy's to find. What fails before the site is reached is the upstream proxy's failure (`via`). It says
+//! nothing of the site, and is not reported to the fleet.
+
+pub(super) mod route;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, Version, header};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout_at},
+};
+use tokio_rustls::client::TlsStream;
+use tokio_socks::tcp::Socks5Stream;
+use tokio_util::either::Either;
+
+use self::route::{Route, basic};
+use super::{
+    Asking, Context, Pass, Refusal,
+    context::Live,
+    egress::DialError,
+    peek::Peeked,
+    reply::{Refused, sentence},
+    tls::TlsError,
+    tunnel::copy::Side,
+};
+use crate::{
+    observability::metrics::Reason,
+    rules::upstream::{Login, ProxyScheme, UpstreamProxy},
+    runtime::clock,
+    target::{Host, Target},
+};
+
+/// The field of Squid's own pages.
+const SQUID_ERROR: &str = "x-squid-error";
+/// The field of another Tidegate's refusals.
+const REFUSED: &str = "tidegate-refused";
+
+/// A connection to an upstream proxy.
+type Link = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// A connection that leads to a site, with what came on it before anybody read.
+pub(super) type Led = Peeked<Link>;
+
+/// Connects. The site is judged by its name before.
+///
+/// # Errors
+/// The refusal: the guard denies the site, or the upstream proxy does not lead there.
+pub(super) async fn connect(
+    route: &Route,
+    cx: &Context,
+    live: &Live,
+    asking: &Asking,
+    pass: &Pass,
+    deadline: Instant,
+) -> Result<Led, Refused> {
+    let rule = &pass.entry().rule;
+    let target = &asking.target;
+    let judged = live.egress.judge_unseen(&target.host, target.port);
+    judged.map_err(|denied| Refused::from(&DialError::Denied(denied)).under(pass.entry()))?;
+    let connecting = async {
+        let link = dial(&route.proxy, live, asking, deadline).await?;
+        if route.leads { lead(&route.proxy, cx, live, link, asking).await } else { Ok(link.into()) }
+    };
+    let led = timeout_at(deadline, connecting).await.unwrap_or(Err(ViaError::TimedOut));
+    match &led {
+        Ok(_) if route.leads => cx.via_works(rule),
+        Ok(_) | Err(ViaError::Dial(DialError::Short(_))) => {}
+        Err(error) => cx.via_fails(rule, error),
+    }
+    led.map_err(|error| error.refusal().under(pass.entry()))
+}
+
+/// A connection to the upstream proxy.
+async fn dial(
+    proxy: &UpstreamProxy,
+    live: &Live,
+    asking: &Asking,
+    deadline: Instant,
+) -> Result<Link, ViaError> {
+    let UpstreamProxy { scheme, host, port, .. } = proxy;
+    let limit = deadline.saturating_duration_since(clock::now());
+    let stream = live.egress.connect_upstream(host, *port, &asking.client, limit).await?;
+    if *scheme != ProxyScheme::Https {
+        return Ok(Either::Left(stream));
+    }
+    // `verify: false` is about the rule's sites.
+    let stream = live.tls.connect(host, stream, true, true, deadline).await?;
+    Ok(Either::Right(Box::new(stream)))
+}
+
+/// Has the upstream proxy connect `link` to the site.
+async fn lead(
+    proxy: &UpstreamProxy,
+    cx: &Context,
+    live: &Live,
+    link: Link,
+    asking: &Asking,
+) -> Result<Led, ViaError> {
+    match (proxy.scheme, link) {
+        (ProxyScheme::Socks5, Either::Left(stream)) => {
+            socks(stream, &asking.target, proxy.login.as_ref()).await
+        }
+        (_, link) => tunnel(proxy, cx, live, link, asking).await,
+    }
+}
+
+/// CONNECT.
+async fn tunnel(
+    proxy: &UpstreamProxy,
+    cx: &Context,
+    live: &Live,
+    link: Link,
+    asking: &Asking,
+) -> Result<Led, ViaError> {
+    let authority = format!("{}:{}", asking.target.host, asking.target.port);
+    let mut request = Request::builder()
+        .method(Method::CONNECT)
+        .uri(authority.as_str())
+        .header(header::HOST, &authority)
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| ViaError::Broken(error.to_string()))?;
+    // So that two proxies that lead to each other notice.
+    let ours = cx.via.of(Version::HTTP_11);
+    for passed in asking.passed.iter().flatten().chain([&ours]) {
+        request.headers_mut().append(header::VIA, passed.clone());
+    }
+    if let Some(login) = proxy.login.as_ref().and_then(basic) {
+        request.headers_mut().insert(header::PROXY_AUTHORIZATION, login);
+    }
+    let (mut sender, connection) = http1::Builder::new()
+        .title_case_headers(true)
+        .max_header_size(live.settings.limits.header_bytes)
+        .handshake(TokioIo::new(link))
+        .await?;
+    // It ends with `sender`, or hands the connection over.
+    tokio::spawn(connection.with_upgrades());
+    let mut response = sender.send_request(request).await?;
+    match response.status() {
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => return Err(ViaError::Login),
+        status if !status.is_success() => return Err(ViaError::Refused(status, None)),
+        _ => {}
+    }
+    let upgraded = hyper::upgrade::on(&mut response).await?;
+    let parts = upgraded.downcast::<TokioIo<Link>>();
+    let parts = parts.map_err(|_| ViaError::Broken("another connection came back".into()))?;
+    Ok(Peeked::new(parts.io.into_inner(), parts.read_buf))
+}
+
+/// SOCKS 5. The proxy resolves names.
+async fn socks(stream: TcpStream, target: &Target, login: Option<&Login>) -> Result<Led, ViaError> {
+    let port = target.port;
+    let opened = match (&target.host, login) {
+        (Host::Name(name), None) => {
+            Socks5Stream::connect_with_socket(stream, (&**name, port)).await
+        }
+        (Host::Ip(ip), None) => {
+            Socks5Stream::connect_with_socket(stream, SocketAddr::new(*ip, port)).await
+        }
+        (Host::Name(name), Some(Login { user, password })) => {
+            let (place, password) = ((&**name, port), password.expose());
+            Socks5Stream::connect_with_password_and_socket(stream, place, user, password).await
+        }
+        (Host::Ip(ip), Some(Login { user, password })) => {
+            let (place, password) = (SocketAddr::new(*ip, port), password.expose());
+            Socks5Stream::connect_with_password_and_socket(stream, place, user, password).await
+        }
+    };
+    Ok(Link::Left(opened?.into_inner()).into())
+}
+
+/// A connection for a tunnel, ready to be copied.
+pub(super) async fn side(
+    cx: &Context,
+    live: &Live,
+    asking: &Asking,
+    pass: &Pass,
+    proxy: &Arc<UpstreamProxy>,
+) -> Result<Side, Refused> {
+    let deadline = clock::now() + live.settings.timeouts.connect;
+    let route = Route::to_the_site(proxy);
+    let (link, early) = connect(&route, cx, live, asking, pass, deadline).await?.into_parts();
+    Ok(match link {
+        Either::Left(stream) => Side::Tcp(stream, early),
+        Either::Right(stream) => Side::other(Peeked::new(*stream, early)),
+    })
+}
+
+/// Looks at the answer to a request that names the site.
+///
+/// # Errors
+/// The upstream proxy says it for itself.
+pub(super) fn judge_answer<B>(
+    cx: &Context,
+    response: &Response<B>,
+    pass: &Pass,
+) -> Result<(), Refused> {
+    let entry = pass.entry();
+    match own_answer(response) {
+        None => {
+            cx.via_works(&entry.rule);
+            Ok(())
+        }
+        Some(error) => {
+            cx.via_fails(&entry.rule, &error);
+            Err(error.refusal().under(entry))
+        }
+    }
+}
+
+fn own_answer<B>(response: &Response<B>) -> Option<ViaError> {
+    let status = response.status();
+    let said = |name: &str| {
+        let text = response.headers().get(name)?.to_str().ok()?;
+        Some(text.chars().take(60).collect::<String>())
+    };
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        return Some(ViaError::Login);
+    }
+    let why = said(REFUSED).or_else(|| said(SQUID_ERROR))?;
+    Some(ViaError::Refused(status, Some(why)))
+}
+
+/// Why the upstream proxy does not lead to the site; the text is for a person.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ViaError {
+    /// There is no connection to it.
+    #[error("{0}")]
+    Dial(#[from] DialError),
+    /// No TLS with it.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
+    /// It wants another login.
+    #[error("it does not accept the user and the password of `via`")]
+    Login,
+    /// It refuses.
+    #[error("it answered {}{}", .0.as_u16(), .1.as_ref().map(|why| format!(" ({why})")).unwrap_or_default())]
+    Refused(StatusCode, Option<String>),
+    /// It refuses, in the words of SOCKS.
+    #[error("it answered: {0}")]
+    Socks(String),
+    /// It broke off, or what came is not its protocol.
+    #[error("it broke off the connection, or does not speak the protocol of `via`: {0}")]
+    Broken(String),
+    /// Nothing in time.
+    #[error("it did not connect to the site in time")]
+    TimedOut,
+}
+
+impl From<hyper::Error> for ViaError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+impl From<tokio_socks::Error> for ViaError {
+    fn from(error: tokio_socks::Error) -> Self {
+        use tokio_socks::Error;
+        match error {
+            Error::PasswordAuthFailure(_)
+            | Error::NoAcceptableAuthMethods
+            | Error::AuthorizationRequired => Self::Login,
+            Error::Io(_) | Error::InvalidResponseVersion | Error::UnknownAuthMethod => {
+                Self::Broken(error.to_string())
+            }
+            other => Self::Socks(other.to_string()),
+        }
+    }
+}
+
+impl ViaError {
+    /// The refusal for the client (RFC 9209 section 2.3).
+    pub(super) fn refusal(&self) -> Refused {
+        let (status, error) = match self {
+            // This process has no descriptor left.
+            Self::Dial(error @ DialError::Short(_)) => return error.into(),
+            Self::Dial(error) => (StatusCode::from_u16(error.status()).ok(), error.proxy_error()),
+            Self::Tls(error) => {
+                let refusal = error.refusal();
+                (Some(refusal.status()), refusal.proxy_error())
+            }
+            Self::Login => (None, "proxy_configuration_error"),
+            Self::Refused(..) | Self::Socks(_) => (None, "destination_unavailable"),
+            Self::Broken(_) => (None, "connection_terminated"),
+            Self::TimedOut => (Some(StatusCode::GATEWAY_TIMEOUT), "connection_timeout"),
+        };
+        let timed_out = status == Some(StatusCode::GATEWAY_TIMEOUT);
+        let status = if timed_out { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
+        let text = sentence(&format!("the upstream proxy of this rule failed: {self}"));
+        Refusal::new(status, Reason::Via, error, text)
+    }
+}

@@ -1,0 +1,59 @@
+//! How a connection goes through the upstream proxy, and what its requests look like then.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderValue, Request, Uri, header, uri::PathAndQuery};
+
+use crate::{
+    rules::upstream::{Login, ProxyScheme, UpstreamProxy},
+    target::{Scheme, Target},
+};
+
+/// How a connection goes through the upstream proxy.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::proxy) struct Route {
+    pub(in crate::proxy) proxy: Arc<UpstreamProxy>,
+    /// It leads to the site itself (CONNECT, SOCKS). Otherwise its requests name the site (absolute-form).
+    pub(in crate::proxy) leads: bool,
+}
+
+impl Route {
+    /// For a request to `target`; `whole` if it needs a connection to the site itself.
+    pub(in crate::proxy) fn new(proxy: &Arc<UpstreamProxy>, target: &Target, whole: bool) -> Self {
+        // OPTIONS for a whole site has no absolute-form that the `http` crate can write.
+        let leads = whole
+            || target.scheme == Scheme::Https
+            || proxy.scheme == ProxyScheme::Socks5
+            || &*target.path == "*";
+        Self { proxy: Arc::clone(proxy), leads }
+    }
+
+    /// A connection to the site itself.
+    pub(in crate::proxy) fn to_the_site(proxy: &Arc<UpstreamProxy>) -> Self {
+        Self { proxy: Arc::clone(proxy), leads: true }
+    }
+
+    /// Makes a request name the site, for the upstream proxy (RFC 9112 section 3.2.2).
+    pub(in crate::proxy) fn address<B>(&self, request: &mut Request<B>, target: &Target) {
+        let path = request.uri().path_and_query().cloned();
+        let uri = Uri::builder().scheme(target.scheme.as_str()).authority(target.authority());
+        let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        // A target that was parsed is a URI; if it were none, hyper would say so.
+        if let Ok(uri) = uri.path_and_query(path).build() {
+            *request.uri_mut() = uri;
+        }
+        if let Some(login) = self.proxy.login.as_ref().and_then(basic) {
+            request.headers_mut().insert(header::PROXY_AUTHORIZATION, login);
+        }
+    }
+}
+
+/// The login of an HTTP proxy (RFC 7617).
+pub(in crate::proxy) fn basic(login: &Login) -> Option<HeaderValue> {
+    let Login { user, password } = login;
+    let word = STANDARD.encode(format!("{user}:{}", password.expose()));
+    let mut value = HeaderValue::try_from(format!("Basic {word}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}

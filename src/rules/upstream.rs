@@ -1,0 +1,67 @@
+//! `via`: the one upstream proxy through which the requests of a rule go.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+};
+
+use super::secret::Secret;
+use crate::target::Host;
+
+/// How the upstream proxy is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProxyScheme {
+    /// HTTP.
+    Http,
+    /// HTTP over TLS, its certificate verified.
+    Https,
+    /// SOCKS 5 (RFC 1928); names are resolved by the proxy.
+    Socks5,
+}
+
+impl ProxyScheme {
+    /// The scheme of the rule file.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::Socks5 => "socks5",
+        }
+    }
+}
+
+/// User and password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The user.
+    pub user: String,
+    /// The password.
+    pub password: Secret,
+}
+
+/// An upstream proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamProxy {
+    /// How it is spoken to.
+    pub scheme: ProxyScheme,
+    /// Its host.
+    pub host: Host,
+    /// Its port.
+    pub port: u16,
+    /// The login, if it wants one.
+    pub login: Option<Login>,
+}
+
+impl Hash for UpstreamProxy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.scheme, &self.host, self.port).hash(state);
+    }
+}
+
+/// Without the login.
+impl fmt::Display for UpstreamProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}:{}", self.scheme.as_str(), self.host, self.port)
+    }
+}
