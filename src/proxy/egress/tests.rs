@@ -420,3 +420,41 @@ async fn a_name_with_hundreds_of_addresses_or_none_ends_soon() {
     let failed = looking_up(failed, vec![]).connect(&site(), 80, &me(), SECOND).await.unwrap_err();
     assert_eq!((failed.status(), failed.proxy_error()), (502, "dns_error"));
 }
+
+#[test]
+fn a_site_behind_an_upstream_proxy_is_judged_by_its_name() {
+    let named = |name: &str| Host::Name(Arc::from(name));
+    let strict =
+        guard(vec![], vec![EgressPattern::Host(HostPattern::Below("a.example".into()), None)]);
+    for name in ["shop.example", "a.example", "local.example", "localhost.example", "xlocalhost.de"]
+    {
+        assert_eq!(strict.judge_unseen(&named(name), 443), Ok(()), "{name}");
+    }
+    for name in ["localhost", "a.localhost", "intranet", "a.internal", "nas.local", "x.home.arpa"] {
+        let judged = strict.judge_unseen(&named(name), 443);
+        assert!(matches!(judged, Err(Denied::NotPublicName(..))), "{name}: {judged:?}");
+    }
+    let judged = strict.judge_unseen(&named("b.a.example"), 443);
+    assert_eq!(judged, Err(Denied::ListedName(named("b.a.example"))));
+    let private = Host::Ip([10, 0, 0, 1].into());
+    assert!(matches!(strict.judge_unseen(&private, 443), Err(Denied::NotPublic(..))));
+    assert!(strict.judge_unseen(&named("shop.example"), 22).is_err(), "another protocol's port");
+    let host = EgressPattern::Host(HostPattern::Exact("wiki".into()), Some(80));
+    let opened = guard(vec![EgressPattern::Loopback, host], vec![]);
+    assert_eq!(opened.judge_unseen(&named("localhost"), 443), Ok(()));
+    assert_eq!(opened.judge_unseen(&named("wiki"), 80), Ok(()));
+    assert!(opened.judge_unseen(&named("wiki"), 443).is_err(), "allowed at another port only");
+}
+
+#[test]
+fn an_upstream_proxy_may_be_private_but_neither_denied_nor_this_proxy() {
+    let addr = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let egress =
+        Egress { allow: vec![], deny: vec![network("10.9.0.0/16", None)], connect_ports: vec![] };
+    let guard = Guard::new(&egress, own(&["127.0.0.1:3128"]));
+    assert_eq!(guard.judge_upstream(&site(), addr("10.1.0.7:1080")), Ok(()));
+    let denied = guard.judge_upstream(&site(), addr("10.9.0.7:1080"));
+    assert!(matches!(denied, Err(Denied::Listed(_))), "{denied:?}");
+    let own = guard.judge_upstream(&site(), addr("127.0.0.1:3128"));
+    assert!(matches!(own, Err(Denied::Own(_))), "{own:?}");
+}
