@@ -2,18 +2,19 @@
 //!
 //! What it promises (`docs/scaling.md` has the figures):
 //! - **Bound.** A request goes only with a ticket of the store, and each ticket lets one request go.
-//! - **Order.** Clients take turns (or first in, first out); who loses its leave to a trip keeps its place.
+//! - **Order.** Clients take turns (or first in, first out); a request that loses its permit to a trip keeps its place.
 //! - **No leak.** [`Permit::may_send`] stands directly before the first byte; from the moment a trip is known here,
 //!   nothing that is unsent goes.
-//! - **Nothing for nothing.** A client that leaves costs no token; waiting is one task per busy scope, never polling;
+//! - **Nothing for nothing.** A client that leaves costs no token; waiting is one task per busy bucket, never polling;
 //!   an uncontended request costs one call to the store, a success none.
 //!
 //! ```text
-//! hold -> lane (one per scope) -> queue -> ticket -> Permit -> may_send -> report
-//!             |  pump: asks the store                                        |
-//!             +--------------- view: the cooldown as known here -------------+
+//! hold -> queue (one per bucket) -> ticket -> Permit -> may_send -> report
+//!             |  scheduler: asks the store                             |
+//!             +--- lane (one per scope): the cooldown as known here ---+
 //! ```
 
+mod bucket;
 pub mod cache;
 mod lane;
 mod lanes;
@@ -29,6 +30,7 @@ mod status;
 mod tell;
 mod view;
 mod waiting;
+mod wake;
 mod when;
 
 use std::{
@@ -248,7 +250,7 @@ impl Gate {
             let grant = Box::pin(observe::watch(&self.shared, entry, &lane)).await;
             return Ok(Permit::new(grant, request, Duration::ZERO, true));
         }
-        let grant = match lane.try_now(entry) {
+        let grant = match lane.queue.try_now(&lane, entry) {
             Some(grant) => return Ok(Permit::new(grant, request, Duration::ZERO, false)),
             None => permit::wait(&lane, &request, false).await?,
         };
@@ -279,7 +281,7 @@ impl Gate {
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
         for lane in self.lanes() {
-            lane.stop();
+            lane.queue.stop();
         }
     }
 

@@ -26,7 +26,7 @@ const LAYERS: [&[&str]; 12] = [
 ];
 
 /// The one circle: the queue of a scope makes permits, and a permit reports to its queue.
-const QUEUE: &str = "gate/lane, gate/observe, gate/permit, gate/tell";
+const QUEUE: &str = "gate/bucket, gate/lane, gate/observe, gate/permit, gate/tell";
 
 /// Longest file before its tests. A concept stays in one file up to here, rather than be cut into parts that only make
 /// sense together.

@@ -1,11 +1,14 @@
 //! The lanes of one rule: found by what splits it, made on first need, dropped when idle.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
-use super::{Entry, Shared, lane::Lane, view::View};
+use super::{Entry, Shared, bucket::BucketQueue, lane::Lane, view::View};
 use crate::{
     limiter::policy::Split,
     rules::Rule,
@@ -26,6 +29,8 @@ pub(super) struct Lanes {
     /// The only lane of a rule that is not split: no look-up for it.
     whole: ArcSwapOption<Lane>,
     split: Mutex<HashMap<Key, Arc<Lane>>>,
+    /// The queues of buckets that several scopes share.
+    queues: Mutex<HashMap<Arc<str>, Weak<BucketQueue>>>,
     views: Mutex<HashMap<Arc<str>, Arc<View>>>,
 }
 
@@ -35,6 +40,7 @@ impl Lanes {
             shared,
             whole: ArcSwapOption::empty(),
             split: Mutex::default(),
+            queues: Mutex::default(),
             views: Mutex::default(),
         }
     }
@@ -54,6 +60,7 @@ impl Lanes {
             split.retain(|_, lane| Arc::strong_count(lane) > 1 || !lane.is_idle());
             let mut views = self.views.lock();
             views.retain(|_, view| Arc::strong_count(view) > 1);
+            self.queues.lock().retain(|_, queue| queue.strong_count() > 0);
         }
         let lane = self.make(entry, Arc::clone(&keys.0), Arc::clone(&keys.1));
         split.insert(keys, Arc::clone(&lane));
@@ -79,6 +86,7 @@ impl Lanes {
     pub(super) fn dissolve(&self) {
         self.whole.store(None);
         self.split.lock().clear();
+        self.queues.lock().clear();
     }
 
     /// A lane of the cooldown with this key, where there is one.
@@ -110,10 +118,16 @@ impl Lanes {
         self.all().into_iter().find(|lane| Arc::ptr_eq(&lane.view, view))
     }
 
-    /// A reload: the lanes go on under the new rule.
+    /// A reload: the lanes go on under the new rule. If it shares its buckets in another way, they end with their last
+    /// requests.
     pub(super) fn set_entry(&self, entry: &Arc<Entry>) {
-        for lane in self.all() {
-            lane.set_entry(Arc::clone(entry));
+        let lanes = self.all();
+        let shares = shares_buckets(&entry.rule);
+        if lanes.first().is_some_and(|lane| shares_buckets(&lane.entry().rule) != shares) {
+            self.dissolve();
+        }
+        for lane in lanes {
+            lane.queue.set_entry(Arc::clone(entry));
         }
     }
 
@@ -135,8 +149,33 @@ impl Lanes {
             let new = || Arc::new(View::new(Arc::clone(&cooldown), unknown));
             Arc::clone(views.entry(Arc::clone(&cooldown)).or_insert_with(new))
         };
-        Lane::new(Arc::clone(&self.shared), scope, view, Arc::clone(entry))
+        let queue = self.queue(entry, &scope.name.bucket, &view);
+        Lane::new(Arc::clone(&self.shared), scope, view, queue)
     }
+
+    /// The queue of a bucket.
+    fn queue(&self, entry: &Arc<Entry>, bucket: &Arc<str>, view: &Arc<View>) -> Arc<BucketQueue> {
+        let new = |only| {
+            BucketQueue::new(Arc::clone(&self.shared), Arc::clone(entry), Arc::clone(bucket), only)
+        };
+        if !shares_buckets(&entry.rule) {
+            return new(Some(Arc::clone(view)));
+        }
+        let mut queues = self.queues.lock();
+        if let Some(queue) = queues.get(bucket).and_then(Weak::upgrade) {
+            return queue;
+        }
+        let queue = new(None);
+        queues.insert(Arc::clone(bucket), Arc::downgrade(&queue));
+        queue
+    }
+}
+
+/// Whether scopes with cooldowns of their own share a bucket.
+fn shares_buckets(rule: &Rule) -> bool {
+    let cooldown = cooldown_split(rule);
+    let one_each = rule.per == Split::Host || cooldown == Split::All || cooldown == rule.per;
+    !one_each && !rule.limits.is_unlimited()
 }
 
 /// Keys of the bucket and of the cooldown of a request to `target`.

@@ -61,7 +61,7 @@ impl Gate {
         let table = self.table.load();
         let entry = table.entries.iter().find(|entry| *entry.rule.name == *rule);
         let lanes = entry.map(|entry| entry.lanes.all()).unwrap_or_default();
-        lanes.iter().for_each(|lane| lane.ask_again());
+        lanes.iter().for_each(|lane| lane.queue.ask_again());
     }
 
     fn tell_store(&self, up: bool) {

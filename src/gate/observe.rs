@@ -2,12 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    Entry, Shared,
-    lane::{Lane, Ticket},
-    permit::Grant,
-    tell,
-};
+use super::{Entry, Shared, bucket::Ticket, lane::Lane, permit::Grant, tell};
 use crate::{
     observability::{event::Event, metrics::Observed},
     runtime::clock::{self, Instant},
@@ -30,7 +25,7 @@ pub(super) struct Tally {
 
 /// Leave for a request of a rule that only watches, with a ticket where there is one.
 pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>) -> Grant {
-    if let Some(grant) = lane.try_now(entry) {
+    if let Some(grant) = lane.queue.try_now(lane, entry) {
         return grant;
     }
     if let Some(wait) = entry.rule.opens_in() {
@@ -42,7 +37,7 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
     }
     let known = lane.view.known(entry.rule.cooldown.as_ref());
     let lease = shared.lease();
-    let ask = Ask { wanted: 1, known, lease, learned: lane.learned(), ..Ask::default() };
+    let ask = Ask { wanted: 1, known, lease, learned: lane.queue.learned(), ..Ask::default() };
     let asked = clock::now();
     let Ok(granted) = shared.store.take(&lane.scope, &entry.rule, &ask).await else {
         note(lane, entry, Observed::Refuse, Duration::ZERO);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Client, Entry, Gate, Refused,
-    lane::Ticket,
+    bucket::Ticket,
     permit::{Grant, Permit, Request},
 };
 use crate::{classify::verdict::Judgement, runtime::clock, store::Store as _, target::Target};

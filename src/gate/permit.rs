@@ -11,7 +11,8 @@ use std::{
 
 use super::{
     Client, Entry, Outcome, Refused, Why,
-    lane::{Lane, Ticket},
+    bucket::Ticket,
+    lane::Lane,
     tell::{self, Seen, deliver},
 };
 use crate::{
@@ -86,7 +87,7 @@ impl Grant {
                 runtime.spawn(deliver(Arc::clone(&self.lane), report, None));
             }
         } else if unsent && self.ticket.id != 0 {
-            self.lane.take_back(self.ticket);
+            self.lane.queue.take_back(&self.lane, self.ticket);
         }
     }
 }
@@ -124,7 +125,7 @@ struct Held<'a> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.lane.leave(self.seq);
+            self.lane.queue.leave(self.seq);
         }
     }
 }
@@ -157,7 +158,7 @@ impl Permit {
     /// `mode: observe`, which holds nothing.
     #[must_use]
     pub fn next_in(&self) -> Option<Duration> {
-        (!self.observe).then(|| self.grant.lane.next_in())
+        (!self.observe).then(|| self.grant.lane.queue.next_in(&self.grant.lane))
     }
 
     /// The rule.
@@ -196,7 +197,7 @@ impl Permit {
             }
             grant.stage = Stage::Sent;
             grant.lane.sent.fetch_add(1, Ordering::Relaxed);
-            grant.lane.note_used(&grant.entry.rule, grant.ticket.at);
+            grant.lane.queue.note_used(&grant.entry.rule, grant.ticket.at);
         }
         may
     }
@@ -299,7 +300,7 @@ impl Permit {
         let lane = Arc::clone(&self.grant.lane);
         if self.grant.stage == Stage::Unsent {
             // The connection failed, and the ticket is used up.
-            lane.note_used(&self.grant.entry.rule, self.grant.ticket.at);
+            lane.queue.note_used(&self.grant.entry.rule, self.grant.ticket.at);
         }
         self.grant.stage = Stage::Done;
         let verdict = judgement.verdict;
@@ -444,7 +445,7 @@ fn is_sure(judgement: &Judgement) -> bool {
         || judgement.confidence == Confidence::High && judgement.verdict != Verdict::BlankPage
 }
 
-/// Waits in the lane's queue.
+/// Waits in the queue of its bucket.
 pub(super) async fn wait(
     lane: &Arc<Lane>,
     request: &Request,
@@ -455,13 +456,14 @@ pub(super) async fn wait(
         why,
         retry_after,
         held: request.since.elapsed(),
-        entry: lane.entry.load_full(),
+        entry: Arc::clone(&lane.entry()),
     };
     if lane.shared.is_stopping() {
         return Err(refused(Why::Stopping, None));
     }
     let outcome = lane
-        .enqueue(request.client.clone(), seq, deadline, returns)
+        .queue
+        .enqueue(lane, request.client.clone(), seq, deadline, returns)
         .map_err(|(why, retry_after)| refused(why, retry_after))?;
     let mut held = Held { lane, seq, answered: false };
     let outcome = outcome.await;
@@ -469,7 +471,7 @@ pub(super) async fn wait(
     match outcome {
         Ok(Outcome::Go(grant)) => Ok(grant),
         Ok(Outcome::Refused(why, retry_after)) => Err(refused(why, retry_after)),
-        // The pump ends only with an empty queue; what it leaves behind when it dies, it refuses.
+        // The scheduler ends only with an empty queue; what it leaves behind when it dies, it refuses.
         Err(_) => Err(refused(Why::Stopping, None)),
     }
 }

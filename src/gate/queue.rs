@@ -1,9 +1,15 @@
-//! The queue of one scope: who waits, in which order they go, when they give up.
+//! The requests that wait for one bucket: the order in which they go, and when they give up.
 //!
-//! `fair`: clients take turns, each first in first out, so that one crawler with a thousand connections does not
-//! starve another with one. `fifo`: all in one line. A request that had its leave and lost it to a trip keeps its place.
+//! - `fair`: clients take turns, and the requests of each client go first in, first out. So one crawler with a thousand
+//!   connections does not starve another with one. `fifo`: all requests are in one line.
+//! - A request that had its permit and lost it to a trip keeps its place.
+//! - Each request belongs to a scope `S`. While a scope is closed its requests are parked: they keep their order, and the
+//!   requests of other scopes pass them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    hash::Hash,
+};
 
 use tokio::sync::oneshot;
 
@@ -12,45 +18,70 @@ use crate::{rules::Order, runtime::clock::Instant};
 
 /// One held request.
 #[derive(Debug)]
-pub(super) struct Waiter {
-    /// Its place in the order of arrival, kept when it has to come back.
+pub(super) struct Waiter<S> {
+    /// Its place in the order of arrival. It keeps this number if it comes back.
     pub(super) seq: u64,
     /// When it gives up.
     pub(super) deadline: Instant,
-    /// When it came into the queue.
+    /// When it joined the queue.
     pub(super) since: Instant,
-    /// Where its outcome goes.
+    /// The scope that it belongs to.
+    pub(super) scope: S,
+    /// Receives its outcome.
     pub(super) tell: oneshot::Sender<Outcome>,
 }
 
-/// Whose turn: a client, or everybody (`fifo`).
+/// Whose turn it is: a client's, or everybody's (`fifo`).
 type Line = Option<Client>;
 
-/// What is remembered of a held request until the store's first answer after its arrival: before that answer nobody
-/// knows when it could go, so it is not refused, however short its deadline.
+/// A held request that no answer of the store has judged yet. Before that answer nobody knows when the request could go,
+/// so it is not refused, however short its deadline is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unjudged {
     pub(super) deadline: Instant,
     /// Requests before it when it came.
     pub(super) ahead: usize,
-    /// Requests that had been let go when it came.
+    /// Requests that had gone when it came.
     pub(super) turns: u64,
 }
 
-/// The queue of one scope in this process.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    lines: HashMap<Line, VecDeque<Waiter>>,
-    turns: VecDeque<Line>,
-    /// The line of each held request, by its place in the order of arrival.
-    places: HashMap<u64, Line>,
+/// Where a request is.
+#[derive(Debug)]
+struct Place<S> {
+    line: Line,
+    scope: S,
+}
+
+/// The requests that wait for one bucket in this process.
+#[derive(Debug)]
+pub(super) struct Queue<S> {
+    /// Requests that wait for nothing but a ticket.
+    ready: Lines<S>,
+    /// Requests of closed scopes.
+    parked: HashMap<S, Lines<S>>,
+    places: HashMap<u64, Place<S>>,
+    /// Requests of each scope.
+    counts: HashMap<S, usize>,
     /// When each gives up.
     deadlines: BTreeSet<(Instant, u64)>,
     unjudged: BTreeMap<u64, Unjudged>,
 }
 
-impl Queue {
-    /// How many wait.
+impl<S> Default for Queue<S> {
+    fn default() -> Self {
+        Self {
+            ready: Lines::default(),
+            parked: HashMap::new(),
+            places: HashMap::new(),
+            counts: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            unjudged: BTreeMap::new(),
+        }
+    }
+}
+
+impl<S: Clone + Eq + Hash> Queue<S> {
+    /// How many requests wait.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
@@ -59,60 +90,114 @@ impl Queue {
         self.places.is_empty()
     }
 
-    /// How many go before a newcomer of `client`, at the worst.
-    pub(super) fn ahead_of(&self, client: &Client, order: Order) -> usize {
-        if order == Order::Fifo {
-            return self.len();
-        }
-        let own = self.lines.get(&Some(client.clone())).map_or(0, VecDeque::len);
-        let clients = self.turns.len() + usize::from(own == 0);
-        self.len().min((own + 1) * clients - 1)
+    /// How many requests wait for nothing but a ticket.
+    pub(super) fn ready(&self) -> usize {
+        self.ready.len
     }
 
-    /// Adds a request. One that `returns` (it had its leave) goes to the head of its line, and its line goes next.
-    pub(super) fn push(&mut self, client: Client, order: Order, waiter: Waiter, returns: bool) {
+    /// How many requests of `scope` wait.
+    pub(super) fn of_scope(&self, scope: &S) -> usize {
+        self.counts.get(scope).copied().unwrap_or(0)
+    }
+
+    /// The scopes that have requests here.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &S> {
+        self.counts.keys()
+    }
+
+    /// The scopes whose requests are parked.
+    pub(super) fn parked(&self) -> impl Iterator<Item = &S> {
+        self.parked.keys()
+    }
+
+    /// The scope of a request.
+    pub(super) fn scope_of(&self, seq: u64) -> Option<&S> {
+        self.places.get(&seq).map(|place| &place.scope)
+    }
+
+    /// How many requests go before a new one of `client` and `scope`, at the worst.
+    pub(super) fn ahead_of(&self, client: &Client, order: Order, scope: &S) -> usize {
+        let lines = self.parked.get(scope).unwrap_or(&self.ready);
+        match order {
+            Order::Fifo => lines.len,
+            Order::Fair => lines.ahead_of(&Some(client.clone())),
+        }
+    }
+
+    /// Adds a request. A request that `returns` (it had its permit) goes to the head of its line, and its line goes next.
+    pub(super) fn push(&mut self, client: Client, order: Order, waiter: Waiter<S>, returns: bool) {
         let line = (order == Order::Fair).then_some(client);
-        self.places.insert(waiter.seq, line.clone());
+        let scope = waiter.scope.clone();
+        *self.counts.entry(scope.clone()).or_default() += 1;
         self.deadlines.insert((waiter.deadline, waiter.seq));
-        let waiters = self.lines.entry(line.clone()).or_default();
-        let new_line = waiters.is_empty();
-        let at = waiters.partition_point(|other| other.seq < waiter.seq);
-        waiters.insert(at, waiter);
-        if returns {
-            self.turns.retain(|other| *other != line);
-            self.turns.push_front(line);
-        } else if new_line {
-            self.turns.push_back(line);
+        let lines = self.parked.get_mut(&scope).unwrap_or(&mut self.ready);
+        self.places.insert(waiter.seq, Place { line: line.clone(), scope });
+        lines.push(line, waiter, returns);
+    }
+
+    /// Parks the requests of a scope, and those that come: it is closed.
+    pub(super) fn park(&mut self, scope: &S) {
+        if self.parked.contains_key(scope) {
+            return;
+        }
+        let lines = match self.of_scope(scope) {
+            0 => Lines::default(),
+            all if all == self.ready.len => std::mem::take(&mut self.ready),
+            _ => self.ready.extract(|waiter| waiter.scope == *scope),
+        };
+        self.parked.insert(scope.clone(), lines);
+    }
+
+    /// The scope is open: its requests wait for a ticket like all others.
+    pub(super) fn resume(&mut self, scope: &S) {
+        let Some(mut lines) = self.parked.remove(scope) else { return };
+        if self.ready.len == 0 {
+            self.ready = lines;
+            return;
+        }
+        while let Some((line, waiter)) = lines.pop() {
+            self.ready.push(line, waiter, false);
         }
     }
 
-    /// When the one that has waited longest came.
+    /// When the request that has waited longest came.
     pub(super) fn oldest(&self) -> Option<Instant> {
-        self.lines.values().filter_map(|line| line.front()).map(|waiter| waiter.since).min()
+        std::iter::once(&self.ready).chain(self.parked.values()).filter_map(Lines::oldest).min()
     }
 
-    /// The next to go.
-    pub(super) fn pop(&mut self) -> Option<Waiter> {
-        let line = self.turns.pop_front()?;
-        let waiters = self.lines.get_mut(&line)?;
-        let waiter = waiters.pop_front()?;
-        if waiters.is_empty() {
-            self.lines.remove(&line);
-        } else {
-            self.turns.push_back(line);
-        }
+    /// The scope of the next request that is not parked.
+    pub(super) fn next_scope(&self) -> Option<&S> {
+        self.ready.next().map(|waiter| &waiter.scope)
+    }
+
+    /// Takes out the next request that is not parked.
+    pub(super) fn pop(&mut self) -> Option<Waiter<S>> {
+        let (_, waiter) = self.ready.pop()?;
         self.forget(&waiter);
         Some(waiter)
     }
 
-    /// The request that was just added cannot be judged before the store answers; for an answer that judges nothing, it
-    /// waits until `latest`.
+    /// Takes out the next parked request of a scope.
+    pub(super) fn pop_parked(&mut self, scope: &S) -> Option<Waiter<S>> {
+        let (_, waiter) = self.parked.get_mut(scope)?.pop()?;
+        self.forget(&waiter);
+        Some(waiter)
+    }
+
+    /// Takes out any request, parked or not.
+    pub(super) fn pop_any(&mut self) -> Option<Waiter<S>> {
+        let seq = *self.places.keys().next()?;
+        self.remove(seq)
+    }
+
+    /// The request that was just added cannot be judged before the store answers. If an answer judges nothing, it waits
+    /// until `latest`.
     pub(super) fn judge_later(&mut self, seq: u64, unjudged: Unjudged, latest: Instant) {
         self.unjudged.insert(seq, unjudged);
         self.set_deadline(seq, latest);
     }
 
-    /// Those that have not been judged, in the order of their arrival.
+    /// The requests that have not been judged, in the order of their arrival.
     pub(super) fn unjudged(&self) -> Vec<(u64, Unjudged)> {
         self.unjudged.iter().map(|(seq, unjudged)| (*seq, *unjudged)).collect()
     }
@@ -125,25 +210,25 @@ impl Queue {
     }
 
     fn set_deadline(&mut self, seq: u64, by: Instant) {
-        let Some(waiters) = self.places.get(&seq).and_then(|line| self.lines.get_mut(line)) else {
-            return;
-        };
-        if let Ok(at) = waiters.binary_search_by_key(&seq, |waiter| waiter.seq) {
-            self.deadlines.remove(&(waiters[at].deadline, seq));
-            waiters[at].deadline = by;
+        let Some(place) = self.places.get(&seq) else { return };
+        let lines = self.parked.get_mut(&place.scope).unwrap_or(&mut self.ready);
+        if let Some(waiter) = lines.get_mut(&place.line, seq) {
+            self.deadlines.remove(&(waiter.deadline, seq));
+            waiter.deadline = by;
             self.deadlines.insert((by, seq));
         }
     }
 
-    /// Takes out a request; `None` where it is not here any more.
-    pub(super) fn remove(&mut self, seq: u64) -> Option<Waiter> {
-        let line = self.places.get(&seq)?.clone();
-        let waiter = self.take_from(&line, seq)?;
+    /// Takes out a request; `None` if it is not here any more.
+    pub(super) fn remove(&mut self, seq: u64) -> Option<Waiter<S>> {
+        let place = self.places.get(&seq)?;
+        let lines = self.parked.get_mut(&place.scope).unwrap_or(&mut self.ready);
+        let waiter = lines.remove(&place.line, seq)?;
         self.forget(&waiter);
         Some(waiter)
     }
 
-    /// When the next one gives up.
+    /// When the next request gives up.
     pub(super) fn first_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
@@ -155,27 +240,130 @@ impl Queue {
         self.deadlines.iter().rev().find(judged).map(|(deadline, _)| *deadline).max(unjudged)
     }
 
-    /// Takes out one whose deadline is before `moment`.
-    pub(super) fn pop_hopeless(&mut self, moment: Instant) -> Option<Waiter> {
+    /// Takes out a request whose deadline is before `moment`.
+    pub(super) fn pop_hopeless(&mut self, moment: Instant) -> Option<Waiter<S>> {
         let (deadline, seq) = *self.deadlines.first()?;
         if deadline >= moment { None } else { self.remove(seq) }
     }
 
-    fn forget(&mut self, waiter: &Waiter) {
+    /// Takes out the parked requests of a scope whose deadlines are before `moment`.
+    pub(super) fn take_hopeless(&mut self, scope: &S, moment: Instant) -> Vec<Waiter<S>> {
+        let Some(lines) = self.parked.get(scope) else { return Vec::new() };
+        let hopeless = |waiter: &&Waiter<S>| waiter.deadline < moment;
+        let late: Vec<u64> = lines.iter().filter(hopeless).map(|waiter| waiter.seq).collect();
+        late.into_iter().filter_map(|seq| self.remove(seq)).collect()
+    }
+
+    fn forget(&mut self, waiter: &Waiter<S>) {
         self.places.remove(&waiter.seq);
         self.deadlines.remove(&(waiter.deadline, waiter.seq));
         self.unjudged.remove(&waiter.seq);
+        if let Some(count) = self.counts.get_mut(&waiter.scope) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&waiter.scope);
+                self.parked.remove(&waiter.scope);
+            }
+        }
+    }
+}
+
+/// Requests in lines that take turns.
+#[derive(Debug)]
+struct Lines<S> {
+    lines: HashMap<Line, VecDeque<Waiter<S>>>,
+    turns: VecDeque<Line>,
+    len: usize,
+}
+
+impl<S> Default for Lines<S> {
+    fn default() -> Self {
+        Self { lines: HashMap::new(), turns: VecDeque::new(), len: 0 }
+    }
+}
+
+impl<S> Lines<S> {
+    fn push(&mut self, line: Line, waiter: Waiter<S>, returns: bool) {
+        let waiters = self.lines.entry(line.clone()).or_default();
+        let new_line = waiters.is_empty();
+        let at = waiters.partition_point(|other| other.seq < waiter.seq);
+        waiters.insert(at, waiter);
+        self.len += 1;
+        if returns {
+            self.turns.retain(|other| *other != line);
+            self.turns.push_front(line);
+        } else if new_line {
+            self.turns.push_back(line);
+        }
     }
 
-    fn take_from(&mut self, line: &Line, seq: u64) -> Option<Waiter> {
+    fn next(&self) -> Option<&Waiter<S>> {
+        self.lines.get(self.turns.front()?)?.front()
+    }
+
+    fn pop(&mut self) -> Option<(Line, Waiter<S>)> {
+        let line = self.turns.pop_front()?;
+        let waiters = self.lines.get_mut(&line)?;
+        let waiter = waiters.pop_front()?;
+        self.len -= 1;
+        if waiters.is_empty() {
+            self.lines.remove(&line);
+        } else {
+            self.turns.push_back(line.clone());
+        }
+        Some((line, waiter))
+    }
+
+    fn remove(&mut self, line: &Line, seq: u64) -> Option<Waiter<S>> {
         let waiters = self.lines.get_mut(line)?;
         let at = waiters.binary_search_by_key(&seq, |waiter| waiter.seq).ok()?;
-        let waiter = waiters.remove(at);
+        let waiter = waiters.remove(at)?;
+        self.len -= 1;
         if waiters.is_empty() {
             self.lines.remove(line);
             self.turns.retain(|other| other != line);
         }
-        waiter
+        Some(waiter)
+    }
+
+    /// Takes out all waiters of a kind, in their order.
+    fn extract(&mut self, is_one: impl Fn(&Waiter<S>) -> bool) -> Self {
+        let mut taken = Self::default();
+        for line in &self.turns {
+            let Some(waiters) = self.lines.get_mut(line) else { continue };
+            for waiter in std::mem::take(waiters) {
+                if is_one(&waiter) {
+                    taken.push(line.clone(), waiter, false);
+                } else {
+                    waiters.push_back(waiter);
+                }
+            }
+        }
+        self.len -= taken.len;
+        self.lines.retain(|_, waiters| !waiters.is_empty());
+        self.turns.retain(|line| self.lines.contains_key(line));
+        taken
+    }
+
+    fn get_mut(&mut self, line: &Line, seq: u64) -> Option<&mut Waiter<S>> {
+        let waiters = self.lines.get_mut(line)?;
+        let at = waiters.binary_search_by_key(&seq, |waiter| waiter.seq).ok()?;
+        waiters.get_mut(at)
+    }
+
+    /// How many go before a new waiter of `line`, at the worst.
+    fn ahead_of(&self, line: &Line) -> usize {
+        let own = self.lines.get(line).map_or(0, VecDeque::len);
+        let lines = self.turns.len() + usize::from(own == 0);
+        self.len.min((own + 1) * lines - 1)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Waiter<S>> {
+        self.lines.values().flatten()
+    }
+
+    fn oldest(&self) -> Option<Instant> {
+        self.lines.values().filter_map(|line| line.front()).map(|waiter| waiter.since).min()
     }
 }
 
@@ -190,12 +378,16 @@ mod tests {
         Client::Address(IpAddr::from([10, 0, 0, last]))
     }
 
-    fn waiter(seq: u64) -> Waiter {
-        let deadline = clock::now() + Duration::from_secs(60 + seq);
-        Waiter { seq, deadline, since: clock::now(), tell: oneshot::channel().0 }
+    fn waiter(seq: u64) -> Waiter<char> {
+        of('a', seq)
     }
 
-    fn order_of(queue: &mut Queue) -> Vec<u64> {
+    fn of(scope: char, seq: u64) -> Waiter<char> {
+        let deadline = clock::now() + Duration::from_secs(60 + seq);
+        Waiter { seq, deadline, since: clock::now(), scope, tell: oneshot::channel().0 }
+    }
+
+    fn order_of(queue: &mut Queue<char>) -> Vec<u64> {
         std::iter::from_fn(|| queue.pop().map(|waiter| waiter.seq)).collect()
     }
 
@@ -206,8 +398,8 @@ mod tests {
             queue.push(client(1), Order::Fair, waiter(seq), false);
         }
         queue.push(client(2), Order::Fair, waiter(4), false);
-        assert_eq!(queue.ahead_of(&client(3), Order::Fair), 2);
-        assert_eq!(queue.ahead_of(&client(1), Order::Fair), 5);
+        assert_eq!(queue.ahead_of(&client(3), Order::Fair, &'a'), 2);
+        assert_eq!(queue.ahead_of(&client(1), Order::Fair, &'a'), 5);
         assert_eq!(order_of(&mut queue), [0, 4, 1, 2, 3]);
         assert!(queue.is_empty());
     }
@@ -245,7 +437,8 @@ mod tests {
     fn who_has_not_been_judged_does_not_give_up() {
         let mut queue = Queue::default();
         let (deadline, late) = (clock::now(), clock::now() + Duration::from_secs(1));
-        let now = Waiter { seq: 0, deadline, since: deadline, tell: oneshot::channel().0 };
+        let now =
+            Waiter { seq: 0, deadline, since: deadline, scope: 'a', tell: oneshot::channel().0 };
         queue.push(client(1), Order::Fair, now, false);
         queue.judge_later(0, Unjudged { deadline, ahead: 0, turns: 0 }, late);
         assert!(queue.pop_hopeless(late).is_none());
@@ -270,5 +463,50 @@ mod tests {
         let late = clock::now() + Duration::from_secs(120);
         assert_eq!(queue.pop_hopeless(late).map(|waiter| waiter.seq), Some(1));
         assert!(queue.is_empty() && queue.pop().is_none());
+    }
+
+    #[test]
+    fn the_requests_of_a_closed_scope_let_the_others_pass_and_keep_their_places() {
+        let mut queue = Queue::default();
+        for (seq, scope) in (0..).zip(['a', 'b', 'a', 'b', 'a']) {
+            queue.push(client(1), Order::Fair, of(scope, seq), false);
+        }
+        queue.park(&'a');
+        assert_eq!((queue.len(), queue.ready(), queue.of_scope(&'a')), (5, 2, 3));
+        queue.push(client(2), Order::Fair, of('a', 5), false);
+        assert_eq!(queue.ahead_of(&client(1), Order::Fair, &'a'), 4);
+        assert_eq!(queue.pop().map(|waiter| waiter.seq), Some(1));
+        assert_eq!(queue.pop_parked(&'a').map(|waiter| waiter.seq), Some(0));
+        assert_eq!(queue.pop_parked(&'a').map(|waiter| waiter.seq), Some(5));
+        queue.resume(&'a');
+        assert_eq!(order_of(&mut queue), [2, 3, 4]);
+    }
+
+    #[test]
+    fn the_only_scope_keeps_its_turns_while_it_is_closed() {
+        let mut queue = Queue::default();
+        for (seq, last) in (0..).zip([1, 1, 1, 2]) {
+            queue.push(client(last), Order::Fair, waiter(seq), false);
+        }
+        assert_eq!(queue.pop().map(|waiter| waiter.seq), Some(0));
+        queue.park(&'a');
+        assert_eq!((queue.ready(), queue.next_scope()), (0, None));
+        queue.resume(&'a');
+        assert_eq!(order_of(&mut queue), [3, 1, 2]);
+    }
+
+    #[test]
+    fn those_of_a_closed_scope_that_cannot_wait_are_taken_out_and_no_others() {
+        let mut queue = Queue::default();
+        for (seq, scope) in (0..).zip(['a', 'b', 'a']) {
+            queue.push(client(1), Order::Fair, of(scope, seq), false);
+        }
+        queue.park(&'a');
+        let end = clock::now() + Duration::from_secs(61);
+        let gone: Vec<_> = queue.take_hopeless(&'a', end).iter().map(|w| w.seq).collect();
+        assert_eq!((gone, queue.len()), (vec![0], 2));
+        assert!(queue.remove(2).is_some() && queue.parked().next().is_none());
+        assert_eq!(queue.pop_any().map(|waiter| waiter.seq), Some(1));
+        assert_eq!(queue.scopes().count(), 0);
     }
 }

@@ -28,8 +28,8 @@ impl Gate {
             return Err(ScopeError::OutOfBounds { rate, floor: learn.floor, ceiling });
         }
         let store = &self.shared.store;
-        let told = store.steer(&lane.scope, &entry.rule, lane.learned(), hand).await?;
-        lane.steered(told, who);
+        let told = store.steer(&lane.scope, &entry.rule, lane.queue.learned(), hand).await?;
+        lane.queue.steered(told, who);
         Ok(told)
     }
 
@@ -38,7 +38,7 @@ impl Gate {
         let table = self.table.load();
         let entry = table.entries.iter().find(|entry| &*entry.rule.name == rule);
         if let Some(lane) = entry.and_then(|entry| entry.lanes.named(key)) {
-            lane.ask_again();
+            lane.queue.ask_again();
         }
     }
 }

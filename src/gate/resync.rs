@@ -42,5 +42,5 @@ async fn read_again(lanes: Vec<Arc<Lane>>) {
     let Some(lane) = lanes.first() else { return };
     tell::look(lane).await;
     lane.view.doubt();
-    lanes.iter().for_each(|lane| lane.store_is_back());
+    lanes.iter().for_each(|lane| lane.queue.store_is_back());
 }

@@ -93,7 +93,8 @@ impl Gate {
             let lanes = entry.lanes.all();
             let scopes: Vec<_> = lanes.iter().map(|lane| status(lane)).collect();
             let metrics = &entry.metrics;
-            let oldest = lanes.iter().map(|lane| lane.oldest_wait()).max().unwrap_or_default();
+            let oldest =
+                lanes.iter().map(|lane| lane.queue.oldest_wait()).max().unwrap_or_default();
             metrics.oldest_held.set(oldest.as_secs_f64());
             let closed_for = lanes.iter().map(|lane| lane.view.closed_for()).max();
             metrics.cooldown_age.set(closed_for.unwrap_or_default().as_secs_f64());
@@ -254,9 +255,9 @@ fn enforced(backend: &Backend, rate: Option<f64>) -> Option<f64> {
 }
 
 /// What has been learned of the rate, where anything is.
-fn learned(lane: &Lane) -> Option<LearnedStatus> {
-    let known = lane.learned();
-    (known.turn > 0 && lane.entry.load().rule.limits.learn.is_some()).then(|| LearnedStatus {
+fn learned(lane: &Arc<Lane>) -> Option<LearnedStatus> {
+    let known = lane.queue.learned();
+    (known.turn > 0 && lane.entry().rule.limits.learn.is_some()).then(|| LearnedStatus {
         rate: known.rate,
         mark: (known.mark > 0.0).then_some(known.mark),
         frozen: known.frozen,
@@ -265,8 +266,8 @@ fn learned(lane: &Lane) -> Option<LearnedStatus> {
     })
 }
 
-fn status(lane: &Lane) -> ScopeStatus {
-    let entry = lane.entry.load();
+fn status(lane: &Arc<Lane>) -> ScopeStatus {
+    let entry = lane.entry();
     let rule = &entry.rule;
     let now = clock::now();
     let ramp = rule.cooldown.as_ref().map_or(Duration::ZERO, |policy| policy.ramp);
@@ -304,7 +305,7 @@ fn status(lane: &Lane) -> ScopeStatus {
         key: key.to_string(),
         rate_limit: rule.limits.rate,
         rate_auto: rule.auto_rate,
-        rate_current: enforced(&lane.shared.store, lane.rate_in_force(rule))
+        rate_current: enforced(&lane.shared.store, lane.queue.rate_in_force(rule))
             .map(|rate| rate * factor),
         learned: learned(lane),
         site_rate: lane.view.named(),

@@ -33,7 +33,7 @@ pub(super) fn granted(lane: &Lane, granted: &Granted, asked: Instant) {
     if !lane.view.granted(granted, asked) {
         return;
     }
-    let entry = lane.entry.load();
+    let entry = lane.entry();
     let paused = lane.view.was_paused();
     if paused || entry.rule.cooldown.as_ref().is_some_and(|policy| !policy.probe) {
         lane.shared.events.emit(Event::Cleared {
@@ -47,7 +47,7 @@ pub(super) fn granted(lane: &Lane, granted: &Granted, asked: Instant) {
 
 /// Brings a report to the store, takes over what it changed, and tells what a person wants to know.
 pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>) {
-    let entry = lane.entry.load_full();
+    let entry = Arc::clone(&lane.entry());
     let asked = clock::now();
     let reported = lane.shared.store.report(&lane.scope, &entry.rule, &report).await;
     if report.probe != 0 {
@@ -164,7 +164,7 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: S
 /// Reads a scope at the store. A store that knows less than this member of a scope that is closed is told at once,
 /// before it grants anything to others.
 pub(super) async fn look(lane: &Lane) {
-    let entry = lane.entry.load_full();
+    let entry = Arc::clone(&lane.entry());
     let asked = clock::now();
     let Ok(peeked) = lane.shared.store.peek(&lane.scope).await else { return };
     let known = lane.view.known(entry.rule.cooldown.as_ref());

@@ -3,16 +3,16 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use parking_lot::Mutex;
-use tokio::sync::watch;
-
-use super::cache::{self, CooldownCache, Effect, Gateway};
+use super::{
+    cache::{self, CooldownCache, Effect, Gateway},
+    wake::Wake,
+};
 use crate::{
     classify::site_limits::SiteLimit,
     limiter::{
@@ -23,6 +23,7 @@ use crate::{
     runtime::clock::{self, Instant},
     store::{Granted, Peeked, Reported, ScopeNews},
 };
+use parking_lot::Mutex;
 
 /// How long a member that hears no news goes by the store's latest answer.
 const RECENT: Duration = Duration::from_millis(100);
@@ -43,7 +44,8 @@ pub(super) struct View {
     heard: Mutex<Instant>,
     /// Since when it has been closed without a break, by however many cooldowns.
     closed: Mutex<Option<Instant>>,
-    changed: watch::Sender<()>,
+    /// The queues with requests that it may close: they are woken when it changes.
+    queues: Mutex<Vec<Weak<Wake>>>,
     /// The latest epoch whose trip has been told, at most once each: news and a scope read again may both know of it.
     told: AtomicU64,
     /// Plain refusals in a row.
@@ -77,6 +79,9 @@ const ANNOUNCED: Duration = Duration::from_secs(3_600);
 /// Blank addresses remembered: more than any sensible `after`.
 const BLANKS: usize = 64;
 
+/// Queues of a cooldown beyond this many are looked through for dropped ones whenever their number has doubled.
+const SWEEP_FROM: usize = 8;
+
 impl View {
     /// Nothing known: whoever wants to send asks first, where there is somebody to ask.
     pub(super) fn new(key: Arc<str>, unknown: bool) -> Self {
@@ -88,7 +93,7 @@ impl View {
             cache: Mutex::new(CooldownCache::new(unknown)),
             heard: Mutex::new(clock::now()),
             closed: Mutex::default(),
-            changed: watch::Sender::new(()),
+            queues: Mutex::default(),
             told: 0.into(),
             refusals: Mutex::default(),
             well: false.into(),
@@ -160,9 +165,13 @@ impl View {
         self.cache.lock().is_hinted()
     }
 
-    /// Wakes with every change.
-    pub(super) fn watch(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+    /// Wakes this queue, too, with every change.
+    pub(super) fn wakes(&self, queue: &Arc<Wake>) {
+        let mut queues = self.queues.lock();
+        if queues.len() >= SWEEP_FROM && queues.len().is_power_of_two() {
+            queues.retain(|queue| queue.strong_count() > 0);
+        }
+        queues.push(Arc::downgrade(queue));
     }
 
     /// A success that costs no call; false where there is a streak to reset.
@@ -329,7 +338,9 @@ impl View {
             Gateway::Probing(_) | Gateway::Ask => {}
         }
         if effect.moved {
-            self.changed.send_replace(());
+            for queue in self.queues.lock().iter().filter_map(Weak::upgrade) {
+                queue.cooldown_changed();
+            }
         }
         effect
     }

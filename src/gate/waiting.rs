@@ -55,7 +55,7 @@ impl Waiting {
         if self.closed || reopened || is_closed(&self.lane) {
             return HoldCause::Cooldown;
         }
-        let waits = self.lane.waits();
+        let waits = self.lane.queue.waits();
         if waits.alone {
             return HoldCause::Store;
         }
@@ -72,12 +72,12 @@ impl Waiting {
 
     /// Whether the rate alone would have let it go long ago.
     fn is_quota(&self, wait: Duration, members: u32) -> bool {
-        let entry = self.lane.entry.load();
+        let entry = self.lane.entry();
         let limits = &entry.rule.limits;
         if limits.quotas.is_empty() {
             return false;
         }
-        let Some(rate) = self.lane.rate_in_force(&entry.rule) else { return true };
+        let Some(rate) = self.lane.queue.rate_in_force(&entry.rule) else { return true };
         #[allow(clippy::cast_precision_loss, reason = "a queue has far fewer than 2^52 places")]
         let tokens = (self.ahead + 1) as f64 * f64::from(limits.cost) * f64::from(members);
         wait.saturating_sub(PLANNED).as_secs_f64() > tokens / rate

@@ -114,7 +114,7 @@ impl Gate {
             // A look makes no lane: a crawler may ask for a million sites that it never visits.
             None => self.shared.store.scope(name),
         };
-        let learned = lane.as_ref().map(|lane| lane.learned()).unwrap_or_default();
+        let learned = lane.as_ref().map(|lane| lane.queue.learned()).unwrap_or_default();
         let rule = Arc::clone(&entry.rule);
         Asked { entry: Arc::clone(entry), lane, query: Query { scope, rule, learned } }
     }
@@ -140,7 +140,7 @@ impl Asked {
                 (wait, reason) = (left, Some(WaitsFor::Cooldown));
             }
         }
-        let held = lane.unserved();
+        let held = lane.queue.unserved();
         let rate = if forecast.rate > 0.0 { Some(forecast.rate) } else { None };
         if let Some(queued) = rate.and_then(|rate| self.queued(held, rate, forecast.members)) {
             wait = wait.saturating_add(queued);

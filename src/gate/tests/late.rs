@@ -4,7 +4,7 @@ use tokio::sync::broadcast;
 
 use super::*;
 use crate::{
-    gate::lane::SLACK,
+    gate::bucket::SLACK,
     limiter::policy::Quota,
     store::{Answering, Reply},
 };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Gateway, Lane};
+use super::{BucketQueue, Gateway, Lane};
 use crate::{
     rules::Rule,
     runtime::clock::{self, Instant},
@@ -12,7 +12,7 @@ use crate::{
 /// How long a probe that is under way is taken to last: nobody knows. `POST /api/v1/when` says the same.
 const PROBE: Duration = Duration::from_secs(1);
 
-impl Lane {
+impl BucketQueue {
     /// A ticket of this moment is used up by a request under `rule`.
     pub(in crate::gate) fn note_used(&self, rule: &Rule, at: Instant) {
         let Some(rate) = self.rate_in_force(rule) else { return };
@@ -21,19 +21,19 @@ impl Lane {
         *full_at = Some(full_at.map_or(at, |full| full.max(at)) + refill);
     }
 
-    /// How long from now until the scope is free again. Others may take the token first, so this is the earliest moment.
-    pub(in crate::gate) fn next_in(&self) -> Duration {
+    /// How long from now until `lane` is free again. Others may take the token first, so this is the earliest moment.
+    pub(in crate::gate) fn next_in(&self, lane: &Lane) -> Duration {
         let now = clock::now();
         let entry = self.entry.load();
         let rule = &entry.rule;
-        let mut at = match self.view.gateway() {
+        let mut at = match lane.view.gateway() {
             Gateway::Cooling(until) => until,
             Gateway::Probing(_) => now + PROBE,
             Gateway::Open | Gateway::Ask => now,
         };
         let queued = {
             let state = self.state.lock();
-            self.estimate(&state, rule, state.queue.len(), now)
+            self.estimate(&state, rule, lane, state.queue.len(), now)
         };
         at = at.max(queued.map_or(now, |queued| queued.at));
         if let (Some(rate), Some(full_at)) = (self.rate_in_force(rule), *self.full_at.lock()) {

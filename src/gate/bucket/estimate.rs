@@ -3,9 +3,9 @@
 //! A request that comes while the store has not yet said when the next ticket is due is refused only if even the earliest
 //! possible ticket comes too late. Otherwise it is judged by the store's next answer, even if its deadline is now.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::{FRESH, Gateway, Lane, Outcome, State, Why};
+use super::{BucketQueue, FRESH, Gateway, Lane, Outcome, State, Why};
 use crate::{
     rules::Rule,
     runtime::clock::{self, Instant},
@@ -19,12 +19,13 @@ pub(super) struct Estimate {
     sure: bool,
 }
 
-impl Lane {
+impl BucketQueue {
     /// Whether it is known that a newcomer with so many before it goes in time; an error if it cannot.
     pub(super) fn refuse_hopeless(
         &self,
         state: &State,
         rule: &Rule,
+        lane: &Lane,
         ahead: usize,
         deadline: Instant,
     ) -> Result<bool, (Why, Option<Duration>)> {
@@ -34,13 +35,13 @@ impl Lane {
             let late = now + wait > deadline;
             return if late { Err((Why::Hours, Some(wait))) } else { Ok(true) };
         }
-        let gateway = self.confirmed();
+        let gateway = lane.confirmed();
         if let Gateway::Cooling(until) = gateway
             && until > deadline
         {
             return Err((Why::Cooldown, Some(until - now)));
         }
-        match self.estimate(state, rule, ahead, now) {
+        match self.estimate(state, rule, lane, ahead, now) {
             Some(estimate) if estimate.at > deadline.max(now) => {
                 Err((self.why_late(), Some(estimate.at - now)))
             }
@@ -49,16 +50,20 @@ impl Lane {
         }
     }
 
-    /// Judges those who came before anything was known, now that the store has answered; `served` if it gave all that
-    /// was asked for. Whoever need not wait any longer goes, however early its deadline was.
-    pub(super) fn judge(&self, state: &mut State, rule: &Rule, served: bool) {
+    /// Judges the requests that came before anything was known, now that the store has answered for `answered`; `served`
+    /// if it gave all that was asked for. Whoever need not wait any longer goes, however early its deadline was.
+    pub(super) fn judge(&self, state: &mut State, rule: &Rule, answered: &Arc<Lane>, served: bool) {
         let now = clock::now();
-        let open = self.view.gateway() == Gateway::Open;
         let mut refused = 0;
         for (seq, one) in state.queue.unjudged() {
+            let Some(lane) = state.queue.scope_of(seq).cloned() else { continue };
+            let open = lane.view.gateway() == Gateway::Open;
+            if !open && lane != *answered {
+                continue;
+            }
             let gone = usize::try_from(state.turns - one.turns).unwrap_or(usize::MAX);
             let ahead = one.ahead.saturating_sub(gone).saturating_sub(refused);
-            match self.estimate(state, rule, ahead, now).filter(|_| open) {
+            match self.estimate(state, rule, &lane, ahead, now).filter(|_| open) {
                 Some(estimate) if estimate.at > one.deadline.max(now) => {
                     if let Some(waiter) = state.queue.remove(seq) {
                         refused += 1;
@@ -73,17 +78,12 @@ impl Lane {
         }
     }
 
-    /// What requests do as the store has said it: news of a trip hold them, but refuse none.
-    fn confirmed(&self) -> Gateway<Instant> {
-        if self.view.is_hinted() { Gateway::Ask } else { self.view.gateway() }
-    }
-
     /// Tokens per second, as written or as learned.
     pub(in crate::gate) fn rate_in_force(&self, rule: &Rule) -> Option<f64> {
         let learned = self.learned().rate;
         let learns = rule.limits.learn.is_some() && learned > 0.0;
         let rate = rule.limits.rate.map(|rate| if learns { learned } else { rate })?;
-        Some(self.view.named().map_or(rate, |named| named.min(rate)))
+        Some(self.only.as_ref().and_then(|view| view.named()).map_or(rate, |named| named.min(rate)))
     }
 
     /// When a request with so many before it would go, as far as this member can tell; `None` where nothing speaks for
@@ -92,10 +92,14 @@ impl Lane {
         &self,
         state: &State,
         rule: &Rule,
+        lane: &Lane,
         ahead: usize,
         now: Instant,
     ) -> Option<Estimate> {
-        if let Some(ticket) = state.tickets.get(ahead) {
+        let gateway = lane.confirmed();
+        // The tickets in hand are for those whose scopes are open.
+        let is_open = gateway == Gateway::Open;
+        if let Some(ticket) = state.tickets.get(ahead).filter(|_| is_open) {
             return Some(Estimate { at: ticket.at, sure: true });
         }
         let come_back = state.come_back.filter(|at| *at > now);
@@ -113,9 +117,11 @@ impl Lane {
         };
         let members = state.members.max(1);
         let last = state.tickets.back().map(|ticket| ticket.at).filter(|at| *at > now);
-        match (self.confirmed(), last, come_back) {
+        match (gateway, last, come_back) {
             (Gateway::Cooling(until), ..) => after(until, ahead, members, true),
-            (_, Some(last), _) => after(last, ahead + 1 - state.tickets.len(), members, true),
+            (_, Some(last), _) => {
+                after(last, (ahead + 1).saturating_sub(state.tickets.len()), members, true)
+            }
             (_, None, Some(at)) => after(at, ahead, members, true),
             _ => {
                 // The bucket may be full, and nobody else may want it.
@@ -131,18 +137,15 @@ impl Lane {
         if self.shared.store.knows_no_share() { Why::Store } else { Why::Limit }
     }
 
-    /// Refuses those who would go too late: past their time, or before the cooldown ends or the next ticket comes.
+    /// Refuses the requests that would go too late: past their time, or before the next ticket comes.
     pub(super) fn give_up_hopeless(&self, state: &mut State, now: Instant) {
         while let Some(waiter) = state.queue.pop_hopeless(now) {
-            let why =
-                if self.view.open_epoch().is_some() { self.why_late() } else { Why::Cooldown };
+            let is_open = waiter.scope.view.open_epoch().is_some();
+            let why = if is_open { self.why_late() } else { Why::Cooldown };
             waiter.tell.send(Outcome::Refused(why, state.come_back.map(|at| at - now))).ok();
         }
-        if let Gateway::Cooling(until) = self.confirmed() {
-            while let Some(waiter) = state.queue.pop_hopeless(until) {
-                waiter.tell.send(Outcome::Refused(Why::Cooldown, Some(until - now))).ok();
-            }
-        } else if let Some(at) = state.come_back.filter(|_| state.tickets.is_empty()) {
+        let nothing_in_hand = state.tickets.is_empty() && state.queue.ready() > 0;
+        if let Some(at) = state.come_back.filter(|_| nothing_in_hand) {
             while let Some(waiter) = state.queue.pop_hopeless(at) {
                 waiter.tell.send(Outcome::Refused(self.why_late(), Some(at - now))).ok();
             }

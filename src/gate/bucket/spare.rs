@@ -58,7 +58,7 @@ impl Spare {
 
     /// Keeps one for which nobody waits.
     pub(super) fn keep(&mut self, ticket: Ticket) {
-        if self.plenty && !ticket.probe {
+        if self.plenty {
             self.tickets.push_back(ticket);
         }
     }

@@ -1,11 +1,11 @@
-//! What a held request waits for, as its lane sees it at one moment.
+//! What a held request waits for, as its queue sees it at one moment.
 
 use std::time::Duration;
 
-use super::Lane;
+use super::BucketQueue;
 use crate::runtime::clock::Instant;
 
-/// The state of a lane that explains a wait.
+/// The state of a queue that explains a wait.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::gate) struct Waits {
     /// The store said that no ticket is due before this moment.
@@ -18,7 +18,7 @@ pub(in crate::gate) struct Waits {
     pub(in crate::gate) members: u32,
 }
 
-impl Lane {
+impl BucketQueue {
     /// How long the longest held request has waited.
     pub(in crate::gate) fn oldest_wait(&self) -> Duration {
         self.state.lock().queue.oldest().map_or(Duration::ZERO, |since| since.elapsed())

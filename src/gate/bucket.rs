@@ -1,0 +1,388 @@
+//! The queue of one bucket: the requests that wait for its tokens, the tickets in hand, and the task that releases them.
+//!
+//! A bucket has one queue per member, however its cooldowns are split. Each request carries its scope ([`Lane`]): while
+//! that is closed, the requests of other scopes pass it. So a member holds no more tickets ahead than its share, however
+//! many hosts it crawls.
+//!
+//! While somebody waits, one task (`scheduler`) drives the queue. It asks the store for tickets, sleeps until the first
+//! is due or until the store said to come back, and hands each ticket to the next request. It never polls, and it ends
+//! when nobody waits. A ticket whose request has left goes to the next request, or back to the store.
+
+mod estimate;
+mod next;
+mod release;
+mod scheduler;
+mod spare;
+mod waits;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use self::spare::Spare;
+use super::{
+    Client, Entry, Outcome, Shared, Why,
+    cache::Gateway,
+    lane::Lane,
+    permit::Grant,
+    queue::{Queue, Unjudged, Waiter},
+    tell,
+    view::View,
+    wake::Wake,
+};
+use crate::{
+    limiter::{cooldown::Known, learn},
+    observability::event::Event,
+    rules::Rule,
+    runtime::clock::{self, Instant},
+    store::{Ask, Phase},
+};
+
+/// How late a ticket may be used. Beyond that it is void, since its request would come on top of those that are due now:
+/// this is how long a busy machine is late, and a process that was stopped is later.
+pub(super) const SLACK: Duration = Duration::from_millis(100);
+
+/// How long a ticket whose request has left is still good for the next request.
+const FRESH: Duration = Duration::from_millis(10);
+
+/// How long a request waits for the first answer of the store that judges it, whatever its deadline: longer than any
+/// call.
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
+
+/// A moment at which one request may go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ticket {
+    /// On this process's clock.
+    pub(super) at: Instant,
+    /// On the store's clock: the name of the ticket; 0 if none is needed.
+    pub(super) id: i64,
+    /// The epoch under which its request goes. In hand it is 0 if scopes share the bucket: such a ticket is for any.
+    pub(super) epoch: u64,
+    pub(super) probe: bool,
+}
+
+impl Ticket {
+    /// Whether its moment has passed by more than the slack. A probe has its own lease.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        !self.probe && now.saturating_duration_since(self.at) > SLACK
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: Queue<Arc<Lane>>,
+    tickets: VecDeque<Ticket>,
+    /// Probes in hand, each for its scope.
+    probes: Vec<(Arc<Lane>, Ticket)>,
+    /// The scopes that the store is being asked for, and how many tickets for each.
+    asking: Vec<(Arc<Lane>, usize)>,
+    /// Whether one of them is asked for the requests that are ready.
+    asking_for_ready: bool,
+    /// The scope of the latest request.
+    latest: Option<Arc<Lane>>,
+    returned: Vec<i64>,
+    /// Tickets that may not be used any more and are to be returned once they are due.
+    voided: Vec<Ticket>,
+    /// Due ones for those who come next.
+    spare: Spare,
+    pumping: bool,
+    /// Not before this moment is there another ticket.
+    come_back: Option<Instant>,
+    /// While the lease has run out and the store is away: not before this moment is it asked again.
+    look_again: Option<Instant>,
+    /// With so many tickets left in hand it is time to ask for more.
+    refill: usize,
+    /// Most tickets to ask for at once; 0 = no bound of its own.
+    most: usize,
+    /// While the hand is filled: when to ask for more, but before its last ticket is due.
+    fill_at: Option<Instant>,
+    /// Whether the latest answer was this member's own: the store was away.
+    alone: bool,
+    /// Members that wait for the bucket, as last heard.
+    members: u32,
+    /// The limits have changed: what the bucket has handed out ahead under the old ones is void.
+    start_over: bool,
+    /// How long before a ticket is due here an ask must go so as to reach the store when the ticket is due there: a
+    /// round trip, smoothed, since a ticket is due here later by the way of the answer.
+    lead: Duration,
+    /// How many requests had their turn.
+    turns: u64,
+    /// Release of the next held request where the rule has no rate and climbs back after a cooldown.
+    spread: Option<Instant>,
+}
+
+/// The queue of one bucket.
+#[derive(Debug)]
+pub(super) struct BucketQueue {
+    pub(super) shared: Arc<Shared>,
+    pub(super) entry: ArcSwap<Entry>,
+    /// The key of the bucket.
+    key: Arc<str>,
+    /// The cooldown of all its requests; `None` if scopes with cooldowns of their own share the bucket.
+    only: Option<Arc<View>>,
+    state: Mutex<State>,
+    pub(super) wake: Arc<Wake>,
+    /// What has been learned of the rate, as last heard.
+    learned: Mutex<learn::Known>,
+    /// When the bucket is full again if nobody else takes from it.
+    full_at: Mutex<Option<Instant>>,
+}
+
+impl BucketQueue {
+    /// A queue for the bucket `key`. `only`: the cooldown of all its requests, if there is but one.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        entry: Arc<Entry>,
+        key: Arc<str>,
+        only: Option<Arc<View>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            shared,
+            entry: ArcSwap::new(entry),
+            key,
+            only,
+            state: Mutex::default(),
+            wake: Arc::default(),
+            learned: Mutex::default(),
+            full_at: Mutex::default(),
+        })
+    }
+
+    /// Whether requests may go without an answer of the store for their own scope.
+    pub(super) fn relies_on_news(&self) -> bool {
+        self.only.is_none() || self.entry.load().rule.limits.is_unlimited()
+    }
+
+    /// A permit without waiting, if there is one without a call.
+    pub(super) fn try_now(&self, lane: &Arc<Lane>, entry: &Arc<Entry>) -> Option<Grant> {
+        let rule = &entry.rule;
+        if rule.opens_in().is_some() {
+            return None;
+        }
+        let is_free = rule.limits.is_unlimited();
+        let epoch = lane.usable_epoch()?;
+        if is_free && !self.is_spreading(lane, rule) {
+            let ticket = Ticket { at: clock::now(), id: 0, epoch, probe: false };
+            return Some(Grant::new(lane, entry, ticket));
+        }
+        let mut state = self.state.lock();
+        let waits = state.queue.ready() > 0 || state.queue.of_scope(lane) > 0;
+        if waits || !state.tickets.is_empty() {
+            return None;
+        }
+        if let Some(ticket) = state.spare.take(self.epoch_in_hand(epoch), clock::now()) {
+            drop(state);
+            entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
+            return Some(Grant::new(lane, entry, Ticket { epoch, ..ticket }));
+        }
+        let returned = std::mem::take(&mut state.returned);
+        let known = Known::open(epoch);
+        let ask = Ask { wanted: 1, known, returned, ..Ask::default() };
+        let asked = clock::now();
+        let Some(granted) = self.shared.store.take_now(&lane.scope, rule, &ask) else {
+            state.returned = ask.returned;
+            return None;
+        };
+        drop(state);
+        let ticket = granted.tickets.first().copied();
+        self.note_learned(granted.learned);
+        if granted.phase != Phase::Open || granted.epoch != epoch {
+            tell::granted(lane, &granted, asked);
+        }
+        let ticket = ticket.filter(|_| granted.phase == Phase::Open)?;
+        entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
+        let ticket = Ticket { at: asked, id: ticket, epoch: granted.epoch, probe: false };
+        Some(Grant::new(lane, entry, ticket))
+    }
+
+    /// The epoch of a ticket in hand. A trip of the only cooldown voids it; if scopes share the bucket, it serves another.
+    fn epoch_in_hand(&self, epoch: u64) -> u64 {
+        if self.only.is_some() { epoch } else { 0 }
+    }
+
+    /// What has been learned of the rate, as last heard.
+    pub(super) fn learned(&self) -> learn::Known {
+        *self.learned.lock()
+    }
+
+    /// Takes over what has been learned; reports a change.
+    fn note_learned(&self, told: learn::Known) {
+        if told.turn == 0 {
+            return;
+        }
+        let old = std::mem::replace(&mut *self.learned.lock(), told);
+        let same = old.rate.to_bits() == told.rate.to_bits() && old.frozen == told.frozen;
+        if old.turn > 0 && !same {
+            self.tell_learned(old.rate, told, false, None);
+        }
+    }
+
+    fn tell_learned(&self, from: f64, told: learn::Known, ours: bool, who: Option<Arc<str>>) {
+        self.shared.events.emit(Event::RateLearned {
+            rule: Arc::clone(&self.entry.load().rule.name),
+            key: Arc::clone(&self.key),
+            from,
+            told,
+            ours,
+            who,
+        });
+    }
+
+    /// The next ticket may be due at another moment than the store said: asks again.
+    pub(super) fn ask_again(&self) {
+        self.state.lock().come_back = None;
+        self.wake.now();
+    }
+
+    /// The store is back: asks again for those who wait for a moment of this member's own share.
+    pub(super) fn store_is_back(&self) {
+        let mut state = self.state.lock();
+        if state.alone {
+            state.come_back = None;
+            drop(state);
+            self.wake.now();
+        }
+    }
+
+    /// Takes over what a person has just done here.
+    pub(super) fn steered(&self, told: learn::Known, who: Option<Arc<str>>) {
+        let old = std::mem::replace(&mut *self.learned.lock(), told);
+        self.tell_learned(old.rate, told, true, who);
+        self.ask_again();
+    }
+
+    /// Whether held requests of a rule without a rate are still being spread over the climb after a cooldown.
+    fn is_spreading(&self, lane: &Lane, rule: &Rule) -> bool {
+        rule.cooldown.as_ref().is_some_and(|policy| {
+            !policy.ramp.is_zero()
+                && lane.view.opened().is_some_and(|opened| opened.elapsed() < policy.ramp)
+                && !self.state.lock().queue.is_empty()
+        })
+    }
+
+    /// How many requests of a scope are held.
+    pub(super) fn held_of(&self, lane: &Arc<Lane>) -> usize {
+        self.state.lock().queue.of_scope(lane)
+    }
+
+    /// How many requests are held that have no ticket yet.
+    pub(super) fn unserved(&self) -> usize {
+        let state = self.state.lock();
+        state.queue.len().saturating_sub(state.tickets.len())
+    }
+
+    /// Adds a request; `seq` is its place if it comes back, else a new one.
+    ///
+    /// Refuses at once what could not go in time.
+    pub(super) fn enqueue(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        client: Client,
+        seq: u64,
+        deadline: Instant,
+        returns: bool,
+    ) -> Result<oneshot::Receiver<Outcome>, (Why, Option<Duration>)> {
+        let entry = self.entry.load();
+        let rule = &entry.rule;
+        let (tell, outcome) = oneshot::channel();
+        let now = clock::now();
+        let is_closed = lane.usable_epoch().is_none();
+        let mut state = self.state.lock();
+        let held = state.queue.of_scope(lane);
+        let goes_first = returns || is_closed && held == 0;
+        let ahead = if goes_first { 0 } else { state.queue.ahead_of(&client, rule.order, lane) };
+        if !returns && held >= rule.queue {
+            let estimate = self.estimate(&state, rule, lane, ahead, now);
+            return Err((Why::Queue, estimate.map(|estimate| estimate.at - now)));
+        }
+        let judged = self.refuse_hopeless(&state, rule, lane, ahead, deadline)?;
+        let deadline = if judged { deadline.max(now + FRESH) } else { deadline };
+        if is_closed {
+            state.queue.park(lane);
+        }
+        let waiter = Waiter { seq, deadline, since: now, scope: Arc::clone(lane), tell };
+        state.queue.push(client, rule.order, waiter, returns);
+        if !judged {
+            let turns = state.turns;
+            let latest = deadline.max(now + FIRST_ANSWER);
+            state.queue.judge_later(seq, Unjudged { deadline, ahead, turns }, latest);
+        }
+        state.latest = Some(Arc::clone(lane));
+        let start = !std::mem::replace(&mut state.pumping, true);
+        drop(state);
+        if start {
+            tokio::spawn(scheduler::run(Arc::clone(self)));
+        } else {
+            self.wake.now();
+        }
+        Ok(outcome)
+    }
+
+    /// The client of a held request has left.
+    pub(super) fn leave(&self, seq: u64) {
+        self.entry.load().metrics.held_gone.inc();
+        if self.state.lock().queue.remove(seq).is_some() {
+            self.wake.now();
+        }
+    }
+
+    /// A ticket whose request left before it was sent goes to the next request, at once or never: a ticket that is used
+    /// later than it was due would come on top of those that are due then.
+    pub(super) fn take_back(&self, lane: &Lane, ticket: Ticket) {
+        let entry = self.entry.load();
+        let limits = &entry.rule.limits;
+        if limits.is_unlimited() {
+            return;
+        }
+        let is_fresh = ticket.at.elapsed() <= FRESH;
+        let is_good = is_fresh && lane.view.allows(ticket.epoch, false) && lane.is_in_touch();
+        let mut state = self.state.lock();
+        let ticket = Ticket { epoch: self.epoch_in_hand(ticket.epoch), ..ticket };
+        if !is_good || state.queue.ready() == 0 {
+            self.void(&mut state, limits, ticket);
+            return;
+        }
+        state.tickets.push_front(ticket);
+        drop(state);
+        self.wake.now();
+    }
+
+    /// A reload: the queue goes on under the new rule. Requests that wait for a moment of the old limits (an hour away,
+    /// perhaps) get one of the new ones: such a bucket is empty, so nothing that was saved up is lost.
+    pub(super) fn set_entry(&self, entry: Arc<Entry>) {
+        let now = clock::now();
+        let new_limits = self.entry.load().rule.limits != entry.rule.limits;
+        self.entry.store(entry);
+        let mut state = self.state.lock();
+        let due_later = |ticket: &Ticket| ticket.at > now;
+        let waits = state.come_back.is_some_and(|at| at > now);
+        if new_limits && (waits || state.tickets.iter().any(due_later)) {
+            state.tickets.retain(|ticket| !due_later(ticket));
+            state.start_over = true;
+        }
+        if new_limits {
+            // What a ticket of the old limits cost is not known to the new ones.
+            state.returned.clear();
+            state.voided.clear();
+            state.spare = Spare::default();
+        }
+        state.come_back = None;
+        drop(state);
+        self.wake.now();
+    }
+
+    /// Answers everything that is held with a refusal: the proxy stops.
+    pub(super) fn stop(&self) {
+        refuse_all(&mut self.state.lock(), Why::Stopping, None);
+        self.wake.now();
+    }
+}
+
+/// Refuses all held requests.
+fn refuse_all(state: &mut State, why: Why, retry_after: Option<Duration>) {
+    while let Some(waiter) = state.queue.pop_any() {
+        waiter.tell.send(Outcome::Refused(why, retry_after)).ok();
+    }
+}

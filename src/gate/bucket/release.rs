@@ -1,0 +1,191 @@
+//! Hands tickets out: due ones to the next request, void and surplus ones back.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{BucketQueue, Entry, Gateway, Grant, Lane, Outcome, State, Ticket, Waiter, Why};
+use crate::{
+    gate::tell,
+    limiter::{
+        bucket,
+        cooldown::{Answer, Report},
+        policy::Limits,
+    },
+    runtime::clock::Instant,
+};
+
+impl BucketQueue {
+    /// Parks or resumes scopes as their cooldowns are now. After a `change` all of them are looked at, else the parked
+    /// ones.
+    pub(super) fn settle_all(&self, state: &mut State, change: bool, now: Instant) {
+        if change {
+            let scopes: Vec<_> = state.queue.scopes().cloned().collect();
+            scopes.iter().for_each(|lane| self.settle(state, lane, now));
+            return;
+        }
+        let open = |lane: &&Arc<Lane>| lane.usable_epoch().is_some();
+        let open: Vec<_> = state.queue.parked().filter(open).cloned().collect();
+        open.iter().for_each(|lane| state.queue.resume(lane));
+    }
+
+    /// Parks or resumes one scope. Its requests that cannot wait for the end of a cooldown are refused.
+    pub(super) fn settle(&self, state: &mut State, lane: &Arc<Lane>, now: Instant) {
+        if lane.usable_epoch().is_some() {
+            state.queue.resume(lane);
+            return;
+        }
+        state.queue.park(lane);
+        if let Gateway::Cooling(until) = lane.confirmed() {
+            for waiter in state.queue.take_hopeless(lane, until) {
+                let wait = until.saturating_duration_since(now);
+                waiter.tell.send(Outcome::Refused(Why::Cooldown, Some(wait))).ok();
+            }
+        }
+    }
+
+    /// A trip voids the tickets in hand if it closes all requests of the bucket, and so does the time beyond the slack.
+    pub(super) fn void_tickets(&self, state: &mut State, limits: &Limits, now: Instant) {
+        let only = self.only.as_ref();
+        let is_good = |ticket: &Ticket| {
+            !ticket.is_late(now) && only.is_none_or(|view| view.allows(ticket.epoch, false))
+        };
+        if state.tickets.iter().all(is_good) {
+            return;
+        }
+        for ticket in std::mem::take(&mut state.tickets) {
+            if is_good(&ticket) {
+                state.tickets.push_back(ticket);
+            } else {
+                self.void(state, limits, ticket);
+            }
+        }
+    }
+
+    /// A ticket that is not used: what counts it gets it back with the next ask.
+    pub(super) fn void(&self, state: &mut State, limits: &Limits, ticket: Ticket) {
+        let counted = self.outlives_cooldown() || !limits.quotas.is_empty();
+        if counted && state.voided.len() < bucket::RETURNED {
+            state.voided.push(ticket);
+        }
+    }
+
+    /// Whether the bucket is not the one that a cooldown of its own leaves empty.
+    fn outlives_cooldown(&self) -> bool {
+        self.only.as_ref().is_none_or(|view| view.key != self.key)
+    }
+
+    /// The tickets to return now. A bucket of its own starts empty after a cooldown: a ticket for a moment to come would
+    /// come on top, so only the quotas get it back, once it is due.
+    pub(super) fn returned(&self, state: &mut State, now: Instant) -> Vec<i64> {
+        let mut returned = std::mem::take(&mut state.returned);
+        let may_go = |ticket: &mut Ticket| self.outlives_cooldown() || ticket.at < now;
+        returned.extend(state.voided.extract_if(.., may_go).map(|ticket| ticket.id));
+        returned
+    }
+
+    /// Hands due tickets to the next requests.
+    pub(super) fn release(&self, state: &mut State, entry: &Arc<Entry>, now: Instant) {
+        self.send_probes(state, entry, now);
+        if entry.rule.limits.is_unlimited() {
+            self.release_unlimited(state, entry, now);
+        }
+        while let Some(ticket) = state.tickets.front().copied().filter(|ticket| ticket.at <= now) {
+            let Some(lane) = state.queue.next_scope().cloned() else { break };
+            let Some(epoch) = lane.usable_epoch() else {
+                self.settle(state, &lane, now);
+                continue;
+            };
+            let Some(waiter) = state.queue.pop() else { break };
+            state.turns += 1;
+            // If the client has just left, the ticket is for the next request.
+            if send_off(waiter, entry, Ticket { epoch, ..ticket }) {
+                state.tickets.pop_front();
+                state.spare.note(now);
+                entry.metrics.tokens_granted.inc_by(u64::from(entry.rule.limits.cost));
+            }
+        }
+    }
+
+    /// Sends the probes that are due. A probe for which nobody waits any more is lost.
+    fn send_probes(&self, state: &mut State, entry: &Arc<Entry>, now: Instant) {
+        for (lane, ticket) in std::mem::take(&mut state.probes) {
+            if !lane.view.allows(ticket.epoch, true) {
+                self.void(state, &entry.rule.limits, ticket);
+            } else if state.queue.of_scope(&lane) == 0 {
+                lose_probe(lane, ticket);
+            } else if ticket.at > now || !lane.is_in_touch() {
+                state.probes.push((lane, ticket));
+            } else if let Some(waiter) = state.queue.pop_parked(&lane) {
+                state.turns += 1;
+                if send_off(waiter, entry, ticket) {
+                    entry.metrics.tokens_granted.inc_by(u64::from(entry.rule.limits.cost));
+                } else {
+                    state.probes.push((lane, ticket));
+                }
+            }
+        }
+    }
+
+    /// Without a rate there are no tickets while the scope is open: all go, spread over the climb after a cooldown.
+    fn release_unlimited(&self, state: &mut State, entry: &Arc<Entry>, now: Instant) {
+        let ramp = entry.rule.cooldown.as_ref().map_or(Duration::ZERO, |policy| policy.ramp);
+        while let Some(lane) = state.queue.next_scope().cloned() {
+            let Some(epoch) = lane.usable_epoch() else {
+                self.settle(state, &lane, now);
+                continue;
+            };
+            let end = lane.view.opened().map(|opened| opened + ramp).filter(|end| *end > now);
+            if let (Some(end), Some(next)) = (end, state.spread)
+                && next > now
+                && next < end
+            {
+                return;
+            }
+            #[allow(clippy::cast_precision_loss)]
+            let gap = end.map(|end| (end - now).div_f64(state.queue.len() as f64));
+            let Some(waiter) = state.queue.pop() else { return };
+            if send_off(waiter, entry, Ticket { at: now, id: 0, epoch, probe: false }) {
+                state.spread = gap.map(|gap| now + gap);
+            }
+        }
+        state.spread = None;
+    }
+}
+
+/// The probe was granted for a request that has left: the store is told, so that another member's turn comes.
+pub(super) fn lose_probe(lane: Arc<Lane>, ticket: Ticket) {
+    let report = Report {
+        epoch: ticket.epoch,
+        probe: ticket.id,
+        answer: Answer::Nothing,
+        oks: 0,
+        draw: 0.0,
+        named: None,
+    };
+    tokio::spawn(tell::deliver(lane, report, None));
+}
+
+/// False if the client has just left.
+fn send_off(waiter: Waiter<Arc<Lane>>, entry: &Arc<Entry>, ticket: Ticket) -> bool {
+    let grant = Grant::new(&waiter.scope, entry, ticket);
+    match waiter.tell.send(Outcome::Go(grant)) {
+        Ok(()) => true,
+        Err(Outcome::Go(grant)) => {
+            grant.forget();
+            false
+        }
+        Err(Outcome::Refused(..)) => false,
+    }
+}
+
+/// Tickets for which nobody waits go back if their time has not come or a quota counts them; else they are for the next
+/// requests that come.
+pub(super) fn hand_back_surplus(state: &mut State, limits: &Limits, now: Instant) {
+    while state.tickets.len() > state.queue.ready() {
+        let Some(ticket) = state.tickets.pop_back() else { return };
+        if ticket.at > now || !limits.quotas.is_empty() {
+            state.returned.push(ticket.id);
+        } else {
+            state.spare.keep(ticket);
+        }
+    }
+}

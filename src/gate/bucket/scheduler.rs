@@ -1,0 +1,457 @@
+//! The task that drives a queue while somebody waits: it asks, sleeps until something is due, and never polls.
+//!
+//! At most one call at a time asks for the requests that are ready, on behalf of the scope of the first of them. A scope
+//! that is not known to be open is asked for by itself, beside that call: its answer says whether its requests may go, or
+//! carries its probe.
+
+use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
+
+use super::{
+    BucketQueue, Gateway, Lane, SLACK, State, Ticket, Why, refuse_all,
+    release::{hand_back_surplus, lose_probe},
+};
+use crate::{
+    gate::{Outcome, tell, view::moment},
+    limiter::{bucket, policy::Limits},
+    rules::Rule,
+    runtime::clock::{self, Instant},
+    store::{Ask, Granted, Phase, Store, StoreError},
+};
+
+/// Tickets that all members together take in one turn of each: a fortieth of the thousand over which they are to be
+/// equal.
+const SHORT: usize = 25;
+/// Calls per second that short turns may cost a bucket; at higher rates, turns are longer.
+const CALLS: f64 = 800.0;
+/// Most to ask for at once while a hand is filled, in what flows in for its member during a round trip: one part is used
+/// meanwhile, the other fills the hand within the horizon, whatever the line.
+const FILL: f64 = 2.0;
+
+/// Most calls to the store at once. More scopes than this take turns.
+const CALLS_AT_ONCE: usize = 16;
+
+/// How often the wall clock is read outside of a rule's hours.
+const WALL_CLOCK: Duration = Duration::from_secs(60);
+
+/// When to ask again if the latest answer was this member's own and its lease has run out.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Longest wait that is planned, in seconds: as long as the longest `max_wait`.
+const A_DAY: f64 = 86_400.0;
+
+/// What the scheduler does next.
+enum Step {
+    /// Asks the store.
+    Ask(Call),
+    /// Sleeps until then, or until something happens.
+    Sleep(Option<Instant>),
+    /// Ends: nobody waits.
+    End,
+}
+
+/// A call to the store.
+struct Call {
+    lane: Arc<Lane>,
+    ask: Ask,
+    /// When it was sent.
+    sent: Instant,
+    /// Whether it asks for the requests that are ready.
+    for_ready: bool,
+    /// Whether it asks for all of them.
+    for_all: bool,
+    /// Tickets unused when it reaches the store.
+    unused: usize,
+}
+
+impl BucketQueue {
+    /// The next thing to do; also releases what is due.
+    fn step(&self) -> Step {
+        let now = clock::now();
+        let entry = self.entry.load_full();
+        let limits = &entry.rule.limits;
+        let mut state = self.state.lock();
+        if let Some(wait) = entry.rule.opens_in() {
+            // Nothing is released meanwhile; the answers that are on their way come first.
+            let asking = !state.asking.is_empty();
+            return if asking {
+                Step::Sleep(None)
+            } else {
+                self.rest(&mut state, limits, now, wait)
+            };
+        }
+        let change = self.wake.take_change();
+        self.settle_all(&mut state, change, now);
+        self.give_up_hopeless(&mut state, now);
+        self.void_tickets(&mut state, limits, now);
+        self.release(&mut state, &entry, now);
+        hand_back_surplus(&mut state, limits, now);
+        if state.asking.is_empty()
+            && state.queue.ready() == 0
+            && !state.returned.is_empty()
+            && let Some(lane) = self.to_return_for(&mut state)
+        {
+            return Step::Ask(self.call(&mut state, lane, 0, true, now));
+        }
+        if state.queue.is_empty() && state.asking.is_empty() {
+            state.pumping = false;
+            state.tickets.clear();
+            state.latest = None;
+            state.come_back = None;
+            state.look_again = None;
+            state.members = 1;
+            state.most = 0;
+            state.fill_at = None;
+            return Step::End;
+        }
+        let mut wakes = [
+            state.tickets.front().map(|ticket| ticket.at),
+            state.probes.iter().map(|(_, ticket)| ticket.at).min(),
+            // A request that may wait until this very moment is not late yet.
+            state.queue.first_deadline().map(|at| at + Duration::from_nanos(1)),
+            state.spread,
+            None,
+            None,
+        ];
+        if state.asking.len() < CALLS_AT_ONCE {
+            match self.next_closed(&state, now) {
+                Some((at, lane)) if at <= now => {
+                    let wanted = self.wanted_for(&mut state, &lane, limits, now);
+                    return Step::Ask(self.call(&mut state, lane, wanted, false, now));
+                }
+                next => wakes[4] = next.map(|(at, _)| at),
+            }
+            let ask_at = self.ask_at(&state, limits, now);
+            if ask_at.is_some_and(|at| at <= now)
+                && let Some(lane) = state.queue.next_scope().cloned()
+            {
+                let waiting = waiting(&state);
+                let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
+                let spare = state.spare.wanted(limits, now);
+                let mut call = self.call(&mut state, lane, wanted + spare, true, now);
+                call.for_all = wanted == waiting;
+                return Step::Ask(call);
+            }
+            wakes[5] = ask_at;
+        }
+        Step::Sleep(wakes.into_iter().flatten().filter(|at| *at > now).min())
+    }
+
+    /// The scope in whose name tickets go back while no request is ready. If scopes share the bucket, it must be open: a
+    /// closed one takes nothing back.
+    fn to_return_for(&self, state: &mut State) -> Option<Arc<Lane>> {
+        if self.only.is_some() {
+            return state.latest.clone().filter(|_| state.queue.is_empty());
+        }
+        let lane = state.latest.clone().filter(|lane| lane.usable_epoch().is_some());
+        if lane.is_none() {
+            state.returned.clear();
+        }
+        lane
+    }
+
+    /// The next thing to do outside of the rule's hours: nothing goes, and whoever cannot wait for the opening is
+    /// refused.
+    fn rest(&self, state: &mut State, limits: &Limits, now: Instant, wait: Duration) -> Step {
+        let opens = now + wait;
+        while let Some(waiter) = state.queue.pop_hopeless(opens) {
+            waiter.tell.send(Outcome::Refused(Why::Hours, Some(wait))).ok();
+        }
+        // Tickets are past by then. Quotas get theirs back with the next ask.
+        while let Some(ticket) = state.tickets.pop_front() {
+            self.void(state, limits, ticket);
+        }
+        state.probes.drain(..).for_each(|(lane, ticket)| lose_probe(lane, ticket));
+        state.come_back = None;
+        if state.queue.is_empty() {
+            state.pumping = false;
+            state.latest = None;
+            return Step::End;
+        }
+        // The wall clock may be set meanwhile.
+        Step::Sleep(Some(opens.min(now + WALL_CLOCK)))
+    }
+
+    /// The parked scope that is to be asked for next, and when.
+    fn next_closed(&self, state: &State, now: Instant) -> Option<(Instant, Arc<Lane>)> {
+        let free = |lane: &&Arc<Lane>| !state.asking.iter().any(|(asked, _)| asked == *lane);
+        let closed = state.queue.parked().filter(free);
+        let at = |lane: &Arc<Lane>| match lane.view.gateway() {
+            Gateway::Cooling(until) | Gateway::Probing(until) if lane.is_in_touch() => until,
+            _ if lane.is_in_touch() => now,
+            _ => state.look_again.unwrap_or(now),
+        };
+        closed
+            .map(|lane| (at(lane), lane))
+            .min_by_key(|(at, _)| *at)
+            .map(|(at, lane)| (at, Arc::clone(lane)))
+    }
+
+    /// How many tickets to ask for in the name of a closed scope: one if it may be its probe.
+    fn wanted_for(
+        &self,
+        state: &mut State,
+        lane: &Arc<Lane>,
+        limits: &Limits,
+        now: Instant,
+    ) -> usize {
+        if lane.is_due() {
+            return 1;
+        }
+        let waiting = waiting(state) + state.queue.of_scope(lane);
+        let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
+        wanted.max(1) + state.spare.wanted(limits, now)
+    }
+
+    /// When to ask for tickets for the requests that are ready; `None` if there is no need.
+    fn ask_at(&self, state: &State, limits: &Limits, now: Instant) -> Option<Instant> {
+        if waiting(state) == 0 || state.asking_for_ready || limits.is_unlimited() {
+            return None;
+        }
+        if state.tickets.is_empty() {
+            return Some(state.come_back.unwrap_or(now));
+        }
+        // The ask is to reach the store when so many of the tickets are used, however long its way: so members with
+        // slow lines get as much as those with fast ones.
+        let due = |ticket: usize| before(state.tickets[ticket].at, state.lead);
+        let count = state.tickets.len();
+        Some(match count.checked_sub(state.refill + 1) {
+            Some(ticket) => due(ticket),
+            None => state.fill_at.map_or(now, |at| at.min(due(count - 1))),
+        })
+    }
+
+    /// A call in the name of `lane`, which is noted as under way.
+    fn call(
+        &self,
+        state: &mut State,
+        lane: Arc<Lane>,
+        wanted: usize,
+        for_ready: bool,
+        now: Instant,
+    ) -> Call {
+        let patience = state.queue.last_deadline().map_or(Duration::ZERO, |last| last - now);
+        let arrival = now + state.lead;
+        let unused = state.tickets.iter().filter(|ticket| ticket.at > arrival).count();
+        let asked: usize = state.asking.iter().map(|(_, wanted)| wanted).sum();
+        // A probe does not wait for tickets that others use.
+        let held = if lane.is_due() { 0 } else { unused + asked };
+        // A closed scope takes nothing back and changes no limits.
+        let tells_bucket = for_ready || self.only.is_some();
+        let ask = Ask {
+            wanted: u32::try_from(wanted).unwrap_or(u32::MAX),
+            held: u32::try_from(held).unwrap_or(u32::MAX),
+            bound: clock::micros(patience),
+            lease: self.shared.lease(),
+            drain: false,
+            void: tells_bucket && std::mem::take(&mut state.start_over),
+            returned: if tells_bucket { self.returned(state, now) } else { Vec::new() },
+            known: lane.view.known(self.entry.load().rule.cooldown.as_ref()),
+            learned: self.learned(),
+        };
+        state.asking.push((Arc::clone(&lane), wanted));
+        state.asking_for_ready |= for_ready;
+        let for_all = wanted >= state.queue.len().saturating_sub(state.tickets.len());
+        Call { lane, ask, sent: now, for_ready, for_all, unused }
+    }
+
+    /// Takes over what the store answered.
+    fn absorb(&self, call: &Call, granted: &Granted) {
+        let Call { lane, sent: asked, .. } = call;
+        let took = asked.elapsed();
+        tell::granted(lane, granted, *asked);
+        self.note_learned(granted.learned);
+        let entry = self.entry.load();
+        let rule: &Rule = &entry.rule;
+        let now = clock::now();
+        let mut state = self.state.lock();
+        self.is_answered(&mut state, call);
+        state.members = granted.members;
+        state.alone = granted.alone;
+        state.look_again = (!lane.is_in_touch()).then(|| now + AGAIN);
+        // A call that failed says nothing of the line, and the member's own answer has none.
+        state.lead = match state.lead {
+            _ if granted.alone => Duration::ZERO,
+            Duration::ZERO => took,
+            lead => (lead * 7 + took) / 8,
+        };
+        self.settle(&mut state, lane, now);
+        let served = granted.come_back == 0;
+        // An answer that this process read too late says when its tickets were due at the earliest.
+        let in_time = granted.alone || took <= self.shared.store.timeout() + SLACK;
+        let due = if in_time { clock::now() } else { *asked };
+        let probe = granted.phase == Phase::Probe;
+        let epoch = if probe { granted.epoch } else { self.epoch_in_hand(granted.epoch) };
+        let tickets = granted.tickets.iter().map(|id| Ticket {
+            at: due + clock::from_micros(id - granted.now),
+            id: *id,
+            epoch,
+            probe,
+        });
+        match granted.phase {
+            Phase::Probing | Phase::Cooling => {}
+            Phase::Probe => {
+                state.probes.extend(tickets.map(|ticket| (Arc::clone(lane), ticket)));
+            }
+            // Without a rate nobody needs a ticket while the scope is open.
+            Phase::Open if rule.limits.is_unlimited() => {
+                state.come_back = None;
+                return;
+            }
+            Phase::Open => {
+                let next = (!served).then(|| moment(granted.come_back, granted.now));
+                // If tickets are in hand, the next are asked for when those are half used.
+                let idle = granted.tickets.is_empty() && state.tickets.is_empty();
+                state.come_back = if idle { next } else { None };
+                self.take_turns(&mut state, call, granted);
+                state.spare.plenty = !granted.is_ahead() && !granted.alone;
+                state.tickets.extend(tickets);
+                state.tickets.make_contiguous().sort_by_key(|ticket| ticket.at);
+            }
+        }
+        self.judge(&mut state, rule, lane, served);
+    }
+
+    /// A call is over.
+    fn is_answered(&self, state: &mut State, call: &Call) {
+        state.asking.retain(|(lane, _)| *lane != call.lane);
+        if call.for_ready {
+            state.asking_for_ready = false;
+        }
+    }
+
+    /// How many tickets to hold and to ask for at a time. Alone, a member asks when half of its tickets are used; with
+    /// others it asks more often and for fewer, so that the turns of all are short against a window of fairness. Who
+    /// holds less than its share fills its hand at a pace that does not depend on its line.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a few tickets"
+    )]
+    fn take_turns(&self, state: &mut State, call: &Call, granted: &Granted) {
+        let count = granted.tickets.len();
+        let in_hand = call.unused + count;
+        let (members, cost) = (granted.members.max(1), self.entry.load().rule.limits.cost);
+        let share = bucket::share(granted.rate, cost, members) as usize;
+        let got_all = call.for_all && granted.come_back == 0;
+        let full = if got_all || count == 0 { in_hand } else { share };
+        let rate = granted.rate / f64::from(cost);
+        let at_least = ((rate / CALLS) as usize).max(1);
+        let turn = if members > 1 { at_least.max(SHORT / members as usize) } else { share };
+        let turn = turn.min(full.div_ceil(2));
+        state.refill = full - turn;
+        let own = rate / f64::from(members) * FILL;
+        let worth = (own * state.lead.as_secs_f64()).ceil() as usize;
+        // Who has just come may be one of many who do not know of each other yet: with the next answer it knows of them.
+        let most = if state.fill_at.is_none() { (worth / 4).max(in_hand) } else { usize::MAX };
+        let fill = worth.max(at_least).min(most).max(1);
+        // Only what is handed out ahead is shared in turns: what is saved up, or has no rate, is taken at once.
+        let paced = own > 0.0 && granted.is_ahead();
+        state.most = match in_hand < state.refill {
+            _ if !paced => 0,
+            true => fill,
+            false => worth.max(turn),
+        };
+        let filled = (fill as f64 / own).min(A_DAY);
+        state.fill_at = paced.then(|| call.sent + Duration::from_secs_f64(filled));
+    }
+
+    /// The store is away and the rule file says `closed`.
+    fn refuse_held(&self, call: &Call) {
+        let mut state = self.state.lock();
+        self.is_answered(&mut state, call);
+        refuse(&mut state);
+    }
+}
+
+/// No decision can be taken for the requests that are held.
+fn refuse(state: &mut State) {
+    refuse_all(state, Why::Store, Some(Duration::from_secs(1)));
+}
+
+/// Requests that are ready and have no ticket in hand.
+fn waiting(state: &State) -> usize {
+    state.queue.ready().saturating_sub(state.tickets.len())
+}
+
+fn before(moment: Instant, lead: Duration) -> Instant {
+    moment.checked_sub(lead).unwrap_or(moment)
+}
+
+/// A scheduler at work. If it ends before its time (it panicked, or the runtime is going), nobody would drive its queue
+/// any more: held requests are refused, what it had begun is forgotten, and the next request starts another one.
+struct AtWork {
+    queue: Arc<BucketQueue>,
+    ended: bool,
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        // If it ended as it should, the next one may be at work already.
+        if self.ended {
+            return;
+        }
+        let mut state = self.queue.state.lock();
+        let start_over = state.start_over;
+        let mut left = std::mem::replace(&mut *state, State { start_over, ..State::default() });
+        drop(state);
+        refuse(&mut left);
+    }
+}
+
+type Answer = (Call, Result<Granted, StoreError>);
+type Asking = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// Drives a queue while somebody waits.
+pub(super) async fn run(queue: Arc<BucketQueue>) {
+    let mut at_work = AtWork { queue: Arc::clone(&queue), ended: false };
+    let mut asking: Vec<Asking> = Vec::new();
+    loop {
+        let until = match queue.step() {
+            Step::End => {
+                at_work.ended = true;
+                return;
+            }
+            Step::Ask(call) => {
+                asking.push(Box::pin(take(Arc::clone(&queue), call)));
+                continue;
+            }
+            Step::Sleep(until) => until,
+        };
+        tokio::select! {
+            (call, answer) = first_answer(&mut asking) => match answer {
+                Ok(granted) => queue.absorb(&call, &granted),
+                Err(_) => queue.refuse_held(&call),
+            },
+            () = sleep_until(until) => {}
+            () = queue.wake.wait() => {}
+        }
+    }
+}
+
+async fn take(queue: Arc<BucketQueue>, call: Call) -> Answer {
+    let entry = queue.entry.load_full();
+    let answer = queue.shared.store.take(&call.lane.scope, &entry.rule, &call.ask).await;
+    (call, answer)
+}
+
+/// The first answer to any of the calls under way; there are at most [`CALLS_AT_ONCE`].
+async fn first_answer(asking: &mut Vec<Asking>) -> Answer {
+    poll_fn(|context| {
+        for at in 0..asking.len() {
+            if let Poll::Ready(answer) = asking[at].as_mut().poll(context) {
+                drop(asking.swap_remove(at));
+                return Poll::Ready(answer);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
