@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use integration_tests::sim::{Plan, figures::Figures};
 
+#[path = "sim/hosts.rs"]
+mod hosts;
 #[path = "sim/lost_memory.rs"]
 mod lost_memory;
 #[path = "sim/outage.rs"]

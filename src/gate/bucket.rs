@@ -70,16 +70,23 @@ impl Ticket {
     }
 }
 
+/// A call that is under way.
+#[derive(Debug)]
+struct Asked {
+    lane: Arc<Lane>,
+    wanted: usize,
+    /// Whether it is for the requests that are ready, in the name of the first of them.
+    for_ready: bool,
+}
+
 #[derive(Debug, Default)]
 struct State {
     queue: Queue<Arc<Lane>>,
     tickets: VecDeque<Ticket>,
     /// Probes in hand, each for its scope.
     probes: Vec<(Arc<Lane>, Ticket)>,
-    /// The scopes that the store is being asked for, and how many tickets for each.
-    asking: Vec<(Arc<Lane>, usize)>,
-    /// Whether one of them is asked for the requests that are ready.
-    asking_for_ready: bool,
+    /// What the store is being asked; one call at a time for each scope.
+    asking: Vec<Asked>,
     /// The scope of the latest request.
     latest: Option<Arc<Lane>>,
     returned: Vec<i64>,

@@ -177,9 +177,16 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         Some(waiter)
     }
 
-    /// Takes out the next parked request of a scope.
-    pub(super) fn pop_parked(&mut self, scope: &S) -> Option<Waiter<S>> {
-        let (_, waiter) = self.parked.get_mut(scope)?.pop()?;
+    /// Takes out the next request of a scope, parked or not.
+    pub(super) fn pop_of(&mut self, scope: &S) -> Option<Waiter<S>> {
+        let waiter = match self.parked.get_mut(scope) {
+            Some(lines) => lines.pop()?.1,
+            None => {
+                let seq = self.ready.iter().filter(|waiter| waiter.scope == *scope);
+                let seq = seq.map(|waiter| waiter.seq).min()?;
+                return self.remove(seq);
+            }
+        };
         self.forget(&waiter);
         Some(waiter)
     }
@@ -476,10 +483,11 @@ mod tests {
         queue.push(client(2), Order::Fair, of('a', 5), false);
         assert_eq!(queue.ahead_of(&client(1), Order::Fair, &'a'), 4);
         assert_eq!(queue.pop().map(|waiter| waiter.seq), Some(1));
-        assert_eq!(queue.pop_parked(&'a').map(|waiter| waiter.seq), Some(0));
-        assert_eq!(queue.pop_parked(&'a').map(|waiter| waiter.seq), Some(5));
+        assert_eq!(queue.pop_of(&'a').map(|waiter| waiter.seq), Some(0));
+        assert_eq!(queue.pop_of(&'a').map(|waiter| waiter.seq), Some(5));
         queue.resume(&'a');
-        assert_eq!(order_of(&mut queue), [2, 3, 4]);
+        assert_eq!(queue.pop_of(&'a').map(|waiter| waiter.seq), Some(2), "open or not");
+        assert_eq!(order_of(&mut queue), [3, 4]);
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl BucketQueue {
                 lose_probe(lane, ticket);
             } else if ticket.at > now || !lane.is_in_touch() {
                 state.probes.push((lane, ticket));
-            } else if let Some(waiter) = state.queue.pop_parked(&lane) {
+            } else if let Some(waiter) = state.queue.pop_of(&lane) {
                 state.turns += 1;
                 if send_off(waiter, entry, ticket) {
                     entry.metrics.tokens_granted.inc_by(u64::from(entry.rule.limits.cost));

@@ -7,7 +7,7 @@
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use super::{
-    BucketQueue, Gateway, Lane, SLACK, State, Ticket, Why, refuse_all,
+    Asked, BucketQueue, Gateway, Lane, SLACK, State, Ticket, Why, refuse_all,
     release::{hand_back_surplus, lose_probe},
 };
 use crate::{
@@ -55,9 +55,7 @@ struct Call {
     ask: Ask,
     /// When it was sent.
     sent: Instant,
-    /// Whether it asks for the requests that are ready.
-    for_ready: bool,
-    /// Whether it asks for all of them.
+    /// Whether it asks for all that wait.
     for_all: bool,
     /// Tickets unused when it reaches the store.
     unused: usize,
@@ -173,7 +171,7 @@ impl BucketQueue {
 
     /// The parked scope that is to be asked for next, and when.
     fn next_closed(&self, state: &State, now: Instant) -> Option<(Instant, Arc<Lane>)> {
-        let free = |lane: &&Arc<Lane>| !state.asking.iter().any(|(asked, _)| asked == *lane);
+        let free = |lane: &&Arc<Lane>| !state.asking.iter().any(|asked| asked.lane == **lane);
         let closed = state.queue.parked().filter(free);
         let at = |lane: &Arc<Lane>| match lane.view.gateway() {
             Gateway::Cooling(until) | Gateway::Probing(until) if lane.is_in_touch() => until,
@@ -204,7 +202,8 @@ impl BucketQueue {
 
     /// When to ask for tickets for the requests that are ready; `None` if there is no need.
     fn ask_at(&self, state: &State, limits: &Limits, now: Instant) -> Option<Instant> {
-        if waiting(state) == 0 || state.asking_for_ready || limits.is_unlimited() {
+        let asks = |asked: &Asked| asked.for_ready || state.queue.next_scope() == Some(&asked.lane);
+        if waiting(state) == 0 || limits.is_unlimited() || state.asking.iter().any(asks) {
             return None;
         }
         if state.tickets.is_empty() {
@@ -232,7 +231,7 @@ impl BucketQueue {
         let patience = state.queue.last_deadline().map_or(Duration::ZERO, |last| last - now);
         let arrival = now + state.lead;
         let unused = state.tickets.iter().filter(|ticket| ticket.at > arrival).count();
-        let asked: usize = state.asking.iter().map(|(_, wanted)| wanted).sum();
+        let asked: usize = state.asking.iter().map(|asked| asked.wanted).sum();
         // A probe does not wait for tickets that others use.
         let held = if lane.is_due() { 0 } else { unused + asked };
         // A closed scope takes nothing back and changes no limits.
@@ -248,10 +247,9 @@ impl BucketQueue {
             known: lane.view.known(self.entry.load().rule.cooldown.as_ref()),
             learned: self.learned(),
         };
-        state.asking.push((Arc::clone(&lane), wanted));
-        state.asking_for_ready |= for_ready;
+        state.asking.push(Asked { lane: Arc::clone(&lane), wanted, for_ready });
         let for_all = wanted >= state.queue.len().saturating_sub(state.tickets.len());
-        Call { lane, ask, sent: now, for_ready, for_all, unused }
+        Call { lane, ask, sent: now, for_all, unused }
     }
 
     /// Takes over what the store answered.
@@ -313,10 +311,7 @@ impl BucketQueue {
 
     /// A call is over.
     fn is_answered(&self, state: &mut State, call: &Call) {
-        state.asking.retain(|(lane, _)| *lane != call.lane);
-        if call.for_ready {
-            state.asking_for_ready = false;
-        }
+        state.asking.retain(|asked| asked.lane != call.lane);
     }
 
     /// How many tickets to hold and to ask for at a time. Alone, a member asks when half of its tickets are used; with
