@@ -1,18 +1,18 @@
-//! Telling blocks from pages.
+//! Judges whether a response is a block or a page.
 //!
-//! A verdict is a pure function of a response: method, status, named fields, a bounded decoded
-//! prefix of the body, and whether that is all of it. Nothing is known here of other responses, of
-//! rules or of time. The order:
+//! A verdict is a pure function of one response: its method, status, header fields, a bounded
+//! decoded prefix of the body, and whether the body is complete. Other responses, rules and time
+//! play no part. The steps are:
 //!
-//! 1. **Head** ([`Classifier::read`]): fields and redirects that settle it alone. Most responses
-//!    end here, all that is neither text nor HTML does, and costs nothing.
-//! 2. **Body** ([`Scan`]): a prefilter over the bytes of a page tells whether it may have any mark; if so,
-//!    one pass over the decoded prefix counts visible text and looks for all marks at once. A mark counts only on a page with the shape of a wall; on any other page it is
-//!    a decoy.
-//! 3. **What is left**: 429 and 403 by themselves; a blank page.
+//! 1. **Head** ([`Classifier::read`]): header fields and redirects that decide alone. Most
+//!    responses end here, among them every one that is neither text nor HTML.
+//! 2. **Body** ([`Scan`]): a prefilter over the raw bytes rules most pages out. One pass over the
+//!    decoded prefix of the others counts visible text and searches for all patterns at once. A
+//!    match counts only on a page with the shape of a wall; on any other page it is a decoy.
+//! 3. **Fallback**: a plain 429 or 403; a blank page.
 //!
-//! What marks there are is data: `config/signatures.yaml`. Precision comes first throughout, since
-//! a false block stalls the whole fleet: what is in doubt is `ok`.
+//! The signatures are data: `config/signatures.yaml`. Precision comes before recall, because a
+//! false block stalls the whole fleet: a doubtful response is `ok`.
 
 mod charset;
 mod classifier;
@@ -49,34 +49,34 @@ use crate::{
     runtime::clock,
     target::Target,
 };
-use head::{Kind, Telling};
+use head::{BodyFields, Kind};
 
 pub use classifier::{Classifier, builtin_signatures};
 pub use page::read_page;
-pub use retry_after::{LONGEST, retry_after};
+pub use retry_after::{MAX_RETRY_AFTER, retry_after};
 pub use scan::{Scan, Traced};
 pub use signature::{Signature, SignatureError, Switches};
 pub use trace::{NearMiss, Trace};
 
-/// The head of a response and what it answers.
+/// The head of a response, and the request that it answers.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
     /// Method of the request.
     pub method: &'a Method,
-    /// Where it went.
+    /// Target of the request.
     pub target: &'a Target,
     /// Status of the response.
     pub status: StatusCode,
-    /// Fields of the response.
+    /// Header fields of the response.
     pub headers: &'a HeaderMap,
 }
 
-/// How much of a body is looked at, decoded.
+/// How many decoded bytes of a body are scanned.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanLimits {
-    /// Of an ordinary response.
+    /// For an ordinary response.
     pub bytes: usize,
-    /// Of a 4xx, a 5xx and a 202.
+    /// For a 4xx, a 5xx and a 202.
     pub error_bytes: usize,
 }
 
@@ -87,26 +87,26 @@ pub enum BodyEnd {
     Complete,
     /// The site cut it off (an error, or fewer bytes than announced).
     CutOff,
-    /// There is more, but nobody looks at it.
+    /// There is more, but it is not scanned.
     Open,
 }
 
-/// What the head says.
+/// The result of reading the head.
 #[derive(Debug)]
 pub enum Reading {
-    /// Enough for a verdict.
+    /// The head decides the verdict.
     Judged(Judgement),
-    /// The body must be looked at.
+    /// The body must be scanned.
     Scan(Box<Scan>),
 }
 
-/// What the head alone settles, for whatever the body then says.
+/// What the head contributes to every judgement, whatever the body says.
 #[derive(Debug)]
-struct Ground {
+struct HeadContext {
     status: u16,
-    /// Never evidence, whatever it is.
+    /// The target is refused to robots out of habit: never evidence.
     neutral: bool,
-    /// Images, styles and the like: neutral unless their status is a block.
+    /// An image, a style or the like: neutral unless the status is a block.
     decoration: bool,
     retry_after: Option<Duration>,
     logged: Vec<Arc<str>>,
@@ -116,60 +116,62 @@ impl Classifier {
     /// Reads the head of a response.
     #[must_use]
     pub fn read(self: &Arc<Self>, head: Head<'_>, limits: ScanLimits) -> Reading {
-        let telling = Telling::of(head.headers);
-        let kind = head::kind(telling);
-        let mut ground = Ground {
+        let fields = BodyFields::of(head.headers);
+        let kind = head::kind(fields);
+        let mut context = HeadContext {
             status: head.status.as_u16(),
             neutral: head::is_habitual_refusal(head.target),
             decoration: kind == Kind::Neutral,
-            retry_after: if telling.asks_to_wait { asked_wait(head) } else { None },
+            retry_after: if fields.has_retry_after { asked_wait(head) } else { None },
             logged: Vec::new(),
         };
-        let codings = if telling.coded { decode::codings(head.headers) } else { Ok(Vec::new()) };
+        let codings =
+            if fields.is_encoded { decode::codings(head.headers) } else { Ok(Vec::new()) };
         let scans = limits.of(head.status) > 0
             && matches!(kind, Kind::Page | Kind::Data)
-            && head::has_telling_body(head.method, head.status)
+            && head::has_informative_body(head.method, head.status)
             && codings.is_ok();
         let redirect = head::redirect(head);
         let status = head.status.as_u16();
-        let mut free = if scans { self.header_index.free() } else { &[] };
-        let (mut asking, mut settled) = (Vec::new(), None);
-        for number in self.header_index.asking(head.status, head.headers).iter().copied() {
+        let mut unconditional = if scans { self.header_index.unconditional() } else { &[] };
+        let (mut conditional, mut by_head) = (Vec::new(), None);
+        for number in self.header_index.conditional(head.status, head.headers).iter().copied() {
             let signature = &self.signatures[number];
             let possible = scans || signature.is_head_only;
-            if !possible || !signature.holds_at(head, redirect.as_ref()) {
+            if !possible || !signature.matches_head(head, redirect.as_ref()) {
                 continue;
             }
             if !signature.is_head_only {
-                asking.push(number);
+                conditional.push(number);
             } else if signature.source.action == signature::Action::Log {
-                ground.logged.push(Arc::clone(&signature.source.name));
+                context.logged.push(Arc::clone(&signature.source.name));
             } else {
-                settled = Some(ground.decided(&signature.source, signature.head_evidence(head)));
-                // Those that stand behind it are not asked any more.
-                free = &free[..free.partition_point(|candidate| *candidate < number)];
+                by_head = Some(context.decided(&signature.source, signature.head_evidence(head)));
+                // Signatures of lower priority are not evaluated any more.
+                unconditional = &unconditional
+                    [..unconditional.partition_point(|candidate| *candidate < number)];
                 break;
             }
         }
-        let suits = |number: &usize| self.signatures[*number].suits(status);
-        let nobody = asking.is_empty() && !free.iter().any(suits);
+        let accepts_status = |number: &usize| self.signatures[*number].accepts_status(status);
+        let nobody = conditional.is_empty() && !unconditional.iter().any(accepts_status);
         let may_be_blank = scans && kind == Kind::Page && head::may_be_blank(head);
-        let settled = match settled {
+        let by_head = match by_head {
             Some(judgement) if nobody => return Reading::Judged(judgement),
-            settled => settled,
+            by_head => by_head,
         };
         if nobody && !may_be_blank {
-            return Reading::Judged(ground.fallback());
+            return Reading::Judged(context.fallback());
         }
         Reading::Scan(Box::new(Scan::new(scan::Start {
             classifier: Arc::clone(self),
-            ground,
-            asking,
-            free: free.len(),
-            settled,
+            context,
+            conditional,
+            unconditional: unconditional.len(),
+            by_head,
             may_be_blank,
             codings: codings.unwrap_or_default(),
-            content_type: telling.content_type,
+            content_type: fields.content_type,
             is_html: kind == Kind::Page,
             limit: limits.of(head.status),
         })))
@@ -183,15 +185,15 @@ impl ScanLimits {
     }
 }
 
-/// `Retry-After`, where it can mean "you are too fast": a redirect's says when to follow it.
+/// The wait that `Retry-After` asks for. On a redirect the field only says when to follow it.
 fn asked_wait(head: Head<'_>) -> Option<Duration> {
     if head.status.is_redirection() { None } else { retry_after(head.headers, clock::wall()) }
 }
 
-impl Ground {
-    /// A signature decided.
+impl HeadContext {
+    /// The judgement if this signature decides.
     fn decided(&self, signature: &Signature, evidence: Evidence) -> Judgement {
-        // Under a 429 a page that sounds like a block says why there were too many requests.
+        // Under a 429, a page that reads like a refusal explains the rate limit.
         let verdict = match signature.verdict {
             Verdict::Forbidden
                 if self.status == 429 && signature.shape != signature::Shape::Any =>
@@ -203,7 +205,7 @@ impl Ground {
         self.judgement(verdict, signature.confidence, Some(evidence))
     }
 
-    /// Nothing but the status is left.
+    /// The judgement by the status alone.
     fn fallback(&self) -> Judgement {
         let by_status = |id: &str| Evidence {
             signature: Arc::from(id),
@@ -216,8 +218,8 @@ impl Ground {
                 let evidence = by_status("status-429");
                 self.judgement(Verdict::RateLimited, Confidence::High, Some(evidence))
             }
-            // Some sites refuse robots with 418 (RFC 2324), others answer with it as a joke, so confidence is
-            // low. Shopify sends 430 for a request that it suspects to be an attack.
+            // Some sites refuse robots with 418 (RFC 2324), others use it as a joke, so confidence
+            // is low. Shopify sends 430 for a request that it suspects to be an attack.
             403 | 418 | 430 => {
                 let evidence = by_status(&format!("status-{}", self.status));
                 self.judgement(Verdict::Forbidden, Confidence::Low, Some(evidence))
@@ -226,8 +228,8 @@ impl Ground {
         }
     }
 
-    /// What is left of a body where no signature matches.
-    fn without_mark(&self, end: BodyEnd) -> Judgement {
+    /// The judgement of a body that no signature matches.
+    fn without_match(&self, end: BodyEnd) -> Judgement {
         let fallback = self.fallback();
         if fallback.verdict != Verdict::Ok || end != BodyEnd::CutOff {
             return fallback;

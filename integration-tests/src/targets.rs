@@ -24,7 +24,8 @@ mod store;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use tidegate::{
     classify::{
-        BodyEnd, Classifier, Head, LONGEST, Reading, ScanLimits, retry_after, verdict::Verdict,
+        BodyEnd, Classifier, Head, MAX_RETRY_AFTER, Reading, ScanLimits, retry_after,
+        verdict::Verdict,
     },
     config,
     observability::metrics::Metrics,
@@ -151,7 +152,7 @@ pub fn fields(data: &[u8]) {
     let (head, _) = split(data);
     let headers = read_fields(head.lines());
     let wait = retry_after(&headers, SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
-    assert!(wait.is_none_or(|wait| wait > Duration::ZERO && wait <= LONGEST), "{wait:?}");
+    assert!(wait.is_none_or(|wait| wait > Duration::ZERO && wait <= MAX_RETRY_AFTER), "{wait:?}");
     if door.check(&headers, Ipv4Addr::LOCALHOST.into()).is_ok() {
         // base64 of `crawler:open-sesame`, the only way in.
         let given = headers.get("proxy-authorization").map(HeaderValue::as_bytes);

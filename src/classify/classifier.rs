@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde::Deserialize;
 
 use super::{
-    compiled::{Compiled, Wanted},
+    compiled::{Compiled, PatternSet},
     findings::Strings,
     header_index::HeaderIndex,
     patterns::Patterns,
@@ -27,7 +27,7 @@ pub struct Classifier {
     pub(crate) signatures: Vec<Compiled>,
     pub(crate) header_index: HeaderIndex,
     /// How many of those that ask nothing of a head, from the first on, want a page to have the shape of a wall.
-    free_walls: usize,
+    unconditional_walls: usize,
     pub(crate) strings: Strings,
 }
 
@@ -122,7 +122,7 @@ impl Classifier {
     /// Only these signatures, in this order.
     pub(crate) fn compile(sources: Vec<Signature>) -> Result<Self, SignatureError> {
         let mut names = std::collections::HashSet::new();
-        let (mut raw, mut text) = (Wanted::default(), Wanted::default());
+        let (mut raw, mut text) = (PatternSet::default(), PatternSet::default());
         let mut signatures = Vec::with_capacity(sources.len());
         for source in sources {
             check(&source)?;
@@ -133,20 +133,22 @@ impl Classifier {
                 signatures.push(Compiled::new(source, &mut raw, &mut text)?);
             }
         }
-        let compile = |wanted: &Wanted| {
+        let compile = |wanted: &PatternSet| {
             Patterns::new(&wanted.patterns, &wanted.literals).map_err(SignatureError::TooMany)
         };
         let header_index = HeaderIndex::new(&signatures);
-        let wants_wall = |number: &&usize| signatures[**number].wants_wall();
-        let free_walls = header_index.free().iter().take_while(wants_wall).count();
+        let requires_wall_shape = |number: &&usize| signatures[**number].requires_wall_shape();
+        let unconditional_walls =
+            header_index.unconditional().iter().take_while(requires_wall_shape).count();
         let strings = Strings { raw: compile(&raw)?, text: compile(&text)? };
-        Ok(Self { signatures, header_index, free_walls, strings })
+        Ok(Self { signatures, header_index, unconditional_walls, strings })
     }
 
-    /// Whether the first `free` signatures that ask nothing of a head, and those that are `asking`,
+    /// Whether the first `unconditional` signatures that ask nothing of a head, and those that are `conditional`,
     /// want every page to have the shape of a wall: then pages without it need no look.
-    pub(crate) fn wants_walls(&self, free: usize, asking: &[usize]) -> bool {
-        free <= self.free_walls && asking.iter().all(|number| self.signatures[*number].wants_wall())
+    pub(crate) fn require_wall_shape(&self, unconditional: usize, conditional: &[usize]) -> bool {
+        unconditional <= self.unconditional_walls
+            && conditional.iter().all(|number| self.signatures[*number].requires_wall_shape())
     }
 }
 

@@ -6,7 +6,7 @@ use http::HeaderName;
 
 use super::{
     Head,
-    family::Near,
+    family::Fit,
     findings::{Findings, safe},
     head::{Redirect, is_origin_fault, is_refusal},
     page::Title,
@@ -16,10 +16,10 @@ use super::{
 use crate::{classify::verdict::Evidence, target::glob_matches};
 
 /// Characters of visible text up to which a page has the shape of a wall.
-const FEW: usize = 1_500;
+const MAX_WALL_TEXT: usize = 1_500;
 
 /// The same under a status that walls are served with.
-const SOME: usize = 4_000;
+const MAX_REFUSAL_TEXT: usize = 4_000;
 
 /// A string that may stand in the markup or in the visible text: its number in each automaton.
 #[derive(Debug, Clone, Copy)]
@@ -71,13 +71,13 @@ pub(crate) enum Missing {
 
 /// The strings that an automaton looks for.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct PatternSet {
     pub(super) patterns: Vec<String>,
     /// Those of them of which at least one must be there for any signature to match.
     pub(super) literals: Vec<usize>,
 }
 
-impl Wanted {
+impl PatternSet {
     /// The number of `pattern`, which is added if it is new.
     fn number(&mut self, pattern: String) -> usize {
         let known = self.patterns.iter().position(|known| *known == pattern);
@@ -96,7 +96,13 @@ impl Wanted {
 
 /// Chooses the strings without any of which a signature cannot match: of its conditions the one
 /// whose shortest string is longest, and of `body`, which wants all, the longest.
-fn need(body: &[Marker], any: &[Marker], visible: &[usize], raw: &mut Wanted, text: &mut Wanted) {
+fn need(
+    body: &[Marker],
+    any: &[Marker],
+    visible: &[usize],
+    raw: &mut PatternSet,
+    text: &mut PatternSet,
+) {
     let length =
         |marker: &Marker| raw.patterns[marker.raw].len().min(text.patterns[marker.text].len());
     let of_body = body.iter().max_by_key(|marker| length(marker)).map(std::slice::from_ref);
@@ -117,8 +123,8 @@ fn need(body: &[Marker], any: &[Marker], visible: &[usize], raw: &mut Wanted, te
 impl Compiled {
     pub(super) fn new(
         source: Signature,
-        raw: &mut Wanted,
-        text: &mut Wanted,
+        raw: &mut PatternSet,
+        text: &mut PatternSet,
     ) -> Result<Self, SignatureError> {
         let mut header = Vec::new();
         for (name, glob) in &source.header {
@@ -152,8 +158,8 @@ impl Compiled {
         self.header.first().map(|(name, _)| name)
     }
 
-    /// Whether it is looked for whatever the head says; but see [`Compiled::suits`].
-    pub(super) fn asks_nothing_of_a_head(&self) -> bool {
+    /// Whether it is looked for whatever the head says; but see [`Compiled::accepts_status`].
+    pub(super) fn has_no_head_condition(&self) -> bool {
         !self.is_head_only
             && self.source.status.is_empty()
             && self.source.location.is_none()
@@ -161,14 +167,14 @@ impl Compiled {
     }
 
     /// Whether one of these statuses suits what it asks of a head.
-    pub(super) fn may_hold_at(&self, some: StatusRange) -> bool {
+    pub(super) fn may_match_status(&self, some: StatusRange) -> bool {
         let statuses = &self.source.status;
         (statuses.is_empty() || statuses.iter().any(|range| range.overlaps(some)))
             && (self.source.location.is_none() || some.overlaps(REDIRECTS))
     }
 
     /// Whether a body under this status can be a wall of its shape.
-    pub(super) fn suits(&self, status: u16) -> bool {
+    pub(super) fn accepts_status(&self, status: u16) -> bool {
         // Some networks answer 521 with a script that sets a cookie and comes back.
         let is_script = status == 521 && self.source.family == Some(Family::ScriptCheck);
         self.is_head_only
@@ -178,7 +184,7 @@ impl Compiled {
     }
 
     /// Whether all that it asks of the head is there.
-    pub(crate) fn holds_at(&self, head: Head<'_>, redirect: Option<&Redirect>) -> bool {
+    pub(crate) fn matches_head(&self, head: Head<'_>, redirect: Option<&Redirect>) -> bool {
         let status = head.status.as_u16();
         let source = &self.source;
         let headers_hold = |(name, glob): &(HeaderName, String)| {
@@ -191,7 +197,7 @@ impl Compiled {
             })
         };
         (source.status.is_empty() || source.status.iter().any(|range| range.contains(status)))
-            && self.suits(status)
+            && self.accepts_status(status)
             && self.header.iter().all(headers_hold)
             && source
                 .location
@@ -214,17 +220,17 @@ impl Compiled {
     }
 
     /// Whether it wants an HTML page to have the shape of a wall.
-    pub(super) fn wants_wall(&self) -> bool {
+    pub(super) fn requires_wall_shape(&self) -> bool {
         self.is_head_only || self.source.shape == Shape::Interstitial || !self.applies_to(true)
     }
 
     /// How many characters of visible text a page may have at most for a match to count.
-    pub(crate) fn most_text(&self, status: u16, title: &Title) -> usize {
+    pub(crate) fn max_visible_text(&self, status: u16, title: &Title) -> usize {
         let by_shape = match self.source.shape {
             Shape::Any => usize::MAX,
             Shape::Interstitial if status >= 400 && self.may_have_title(title) => usize::MAX,
-            Shape::Interstitial if is_refusal(status) => SOME,
-            Shape::Interstitial => FEW,
+            Shape::Interstitial if is_refusal(status) => MAX_REFUSAL_TEXT,
+            Shape::Interstitial => MAX_WALL_TEXT,
         };
         self.source.max_text.unwrap_or(usize::MAX).min(by_shape)
     }
@@ -274,13 +280,13 @@ impl Compiled {
             }
         }
         if let Some(family) = self.source.family {
-            match findings.look.is(family) {
-                Near::Yes => {
-                    let (place, excerpt) = findings.look.evidence(family);
+            match findings.families.is(family) {
+                Fit::Full => {
+                    let (place, excerpt) = findings.families.evidence(family);
                     found = found.or_else(|| Some(Found { place, excerpt: safe(excerpt) }));
                 }
-                Near::Somewhat => return Marks::Some(Missing::Family),
-                Near::No => return Marks::None,
+                Fit::Partial => return Marks::Some(Missing::Family),
+                Fit::No => return Marks::None,
             }
         }
         match (found, missing) {
@@ -313,7 +319,7 @@ impl Compiled {
 
     /// What makes a page a suspect that is only near to its family.
     pub(super) fn suspicion(&self, findings: &Findings<'_>) -> Option<Evidence> {
-        let (place, excerpt) = findings.look.evidence(self.source.family?);
+        let (place, excerpt) = findings.families.evidence(self.source.family?);
         Some(self.evidence(Found { place, excerpt: safe(excerpt) }))
     }
 

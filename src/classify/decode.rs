@@ -34,9 +34,9 @@ const MAGIC: usize = 4;
 
 /// Encoded bytes that may still be read: some codings can be fed for ever and give nothing.
 #[derive(Debug)]
-pub(crate) struct Encoded(usize);
+pub(crate) struct EncodedBudget(usize);
 
-impl Encoded {
+impl EncodedBudget {
     /// Where so many decoded bytes are looked at.
     pub(crate) fn of(decoded: usize) -> Self {
         Self(decoded.saturating_mul(ENCODED).max(LEAST_ENCODED))
@@ -130,7 +130,7 @@ impl Decoder {
     }
 
     /// Whether a body that is nothing but `bytes` is not encoded.
-    pub(crate) fn passes(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn is_identity(&self, bytes: &[u8]) -> bool {
         let is_first = self.stages.is_none() && self.first.is_empty();
         is_first && self.labelled.is_empty() && recognise(bytes).is_none()
     }

@@ -17,23 +17,23 @@ use super::{
 };
 
 /// Characters of visible text in which a wall comes to the point.
-const BEGINNING: usize = 600;
+const OPENING_TEXT: usize = 600;
 
 /// Visible characters of a server's own answer to what it refuses.
-const BARE: usize = 250;
+const MAX_BARE_TEXT: usize = 250;
 
 /// Visible characters of a page that shows nothing yet.
-const NOTHING: usize = 60;
+const MAX_EMPTY_TEXT: usize = 60;
 
 /// Visible characters of a page that has nothing but a widget.
-const WIDGET: usize = 250;
+const MAX_WIDGET_TEXT: usize = 250;
 
 /// Bytes of inline script that are looked at.
-const SCRIPT: usize = 48 * 1024;
+const MAX_SCRIPT_BYTES: usize = 48 * 1024;
 
 /// A page, as families look at it.
 #[derive(Debug)]
-pub(super) struct Look<'a> {
+pub(super) struct FamilyMatcher<'a> {
     status: u16,
     /// Normalised.
     title: &'a str,
@@ -46,12 +46,12 @@ pub(super) struct Look<'a> {
     is_complete: bool,
     weights: OnceCell<Weights>,
     structure: OnceCell<Structure>,
-    leads_on: OnceCell<bool>,
+    has_many_links: OnceCell<bool>,
 }
 
 /// What is known of a page beside its text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct Extent {
     pub(super) status: u16,
     /// All of it was read.
     pub(super) is_complete: bool,
@@ -59,34 +59,34 @@ pub(crate) struct Seen {
 
 /// How near a page is to a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Near {
+pub(super) enum Fit {
     No,
     /// It has something of it.
-    Somewhat,
-    Yes,
+    Partial,
+    Full,
 }
 
-impl<'a> Look<'a> {
-    pub(super) fn new(page: &'a Page, source: &'a str, seen: Seen) -> Self {
+impl<'a> FamilyMatcher<'a> {
+    pub(super) fn new(page: &'a Page, source: &'a str, extent: Extent) -> Self {
         let text = page.visible.text();
         Self {
-            status: seen.status,
+            status: extent.status,
             title: page.title(),
-            text: &text[..beginning(text, BEGINNING)],
+            text: &text[..beginning(text, OPENING_TEXT)],
             visible: page.visible.count(),
             source,
             is_html: page.is_html(),
-            is_complete: seen.is_complete,
+            is_complete: extent.is_complete,
             weights: OnceCell::new(),
             structure: OnceCell::new(),
-            leads_on: OnceCell::new(),
+            has_many_links: OnceCell::new(),
         }
     }
 
     /// Whether the page belongs to `family`.
-    pub(super) fn is(&self, family: Family) -> Near {
+    pub(super) fn is(&self, family: Family) -> Fit {
         if !self.is_html {
-            return Near::No;
+            return Fit::No;
         }
         match family {
             Family::HumanCheck => self.is_human_check(),
@@ -96,7 +96,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether a page that is `Somewhat` of a family is worth a person's look.
+    /// Whether a page that is `Partial` of a family is worth a person's look.
     pub(super) fn is_suspect(&self) -> bool {
         let weights = self.weights();
         weights.own == 0 && !weights.has_purpose && !self.is_form_of_site()
@@ -123,8 +123,8 @@ impl<'a> Look<'a> {
     }
 
     /// The page has links as pages of sites have.
-    pub(super) fn leads_on(&self) -> bool {
-        *self.leads_on.get_or_init(|| has_many_links(self.source.as_bytes()))
+    pub(super) fn has_many_links(&self) -> bool {
+        *self.has_many_links.get_or_init(|| has_many_links(self.source.as_bytes()))
     }
 
     /// Refuses by its status, other than with what sites say of their own pages.
@@ -168,24 +168,28 @@ impl<'a> Look<'a> {
         structure.password || structure.fields > 1 || structure.single_sign_on
     }
 
-    fn is_human_check(&self) -> Near {
+    fn is_human_check(&self) -> Fit {
         let weights = self.weights();
         let limited = weights.too_many > weights.human
             && !weights.insists
             && (weights.titled_too_many || !weights.asks);
         let refused = weights.refusal > weights.human && !weights.asks;
         if limited || refused {
-            return Near::No;
+            return Fit::No;
         }
         // Most pages end here: neither links nor structure have been looked at yet.
         if weights.human < 3 {
-            return if self.is_bare_widget() && !self.leads_on() { Near::Yes } else { Near::No };
+            return if self.is_bare_widget() && !self.has_many_links() {
+                Fit::Full
+            } else {
+                Fit::No
+            };
         }
-        if self.leads_on() {
-            return Near::No;
+        if self.has_many_links() {
+            return Fit::No;
         }
         if self.is_refused() {
-            return if self.is_form_of_site() { Near::Somewhat } else { Near::Yes };
+            return if self.is_form_of_site() { Fit::Partial } else { Fit::Full };
         }
         let structure = self.structure();
         // A form that has nothing but a widget asks too.
@@ -204,14 +208,14 @@ impl<'a> Look<'a> {
             || wants_data
             || self.is_form_of_site();
         let is_wall = suffices && !is_other;
-        if is_wall { Near::Yes } else { Near::Somewhat }
+        if is_wall { Fit::Full } else { Fit::Partial }
     }
 
     /// A widget in a form that asks for nothing else, under a title that speaks of a check.
     fn is_bare_widget(&self) -> bool {
         let weights = self.weights();
         let is_own = weights.own > 0 || weights.has_purpose || weights.explains;
-        if !weights.titled_check || is_own || self.visible > WIDGET || !self.is_complete {
+        if !weights.titled_check || is_own || self.visible > MAX_WIDGET_TEXT || !self.is_complete {
             return false;
         }
         let structure = self.structure();
@@ -220,61 +224,66 @@ impl<'a> Look<'a> {
         is_bare && asks && !self.is_form_of_site()
     }
 
-    fn is_too_many(&self) -> Near {
+    fn is_too_many(&self) -> Fit {
         let weights = self.weights();
         let insists = weights.insists || weights.asks && !weights.titled_too_many;
         let asks = insists || weights.task && weights.human >= weights.too_many;
         let is_ban = !weights.says_too_many && weights.refusal >= weights.too_many;
-        if weights.too_many < 3 || asks || is_ban || self.leads_on() || self.visible > 1_000 {
-            return Near::No;
+        if weights.too_many < 3 || asks || is_ban || self.has_many_links() || self.visible > 1_000 {
+            return Fit::No;
         }
         let short = if self.is_refused() { 1_000 } else { 400 };
         let least = if self.is_refused() { 3 } else { 4 };
         let is_own = weights.own > 0 || weights.has_purpose || self.is_form_of_site();
         let is_wall = weights.too_many >= least && self.visible <= short && !is_own;
-        if is_wall { Near::Yes } else { Near::Somewhat }
+        if is_wall { Fit::Full } else { Fit::Partial }
     }
 
-    fn is_refusal(&self) -> Near {
+    fn is_refusal(&self) -> Fit {
         let weights = self.weights();
-        if weights.refusal < 4 && !weights.says_status || self.leads_on() {
-            return Near::No;
+        if weights.refusal < 4 && !weights.says_status || self.has_many_links() {
+            return Fit::No;
         }
         let own = 2 * u32::try_from(weights.own).unwrap_or(9);
         let words = weights.refusal.saturating_sub(own);
         // A server's own answer: a status, or a number to ask about, and nothing beside it.
-        let is_short = self.visible <= BARE && self.is_success();
+        let is_short = self.visible <= MAX_BARE_TEXT && self.is_success();
         let is_case = weights.titled_denied && weights.names_case && words >= 4;
         let is_bare = is_short && (weights.says_status || is_case);
         let suffices = if self.is_refused() {
             words >= 4
         } else {
             let built = self.built_as_wall();
-            let is_told = words >= 5 && built >= 2 || words >= 4 && built >= 3;
-            (is_told || is_bare && built >= 2) && !weights.has_purpose
+            let says_so = words >= 5 && built >= 2 || words >= 4 && built >= 3;
+            (says_so || is_bare && built >= 2) && !weights.has_purpose
         };
         let is_named =
             weights.names_reason || weights.names_case && (self.is_refused() || self.is_success());
         let is_wall = (is_named || is_bare) && suffices && !self.is_form_of_site();
-        if is_wall { Near::Yes } else { Near::Somewhat }
+        if is_wall { Fit::Full } else { Fit::Partial }
     }
 
     /// Nothing to see but a script that computes something, keeps it and comes back.
-    fn is_script_check(&self) -> Near {
+    fn is_script_check(&self) -> Fit {
         let (may_have_script, may_have_meta) = script_or_meta(self.source.as_bytes());
         if !may_have_script {
-            let is_sent_on =
-                may_have_meta && self.visible <= NOTHING && self.structure().refresh_to_check;
-            return if is_sent_on { Near::Yes } else { Near::No };
+            let is_sent_on = may_have_meta
+                && self.visible <= MAX_EMPTY_TEXT
+                && self.structure().refresh_to_check;
+            return if is_sent_on { Fit::Full } else { Fit::No };
         }
         let is_part = !self.is_complete && !self.is_refused();
-        if is_part || self.visible > NOTHING || self.source.len() > SCRIPT || self.leads_on() {
-            return Near::No;
+        if is_part
+            || self.visible > MAX_EMPTY_TEXT
+            || self.source.len() > MAX_SCRIPT_BYTES
+            || self.has_many_links()
+        {
+            return Fit::No;
         }
         let structure = self.structure();
-        let is_sites = structure.fields > 0 || structure.sections > 0 || structure.described;
-        if structure.scripts == 0 || self.is_form_of_site() || is_sites {
-            return Near::No;
+        let is_content_page = structure.fields > 0 || structure.sections > 0 || structure.described;
+        if structure.scripts == 0 || self.is_form_of_site() || is_content_page {
+            return Fit::No;
         }
         let script: String = structure.inline(self.source).collect::<String>().to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| script.contains(word));
@@ -316,15 +325,15 @@ impl<'a> Look<'a> {
         let unpacks = has(&["eval(", "=eval"]) && has(&["fromcharcode", "unescape(", "atob("]);
         let is_alone = structure.scripts == 1 && structure.links == 0 && structure.forms == 0;
         if structure.refresh_to_check || unpacks && is_alone {
-            return Near::Yes;
+            return Fit::Full;
         }
         match (keeps && returns || challenges, computes) {
-            (true, true) => Near::Yes,
-            (true, false) if structure.noindex => Near::Yes,
-            (true, false) => Near::Somewhat,
-            _ if structure.challenge && (structure.noindex || self.is_stopped()) => Near::Yes,
-            _ if structure.noindex || structure.challenge => Near::Somewhat,
-            _ => Near::No,
+            (true, true) => Fit::Full,
+            (true, false) if structure.noindex => Fit::Full,
+            (true, false) => Fit::Partial,
+            _ if structure.challenge && (structure.noindex || self.is_stopped()) => Fit::Full,
+            _ if structure.noindex || structure.challenge => Fit::Partial,
+            _ => Fit::No,
         }
     }
 }

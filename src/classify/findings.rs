@@ -1,7 +1,7 @@
 //! What signatures look for, and where it stands on a page.
 
 use super::{
-    family::{Look, Seen},
+    family::{Extent, FamilyMatcher},
     page::Page,
     patterns::{Hits, Patterns},
     text::weight,
@@ -25,7 +25,7 @@ pub(crate) struct Findings<'a> {
     /// All characters of the body, as sent.
     source: &'a str,
     /// For families of walls.
-    pub(super) look: Look<'a>,
+    pub(super) families: FamilyMatcher<'a>,
     raw: Hits,
     text: Hits,
 }
@@ -37,7 +37,7 @@ impl Strings {
         &self,
         page: &'a Page,
         source: &'a str,
-        seen: Seen,
+        extent: Extent,
         all: bool,
     ) -> Findings<'a> {
         let Self { raw, text } = self;
@@ -53,8 +53,8 @@ impl Strings {
                 _ => (raw_hits, text_hits),
             }
         };
-        let look = Look::new(page, source, seen);
-        Findings { page, source, look, raw, text }
+        let families = FamilyMatcher::new(page, source, extent);
+        Findings { page, source, families, raw, text }
     }
 }
 

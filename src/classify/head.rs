@@ -22,39 +22,39 @@ pub(crate) enum Kind {
 /// The fields that say what a body is, found in one look over all of them: one after the other they
 /// cost several times as much.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Telling<'a> {
+pub(crate) struct BodyFields<'a> {
     pub(crate) content_type: Option<&'a HeaderValue>,
     disposition: Option<&'a HeaderValue>,
     /// There is a `Content-Encoding`.
-    pub(crate) coded: bool,
+    pub(crate) is_encoded: bool,
     /// There is a `Retry-After`.
-    pub(crate) asks_to_wait: bool,
+    pub(crate) has_retry_after: bool,
 }
 
-impl<'a> Telling<'a> {
+impl<'a> BodyFields<'a> {
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
-        let mut telling = Self::default();
+        let mut fields = Self::default();
         for (name, value) in headers {
             match name.as_str() {
-                "content-type" => telling.content_type = telling.content_type.or(Some(value)),
+                "content-type" => fields.content_type = fields.content_type.or(Some(value)),
                 "content-disposition" => {
-                    telling.disposition = telling.disposition.or(Some(value));
+                    fields.disposition = fields.disposition.or(Some(value));
                 }
-                "content-encoding" => telling.coded = true,
-                "retry-after" => telling.asks_to_wait = true,
+                "content-encoding" => fields.is_encoded = true,
+                "retry-after" => fields.has_retry_after = true,
                 _ => {}
             }
         }
-        telling
+        fields
     }
 }
 
 /// What the fields say about the body.
-pub(crate) fn kind(telling: Telling<'_>) -> Kind {
-    if telling.disposition.is_some_and(|value| starts_with(value.as_bytes(), b"attachment")) {
+pub(crate) fn kind(fields: BodyFields<'_>) -> Kind {
+    if fields.disposition.is_some_and(|value| starts_with(value.as_bytes(), b"attachment")) {
         return Kind::Opaque;
     }
-    let Some(value) = telling.content_type else { return Kind::Data };
+    let Some(value) = fields.content_type else { return Kind::Data };
     let essence = value.as_bytes().split(|b| *b == b';').next().unwrap_or(b"").trim_ascii();
     if essence.eq_ignore_ascii_case(b"text/html") {
         // Most of what is looked at, without a copy.
@@ -95,7 +95,7 @@ fn kind_of(essence: &str) -> Kind {
 /// Whether the body of such an answer can tell anything. The answer to HEAD has none (RFC 9110
 /// section 9.3.2), 1xx, 204, 205 and 304 neither; a part (206) has no beginning, and the body of a
 /// redirect is read by nobody.
-pub(crate) fn has_telling_body(method: &Method, status: StatusCode) -> bool {
+pub(crate) fn has_informative_body(method: &Method, status: StatusCode) -> bool {
     let silent = status.is_informational()
         || status.is_redirection()
         || matches!(status.as_u16(), 204..=206)

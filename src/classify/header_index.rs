@@ -1,7 +1,7 @@
-//! Which signatures a head leaves to be asked, without asking each of them.
+//! Finds the signatures that may match a head, without evaluating each of them.
 //!
-//! Most signatures ask nothing of a head: they stay for every body. The others name a field that
-//! must be there, as a rule, and hardly any answer has one of those.
+//! Most signatures have no condition on the head and apply to every body. Most of the others
+//! require a header field that few responses have.
 
 use std::borrow::Cow;
 
@@ -9,18 +9,18 @@ use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::{compiled::Compiled, signature::StatusRange};
 
-/// The signatures of a classifier by what they ask of a head, each by its number.
+/// The signatures of a classifier, by number, indexed by their conditions on the head.
 #[derive(Debug, Default)]
 pub(crate) struct HeaderIndex {
-    /// Nothing: ascending.
-    free: Vec<usize>,
-    /// This field, and perhaps more.
+    /// Without a condition on the head; ascending.
+    unconditional: Vec<usize>,
+    /// By the first field that they require.
     by_field: Vec<(HeaderName, Vec<usize>)>,
-    /// One bit for each length of those names.
+    /// One bit for each length of the names in `by_field`.
     lengths: u64,
-    /// A status or a redirect: by the first digit of the status.
+    /// With a condition on the status or the redirect: by the first digit of the status.
     by_status: [Vec<usize>; 10],
-    /// The same for 200 alone, which most answers have.
+    /// The same for 200, the status of most responses.
     at_ok: Vec<usize>,
 }
 
@@ -30,36 +30,36 @@ impl HeaderIndex {
         for (number, signature) in signatures.iter().enumerate() {
             match signature.first_field() {
                 Some(name) => heads.add_field(name, number),
-                None if signature.asks_nothing_of_a_head() => heads.free.push(number),
+                None if signature.has_no_head_condition() => heads.unconditional.push(number),
                 None => heads.add_status(signature, number),
             }
         }
         heads
     }
 
-    /// Those that ask nothing of any head.
-    pub(crate) fn free(&self) -> &[usize] {
-        &self.free
+    /// The signatures without a condition on the head, ascending.
+    pub(crate) fn unconditional(&self) -> &[usize] {
+        &self.unconditional
     }
 
-    /// Those that may hold at a head with this status and these fields and ask something of it,
+    /// The signatures with conditions on the head that may hold for this status and these fields,
     /// ascending.
-    pub(crate) fn asking(&self, status: StatusCode, fields: &HeaderMap) -> Cow<'_, [usize]> {
+    pub(crate) fn conditional(&self, status: StatusCode, fields: &HeaderMap) -> Cow<'_, [usize]> {
         let by_status = match status {
             StatusCode::OK => &self.at_ok,
             _ => &self.by_status[usize::from(status.as_u16() / 100)],
         };
-        let mut asking = Cow::Borrowed(&**by_status);
+        let mut conditional = Cow::Borrowed(&**by_status);
         for name in fields.keys() {
             if self.lengths >> (name.as_str().len() % 64) & 1 == 0 {
                 continue;
             }
             if let Some((_, numbers)) = self.by_field.iter().find(|(known, _)| known == name) {
-                asking.to_mut().extend(numbers);
-                asking.to_mut().sort_unstable();
+                conditional.to_mut().extend(numbers);
+                conditional.to_mut().sort_unstable();
             }
         }
-        asking
+        conditional
     }
 
     fn add_field(&mut self, name: &HeaderName, number: usize) {
@@ -71,11 +71,11 @@ impl HeaderIndex {
     }
 
     fn add_status(&mut self, signature: &Compiled, number: usize) {
-        if signature.may_hold_at(StatusRange(200, 200)) {
+        if signature.may_match_status(StatusRange(200, 200)) {
             self.at_ok.push(number);
         }
         for (digit, numbers) in (0..).zip(&mut self.by_status) {
-            if signature.may_hold_at(StatusRange(digit * 100, digit * 100 + 99)) {
+            if signature.may_match_status(StatusRange(digit * 100, digit * 100 + 99)) {
                 numbers.push(number);
             }
         }

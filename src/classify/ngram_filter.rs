@@ -1,31 +1,32 @@
-//! Tells in a fraction of the time of a search that a text has none of some strings.
+//! A filter that proves, in a fraction of the time of a search, that none of some strings occurs
+//! in a text. It has no false negatives.
 //!
-//! Every string of at least `stride + GRAM - 1` bytes covers [`GRAM`] bytes at some multiple of
-//! `stride`, wherever it stands. So only those places are looked at; where the bytes there occur in
-//! a string at all, that string is compared. Letter case does not matter.
+//! Wherever a string of at least `stride + GRAM - 1` bytes begins, it covers [`GRAM`] bytes at some
+//! multiple of `stride`. So the filter reads only those positions. If the bytes there occur in a
+//! string, that string is compared. Letter case does not matter.
 
 use std::sync::LazyLock;
 
-/// Bytes looked at in one place.
+/// Bytes read at one position.
 const GRAM: usize = 4;
 
-/// Shortest string that an n-gram filter takes: shorter ones would want a look at nearly every place.
+/// Shortest string that a filter accepts. A shorter one would need nearly every position.
 pub(super) const SHORTEST: usize = 8;
 
-/// Longest part of a string that is used: a longer stride would hardly save anything more.
+/// Longest part of a string that is used. A longer stride would save hardly anything.
 const LONGEST: usize = 16;
 
-/// log2 of the number of slots by which grams are told apart.
+/// log2 of the number of hash slots.
 const LOG_SLOTS: u32 = 11;
 
-/// How many slots there are.
+/// Number of hash slots.
 const SLOTS: usize = 1 << LOG_SLOTS;
 
-/// Places that are looked at together.
+/// Positions that share one branch.
 const AT_ONCE: usize = 4;
 
-/// What pages are full of. Of a long string that part is used which has least of it, since every
-/// look at it would be in vain.
+/// Text that nearly every page contains. The filter uses the part of a long string that overlaps
+/// least with it, because each overlap costs a comparison in vain.
 const COMMON: &str = "<div class=\"container header footer content wrapper\" id=\"<span class=\"</span>\
     </div><a href=\"https://www.http://<li class=\"menu-item</li></ul><link rel=\"stylesheet\" \
     type=\"text/css\" href=\"/assets/<script type=\"text/javascript\" src=\"https://cdn.async defer\
@@ -33,10 +34,10 @@ const COMMON: &str = "<div class=\"container header footer content wrapper\" id=
     value=\"title=\"<img src=\"data-function(window.document.getElementById('return var error page \
     script challenge access blocked security request please your you are that this with from have";
 
-/// A string to look for: at each place the bytes that may stand there.
+/// A string to search for: at each position the bytes that match.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
-    /// How many of the places lie before the string itself.
+    /// How many positions precede the string itself.
     pub(crate) before: usize,
     pub(crate) places: Vec<Vec<u8>>,
 }
@@ -55,31 +56,31 @@ static COMMON_GRAMS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     grams
 });
 
-/// Some strings, prepared.
+/// A compiled set of strings.
 #[derive(Debug)]
 pub(crate) struct NgramFilter {
     stride: usize,
-    /// For each slot one bit for each form of a first byte with which one of its grams begins.
+    /// For each slot, one bit for each folded first byte of its grams.
     first: Box<[u32; SLOTS]>,
-    /// Where the grams of each slot begin, and where those of the last end.
+    /// Where the grams of each slot begin; the last entry is the end.
     begins: Box<[u32; SLOTS + 1]>,
     /// The grams of all strings, by slot.
     grams: Vec<Gram>,
 }
 
-/// Bytes of a string.
+/// [`GRAM`] bytes of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Gram {
     slot: usize,
     bytes: u32,
     /// Number of the string.
     string: usize,
-    /// How far behind the beginning of the string they stand.
+    /// Distance from the beginning of the string.
     offset: isize,
 }
 
 impl NgramFilter {
-    /// An n-gram filter for `strings`; `None` where one of them is too short.
+    /// A filter for `strings`; `None` if one of them is too short.
     pub(crate) fn new(strings: &[Shape]) -> Option<Self> {
         let shortest = strings.iter().map(|string| string.places.len()).min().unwrap_or(LONGEST);
         if shortest < SHORTEST {
@@ -110,13 +111,13 @@ impl NgramFilter {
         Some(Self { stride, first, begins, grams })
     }
 
-    /// Whether `is_there` says of one of the strings, by its number, that it begins at a place of
-    /// `text`. It is asked wherever one may, now and then where none does.
+    /// Whether `is_there` confirms that one of the strings, by its number, begins at a position of
+    /// `text`. It is called wherever one may begin, with some false positives.
     pub(crate) fn any(&self, text: &[u8], is_there: impl FnMut(usize, usize) -> bool) -> bool {
         if self.grams.is_empty() {
             return false;
         }
-        // As a constant, the stride makes a loop without any look at the text's end.
+        // A constant stride lets the compiler drop the bounds checks.
         match self.stride {
             5 => self.any_by::<5>(text, is_there),
             6 => self.any_by::<6>(text, is_there),
@@ -136,7 +137,7 @@ impl NgramFilter {
         mut is_there: impl FnMut(usize, usize) -> bool,
     ) -> bool {
         let (strides, rest) = text.as_chunks::<STRIDE>();
-        // One branch for several places.
+        // One branch for several positions.
         let (groups, others) = strides.as_chunks::<AT_ONCE>();
         for (number, group) in groups.iter().enumerate() {
             let hits = group.iter().fold(0, |hits, stride| hits | self.hits(stride));
@@ -145,7 +146,7 @@ impl NgramFilter {
                 return true;
             }
         }
-        // What follows a string may be nothing at all.
+        // A string may end with the text.
         let mut last = [b' '; STRIDE];
         last[..rest.len()].copy_from_slice(rest);
         let begin = groups.len() * AT_ONCE * STRIDE;
@@ -153,16 +154,16 @@ impl NgramFilter {
             || self.is_among(&[last], begin + others.len() * STRIDE, &mut is_there)
     }
 
-    /// In the last bit whether one of the strings may have the first of these bytes.
+    /// 1 in the lowest bit if one of the strings may contain the first of these bytes.
     #[inline]
     fn hits(&self, bytes: &[u8]) -> u32 {
         let gram = gram(bytes).unwrap_or(0);
         self.first[slot(gram)] >> (gram % 32)
     }
 
-    /// Whether one of the strings is at one of `strides`, the first of which begins at `begin`.
+    /// Whether one of the strings occurs at one of `strides`, the first of which begins at `begin`.
     ///
-    /// On its own, so that the loop that seldom comes here keeps its registers.
+    /// A separate function, so that the hot loop keeps its registers.
     #[cold]
     #[inline(never)]
     fn is_among<const STRIDE: usize>(
@@ -178,7 +179,7 @@ impl NgramFilter {
         })
     }
 
-    /// Whether `bytes`, which stand at `place`, belong to one of the strings there.
+    /// Whether `bytes` at `place` belong to an occurrence of one of the strings.
     fn is_one(
         &self,
         bytes: u32,
@@ -195,10 +196,10 @@ impl NgramFilter {
     }
 }
 
-/// Where in a string, no later than `latest`, the `count` places begin of whose grams fewest are
-/// common; among equals the last, since many marks begin as all markup does.
+/// The start, at most `latest`, of the `count` positions with the fewest common grams. Among equals
+/// the last wins, because many patterns begin like ordinary markup.
 fn rarest(places: &[Vec<u8>], count: usize, latest: usize) -> usize {
-    // A place at which anything may stand is many grams, and any of them may be met in vain.
+    // A position that matches any byte yields many grams, each a possible false positive.
     let cost = |place: usize| match forms(&places[place..]).as_slice() {
         [bytes] => usize::from(COMMON_GRAMS.binary_search(bytes).is_ok()),
         several => several.len(),
@@ -208,7 +209,7 @@ fn rarest(places: &[Vec<u8>], count: usize, latest: usize) -> usize {
     (0..=latest).rev().min_by_key(cost).unwrap_or(latest)
 }
 
-/// All grams that may stand at the first of these places; none where there are too few places.
+/// All grams that match at the first of these positions; none if there are too few positions.
 fn forms(places: &[Vec<u8>]) -> Vec<u32> {
     let Some(places) = places.first_chunk::<GRAM>() else { return Vec::new() };
     let mut all = vec![[0; GRAM]];
@@ -226,8 +227,8 @@ fn forms(places: &[Vec<u8>]) -> Vec<u32> {
     all
 }
 
-/// The first bytes as a number, the same for both cases of a letter. Each byte has 64 forms only, so
-/// that a place at which anything may stand is few grams.
+/// The first bytes as a number, without letter case. Each byte folds to 64 values, so that a
+/// position that matches any byte yields few grams.
 fn gram(text: &[u8]) -> Option<u32> {
     text.first_chunk::<GRAM>().map(|bytes| u32::from_le_bytes(*bytes) & 0x5f5f_5f5f)
 }

@@ -1,11 +1,11 @@
-//! What was found in a body so far.
+//! The title and visible text of a body, as far as it has been read.
 
 use super::{
     markup::{Markup, Piece},
     text::{Visible, normalised},
 };
 
-/// Characters of a title that are kept; longer ones are no wall's.
+/// Characters of a title that are kept. No wall has a longer one.
 pub(super) const MAX_TITLE: usize = 256;
 
 /// The title of a page.
@@ -13,18 +13,18 @@ pub(super) const MAX_TITLE: usize = 256;
 pub(crate) enum Title {
     None,
     Open(String),
-    /// Normalised as visible text is.
+    /// Complete, and normalised like visible text.
     Known(String),
 }
 
 /// A body being read.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// `None` for what is no HTML.
+    /// `None` if the body is not HTML.
     markup: Option<Markup>,
     pub(crate) visible: Visible,
     pub(crate) title: Title,
-    /// Whether there is an element that shows or does something without text.
+    /// Whether an element shows or does something without text.
     pub(crate) has_content: bool,
 }
 
@@ -38,7 +38,7 @@ impl Page {
         }
     }
 
-    /// The same, with a buffer for its visible text, which is empty.
+    /// Like `new`, with an empty buffer for the visible text.
     pub(crate) fn with_buffer(is_html: bool, buffer: String) -> Self {
         Self { visible: Visible::in_buffer(buffer), ..Self::new(is_html) }
     }
@@ -47,12 +47,12 @@ impl Page {
         self.markup.is_some()
     }
 
-    /// The title once it is complete, normalised; empty where there is none.
+    /// The normalised title once it is complete; empty if there is none.
     pub(crate) fn title(&self) -> &str {
         if let Title::Known(title) = &self.title { title } else { "" }
     }
 
-    /// Whether there is anything in it: what is shown, what will show something, or a title.
+    /// Whether the page has visible text, an element that shows something, or a title.
     pub(crate) fn has_anything(&self) -> bool {
         self.has_content || self.visible.count() > 0 || !self.title().is_empty()
     }
@@ -101,7 +101,7 @@ impl Title {
     }
 }
 
-/// Title and visible text of an HTML page, as signatures see them.
+/// The normalised title and visible text of an HTML page.
 #[must_use]
 pub fn read_page(source: &str) -> (String, String) {
     let mut page = Page::new(true);
@@ -109,8 +109,8 @@ pub fn read_page(source: &str) -> (String, String) {
     (page.title().to_owned(), page.visible.text().to_owned())
 }
 
-/// Whether a body that has no mark has anything in it, so that it is no blank page: no more of it is
-/// read than shows that. `declared`: HTML by its head.
+/// Whether a body shows anything, so that it is not a blank page. Reads no further than needed.
+/// `declared`: the head says HTML.
 pub(super) fn shows(body: &[u8], declared: bool) -> bool {
     let Ok(text) = std::str::from_utf8(body) else { return false };
     let mut page = Page::new(begins_as_html(text, declared));
@@ -120,7 +120,7 @@ pub(super) fn shows(body: &[u8], declared: bool) -> bool {
     })
 }
 
-/// Whether a body is HTML: its first characters know better than its head.
+/// Whether a body is HTML. Its first characters override its head.
 pub(super) fn begins_as_html(text: &str, declared: bool) -> bool {
     let text = text.trim_start_matches('\u{feff}').trim_start();
     let begins =
@@ -142,7 +142,7 @@ fn is_xhtml(start: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The joints of markup.
+    /// Fragments of markup in which states change.
     const SCRAPS: &[&str] = &[
         "<",
         ">",

@@ -1,4 +1,4 @@
-//! `Retry-After` (RFC 9110 section 10.2.3): how long the site asks to wait.
+//! `Retry-After` (RFC 9110 section 10.2.3): the wait that a site asks for.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,14 +7,14 @@ use http::{
     header::{DATE, RETRY_AFTER},
 };
 
-/// Longest wait that is believed. A site that names more means "go away", and each rule caps it
-/// further.
-pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// Cap of the wait. A site that asks for more means "go away"; each rule caps the wait further.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The wait that the head asks for, from `now`; `None` where it asks for none or makes no sense.
+/// The wait from `now` that the head asks for, at most [`MAX_RETRY_AFTER`]; `None` if the field is
+/// missing, invalid, zero or in the past.
 ///
-/// A date is taken against the sender's own `Date`, so that neither clock needs to be right;
-/// without one against `now`. A date in the past is no wait at all.
+/// A date counts from the sender's own `Date` if there is one, so that neither clock needs to be
+/// right, and otherwise from `now`.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
@@ -26,15 +26,15 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         let sent = sent.and_then(|date| httpdate::parse_http_date(date.trim()).ok());
         until.duration_since(sent.unwrap_or(now)).ok()?
     };
-    (wait > Duration::ZERO).then(|| wait.min(LONGEST))
+    (wait > Duration::ZERO).then(|| wait.min(MAX_RETRY_AFTER))
 }
 
-/// Seconds, however many digits: too many to count are as good as [`LONGEST`].
+/// Parses seconds. A number too large for an integer counts as [`MAX_RETRY_AFTER`].
 fn seconds(digits: &str) -> Option<Duration> {
     if digits.is_empty() {
         return None;
     }
-    Some(digits.parse().map_or(LONGEST, Duration::from_secs))
+    Some(digits.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs))
 }
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
     fn seconds_are_taken_as_they_are_and_capped_at_a_day() {
         assert_eq!(of(&[("retry-after", "120")]), Some(Duration::from_secs(120)));
         assert_eq!(of(&[("retry-after", " 7 ")]), Some(Duration::from_secs(7)));
-        assert_eq!(of(&[("retry-after", "99999999999999999999999")]), Some(LONGEST));
+        assert_eq!(of(&[("retry-after", "99999999999999999999999")]), Some(MAX_RETRY_AFTER));
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! A body being looked at.
+//! Scans the body of one response.
 
-mod answers;
-mod spare;
+mod buffers;
+mod matches;
 
 use std::sync::Arc;
 
 use http::HeaderValue;
 
-use self::spare::Spare;
+use self::buffers::Buffers;
 use super::{
-    BodyEnd, Ground,
+    BodyEnd, HeadContext,
     charset::{Charset, ROOM},
     classifier::Classifier,
-    decode::{Coding, Decoder, Encoded},
+    decode::{Coding, Decoder, EncodedBudget},
     head::{is_origin_fault, is_refusal},
     page::{Page, Title, begins_as_html, shows},
     structure::has_many_links,
@@ -20,42 +20,42 @@ use super::{
 };
 use crate::classify::verdict::{Confidence, Evidence, Judgement, Suspect, Verdict};
 
-/// Decoded bytes between two looks at whether anything more can matter.
+/// Decoded bytes between two checks whether the scan can stop early.
 const STRIDE: usize = 4 * 1024;
-/// Longest body that can be a blank page: markup without anything in it is shorter.
+/// Longest body that can be a blank page: empty markup is shorter.
 const BLANK_BYTES: usize = 512;
-/// Decoded bytes of a page that are kept unread: until there are more, no need to read them may
-/// show, but then it is time to see whether anything more can matter.
-const KEPT: usize = 16 * 1024;
+/// Decoded bytes that are buffered before the scan starts. A complete page of at most this size
+/// goes through the prefilter first, which rules most pages out without a scan.
+const MAX_BUFFERED: usize = 16 * 1024;
 
-/// What a scan begins with.
+/// The arguments of [`Scan::new`].
 pub(super) struct Start<'a> {
     pub(super) classifier: Arc<Classifier>,
-    pub(super) ground: Ground,
-    /// Signatures that ask something of the head and get it, by number.
-    pub(super) asking: Vec<usize>,
-    /// How many of those come into question that ask nothing of a head.
-    pub(super) free: usize,
-    /// What the head decided, unless a candidate says otherwise.
-    pub(super) settled: Option<Judgement>,
+    pub(super) context: HeadContext,
+    /// Signatures with conditions on the head, all of which hold, by number.
+    pub(super) conditional: Vec<usize>,
+    /// How many of the signatures without a condition on the head are still in question.
+    pub(super) unconditional: usize,
+    /// The head's judgement, unless a signature of higher priority matches.
+    pub(super) by_head: Option<Judgement>,
     pub(super) may_be_blank: bool,
     pub(super) codings: Vec<Coding>,
     pub(super) content_type: Option<&'a HeaderValue>,
-    /// By the head.
+    /// The head declares HTML.
     pub(super) is_html: bool,
-    /// Decoded bytes to look at.
+    /// Decoded bytes to scan.
     pub(super) limit: usize,
 }
 
-/// A body being looked at: takes the bytes as they are on the wire, decodes a copy.
+/// A scan of one body. It takes the bytes as received and decodes a copy.
 #[derive(Debug)]
 pub struct Scan {
     decoder: Decoder,
     text: Text,
-    left: Encoded,
+    left: EncodedBudget,
 }
 
-/// A scan that looks for everything, also for what cannot change the verdict.
+/// A scan that also searches for what cannot change the verdict.
 #[derive(Debug)]
 pub struct Traced(Scan);
 
@@ -63,93 +63,93 @@ pub struct Traced(Scan);
 #[derive(Debug)]
 struct Text {
     classifier: Arc<Classifier>,
-    ground: Ground,
-    /// Signatures that may match. Until anything is read, those that ask something of the head.
+    context: HeadContext,
+    /// Signatures that may match. Until the scan starts, only those with conditions on the head.
     candidates: Vec<usize>,
-    /// How many there are beside.
-    free: usize,
-    settled: Option<Judgement>,
+    /// How many signatures without a condition on the head may match too.
+    unconditional: usize,
+    by_head: Option<Judgement>,
     may_be_blank: bool,
     is_html: bool,
     charset: Charset,
-    beginning: Beginning,
-    /// Everything will be read: a trace is wanted.
+    prefix: Prefix,
+    /// A trace is wanted, so everything is read.
     traced: bool,
-    /// All characters so far: within the limit, and no longer than the answer waits.
+    /// All characters so far; the scan limit bounds it.
     source: String,
-    /// For the visible text, until there is a page.
+    /// Buffer for the visible text, until there is a page.
     visible: String,
-    /// How much of them the page has taken.
-    taken: usize,
-    /// What was found; there from the first characters on.
+    /// Bytes of `source` that the page has consumed.
+    consumed: usize,
+    /// The page; there from the first characters on.
     page: Option<Page>,
     /// Bytes that may still be decoded.
     left: usize,
     decoded: usize,
-    /// The coding is broken: what was found counts, what was not found says nothing.
+    /// The coding is broken: a match counts, a missing match proves nothing.
     unreadable: bool,
     done: bool,
-    /// Characters of visible text after which no candidate can match any more; `None` without
-    /// candidates, and before the first characters.
-    most_text: Option<usize>,
+    /// Characters of visible text beyond which no candidate can match; `None` without candidates
+    /// and before the first characters.
+    max_visible_text: Option<usize>,
     title_known: bool,
 }
 
-/// What becomes of the first decoded bytes.
+/// The state of the first decoded bytes.
 #[derive(Debug)]
-enum Beginning {
-    /// They are kept, as long as it may be that nobody has to read them.
-    Kept(Vec<u8>),
-    /// They are all that is looked at, so many, and no wall and no blank page.
-    Plain(usize),
-    /// They are read.
+enum Prefix {
+    /// Buffered: the prefilter may still rule the page out.
+    Buffered(Vec<u8>),
+    /// The prefilter ruled out a page of so many bytes: neither a wall nor blank.
+    RuledOut(usize),
+    /// Being scanned.
     Read,
 }
 
 impl Scan {
     pub(super) fn new(start: Start<'_>) -> Self {
         let charset = Charset::new(start.content_type);
-        let may_be_plain = start.is_html
-            && !is_refusal(start.ground.status)
-            && start.classifier.wants_walls(start.free, &start.asking);
+        let may_be_ruled_out = start.is_html
+            && !is_refusal(start.context.status)
+            && start.classifier.require_wall_shape(start.unconditional, &start.conditional);
         let mut text = Text {
-            beginning: Beginning::Read,
+            prefix: Prefix::Read,
             traced: false,
             charset,
             classifier: start.classifier,
-            ground: start.ground,
-            candidates: start.asking,
-            free: start.free,
-            settled: start.settled,
+            context: start.context,
+            candidates: start.conditional,
+            unconditional: start.unconditional,
+            by_head: start.by_head,
             may_be_blank: start.may_be_blank,
             is_html: start.is_html,
             source: String::new(),
             visible: String::new(),
-            taken: 0,
+            consumed: 0,
             page: None,
             left: start.limit,
             decoded: 0,
             unreadable: false,
             done: false,
-            most_text: None,
+            max_visible_text: None,
             title_known: false,
         };
-        if may_be_plain {
-            text.beginning = Beginning::Kept(Vec::new());
+        if may_be_ruled_out {
+            text.prefix = Prefix::Buffered(Vec::new());
         } else {
-            text.gather();
+            text.collect_candidates();
         }
-        Self { decoder: Decoder::new(start.codings), left: Encoded::of(text.left), text }
+        Self { decoder: Decoder::new(start.codings), left: EncodedBudget::of(text.left), text }
     }
 
-    /// The same scan, looking for everything. Nothing may have been pushed yet.
+    /// Turns this into a traced scan. Must be called before the first push.
     #[must_use]
     pub fn traced(mut self) -> Traced {
         self.text.traced = true;
         Traced(self)
     }
 
-    /// Looks at the next bytes as received (still encoded). False once nothing more can matter.
+    /// Scans the next bytes as received (still encoded). False once the result is certain.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let Self { decoder, text, left } = self;
         if text.done {
@@ -158,14 +158,14 @@ impl Scan {
         let bytes = left.split_off(bytes);
         let read = decoder.push(bytes, &mut |piece| text.push(piece, false));
         if read.is_err() || left.is_used_up() && !text.done {
-            text.break_off();
+            text.stop_unreadable();
         }
         !text.done
     }
 
-    /// The same for the last bytes of a body: where they are the first ones too, nothing is copied.
+    /// Scans the last bytes of a body. If they are also the first, nothing is copied.
     pub fn push_last(&mut self, bytes: &[u8]) {
-        if self.decoder.passes(bytes) {
+        if self.decoder.is_identity(bytes) {
             self.text.push(bytes, true);
         } else {
             self.push(bytes);
@@ -181,7 +181,7 @@ impl Scan {
     pub(super) fn conclude(mut self, end: BodyEnd, trace: Option<&mut Trace>) -> Judgement {
         let Self { decoder, text, .. } = &mut self;
         if !text.done && decoder.finish(&mut |piece| text.push(piece, false)).is_err() {
-            text.break_off();
+            text.stop_unreadable();
         }
         text.unreadable |= !decoder.is_complete();
         self.text.finish(end, trace)
@@ -194,7 +194,7 @@ impl Traced {
         self.0.push(bytes)
     }
 
-    /// The verdict, and what else was found on the way.
+    /// The verdict and the trace.
     #[must_use]
     pub fn finish(self, end: BodyEnd) -> (Judgement, Trace) {
         let mut trace = Trace::default();
@@ -203,46 +203,45 @@ impl Traced {
 }
 
 impl Text {
-    /// Takes decoded bytes, which are the `last` ones of the body or may have others behind them;
-    /// false once nothing more can matter.
+    /// Takes decoded bytes; `last` if no more follow. False once the result is certain.
     fn push(&mut self, bytes: &[u8], last: bool) -> bool {
-        if let Beginning::Kept(kept) = &mut self.beginning {
-            let bytes = &bytes[..bytes.len().min(self.left - kept.len())];
-            let length = kept.len() + bytes.len();
+        if let Prefix::Buffered(buffered) = &mut self.prefix {
+            let bytes = &bytes[..bytes.len().min(self.left - buffered.len())];
+            let length = buffered.len() + bytes.len();
             let is_all = last || length == self.left;
-            if length <= KEPT && kept.is_empty() && is_all && !self.traced {
-                return self.take_whole(bytes);
+            if length <= MAX_BUFFERED && buffered.is_empty() && is_all && !self.traced {
+                return self.scan_whole(bytes);
             }
-            if length <= KEPT {
-                kept.extend_from_slice(bytes);
+            if length <= MAX_BUFFERED {
+                buffered.extend_from_slice(bytes);
                 self.done = is_all;
                 return !self.done;
             }
         }
-        self.read_kept();
+        self.scan_buffered();
         !self.done && self.take(bytes)
     }
 
-    /// Reads what was kept unread.
-    fn read_kept(&mut self) {
-        let beginning = std::mem::replace(&mut self.beginning, Beginning::Read);
-        if let Beginning::Kept(kept) = beginning {
-            self.gather();
+    /// Scans the buffered bytes.
+    fn scan_buffered(&mut self) {
+        let prefix = std::mem::replace(&mut self.prefix, Prefix::Read);
+        if let Prefix::Buffered(buffered) = prefix {
+            self.collect_candidates();
             self.done = false;
-            self.take(&kept);
+            self.take(&buffered);
         }
     }
 
-    /// Takes `page`, which is all that is looked at, and reads it only where that may matter; false
-    /// once nothing more can matter.
-    fn take_whole(&mut self, page: &[u8]) -> bool {
-        self.beginning = Beginning::Read;
-        if !self.is_plain(page) {
-            self.gather();
+    /// Takes `page`, which is all there is to scan, and scans it only if the prefilter does not rule
+    /// it out. False once the result is certain.
+    fn scan_whole(&mut self, page: &[u8]) -> bool {
+        self.prefix = Prefix::Read;
+        if !self.is_ruled_out(page) {
+            self.collect_candidates();
         } else if self.may_be_blank && page.len() <= BLANK_BYTES && !shows(page, self.is_html) {
             self.candidates.clear();
         } else {
-            self.beginning = Beginning::Plain(page.len());
+            self.prefix = Prefix::RuledOut(page.len());
             self.done = true;
             return false;
         }
@@ -250,34 +249,35 @@ impl Text {
         self.take(page)
     }
 
-    /// Names all signatures that may match.
-    fn gather(&mut self) {
+    /// Collects all signatures that may match, in order of priority.
+    fn collect_candidates(&mut self) {
         let classifier = &self.classifier;
-        let free = &classifier.header_index.free()[..self.free];
-        let mut spare = Spare::take();
-        if is_origin_fault(self.ground.status) {
-            let suits = |number: &&usize| classifier.signatures[**number].suits(self.ground.status);
-            spare.candidates.extend(free.iter().filter(suits));
+        let unconditional = &classifier.header_index.unconditional()[..self.unconditional];
+        let mut buffers = Buffers::take();
+        if is_origin_fault(self.context.status) {
+            let accepts_status = |number: &&usize| {
+                classifier.signatures[**number].accepts_status(self.context.status)
+            };
+            buffers.candidates.extend(unconditional.iter().filter(accepts_status));
         } else {
-            spare.candidates.extend_from_slice(free);
+            buffers.candidates.extend_from_slice(unconditional);
         }
-        // Both lists ascend, and hardly any head leaves something to ask.
+        // Both lists ascend, and the second is nearly always empty.
         for number in &self.candidates {
-            let at = spare.candidates.partition_point(|other| other < number);
-            spare.candidates.insert(at, *number);
+            let at = buffers.candidates.partition_point(|other| other < number);
+            buffers.candidates.insert(at, *number);
         }
-        self.candidates = spare.candidates;
-        (self.source, self.visible) = (spare.source, spare.visible);
+        self.candidates = buffers.candidates;
+        (self.source, self.visible) = (buffers.source, buffers.visible);
     }
 
-    /// Whether this, of which nothing was read yet, is a page that leads on, so that it is no wall
-    /// and no signature can match it.
-    fn is_plain(&self, page: &[u8]) -> bool {
+    /// The prefilter: whether an unread page has so many links that no signature can match it.
+    fn is_ruled_out(&self, page: &[u8]) -> bool {
         let begin = page.strip_prefix(b"\xef\xbb\xbf").unwrap_or(page).trim_ascii_start();
         begin.first() == Some(&b'<') && has_many_links(page) && self.charset.is_utf_8(page)
     }
 
-    /// Reads decoded bytes; false once nothing more can matter.
+    /// Scans decoded bytes. False once the result is certain.
     fn take(&mut self, bytes: &[u8]) -> bool {
         self.source.reserve(bytes.len().min(self.left) + ROOM);
         for stride in bytes.chunks(STRIDE) {
@@ -286,7 +286,7 @@ impl Text {
             self.decoded += stride.len();
             self.charset.push(stride, &mut self.source);
             self.read();
-            self.look();
+            self.update_done();
             if self.done {
                 return false;
             }
@@ -294,10 +294,10 @@ impl Text {
         true
     }
 
-    /// Hands characters to the page, which begins with the first of them.
+    /// Passes new characters to the page, and creates it with the first of them.
     fn read(&mut self) {
-        let new = &self.source[self.taken..];
-        self.taken = self.source.len();
+        let new = &self.source[self.consumed..];
+        self.consumed = self.source.len();
         if !new.is_empty() {
             let begin = || {
                 Page::with_buffer(
@@ -309,44 +309,44 @@ impl Text {
         }
     }
 
-    /// Broken data: no reason to read on.
-    fn break_off(&mut self) {
+    /// The data is broken: stop.
+    fn stop_unreadable(&mut self) {
         (self.unreadable, self.done) = (true, true);
     }
 
-    /// Decides whether anything more can matter.
-    fn look(&mut self) {
+    /// Decides whether more bytes can change the result.
+    fn update_done(&mut self) {
         self.done = self.left == 0;
         let Some(page) = &self.page else { return };
         let title_known = matches!(page.title, Title::Known(_));
-        if self.most_text.is_none() || title_known != self.title_known {
+        if self.max_visible_text.is_none() || title_known != self.title_known {
             self.title_known = title_known;
             let classifier = &self.classifier;
             self.candidates
                 .retain(|number| classifier.signatures[*number].applies_to(page.is_html()));
             let most = |number: &usize| {
-                classifier.signatures[*number].most_text(self.ground.status, &page.title)
+                classifier.signatures[*number].max_visible_text(self.context.status, &page.title)
             };
-            self.most_text = self.candidates.iter().map(most).max();
+            self.max_visible_text = self.candidates.iter().map(most).max();
         }
         self.may_be_blank &= page.is_html()
             && self.decoded <= BLANK_BYTES
             && !page.has_content
             && page.visible.count() == 0;
-        let is_open = self.most_text.is_some_and(|most| page.visible.count() <= most);
+        let is_open = self.max_visible_text.is_some_and(|most| page.visible.count() <= most);
         self.done |= !is_open && !self.may_be_blank;
     }
 
     fn finish(mut self, end: BodyEnd, mut trace: Option<&mut Trace>) -> Judgement {
         if self.traced {
-            self.read_kept();
-        } else if let Beginning::Kept(kept) = &mut self.beginning {
-            let kept = std::mem::take(kept);
-            self.take_whole(&kept);
+            self.scan_buffered();
+        } else if let Prefix::Buffered(buffered) = &mut self.prefix {
+            let buffered = std::mem::take(buffered);
+            self.scan_whole(&buffered);
         }
-        if let Beginning::Plain(bytes) = self.beginning {
-            let settled = self.settled.take();
-            let judgement = settled.unwrap_or_else(|| self.ground.without_mark(end));
+        if let Prefix::RuledOut(bytes) = self.prefix {
+            let by_head = self.by_head.take();
+            let judgement = by_head.unwrap_or_else(|| self.context.without_match(end));
             return Judgement { bytes, ..judgement };
         }
         self.charset.finish(&mut self.source);
@@ -356,21 +356,21 @@ impl Text {
             trace.visible_text = page.visible.count();
             trace.bytes = self.decoded;
         }
-        let answers = self.ask(&page, end, trace);
-        let mut judgement = match answers.decided.or_else(|| self.settled.take()) {
+        let matches = self.evaluate(&page, end, trace);
+        let mut judgement = match matches.decided.or_else(|| self.by_head.take()) {
             Some(judgement) => judgement,
-            None => self.without_mark(&page, end),
+            None => self.without_match(&page, end),
         };
-        judgement.decoys = answers.decoys;
-        judgement.logged.extend(answers.logged);
+        judgement.decoys = matches.decoys;
+        judgement.logged.extend(matches.logged);
         if page.is_html() {
             judgement.bytes = self.decoded;
         }
-        if let (Verdict::Ok, Some(evidence)) = (judgement.verdict, answers.suspect) {
+        if let (Verdict::Ok, Some(evidence)) = (judgement.verdict, matches.suspect) {
             let page = std::mem::take(&mut self.source);
             judgement.suspect = Some(Box::new(Suspect { evidence, page }));
         }
-        Spare {
+        Buffers {
             source: self.source,
             visible: page.visible.into_buffer(),
             candidates: self.candidates,
@@ -379,9 +379,9 @@ impl Text {
         judgement
     }
 
-    /// What is left where no signature matches.
-    fn without_mark(&self, page: &Page, end: BodyEnd) -> Judgement {
-        let without = self.ground.without_mark(end);
+    /// The judgement if no signature matches.
+    fn without_match(&self, page: &Page, end: BodyEnd) -> Judgement {
+        let without = self.context.without_match(end);
         let blank = self.may_be_blank
             && without.verdict == Verdict::Ok
             && end == BodyEnd::Complete
@@ -398,6 +398,6 @@ impl Text {
             place: "body".to_owned(),
             excerpt: format!("{} bytes of HTML and nothing in it", self.decoded),
         };
-        self.ground.judgement(Verdict::BlankPage, Confidence::Low, Some(evidence))
+        self.context.judgement(Verdict::BlankPage, Confidence::Low, Some(evidence))
     }
 }

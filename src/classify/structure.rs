@@ -1,64 +1,64 @@
-//! How a page is built: what tells a page that stands in the way from a page of the site.
+//! The structure of a page: links, forms, scripts. It separates a wall from a page of the site.
 
 use memchr::{memchr, memchr_iter, memmem};
 
 use super::tag::{Tag, whole_content};
 
-/// Links from which on a page is one of the site: a wall leads nowhere. Counted in the bytes of the
-/// part that is looked at, wherever they stand.
+/// A page with this many links belongs to the site: a wall links to nothing. Links are counted in
+/// the raw bytes, also inside comments and scripts.
 const MANY_LINKS: usize = 12;
 
-/// Bytes of a tag's attributes that are looked at.
+/// Bytes of a tag's attributes that are read.
 const MAX_ATTRIBUTES: usize = 1024;
 
-/// What the page that a wall sends its visitors to is named after.
+/// Words in the address of the page to which a wall redirects its visitors.
 const CHECKS: &[&str] = &["captcha", "challenge", "antibot", "anti-bot", "botcheck", "human-check"];
 
-/// What a page is made of.
+/// The structure of a page.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Structure {
     /// At most [`MANY_LINKS`].
     pub(super) links: usize,
-    /// Fields that a visitor fills in, captchas' own aside.
+    /// Fields that a visitor fills in, except those of captchas.
     pub(super) fields: usize,
-    /// There is a field for a password.
+    /// Has a password field.
     pub(super) password: bool,
-    /// Parts that pages of sites have: navigation, articles, tables.
+    /// Elements of content pages: navigation, articles, asides, tables.
     pub(super) sections: usize,
-    /// There is a table.
+    /// Has a table.
     table: bool,
-    /// It describes itself to search engines and those who share it.
+    /// Has metadata for search engines or social networks.
     pub(super) described: bool,
     pub(super) forms: usize,
-    /// Search engines shall leave it out.
+    /// Asks search engines not to index it.
     pub(super) noindex: bool,
-    /// It moves on by itself, to itself or to another page.
+    /// Has a `<meta http-equiv=refresh>`.
     pub(super) refresh: bool,
-    /// It moves on to a page that is named after a check.
+    /// The refresh leads to an address that names a check.
     pub(super) refresh_to_check: bool,
-    /// An element, a script or a form is named after a challenge.
+    /// The attributes of an element name a challenge.
     pub(super) challenge: bool,
-    /// A form that passes a login on: made of tokens, but no wall.
+    /// Has a form that passes on a login (SAML, OpenID): all tokens, but not a wall.
     pub(super) single_sign_on: bool,
     /// Scripts, with or without a source.
     pub(super) scripts: usize,
-    /// Where inline scripts begin and end.
+    /// Byte ranges of inline scripts.
     inline: Vec<(usize, usize)>,
 }
 
-/// How many links a page has, at most [`MANY_LINKS`].
+/// Number of links of a page, at most [`MANY_LINKS`].
 fn links(page: &[u8]) -> usize {
     let is_link = |at: &usize| matches!(page.get(at + 1..at + 3), Some([b'a' | b'A', after]) if after.is_ascii_whitespace());
     memchr_iter(b'<', page).filter(is_link).take(MANY_LINKS).count()
 }
 
-/// Whether the page has links as pages of sites have.
+/// Whether the page has at least [`MANY_LINKS`] links.
 pub(super) fn has_many_links(page: &[u8]) -> bool {
     links(page) >= MANY_LINKS
 }
 
-/// Whether the page may have a script; if not, whether it may have a `meta`. Most short pages have neither, and need no
-/// look at their structure.
+/// Whether the page may have a script and, if not, whether it may have a `meta`. Most short pages
+/// have neither, and their structure need not be parsed.
 pub(super) fn script_or_meta(page: &[u8]) -> (bool, bool) {
     let named = |at: usize, name: &[u8]| {
         page[at + 1..].get(..name.len()).is_some_and(|tag| tag.eq_ignore_ascii_case(name))
@@ -89,7 +89,7 @@ impl Structure {
             if !bytes.get(at).is_some_and(u8::is_ascii_alphabetic) {
                 continue;
             }
-            // What a cut leaves open is nothing; nor is anything behind it.
+            // A tag that the cut left open ends the page.
             let Some(tag) = Tag::whole(&bytes[at..]) else { break };
             let attributes = &bytes[at + tag.name.len()..at + tag.len];
             at += tag.len;
@@ -106,22 +106,22 @@ impl Structure {
         structure
     }
 
-    /// The inline scripts of `page`, whose structure this is.
+    /// The inline scripts of `page`, from which this structure was made.
     pub(super) fn inline<'a>(&self, page: &'a str) -> impl Iterator<Item = &'a str> {
         self.inline.iter().filter_map(|(begin, end)| page.get(*begin..*end))
     }
 
     fn add(&mut self, name: &[u8], attributes: &[u8]) {
         match name {
-            // One table alone puts things into their places.
+            // A single table is often mere layout, so the first does not count.
             b"table" if !self.table => self.table = true,
             b"nav" | b"article" | b"aside" | b"table" => self.sections += 1,
             b"form" => self.forms += 1,
-            b"link" => self.described |= plain(attributes).contains("rel=canonical"),
-            b"textarea" | b"select" => self.add_field(&plain(attributes)),
-            b"input" => self.add_input(&plain(attributes)),
+            b"link" => self.described |= normalized(attributes).contains("rel=canonical"),
+            b"textarea" | b"select" => self.add_field(&normalized(attributes)),
+            b"input" => self.add_input(&normalized(attributes)),
             b"meta" => {
-                let meta = plain(attributes);
+                let meta = normalized(attributes);
                 self.noindex |= meta.contains("robots") && meta.contains("noindex");
                 self.refresh |= meta.contains("http-equiv=refresh");
                 self.refresh_to_check |= meta.contains("http-equiv=refresh")
@@ -145,7 +145,7 @@ impl Structure {
                 | b"body"
                 | b"section"
         ) {
-            let names = plain(attributes);
+            let names = normalized(attributes);
             self.challenge |= [
                 "captcha",
                 "challenge",
@@ -203,8 +203,8 @@ impl Structure {
     }
 }
 
-/// Attributes in small letters and without quotes.
-fn plain(attributes: &[u8]) -> String {
+/// The attributes in lower case and without quotes.
+fn normalized(attributes: &[u8]) -> String {
     let attributes = &attributes[..attributes.len().min(MAX_ATTRIBUTES)];
     let text = String::from_utf8_lossy(attributes);
     text.chars().filter(|c| !matches!(c, '"' | '\'')).map(|c| c.to_ascii_lowercase()).collect()

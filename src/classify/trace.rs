@@ -1,29 +1,29 @@
-//! What a scan finds beside its verdict, for a person who asks why.
+//! What a traced scan reports beside its verdict: why other signatures did not match.
 
 use super::{compiled::Compiled, verdict::Verdict};
 
-/// Near misses that are told.
+/// Most near misses that are reported.
 const MAX_NEAR: usize = 12;
 
-/// What a scan found beside its verdict.
+/// What a traced scan reports beside its verdict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Signatures of which some conditions held.
+    /// Signatures that matched in part.
     pub near: Vec<NearMiss>,
     /// Characters of visible text (an East Asian character counts as two).
     pub visible_text: usize,
-    /// Decoded bytes that were looked at: no more than could matter.
+    /// Decoded bytes that were scanned.
     pub bytes: usize,
 }
 
-/// A signature of which some conditions held.
+/// A signature that matched in part.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct NearMiss {
-    /// Its id.
+    /// Its name.
     pub signature: String,
-    /// What it would have meant.
+    /// The verdict that it would have given.
     pub verdict: Verdict,
-    /// What was missing, for a person.
+    /// The missing condition, as text for people.
     pub missing: String,
 }
 

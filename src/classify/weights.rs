@@ -2,7 +2,7 @@
 
 use super::{
     text::{beginning, weight},
-    words::{Meaning, Said, Word, Words},
+    words::{Meaning, Word, WordMatches, Words},
 };
 
 /// Characters of visible text before what a page says first of all, a heading as the title aside.
@@ -65,14 +65,17 @@ pub(super) enum Place {
 /// Title and text of a page with the words in them.
 struct Page<'a> {
     title: &'a str,
-    titled: Said,
+    titled: WordMatches,
     text: &'a str,
-    said: Said,
+    said: WordMatches,
 }
 
 impl Page<'_> {
     /// Where `find` finds something first in the title and in the text.
-    fn both(&self, find: impl Fn(&Said, &str) -> Option<Word>) -> (Option<usize>, Option<usize>) {
+    fn both(
+        &self,
+        find: impl Fn(&WordMatches, &str) -> Option<Word>,
+    ) -> (Option<usize>, Option<usize>) {
         let begin = |word: Option<Word>| word.map(|word| word.begin);
         (begin(find(&self.titled, self.title)), begin(find(&self.said, self.text)))
     }

@@ -78,7 +78,7 @@ struct Border {
 
 /// The words of a text, in their order.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct WordMatches {
     words: Vec<Word>,
     /// A bit for each meaning that they have.
     meanings: u32,
@@ -120,8 +120,8 @@ impl Words {
     }
 
     /// All words of `text`, which is normalised, in their order.
-    pub(super) fn find(&self, text: &str) -> Said {
-        let mut said = Said::default();
+    pub(super) fn find(&self, text: &str) -> WordMatches {
+        let mut said = WordMatches::default();
         for found in self.automaton.find_overlapping_iter(text) {
             let (meaning, border) = self.entries[found.pattern().as_usize()];
             let goes_on = |character: Option<char>| character.is_some_and(is_in_word);
@@ -149,7 +149,7 @@ impl Meaning {
     }
 }
 
-impl Said {
+impl WordMatches {
     /// Whether there is no word at all.
     pub(super) const fn is_empty(&self) -> bool {
         self.meanings == 0

@@ -1,4 +1,4 @@
-//! What the signatures that may match say of a page that was read.
+//! Evaluates the candidate signatures on a page that was read.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::Text;
 use crate::classify::{
     BodyEnd,
     compiled::{Marks, Missing},
-    family::Seen,
+    family::Extent,
     head::is_refusal,
     page::Page,
     signature::Action,
@@ -14,29 +14,35 @@ use crate::classify::{
     verdict::{Evidence, Judgement},
 };
 
-/// What the candidates say of a page.
+/// The matches of the candidates on one page.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct Matches {
     pub(super) decided: Option<Judgement>,
     pub(super) decoys: Vec<Arc<str>>,
     pub(super) logged: Vec<Arc<str>>,
-    /// What a family of walls comes near to, if none of the others decides.
+    /// Evidence of a partial match of a family, if no signature decides.
     pub(super) suspect: Option<Evidence>,
 }
 
 impl Text {
-    /// Asks all candidates: the first that matches decides.
-    pub(super) fn ask(&self, page: &Page, end: BodyEnd, mut trace: Option<&mut Trace>) -> Answers {
-        let mut answers = Answers::default();
+    /// Evaluates all candidates; the first that matches decides.
+    pub(super) fn evaluate(
+        &self,
+        page: &Page,
+        end: BodyEnd,
+        mut trace: Option<&mut Trace>,
+    ) -> Matches {
+        let mut matches = Matches::default();
         if self.candidates.is_empty() {
-            return answers;
+            return matches;
         }
-        let status = self.ground.status;
+        let status = self.context.status;
         let is_complete = end == BodyEnd::Complete && self.left > 0;
-        let seen = Seen { status, is_complete };
-        let findings = self.classifier.strings.find(page, &self.source, seen, trace.is_some());
+        let extent = Extent { status, is_complete };
+        let findings = self.classifier.strings.find(page, &self.source, extent, trace.is_some());
         let has_strings = findings.has_any();
-        let leads_on = || !is_refusal(status) && page.is_html() && findings.look.leads_on();
+        let has_many_links =
+            || !is_refusal(status) && page.is_html() && findings.families.has_many_links();
         for number in &self.candidates {
             let signature = &self.classifier.signatures[*number];
             if !signature.applies_to(page.is_html())
@@ -49,39 +55,39 @@ impl Text {
             match signature.marks(&findings) {
                 Marks::None => {}
                 Marks::Some(missing) => {
-                    let is_near = missing == Missing::Family && answers.suspect.is_none();
-                    if is_near && findings.look.is_suspect() {
-                        answers.suspect = signature.suspicion(&findings);
+                    let is_near = missing == Missing::Family && matches.suspect.is_none();
+                    if is_near && findings.families.is_suspect() {
+                        matches.suspect = signature.suspicion(&findings);
                     }
                     if let Some(trace) = &mut trace {
                         trace.add(signature, signature.describe(missing));
                     }
                 }
                 Marks::All(_)
-                    if visible > signature.most_text(status, &page.title)
-                        || leads_on() && signature.wants_wall() =>
+                    if visible > signature.max_visible_text(status, &page.title)
+                        || has_many_links() && signature.requires_wall_shape() =>
                 {
-                    // Of a page that leads on the quick way reads nothing.
-                    if !leads_on() {
-                        answers.decoys.push(name());
+                    // The prefilter skips pages with many links, so their decoys are not counted.
+                    if !has_many_links() {
+                        matches.decoys.push(name());
                     }
                     if let Some(trace) = &mut trace {
-                        let links = if leads_on() { " and many links" } else { "" };
+                        let links = if has_many_links() { " and many links" } else { "" };
                         let why =
                             format!("the shape of a wall: {visible} characters of text{links}");
                         trace.add(signature, why);
                     }
                 }
                 Marks::All(_) if signature.source.action == Action::Log => {
-                    answers.logged.push(name())
+                    matches.logged.push(name())
                 }
-                Marks::All(found) if answers.decided.is_none() => {
+                Marks::All(found) if matches.decided.is_none() => {
                     let evidence = signature.evidence(found);
-                    answers.decided = Some(self.ground.decided(&signature.source, evidence));
+                    matches.decided = Some(self.context.decided(&signature.source, evidence));
                 }
                 Marks::All(_) => {}
             }
         }
-        answers
+        matches
     }
 }
