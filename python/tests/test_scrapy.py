@@ -230,7 +230,7 @@ def test_a_site_far_from_its_turn_holds_no_slot_of_another(
 def test_a_crawl_goes_on_when_the_cooldown_ends(tidegate: Tidegate) -> None:
     shop = tidegate.site("shop", wall="bucket", rate=5, burst=8, links=20)
     cooldown = {"after": 3, "for": "3s-3s", "ramp": "0s", "respect_retry_after": False}
-    tidegate.rule("shop", rate="20/s", burst=1, learn=False, cooldown=cooldown)
+    tidegate.rule("shop", rate="100/s", burst=1, learn=False, cooldown=cooldown)
     done = crawl(tidegate, shop.url, settings={"TIDEGATE_HOLD": 1})
     assert len(done["pages"]) == 21
     assert not done["failures"]

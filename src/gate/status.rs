@@ -61,7 +61,7 @@ impl Gate {
     /// Every scope that this member knows.
     #[must_use]
     pub fn snapshot(&self) -> Vec<ScopeStatus> {
-        let mut scopes: Vec<_> = self.lanes().iter().map(|lane| status(lane)).collect();
+        let mut scopes: Vec<_> = self.lanes().iter().map(status).collect();
         scopes.sort_by(|a, b| (&a.rule, &a.key).cmp(&(&b.rule, &b.key)));
         scopes
     }
@@ -91,7 +91,7 @@ impl Gate {
     pub fn refresh_metrics(&self) {
         for entry in &self.table.load().entries {
             let lanes = entry.lanes.all();
-            let scopes: Vec<_> = lanes.iter().map(|lane| status(lane)).collect();
+            let scopes: Vec<_> = lanes.iter().map(status).collect();
             let metrics = &entry.metrics;
             let oldest =
                 lanes.iter().map(|lane| lane.queue.oldest_wait()).max().unwrap_or_default();
