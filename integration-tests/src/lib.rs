@@ -29,6 +29,7 @@ pub mod cluster;
 pub mod counting;
 pub mod differential;
 pub mod families;
+mod freeze;
 pub mod load;
 pub mod member;
 pub mod news;

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{client, ports::free_address, wait::wait_until};
+use crate::{client, freeze, ports::free_address, wait::wait_until};
 
 mod binary;
 mod fleet;
@@ -234,6 +234,22 @@ impl Member {
     /// If it is gone.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the process runs");
+    }
+
+    /// Stops it (SIGSTOP): returns once none of its threads runs.
+    ///
+    /// # Panics
+    /// If it is gone.
+    pub fn freeze(&self) {
+        freeze::freeze(&self.child);
+    }
+
+    /// Lets it go on (SIGCONT).
+    ///
+    /// # Panics
+    /// If it is gone.
+    pub fn thaw(&self) {
+        freeze::thaw(&self.child);
     }
 
     /// Ends it at once (SIGKILL).

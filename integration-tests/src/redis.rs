@@ -7,9 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::{ports::free_address, wait::wait_until_blocking};
+use crate::{freeze, ports::free_address, wait::wait_until_blocking};
 
 /// A start takes milliseconds; a busy machine may take seconds.
 const START_AT_MOST: Duration = Duration::from_secs(10);
@@ -168,17 +166,12 @@ impl Redis {
 
     /// Stops its work (SIGSTOP): connections stay open, nothing answers.
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
+        freeze::freeze(self.child.as_ref().expect("it runs"));
     }
 
     /// Lets it go on (SIGCONT).
     pub fn thaw(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    fn signal(&self, signal: Signal) {
-        let child = self.child.as_ref().expect("it runs");
-        kill_process(Pid::from_child(child), signal).expect("it runs");
+        freeze::thaw(self.child.as_ref().expect("it runs"));
     }
 }
 

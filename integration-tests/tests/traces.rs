@@ -203,7 +203,7 @@ async fn a_request_is_a_span_and_so_is_each_step_of_its_path() {
         Some(&*request.trace),
         "the client learns the trace"
     );
-    assert!(member.log().contains(&request.trace), "and so does the log: {}", member.log());
+    wait_until("so does the log", SOON, async || member.log().contains(&request.trace)).await;
 
     let spans = collector.trace_with("tidegate.verdict", "ok").await;
     assert_eq!(names(&spans)[1..3], ["accept", "hold"]);
@@ -278,7 +278,10 @@ async fn a_collector_that_is_away_costs_spans_and_no_request() {
         member.metric("tidegate_spans_dropped_total", &[]).await > 0.0
     })
     .await;
-    assert!(member.log().contains("spans do not reach the collector"), "{}", member.log());
+    wait_until("the log says so", SOON, async || {
+        member.log().contains("spans do not reach the collector")
+    })
+    .await;
     *collector.status.lock() = StatusCode::OK;
     get(member.proxy(), &site.url("/again")).await;
     collector.trace_with("url.full", &site.url("/again")).await;
@@ -308,7 +311,7 @@ async fn a_bad_variable_is_a_warning_and_no_reason_not_to_start() {
     let member =
         Member::start_after("export OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318", &file).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
-    let log = member.log();
-    assert!(log.contains("OTEL_EXPORTER_OTLP_ENDPOINT is not a valid URL"), "{log}");
-    assert!(log.contains("no spans are exported"), "{log}");
+    for words in ["OTEL_EXPORTER_OTLP_ENDPOINT is not a valid URL", "no spans are exported"] {
+        wait_until(words, SOON, async || member.log().contains(words)).await;
+    }
 }

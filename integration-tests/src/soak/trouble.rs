@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::Signal;
 use tokio::time::sleep;
 
 use super::{Ordering, World, rule_file};
@@ -87,9 +86,9 @@ impl Trouble {
                 ("a member is restarted", false)
             }
             _ => {
-                self.fleet[victim].signal(Signal::STOP);
+                self.fleet[victim].freeze();
                 sleep(short).await;
-                self.fleet[victim].signal(Signal::CONT);
+                self.fleet[victim].thaw();
                 ("a member stalls", true)
             }
         };

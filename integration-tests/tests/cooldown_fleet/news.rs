@@ -11,7 +11,6 @@ use integration_tests::{
     site::{Page, Site},
     wait::wait_until,
 };
-use rustix::process::Signal;
 use serde_json::json;
 
 use crate::{COOLDOWN, SOON, clear, cools, post, spawn_get, streak, three_blocks};
@@ -69,11 +68,11 @@ async fn a_member_whose_subscription_overflowed_knows_of_a_trip_once_it_reads_ag
     }
     redis.command(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 1mb 1mb 1"]);
     let heard_by = || redis.command(&["PUBLISH", "tidegate:news", &"x".repeat(400_000)]);
-    fleet[1].signal(Signal::STOP);
+    fleet[1].freeze();
     wait_until("its subscription is given up", SOON, async || heard_by() == ":1\r\n").await;
     let tripped = post(&fleet[0], COOLDOWN, &json!({"seconds": 600})).await;
     assert_eq!(tripped.status, 200, "{}", tripped.text());
-    fleet[1].signal(Signal::CONT);
+    fleet[1].thaw();
     for member in &fleet {
         cools(member, SOON * 3, true).await;
     }

@@ -11,7 +11,6 @@ use integration_tests::{
     site::Site,
     wait::wait_until,
 };
-use rustix::process::Signal;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -26,9 +25,9 @@ fn rules(keys: &str, redis: &Redis) -> RuleFile {
 }
 
 async fn stop_for(member: &Member, length: Duration) {
-    member.signal(Signal::STOP);
+    member.freeze();
     tokio::time::sleep(length).await;
-    member.signal(Signal::CONT);
+    member.thaw();
 }
 
 #[tokio::test]
@@ -70,7 +69,7 @@ async fn a_member_that_was_stopped_sends_nothing_into_a_cooldown_that_began_mean
         clients.push(client);
     }
     site.forget();
-    fleet[0].signal(Signal::STOP);
+    fleet[0].freeze();
     let mut requests = JoinSet::new();
     for mut client in clients {
         let url = site.url("/");
@@ -80,7 +79,7 @@ async fn a_member_that_was_stopped_sends_nothing_into_a_cooldown_that_began_mean
     // Nor do the news that it has not read yet reach it.
     redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     tokio::time::sleep(STOPPED).await;
-    fleet[0].signal(Signal::CONT);
+    fleet[0].thaw();
     wait_until("all are held", SOON * 3, async || {
         fleet[0].metric("tidegate_held_requests", &[]).await > HELD as f64 - 0.5
     })
