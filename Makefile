@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 PROFILE ?= dev
-TARGET ?= wire
+TARGET ?= http1
 SECONDS ?= 60
 PACKAGE_PROFILE ?= dist
 FROM ?= target
@@ -112,7 +112,7 @@ soak: tools ## a fleet of three under load and faults for MINUTES=5, then MUTATI
 
 # Its flags are unstable, hence the variable. There is no unsafe code of ours that a sanitizer could look at.
 # libFuzzer's own `main` leaves SIGPIPE deadly, and `connection` writes to sockets whose other end is gone.
-fuzz: ## libFuzzer on TARGET=wire for SECONDS=60 (needs cargo-fuzz)
+fuzz: ## libFuzzer on TARGET=http1 for SECONDS=60 (needs cargo-fuzz)
 	@mkdir -p integration-tests/fuzz/corpus/$(TARGET)
 	trap '' PIPE; cd integration-tests && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run -s none $(TARGET) fuzz/corpus/$(TARGET) fuzz/seeds/$(TARGET) \
 		-- -max_total_time=$(SECONDS)

@@ -19,7 +19,7 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | the process, and where a request goes | [`runtime`], [`target`] |
+//! | the process, HTTP/1.1 framing, and where a request goes | [`runtime`], [`http1`], [`target`] |
 //! | decisions: no I/O, no waiting, no clock | [`classify`], [`limiter`], [`rules`] |
 //! | certificates, and what operators see | [`tls`], [`observability`] |
 //! | shared state: in memory or in Redis, with the same answers | [`store`] (and the scripts in `lua/`) |
@@ -41,6 +41,7 @@ pub mod cli;
 pub mod config;
 pub mod explain;
 pub mod gate;
+pub mod http1;
 pub mod limiter;
 pub mod observability;
 pub mod proxy;

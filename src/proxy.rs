@@ -32,7 +32,6 @@ mod tunnel;
 mod upgrade;
 mod upload;
 mod via;
-pub mod wire;
 mod workers;
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
@@ -59,6 +58,7 @@ pub(crate) use self::{
 use crate::{
     classify::{Head, Reading, robots, verdict::Verdict},
     gate::{Client, Entry},
+    http1,
     observability::{
         metrics::{Bound, UserMetrics},
         traces::StepName,
@@ -76,7 +76,7 @@ pub(crate) struct Visitor {
     /// Address of the client.
     pub(crate) peer: SocketAddr,
     /// The client's end, which must know when a tunnel begins; none where requests come in frames.
-    pub(crate) wire: Option<wire::Handle>,
+    pub(crate) connection: Option<http1::Handle>,
     /// The CONNECT that it speaks inside of, where that is intercepted.
     pub(crate) inside: Option<intercept::Inside>,
     /// What moves on a connection of many streams.
@@ -90,22 +90,22 @@ pub(crate) struct Visitor {
 impl Visitor {
     pub(crate) fn new(
         peer: SocketAddr,
-        wire: Option<wire::Handle>,
+        connection: Option<http1::Handle>,
         inside: Option<intercept::Inside>,
     ) -> Self {
         let (silence, pin) = (Mutex::default(), Arc::default());
-        Self { peer, wire, inside, activity: None, silence, pin }
+        Self { peer, connection, inside, activity: None, silence, pin }
     }
 
     /// The connection has been quiet for a while.
     fn rests(&self) -> bool {
-        self.wire.as_ref().is_some_and(wire::Handle::rests)
+        self.connection.as_ref().is_some_and(http1::Handle::rests)
     }
 
     /// The next bytes are no HTTP any more.
     fn pass_through(&self) {
-        if let Some(wire) = &self.wire {
-            wire.pass_through();
+        if let Some(connection) = &self.connection {
+            connection.pass_through();
         }
     }
 }
@@ -118,7 +118,7 @@ pub(crate) async fn handle(
 ) -> Result<Response<Body>, Infallible> {
     let is_connect = request.method() == Method::CONNECT;
     let is_extended = extended::is_asked_by(&request);
-    let answering = visitor.wire.as_ref().map(wire::Handle::answering);
+    let answering = visitor.connection.as_ref().map(http1::Handle::answering);
     let live = cx.live();
     let settings = &live.settings;
     let (logs, annotates) = (settings.log.access, settings.annotate);

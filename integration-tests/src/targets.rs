@@ -28,13 +28,9 @@ use tidegate::{
         verdict::Verdict,
     },
     config,
-    observability::metrics::Metrics,
-    proxy::{auth::Authenticator, wire::Wire},
-    rules::{
-        normalise,
-        secret::Secret,
-        settings::{Auth, Bounds},
-    },
+    http1::{Connection, Limits, Refuse, Violation},
+    proxy::auth::Authenticator,
+    rules::{normalise, secret::Secret, settings::Auth},
     target::{Host, Target, glob_matches},
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
@@ -48,7 +44,7 @@ pub const ALL: [(&str, Feed); 8] = [
     ("classifier", classifier),
     ("request_target", request_target),
     ("fields", fields),
-    ("wire", wire),
+    ("http1", http1),
     ("path", path),
     ("connection", connection::connection),
     ("store", store::store),
@@ -169,7 +165,7 @@ pub fn fields(data: &[u8]) {
 }
 
 /// The bytes of a client's connection: what passes is what was sent, and the same however it is cut into reads.
-pub fn wire(data: &[u8]) {
+pub fn http1(data: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -186,29 +182,29 @@ pub fn wire(data: &[u8]) {
 
 /// What the strict reader passes on of these reads, and the status with which it refuses the rest.
 async fn through(reads: &[&[u8]]) -> (Vec<u8>, Option<String>) {
-    const BOUNDS: Bounds = Bounds {
-        connections: 1,
-        per_client: 1,
-        tunnels: 1,
-        header_bytes: 64 << 10,
-        headers: 100,
-        idle_per_host: 1,
-        idle_total: 1,
-        streams: 1,
-        resets: 1,
-    };
+    const LIMITS: Limits = Limits { bytes: 64 << 10, fields: 100 };
     let reads = reads.iter().filter(|read| !read.is_empty()).map(|read| read.to_vec()).collect();
     let written = Arc::default();
     let socket = Reads { reads, written: Arc::clone(&written) };
-    let (mut wire, handle) = Wire::new(socket, &BOUNDS, Metrics::new());
+    let (mut connection, handle) = Connection::new(socket, LIMITS, Status);
     for _ in 0..1_000 {
         drop(handle.answering());
     }
     let mut passed = Vec::new();
     // A read that fails ends the connection like one that finds nothing.
-    while wire.read_buf(&mut passed).await.is_ok_and(|read| read > 0) {}
+    while connection.read_buf(&mut passed).await.is_ok_and(|read| read > 0) {}
     let answer = String::from_utf8_lossy(&written.lock()).into_owned();
     (passed, answer.get(9..12).map(str::to_owned))
+}
+
+/// Refuses with the status alone.
+struct Status;
+
+impl Refuse for Status {
+    fn refuse(&mut self, violation: Violation, _: bool) -> bytes::Bytes {
+        let (status, reason) = violation.status();
+        format!("HTTP/1.1 {status} {reason}\r\n\r\n").into()
+    }
 }
 
 /// A socket that delivers exactly these reads, then the end, and keeps what is written.

@@ -141,7 +141,7 @@ fn fields_of_any_kind_let_nobody_in_and_ask_for_no_absurd_wait() {
 
 #[test]
 fn what_passes_to_a_site_is_what_was_sent() {
-    feed("wire", 1_500);
+    feed("http1", 1_500);
 }
 
 #[test]

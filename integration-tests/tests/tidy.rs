@@ -10,7 +10,7 @@ use std::{
 
 /// Each module uses only what stands before it, or on its own line (neighbours that are one layer).
 const LAYERS: [&[&str]; 12] = [
-    &["runtime", "target"],
+    &["runtime", "http1", "target"],
     &["classify"],
     &["limiter"],
     &["rules"],

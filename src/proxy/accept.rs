@@ -2,6 +2,7 @@
 
 mod doors;
 mod io;
+mod malformed;
 
 use std::{
     error::Error,
@@ -145,15 +146,15 @@ struct Watched {
 impl Watched {
     /// Serves the connection until it ends, in stretches: hyper is there while requests come.
     async fn serve(&self, stream: TcpStream, stop: CancellationToken) {
-        let (mut builder, mut io, wire) = {
+        let (mut builder, mut io, connection) = {
             let live = self.cx.live();
-            let (mut io, wire) = ClientIo::new(stream, &live.settings, &self.cx.metrics);
+            let (mut io, connection) = ClientIo::new(stream, &live.settings, &self.cx.metrics);
             if live.settings.log.access {
                 io.log_refusals(self.peer.ip());
             }
-            (builder(&live.settings), io, wire)
+            (builder(&live.settings), io, connection)
         };
-        let visitor = Visitor::new(self.peer, Some(wire), None);
+        let visitor = Visitor::new(self.peer, Some(connection), None);
         let mut stop = std::pin::pin!(stop.cancelled());
         loop {
             let request = tokio::select! {

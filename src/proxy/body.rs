@@ -10,9 +10,10 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::{access::Line, inspect::SiteBody, reply::Refusal, upload::BodyError, wire::Answering};
+use super::{access::Line, inspect::SiteBody, reply::Refusal, upload::BodyError};
 use crate::{
     gate::Entry,
+    http1::Answering,
     observability::metrics::{Metrics, RuleMetrics},
 };
 
@@ -20,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Body {
     from: From,
-    /// Tells the wire when the answer is done.
+    /// Tells the connection when the answer is done.
     answering: Option<Answering>,
     /// The access log's line, which ends with the body.
     line: Option<Box<Line>>,

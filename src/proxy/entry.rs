@@ -11,7 +11,7 @@ use super::{
 };
 use crate::observability::metrics::Bound;
 
-/// Refuses a request that came in frames for what [`super::wire`] would have refused in HTTP/1.1.
+/// Refuses a request that came in frames for what [`crate::http1`] would have refused in HTTP/1.1.
 ///
 /// # Errors
 /// The refusal: more fields than `limits.headers` allows, a path that is none, blanks around a value

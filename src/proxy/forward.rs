@@ -242,7 +242,7 @@ pub(super) async fn send(
         let started = clock::now();
         let sending = pin!(conn.send(request));
         let limit = live.settings.timeouts.response;
-        let client = visitor.wire.as_ref();
+        let client = visitor.connection.as_ref();
         let failure = match answer::wait(sending, outbound, client, started, limit).await {
             Ok(mut response) => {
                 if conn.names_the_site().is_some() {

@@ -150,16 +150,7 @@ fn logfmt(line: &str) -> BTreeMap<String, String> {
 
 #[tokio::test]
 async fn a_request_that_cannot_be_read_has_a_line_too() {
-    let site = Site::start();
-    let file = RuleFile::one_rule("rate: 50/s").with(LOG).with("limits: {per_client: 1}");
-    let member = Member::start(&file).await;
-    let nobody_is_connected = async || {
-        wait_until("nobody is connected", SOON, async || {
-            member.metric("tidegate_client_connections", &[]).await == 0.0
-        })
-        .await;
-    };
-    nobody_is_connected().await;
+    let member = Member::start(&RuleFile::one_rule("rate: 50/s").with(LOG)).await;
     let mut client = Raw::connect(member.proxy()).await;
     client.send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").await;
     assert!(client.head().await.starts_with("HTTP/1.1 400"));
@@ -167,17 +158,30 @@ async fn a_request_that_cannot_be_read_has_a_line_too() {
     assert_eq!((&line["status"], &line["outcome"]), (&400.into(), &"refused".into()), "{line}");
     assert_eq!(line["client"], "127.0.0.1", "{line}");
     assert!(line["detail"].as_str().is_some_and(|text| text.contains("Host")), "{line}");
-    drop(client);
+}
 
-    nobody_is_connected().await;
-    let mut first = Raw::connect(member.proxy()).await;
-    let to = site.authority();
-    first.send(format!("GET {} HTTP/1.1\r\nHost: {to}\r\n\r\n", site.url("/"))).await;
-    first.head().await;
+#[tokio::test]
+async fn a_connection_for_which_there_is_no_room_has_a_line_too() {
+    let file = RuleFile::one_rule("rate: 50/s").with(LOG).with("limits: {per_client: 1}");
+    let member = Member::start(&file).await;
+    let (site, mut first) = (Site::start(), None);
+    // The connection that found the member up may still be counted.
+    wait_until("one is let in", SOON, async || {
+        let mut client = Raw::connect(member.proxy()).await;
+        let to = site.authority();
+        client.send(format!("GET {} HTTP/1.1\r\nHost: {to}\r\n\r\n", site.url("/"))).await;
+        let is_in = client.head().await.starts_with("HTTP/1.1 200");
+        first = Some(client);
+        is_in
+    })
+    .await;
     let mut second = Raw::connect(member.proxy()).await;
     assert!(second.head().await.starts_with("HTTP/1.1 503"), "one connection is allowed");
-    let line = line_with(&member, &[("reason", "queue")]).await;
+    let refused = || lines(&member, "request").into_iter().find(|line| line["reason"] == "queue");
+    wait_until("its line is there", SOON, async || refused().is_some()).await;
+    let line = refused().expect("it is there");
     assert!(line["detail"].as_str().is_some_and(|text| text.contains("`limits`")), "{line}");
+    drop(first);
 }
 
 #[tokio::test]

@@ -16,12 +16,11 @@ use tokio::{
     net::TcpStream,
 };
 
+use super::malformed::Malformed;
 use crate::{
+    http1::{Connection, Handle, Limits, Waiting},
     observability::metrics::{Bound, Metrics, Reason},
-    proxy::{
-        upload::Idle,
-        wire::{Handle, Waiting, Wire},
-    },
+    proxy::upload::Idle,
     rules::settings::{Settings, Timeouts},
 };
 
@@ -36,7 +35,7 @@ const REST: Duration = Duration::from_millis(40);
 /// (whose timer then never runs) while a client reads nothing; so both times are kept here.
 #[derive(Debug)]
 pub(in crate::proxy) struct ClientIo<S = TcpStream> {
-    wire: Wire<S>,
+    connection: Connection<S, Malformed>,
     timeouts: Timeouts,
     metrics: Arc<Metrics>,
     silent: Idle,
@@ -66,9 +65,12 @@ impl<S> ClientIo<S> {
         metrics: &Arc<Metrics>,
     ) -> (Self, Handle) {
         let timeouts = settings.timeouts;
-        let (wire, handle) = Wire::new(stream, &settings.limits, Arc::clone(metrics));
+        let limits =
+            Limits { bytes: settings.limits.header_bytes, fields: settings.limits.headers };
+        let malformed = Malformed::new(Arc::clone(metrics));
+        let (connection, handle) = Connection::new(stream, limits, malformed);
         let io = Self {
-            wire,
+            connection,
             timeouts,
             metrics: Arc::clone(metrics),
             silent: Idle::new(timeouts.idle),
@@ -81,12 +83,12 @@ impl<S> ClientIo<S> {
 
     /// What is refused before it can be read gets a line in the access log.
     pub(in crate::proxy) fn log_refusals(&mut self, client: IpAddr) {
-        self.wire.log_refusals(client);
+        self.connection.refuse_mut().log_for(client);
     }
 
     /// The socket and what was read from it early, for a tunnel that keeps its own time.
     pub(in crate::proxy) fn into_inner(self) -> (S, Bytes) {
-        self.wire.into_inner()
+        self.connection.into_inner()
     }
 
     /// Ends a wait for the client: of `header` for a head from its first byte and for the first one
@@ -94,11 +96,15 @@ impl<S> ClientIo<S> {
     /// times.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Timeouts { header, idle, .. } = self.timeouts;
-        let (limit, silence) = match self.wire.waiting() {
+        let (limit, silence) = match self.connection.waiting() {
             Waiting::Head => (header, Silence::InHead),
             Waiting::FirstRequest => (header, Silence::First),
-            Waiting::NextRequest if self.wire.rests() => (idle.saturating_sub(REST), Silence::Next),
-            Waiting::NextRequest if self.may_rest && idle > REST && self.wire.is_flushed() => {
+            Waiting::NextRequest if self.connection.rests() => {
+                (idle.saturating_sub(REST), Silence::Next)
+            }
+            Waiting::NextRequest
+                if self.may_rest && idle > REST && self.connection.is_flushed() =>
+            {
                 (REST, Silence::Lull)
             }
             Waiting::NextRequest => (idle, Silence::Next),
@@ -114,7 +120,7 @@ impl<S> ClientIo<S> {
         ready!(self.silent.poll_expired(cx, limit));
         match silence {
             Silence::Lull => {
-                self.wire.rest(true);
+                self.connection.rest(true);
                 return Poll::Pending;
             }
             Silence::Next => self.metrics.reached(Bound::IdleConnection),
@@ -123,7 +129,7 @@ impl<S> ClientIo<S> {
                 self.metrics.reached(Bound::HeaderTime);
                 self.metrics.refused_without_rule(Reason::Timeout);
                 let detail = "the request head was not complete within `timeouts.header`";
-                self.wire.log_refusal(Reason::Timeout, None, detail);
+                self.connection.refuse_mut().log(Reason::Timeout, None, detail);
             }
         }
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
@@ -155,19 +161,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientIo<S> {
     /// # Errors
     /// It said nothing for too long, or the connection broke.
     pub(super) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        self.wire.watch_case();
-        let Poll::Ready(ended) = self.wire.poll_ahead(cx) else {
+        self.connection.watch_case();
+        let Poll::Ready(ended) = self.connection.poll_ahead(cx) else {
             return self.poll_silence(cx).map_ok(|()| false);
         };
         self.silent.moved();
-        self.wire.rest(false);
+        self.connection.rest(false);
         self.may_rest = true;
         Poll::Ready(ended.map(|ended| !ended))
     }
 
     /// hyper takes the connection. True where it need not keep the case of names.
     pub(super) fn take_up(&mut self) -> bool {
-        self.wire.take_up()
+        self.connection.take_up()
     }
 }
 
@@ -177,9 +183,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientIo<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Poll::Ready(read) = Pin::new(&mut self.wire).poll_read(cx, buffer) {
+        if let Poll::Ready(read) = Pin::new(&mut self.connection).poll_read(cx, buffer) {
             self.silent.moved();
-            self.wire.rest(false);
+            self.connection.rest(false);
             return Poll::Ready(read);
         }
         self.poll_silence(cx)
@@ -192,7 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.wire).poll_write(cx, bytes);
+        let written = Pin::new(&mut self.connection).poll_write(cx, bytes);
         self.progress(cx, written)
     }
 
@@ -201,20 +207,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<S> {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.wire).poll_write_vectored(cx, parts);
+        let written = Pin::new(&mut self.connection).poll_write_vectored(cx, parts);
         self.progress(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.wire.is_write_vectored()
+        self.connection.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.wire).poll_flush(cx);
+        let flushed = Pin::new(&mut self.connection).poll_flush(cx);
         self.progress(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.wire).poll_shutdown(cx)
+        Pin::new(&mut self.connection).poll_shutdown(cx)
     }
 }

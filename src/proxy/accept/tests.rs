@@ -61,14 +61,14 @@ const GET: &[u8] = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
 /// Reads as hyper does, for so long at most; whether the connection may rest then.
 async fn rests(
     io: &mut ClientIo<DuplexStream>,
-    wire: &crate::proxy::wire::Handle,
+    handle: &crate::http1::Handle,
     limit: Duration,
 ) -> bool {
     let rests = poll_fn(|cx| {
         let mut byte = [0];
         let read = Pin::new(&mut *io).poll_read(cx, &mut ReadBuf::new(&mut byte));
         assert!(read.is_pending(), "{read:?}");
-        if wire.rests() { Poll::Ready(()) } else { Poll::Pending }
+        if handle.rests() { Poll::Ready(()) } else { Poll::Pending }
     });
     tokio::time::timeout(limit, rests).await.is_ok()
 }
@@ -77,7 +77,7 @@ async fn rests(
 async fn a_connection_rests_while_its_client_is_silent_and_wakes_for_each_request() {
     let (mut client, end) = tokio::io::duplex(1 << 16);
     let settings = settings();
-    let (mut io, wire) = ClientIo::new(end, &settings, &Metrics::new());
+    let (mut io, handle) = ClientIo::new(end, &settings, &Metrics::new());
     let a_while = settings.timeouts.idle / 2;
     for _ in 0..3 {
         // However slowly it comes, hyper is called for a whole head.
@@ -86,17 +86,17 @@ async fn a_connection_rests_while_its_client_is_silent_and_wakes_for_each_reques
             assert!(waited.is_err(), "{waited:?}");
             client.write_all(piece).await.unwrap();
         }
-        assert!(poll_fn(|cx| io.poll_request(cx)).await.unwrap() && !wire.rests());
+        assert!(poll_fn(|cx| io.poll_request(cx)).await.unwrap() && !handle.rests());
         let mut read = vec![0; GET.len()];
         io.read_exact(&mut read).await.unwrap();
         assert_eq!(read, GET);
-        let answering = wire.answering();
-        assert!(!rests(&mut io, &wire, a_while).await, "a request is being answered");
+        let answering = handle.answering();
+        assert!(!rests(&mut io, &handle, a_while).await, "a request is being answered");
         io.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
         drop(answering);
-        assert!(!rests(&mut io, &wire, a_while).await, "the answer is not out");
+        assert!(!rests(&mut io, &handle, a_while).await, "the answer is not out");
         io.flush().await.unwrap();
-        assert!(rests(&mut io, &wire, a_while).await);
+        assert!(rests(&mut io, &handle, a_while).await);
     }
     let since = crate::runtime::clock::now();
     let end = poll_fn(|cx| io.poll_request(cx)).await;

@@ -13,6 +13,7 @@ use hyper::{body::Incoming, client::conn::TrySendError};
 
 use super::{Outbound, Request, Upload, failure::Failure};
 use crate::{
+    http1::Handle,
     observability::metrics::Reason,
     proxy::{
         Refusal,
@@ -20,7 +21,6 @@ use crate::{
         interim::Endless,
         reply::Refused,
         upload::Progress,
-        wire::Handle,
     },
     runtime::clock::Instant,
 };

@@ -55,11 +55,11 @@ pub(super) async fn http1<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut io, wire) = ClientIo::new(stream, &live.settings, &cx.metrics);
+    let (mut io, connection) = ClientIo::new(stream, &live.settings, &cx.metrics);
     if live.settings.log.access {
         io.log_refusals(peer.ip());
     }
-    let visitor = Visitor::new(peer, Some(wire), Some(inside));
+    let visitor = Visitor::new(peer, Some(connection), Some(inside));
     let service = service_fn(|request| handle(cx, &visitor, request));
     let connection = builder(&live.settings).serve_connection(TokioIo::new(io), service);
     let mut connection = std::pin::pin!(connection.with_upgrades());

@@ -13,7 +13,7 @@ use tokio::{
     time::Sleep,
 };
 
-use super::{PIECE, Phase, Violation, Wire};
+use super::{Connection, PIECE, Phase, Refuse};
 
 /// How long what the client still sends is read and thrown away, so that the system does not meet
 /// it with a reset that destroys the answer on its way (RFC 9112 section 9.6).
@@ -41,8 +41,8 @@ enum Stage {
 impl Refusal {
     /// `too_late`: an answer to this very request is under way already, so that the connection just
     /// ends.
-    pub(super) fn new(violation: Violation, before: u64, too_late: bool) -> Self {
-        let stage = if too_late { Stage::Done } else { Stage::Wait(violation.answer()) };
+    pub(super) fn new(answer: Bytes, before: u64, too_late: bool) -> Self {
+        let stage = if too_late { Stage::Done } else { Stage::Wait(answer) };
         Self { before, stage }
     }
 
@@ -51,7 +51,7 @@ impl Refusal {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
     /// Once the refusal is being written, nothing else is.
     pub(super) fn begin_write(&mut self) -> io::Result<()> {
         if matches!(&self.phase, Phase::Refused(refusal) if refusal.has_begun()) {

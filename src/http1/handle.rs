@@ -1,4 +1,4 @@
-//! What the proxy tells a [`super::Wire`]: which answers are done, what is to be said before one,
+//! What the proxy tells a [`super::Connection`]: which answers are done, what is to be said before one,
 //! and that a tunnel has begun.
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
-/// The proxy's end of a [`super::Wire`].
+/// The proxy's end of a [`super::Connection`].
 #[derive(Debug, Clone, Default)]
 pub struct Handle(Arc<Shared>);
 
@@ -89,7 +89,7 @@ impl Handle {
 
     /// Whether the client has said nothing for so long that the connection may rest: hyper need not
     /// keep its buffers until the next request.
-    pub(in crate::proxy) fn rests(&self) -> bool {
+    pub fn rests(&self) -> bool {
         self.0.rests.load(Ordering::Acquire)
     }
 

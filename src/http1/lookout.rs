@@ -11,7 +11,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{MAX_EARLY, Phase, Wire};
+use super::{Connection, MAX_EARLY, Phase, Refuse};
 
 /// What a client is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Waiting {
     Nothing,
 }
 
-impl<S> Wire<S> {
+impl<S, R: Refuse> Connection<S, R> {
     /// What the client is waited for, after a read that found nothing.
     pub fn waiting(&self) -> Waiting {
         match &self.phase {
@@ -43,24 +43,24 @@ impl<S> Wire<S> {
     }
 
     /// Whether the client has all that was written.
-    pub(in crate::proxy) fn is_flushed(&self) -> bool {
+    pub fn is_flushed(&self) -> bool {
         self.flushed
     }
 
-    /// Whether [`Wire::rest`] was said.
-    pub(in crate::proxy) fn rests(&self) -> bool {
+    /// Whether [`Connection::rest`] was said.
+    pub fn rests(&self) -> bool {
         self.handle.rests()
     }
 
-    /// From now on only heads in title case are handed over, until [`Wire::take_up`].
-    pub(in crate::proxy) fn watch_case(&mut self) {
+    /// From now on only heads in title case are handed over, until [`Connection::take_up`].
+    pub fn watch_case(&mut self) {
         self.title_case = true;
     }
 
-    /// Somebody reads again, after [`Wire::poll_ahead`]. True where what is to be handed over is in
+    /// Somebody reads again, after [`Connection::poll_ahead`]. True where what is to be handed over is in
     /// title case, and so will be all that follows; a head that is not then waits, and
-    /// [`Handle::rests`] tells so.
-    pub(in crate::proxy) fn take_up(&mut self) -> bool {
+    /// [`super::Handle::rests`] tells so.
+    pub fn take_up(&mut self) -> bool {
         self.title_case = !std::mem::take(&mut self.waits);
         if !self.title_case {
             self.scan_held();
@@ -69,12 +69,12 @@ impl<S> Wire<S> {
     }
 
     /// Says that hyper may let go of the connection for now, or that it has it back.
-    pub(in crate::proxy) fn rest(&self, rests: bool) {
+    pub fn rest(&self, rests: bool) {
         self.handle.rest(rests);
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
     /// Looks whether the client is still there while something is answered. Of what it sends
     /// meanwhile the beginning is kept.
     ///
@@ -102,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Reads until there is something to hand over: a whole head, or what is to be refused. True at
     /// the end of the stream.
-    pub(in crate::proxy) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         while matches!(self.phase, Phase::Head(_)) && self.good == 0 && !self.waits {
             if ready!(self.poll_piece(cx))? {
                 return Poll::Ready(Ok(true));

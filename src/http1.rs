@@ -1,24 +1,22 @@
-//! The client's connection, with a strict reading of HTTP/1.1 framing in front of hyper.
+//! A client's connection, with a strict reading of HTTP/1.1 framing in front of hyper.
 //!
-//! hyper is lenient where a proxy must not be (it takes Content-Length beside Transfer-Encoding,
-//! repairs lines, skips what it does not know), and what two parsers read differently is how
-//! requests are smuggled. [`Wire`] reads the raw bytes first: a message that is not exactly what
-//! RFC 9112 describes never reaches hyper. It is answered here, once earlier answers are out, and
-//! the connection ends.
+//! hyper accepts what a proxy must refuse: a Content-Length beside Transfer-Encoding, lines that it repairs, fields that
+//! it skips. Where two parsers read a message differently, a request can be smuggled. [`Connection`] reads the raw bytes
+//! first. A message that is not exactly what RFC 9112 describes never reaches hyper: the owner of the connection
+//! ([`Refuse`]) writes the answer, which goes out after the answers to earlier requests, and the connection ends.
 //!
-//! Bodies are passed on as they come, never kept; a head is kept only until its last line is there.
-//! A head that arrives in one piece is read where it lies. How long a head may take is hyper's
-//! business (`header_read_timeout`).
+//! Bodies pass as they come and are never kept. A head is kept only until its last line is there, and a head that arrives
+//! in one piece is read where it lies. How long a head may take is for the owner to decide.
 //!
-//! A client that leaves before it has its answer is seen here too (`lookout`); hyper must be told
-//! `half_close`, or it would look as well.
+//! A client that leaves before it has its answer is noticed here (`lookout`). hyper must be given `half_close`, or it
+//! would look as well.
 //!
-//! Keeping the case in which names of fields are written costs hyper a second map of them. So it is
-//! told to only where a client writes them otherwise than hyper would; a head that does, behind others
-//! that do not, waits here until another hyper has the connection.
+//! To keep the case of field names costs hyper a second map of them. So hyper is asked to only for clients that write
+//! names otherwise than hyper would. A head with such names that follows heads without waits here until another hyper
+//! has the connection.
 //!
-//! After a CONNECT or an Upgrade nothing is read as HTTP, and nothing passed on, until the proxy
-//! has decided ([`Handle::pass_through`]) or has answered otherwise.
+//! After a CONNECT or an Upgrade nothing is read as HTTP, and nothing is passed on, until the owner has decided
+//! ([`Handle::pass_through`]) or has answered.
 
 mod ascii;
 mod chunks;
@@ -32,9 +30,7 @@ mod violation;
 use std::{
     io,
     mem::MaybeUninit,
-    net::IpAddr,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -43,20 +39,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use self::{
     chunks::Chunks,
-    head::{Follows, Head, Limits, Progress},
+    head::{Follows, Head, Progress},
     refuse::Refusal,
 };
 pub use self::{
     handle::{Answering, Handle},
+    head::Limits,
     lookout::Waiting,
     violation::Violation,
-};
-use crate::{
-    observability::{
-        event::Access,
-        metrics::{Metrics, Reason},
-    },
-    rules::settings::Bounds,
 };
 
 /// Bytes taken at a time while a head is incomplete, and kept at most while a CONNECT or an Upgrade
@@ -80,7 +70,7 @@ enum Phase {
 
 /// A client's socket whose requests are well formed, as far as one who reads from it can tell.
 #[derive(Debug)]
-pub struct Wire<S> {
+pub struct Connection<S, R> {
     io: S,
     phase: Phase,
     /// Bytes that are read but not handed over; the first `good` of them may be.
@@ -102,17 +92,23 @@ pub struct Wire<S> {
     interim: Bytes,
     limits: Limits,
     handle: Handle,
-    metrics: Arc<Metrics>,
-    /// Whose requests get a line in the access log if they are refused here.
-    logged: Option<IpAddr>,
+    refuse: R,
 }
 
-impl<S> Wire<S> {
-    /// Wraps a client's socket. Every request must be told to the [`Handle`], see
-    /// [`Handle::answering`].
-    pub fn new(io: S, bounds: &Bounds, metrics: Arc<Metrics>) -> (Self, Handle) {
+/// Answers requests that are malformed.
+pub trait Refuse {
+    /// The answer, as it stands on the wire; the connection ends after it. Called once, when the violation is found. It is
+    /// not sent where an answer to the same request is already under way.
+    ///
+    /// `in_body`: the head was well formed and was handed over.
+    fn refuse(&mut self, violation: Violation, in_body: bool) -> Bytes;
+}
+
+impl<S, R: Refuse> Connection<S, R> {
+    /// Wraps a client's socket. The [`Handle`] must be told of every request, see [`Handle::answering`].
+    pub fn new(io: S, limits: Limits, refuse: R) -> (Self, Handle) {
         let handle = Handle::default();
-        let wire = Self {
+        let connection = Self {
             io,
             phase: Phase::Head(Head::default()),
             held: BytesMut::new(),
@@ -124,24 +120,16 @@ impl<S> Wire<S> {
             title_case: false,
             waits: false,
             interim: Bytes::new(),
-            limits: Limits { bytes: bounds.header_bytes, fields: bounds.headers },
+            limits,
             handle: handle.clone(),
-            metrics,
-            logged: None,
+            refuse,
         };
-        (wire, handle)
+        (connection, handle)
     }
 
-    /// What is refused here gets a line in the access log.
-    pub fn log_refusals(&mut self, client: IpAddr) {
-        self.logged = Some(client);
-    }
-
-    /// Writes the access log's line of a request that was refused before it could be read.
-    pub fn log_refusal(&self, reason: Reason, status: Option<u16>, detail: &str) {
-        if let Some(client) = self.logged {
-            Access::unread(client, reason, status, detail.to_owned()).log();
-        }
+    /// Who answers malformed requests.
+    pub fn refuse_mut(&mut self) -> &mut R {
+        &mut self.refuse
     }
 
     /// The socket, and what was read from it early; for a tunnel, once hyper gave the connection
@@ -200,21 +188,12 @@ impl<S> Wire<S> {
     }
 
     fn violated(&mut self, violation: Violation, in_body: bool) {
-        self.metrics.refused_without_rule(Reason::Malformed);
-        if let Some(bound) = violation.bound() {
-            self.metrics.reached(bound);
-        }
-        tracing::debug!(%violation, "a malformed request is refused");
-        if !in_body {
-            // A request whose body is malformed has a line already.
-            let status = violation.status().0;
-            self.log_refusal(Reason::Malformed, Some(status), &violation.to_string());
-        }
+        let answer = self.refuse.refuse(violation, in_body);
         // A body belongs to a request that is being answered: either nothing of that answer is out,
         // or it is too late for another one.
         let before = if in_body { self.requests - 1 } else { self.requests };
         let too_late = in_body && (self.wrote || self.handle.answered() < before);
-        self.phase = Phase::Refused(Refusal::new(violation, before, too_late));
+        self.phase = Phase::Refused(Refusal::new(answer, before, too_late));
     }
 
     /// Reads on in what is held.
@@ -252,8 +231,8 @@ struct Scanned {
 }
 
 /// The `http` crate reads `OPTIONS http://host` like `OPTIONS http://host/`, which asks for
-/// something else (RFC 9112 section 3.2.4). So an empty path gets an empty query, which
-/// [`crate::target::Target`] reads as the former.
+/// something else (RFC 9112 section 3.2.4). So an empty path gets an empty query, which the reader of
+/// the target must take for the former.
 fn spell_empty_path(held: &mut BytesMut, at: usize) {
     let rest = held.split_off(at);
     held.extend_from_slice(b"?");
@@ -270,7 +249,7 @@ fn after(follows: Follows) -> Phase {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
     /// The usual read: into hyper's own buffer, judged there. False where nothing can be handed
     /// over yet.
     fn poll_in_place(
@@ -323,7 +302,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> AsyncRead for Connection<S, R> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -371,7 +350,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> AsyncWrite for Connection<S, R> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

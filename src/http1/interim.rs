@@ -10,9 +10,9 @@ use std::{
 use bytes::Buf as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::Wire;
+use super::{Connection, Refuse};
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
     /// Writes what the proxy gave to [`super::Handle::interim`]. To be called when everything that
     /// hyper wrote is out; it writes no answer before the request's handler is done, which waits
     /// for this.

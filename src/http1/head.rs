@@ -21,13 +21,13 @@ const MAX_REQUEST_LINE: usize = 16 * 1024 + 256;
 /// section 2.2).
 const MAX_EMPTY_LINES: u8 = 4;
 
-/// What is bounded.
+/// How large a head may be.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub struct Limits {
     /// Bytes of a head.
-    pub(super) bytes: usize,
+    pub bytes: usize,
     /// Fields of a head.
-    pub(super) fields: usize,
+    pub fields: usize,
 }
 
 /// What follows a head.

@@ -1,8 +1,4 @@
-//! What is wrong with a request on the wire, and the answer that says so.
-
-use bytes::Bytes;
-
-use crate::{observability::metrics::Bound, runtime::clock};
+//! What is wrong with a request on the wire.
 
 /// Why a request is not served; the text is for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -62,8 +58,9 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// The status of the answer.
-    pub(super) const fn status(self) -> (u16, &'static str) {
+    /// The status of the answer, and its reason phrase.
+    #[must_use]
+    pub const fn status(self) -> (u16, &'static str) {
         match self {
             Self::RequestLine
             | Self::LineEnd
@@ -83,37 +80,5 @@ impl Violation {
             Self::TransferCoding => (501, "Not Implemented"),
             Self::Version => (505, "HTTP Version Not Supported"),
         }
-    }
-
-    /// The bound that it is beyond, where it is that.
-    pub(super) const fn bound(self) -> Option<Bound> {
-        match self {
-            Self::HeadTooLarge
-            | Self::TargetTooLong
-            | Self::TrailersTooLarge
-            | Self::ChunkExtensions => Some(Bound::HeaderBytes),
-            Self::TooManyFields => Some(Bound::Headers),
-            _ => None,
-        }
-    }
-
-    /// The whole answer. It holds nothing that the client sent.
-    pub(super) fn answer(self) -> Bytes {
-        let (status, title) = self.status();
-        let body = format!(
-            r#"{{"type":"about:blank","title":"{title}","status":{status},"detail":"{self}."}}"#
-        );
-        let date = httpdate::fmt_http_date(clock::wall());
-        Bytes::from(format!(
-            "HTTP/1.1 {status} {title}\r\n\
-             Date: {date}\r\n\
-             Content-Type: application/problem+json\r\n\
-             Content-Length: {length}\r\n\
-             Cache-Control: no-store\r\n\
-             Proxy-Status: tidegate; error=http_request_error; details=\"{self}\"\r\n\
-             Tidegate-Refused: malformed\r\n\
-             Connection: close\r\n\r\n{body}",
-            length = body.len(),
-        ))
     }
 }

@@ -12,17 +12,24 @@ use tokio::io::AsyncReadExt as _;
 use self::samples::{BAD_CHUNKS, BAD_FIELDS, BAD_HEADS, BAD_HOSTS, BAD_LINES};
 use super::*;
 
-const BOUNDS: Bounds = Bounds {
-    connections: 1,
-    per_client: 1,
-    tunnels: 1,
-    header_bytes: 64 * 1024,
-    headers: 100,
-    streams: 100,
-    resets: 20,
-    idle_per_host: 1,
-    idle_total: 1,
-};
+const LIMITS: Limits = Limits { bytes: 64 * 1024, fields: 100 };
+
+/// Answers with the status alone.
+#[derive(Debug)]
+struct Status;
+
+impl Refuse for Status {
+    fn refuse(&mut self, violation: Violation, _: bool) -> Bytes {
+        let (status, reason) = violation.status();
+        format!(
+            "HTTP/1.1 {status} {reason}
+Content-Length: 0
+
+"
+        )
+        .into()
+    }
+}
 
 /// A socket that delivers exactly these reads, then the end of the stream, and keeps what is
 /// written.
@@ -78,19 +85,20 @@ struct Outcome {
 
 async fn outcome_of(pieces: impl IntoIterator<Item = &[u8]>, buffer: usize) -> Outcome {
     let reads = pieces.into_iter().filter(|p| !p.is_empty()).map(<[u8]>::to_vec).collect();
-    let (mut wire, handle) = Wire::new(Pieces { reads, written: vec![] }, &BOUNDS, Metrics::new());
+    let (mut connection, handle) =
+        Connection::new(Pieces { reads, written: vec![] }, LIMITS, Status);
     for _ in 0..1000 {
         drop(handle.answering());
     }
     let mut passed = Vec::new();
     let mut buf = vec![0; buffer];
     loop {
-        match wire.read(&mut buf).await.unwrap() {
+        match connection.read(&mut buf).await.unwrap() {
             0 => break,
             length => passed.extend_from_slice(&buf[..length]),
         }
     }
-    let answer = String::from_utf8(wire.io.written).unwrap();
+    let answer = String::from_utf8(connection.io.written).unwrap();
     let refused = answer.get(9..12).map(|status| status.parse().unwrap());
     Outcome { passed: passed.escape_ascii().to_string(), refused }
 }

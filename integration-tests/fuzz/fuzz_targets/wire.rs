@@ -1,4 +1,0 @@
-//! Feeds `targets::wire`; see there.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::wire(data));
