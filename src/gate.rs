@@ -2,7 +2,7 @@
 //!
 //! What it promises (`docs/scaling.md` has the figures):
 //! - **Bound.** A request goes only with a ticket of the store, and each ticket lets one request go.
-//! - **Order.** Clients take turns (or first in, first out); a request that loses its permit to a trip keeps its place.
+//! - **Order.** Urgent requests first; of the same urgency, clients take turns (or first in, first out); a request that loses its permit to a trip keeps its place.
 //! - **No leak.** [`Permit::may_send`] stands directly before the first byte; from the moment a trip is known here,
 //!   nothing that is unsent goes.
 //! - **Nothing for nothing.** A client that leaves costs no token; waiting is one task per busy bucket, never polling;
@@ -22,6 +22,7 @@ mod news;
 mod observe;
 mod outside;
 mod permit;
+mod preferences;
 mod queue;
 mod rate;
 mod reach;
@@ -54,6 +55,7 @@ use self::{
 };
 pub use self::{
     permit::Permit,
+    preferences::{Preferences, Urgency},
     status::{NoSuchScope, ScopeError},
     waiting::Waiting,
     when::{WaitsFor, When},
@@ -233,7 +235,7 @@ impl Gate {
         entry: &Arc<Entry>,
         target: &Target,
         client: &Client,
-        patience: Option<Duration>,
+        preferences: Preferences,
     ) -> Result<Permit, Refused> {
         let lane = entry.lanes.find(entry, target);
         let since = clock::now();
@@ -242,7 +244,8 @@ impl Gate {
             target: target.clone(),
             client: client.clone(),
             since,
-            deadline: since + patience.map_or(max_wait, |patience| patience.min(max_wait)),
+            deadline: since + preferences.max_wait.map_or(max_wait, |own| own.min(max_wait)),
+            urgency: preferences.urgency,
             seq: self.shared.arrivals.fetch_add(1, Ordering::Relaxed),
         };
         if entry.rule.mode == Mode::Observe {

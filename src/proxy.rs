@@ -208,8 +208,8 @@ async fn way(
     if is_ours && request.method() != Method::CONNECT {
         return local::answer(cx, visitor, &request, &target);
     }
-    let patience = if noted.prefer { headers::patience(request.headers()) } else { None };
-    let mut asking = Asking::new(cx, target, client, patience)?;
+    let preferences = headers::hold_preferences(request.headers(), noted);
+    let mut asking = Asking::new(cx, target, client, preferences)?;
     if noted.via {
         asking.passed = Some(request.headers().get_all(header::VIA).iter().cloned().collect());
     }

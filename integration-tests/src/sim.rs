@@ -12,7 +12,7 @@ use tidegate::{
         Classifier,
         verdict::{Judgement, Verdict},
     },
-    gate::{Client, Gate},
+    gate::{Client, Gate, Preferences},
     limiter::policy::{CooldownPolicy, Limits, Quota, Split, Weights},
     observability::{event::Events, metrics::Metrics},
     rules::{
@@ -279,7 +279,9 @@ async fn crawl(gate: Arc<Gate>, member: usize, client: Client, ledger: Arc<Ledge
     let target = target();
     let entry = gate.find(&target).expect("the rule matches everything");
     let since = clock::now();
-    let Ok(mut permit) = gate.hold(&entry, &target, &client, None).await else { return };
+    let Ok(mut permit) = gate.hold(&entry, &target, &client, Preferences::default()).await else {
+        return;
+    };
     if permit.may_send() {
         let at = clock::now();
         ledger.sent(Sent { at, member, held: at - since });

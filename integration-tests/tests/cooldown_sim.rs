@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use integration_tests::sim::{Fleet, Plan, target};
 use tidegate::{
     classify::verdict::{Judgement, Verdict},
-    gate::{Client, Gate, Permit},
+    gate::{Client, Gate, Permit, Preferences},
 };
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -27,7 +27,8 @@ async fn request(gate: Arc<Gate>, member: usize, site: Sender<Arrived>) {
     let target = target();
     let entry = gate.find(&target).expect("the rule matches everything");
     let client = Client::Address(IpAddr::from([10, 0, 0, 1]));
-    let mut permit = gate.hold(&entry, &target, &client, None).await.expect("there is time");
+    let mut permit =
+        gate.hold(&entry, &target, &client, Preferences::default()).await.expect("there is time");
     while !permit.may_send() {
         permit.again().await.expect("there is time");
     }

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use http::Request;
+use http_body_util::Full;
 use integration_tests::{
-    client::{ProxyClient, Raw, get, get_request, get_with},
+    client::{ProxyClient, Raw, get, get_request, get_with, post_json},
     load::{crawl, statuses},
     member::{Member, RuleFile},
     redis::Redis,
@@ -174,6 +176,37 @@ async fn fifo_lets_requests_go_in_the_order_in_which_they_came() {
     }
     let paths: Vec<_> = site.arrivals().into_iter().map(|arrival| arrival.path).collect();
     assert_eq!(paths, ["/0", "/1", "/2", "/3", "/4"]);
+}
+
+#[tokio::test]
+async fn urgent_requests_go_first() {
+    const COOLDOWN: &str = "/api/v1/scopes/default/cooldown";
+    let site = Site::start();
+    // Slow enough that no request overtakes another one on its way.
+    let file = RuleFile::one_rule("rate: 2/s, burst: 1, cooldown: {probe: false, ramp: 0s}");
+    let member = Member::start(&file).await;
+    let paused = post_json(member.admin(), COOLDOWN, r#"{"seconds": 60}"#).await;
+    assert_eq!(paused.status, 200, "{}", paused.text());
+    let mut waiting = Vec::new();
+    for (priority, number) in [("u=7", 1), ("i", 2), ("u=0, i", 3), ("u=1", 4)] {
+        let (proxy, url) = (member.proxy(), site.url(&format!("/{priority}").replace(", ", "-")));
+        waiting.push(tokio::spawn(async move {
+            get_with(proxy, &url, "priority", priority).await.status
+        }));
+        held(&member, number).await;
+    }
+    let clear = Request::delete(COOLDOWN)
+        .header("host", member.admin().to_string())
+        .header("content-type", "application/json")
+        .body(Full::default())
+        .expect("it is a request");
+    let cleared = ProxyClient::connect(member.admin()).await.send(clear).await;
+    assert_eq!(cleared.expect("the port answers").status, 200);
+    for request in waiting {
+        assert_eq!(request.await.expect("it ends"), 200);
+    }
+    let paths: Vec<_> = site.arrivals().into_iter().map(|arrival| arrival.path).collect();
+    assert_eq!(paths, ["/u=0-i", "/u=1", "/i", "/u=7"]);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Context, reply::Problem};
 use crate::{
     classify::verdict::{Confidence, Evidence, Judgement, Verdict},
-    gate::{Client, Why},
+    gate::{Client, Preferences, Why},
     observability::status::Status,
     rules::Action,
     target::Target,
@@ -100,7 +100,8 @@ pub(super) async fn acquire(
 ) -> Result<Json<Value>, Problem> {
     let asked: Acquire = read(&body)?;
     let target = target(&asked.url)?;
-    let patience = asked.wait.map(|wait| seconds("wait", wait, 0.0, MAX_WAIT_S)).transpose()?;
+    let max_wait = asked.wait.map(|wait| seconds("wait", wait, 0.0, MAX_WAIT_S)).transpose()?;
+    let preferences = Preferences { max_wait, ..Preferences::default() };
     let Some(entry) = cx.gate.find(&target) else {
         return Err(no_rule());
     };
@@ -113,7 +114,7 @@ pub(super) async fn acquire(
         Some(_) => return Err(bad("client: a name has 1 to 256 bytes")),
         None => Client::Address(IpAddr::from([127, 0, 0, 1])),
     };
-    match cx.gate.acquire(&entry, &target, &client, patience).await {
+    match cx.gate.acquire(&entry, &target, &client, preferences).await {
         Ok(held) => {
             let (rule, held) = (&*entry.rule.name, held.as_millis());
             Ok(Json(json!({"granted": true, "rule": rule, "held_ms": held})))

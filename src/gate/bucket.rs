@@ -23,10 +23,11 @@ use tokio::sync::oneshot;
 
 use self::spare::Spare;
 use super::{
-    Client, Entry, Outcome, Shared, Why,
+    Entry, Outcome, Shared, Why,
     cache::Gateway,
     lane::Lane,
-    permit::Grant,
+    permit::{Grant, Request},
+    preferences::Rank,
     queue::{Queue, Unjudged, Waiter},
     tell,
     view::View,
@@ -280,26 +281,28 @@ impl BucketQueue {
         state.queue.len().saturating_sub(state.tickets.len())
     }
 
-    /// Adds a request; `seq` is its place if it comes back, else a new one.
+    /// Adds a request. One that `returns` had its permit, and keeps its place.
     ///
     /// Refuses at once what could not go in time.
     pub(super) fn enqueue(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
-        client: Client,
-        seq: u64,
-        deadline: Instant,
+        request: &Request,
         returns: bool,
     ) -> Result<oneshot::Receiver<Outcome>, (Why, Option<Duration>)> {
+        let Request { client, seq, deadline, urgency, .. } = request;
+        let (seq, deadline) = (*seq, *deadline);
         let entry = self.entry.load();
         let rule = &entry.rule;
         let (tell, outcome) = oneshot::channel();
         let now = clock::now();
+        let rank = if returns { Rank::FIRST } else { Rank::new(now, *urgency, rule.max_wait) };
         let is_closed = lane.usable_epoch().is_none();
         let mut state = self.state.lock();
         let held = state.queue.of_scope(lane);
         let goes_first = returns || is_closed && held == 0;
-        let ahead = if goes_first { 0 } else { state.queue.ahead_of(&client, rule.order, lane) };
+        let ahead =
+            if goes_first { 0 } else { state.queue.ahead_of(client, rule.order, rank, lane) };
         if !returns && held >= rule.queue {
             let estimate = self.estimate(&state, rule, lane, ahead, now);
             return Err((Why::Queue, estimate.map(|estimate| estimate.at - now)));
@@ -309,7 +312,7 @@ impl BucketQueue {
         if is_closed {
             state.queue.park(lane);
         }
-        let waiter = Waiter { seq, deadline, since: now, scope: Arc::clone(lane), tell };
+        let waiter = Waiter { seq, deadline, since: now, rank, scope: Arc::clone(lane), tell };
         state.queue.push(client, rule.order, waiter, returns);
         if !judged {
             let turns = state.turns;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Client, Entry, Gate, Refused,
+    Client, Entry, Gate, Preferences, Refused, Urgency,
     bucket::Ticket,
     permit::{Grant, Permit, Request},
 };
@@ -20,9 +20,9 @@ impl Gate {
         entry: &Arc<Entry>,
         target: &Target,
         client: &Client,
-        patience: Option<Duration>,
+        preferences: Preferences,
     ) -> Result<Duration, Refused> {
-        let mut permit = self.hold(entry, target, client, patience).await?;
+        let mut permit = self.hold(entry, target, client, preferences).await?;
         while !permit.may_send() {
             permit.again().await?;
         }
@@ -42,6 +42,7 @@ impl Gate {
             since,
             deadline: since,
             seq: 0,
+            urgency: Urgency::default(),
         };
         let asked = clock::now();
         if lane.view.open_epoch().is_none()

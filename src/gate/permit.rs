@@ -13,6 +13,7 @@ use super::{
     Client, Entry, Outcome, Refused, Why,
     bucket::Ticket,
     lane::Lane,
+    preferences::Urgency,
     tell::{self, Seen, deliver},
 };
 use crate::{
@@ -105,6 +106,7 @@ pub struct Permit {
     target: Target,
     client: Client,
     seq: u64,
+    urgency: Urgency,
     since: Instant,
     deadline: Instant,
     held: Duration,
@@ -138,14 +140,27 @@ pub(super) struct Request {
     pub(super) since: Instant,
     pub(super) deadline: Instant,
     pub(super) seq: u64,
+    pub(super) urgency: Urgency,
 }
 
 impl Permit {
     pub(super) fn new(grant: Grant, request: Request, held: Duration, observe: bool) -> Self {
         grant.entry.metrics.hold_seconds.observe(held.as_secs_f64());
-        let Request { target, client, since, deadline, seq } = request;
+        let Request { target, client, since, deadline, seq, urgency } = request;
         let (refusal, site_limit) = (None, None);
-        Self { grant, target, client, seq, since, deadline, held, observe, refusal, site_limit }
+        Self {
+            grant,
+            target,
+            client,
+            seq,
+            urgency,
+            since,
+            deadline,
+            held,
+            observe,
+            refusal,
+            site_limit,
+        }
     }
 
     /// How long the request was held.
@@ -235,6 +250,7 @@ impl Permit {
             since: self.since,
             deadline: self.deadline,
             seq: self.seq,
+            urgency: self.urgency,
         };
         let lane = Arc::clone(&self.grant.lane);
         // Before it waits: a quota may need the very token that it holds.
@@ -451,7 +467,7 @@ pub(super) async fn wait(
     request: &Request,
     returns: bool,
 ) -> Result<Grant, Refused> {
-    let Request { deadline, seq, .. } = *request;
+    let seq = request.seq;
     let refused = |why: Why, retry_after| Refused {
         why,
         retry_after,
@@ -463,7 +479,7 @@ pub(super) async fn wait(
     }
     let outcome = lane
         .queue
-        .enqueue(lane, request.client.clone(), seq, deadline, returns)
+        .enqueue(lane, request, returns)
         .map_err(|(why, retry_after)| refused(why, retry_after))?;
     let mut held = Held { lane, seq, answered: false };
     let outcome = outcome.await;

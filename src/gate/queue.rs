@@ -1,7 +1,9 @@
 //! The requests that wait for one bucket: the order in which they go, and when they give up.
 //!
-//! - `fair`: clients take turns, and the requests of each client go first in, first out. So one crawler with a thousand
-//!   connections does not starve another with one. `fifo`: all requests are in one line.
+//! - More urgent requests go first ([`Rank`]).
+//! - `fair`: among requests of the same urgency clients take turns, and those of each client go first in, first out. So one
+//!   crawler with a thousand connections does not starve another with one. `fifo`: all of the same urgency are in one
+//!   line.
 //! - A request that had its permit and lost it to a trip keeps its place.
 //! - Each request belongs to a scope `S`. While a scope is closed its requests are parked: they keep their order, and the
 //!   requests of other scopes pass them.
@@ -13,7 +15,10 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::{Client, Outcome};
+use super::{
+    Client, Outcome,
+    preferences::{Rank, Urgency},
+};
 use crate::{rules::Order, runtime::clock::Instant};
 
 /// One held request.
@@ -25,14 +30,27 @@ pub(super) struct Waiter<S> {
     pub(super) deadline: Instant,
     /// When it joined the queue.
     pub(super) since: Instant,
+    /// Its place among requests of other urgencies.
+    pub(super) rank: Rank,
     /// The scope that it belongs to.
     pub(super) scope: S,
     /// Receives its outcome.
     pub(super) tell: oneshot::Sender<Outcome>,
 }
 
-/// Whose turn it is: a client's, or everybody's (`fifo`).
-type Line = Option<Client>;
+/// Requests of one urgency that go first in, first out.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Line {
+    urgency: Urgency,
+    /// Whose they are; `None` if they are everybody's (`fifo`).
+    client: Option<Client>,
+}
+
+impl Line {
+    fn new(client: &Client, order: Order, urgency: Urgency) -> Self {
+        Self { urgency, client: (order == Order::Fair).then(|| client.clone()) }
+    }
+}
 
 /// A held request that no answer of the store has judged yet. Before that answer nobody knows when the request could go,
 /// so it is not refused, however short its deadline is.
@@ -115,18 +133,15 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         self.places.get(&seq).map(|place| &place.scope)
     }
 
-    /// How many requests go before a new one of `client` and `scope`, at the worst.
-    pub(super) fn ahead_of(&self, client: &Client, order: Order, scope: &S) -> usize {
+    /// How many requests that are here go before a new one of `client`, `rank` and `scope`, at the worst.
+    pub(super) fn ahead_of(&self, client: &Client, order: Order, rank: Rank, scope: &S) -> usize {
         let lines = self.parked.get(scope).unwrap_or(&self.ready);
-        match order {
-            Order::Fifo => lines.len,
-            Order::Fair => lines.ahead_of(&Some(client.clone())),
-        }
+        lines.ahead_of(&Line::new(client, order, rank.urgency), rank)
     }
 
     /// Adds a request. A request that `returns` (it had its permit) goes to the head of its line, and its line goes next.
-    pub(super) fn push(&mut self, client: Client, order: Order, waiter: Waiter<S>, returns: bool) {
-        let line = (order == Order::Fair).then_some(client);
+    pub(super) fn push(&mut self, client: &Client, order: Order, waiter: Waiter<S>, returns: bool) {
+        let line = Line::new(client, order, waiter.rank.urgency);
         let scope = waiter.scope.clone();
         *self.counts.entry(scope.clone()).or_default() += 1;
         self.deadlines.insert((waiter.deadline, waiter.seq));
@@ -182,9 +197,9 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         let waiter = match self.parked.get_mut(scope) {
             Some(lines) => lines.pop()?.1,
             None => {
-                let seq = self.ready.iter().filter(|waiter| waiter.scope == *scope);
-                let seq = seq.map(|waiter| waiter.seq).min()?;
-                return self.remove(seq);
+                let own = self.ready.iter().filter(|waiter| waiter.scope == *scope);
+                let first = own.min_by_key(|waiter| (waiter.rank, waiter.seq))?.seq;
+                return self.remove(first);
             }
         };
         self.forget(&waiter);
@@ -275,17 +290,17 @@ impl<S: Clone + Eq + Hash> Queue<S> {
     }
 }
 
-/// Requests in lines that take turns.
+/// Requests in lines: those of one urgency take turns.
 #[derive(Debug)]
 struct Lines<S> {
     lines: HashMap<Line, VecDeque<Waiter<S>>>,
-    turns: VecDeque<Line>,
+    turns: BTreeMap<Urgency, VecDeque<Line>>,
     len: usize,
 }
 
 impl<S> Default for Lines<S> {
     fn default() -> Self {
-        Self { lines: HashMap::new(), turns: VecDeque::new(), len: 0 }
+        Self { lines: HashMap::new(), turns: BTreeMap::new(), len: 0 }
     }
 }
 
@@ -296,29 +311,39 @@ impl<S> Lines<S> {
         let at = waiters.partition_point(|other| other.seq < waiter.seq);
         waiters.insert(at, waiter);
         self.len += 1;
+        let turns = self.turns.entry(line.urgency).or_default();
         if returns {
-            self.turns.retain(|other| *other != line);
-            self.turns.push_front(line);
+            turns.retain(|other| *other != line);
+            turns.push_front(line);
         } else if new_line {
-            self.turns.push_back(line);
+            turns.push_back(line);
         }
     }
 
     fn next(&self) -> Option<&Waiter<S>> {
-        self.lines.get(self.turns.front()?)?.front()
+        let next_of = |turns: &VecDeque<Line>| self.lines.get(turns.front()?)?.front();
+        self.turns.values().filter_map(next_of).min_by_key(|waiter| waiter.rank)
     }
 
     fn pop(&mut self) -> Option<(Line, Waiter<S>)> {
-        let line = self.turns.pop_front()?;
+        let urgency = self.next()?.rank.urgency;
+        let line = self.turns.get_mut(&urgency)?.pop_front()?;
         let waiters = self.lines.get_mut(&line)?;
         let waiter = waiters.pop_front()?;
         self.len -= 1;
         if waiters.is_empty() {
             self.lines.remove(&line);
         } else {
-            self.turns.push_back(line.clone());
+            self.turns.entry(urgency).or_default().push_back(line.clone());
         }
+        self.forget_empty(urgency);
         Some((line, waiter))
+    }
+
+    fn forget_empty(&mut self, urgency: Urgency) {
+        if self.turns.get(&urgency).is_some_and(VecDeque::is_empty) {
+            self.turns.remove(&urgency);
+        }
     }
 
     fn remove(&mut self, line: &Line, seq: u64) -> Option<Waiter<S>> {
@@ -328,7 +353,8 @@ impl<S> Lines<S> {
         self.len -= 1;
         if waiters.is_empty() {
             self.lines.remove(line);
-            self.turns.retain(|other| other != line);
+            self.turns.entry(line.urgency).or_default().retain(|other| other != line);
+            self.forget_empty(line.urgency);
         }
         Some(waiter)
     }
@@ -336,7 +362,7 @@ impl<S> Lines<S> {
     /// Takes out all waiters of a kind, in their order.
     fn extract(&mut self, is_one: impl Fn(&Waiter<S>) -> bool) -> Self {
         let mut taken = Self::default();
-        for line in &self.turns {
+        for line in self.turns.values().flatten() {
             let Some(waiters) = self.lines.get_mut(line) else { continue };
             for waiter in std::mem::take(waiters) {
                 if is_one(&waiter) {
@@ -348,7 +374,10 @@ impl<S> Lines<S> {
         }
         self.len -= taken.len;
         self.lines.retain(|_, waiters| !waiters.is_empty());
-        self.turns.retain(|line| self.lines.contains_key(line));
+        self.turns.retain(|_, turns| {
+            turns.retain(|line| self.lines.contains_key(line));
+            !turns.is_empty()
+        });
         taken
     }
 
@@ -358,11 +387,22 @@ impl<S> Lines<S> {
         waiters.get_mut(at)
     }
 
-    /// How many go before a new waiter of `line`, at the worst.
-    fn ahead_of(&self, line: &Line) -> usize {
+    /// How many of those that are here go before a new waiter of `line`, at the worst.
+    fn ahead_of(&self, line: &Line, rank: Rank) -> usize {
         let own = self.lines.get(line).map_or(0, VecDeque::len);
-        let lines = self.turns.len() + usize::from(own == 0);
-        self.len.min((own + 1) * lines - 1)
+        let lines = self.turns.get(&line.urgency).map_or(0, VecDeque::len) + usize::from(own == 0);
+        if self.turns.keys().all(|urgency| *urgency == line.urgency) {
+            return self.len.min((own + 1) * lines - 1);
+        }
+        let (mut alike, mut others) = (0, 0);
+        for (other, waiters) in &self.lines {
+            if other.urgency == line.urgency {
+                alike += waiters.len();
+            } else {
+                others += waiters.partition_point(|waiter| waiter.rank <= rank);
+            }
+        }
+        others + alike.min((own + 1) * lines - 1)
     }
 
     fn iter(&self) -> impl Iterator<Item = &Waiter<S>> {
@@ -391,7 +431,31 @@ mod tests {
 
     fn of(scope: char, seq: u64) -> Waiter<char> {
         let deadline = clock::now() + Duration::from_secs(60 + seq);
-        Waiter { seq, deadline, since: clock::now(), scope, tell: oneshot::channel().0 }
+        Waiter {
+            seq,
+            deadline,
+            since: clock::now(),
+            rank: rank(3),
+            scope,
+            tell: oneshot::channel().0,
+        }
+    }
+
+    /// Of a request of this urgency that comes now, where a step of urgency is a second.
+    fn rank(urgency: u8) -> Rank {
+        let urgency = Urgency::new(urgency).expect("there is one");
+        Rank::new(clock::now(), urgency, Duration::from_secs(10))
+    }
+
+    fn urgent(seq: u64, urgency: u8, ago: f64) -> Waiter<char> {
+        let arrival = clock::now() - Duration::from_secs_f64(ago);
+        let urgency = Urgency::new(urgency).expect("there is one");
+        Waiter { rank: Rank::new(arrival, urgency, Duration::from_secs(10)), ..waiter(seq) }
+    }
+
+    /// A request that had its permit.
+    fn back(seq: u64) -> Waiter<char> {
+        Waiter { rank: Rank::FIRST, ..waiter(seq) }
     }
 
     fn order_of(queue: &mut Queue<char>) -> Vec<u64> {
@@ -402,30 +466,77 @@ mod tests {
     fn clients_take_turns_and_each_goes_first_in_first_out() {
         let mut queue = Queue::default();
         for seq in 0..4 {
-            queue.push(client(1), Order::Fair, waiter(seq), false);
+            queue.push(&client(1), Order::Fair, waiter(seq), false);
         }
-        queue.push(client(2), Order::Fair, waiter(4), false);
-        assert_eq!(queue.ahead_of(&client(3), Order::Fair, &'a'), 2);
-        assert_eq!(queue.ahead_of(&client(1), Order::Fair, &'a'), 5);
+        queue.push(&client(2), Order::Fair, waiter(4), false);
+        assert_eq!(queue.ahead_of(&client(3), Order::Fair, rank(3), &'a'), 2);
+        assert_eq!(queue.ahead_of(&client(1), Order::Fair, rank(3), &'a'), 5);
         assert_eq!(order_of(&mut queue), [0, 4, 1, 2, 3]);
         assert!(queue.is_empty());
     }
 
     #[test]
+    fn urgent_requests_go_first_and_each_rises_a_step_with_every_tenth_of_its_wait() {
+        for order in [Order::Fair, Order::Fifo] {
+            let mut queue = Queue::default();
+            // Urgency 7 has waited for four steps and a half, so it stands between 2 and 3.
+            let all = [(7, 4.5), (6, 2.5), (3, 0.0), (2, 0.0), (0, 0.0)];
+            for (seq, (urgency, ago)) in (1..).zip(all) {
+                queue.push(&client(urgency), order, urgent(seq, urgency, ago), false);
+            }
+            assert_eq!(queue.ahead_of(&client(9), order, rank(1), &'a'), 1);
+            assert_eq!(queue.ahead_of(&client(9), order, rank(3), &'a'), 4);
+            queue.push(&client(1), order, back(0), true);
+            assert_eq!(order_of(&mut queue), [0, 5, 4, 1, 3, 2], "{order:?}");
+        }
+    }
+
+    #[test]
+    fn clients_take_turns_within_an_urgency() {
+        let mut queue = Queue::default();
+        for (seq, (who, urgency)) in (0..).zip([(1, 5), (1, 5), (2, 5), (1, 2), (1, 2), (2, 2)]) {
+            queue.push(&client(who), Order::Fair, urgent(seq, urgency, 0.0), false);
+        }
+        queue.park(&'a');
+        assert_eq!((queue.ready(), queue.of_scope(&'a')), (0, 6));
+        queue.resume(&'a');
+        assert_eq!(order_of(&mut queue), [3, 5, 4, 0, 2, 1]);
+    }
+
+    /// However many urgent ones come, whoever is not urgent goes when it has risen above them.
+    #[test]
+    fn nobody_starves() {
+        let mut queue = Queue::default();
+        let start = clock::now();
+        let least = Urgency::new(7).expect("there is one");
+        let ten = Duration::from_secs(10);
+        queue.push(&client(1), Order::Fair, urgent(0, 7, 0.0), false);
+        let gone = (1..100).find(|seq| {
+            // One comes and one goes every tenth of a step.
+            let now =
+                start + Duration::from_millis(100) * u32::try_from(*seq).expect("it is small");
+            let rank = Rank::new(now, Urgency::new(0).expect("there is one"), ten);
+            queue.push(&client(2), Order::Fair, Waiter { rank, ..waiter(*seq) }, false);
+            queue.pop().is_some_and(|waiter| waiter.rank.urgency == least)
+        });
+        assert_eq!(gone, Some(71), "seven steps later");
+    }
+
+    #[test]
     fn fifo_keeps_one_line() {
         let mut queue = Queue::default();
-        queue.push(client(1), Order::Fifo, waiter(0), false);
-        queue.push(client(1), Order::Fifo, waiter(1), false);
-        queue.push(client(2), Order::Fifo, waiter(2), false);
+        queue.push(&client(1), Order::Fifo, waiter(0), false);
+        queue.push(&client(1), Order::Fifo, waiter(1), false);
+        queue.push(&client(2), Order::Fifo, waiter(2), false);
         assert_eq!(order_of(&mut queue), [0, 1, 2]);
     }
 
     #[test]
     fn a_request_that_comes_back_goes_first() {
         let mut queue = Queue::default();
-        queue.push(client(1), Order::Fair, waiter(5), false);
-        queue.push(client(2), Order::Fair, waiter(6), false);
-        queue.push(client(2), Order::Fair, waiter(1), true);
+        queue.push(&client(1), Order::Fair, waiter(5), false);
+        queue.push(&client(2), Order::Fair, waiter(6), false);
+        queue.push(&client(2), Order::Fair, back(1), true);
         assert_eq!(order_of(&mut queue), [1, 5, 6]);
     }
 
@@ -433,9 +544,9 @@ mod tests {
     fn a_request_that_comes_back_goes_first_also_where_nobody_of_its_client_waits() {
         for order in [Order::Fair, Order::Fifo] {
             let mut queue = Queue::default();
-            queue.push(client(1), order, waiter(5), false);
-            queue.push(client(2), order, waiter(6), false);
-            queue.push(client(3), order, waiter(1), true);
+            queue.push(&client(1), order, waiter(5), false);
+            queue.push(&client(2), order, waiter(6), false);
+            queue.push(&client(3), order, back(1), true);
             assert_eq!(order_of(&mut queue), [1, 5, 6], "{order:?}");
         }
     }
@@ -444,9 +555,15 @@ mod tests {
     fn who_has_not_been_judged_does_not_give_up() {
         let mut queue = Queue::default();
         let (deadline, late) = (clock::now(), clock::now() + Duration::from_secs(1));
-        let now =
-            Waiter { seq: 0, deadline, since: deadline, scope: 'a', tell: oneshot::channel().0 };
-        queue.push(client(1), Order::Fair, now, false);
+        let now = Waiter {
+            seq: 0,
+            deadline,
+            since: deadline,
+            rank: rank(3),
+            scope: 'a',
+            tell: oneshot::channel().0,
+        };
+        queue.push(&client(1), Order::Fair, now, false);
         queue.judge_later(0, Unjudged { deadline, ahead: 0, turns: 0 }, late);
         assert!(queue.pop_hopeless(late).is_none());
         assert_eq!((queue.first_deadline(), queue.last_deadline()), (Some(late), Some(deadline)));
@@ -461,8 +578,8 @@ mod tests {
         let mut queue = Queue::default();
         let gone = waiter(0);
         let seq = gone.seq;
-        queue.push(client(1), Order::Fair, gone, false);
-        queue.push(client(2), Order::Fair, waiter(1), false);
+        queue.push(&client(1), Order::Fair, gone, false);
+        queue.push(&client(2), Order::Fair, waiter(1), false);
         assert_eq!(queue.len(), 2);
         assert!(queue.remove(seq).is_some());
         assert!(queue.remove(seq).is_none() && queue.len() == 1);
@@ -476,12 +593,12 @@ mod tests {
     fn the_requests_of_a_closed_scope_let_the_others_pass_and_keep_their_places() {
         let mut queue = Queue::default();
         for (seq, scope) in (0..).zip(['a', 'b', 'a', 'b', 'a']) {
-            queue.push(client(1), Order::Fair, of(scope, seq), false);
+            queue.push(&client(1), Order::Fair, of(scope, seq), false);
         }
         queue.park(&'a');
         assert_eq!((queue.len(), queue.ready(), queue.of_scope(&'a')), (5, 2, 3));
-        queue.push(client(2), Order::Fair, of('a', 5), false);
-        assert_eq!(queue.ahead_of(&client(1), Order::Fair, &'a'), 4);
+        queue.push(&client(2), Order::Fair, of('a', 5), false);
+        assert_eq!(queue.ahead_of(&client(1), Order::Fair, rank(3), &'a'), 4);
         assert_eq!(queue.pop().map(|waiter| waiter.seq), Some(1));
         assert_eq!(queue.pop_of(&'a').map(|waiter| waiter.seq), Some(0));
         assert_eq!(queue.pop_of(&'a').map(|waiter| waiter.seq), Some(5));
@@ -494,7 +611,7 @@ mod tests {
     fn the_only_scope_keeps_its_turns_while_it_is_closed() {
         let mut queue = Queue::default();
         for (seq, last) in (0..).zip([1, 1, 1, 2]) {
-            queue.push(client(last), Order::Fair, waiter(seq), false);
+            queue.push(&client(last), Order::Fair, waiter(seq), false);
         }
         assert_eq!(queue.pop().map(|waiter| waiter.seq), Some(0));
         queue.park(&'a');
@@ -507,7 +624,7 @@ mod tests {
     fn those_of_a_closed_scope_that_cannot_wait_are_taken_out_and_no_others() {
         let mut queue = Queue::default();
         for (seq, scope) in (0..).zip(['a', 'b', 'a']) {
-            queue.push(client(1), Order::Fair, of(scope, seq), false);
+            queue.push(&client(1), Order::Fair, of(scope, seq), false);
         }
         queue.park(&'a');
         let end = clock::now() + Duration::from_secs(61);

@@ -110,7 +110,7 @@ fn client(last: u8) -> Client {
 
 async fn hold(gate: &Gate, who: u8) -> Result<Permit, Refused> {
     let entry = gate.find(&target()).expect("the rule matches everything");
-    gate.hold(&entry, &target(), &client(who), None).await
+    gate.hold(&entry, &target(), &client(who), Preferences::default()).await
 }
 
 fn hold_many(gate: &Arc<Gate>, count: usize) -> Vec<JoinHandle<Option<(Instant, Permit)>>> {
@@ -363,7 +363,7 @@ async fn tokens_handed_out_and_requests_share_one_bound() {
     let start = clock::now();
     let handed_out = |gate: Arc<Gate>| async move {
         let entry = gate.find(&target()).expect("the rule matches everything");
-        gate.acquire(&entry, &target(), &client(2), None).await.expect("a token");
+        gate.acquire(&entry, &target(), &client(2), Preferences::default()).await.expect("a token");
         clock::now()
     };
     let outside: Vec<_> = (0..50).map(|_| tokio::spawn(handed_out(Arc::clone(&gate)))).collect();

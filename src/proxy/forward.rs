@@ -97,7 +97,7 @@ impl Outbound {
             headers::join_cookies(&mut head.headers);
         }
         if noted.prefer {
-            headers::take_patience(&mut head.headers);
+            headers::take_max_wait(&mut head.headers);
         }
         let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let is_named = named.is_some_and(|host| {

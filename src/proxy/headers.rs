@@ -4,10 +4,16 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use sfv::{Dictionary, ListEntry, Parser};
 
-use crate::classify::site_limits;
+use crate::{
+    classify::site_limits,
+    gate::{Preferences, Urgency},
+};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
+/// RFC 9218.
+const PRIORITY: HeaderName = HeaderName::from_static("priority");
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// Our name in it.
 const OUR_NAME: &[u8] = b"tidegate";
@@ -69,6 +75,8 @@ pub(super) struct Noted {
     pub(super) via: bool,
     /// `Prefer`.
     pub(super) prefer: bool,
+    /// `Priority`.
+    pub(super) priority: bool,
     /// `Expect`.
     pub(super) expect: bool,
     /// `Content-Length`.
@@ -87,6 +95,7 @@ impl Noted {
             match name.as_str() {
                 "via" => noted.via = true,
                 "prefer" => noted.prefer = true,
+                "priority" => noted.priority = true,
                 "expect" => noted.expect = true,
                 "content-length" => noted.length = true,
                 "proxy-status" => noted.status = true,
@@ -263,15 +272,31 @@ pub(super) fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
+/// What a client asks of its hold.
+pub(super) fn hold_preferences(headers: &HeaderMap, noted: Noted) -> Preferences {
+    let max_wait = if noted.prefer { max_wait(headers) } else { None };
+    let urgency = if noted.priority { urgency(headers) } else { None };
+    Preferences { max_wait, urgency: urgency.unwrap_or_default() }
+}
+
+/// `u` of `Priority` (RFC 9218 section 4.1); what cannot be read says nothing.
+fn urgency(headers: &HeaderMap) -> Option<Urgency> {
+    let lines: Vec<&str> =
+        headers.get_all(PRIORITY).iter().map(HeaderValue::to_str).collect::<Result<_, _>>().ok()?;
+    let fields: Dictionary = Parser::new(&lines.join(", ")).parse().ok()?;
+    let ListEntry::Item(item) = fields.get("u")? else { return None };
+    Urgency::new(u8::try_from(i64::from(item.bare_item.as_integer()?)).ok()?)
+}
+
 /// The wait that a client allows: `Prefer: wait=SECONDS` (RFC 7240 section 4.3).
-pub(super) fn patience(headers: &HeaderMap) -> Option<Duration> {
+fn max_wait(headers: &HeaderMap) -> Option<Duration> {
     preferences(headers)
         .find_map(|preference| wait_of(preference)?.parse::<u32>().ok())
         .map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-/// Takes the wait out of `Prefer`: it is said to us. Other preferences go on to the site.
-pub(super) fn take_patience(headers: &mut HeaderMap) {
+/// Takes the wait out of `Prefer`, which is meant for the proxy. Other preferences go on to the site.
+pub(super) fn take_max_wait(headers: &mut HeaderMap) {
     let rest: Vec<&str> =
         preferences(headers).filter(|preference| wait_of(preference).is_none()).collect();
     let rest = HeaderValue::from_str(&rest.join(", ")).ok().filter(|value| !value.is_empty());

@@ -14,7 +14,7 @@ use crate::{
         site_limits::{SiteLimit, site_limit},
         verdict::Judgement,
     },
-    gate::{Client, Entry, Permit},
+    gate::{Client, Entry, Permit, Preferences},
     limiter::refusals::PlainRefusal,
     observability::traces::{OpenStep, StepName, Trace},
     rules::Action,
@@ -28,8 +28,8 @@ pub(crate) struct Asking {
     pub(crate) target: Target,
     pub(crate) client: Client,
     pub(crate) entry: Arc<Entry>,
-    /// The hold that the client allows, where it says so.
-    patience: Option<Duration>,
+    /// What the client asks of its hold.
+    preferences: Preferences,
     /// Its spans, if they are exported.
     pub(super) trace: Option<Arc<Trace>>,
     /// The proxies that it has passed (`Via`), for an upstream proxy that leads back to one of them.
@@ -37,7 +37,7 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// Finds the rule. `patience` is the hold that the client allows, where it says so.
+    /// Finds the rule.
     ///
     /// # Errors
     /// No rule matches, or the one that does says `deny`.
@@ -45,13 +45,13 @@ impl Asking {
         cx: &Context,
         target: Target,
         client: Client,
-        patience: Option<Duration>,
+        preferences: Preferences,
     ) -> Result<Self, Refused> {
         let entry = cx.gate.find(&target).ok_or_else(Refusal::unruled)?;
         if entry.rule.action == Action::Deny {
             return Err(Refusal::denied(&entry));
         }
-        Ok(Self { target, client, entry, patience, trace: None, passed: None })
+        Ok(Self { target, client, entry, preferences, trace: None, passed: None })
     }
 
     /// A step of its path that begins now, if its spans are exported.
@@ -86,10 +86,10 @@ impl Asking {
         if entry.rule.action == Action::Bypass {
             return Ok(self.pass(cx, live, None));
         }
-        match cx.gate.hold(entry, &self.target, &self.client, self.patience).await {
+        match cx.gate.hold(entry, &self.target, &self.client, self.preferences).await {
             Ok(permit) => Ok(self.pass(cx, live, Some(permit))),
             Err(refused) => {
-                let own = self.patience.filter(|patience| *patience < entry.rule.max_wait);
+                let own = self.preferences.max_wait.filter(|own| *own < entry.rule.max_wait);
                 Err(Refusal::gate(&refused, live.settings.refuse, own))
             }
         }

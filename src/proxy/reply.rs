@@ -104,14 +104,14 @@ impl Refusal {
         self
     }
 
-    /// The gate does not let it through. `patience`: the client's own `Prefer: wait`, where that is shorter than the
+    /// The gate does not let it through. `max_wait`: the client's own `Prefer: wait`, where that is shorter than the
     /// rule's `max_wait`.
     pub(crate) fn gate(
         refused: &crate::gate::Refused,
         statuses: RefuseStatuses,
-        patience: Option<Duration>,
+        max_wait: Option<Duration>,
     ) -> Refused {
-        let longest = patience.map_or_else(
+        let longest = max_wait.map_or_else(
             || "its `max_wait`".to_owned(),
             |own| format!("the {} s of `Prefer: wait`", own.as_secs()),
         );

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tidegate::{
     classify::verdict::{Judgement, Verdict},
     config,
-    gate::{Client, Gate},
+    gate::{Client, Gate, Preferences},
     observability::{event::Events, metrics::Metrics},
     rules::{
         RuleSet,
@@ -58,7 +58,7 @@ async fn converse(text: &str) {
                 None => says.replies.lock().push_back(reply(line)),
             }
         }
-        let hold = gate.hold(&entry, &target, &client, None);
+        let hold = gate.hold(&entry, &target, &client, Preferences::default());
         let held = tokio::time::timeout(LONG, hold).await.expect("each has its answer in time");
         if let Ok(mut permit) = held
             && permit.may_send()

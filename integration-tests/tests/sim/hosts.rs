@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use integration_tests::sim::{Fleet, figures::Sent, target};
 use tidegate::{
     classify::verdict::Judgement,
-    gate::Client,
+    gate::{Client, Preferences},
     limiter::policy::Split,
     runtime::clock,
     target::{Host, Target},
@@ -32,7 +32,10 @@ fn crawls(fleet: &mut Fleet, member: usize, hosts: usize, requests: usize) {
             let entry = gate.find(&target).expect("the rule matches everything");
             let client = Client::Address(IpAddr::from([10, 0, 0, 1]));
             let since = clock::now();
-            let Ok(mut permit) = gate.hold(&entry, &target, &client, None).await else { return };
+            let Ok(mut permit) = gate.hold(&entry, &target, &client, Preferences::default()).await
+            else {
+                return;
+            };
             while !permit.may_send() {
                 permit.again().await.expect("it may wait for a day");
             }

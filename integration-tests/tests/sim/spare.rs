@@ -3,7 +3,11 @@
 use std::{net::IpAddr, sync::Arc};
 
 use integration_tests::sim::{Fleet, figures::Sent, target};
-use tidegate::{classify::verdict::Judgement, gate::Client, runtime::clock};
+use tidegate::{
+    classify::verdict::Judgement,
+    gate::{Client, Preferences},
+    runtime::clock,
+};
 
 use super::*;
 
@@ -16,8 +20,10 @@ fn crawls(fleet: &mut Fleet, number: u8, requests: usize, pause: Duration) {
         let entry = gate.find(&target).expect("the rule matches everything");
         for _ in 0..requests {
             let since = clock::now();
-            let mut permit =
-                gate.hold(&entry, &target, &client, None).await.expect("there are tokens");
+            let mut permit = gate
+                .hold(&entry, &target, &client, Preferences::default())
+                .await
+                .expect("there are tokens");
             assert!(permit.may_send(), "nothing trips here");
             let at = clock::now();
             ledger.sent(Sent { at, member: 0, held: at - since });

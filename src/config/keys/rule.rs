@@ -127,8 +127,8 @@ pub(in crate::config) static RULE: Section = Section {
             "order",
             Kind::Word(&["fair", "fifo"]),
             Is("fair"),
-            "Order of held requests. `fair`: clients (by proxy user, otherwise by address) take \
-             turns. `fifo`: first in, first out.",
+            "Order of held requests of the same `Priority`. `fair`: clients (by proxy user, otherwise \
+             by address) take turns. `fifo`: first in, first out.",
         ),
         key(
             "mode",

@@ -28,7 +28,8 @@ fn site(number: usize) -> Target {
 
 async fn go(gate: &Gate, target: &Target) -> Permit {
     let entry = gate.find(target).expect("the rule matches everything");
-    let mut permit = gate.hold(&entry, target, &client(1), None).await.expect("a permit");
+    let mut permit =
+        gate.hold(&entry, target, &client(1), Preferences::default()).await.expect("a permit");
     assert!(permit.may_send());
     permit
 }
@@ -87,7 +88,7 @@ async fn a_lane_that_was_dropped_is_not_forgotten_by_the_store() {
     probe.report(&forbidden()).await;
     let target = site(0);
     let entry = gate.find(&target).expect("the rule matches everything");
-    let soon = Some(Duration::from_secs(1));
+    let soon = Preferences { max_wait: Some(Duration::from_secs(1)), ..Preferences::default() };
     let refused = gate.hold(&entry, &target, &client(1), soon).await.expect_err("it cools again");
     assert_eq!(refused.why, Why::Cooldown);
 }

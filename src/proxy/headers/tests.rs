@@ -60,16 +60,38 @@ fn our_own_name_in_via_is_found_behind_others() {
 #[test]
 fn a_preference_to_wait_is_ours_and_the_rest_is_the_sites() {
     let mut headers = fields(&[("prefer", "respond-async, Wait=\"7\""), ("prefer", "x=1")]);
-    assert_eq!(patience(&headers), Some(Duration::from_secs(7)));
-    take_patience(&mut headers);
+    assert_eq!(max_wait(&headers), Some(Duration::from_secs(7)));
+    take_max_wait(&mut headers);
     assert_eq!(headers.get_all("prefer").iter().collect::<Vec<_>>(), ["respond-async, x=1"]);
     for nonsense in ["wait", "wait=", "wait=-1", "wait=1.5", "wait=99999999999", "waiting=3"] {
-        assert_eq!(patience(&fields(&[("prefer", nonsense)])), None, "{nonsense}");
+        assert_eq!(max_wait(&fields(&[("prefer", nonsense)])), None, "{nonsense}");
     }
     let mut only = fields(&[("prefer", "wait=0")]);
-    assert_eq!(patience(&only), Some(Duration::ZERO));
-    take_patience(&mut only);
+    assert_eq!(max_wait(&only), Some(Duration::ZERO));
+    take_max_wait(&mut only);
     assert!(only.is_empty());
+}
+
+#[test]
+fn the_urgency_is_that_of_the_priority_field_and_nonsense_says_nothing() {
+    let urgency_of = |lines: &[&str]| {
+        let lines: Vec<_> = lines.iter().map(|line| ("priority", *line)).collect();
+        urgency(&fields(&lines))
+    };
+    for (lines, number) in [
+        (&["u=0"][..], 0),
+        (&["u=7, i"], 7),
+        (&["i, u=5;x=1"], 5),
+        (&["i", "u=2"], 2),
+        (&["u=1, u=6"], 6),
+    ] {
+        assert_eq!(urgency_of(lines), Urgency::new(number), "{lines:?}");
+    }
+    for nonsense in
+        ["", "i", "u", "u=8", "u=-1", "u=1.0", "u=\"1\"", "u=(1)", "u=1,", "U=1", "u==1"]
+    {
+        assert_eq!(urgency_of(&[nonsense]), None, "{nonsense}");
+    }
 }
 
 #[test]

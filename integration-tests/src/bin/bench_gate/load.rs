@@ -13,7 +13,7 @@ use integration_tests::{
 };
 use tidegate::{
     classify::verdict::Judgement,
-    gate::{Client, Gate},
+    gate::{Client, Gate, Preferences},
     observability::{event::Events, metrics::Metrics},
     rules::{Rule, RuleSet},
     store::{Backend, Memory, Shared},
@@ -97,7 +97,7 @@ async fn crawl(gate: Arc<Gate>, n: usize, until: Instant) -> anyhow::Result<u64>
     let entry = gate.find(&target).context("the rule matches everything")?;
     let mut grants = 0;
     while Instant::now() < until {
-        let permit = gate.hold(&entry, &target, &client, None).await;
+        let permit = gate.hold(&entry, &target, &client, Preferences::default()).await;
         let mut permit = permit.map_err(|refused| anyhow::anyhow!("refused: {:?}", refused.why))?;
         ensure!(permit.may_send(), "nothing trips here");
         permit.report(&Judgement::ok(200)).await;

@@ -12,7 +12,7 @@ use integration_tests::{
 use parking_lot::Mutex;
 use tidegate::{
     classify::verdict::{Confidence, Judgement, Verdict},
-    gate::{Client, Gate},
+    gate::{Client, Gate, Preferences},
     runtime::clock,
 };
 
@@ -55,7 +55,10 @@ async fn client(gate: Arc<Gate>, site: Arc<Mutex<Site>>) {
     let entry = gate.find(&target).expect("the rule matches everything");
     let client = Client::Address(IpAddr::from([10, 0, 0, 1]));
     loop {
-        let Ok(mut permit) = gate.hold(&entry, &target, &client, None).await else { return };
+        let Ok(mut permit) = gate.hold(&entry, &target, &client, Preferences::default()).await
+        else {
+            return;
+        };
         while !permit.may_send() {
             if permit.again().await.is_err() {
                 return;

@@ -1,0 +1,58 @@
+//! What a client asks of its hold.
+
+use std::time::Duration;
+
+use crate::runtime::clock::Instant;
+
+/// How urgent a request is (RFC 9218 section 4.1): 0 is the most urgent, 7 the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Urgency(u8);
+
+impl Urgency {
+    const MOST: Self = Self(0);
+    const LEAST: u8 = 7;
+
+    /// `None` if there is no such urgency.
+    #[must_use]
+    pub fn new(urgency: u8) -> Option<Self> {
+        (urgency <= Self::LEAST).then_some(Self(urgency))
+    }
+}
+
+impl Default for Urgency {
+    /// That of a request that does not say (RFC 9218 section 4.1).
+    fn default() -> Self {
+        Self(3)
+    }
+}
+
+/// What a client asks of its hold.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Preferences {
+    /// Longest hold, if that is shorter than the rule's `max_wait` (`Prefer: wait`, RFC 7240 section 4.3).
+    pub max_wait: Option<Duration>,
+    /// Its place in the queue (`Priority`).
+    pub urgency: Urgency,
+}
+
+/// Where a request stands in the queue.
+///
+/// A waiting request rises one step of urgency every tenth of `max_wait`, so that none starves. All rise alike, so the
+/// order of two requests never changes: it is that of their arrivals, each delayed by the steps that its urgency is behind
+/// the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    /// `None` stands before all others.
+    delayed: Option<Instant>,
+    pub(super) urgency: Urgency,
+}
+
+impl Rank {
+    /// For a request that had its permit and lost it: it goes first.
+    pub(super) const FIRST: Self = Self { delayed: None, urgency: Urgency::MOST };
+
+    pub(super) fn new(arrival: Instant, urgency: Urgency, max_wait: Duration) -> Self {
+        let delayed = arrival + max_wait / 10 * u32::from(urgency.0);
+        Self { delayed: Some(delayed), urgency }
+    }
+}
