@@ -5,14 +5,15 @@
 --       5 wait that the site asked for (us, 0 = none)  6 successes since the last report  7 a draw from [0, 1)
 --       8 `1` if the block is a sure sign  9 the block's letter  10 member  11 command (PUBLISH SPUBLISH) and 12 channel
 --       of the news  13 name of the scope in the news  14 rate that the site names (tokens per second, empty = none)
---       15 how long it is true (us)  16 how long it wants nothing sent (us, 0 = not at all)  17... policy (lib/cooldown.lua)
+--       15 how long it is true (us)  16 how long it wants nothing sent (us, 0 = not at all)  17 most errors (0 = this is none)
+--       18 in so long (us)  19... policy (lib/cooldown.lua)
 -- Reply now, change (none stale streak tripped opened probe_lost), epoch, end of the cooldown (us, 0 = open), streak
 --       (after a trip, the one that tripped), length of the latest cooldown (us), cause of the latest trip, its blocks
 -- An answer from an older epoch changes nothing. A streak is news when it begins, so that all report their successes, and
 -- when one of more than one block ends: an isolated block is published once, and who has heard of it hears of its end in
 -- the reply to its own next report.
 local now = read_clock()
-local policy = read_policy(ARGV, 17)
+local policy = read_policy(ARGV, 19)
 local scope = load_cooldown(KEYS[1])
 observe_cooldown(scope, now)
 local report = {
@@ -29,10 +30,12 @@ local report = {
   named = tonumber(ARGV[14]),
   lasts = tonumber(ARGV[15]),
   hold = tonumber(ARGV[16]),
+  most = tonumber(ARGV[17]),
+  window = tonumber(ARGV[18]),
 }
 local blocks = #scope.kinds
 local change = report_cooldown(scope, now, report, policy)
-if change ~= 'stale' then save_cooldown(KEYS[1], scope, now, policy) end
+if change ~= 'stale' or report.most > 0 then save_cooldown(KEYS[1], scope, now, policy) end
 local news = { tripped = 'cooling', probe_lost = 'due', opened = 'open' }
 local what = news[change]
 local began, ended = report.answer == 'block' and scope.streak == report.weight, scope.streak == 0 and blocks > 1

@@ -5,6 +5,7 @@
 
 pub mod bucket;
 pub mod cooldown;
+pub mod errors;
 pub mod learn;
 pub mod policy;
 pub mod refusals;

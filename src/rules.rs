@@ -14,7 +14,7 @@ use std::{cell::OnceCell, collections::HashMap, net::IpAddr, sync::Arc, time::Du
 pub use self::{hours::Hours, path::normalise, upstream::UpstreamProxy};
 use crate::{
     classify::{Classifier, verdict::Verdict},
-    limiter::policy::{CooldownPolicy, Limits, Split},
+    limiter::policy::{CooldownPolicy, Limits, Quota, Split},
     target::{Host, Target, glob_matches},
 };
 
@@ -126,6 +126,8 @@ pub struct Rule {
     pub auto_rate: bool,
     /// Whether limits that a site names in its answers count.
     pub site_limits: bool,
+    /// Most answers with a 4xx, blocks aside, in a sliding window.
+    pub errors: Option<Quota>,
     /// Longest hold.
     pub max_wait: Duration,
     /// Most held requests of a scope in this process.
@@ -157,6 +159,13 @@ impl Rule {
     #[must_use]
     pub fn opens_in(&self) -> Option<Duration> {
         self.hours.as_ref().and_then(Hours::opens_in)
+    }
+
+    /// The limit of errors towards which an answer with this status counts, unless it is a block.
+    #[must_use]
+    pub fn error_limit(&self, status: Option<u16>) -> Option<Quota> {
+        let is_error = status.is_some_and(|status| (400..500).contains(&status));
+        self.errors.filter(|_| is_error && self.cooldown.is_some())
     }
 }
 

@@ -327,6 +327,7 @@ impl Plan {
             per: Split::All,
             auto_rate: false,
             site_limits: true,
+            errors: None,
             limits: Limits {
                 rate: Some(self.rate),
                 burst: self.burst,

@@ -60,6 +60,7 @@ enum Op {
         probe: bool,
         draw: f64,
         named: Option<Named>,
+        error: Option<Quota>,
     },
     Trip(i64),
     Clear,
@@ -99,13 +100,17 @@ fn op() -> impl Strategy<Value = Op> {
     let named = (ceiling, prop::option::weighted(0.2, 1..20_000i64))
         .prop_map(|(ceiling, hold)| Named { ceiling, hold });
     let named = prop::option::weighted(0.3, named);
-    let report = (answer, 0..5u32, prop::bool::weighted(0.1), any::<bool>(), 0.0..1.0f64, named);
+    let error = prop::option::weighted(0.3, (1..5u64, 100..20_000u64)).prop_map(|error| {
+        error.map(|(tokens, micros)| Quota { tokens, window: Duration::from_micros(micros) })
+    });
+    let report =
+        (answer, 0..5u32, prop::bool::weighted(0.1), any::<bool>(), 0.0..1.0f64, named, error);
     prop_oneof![
         6 => take.prop_map(|(wanted, held, bound, drain, void, hand_back, knows, holds_probe)| {
             Op::Take { wanted, held, bound, drain, void, hand_back, knows, holds_probe }
         }),
-        5 => report.prop_map(|(answer, oks, old, probe, draw, named)| Op::Report {
-            answer, oks, old, probe, draw, named
+        5 => report.prop_map(|(answer, oks, old, probe, draw, named, error)| Op::Report {
+            answer, oks, old, probe, draw, named, error
         }),
         1 => (0..5_000i64).prop_map(Op::Trip),
         1 => Just(Op::Clear),
@@ -186,6 +191,7 @@ fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
         limits,
         auto_rate: false,
         site_limits: true,
+        errors: None,
         max_wait: Duration::from_secs(60),
         queue: 100,
         hours: None,
@@ -281,7 +287,7 @@ impl Pair {
                 };
                 self.take(&ask).await
             }
-            Op::Report { answer, oks, old, probe, draw, named } => {
+            Op::Report { answer, oks, old, probe, draw, named, error } => {
                 self.named |= named.is_some_and(|named| named.ceiling.is_some());
                 let report = Report {
                     epoch: if *old { self.epoch.saturating_sub(1) } else { self.epoch },
@@ -290,6 +296,7 @@ impl Pair {
                     oks: *oks,
                     draw: *draw,
                     named: *named,
+                    error: *error,
                 };
                 let there = self.redis.report(&self.there, &self.rule, &report).await.unwrap();
                 self.time.store(there.now, Ordering::Relaxed);
@@ -450,8 +457,15 @@ fn one_page_in_five_that_is_always_refused_is_no_wall_in_both_stores() {
             // Now and then three come in a row.
             let blocked = page % 5 == 4 || page % 125 > 122;
             let answer = if blocked { block } else { Answer::Ok };
-            let report =
-                Op::Report { answer, oks: 0, old: false, probe: false, draw: 0.5, named: None };
+            let report = Op::Report {
+                answer,
+                oks: 0,
+                old: false,
+                probe: false,
+                draw: 0.5,
+                named: None,
+                error: None,
+            };
             pair.step(&report).await.unwrap();
         }
     });

@@ -4,8 +4,9 @@
 -- counts as lost), opened, streak, last (last block), sure (whether it was a sure sign), peak (streak that tripped
 -- last), len (latest length), suf (length that sufficed), failed (probes in a row), seen (latest reading of the clock),
 -- named (the rate that the site has named, tokens per second, 0 = none) and truth (until when it is true);
+-- erring (when the latest error leaves its window, 0 = there was none);
 -- texts: prober (the member that has the probe, empty where that was forgotten), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
--- ratio retry_after probe silence hopeless site_limit hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua).
+-- ratio retry_after probe silence hopeless site_limit errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua).
 local function read_policy(arguments, from)
   return {
     after = tonumber(arguments[from]),
@@ -29,11 +30,11 @@ local KINDS = 64
 local HOPELESS, DAY, HOPELESS_GROW = 10, 86400000000, 2
 
 -- The first so many are numbers, the others texts.
-local COOLDOWN_NUMBERS = 15
+local COOLDOWN_NUMBERS = 16
 local COOLDOWN_FIELDS = {
   'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'peak', 'len', 'suf', 'failed', 'seen',
-  'named', 'truth',
-  'prober', 'recent', 'kinds', 'cause', 'blamed', 'shares',
+  'named', 'truth', 'erring',
+  'prober', 'recent', 'kinds', 'cause', 'blamed', 'shares', 'errors',
 }
 
 local function fresh_cooldown()
@@ -68,17 +69,23 @@ local function save_cooldown(key, scope, now, policy)
     pairs_[2 * i - 1], pairs_[2 * i] = field, value
   end
   redis.call('HSET', key, unpack(pairs_))
-  keep(key, math.max(scope.till - now, scope.truth - now, 0) + math.max(policy.forget_after, policy.max) + policy.ramp)
+  keep(key, math.max(scope.till - now, scope.truth - now, scope.erring - now, 0) + math.max(policy.forget_after, policy.max) + policy.ramp)
 end
 
 local function observe_cooldown(scope, now)
   local back = scope.seen - now
   if back > 0 and scope.seen > 0 then
-    for _, field in ipairs({ 'till', 'probe', 'lease', 'opened', 'last', 'truth' }) do
+    for _, field in ipairs({ 'till', 'probe', 'lease', 'opened', 'last', 'truth', 'erring' }) do
       if scope[field] > 0 then scope[field] = scope[field] - back end
     end
+    set_back_errors(scope, back)
   end
   scope.seen = now
+end
+
+-- A pause whose end is known: it needs no probe, and the learned rate learns nothing from it.
+local function is_pause(cause)
+  return cause == 'site_limit' or cause == 'errors'
 end
 
 local function end_probe(scope)
@@ -91,7 +98,7 @@ local function restore_cooldown(scope, epoch, phase, now)
   local word, left = string.match(phase, '^(%a+):?(%d*)$')
   left = tonumber(left) or 0
   scope.ep, scope.till = epoch, 0
-  if scope.cause == 'site_limit' then scope.cause = '' end
+  if is_pause(scope.cause) then scope.cause = '' end
   end_probe(scope)
   if word == 'cooling' then
     scope.till, scope.len = now + left, left
@@ -122,7 +129,7 @@ local function open_cooldown(scope, moment)
   scope.till, scope.failed = 0, 0
   end_probe(scope)
   forget_streak(scope)
-  if scope.cause ~= 'site_limit' then scope.opened = moment end
+  if not is_pause(scope.cause) then scope.opened = moment end
   scope.recent = ''
 end
 
@@ -131,9 +138,9 @@ local function trip_cooldown(scope, now, length, cause)
   end_probe(scope)
   scope.cause, scope.peak, scope.blamed = cause, scope.streak, scope.kinds
   if cause == 'ratio' then scope.blamed = string.gsub(scope.recent, '0', '') end
-  if cause == 'hand' or cause == 'site_limit' then scope.blamed = '' end
+  if cause == 'hand' or is_pause(cause) then scope.blamed = '' end
   forget_streak(scope)
-  if cause ~= 'site_limit' then trip_shares(scope.shares) end
+  if not is_pause(cause) then trip_shares(scope.shares) end
   scope.recent = ''
 end
 
@@ -146,8 +153,8 @@ end
 local function phase_of(scope, now, policy)
   if scope.till == 0 then return 'open', 0 end
   if now < scope.till then return 'cooling', scope.till end
-  -- The site itself has said when its limit is there again.
-  if not policy.probe or scope.cause == 'site_limit' then
+  -- The end of a pause is known.
+  if not policy.probe or is_pause(scope.cause) then
     open_cooldown(scope, scope.till)
     return 'open', 0
   end
@@ -252,9 +259,17 @@ local function take_report(scope, now, report, policy)
 end
 
 -- `report.named` (tokens per second, nil = none), `report.lasts` and `report.hold` (us, 0 = none): what the site says about its limit.
+-- `report.most` (0 = the answer is no error) and `report.window` (us): of errors, the site bears so many.
 local function report_cooldown(scope, now, report, policy)
+  local room = report.most > 0 and count_error(scope, now, report.most, report.window) or 0
+  -- The site counts the errors of requests that were under way, too.
+  if scope.till > now and scope.cause == 'errors' then scope.till = math.max(scope.till, room) end
   if report.epoch < scope.ep then return 'stale' end
   local change = take_report(scope, now, report, policy)
+  if room > now and scope.till == 0 and report.probe == 0 then
+    trip_cooldown(scope, now, room - now, 'errors')
+    return 'tripped'
+  end
   if report.named then scope.named, scope.truth = report.named, now + report.lasts end
   if report.hold > 0 and scope.till == 0 and report.probe == 0 then
     trip_cooldown(scope, now, math.min(report.hold, policy.max), 'site_limit')

@@ -177,7 +177,7 @@ fn trip_of(seen: &Surveyed) -> Option<TripStatus> {
     let blocks = cooldown.blocks.iter();
     let by = match (cooldown.by, cause) {
         (Some(verdict), _) => verdict.as_str(),
-        (None, Cause::SiteLimit) => Cause::SiteLimit.as_str(),
+        (None, cause) if cause.is_pause() => cause.as_str(),
         (None, _) => Cause::Hand.as_str(),
     };
     Some(TripStatus {

@@ -61,7 +61,7 @@ impl Grant {
     fn report(&self, answer: Answer, oks: u32) -> Report {
         let Ticket { id, epoch, probe, .. } = self.ticket;
         let probe = if probe { id } else { 0 };
-        Report { epoch, probe, answer, oks, draw: fastrand::f64(), named: None }
+        Report { epoch, probe, answer, oks, draw: fastrand::f64(), named: None, error: None }
     }
 
     /// Whether it may still be used: no cooldown has tripped since, and this member would have heard of one.
@@ -337,8 +337,13 @@ impl Permit {
             Some(false) => (judgement, self.weigh_refusal(judgement)),
         };
         let named = self.named();
-        let Some(answer) = answer.or(named.map(|_| Answer::Nothing)) else { return };
-        let report = Report { named, ..self.grant.report(answer, lane.view.take_oks()) };
+        let is_block = matches!(answer, Some(Answer::Block { .. }));
+        let rule = &self.grant.entry.rule;
+        let error = rule.error_limit(judgement.status).filter(|_| !is_block);
+        let tells = named.is_some() || error.is_some();
+        let Some(answer) = answer.or(tells.then_some(Answer::Nothing)) else { return };
+        let oks = if answer == Answer::Nothing { 0 } else { lane.view.take_oks() };
+        let report = Report { named, error, ..self.grant.report(answer, oks) };
         let seen = Seen { target: self.target.clone(), judgement: judgement.clone() };
         // A task of its own: the client may leave, the news must not.
         let shared = Arc::clone(&lane.shared);

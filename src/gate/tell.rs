@@ -83,7 +83,7 @@ fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) 
         cause: reported.cause,
         by: seen
             .as_ref()
-            .filter(|_| reported.cause != Some(Cause::SiteLimit))
+            .filter(|_| !reported.cause.is_some_and(Cause::is_pause))
             .map(|seen| seen.judgement.verdict),
         blocks: reported.blocks,
         streak: reported.streak,

@@ -247,10 +247,10 @@ impl View {
 
     /// A cooldown began for this reason.
     pub(super) fn pauses(&self, cause: Option<Cause>) {
-        self.paused.store(cause == Some(Cause::SiteLimit), Ordering::Relaxed);
+        self.paused.store(cause.is_some_and(Cause::is_pause), Ordering::Relaxed);
     }
 
-    /// Whether the cooldown that is over was a pause that the site itself had asked for; asked once.
+    /// Whether the cooldown that is over was a pause, which ends by itself; asked once.
     pub(super) fn was_paused(&self) -> bool {
         self.paused.swap(false, Ordering::Relaxed)
     }

@@ -31,7 +31,7 @@ pub use told::{Blocks, Cause, culprit};
 
 use crate::{
     classify::verdict::Verdict,
-    limiter::{policy::CooldownPolicy, shares::Shares},
+    limiter::{errors::ErrorLog, policy::CooldownPolicy, shares::Shares},
     runtime::clock::{self, exact},
 };
 
@@ -96,6 +96,8 @@ pub struct Cooldown {
     pub shares: Shares,
     /// The rate that the site has named, in tokens per second, and until when it is true.
     pub named: Option<(f64, i64)>,
+    /// Answers that were errors, if the rule limits them.
+    pub errors: ErrorLog,
 }
 
 /// What a scope says to who asks for leave to send.
@@ -128,6 +130,7 @@ impl Cooldown {
             if let Some((_, until)) = &mut self.named {
                 *until -= back;
             }
+            self.errors.set_back(back);
         }
         self.seen = now;
     }
@@ -140,7 +143,7 @@ impl Cooldown {
         }
         self.epoch = known.epoch;
         self.until = 0;
-        self.cause = self.cause.filter(|cause| *cause != Cause::SiteLimit);
+        self.cause = self.cause.filter(|cause| !cause.is_pause());
         self.end_probe();
         match known.phase {
             KnownPhase::Open => {}
@@ -166,8 +169,8 @@ impl Cooldown {
         if now < self.until {
             return Phase::Cooling(self.until);
         }
-        // The site itself has said when its limit is there again.
-        if !policy.probe || self.cause == Some(Cause::SiteLimit) {
+        // The end of a pause is known.
+        if !policy.probe || self.cause.is_some_and(Cause::is_pause) {
             self.open(self.until);
             return Phase::Open;
         }
@@ -210,10 +213,19 @@ impl Cooldown {
 
     /// Takes a report.
     pub fn report(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
+        let room = report.error.map_or(0, |limit| self.errors.count(now, limit));
+        if self.until > now && self.cause == Some(Cause::Errors) {
+            // The site counts the errors of requests that were under way, too.
+            self.until = self.until.max(room);
+        }
         if report.epoch < self.epoch {
             return Change::Stale;
         }
         let change = self.take(now, report, policy);
+        if room > now && self.until == 0 && report.probe == 0 {
+            self.trip(now, room - now, Cause::Errors);
+            return Change::Tripped;
+        }
         let Some(Named { ceiling, hold }) = report.named else { return change };
         if let Some(NamedRate { rate, lasts }) = ceiling {
             self.named = Some((rate, now + lasts));
@@ -290,13 +302,13 @@ impl Cooldown {
         self.peak = self.streak;
         self.blamed = match cause {
             Cause::Ratio => self.recent.replace('0', ""),
-            Cause::Hand | Cause::SiteLimit => String::new(),
+            Cause::Hand | Cause::SiteLimit | Cause::Errors => String::new(),
             Cause::Streak | Cause::Named | Cause::Probe | Cause::Silence | Cause::Hopeless => {
                 self.kinds.clone()
             }
         };
         self.forget_streak();
-        if cause != Cause::SiteLimit {
+        if !cause.is_pause() {
             self.shares.tripped();
         }
         self.recent.clear();
@@ -314,7 +326,8 @@ impl Cooldown {
     pub fn forgettable_in(&self, now: i64, policy: &CooldownPolicy) -> i64 {
         let quiet = clock::micros(policy.forget_after).max(clock::micros(policy.max));
         let named = self.named.map_or(0, |(_, until)| until);
-        (self.until.max(named) - now).max(0) + quiet.saturating_add(clock::micros(policy.ramp))
+        (self.until.max(named).max(self.errors.until) - now).max(0)
+            + quiet.saturating_add(clock::micros(policy.ramp))
     }
 
     /// Whether it says no more than that the scope never had trouble: then it need not be kept at all.
@@ -387,7 +400,7 @@ impl Cooldown {
         self.end_probe();
         self.forget_streak();
         self.failed = 0;
-        if self.cause != Some(Cause::SiteLimit) {
+        if !self.cause.is_some_and(Cause::is_pause) {
             self.opened = moment;
         }
         self.recent.clear();

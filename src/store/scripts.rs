@@ -61,6 +61,7 @@ fn take() -> Script {
         "lib/memory.lua",
         "lib/recall.lua",
         "lib/away.lua",
+        "lib/errors.lua",
         "lib/cooldown.lua",
         "take.lua"
     )
@@ -75,6 +76,7 @@ impl Scripts {
                 "lib/clock.lua",
                 "lib/news.lua",
                 "lib/shares.lua",
+                "lib/errors.lua",
                 "lib/cooldown.lua",
                 "report.lua"
             ),
@@ -83,6 +85,7 @@ impl Scripts {
                 "lib/clock.lua",
                 "lib/news.lua",
                 "lib/shares.lua",
+                "lib/errors.lua",
                 "lib/cooldown.lua",
                 "override.lua"
             ),
@@ -93,6 +96,7 @@ impl Scripts {
                 "lib/shares.lua",
                 "lib/learn.lua",
                 "lib/bucket.lua",
+                "lib/errors.lua",
                 "lib/cooldown.lua",
                 "rate.lua"
             ),
@@ -107,6 +111,7 @@ impl Scripts {
                 "peek",
                 "lib/clock.lua",
                 "lib/shares.lua",
+                "lib/errors.lua",
                 "lib/cooldown.lua",
                 "peek.lua"
             ),
@@ -117,6 +122,7 @@ impl Scripts {
                 "lib/learn.lua",
                 "lib/bucket.lua",
                 "lib/memory.lua",
+                "lib/errors.lua",
                 "lib/cooldown.lua",
                 "when.lua"
             ),
@@ -126,6 +132,7 @@ impl Scripts {
                 "lib/clock.lua",
                 "lib/shares.lua",
                 "lib/learn.lua",
+                "lib/errors.lua",
                 "lib/cooldown.lua",
                 "survey.lua"
             ),
@@ -253,6 +260,8 @@ impl RuleArguments {
         arguments.push(ceiling.map_or_else(String::new, |named| named.rate.to_string()));
         arguments.push(ceiling.map_or(0, |named| named.lasts).to_string());
         arguments.push(hold.unwrap_or(0).to_string());
+        arguments.push(report.error.map_or(0, |limit| limit.tokens).to_string());
+        arguments.push(report.error.map_or(0, |limit| clock::micros(limit.window)).to_string());
         arguments.extend(self.policy.iter().cloned());
         arguments
     }

@@ -395,6 +395,7 @@ impl World {
             oks: 0,
             draw: 0.0,
             named: None,
+            error: None,
         };
         self.store.observe(now);
         let before = self.store.epoch;

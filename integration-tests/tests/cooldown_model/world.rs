@@ -175,7 +175,7 @@ impl World {
             },
         };
         let before = self.peek();
-        let report = Report { epoch, probe, answer, oks, draw, named: None };
+        let report = Report { epoch, probe, answer, oks, draw, named: None, error: None };
         let reported = self.store.report_now(&self.scope, &self.rule, &report);
         let expected = self.model.answer(reported.now, grant, reply, oks, draw);
         prop_assert_eq!(reported.change, expected);
@@ -240,6 +240,7 @@ fn rule(policy: CooldownPolicy) -> Rule {
         limits: Limits { rate: None, burst: 1, quotas: vec![], cost: 1, learn: None },
         auto_rate: false,
         site_limits: true,
+        errors: None,
         max_wait: Duration::from_secs(60),
         queue: 100,
         hours: None,

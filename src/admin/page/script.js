@@ -428,6 +428,7 @@ function tripOf(trip) {
   const when = trip.at_ms ? ` at ${clock(trip.at_ms)}` : "";
   if (trip.by === "hand") return `Paused by ${trip.who || "hand"}${when}${trip.member ? ` on member ${trip.member}` : ""}.`;
   if (trip.by === "site_limit") return `Paused${when} because the site's own limit was used up.`;
+  if (trip.by === "errors") return `Paused${when} because the limit of errors was used up.`;
   const answer = trip.url ? ` ${trip.url} answered${trip.status ? ` ${trip.status}` : ""}.` : "";
   return `Tripped by ${trip.by}${when} (${trip.cause}: ${blocksOf(trip)}).${answer}${
     trip.evidence ? ` Evidence: ${trip.evidence}.` : ""}${trip.member ? ` Reported by member ${trip.member}.` : ""}`;

@@ -16,7 +16,7 @@ function blocksOf(event) {
 const TELL = {
   blocked: (e) => ["blocked", "bad", e.verdict, `${e.url}${e.status ? ` answered ${e.status}` : ""} in ${scopeOf(e)}`],
   tripped: (e) => ["cooldown", "bad", "paused", `${scopeOf(e)} for ${span(e.length_ms / 1000)}, by ${
-    e.by === "hand" ? e.who || "operator" : e.by === "site_limit" ? "the site's own limit" : `${e.by} (${e.cause}: ${blocksOf(e)})`}${e.observe ? ", observed only" : ""}${e.ours ? "" : `, reported by ${e.member}`}`],
+    e.by === "hand" ? e.who || "operator" : e.by === "site_limit" ? "the site's own limit" : e.by === "errors" ? "too many errors" : `${e.by} (${e.cause}: ${blocksOf(e)})`}${e.observe ? ", observed only" : ""}${e.ours ? "" : `, reported by ${e.member}`}`],
   cleared: (e) => ["cooldown", "good", "resumed", `${scopeOf(e)}, by ${e.who || e.by}`],
   probe_sent: (e) => ["cooldown", "busy", "probe sent", `${scopeOf(e)}: ${e.url}`],
   observed: (e) => ["cooldown", "busy", "observed", `${scopeOf(e)} would have met "${e.action}": ${e.requests} requests, ${

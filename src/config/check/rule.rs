@@ -19,7 +19,7 @@ use crate::{
         spot::Spot,
         units::{self, Read, Wrong, quote},
     },
-    limiter::policy::Limits,
+    limiter::policy::{Limits, Quota},
     rules::{Action, HostPattern, Matcher, Mode, Order, Retry, Rule, TunnelCount, UpstreamProxy},
     target::glob_matches,
 };
@@ -90,6 +90,7 @@ pub(super) fn read(
         cooldown = cooldown::read(&reader, per);
         limits.learn = learn::read(&reader, ceiling, per, cooldown.as_ref());
     }
+    let errors = errors(&reader, cooldown.is_some());
     Rule {
         name: reader.optional("name", hosts::name).unwrap_or_else(|| Arc::from("unnamed")),
         matcher,
@@ -98,6 +99,7 @@ pub(super) fn read(
         limits,
         auto_rate: matches!(ceiling, Some(Ceiling::Auto)),
         site_limits: reader.word("site_limits") != "ignore",
+        errors,
         max_wait: reader.duration("max_wait"),
         queue: reader.count("queue"),
         hours: reader.optional("hours", units::hours),
@@ -186,6 +188,15 @@ fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>) -> Limits {
         reader.wrong("quota", Wrong::new("two quotas have the same window", help));
     }
     Limits { rate, burst, quotas, cost, learn: None }
+}
+
+fn errors(reader: &Reader<'_>, cools: bool) -> Option<Quota> {
+    let errors = reader.optional("errors", units::quota)?;
+    if !cools && reader.counts("errors") {
+        let message = "`errors` has no effect without a cooldown, which is what pauses the scope";
+        reader.doubt("errors", Wrong::new(message, "remove `cooldown: off`, or remove `errors`"));
+    }
+    Some(errors)
 }
 
 /// The tokens of one second, at least the cost of one request.

@@ -105,6 +105,14 @@ pub(in crate::config) static RULE: Section = Section {
              like the rule.",
         ),
         key(
+            "errors",
+            Kind::Quota,
+            Absent("no limit of errors"),
+            "Most answers with a 4xx status, blocks aside, in any window of that length, for walls that count \
+             errors. Once they are used up, the scope pauses until the window has room. Counted per \
+             cooldown, so the rule needs one.",
+        ),
+        key(
             "max_wait",
             Kind::Duration("0s", "24h"),
             Is("2m"),

@@ -160,6 +160,7 @@ pub(super) fn lose_probe(lane: Arc<Lane>, ticket: Ticket) {
         oks: 0,
         draw: 0.0,
         named: None,
+        error: None,
     };
     tokio::spawn(tell::deliver(lane, report, None));
 }

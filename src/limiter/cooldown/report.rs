@@ -1,6 +1,6 @@
 //! What came back to a request, as the cooldown is told, and what that changed.
 
-use crate::classify::verdict::Verdict;
+use crate::{classify::verdict::Verdict, limiter::policy::Quota};
 
 /// What came back, as far as the cooldown cares.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,6 +62,8 @@ pub struct Report {
     pub draw: f64,
     /// What the site says about its limit.
     pub named: Option<Named>,
+    /// The answer is an error, of which the site bears so many.
+    pub error: Option<Quota>,
 }
 
 /// What a report changed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     classify::verdict::Verdict,
-    limiter::policy::{Ratio, Split, Weights},
+    limiter::policy::{Quota, Ratio, Split, Weights},
 };
 
 const SECOND: i64 = 1_000_000;
@@ -29,7 +29,7 @@ fn policy() -> CooldownPolicy {
 }
 
 fn report(epoch: u64, answer: Answer) -> Report {
-    Report { epoch, probe: 0, answer, oks: 0, draw: 0.5, named: None }
+    Report { epoch, probe: 0, answer, oks: 0, draw: 0.5, named: None, error: None }
 }
 
 const BLOCK: Answer = named(0);
@@ -322,6 +322,23 @@ fn a_pause_that_the_site_asks_for_ends_without_a_probe_and_is_no_trip_to_learn_f
     }
     assert!(scope.until > later);
     assert_eq!(scope.phase(scope.until, &policy), Phase::Due);
+}
+
+#[test]
+fn errors_pause_a_scope_until_the_window_has_room() {
+    let (policy, mut scope) = (policy(), Cooldown::default());
+    let error = Some(Quota { tokens: 2, window: Duration::from_secs(60) });
+    let not_found = Report { error, ..report(0, Answer::Ok) };
+    assert_eq!(scope.report(START, &not_found, &policy), Change::None);
+    let now = START + 10 * SECOND;
+    assert_eq!(scope.report(now, &not_found, &policy), Change::Tripped);
+    assert_eq!((scope.until, scope.cause), (START + 60 * SECOND, Some(Cause::Errors)));
+    // A request that was under way comes back with a third error.
+    assert_eq!(scope.report(now + SECOND, &not_found, &policy), Change::Stale);
+    assert_eq!(scope.until, START + 70 * SECOND, "the second has to leave, too");
+    assert_eq!(scope.phase(scope.until, &policy), Phase::Open);
+    assert_eq!(scope.opened, 0, "nothing to learn from, and no ramp");
+    assert!(scope.forgettable_in(now, &policy) >= 60 * SECOND);
 }
 
 #[test]

@@ -21,12 +21,14 @@ pub enum Cause {
     Hopeless,
     /// The site says that its limit is used up (`site_limits`): no block, and nothing to learn from.
     SiteLimit,
+    /// As many answers were errors as the rule allows (`errors`): no block either.
+    Errors,
     /// A person wanted it.
     Hand,
 }
 
 impl Cause {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Streak,
         Self::Ratio,
         Self::Named,
@@ -34,8 +36,15 @@ impl Cause {
         Self::Silence,
         Self::Hopeless,
         Self::SiteLimit,
+        Self::Errors,
         Self::Hand,
     ];
+
+    /// Whether it is a pause whose end is known: it needs no probe, and the learned rate learns nothing from it.
+    #[must_use]
+    pub const fn is_pause(self) -> bool {
+        matches!(self, Self::SiteLimit | Self::Errors)
+    }
 
     /// The word in the store, in events and in the log.
     #[must_use]
@@ -48,6 +57,7 @@ impl Cause {
             Self::Silence => "silence",
             Self::Hopeless => "hopeless",
             Self::SiteLimit => "site_limit",
+            Self::Errors => "errors",
             Self::Hand => "hand",
         }
     }

@@ -44,12 +44,12 @@ impl Trip {
         self.answer.as_ref()?.evidence.as_deref().map(super::text::evidence)
     }
 
-    /// What tripped it, as events and logs name it: a verdict, the site's own limit or a person's hand.
+    /// What tripped it, as events and logs name it: a verdict, a pause or a person's hand.
     pub fn by(&self) -> &'static str {
         match (self.by, self.cause) {
             (Some(verdict), _) => verdict.as_str(),
             (None, None) => "unknown",
-            (None, Some(Cause::SiteLimit)) => Cause::SiteLimit.as_str(),
+            (None, Some(cause)) if cause.is_pause() => cause.as_str(),
             (None, Some(_)) => Cause::Hand.as_str(),
         }
     }

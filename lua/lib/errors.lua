@@ -1,0 +1,46 @@
+-- Counts answers that are errors: src/limiter/errors.rs, operation by operation.
+--
+-- Text: `moment:count,...`, oldest first: the latest error of a slot of the window, and how many the slot has.
+local ERROR_SLOTS = 64
+
+local function read_errors(text)
+  local entries = {}
+  for at, count in string.gmatch(text, '(-?%d+):(%d+)') do
+    entries[#entries + 1] = { at = tonumber(at), count = tonumber(count) }
+  end
+  return entries
+end
+
+local function pack_errors(entries)
+  local packed = {}
+  for i, entry in ipairs(entries) do packed[i] = whole(entry.at) .. ':' .. whole(entry.count) end
+  return table.concat(packed, ',')
+end
+
+-- Counts an error; the moment at which there is room for another, 0 = there is room now.
+local function count_error(scope, now, most, window)
+  local slot, entries = math.max(floor(window / ERROR_SLOTS), 1), {}
+  for _, entry in ipairs(read_errors(scope.errors)) do
+    if entry.at + window > now then entries[#entries + 1] = entry end
+  end
+  local last = entries[#entries]
+  if last and floor(last.at / slot) == floor(now / slot) then
+    last.at, last.count = now, last.count + 1
+  else
+    entries[#entries + 1] = { at = now, count = 1 }
+  end
+  scope.errors, scope.erring = pack_errors(entries), now + window
+  local left, room = 0, 0
+  for _, entry in ipairs(entries) do left = left + entry.count end
+  for _, entry in ipairs(entries) do
+    if left < most then break end
+    left, room = left - entry.count, entry.at + window
+  end
+  return room
+end
+
+local function set_back_errors(scope, back)
+  local entries = read_errors(scope.errors)
+  for _, entry in ipairs(entries) do entry.at = entry.at - back end
+  scope.errors = pack_errors(entries)
+end
