@@ -8,7 +8,7 @@
 //! Bodies pass as they come and are never kept. A head is kept only until its last line is there, and a head that arrives
 //! in one piece is read where it lies. How long a head may take is for the owner to decide.
 //!
-//! A client that leaves before it has its answer is noticed here (`lookout`). hyper must be given `half_close`, or it
+//! A client that leaves before it has its answer is noticed here (`disconnect`). hyper must be given `half_close`, or it
 //! would look as well.
 //!
 //! To keep the case of field names costs hyper a second map of them. So hyper is asked to only for clients that write
@@ -20,10 +20,10 @@
 
 mod ascii;
 mod chunks;
+mod disconnect;
 mod handle;
 mod head;
 mod interim;
-mod lookout;
 mod refuse;
 mod violation;
 
@@ -43,9 +43,9 @@ use self::{
     refuse::Refusal,
 };
 pub use self::{
+    disconnect::Waiting,
     handle::{Answering, Handle},
     head::Limits,
-    lookout::Waiting,
     violation::Violation,
 };
 
@@ -384,7 +384,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> AsyncWrite for Connec
             // So that hyper reads once more.
             cx.waker().wake_by_ref();
         }
-        this.look_out(cx)?;
+        this.watch_for_disconnect(cx)?;
         this.poll_interim(cx)
     }
 

@@ -1,34 +1,34 @@
-//! The way of a request, top to bottom.
+//! The path of a request, top to bottom.
 //!
 //! accept -> target -> authenticate -> rule -> **hold** -> connect -> last look -> send ->
-//! **observe** -> report -> relay. `way` reads in that order; each step is one call into its own
+//! **observe** -> report -> relay. `handle_request` reads in that order; each step is one call into its own
 //! module.
 
 mod accept;
 mod access;
+mod admission;
 pub mod auth;
 mod body;
 mod context;
 pub mod egress;
-mod entry;
+mod exhaustion;
 mod extended;
 mod forward;
 mod headers;
+mod held_memory;
 mod inspect;
 mod intercept;
 mod interim;
-mod kept;
 mod local;
 mod pass;
 mod peek;
 mod pool;
 mod reply;
 pub mod resolve;
-mod shortage;
-mod standing;
 mod suspects;
 pub mod tls;
 mod tunnel;
+mod tunnel_login;
 mod upgrade;
 mod upload;
 mod via;
@@ -47,7 +47,7 @@ use self::{
     access::{Identity, Line},
     context::Live,
     forward::{Answer, Outbound},
-    headers::Noted,
+    headers::HeaderFlags,
     pool::Pin,
     upgrade::Upgrading,
 };
@@ -81,7 +81,7 @@ pub(crate) struct Visitor {
     pub(crate) inside: Option<intercept::Inside>,
     /// What moves on a connection of many streams.
     pub(crate) activity: Option<Arc<intercept::Activity>>,
-    /// Lent to the request that is under way: a timer that is set once for many of them.
+    /// Lent to the request that is under handle_request: a timer that is set once for many of them.
     silence: Mutex<Option<upload::Idle>>,
     /// The connection to a site on which it has logged in.
     pin: Arc<Pin>,
@@ -125,19 +125,19 @@ pub(crate) async fn handle(
     let identity = Identity::take(request.headers_mut(), logs, cx.traces.as_ref());
     let notes = logs || identity.is_traced();
     let line = notes.then(|| Line::new(visitor, &request, &identity, logs));
-    let mut told = Told { line, ..Told::default() };
+    let mut exchange = Exchange { line, ..Exchange::default() };
     let answer = if identity.span.is_none() {
-        way(cx, visitor, live, request, &mut told).await
+        handle_request(cx, visitor, live, request, &mut exchange).await
     } else {
-        // Wrapped, the way's whole state would be moved from place to place; few requests have a name.
+        // Boxed: instrumented, the whole future would be moved several times. Few requests are named.
         let span = identity.span.clone();
-        Box::pin(way(cx, visitor, live, request, &mut told).instrument(span)).await
+        Box::pin(handle_request(cx, visitor, live, request, &mut exchange).instrument(span)).await
     };
-    if let Some(user) = &told.user {
+    if let Some(user) = &exchange.user {
         let counter = if answer.is_ok() { &user.relayed } else { &user.refused };
         counter.inc();
     }
-    if let (Some(line), Err(refusal)) = (&mut told.line, &answer) {
+    if let (Some(line), Err(refusal)) = (&mut exchange.line, &answer) {
         line.refused(refusal);
     }
     let names = annotates || answer.is_err();
@@ -158,9 +158,9 @@ pub(crate) async fn handle(
     if is_extended {
         extended::fold(&mut response);
     }
-    let mut line = told.line.take();
+    let mut line = exchange.line.take();
     if let Some(line) = &mut line {
-        line.answered(response.status(), &told);
+        line.answered(response.status(), &exchange);
     }
     if is_connect && !response.status().is_success() {
         // What follows a refused CONNECT may have been meant for the tunnel (RFC 9931).
@@ -169,7 +169,7 @@ pub(crate) async fn handle(
         visitor.pass_through();
     }
     if visitor.inside.is_some() {
-        // It would lead clients past us, over HTTP/3 (RFC 7838).
+        // Alt-Svc (RFC 7838) would lead clients around the proxy, over HTTP/3.
         response.headers_mut().remove(header::ALT_SVC);
     }
     response.body_mut().answers(answering);
@@ -177,16 +177,16 @@ pub(crate) async fn handle(
     Ok(response)
 }
 
-/// The way of a request.
-async fn way(
+/// Takes a request along its path, to the answer or the refusal.
+async fn handle_request(
     cx: &Arc<Context>,
     visitor: &Visitor,
     live: Arc<Live>,
     mut request: Request<Incoming>,
-    told: &mut Told,
+    exchange: &mut Exchange,
 ) -> Result<Response<Body>, Refused> {
     if visitor.activity.is_some() {
-        entry::admit_frames(cx, &live, &request)?;
+        admission::admit_frames(cx, &live, &request)?;
     }
     extended::unfold(&mut request)?;
     let (target, client) = match &visitor.inside {
@@ -197,32 +197,32 @@ async fn way(
         }
     };
     if let Client::User(name) = &client {
-        told.user = live.users.get(name).cloned();
+        exchange.user = live.users.get(name).cloned();
     }
-    told.note(|line| line.admitted(&client, &target));
-    let noted = Noted::of(request.headers());
-    if let Some(answer) = entry::answer_here(cx, &mut request, noted)? {
+    exchange.note(|line| line.admitted(&client, &target));
+    let flags = HeaderFlags::of(request.headers());
+    if let Some(answer) = admission::answer_here(cx, &mut request, flags)? {
         return Ok(answer);
     }
     let is_ours = local::is_ours(&target);
     if is_ours && request.method() != Method::CONNECT {
         return local::answer(cx, visitor, &request, &target);
     }
-    let preferences = headers::hold_preferences(request.headers(), noted);
+    let preferences = headers::hold_preferences(request.headers(), flags);
     let mut asking = Asking::new(cx, target, client, preferences)?;
-    if noted.via {
+    if flags.via {
         asking.passed = Some(request.headers().get_all(header::VIA).iter().cloned().collect());
     }
-    told.note(|line| {
+    exchange.note(|line| {
         line.ruled(&asking);
         asking.trace = line.trace();
     });
     if request.method() == Method::CONNECT {
         if asking.entry.rule.intercept || is_ours && cx.gate.intercepts() {
-            return intercept::open(cx, &live, visitor.peer, asking, request, &mut told.line);
+            return intercept::open(cx, &live, visitor.peer, asking, request, &mut exchange.line);
         }
         asking.judge(&live)?;
-        let line = &mut told.line;
+        let line = &mut exchange.line;
         return Box::pin(tunnel::open(cx, &live, visitor.peer, asking, request, line)).await;
     }
     asking.judge(&live)?;
@@ -230,28 +230,28 @@ async fn way(
     let upgrading = hyper::upgrade::on(&mut request);
     let idle = live.settings.timeouts.idle;
     let share = visitor.activity.as_ref().map(|_| {
-        cx.kept.take(&request).ok_or_else(|| {
+        cx.held_memory.take(&request).ok_or_else(|| {
             cx.metrics.reached(Bound::Http2);
             Refusal::busy("held requests of HTTP/2").under(&asking.entry)
         })
     });
     let share = share.transpose()?;
-    let mut outbound = Outbound::new(cx, idle, &asking.target, request, noted)?;
+    let mut outbound = Outbound::new(cx, idle, &asking.target, request, flags)?;
     let upgrading = upgrade::admit(cx, &live, visitor, &outbound, &asking.entry, upgrading)?;
     outbound.borrow(visitor);
-    told.note(|line| line.waits(cx, &asking, outbound.progress.as_ref()));
+    exchange.note(|line| line.waits(cx, &asking, outbound.progress.as_ref()));
     let held = asking.hold(cx, &live).await;
-    told.note(|line| line.waited(&held));
+    exchange.note(|line| line.waited(&held));
     let pass = held?;
     drop(share);
     // A reload during the hold counts.
     let live = cx.live();
     let granted = Granted { cx, live: &live, visitor, asking: &asking, method: &method };
-    // On the heap: what all that takes, a request need not carry along while it is held.
-    Box::pin(granted.exchange(&mut outbound, pass, upgrading, told)).await
+    // Boxed: a held request need not carry this state.
+    Box::pin(granted.exchange(&mut outbound, pass, upgrading, exchange)).await
 }
 
-/// What a request has once it may go.
+/// What a request needs once it has its permit.
 #[derive(Clone, Copy)]
 struct Granted<'a> {
     cx: &'a Arc<Context>,
@@ -262,39 +262,41 @@ struct Granted<'a> {
 }
 
 impl Granted<'_> {
-    /// The rest of its way: to the site and back.
+    /// The rest of its handle_request: to the site and back.
     async fn exchange(
         self,
         outbound: &mut Outbound,
         mut pass: Pass,
         upgrading: Upgrading,
-        told: &mut Told,
+        exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refused> {
         let Self { cx, live, visitor, asking, method } = self;
         let asks_robots = &*asking.target.path == "/robots.txt" && asking.entry.rule.site_limits;
         let agent = asks_robots.then(|| outbound.agent());
         loop {
-            told.held = pass.held();
-            let again = outbound.is_repeatable() && told.sent < retries(&asking.entry.rule, method);
+            exchange.held = pass.held();
+            let again =
+                outbound.is_repeatable() && exchange.sent < retries(&asking.entry.rule, method);
             let sent = forward::send(cx, live, visitor, asking, outbound, &mut pass, again).await;
             let metrics = &asking.entry.metrics;
             metrics.bytes_up.inc_by(outbound.progress.as_ref().map_or(0, Progress::bytes));
             let answer = sent.map_err(|refusal| refusal.next(pass.next_in()))?;
             metrics.response(answer.response.status().as_u16()).inc();
-            (told.took, told.held, told.sent) = (answer.took, pass.held(), told.sent + 1);
-            told.unread = answer.conn.unwanted.is_some();
+            (exchange.took, exchange.held, exchange.sent) =
+                (answer.took, pass.held(), exchange.sent + 1);
+            exchange.unread = answer.conn.unwanted.is_some();
             if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 pass.report_unseen().await;
                 let entry = &asking.entry;
-                let mut line = told.line.take();
+                let mut line = exchange.line.take();
                 if let Some(line) = &mut line {
-                    line.answered(answer.response.status(), told);
+                    line.answered(answer.response.status(), exchange);
                 }
                 return Ok(upgrade::join(cx, live, visitor, upgrading, answer, entry, line));
             }
-            let Answer { response, noted, conn, .. } = answer;
+            let Answer { response, flags, conn, .. } = answer;
             let (head, body) = response.into_parts();
-            if noted.limit {
+            if flags.limit {
                 pass.hear_limit(&head.headers);
             }
             if !head.status.is_success() {
@@ -307,14 +309,14 @@ impl Granted<'_> {
             };
             if live.settings.annotate {
                 let pass = judged.as_ref().map(|(_, pass)| pass).or_else(|| body.pass());
-                told.next = pass.and_then(Pass::next_in);
+                exchange.next = pass.and_then(Pass::next_in);
             }
             if let Some((verdict, mut leave)) = judged {
                 if let Some(agent) = agent.as_ref().filter(|_| head.status == StatusCode::OK) {
                     Box::pin(self.read_robots(&head, &mut body, agent, &mut leave)).await;
                 }
                 let blocked = again && asking.entry.rule.retry.on.contains(&verdict);
-                told.verdict = Some(verdict);
+                exchange.verdict = Some(verdict);
                 let holding = if blocked { asking.step(StepName::Hold) } else { None };
                 // Where there is no time for another attempt, the client gets the answer that there is.
                 if blocked && leave.again(live).await.is_ok() {
@@ -327,7 +329,7 @@ impl Granted<'_> {
                 return Err(Refusal::cut_off().under(&asking.entry));
             }
             outbound.give_back(visitor);
-            return Ok(self.relay(head, noted, body, told));
+            return Ok(self.relay(head, flags, body, exchange));
         }
     }
 
@@ -370,22 +372,28 @@ impl Granted<'_> {
 
     /// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we
     /// have to tell.
-    fn relay(self, mut head: Parts, noted: Noted, body: SiteBody, told: &Told) -> Response<Body> {
-        if noted.coding {
+    fn relay(
+        self,
+        mut head: Parts,
+        flags: HeaderFlags,
+        body: SiteBody,
+        exchange: &Exchange,
+    ) -> Response<Body> {
+        if flags.coding {
             // Both would be two lengths for one message; the coding is what counted (RFC 9112
             // section 6.3).
             head.headers.remove(header::CONTENT_LENGTH);
         }
-        if noted.hop {
+        if flags.hop {
             headers::strip_answer(&mut head.headers);
         }
         head.headers.append(header::VIA, self.cx.via.of(head.version));
         head.version = http::Version::HTTP_11;
-        if told.unread {
+        if exchange.unread {
             head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if self.live.settings.annotate {
-            told.annotate(&mut head.headers, &self.asking.entry);
+            exchange.annotate(&mut head.headers, &self.asking.entry);
         }
         Response::from_parts(head, Body::site(body, &self.asking.entry))
     }
@@ -399,27 +407,27 @@ fn retries(rule: &Rule, method: &Method) -> u32 {
     if enforced && retry.methods.contains(method) { retry.attempts } else { 0 }
 }
 
-/// What is told about a relayed answer.
+/// What is recorded of an exchange.
 #[derive(Debug, Default)]
-struct Told {
-    /// Where it was clear in time.
+struct Exchange {
+    /// `None` if there was none before the head of the answer went out.
     verdict: Option<Verdict>,
     held: Duration,
     took: Duration,
-    /// Until the scope is free again.
+    /// How long until the scope is free again.
     next: Option<Duration>,
-    /// How often the request went out.
+    /// How often the request was sent.
     sent: u32,
-    /// The request's body was never asked for: the client's connection cannot go on.
+    /// The request's body was never asked for, so the client's connection must end.
     unread: bool,
-    /// Where the access log is wanted.
+    /// `None` if neither the access log nor traces are wanted.
     line: Option<Box<Line>>,
-    /// Whose request it is, where it is a user's.
+    /// The metrics of its user; `None` if nobody logged in.
     user: Option<Arc<UserMetrics>>,
 }
 
-impl Told {
-    /// For the access log, where there is one.
+impl Exchange {
+    /// Records something for the access log, if it is wanted.
     fn note(&mut self, note: impl FnOnce(&mut Line)) {
         if let Some(line) = &mut self.line {
             note(line);

@@ -1,6 +1,6 @@
-//! Accepts client connections and sees them off when the proxy stops.
+//! Accepts client connections, and closes them when the proxy stops.
 
-mod doors;
+mod connection_slots;
 mod io;
 mod malformed;
 
@@ -24,7 +24,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::doors::{Doors, Seat};
+use self::connection_slots::{ConnectionSlot, ConnectionSlots};
 pub(super) use self::io::ClientIo;
 use super::{Context, HYPER_HEADERS, Visitor, Workers, handle, workers::settle};
 use crate::{
@@ -50,15 +50,15 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> usize {
     let connections = TaskTracker::new();
-    let entrance = Entrance { cx, workers, connections, doors: Doors::new(), stop };
+    let acceptor = Acceptor { cx, workers, connections, slots: ConnectionSlots::new(), stop };
     let trouble = Seldom::default();
     loop {
         let accepted = tokio::select! {
-            () = entrance.stop.cancelled() => break,
+            () = acceptor.stop.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => entrance.admit(stream, peer),
+            Ok((stream, peer)) => acceptor.admit(stream, peer),
             Err(error) if is_one_connection(&error) => {}
             Err(error) => {
                 if trouble.may() {
@@ -68,7 +68,7 @@ pub async fn serve(
             }
         }
     }
-    let Entrance { cx, connections, .. } = entrance;
+    let Acceptor { cx, connections, .. } = acceptor;
     drop(listener);
     cx.stopping.cancel();
     connections.close();
@@ -86,7 +86,7 @@ pub async fn serve(
     cut_off
 }
 
-/// What a client's leaving in the middle of accept makes of it; the next one is fine.
+/// Whether the client disconnected during accept; the next accept is fine.
 fn is_one_connection(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
@@ -94,29 +94,29 @@ fn is_one_connection(error: &std::io::Error) -> bool {
     )
 }
 
-/// Where connections come in.
-struct Entrance {
+/// Accepts connections.
+struct Acceptor {
     cx: Arc<Context>,
     workers: Arc<Workers>,
     connections: TaskTracker,
-    doors: Arc<Doors>,
+    slots: Arc<ConnectionSlots>,
     stop: CancellationToken,
 }
 
-impl Entrance {
+impl Acceptor {
     fn admit(&self, stream: TcpStream, peer: SocketAddr) {
-        let Self { cx, doors, connections, .. } = self;
+        let Self { cx, slots, connections, .. } = self;
         let live = cx.live();
         let limits = live.settings.limits;
-        let seat = match doors.enter(peer.ip(), limits, &cx.metrics) {
-            Ok(seat) => seat,
+        let slot = match slots.enter(peer.ip(), limits, &cx.metrics) {
+            Ok(slot) => slot,
             Err(full) => {
                 if live.settings.log.access {
                     let detail =
                         format!("the proxy has as many {} as `limits` allows", full.what());
                     Access::unread(peer.ip(), Reason::Queue, Some(503), detail).log();
                 }
-                if let Some(refusing) = doors.refuse(full, stream, &cx.metrics) {
+                if let Some(refusing) = slots.refuse(full, stream, &cx.metrics) {
                     connections.spawn(refusing);
                 }
                 return;
@@ -125,7 +125,7 @@ impl Entrance {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a client connection without TCP_NODELAY");
         }
-        let watched = Watched { cx: Arc::clone(cx), peer, _seat: seat };
+        let watched = Watched { cx: Arc::clone(cx), peer, _slot: slot };
         let (there, stop) = (self.workers.calmest(), self.stop.clone());
         match settle(stream, &there) {
             Ok(stream) => {
@@ -136,11 +136,11 @@ impl Entrance {
     }
 }
 
-/// A connection whose task may panic without taking more than itself down.
+/// A connection. If its task panics, only this connection ends.
 struct Watched {
     cx: Arc<Context>,
     peer: SocketAddr,
-    _seat: Seat,
+    _slot: ConnectionSlot,
 }
 
 impl Watched {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tracing::Span;
 
 use super::{
-    Asking, Context, Pass, Refusal, Told, Visitor, headers, reply::Refused, upload::Progress,
+    Asking, Context, Exchange, Pass, Refusal, Visitor, headers, reply::Refused, upload::Progress,
 };
 use crate::{
     gate::{Client, Entry, Waiting},
@@ -302,15 +302,15 @@ impl Line {
     }
 
     /// The head of its answer goes to the client.
-    pub(super) fn answered(&mut self, status: StatusCode, told: &Told) {
+    pub(super) fn answered(&mut self, status: StatusCode, exchange: &Exchange) {
         let access = &mut self.access;
         access.status = Some(status.as_u16());
-        access.verdict = told.verdict;
-        access.upstream = told.took;
-        access.attempts = told.sent;
-        if told.held > self.holds.total {
+        access.verdict = exchange.verdict;
+        access.upstream = exchange.took;
+        access.attempts = exchange.sent;
+        if exchange.held > self.holds.total {
             // Held again after its grant: only a trip, or a retry after a cooldown, does that.
-            let more = told.held - self.holds.total;
+            let more = exchange.held - self.holds.total;
             self.holds.note(more, || HoldCause::Cooldown);
         }
     }

@@ -16,11 +16,11 @@ use super::{
     auth::Authenticator,
     egress::{Guard, Own},
     headers::Via,
-    kept::Kept,
+    held_memory::HeldMemory,
     pool::Pool,
     suspects::Suspects,
     tls::Connector,
-    tunnel::Places,
+    tunnel::TunnelSlots,
 };
 use crate::{
     gate::Gate,
@@ -72,11 +72,11 @@ pub struct Context {
     /// Rules whose upstream proxy failed last.
     failing: Mutex<HashSet<Arc<str>>>,
     /// What held requests of HTTP/2 keep.
-    pub(super) kept: Kept,
+    pub(super) held_memory: HeldMemory,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
     pub(crate) tunnels: TaskTracker,
     /// Their places, taken before a request for one is held.
-    pub(super) places: Places,
+    pub(super) places: TunnelSlots,
     /// The proxy stops: intercepted connections finish what is in flight.
     pub(super) stopping: CancellationToken,
     /// The local CA, once it was needed.
@@ -121,8 +121,8 @@ impl Context {
             distrusting: Mutex::default(),
             failing: Mutex::default(),
             tunnels: TaskTracker::new(),
-            kept: Kept::default(),
-            places: Places::default(),
+            held_memory: HeldMemory::default(),
+            places: TunnelSlots::default(),
             end: CancellationToken::new(),
             stopping: CancellationToken::new(),
             ca: Mutex::default(),

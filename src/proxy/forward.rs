@@ -20,7 +20,7 @@ use super::{
     context::Live,
     egress::DialError,
     extended::Accept,
-    headers::{self, Noted},
+    headers::{self, HeaderFlags},
     interim::{Interim, Wait},
     pool::{Conn, Key},
     reply::Refused,
@@ -62,7 +62,7 @@ pub(super) struct Outbound {
 pub(super) struct Answer {
     pub(super) response: Response<Incoming>,
     /// Of its fields.
-    pub(super) noted: Noted,
+    pub(super) flags: HeaderFlags,
     pub(super) conn: Conn,
     /// From the first byte sent to the head of the answer.
     pub(super) took: Duration,
@@ -70,7 +70,7 @@ pub(super) struct Answer {
 
 impl Outbound {
     /// Rewrites a client's request into the site's: origin-form, the target's authority as Host,
-    /// HTTP/1.1, nothing of this hop, and our entry in `Via`. `noted` is of its fields.
+    /// HTTP/1.1, nothing of this hop, and our entry in `Via`. `flags` is of its fields.
     ///
     /// # Errors
     /// None for a target that was parsed from this request.
@@ -79,7 +79,7 @@ impl Outbound {
         idle: Duration,
         target: &Target,
         request: Request<Incoming>,
-        noted: Noted,
+        flags: HeaderFlags,
     ) -> Result<Self, Refused> {
         let (mut head, body) = request.into_parts();
         let version = head.version;
@@ -89,14 +89,14 @@ impl Outbound {
         let accept = if is_h2 { head.extensions.remove::<Accept>() } else { None };
         let may_upgrade = version == Version::HTTP_11 || accept.is_some();
         let mut upgrade = None;
-        if noted.hop {
+        if flags.hop {
             upgrade = headers::upgrade(&head.headers).filter(|_| may_upgrade);
             headers::strip(&mut head.headers);
         }
         if is_h2 {
             headers::join_cookies(&mut head.headers);
         }
-        if noted.prefer {
+        if flags.prefer {
             headers::take_max_wait(&mut head.headers);
         }
         let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
@@ -127,7 +127,7 @@ impl Outbound {
         }
         let progress = (!repeatable).then(Progress::default);
         let interim = Interim::default();
-        let wait = if noted.expect { Wait::new(&head.headers, &interim) } else { None };
+        let wait = if flags.expect { Wait::new(&head.headers, &interim) } else { None };
         let waits = wait.is_some();
         let upload = match &progress {
             None => Upload::Empty,
@@ -254,8 +254,8 @@ pub(super) async fn send(
                     step.status(response.status().as_u16());
                 }
                 pass.entry().metrics.upstream_seconds.observe(took.as_secs_f64());
-                let noted = answer::check(outbound, &mut response)?;
-                return Ok(Answer { response, noted, conn, took });
+                let flags = answer::check(outbound, &mut response)?;
+                return Ok(Answer { response, flags, conn, took });
             }
             Err(failure) => failure,
         };

@@ -66,7 +66,7 @@ impl Via {
 /// What a head has that means something on the way: seen in one look over the names of its fields,
 /// since looking up each of these costs several times as much, and hardly any head has one.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Noted {
+pub(super) struct HeaderFlags {
     /// Something of one hop; `Connection` is of them.
     pub(super) hop: bool,
     /// `Transfer-Encoding`.
@@ -87,26 +87,26 @@ pub(super) struct Noted {
     pub(super) limit: bool,
 }
 
-impl Noted {
+impl HeaderFlags {
     /// For a head with these fields.
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let mut noted = Self::default();
+        let mut flags = Self::default();
         for name in headers.keys() {
             match name.as_str() {
-                "via" => noted.via = true,
-                "prefer" => noted.prefer = true,
-                "priority" => noted.priority = true,
-                "expect" => noted.expect = true,
-                "content-length" => noted.length = true,
-                "proxy-status" => noted.status = true,
+                "via" => flags.via = true,
+                "prefer" => flags.prefer = true,
+                "priority" => flags.priority = true,
+                "expect" => flags.expect = true,
+                "content-length" => flags.length = true,
+                "proxy-status" => flags.status = true,
                 name => {
-                    noted.hop |= is_of_one_hop(name);
-                    noted.coding |= name == "transfer-encoding";
-                    noted.limit |= site_limits::may_say(name);
+                    flags.hop |= is_of_one_hop(name);
+                    flags.coding |= name == "transfer-encoding";
+                    flags.limit |= site_limits::may_say(name);
                 }
             }
         }
-        noted
+        flags
     }
 }
 
@@ -273,9 +273,9 @@ pub(super) fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// What a client asks of its hold.
-pub(super) fn hold_preferences(headers: &HeaderMap, noted: Noted) -> Preferences {
-    let max_wait = if noted.prefer { max_wait(headers) } else { None };
-    let urgency = if noted.priority { urgency(headers) } else { None };
+pub(super) fn hold_preferences(headers: &HeaderMap, flags: HeaderFlags) -> Preferences {
+    let max_wait = if flags.prefer { max_wait(headers) } else { None };
+    let urgency = if flags.priority { urgency(headers) } else { None };
     Preferences { max_wait, urgency: urgency.unwrap_or_default() }
 }
 

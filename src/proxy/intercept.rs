@@ -22,11 +22,11 @@ use super::{
     Asking, Body, Context, Refusal,
     access::Line,
     context::Live,
-    peek::{Peeked, Speech, peek},
+    peek::{Peeked, Protocol, peek},
     pool::Counted,
     reply::Refused,
-    standing::Standing,
-    tunnel::{self, Place, copy::Side},
+    tunnel::{self, TunnelSlot, copy::Side},
+    tunnel_login::TunnelLogin,
 };
 use crate::{
     gate::Client,
@@ -49,9 +49,9 @@ pub(crate) struct Inside {
     /// Who sent the CONNECT.
     client: Client,
     /// Whether it may still.
-    standing: Arc<Standing>,
+    tunnel_login: Arc<TunnelLogin>,
     /// The CONNECT's place among the tunnels; an upgrade inside goes on in it.
-    pub(super) place: Arc<Place>,
+    pub(super) place: Arc<TunnelSlot>,
 }
 
 impl Inside {
@@ -65,7 +65,7 @@ impl Inside {
         live: &Live,
         request: &Request<B>,
     ) -> Result<(Target, Client), Refused> {
-        self.standing.judge(live, &self.client)?;
+        self.tunnel_login.judge(live, &self.client)?;
         if request.method() == Method::CONNECT {
             let sentence = "A CONNECT inside a CONNECT is not supported.";
             return Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence));
@@ -106,7 +106,7 @@ pub(super) fn open(
         Refusal::new(StatusCode::BAD_GATEWAY, Reason::Tls, "proxy_internal_error", sentence)
             .under(&asking.entry)
     })?;
-    let standing = Arc::new(Standing::new(request.headers(), peer.ip(), live));
+    let tunnel_login = Arc::new(TunnelLogin::new(request.headers(), peer.ip(), live));
     let upgrade = hyper::upgrade::on(&mut request);
     let (cx, live, end) = (Arc::clone(cx), Arc::clone(live), cx.end.clone());
     let tunnels = cx.tunnels.clone();
@@ -116,7 +116,7 @@ pub(super) fn open(
         line.intercepted();
         line
     });
-    let session = Session { cx, live, peer, asking, standing, ca, place, line };
+    let session = Session { cx, live, peer, asking, tunnel_login, ca, place, line };
     tunnels.spawn(async move {
         tokio::select! {
             () = session.run(upgrade) => {}
@@ -132,9 +132,9 @@ struct Session {
     live: Arc<Live>,
     peer: SocketAddr,
     asking: Asking,
-    standing: Arc<Standing>,
+    tunnel_login: Arc<TunnelLogin>,
     ca: Arc<Ca>,
-    place: Arc<Place>,
+    place: Arc<TunnelSlot>,
     /// The access log's, written at the end.
     line: Option<Box<Line>>,
 }
@@ -155,9 +155,9 @@ impl Session {
     }
 
     async fn serve(self, stream: TcpStream, early: Bytes) -> io::Result<()> {
-        let Some((speech, stream)) = in_time(peek(stream, early)).await? else { return Ok(()) };
-        match speech {
-            Speech::Tls => {
+        let Some((protocol, stream)) = in_time(peek(stream, early)).await? else { return Ok(()) };
+        match protocol {
+            Protocol::Tls => {
                 let _counted = Counted::new(&self.asking.entry.metrics.tunnels);
                 let stream = self.end_tls(stream).await?;
                 let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -168,12 +168,12 @@ impl Session {
                     serve::http1(&self.cx, &self.live, self.peer, inside, stream).await
                 }
             }
-            Speech::Http => {
+            Protocol::Http => {
                 let _counted = Counted::new(&self.asking.entry.metrics.tunnels);
                 let inside = self.inside(Scheme::Http);
                 serve::http1(&self.cx, &self.live, self.peer, inside, stream).await
             }
-            Speech::Other if self.asking.entry.rule.tunnel == TunnelCount::Refuse => {
+            Protocol::Other if self.asking.entry.rule.tunnel == TunnelCount::Refuse => {
                 self.asking.entry.metrics.refused(Reason::Denied).inc();
                 if let Some(mut line) = self.line {
                     line.refused(&Refusal::denied(&self.asking.entry));
@@ -181,10 +181,10 @@ impl Session {
                 self.cx.refuses_unknown(&self.asking.entry.rule);
                 Ok(())
             }
-            Speech::Other => {
+            Protocol::Other => {
                 let (stream, early) = stream.into_parts();
                 let client = Side::Tcp(stream, early);
-                tunnel::join(&self.cx, self.asking, self.standing, client, self.line).await;
+                tunnel::join(&self.cx, self.asking, self.tunnel_login, client, self.line).await;
                 Ok(())
             }
         }
@@ -192,8 +192,8 @@ impl Session {
 
     fn inside(&self, scheme: Scheme) -> Inside {
         let (connect, client) = (self.asking.target.clone(), self.asking.client.clone());
-        let (standing, place) = (Arc::clone(&self.standing), Arc::clone(&self.place));
-        Inside { connect, scheme, client, standing, place }
+        let (tunnel_login, place) = (Arc::clone(&self.tunnel_login), Arc::clone(&self.place));
+        Inside { connect, scheme, client, tunnel_login, place }
     }
 
     /// The TLS handshake with the client, as the host that it asks for; as the CONNECT's where it

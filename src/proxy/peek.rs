@@ -1,5 +1,4 @@
-//! What a client begins to speak inside a CONNECT: told from the first bytes, which are then read
-//! again by whoever serves it.
+//! Recognises the protocol inside a CONNECT by its first bytes, which are then read again.
 
 use std::{
     io,
@@ -10,18 +9,18 @@ use std::{
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
-/// Bytes that are enough to tell; the longest method that anybody registered has 17 letters.
+/// Bytes that suffice; the longest registered method has 17 letters.
 const ENOUGH: usize = 24;
 
-/// Bytes of empty lines before a request line; servers skip some (RFC 9112 section 2.2).
+/// Bytes of empty lines before a request line that are skipped (RFC 9112 section 2.2).
 const MAX_EMPTY: usize = 16;
 
-/// What was found.
+/// A protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Speech {
-    /// TLS, or what servers that speak TLS take for it.
+pub(super) enum Protocol {
+    /// TLS, or bytes that TLS servers take for it.
     Tls,
-    /// A request line, perhaps behind empty lines.
+    /// A request line, perhaps after empty lines.
     Http,
     /// Something else (SSH, ...).
     Other,
@@ -34,38 +33,37 @@ pub(super) struct Peeked<S> {
     stream: S,
 }
 
-/// Reads until it is clear what the client speaks, at least one byte. `None`: it went away without
-/// a word.
+/// Reads until the protocol is clear, at least one byte. `None` if the client closes without a byte.
 ///
 /// # Errors
 /// The stream broke.
 pub(super) async fn peek<S: AsyncRead + Unpin>(
     mut stream: S,
     early: Bytes,
-) -> io::Result<Option<(Speech, Peeked<S>)>> {
+) -> io::Result<Option<(Protocol, Peeked<S>)>> {
     let mut bytes = BytesMut::from(early);
-    let speech = loop {
-        if let Some(speech) = tell(&bytes) {
-            break speech;
+    let protocol = loop {
+        if let Some(protocol) = recognise(&bytes) {
+            break protocol;
         }
         if stream.read_buf(&mut bytes).await? == 0 {
             if bytes.is_empty() {
                 return Ok(None);
             }
-            break Speech::Other;
+            break Protocol::Other;
         }
     };
-    Ok(Some((speech, Peeked { early: bytes.freeze(), stream })))
+    Ok(Some((protocol, Peeked { early: bytes.freeze(), stream })))
 }
 
 /// What the bytes begin; `None` where more are needed.
-fn tell(bytes: &[u8]) -> Option<Speech> {
+fn recognise(bytes: &[u8]) -> Option<Protocol> {
     if begins_tls(bytes)? {
-        return Some(Speech::Tls);
+        return Some(Protocol::Tls);
     }
     let empty = bytes.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
     if empty > MAX_EMPTY {
-        return Some(Speech::Other);
+        return Some(Protocol::Other);
     }
     let bytes = &bytes[empty..];
     if bytes.is_empty() {
@@ -73,10 +71,10 @@ fn tell(bytes: &[u8]) -> Option<Speech> {
     }
     let letters = bytes.iter().take_while(|b| b.is_ascii_uppercase()).count();
     match &bytes[letters..] {
-        _ if letters == 0 || letters > ENOUGH => Some(Speech::Other),
+        _ if letters == 0 || letters > ENOUGH => Some(Protocol::Other),
         [] | [b' '] => None,
-        [b' ', b'/' | b'*' | b'h' | b'H', ..] => Some(Speech::Http),
-        _ => Some(Speech::Other),
+        [b' ', b'/' | b'*' | b'h' | b'H', ..] => Some(Protocol::Http),
+        _ => Some(Protocol::Other),
     }
 }
 
@@ -178,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    async fn speech(text: &[u8]) -> Option<Speech> {
+    async fn protocol(text: &[u8]) -> Option<Protocol> {
         let (mut client, server) = tokio::io::duplex(64);
         let expected = text.to_vec();
         let text = text.to_vec();
@@ -189,11 +187,11 @@ mod tests {
             }
         };
         let peeking = async {
-            let (speech, mut peeked) = peek(server, Bytes::new()).await.expect("no errors")?;
+            let (protocol, mut peeked) = peek(server, Bytes::new()).await.expect("no errors")?;
             let mut again = Vec::new();
             peeked.read_to_end(&mut again).await.expect("no errors");
             assert_eq!(again, expected, "nothing is lost");
-            Some(speech)
+            Some(protocol)
         };
         tokio::join!(sending, peeking).1
     }
@@ -201,33 +199,33 @@ mod tests {
     #[tokio::test]
     async fn a_protocol_is_told_from_its_first_bytes() {
         for (text, expected) in [
-            (&b"\x16\x03\x01\x02\x00"[..], Speech::Tls),
-            (b"\x16", Speech::Other),
-            (b"\x16\x10", Speech::Other),
-            (b"\x18\x03\x01", Speech::Other),
-            (b"GET / HTTP/1.1\r\n", Speech::Http),
-            (b"OPTIONS * HTTP/1.1\r\n", Speech::Http),
-            (b"GET http://h/ HTTP/1.1\r\n", Speech::Http),
-            (b"\r\nGET / HTTP/1.1\r\n", Speech::Http),
-            (b"\n\r\n\nGET / HTTP/1.1\r\n", Speech::Http),
-            (b"\r\n", Speech::Other),
-            (b"\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n", Speech::Other),
-            (b"\r\n\x16\x03\x01", Speech::Other),
+            (&b"\x16\x03\x01\x02\x00"[..], Protocol::Tls),
+            (b"\x16", Protocol::Other),
+            (b"\x16\x10", Protocol::Other),
+            (b"\x18\x03\x01", Protocol::Other),
+            (b"GET / HTTP/1.1\r\n", Protocol::Http),
+            (b"OPTIONS * HTTP/1.1\r\n", Protocol::Http),
+            (b"GET http://h/ HTTP/1.1\r\n", Protocol::Http),
+            (b"\r\nGET / HTTP/1.1\r\n", Protocol::Http),
+            (b"\n\r\n\nGET / HTTP/1.1\r\n", Protocol::Http),
+            (b"\r\n", Protocol::Other),
+            (b"\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n", Protocol::Other),
+            (b"\r\n\x16\x03\x01", Protocol::Other),
             // A hello in the form of SSL 2, a record of version 2.1, and a warning before the hello.
-            (b"\x80\x2e\x01\x03\x01", Speech::Tls),
-            (b"\x16\x02\x01\x02\x00", Speech::Tls),
-            (b"\x15\x03\x01\x00\x02\x01\x5a", Speech::Tls),
-            (b"\x80\x2e\x02\x03\x01", Speech::Other),
-            (b"\x80\x2e", Speech::Other),
-            (b"get / HTTP/1.1\r\n", Speech::Other),
-            (b"SSH-2.0-OpenSSH_9.2\r\n", Speech::Other),
-            (b"EHLO", Speech::Other),
-            (b"EHLO example\r\n", Speech::Other),
-            (b"\0\0\0", Speech::Other),
-            (b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEF", Speech::Other),
+            (b"\x80\x2e\x01\x03\x01", Protocol::Tls),
+            (b"\x16\x02\x01\x02\x00", Protocol::Tls),
+            (b"\x15\x03\x01\x00\x02\x01\x5a", Protocol::Tls),
+            (b"\x80\x2e\x02\x03\x01", Protocol::Other),
+            (b"\x80\x2e", Protocol::Other),
+            (b"get / HTTP/1.1\r\n", Protocol::Other),
+            (b"SSH-2.0-OpenSSH_9.2\r\n", Protocol::Other),
+            (b"EHLO", Protocol::Other),
+            (b"EHLO example\r\n", Protocol::Other),
+            (b"\0\0\0", Protocol::Other),
+            (b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEF", Protocol::Other),
         ] {
-            assert_eq!(speech(text).await, Some(expected), "{}", text.escape_ascii());
+            assert_eq!(protocol(text).await, Some(expected), "{}", text.escape_ascii());
         }
-        assert_eq!(speech(b"").await, None);
+        assert_eq!(protocol(b"").await, None);
     }
 }

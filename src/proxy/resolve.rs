@@ -26,7 +26,7 @@ use tokio::{
     time::timeout_at,
 };
 
-use super::shortage;
+use super::exhaustion;
 use crate::{
     gate::Client,
     limiter::policy::Split,
@@ -198,7 +198,7 @@ impl Resolver {
                 Err(Unresolved::Failed("the name has no address".to_owned()))
             }
             Ok(Ok(addresses)) => Ok(addresses.into()),
-            Ok(Err(error)) => Err(match shortage::of_sockets() {
+            Ok(Err(error)) => Err(match exhaustion::of_sockets() {
                 Some(short) => Unresolved::Short(short.to_string()),
                 None => Unresolved::Failed(error.to_string()),
             }),

@@ -7,9 +7,9 @@
 
 pub(super) mod copy;
 mod hello;
-mod places;
+mod record_overhead;
 mod records;
-mod sealing;
+mod slots;
 
 use std::{
     io,
@@ -33,7 +33,7 @@ use super::{
     forward,
     pool::Counted,
     reply::{Refused, sentence},
-    standing::Standing,
+    tunnel_login::TunnelLogin,
     via,
 };
 use crate::{
@@ -47,8 +47,8 @@ use crate::{
     target::{Host, Target},
 };
 use hello::Hello;
-pub(super) use places::{Place, Places};
 use records::{Piece, Records};
+pub(super) use slots::{TunnelSlot, TunnelSlots};
 
 /// What a site must say before a client that has only opened HTTP/2 is answered: its own SETTINGS
 /// and session tickets are less.
@@ -72,7 +72,7 @@ pub(super) async fn open(
     }
     let place = admit(cx, live, &asking)?;
     let (site, pass, live) = establish(cx, &asking, line.as_deref_mut()).await?;
-    let standing = Arc::new(Standing::new(request.headers(), peer.ip(), &live));
+    let tunnel_login = Arc::new(TunnelLogin::new(request.headers(), peer.ip(), &live));
     let upgrade = hyper::upgrade::on(&mut request);
     let response = Response::new(Body::empty());
     let tally = Tally::new(&asking.entry);
@@ -80,7 +80,7 @@ pub(super) async fn open(
     if let Some(line) = &mut line {
         line.tunnels(response.status(), &tally);
     }
-    let flights = Flights::new(Arc::clone(cx), live, asking, standing, pass, tally);
+    let flights = Flights::new(Arc::clone(cx), live, asking, tunnel_login, pass, tally);
     let end = cx.end.clone();
     cx.tunnels.spawn(async move {
         let (_place, _line) = (place, line);
@@ -103,7 +103,7 @@ pub(super) async fn open(
 ///
 /// # Errors
 /// Its port is not allowed, or there are too many tunnels.
-pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<Place, Refused> {
+pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<TunnelSlot, Refused> {
     if let Err(denied) = live.egress.judge_connect_port(asking.target.port) {
         let (status, error) = (StatusCode::FORBIDDEN, denied.proxy_error());
         let sentence = sentence(&denied.to_string());
@@ -116,7 +116,7 @@ pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<Place,
 ///
 /// # Errors
 /// As many are taken as `limits.tunnels` allows.
-pub(super) fn place(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<Place, Refused> {
+pub(super) fn place(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<TunnelSlot, Refused> {
     cx.places.take(live.settings.limits.tunnels).ok_or_else(|| {
         cx.metrics.reached(Bound::Tunnels);
         Refusal::busy("tunnels").under(entry)
@@ -127,7 +127,7 @@ pub(super) fn place(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<Pla
 pub(super) async fn join(
     cx: &Arc<Context>,
     asking: Asking,
-    standing: Arc<Standing>,
+    tunnel_login: Arc<TunnelLogin>,
     client: copy::Side,
     mut line: Option<Box<Line>>,
 ) {
@@ -137,7 +137,7 @@ pub(super) async fn join(
             if let Some(line) = &mut line {
                 line.tunnels(StatusCode::OK, &tally);
             }
-            let flights = Flights::new(Arc::clone(cx), live, asking, standing, pass, tally);
+            let flights = Flights::new(Arc::clone(cx), live, asking, tunnel_login, pass, tally);
             serve(client, site, flights).await;
         }
         Err(refused) => {
@@ -227,7 +227,7 @@ pub(super) struct Flights {
     cx: Arc<Context>,
     live: Arc<Live>,
     asking: Asking,
-    standing: Arc<Standing>,
+    tunnel_login: Arc<TunnelLogin>,
     /// The address that was dialled; none with `via`.
     site: Option<SocketAddr>,
     /// A CONNECT to an address: the name in the client's hello, once it is there, must fall under
@@ -253,14 +253,14 @@ impl Flights {
         cx: Arc<Context>,
         live: Arc<Live>,
         asking: Asking,
-        standing: Arc<Standing>,
+        tunnel_login: Arc<TunnelLogin>,
         pass: Pass,
         tally: Arc<Tally>,
     ) -> Self {
         let awaits_name = AtomicBool::new(matches!(asking.target.host, Host::Ip(_)));
         let under_way = Mutex::new(Some(Flight::new(pass)));
         let records = Mutex::default();
-        Self { cx, live, asking, standing, site: None, awaits_name, records, under_way, tally }
+        Self { cx, live, asking, tunnel_login, site: None, awaits_name, records, under_way, tally }
     }
 
     /// Whether `bytes`, the first ones of the client, may go; false where more are needed to tell.
@@ -292,7 +292,7 @@ impl Flights {
     /// Whether the settings in force would let the tunnel be opened.
     fn judge(&self) -> Result<(), Refused> {
         let live = self.cx.live();
-        if self.standing.is_judged_by(&live) {
+        if self.tunnel_login.is_judged_by(&live) {
             return Ok(());
         }
         let Asking { target, client, entry, .. } = &self.asking;
@@ -308,7 +308,7 @@ impl Flights {
             None => live.egress.judge_unseen(&target.host, target.port),
         };
         judged.map_err(|denied| Refused::from(&DialError::Denied(denied)).under(entry))?;
-        self.standing.judge(&live, client)
+        self.tunnel_login.judge(&live, client)
     }
 
     /// What `bytes`, the next ones of the client, begin with, and how many they are; `None` where

@@ -14,7 +14,7 @@ use super::{
     intercept::Activity,
     pool::Counted,
     reply::Refused,
-    tunnel::{self, Place, copy},
+    tunnel::{self, TunnelSlot, copy},
 };
 use crate::gate::Entry;
 
@@ -23,7 +23,7 @@ use crate::gate::Entry;
 pub(super) struct Upgrading {
     client: OnUpgrade,
     /// Its place among the tunnels; `None` if it does not ask to change protocols.
-    place: Option<Arc<Place>>,
+    place: Option<Arc<TunnelSlot>>,
 }
 
 /// Takes the place of the tunnel that a request may become.

@@ -4,7 +4,7 @@
 
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf};
 
-use super::{doors::Full, *};
+use super::{connection_slots::Full, *};
 use crate::{
     observability::metrics::Metrics,
     proxy::tests::bench::{Bench, settings},
@@ -19,10 +19,10 @@ fn bounds(bench: &Bench) -> Bounds {
 async fn a_panic_takes_one_connection_along_and_is_counted() {
     let bench = Bench::start().await;
     crate::observability::event::watch_panics(Arc::clone(&bench.metrics));
-    let doors = Doors::new();
+    let slots = ConnectionSlots::new();
     let peer = SocketAddr::from(([127, 0, 0, 1], 9));
-    let seat = doors.enter(peer.ip(), bounds(&bench), &bench.metrics).unwrap();
-    let watched = Watched { cx: Arc::clone(&bench.cx), peer, _seat: seat };
+    let slot = slots.enter(peer.ip(), bounds(&bench), &bench.metrics).unwrap();
+    let watched = Watched { cx: Arc::clone(&bench.cx), peer, _slot: slot };
     assert_eq!(bench.metric("tidegate_client_connections"), 1.0);
     let task = tokio::spawn(async move {
         let _watched = watched;
@@ -36,9 +36,9 @@ async fn a_panic_takes_one_connection_along_and_is_counted() {
 #[tokio::test]
 async fn every_place_that_is_taken_is_given_back() {
     let bench = Bench::start().await;
-    let doors = Doors::new();
+    let slots = ConnectionSlots::new();
     let limits = Bounds { connections: 3, per_client: 2, ..bounds(&bench) };
-    let enter = |last| doors.enter([127, 0, 0, last].into(), limits, &bench.metrics);
+    let enter = |last| slots.enter([127, 0, 0, last].into(), limits, &bench.metrics);
     for _ in 0..100 {
         let (first, second) = (enter(1).unwrap(), enter(1).unwrap());
         assert_eq!(enter(1).unwrap_err(), Full::Client);

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{
-    proxy::shortage::is_shortage,
+    proxy::exhaustion::is_exhausted,
     runtime::clock::{self, Instant},
 };
 
@@ -29,7 +29,7 @@ impl From<io::Error> for Failed {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
             io::ErrorKind::TimedOut => Self::TimedOut,
-            _ if is_shortage(&error) => Self::Short(error),
+            _ if is_exhausted(&error) => Self::Short(error),
             _ => Self::Other(error),
         }
     }

@@ -17,7 +17,7 @@ use crate::{
     observability::metrics::Reason,
     proxy::{
         Refusal,
-        headers::{self, Noted},
+        headers::{self, HeaderFlags},
         interim::Endless,
         reply::Refused,
         upload::Progress,
@@ -86,7 +86,7 @@ async fn relay(client: Option<&Handle>, interim: Bytes) {
 pub(super) fn check(
     outbound: &Outbound,
     response: &mut Response<Incoming>,
-) -> Result<Noted, Refused> {
+) -> Result<HeaderFlags, Refused> {
     let bad = |error, sentence: &str| {
         Err(Refusal::new(StatusCode::BAD_GATEWAY, Reason::Connect, error, sentence))
     };
@@ -99,17 +99,17 @@ pub(super) fn check(
         let sentence = "The site's 101 does not match the WebSocket handshake.";
         return bad("http_upgrade_failed", sentence);
     }
-    let noted = Noted::of(response.headers());
-    if noted.coding && headers::has_foreign_coding(response.headers()) {
+    let flags = HeaderFlags::of(response.headers());
+    if flags.coding && headers::has_foreign_coding(response.headers()) {
         let sentence = "The site responded with a transfer coding that was not requested.";
         return bad("http_response_transfer_coding", sentence);
     }
-    if noted.length && !headers::normalise_length(response.headers_mut()) {
+    if flags.length && !headers::normalise_length(response.headers_mut()) {
         let sentence = "The site's answer has more than one length, or one that is not a number.";
         return bad("http_protocol_error", sentence);
     }
-    if noted.status {
+    if flags.status {
         headers::strip_our_status(response.headers_mut());
     }
-    Ok(noted)
+    Ok(flags)
 }

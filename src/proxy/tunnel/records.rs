@@ -3,7 +3,7 @@
 //!
 //! A client that speaks something else is told from its first bytes; all of them count then.
 
-use super::sealing::Sealing;
+use super::record_overhead::RecordOverhead;
 
 const HEADER: usize = 5;
 const HANDSHAKE: u8 = 22;
@@ -44,7 +44,7 @@ enum Stream {
 #[derive(Debug, Default)]
 pub(super) struct Records {
     stream: Stream,
-    sealing: Option<Sealing>,
+    overhead: Option<RecordOverhead>,
     offers_h2: bool,
     /// It speaks HTTP/2, as its control frames show.
     is_h2: bool,
@@ -106,11 +106,11 @@ impl Records {
         if content != DATA {
             return Piece::Free;
         }
-        let Some(sealing) = &self.sealing else { return Piece::Counted };
-        if !self.finished && sealing.is_finished(length) || sealing.is_control(length) {
+        let Some(overhead) = &self.overhead else { return Piece::Counted };
+        if !self.finished && overhead.is_finished(length) || overhead.is_control(length) {
             return Piece::Free;
         }
-        if !self.spoken && self.offers_h2 && sealing.is_preface(length) {
+        if !self.spoken && self.offers_h2 && overhead.is_preface(length) {
             return Piece::Opening;
         }
         if self.is_h2 && length <= MAX_REQUEST { Piece::Request } else { Piece::Counted }
@@ -119,8 +119,8 @@ impl Records {
     fn begin(&mut self, content: u8, length: usize, piece: Piece) {
         self.stream = Stream::Tls { left: HEADER + length, piece: Some(piece) };
         if content == DATA {
-            let sealing = self.sealing.unwrap_or(Sealing::Unknown);
-            let is_ack = piece == Piece::Free && self.finished && sealing.is_settings_ack(length);
+            let overhead = self.overhead.unwrap_or(RecordOverhead::Unknown);
+            let is_ack = piece == Piece::Free && self.finished && overhead.is_settings_ack(length);
             self.is_h2 |= self.offers_h2 && (is_ack || piece == Piece::Opening);
             self.finished = true;
             self.spoken |= piece != Piece::Free;
@@ -129,8 +129,8 @@ impl Records {
 
     /// Takes in what the site says first: in its hello are version and cipher.
     pub(super) fn site_says(&mut self, bytes: &[u8]) {
-        if self.sealing.is_none() && matches!(self.stream, Stream::Tls { .. }) {
-            self.sealing = Some(Sealing::of_hello(bytes));
+        if self.overhead.is_none() && matches!(self.stream, Stream::Tls { .. }) {
+            self.overhead = Some(RecordOverhead::of_hello(bytes));
         }
     }
 
@@ -183,7 +183,7 @@ mod tests {
     fn talking(offer: &[u8]) -> Records {
         let mut records = Records::default();
         assert_eq!(records.piece(&hello(offer)), Some((Piece::Free, 205)));
-        records.site_says(&super::super::sealing::tests::server_hello(0x1301, true));
+        records.site_says(&super::super::record_overhead::tests::server_hello(0x1301, true));
         let finish = [record(20, 1), record(DATA, 53)].concat();
         assert_eq!(records.piece(&finish), Some((Piece::Free, finish.len())));
         records
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(records.piece(&open.split_off(7)[..0]), None);
         assert_eq!(records.piece(&open), Some((Piece::Free, 7)));
         assert_eq!(records.piece(&hello(b"")[7..]), Some((Piece::Free, 198)));
-        records.site_says(&super::super::sealing::tests::server_hello(0x1301, true));
+        records.site_says(&super::super::record_overhead::tests::server_hello(0x1301, true));
         let (mut counted, mut free, mut waiting) = (0, 0, Vec::new());
         for byte in whole {
             waiting.push(byte);

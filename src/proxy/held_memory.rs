@@ -1,5 +1,7 @@
-//! What held requests of HTTP/2 keep in memory, all together. A client of HTTP/1.1 has a connection for each; one of
-//! HTTP/2 may hold hundreds of requests with the few bytes that refer to fields it has sent before (RFC 7541).
+//! Bounds the memory that held HTTP/2 requests use together.
+//!
+//! An HTTP/1.1 client needs one connection for each held request. An HTTP/2 client can make the proxy hold hundreds with a
+//! few bytes each, by references to fields that it sent before (RFC 7541).
 
 use std::sync::{
     Arc,
@@ -8,32 +10,32 @@ use std::sync::{
 
 use http::{HeaderMap, Request};
 
-/// Most bytes that all held requests of HTTP/2 may keep: some 30,000 of the usual kind.
+/// Most bytes for all held HTTP/2 requests: about 30,000 usual ones.
 const MOST: usize = 128 * 1024 * 1024;
-/// What a request keeps beside its fields: its stream, its task, its place in the queue.
+/// Bytes of a request beside its fields: its stream, its task and its place in the queue.
 const REQUEST: usize = 2 * 1024;
-/// What a field keeps beside its name and value: its place in a map that doubles as it grows.
+/// Bytes of a field beside its name and value: its entry in a map that doubles as it grows.
 const FIELD: usize = 200;
 
-/// Bytes that are kept now.
+/// The bytes that are in use.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Arc<AtomicUsize>);
+pub(super) struct HeldMemory(Arc<AtomicUsize>);
 
-/// The part of one request; given back when it is dropped.
+/// The bytes of one request, given back on drop.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct MemoryShare {
     size: usize,
-    kept: Arc<AtomicUsize>,
+    total: Arc<AtomicUsize>,
 }
 
-impl Kept {
-    /// The part of a request that is to be held; `None` if there is no room for it.
-    pub(super) fn take<B>(&self, request: &Request<B>) -> Option<Share> {
+impl HeldMemory {
+    /// Takes the bytes of a request that is about to be held; `None` if there is no room.
+    pub(super) fn take<B>(&self, request: &Request<B>) -> Option<MemoryShare> {
         let target = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
         let size = REQUEST + target + size_of_fields(request.headers());
         let more = |now: usize| now.checked_add(size).filter(|sum| *sum <= MOST);
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.ok().map(|_| Share { size, kept: Arc::clone(&self.0) })
+        taken.ok().map(|_| MemoryShare { size, total: Arc::clone(&self.0) })
     }
 }
 
@@ -41,9 +43,9 @@ fn size_of_fields(fields: &HeaderMap) -> usize {
     fields.iter().map(|(name, value)| FIELD + name.as_str().len() + value.len()).sum()
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
-        self.kept.fetch_sub(self.size, Ordering::Relaxed);
+        self.total.fetch_sub(self.size, Ordering::Relaxed);
     }
 }
 
@@ -55,7 +57,7 @@ mod tests {
 
     #[test]
     fn only_so_much_is_kept_and_all_of_it_is_given_back() {
-        let kept = Kept::default();
+        let kept = HeldMemory::default();
         let request = Request::get("/").header("x", "a".repeat(16 * 1024)).body(()).unwrap();
         let shares: Vec<_> = std::iter::from_fn(|| kept.take(&request)).collect();
         let size = shares[0].size;

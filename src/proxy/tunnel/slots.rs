@@ -1,29 +1,29 @@
-//! The places of `limits.tunnels`. A place is taken before a request for a tunnel is held, and kept until the tunnel
-//! ends: requests that are held at the same time cannot all become tunnels beyond the bound.
+//! The slots of `limits.tunnels`. A slot is taken before a CONNECT is held, and freed when its tunnel ends. Otherwise
+//! requests that are held at the same time could all become tunnels, beyond the limit.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// How many places are taken.
+/// The number of slots in use.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct Places(Arc<AtomicUsize>);
+pub(in crate::proxy) struct TunnelSlots(Arc<AtomicUsize>);
 
-/// One place; free again when it is dropped.
+/// One slot, freed on drop.
 #[derive(Debug)]
-pub(in crate::proxy) struct Place(Arc<AtomicUsize>);
+pub(in crate::proxy) struct TunnelSlot(Arc<AtomicUsize>);
 
-impl Places {
-    /// Takes a place if fewer than `most` are taken. A reload may change `most`.
-    pub(in crate::proxy) fn take(&self, most: usize) -> Option<Place> {
+impl TunnelSlots {
+    /// Takes a slot if fewer than `most` are in use. A reload may change `most`.
+    pub(in crate::proxy) fn take(&self, most: usize) -> Option<TunnelSlot> {
         let one_more = |taken: usize| (taken < most).then_some(taken + 1);
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        taken.ok().map(|_| Place(Arc::clone(&self.0)))
+        taken.ok().map(|_| TunnelSlot(Arc::clone(&self.0)))
     }
 }
 
-impl Drop for Place {
+impl Drop for TunnelSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn places_are_bounded_and_come_back() {
-        let places = Places::default();
+        let places = TunnelSlots::default();
         let (first, second) = (places.take(2), places.take(2));
         assert!(first.is_some() && second.is_some() && places.take(2).is_none());
         drop(first);

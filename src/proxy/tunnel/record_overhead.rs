@@ -1,14 +1,14 @@
-//! How much longer than its content a TLS record is: version and cipher tell, and the site's hello
-//! names both in the clear (RFC 8446 section 4.1.3).
+//! How many bytes a TLS record has beside its content. That depends on the version and the cipher, which the site's hello
+//! names in the clear (RFC 8446 section 4.1.3).
 
-/// What a cipher adds to the content of a record.
+/// The bytes that a cipher adds to the content of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sealing {
-    /// TLS 1.3: a type and a tag; the client's Finished is a record of data of this length.
+pub(super) enum RecordOverhead {
+    /// TLS 1.3 adds a type and a tag. The client's Finished looks like a data record of this length.
     V13 { finished: usize },
-    /// An AEAD cipher of TLS 1.2: a tag, and with AES a nonce.
+    /// An AEAD cipher of TLS 1.2 adds a tag, and a nonce with AES.
     V12 { added: usize },
-    /// A cipher that pads, or no hello at all.
+    /// A cipher that pads, or not a hello.
     Unknown,
 }
 
@@ -28,8 +28,8 @@ const WINDOW_UPDATE: usize = 13;
 /// As many settings as there are.
 const MAX_SETTINGS: usize = 8;
 
-impl Sealing {
-    /// From the first bytes of a site.
+impl RecordOverhead {
+    /// Reads it from the first bytes that a site sends.
     pub(super) fn of_hello(bytes: &[u8]) -> Self {
         let Some((cipher, is_v13)) = server_hello(bytes) else { return Self::Unknown };
         if is_v13 {
@@ -156,15 +156,15 @@ pub(super) mod tests {
     #[test]
     fn a_hello_tells_what_a_record_adds() {
         for (cipher, is_v13, expected) in [
-            (0x1301, true, Sealing::V13 { finished: 53 }),
-            (0x1302, true, Sealing::V13 { finished: 69 }),
-            (0xc02f, false, Sealing::V12 { added: 24 }),
-            (0xcca8, false, Sealing::V12 { added: 16 }),
-            (0xc013, false, Sealing::Unknown),
+            (0x1301, true, RecordOverhead::V13 { finished: 53 }),
+            (0x1302, true, RecordOverhead::V13 { finished: 69 }),
+            (0xc02f, false, RecordOverhead::V12 { added: 24 }),
+            (0xcca8, false, RecordOverhead::V12 { added: 16 }),
+            (0xc013, false, RecordOverhead::Unknown),
         ] {
             let mut hello = server_hello(cipher, is_v13);
             hello.extend([20, 3, 3, 0, 1, 1]);
-            assert_eq!(Sealing::of_hello(&hello), expected, "{cipher:#x}");
+            assert_eq!(RecordOverhead::of_hello(&hello), expected, "{cipher:#x}");
         }
     }
 
@@ -172,19 +172,23 @@ pub(super) mod tests {
     fn a_hello_that_is_cut_or_none_tells_nothing() {
         let hello = server_hello(0x1301, true);
         for length in 0..hello.len() {
-            assert_eq!(Sealing::of_hello(&hello[..length]), Sealing::Unknown, "{length} bytes");
+            assert_eq!(
+                RecordOverhead::of_hello(&hello[..length]),
+                RecordOverhead::Unknown,
+                "{length} bytes"
+            );
         }
-        assert_eq!(Sealing::of_hello(b"SSH-2.0-OpenSSH_9.2\r\n"), Sealing::Unknown);
+        assert_eq!(RecordOverhead::of_hello(b"SSH-2.0-OpenSSH_9.2\r\n"), RecordOverhead::Unknown);
     }
 
     #[test]
     fn prefaces_are_told_by_their_length() {
-        let sealing = Sealing::V13 { finished: 53 };
+        let overhead = RecordOverhead::V13 { finished: 53 };
         for settings in 0..=8 {
-            assert!(sealing.is_preface(24 + 9 + 6 * settings + 17));
-            assert!(sealing.is_preface(24 + 9 + 6 * settings + 13 + 17));
+            assert!(overhead.is_preface(24 + 9 + 6 * settings + 17));
+            assert!(overhead.is_preface(24 + 9 + 6 * settings + 13 + 17));
         }
-        assert!(!sealing.is_preface(24 + 17) && !sealing.is_preface(300));
-        assert!(!Sealing::Unknown.is_preface(33));
+        assert!(!overhead.is_preface(24 + 17) && !overhead.is_preface(300));
+        assert!(!RecordOverhead::Unknown.is_preface(33));
     }
 }

@@ -1,4 +1,4 @@
-//! How many connections there may be, in all and from one address.
+//! Limits the number of client connections, in total and per address.
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
@@ -15,28 +15,27 @@ use crate::{
     rules::settings::Bounds,
 };
 
-/// Connections that are being told that there is no room; beyond, they are closed without a word.
+/// Connections that get a refusal at the same time; further ones are closed without an answer.
 const MAX_REFUSING: usize = 64;
-/// How long such a client has to read its answer.
+/// How long a refused client has to read its answer.
 const REFUSING: Duration = Duration::from_secs(1);
-/// What such a client may still send; closing on unread bytes would reset the connection under our
-/// answer.
+/// Bytes that a refused client may still send. To close on unread bytes would reset the connection and lose the answer.
 const REFUSED_BYTES: u64 = 64 * 1024;
 
-/// Counts who is in.
+/// Counts open connections.
 #[derive(Debug)]
-pub(super) struct Doors {
-    inside: Mutex<Inside>,
+pub(super) struct ConnectionSlots {
+    open: Mutex<Open>,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
+struct Open {
     total: usize,
     refusing: usize,
     by_client: HashMap<IpAddr, usize>,
 }
 
-/// Which bound is reached.
+/// The limit that is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Full {
     /// `limits.connections`.
@@ -46,7 +45,7 @@ pub(super) enum Full {
 }
 
 impl Full {
-    /// What there are too many of.
+    /// What there is too much of, for a message.
     pub(super) const fn what(self) -> &'static str {
         match self {
             Self::Total => "client connections",
@@ -55,44 +54,44 @@ impl Full {
     }
 }
 
-/// A place inside, for as long as it lives.
+/// One connection's slot, freed on drop.
 #[derive(Debug)]
-pub(super) struct Seat {
-    doors: Arc<Doors>,
+pub(super) struct ConnectionSlot {
+    slots: Arc<ConnectionSlots>,
     client: IpAddr,
     _counted: Counted,
 }
 
-impl Doors {
+impl ConnectionSlots {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { inside: Mutex::default() })
+        Arc::new(Self { open: Mutex::default() })
     }
 
-    /// Takes a place for a connection from `client`.
+    /// Takes a slot for a connection from `client`.
     ///
     /// # Errors
-    /// There is none.
+    /// A limit is reached.
     pub(super) fn enter(
         self: &Arc<Self>,
         client: IpAddr,
         limits: Bounds,
         metrics: &Metrics,
-    ) -> Result<Seat, Full> {
-        let mut inside = self.inside.lock();
-        if inside.total >= limits.connections {
+    ) -> Result<ConnectionSlot, Full> {
+        let mut open = self.open.lock();
+        if open.total >= limits.connections {
             return Err(Full::Total);
         }
-        let own = inside.by_client.get(&client).copied().unwrap_or(0);
+        let own = open.by_client.get(&client).copied().unwrap_or(0);
         if own >= limits.per_client {
             return Err(Full::Client);
         }
-        inside.by_client.insert(client, own + 1);
-        inside.total += 1;
+        open.by_client.insert(client, own + 1);
+        open.total += 1;
         let counted = Counted::new(&metrics.client_connections);
-        Ok(Seat { doors: Arc::clone(self), client, _counted: counted })
+        Ok(ConnectionSlot { slots: Arc::clone(self), client, _counted: counted })
     }
 
-    /// Tells a client that there is no room, and closes; `None` where even that would be too many.
+    /// Refuses a client and closes its connection; `None` if too many are being refused already.
     pub(super) fn refuse(
         self: &Arc<Self>,
         full: Full,
@@ -104,16 +103,16 @@ impl Doors {
             Full::Client => Bound::PerClient,
         });
         let response = Refusal::busy(full.what()).into_response(metrics);
-        let mut inside = self.inside.lock();
-        if inside.refusing >= MAX_REFUSING {
+        let mut open = self.open.lock();
+        if open.refusing >= MAX_REFUSING {
             return None;
         }
-        inside.refusing += 1;
-        let doors = Arc::clone(self);
+        open.refusing += 1;
+        let slots = Arc::clone(self);
         Some(async move {
-            // Ends in time whatever the client does; the outcome is the client's.
+            // Ends in time whatever the client does; how does not matter.
             drop(tokio::time::timeout(REFUSING, turn_away(stream, response)).await);
-            doors.inside.lock().refusing -= 1;
+            slots.open.lock().refusing -= 1;
         })
     }
 }
@@ -141,14 +140,14 @@ async fn turn_away(
     tokio::io::copy(&mut rest, &mut tokio::io::sink()).await.map(drop)
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut inside = self.doors.inside.lock();
-        inside.total -= 1;
-        if let Some(own) = inside.by_client.get_mut(&self.client) {
+        let mut open = self.slots.open.lock();
+        open.total -= 1;
+        if let Some(own) = open.by_client.get_mut(&self.client) {
             *own -= 1;
             if *own == 0 {
-                inside.by_client.remove(&self.client);
+                open.by_client.remove(&self.client);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What is said of a request before it is anybody's: what cannot be served in frames, and what never goes on to a site.
+//! Checks before a rule is looked up: malformed HTTP/2 requests, and requests that the proxy answers itself.
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
@@ -6,16 +6,15 @@ use hyper::body::Incoming;
 use super::{
     Body, Context, Refusal,
     context::Live,
-    headers::{self, Noted},
+    headers::{self, HeaderFlags},
     reply::{self, Refused},
 };
 use crate::observability::metrics::Bound;
 
-/// Refuses a request that came in frames for what [`crate::http1`] would have refused in HTTP/1.1.
+/// Refuses an HTTP/2 request for what [`crate::http1`] refuses in HTTP/1.1.
 ///
 /// # Errors
-/// The refusal: more fields than `limits.headers` allows, a path that is none, blanks around a value
-/// (RFC 9113 section 8.2.1).
+/// More fields than `limits.headers` allows, an invalid path, or blanks around a value (RFC 9113 section 8.2.1).
 pub(super) fn admit_frames(
     cx: &Context,
     live: &Live,
@@ -37,14 +36,14 @@ pub(super) fn admit_frames(
     Ok(())
 }
 
-/// What never goes on to a site: a request that was here before, TRACE, and an OPTIONS whose
+/// Handles requests that never go on to a site: one that has passed this proxy before, TRACE, and an OPTIONS whose
 /// `Max-Forwards` is used up (RFC 9110 sections 7.6.3, 9.3.8 and 7.6.2).
 pub(super) fn answer_here(
     cx: &Context,
     request: &mut Request<Incoming>,
-    noted: Noted,
+    flags: HeaderFlags,
 ) -> Result<Option<Response<Body>>, Refused> {
-    if noted.via && headers::has_passed(request.headers(), &cx.pseudonym) {
+    if flags.via && headers::has_passed(request.headers(), &cx.pseudonym) {
         return Err(Refusal::looped());
     }
     match *request.method() {
@@ -52,7 +51,7 @@ pub(super) fn answer_here(
             let sentence = "TRACE is refused, because it would reveal a site's credentials.";
             Err(Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, sentence))
         }
-        // The preface of HTTP/2, which is no request (RFC 9113 section 3.4).
+        // The start of the HTTP/2 preface, which is not a request (RFC 9113 section 3.4).
         ref method if method == "PRI" => {
             let sentence = "PRI is not supported: Tidegate does not speak HTTP/2 here.";
             Err(Refusal::malformed(StatusCode::BAD_REQUEST, sentence))
@@ -62,7 +61,7 @@ pub(super) fn answer_here(
     }
 }
 
-/// Our own answer to OPTIONS.
+/// The proxy's own answer to OPTIONS.
 fn options() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(reply::ALLOWED));

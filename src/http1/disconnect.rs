@@ -1,8 +1,8 @@
-//! What a client is waited for; and a look-out for one that leaves before it has its answer.
+//! Notices a client that leaves before it has its answer, and says what a client is waited for.
 //!
-//! hyper would do so with a read of its own, for which it keeps 8 KiB more for as long as an answer
-//! takes, and a request may be held for hours. With `half_close` it does not; so the look is taken
-//! here, whenever hyper has written all that it has, which it does each time that it is polled.
+//! hyper notices it too, by a read that keeps 8 KiB for as long as the answer takes, and a request may be held for hours.
+//! With `half_close` it does not. So this module reads whenever hyper has written all that it has, which happens each time
+//! that hyper is polled.
 
 use std::{
     io,
@@ -80,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
     ///
     /// # Errors
     /// It has closed its side, or the connection broke: nobody waits for the answer.
-    pub(super) fn look_out(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    pub(super) fn watch_for_disconnect(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.handle.answered() >= self.requests {
             return Ok(());
         }

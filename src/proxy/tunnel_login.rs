@@ -1,5 +1,5 @@
-//! Who opened what lasts (a tunnel, an intercepted CONNECT), and whether that client may still use the proxy: a reload may
-//! take a user or a network away.
+//! The login behind a tunnel or an intercepted CONNECT. Both outlive a reload, which may take their user or network away:
+//! the login is judged again when the settings have changed.
 
 use std::{
     net::IpAddr,
@@ -13,14 +13,14 @@ use crate::{gate::Client, observability::metrics::Reason};
 
 /// The login of a CONNECT, and the settings by which it was last judged.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct TunnelLogin {
     login: HeaderMap,
     peer: IpAddr,
     generation: AtomicU64,
 }
 
-impl Standing {
-    /// For a CONNECT with these fields, which `live` let in.
+impl TunnelLogin {
+    /// The login of a CONNECT with these fields, which the settings in `live` allow.
     pub(super) fn new(headers: &HeaderMap, peer: IpAddr, live: &Live) -> Self {
         let mut login = HeaderMap::new();
         for value in headers.get_all(PROXY_AUTHORIZATION) {
@@ -31,15 +31,15 @@ impl Standing {
         Self { login, peer, generation: AtomicU64::new(live.generation) }
     }
 
-    /// Whether other settings have come into force since `client` was last judged.
+    /// Whether the login was judged by these settings.
     pub(super) fn is_judged_by(&self, live: &Live) -> bool {
         self.generation.load(Ordering::Relaxed) == live.generation
     }
 
-    /// Whether `live` knows `client` still, by the same login.
+    /// Judges the login by the settings in `live`, unless that was done before.
     ///
     /// # Errors
-    /// The refusal: 403, since nobody asks for a login inside a CONNECT.
+    /// A 403: inside a CONNECT a client cannot be asked for a login.
     pub(super) fn judge(&self, live: &Live, client: &Client) -> Result<(), Refused> {
         if self.is_judged_by(live) {
             return Ok(());
