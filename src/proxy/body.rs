@@ -1,4 +1,4 @@
-//! Answers on their way to the client: a site's, which stream with back-pressure, and our own.
+//! Response bodies on their way to the client: a site's, streamed with back-pressure, and the proxy's own.
 
 use std::{
     pin::Pin,
@@ -25,7 +25,7 @@ pub struct Body {
     answering: Option<Answering>,
     /// The access log's line, which ends with the body.
     line: Option<Box<Line>>,
-    /// Whose bytes a site's are.
+    /// The rule whose bytes are counted.
     counted: Option<Arc<RuleMetrics>>,
 }
 
@@ -35,7 +35,7 @@ pub struct Body {
     reason = "nearly every answer is a site's: a box for each costs more"
 )]
 enum From {
-    /// Our own words; empty where there are none.
+    /// The proxy's own text; may be empty.
     Own(Bytes),
     /// What the site sends.
     Site(SiteBody),
@@ -66,7 +66,7 @@ impl Body {
         self.note(0);
     }
 
-    /// So many bytes go to the client.
+    /// Counts bytes that go to the client.
     fn note(&mut self, bytes: usize) {
         if let Some(metrics) = &self.counted {
             metrics.bytes_down.inc_by(bytes as u64);

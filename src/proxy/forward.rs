@@ -1,4 +1,4 @@
-//! To the site and back: a connection, the gate's last look, the request, the head of the answer.
+//! One exchange with the site: a connection, the last check of the gate, the request, and the head of the response.
 
 mod answer;
 mod failure;
@@ -35,36 +35,36 @@ use crate::{
     target::{Scheme, Target},
 };
 
-/// A request as the site shall see it.
+/// A request as it is sent to the site.
 #[derive(Debug)]
 pub(super) struct Outbound {
-    /// Everything but the body; kept where it may have to go out again.
+    /// Everything but the body. Kept if the request may be sent again.
     head: Request<()>,
     upload: Upload,
     pub(super) progress: Option<Progress>,
     repeatable: bool,
     upgrades: bool,
-    /// It logs its client in on a whole connection.
+    /// It authenticates its client for a whole connection (NTLM, Negotiate).
     logs_in: bool,
     /// What a site's change to WebSocket is known by, where its client cannot tell.
     accept: Option<Accept>,
     /// Whether the client's version has interim answers (RFC 9110 section 15.2).
     hears_interim: bool,
     interim: Interim,
-    /// Whether its client holds the body back until it is asked for.
+    /// Whether its client waits for `100 Continue` before it sends the body.
     waits: bool,
     /// How long the site has said nothing; lent by the client's connection, for all its requests.
     silence: Idle,
 }
 
-/// The head of an answer, and the connection it came on.
+/// The head of a response, and the connection that it came on.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) response: Response<Incoming>,
     /// Of its fields.
     pub(super) flags: HeaderFlags,
     pub(super) conn: Conn,
-    /// From the first byte sent to the head of the answer.
+    /// The time from the first byte sent to the head of the response.
     pub(super) took: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Outbound {
     /// HTTP/1.1, nothing of this hop, and our entry in `Via`. `flags` is of its fields.
     ///
     /// # Errors
-    /// None for a target that was parsed from this request.
+    /// None, if the target was parsed from this request.
     pub(super) fn new(
         cx: &Context,
         idle: Duration,
@@ -101,7 +101,7 @@ impl Outbound {
         }
         let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let is_named = named.is_some_and(|host| {
-            // Nearly always the very same text.
+            // Nearly always the same text.
             head.uri.authority().is_some_and(|authority| authority.as_str() == host)
                 || target.is_named_by(host)
         });
@@ -150,14 +150,14 @@ impl Outbound {
         })
     }
 
-    /// Takes the timer that the client's connection lends.
+    /// Borrows the timer of the client's connection.
     pub(super) fn borrow(&mut self, visitor: &Visitor) {
         if let Some(silence) = visitor.silence.lock().take() {
             self.silence = silence;
         }
     }
 
-    /// Gives it back, for the next request.
+    /// Returns the timer, for the next request.
     pub(super) fn give_back(&mut self, visitor: &Visitor) {
         *visitor.silence.lock() = Some(std::mem::take(&mut self.silence));
     }
@@ -168,7 +168,7 @@ impl Outbound {
         agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default().to_owned()
     }
 
-    /// Whether it has no body, so that it can go out more than once.
+    /// Whether it has no body and can be sent again.
     pub(super) fn is_repeatable(&self) -> bool {
         self.repeatable
     }
@@ -205,14 +205,14 @@ fn origin_form(target: &Target, uri: &Uri) -> Result<Uri, Refused> {
 
 /// Sends `outbound` and waits for the head of the answer.
 ///
-/// A kept-alive connection may turn out to be closed at the very moment it is used: then, and only
-/// where that does no harm (nothing was sent, or an idempotent request without a body), the request
-/// goes out once more on a new connection, without a second token.
+/// A site may close a kept-alive connection at the moment when it is used. Then the request is sent once more on a new
+/// connection, without a second token, if that does no harm: nothing was sent, or the request is idempotent and has no
+/// body.
 ///
-/// `again` says that the caller may send the same request later.
+/// `again`: the caller may send the same request later.
 ///
 /// # Errors
-/// The refusal that the client gets; the failure has been reported to the fleet.
+/// The refusal for the client. The failure has been reported to the fleet.
 pub(super) async fn send(
     cx: &Arc<Context>,
     live: &Live,
@@ -289,19 +289,18 @@ pub(super) async fn send(
 /// How long a new connection waits for its request's next ticket.
 const KEPT_UNUSED: Duration = Duration::from_secs(5);
 
-/// What connection a request needs.
+/// The kind of connection that a request needs.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
-    /// One that nobody has used before.
+    /// A new one.
     fresh: bool,
     /// Not HTTP/2.
     http1_only: bool,
-    /// One that only this client uses: the site will take all that comes on it for this client's.
+    /// One that only this client uses, because the site takes everything on it for this client's.
     own: bool,
 }
 
-/// A connection, and leave to use it *now*: the last look at the cooldown stands between connecting
-/// and sending.
+/// A connection, and the permit to use it now: the last check of the cooldown stands between connecting and sending.
 async fn connect(
     cx: &Arc<Context>,
     live: &Live,
@@ -320,7 +319,7 @@ async fn connect(
     loop {
         let pinned = || match &key.via {
             None => visitor.pin.take(&key, &asking.client, live.generation),
-            // Whoever has logged in has done so at the site itself.
+            // The client has logged in at the site itself.
             Some(via) => {
                 let key = Key { via: Some(Route::to_the_site(&via.proxy)), ..key.clone() };
                 visitor.pin.take(&key, &asking.client, live.generation)
@@ -331,7 +330,7 @@ async fn connect(
         let kept = if wanted.fresh { again } else { again.or_else(pinned).or_else(pooled) };
         let mut conn = match kept {
             Some(conn) => conn,
-            // Boxed: few requests reach this path, and each would carry its room along.
+            // Boxed: few requests reach this path.
             None => {
                 let step = asking.step(StepName::Connect);
                 let began = clock::now();
@@ -377,7 +376,7 @@ async fn open(
     speak(cx, live, asking, pass, key, (http1_only, deadline), stream).await
 }
 
-/// Speaks HTTP over `stream`, which leads to `key`. Without HTTP/2 where asked for; TLS is there by the deadline.
+/// Starts HTTP over `stream`, which leads to `key`: HTTP/2 if it is wanted, TLS within the deadline.
 async fn speak<S>(
     cx: &Arc<Context>,
     live: &Live,
@@ -435,7 +434,7 @@ pub(super) async fn dial(
     }
 }
 
-/// What a failed connection says about the site; nothing where we did not let ourselves connect.
+/// What a failed connection says about the site; nothing if the egress guard refused it.
 fn dial_verdict(error: &DialError) -> Option<Judgement> {
     let verdict = match error {
         DialError::Denied(_) | DialError::Short(_) => return None,

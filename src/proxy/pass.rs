@@ -1,4 +1,4 @@
-//! Who asks for what, and the leave that the gate gives.
+//! A request that has found its rule, and its permit.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -77,7 +77,7 @@ impl Asking {
         judged.map_err(|denied| Refused::from(&DialError::Denied(denied)).under(&self.entry))
     }
 
-    /// Waits for leave to send.
+    /// Waits for the permit to send.
     ///
     /// # Errors
     /// The gate refuses.
@@ -109,7 +109,7 @@ impl Asking {
     }
 }
 
-/// Leave to send one request; where the rule says `bypass`, there is no permit behind it.
+/// The right to send one request. With `action: bypass` there is no permit behind it.
 #[derive(Debug)]
 pub(crate) struct Pass {
     entry: Arc<Entry>,
@@ -133,7 +133,7 @@ impl Pass {
         self.permit.as_ref().map_or(Duration::ZERO, Permit::held)
     }
 
-    /// How long from now until the scope is free again; `None` where nothing is held.
+    /// How long from now until the scope is free again; `None` if its rule holds nothing.
     pub(crate) fn next_in(&self) -> Option<Duration> {
         self.permit.as_ref().and_then(Permit::next_in)
     }
@@ -172,7 +172,7 @@ impl Pass {
         }
     }
 
-    /// Waits for leave once more.
+    /// Waits for the permit once more.
     ///
     /// # Errors
     /// The gate refuses.
@@ -181,7 +181,7 @@ impl Pass {
         permit.again().await.map_err(|refused| Refusal::gate(&refused, live.settings.refuse, None))
     }
 
-    /// The head of the response is there, and its verdict is looked for.
+    /// The head of the response has come, and its body is inspected.
     pub(crate) fn inspects(&mut self, asking: &Asking) {
         self.inspecting = asking.step(StepName::Inspect).map(Box::new);
     }
@@ -193,7 +193,7 @@ impl Pass {
         }
     }
 
-    /// Tells the fleet how often the site wants to be asked, by its `robots.txt`.
+    /// Reports how often the site wants to be asked, by its `robots.txt`.
     pub(crate) async fn tell_delay(&mut self, said: SiteLimit) {
         if let Some(permit) = &mut self.permit {
             permit.tell_delay(said).await;
@@ -220,7 +220,7 @@ impl Pass {
         }
     }
 
-    /// Tells the fleet what came back; `judgement` becomes a block if the site is its own witness.
+    /// Reports the verdict to the fleet. `judgement` becomes a block if all pages of the site look the same.
     pub(crate) async fn report(&mut self, judgement: &mut Judgement) {
         let inspect = &self.live.settings.inspect;
         self.suspects.look(&self.entry, &self.target, inspect, judgement);
@@ -232,7 +232,7 @@ impl Pass {
         }
     }
 
-    /// Tells the fleet that the site answered what cannot be judged.
+    /// Reports an answer that cannot be judged.
     pub(crate) async fn report_unseen(&mut self) {
         if let Some(permit) = &mut self.permit {
             permit.report_unseen().await;

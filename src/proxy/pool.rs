@@ -1,9 +1,9 @@
 //! Kept-alive connections to sites.
 //!
-//! Our own pool, since the gate's last look stands between *having* a connection and *sending* on
-//! it, and since what is kept must be bounded: per site, in total, and in age. The last one used is
-//! the first one taken, so that a calm site's surplus ages out; of those, one that lives on the thread of who asks (see
-//! [`workers`]) goes before the others, since two threads that talk wake each other all the time.
+//! A pool of its own, for two reasons: the last check of the gate stands between having a connection and sending on it,
+//! and idle connections must be bounded, by site, in total and in age. The connection that was used last is taken
+//! first, so that a surplus ages out. One on the caller's own thread (see [`workers`]) is preferred, because two
+//! threads would wake each other all the time.
 
 mod heads;
 mod pin;
@@ -39,22 +39,21 @@ use crate::{
     target::Host,
 };
 
-/// A site's kept-alive connection is closed after this long without a request: most servers close
-/// theirs sooner or about then (nginx 75 s, Apache 5 s), and a connection that both ends give up at
-/// once costs a request.
+/// An idle connection is closed after this time. Most servers close theirs earlier (nginx after 75 s, Apache after 5
+/// s), and a connection that both ends close at once costs a request.
 const MAX_IDLE: Duration = Duration::from_secs(60);
-/// How often idle connections are looked through while there are any.
+/// How often idle connections are swept, while there are any.
 const SWEEP: Duration = Duration::from_secs(10);
 
 /// Sites up to which one without a kept connection keeps its place until the next sweep.
 const MAX_EMPTY: usize = 1_000;
 
-/// What a connection leads to.
+/// The destination of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     /// Over TLS.
     pub(super) tls: bool,
-    /// With the site's certificate verified; false only where its rule says so.
+    /// Whether the site's certificate is verified; false only if its rule says so.
     pub(super) verify: bool,
     /// Through an upstream proxy.
     pub(super) via: Option<Route>,
@@ -64,38 +63,38 @@ pub(super) struct Key {
     pub(super) port: u16,
 }
 
-/// A connection taken out of the pool or just made; dropping it closes it.
+/// A connection from the pool, or a new one. To drop it closes it.
 #[derive(Debug)]
 pub(super) struct Conn {
     sender: Sender,
-    /// It has carried a request before: the site may be closing it at this moment.
+    /// It has carried a request before, so the site may be closing it.
     pub(super) reused: bool,
-    /// The site answered without the request's body: the connection cannot carry another request.
+    /// The site answered without the request's body, so the connection cannot carry another request.
     pub(super) unwanted: Option<Unwanted>,
     key: Key,
-    /// Of the settings that let it be made.
+    /// The generation of the settings that allowed it.
     generation: u64,
-    /// Whose it is, if its site has logged a client in on it. Boxed: few connections have one.
+    /// Its client, if the site has authenticated one on it. Boxed: few connections have one.
     owner: Option<Box<(Arc<Pin>, Client)>>,
     pool: Arc<Pool>,
 }
 
-/// How requests go out on it.
+/// How requests are sent on it.
 #[derive(Debug)]
 enum Sender {
     /// One at a time.
     Http1 { sender: SendRequest<Upload>, home: usize },
-    /// Many at a time; this is the place of one.
+    /// Many at a time; this is one slot.
     Http2(Stream),
 }
 
 impl Conn {
-    /// From now on only this client uses it, on this connection of its own.
+    /// Reserves it for one client, on that client's own connection.
     pub(super) fn pin_to(&mut self, pin: &Arc<Pin>, client: &Client) {
         self.owner = Some(Box::new((Arc::clone(pin), client.clone())));
     }
 
-    /// Back into the pool, for the next request to the same site, or to the client whose it is.
+    /// Returns it to the pool, or to its client.
     pub(super) fn release(mut self) {
         if let Some(owner) = self.owner.take() {
             let (pin, client) = *owner;
@@ -124,7 +123,7 @@ impl Conn {
     /// Sends a request and waits for the head of the answer.
     ///
     /// # Errors
-    /// hyper's; the request comes back where nothing of it was sent.
+    /// hyper's. The request comes back if nothing of it was sent.
     pub(super) fn send(
         &mut self,
         request: Request<Upload>,
@@ -203,7 +202,7 @@ impl Pool {
         let before = site.len();
         let found = site.take(workers::here());
         let gone = before - site.len();
-        // The place is kept, since the connection mostly comes back at once; the sweep clears it away.
+        // The empty entry stays, because the connection mostly comes back at once. The sweep removes it.
         if site.is_empty() && shelf.sites.len() > MAX_EMPTY {
             shelf.sites.remove(key);
         }
@@ -243,7 +242,7 @@ impl Pool {
         }
     }
 
-    /// Runs while anything is kept; an empty pool wakes nobody.
+    /// Runs while there are idle connections.
     async fn sweep(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SWEEP).await;
@@ -345,7 +344,7 @@ impl Shelf {
     }
 }
 
-/// Counts one thing in a gauge for as long as it lives.
+/// Counts one in a gauge until it is dropped.
 #[derive(Debug)]
 pub(super) struct Counted(Gauge);
 

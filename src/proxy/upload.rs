@@ -1,4 +1,4 @@
-//! Bodies of requests on their way to the site, and the end of a body's silence.
+//! Request bodies on their way to the site, with a limit on how long a client may send nothing.
 
 use std::{
     pin::Pin,
@@ -18,16 +18,16 @@ use tokio::time::{Instant, Sleep};
 use super::interim::{self, Interim, Wait};
 use crate::runtime::clock;
 
-/// Why a body broke off.
+/// Why a body ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// Nothing came for the idle time.
     #[error("the body stood still for {0:?}")]
     Idle(Duration),
-    /// The connection it came from broke, or its framing did.
+    /// The client's connection broke, or its framing is malformed.
     #[error("the body broke off")]
     Broken(#[from] hyper::Error),
-    /// The site answered without it, and the answer has been relayed.
+    /// The site answered without the body, and the answer has been relayed.
     #[error("the body was not wanted")]
     Unwanted,
 }
@@ -37,20 +37,19 @@ pub enum BodyError {
 pub(super) enum Upload {
     /// None.
     Empty,
-    /// What the client sends. The client gets its `100 Continue` when this is first read, which is
-    /// after the request head went out and the site asked for more: a held request's body stays
-    /// with the client.
+    /// The client's body. The client gets its `100 Continue` when this is first read: after the request's head was sent
+    /// and the site asked for the body. So the body of a held request stays with the client.
     Client {
         /// The client's body.
         body: Incoming,
-        /// The end of its silence.
+        /// Ends a body that stops.
         idle: Idle,
         /// Counts what passed, for the response timeout.
         progress: Progress,
-        /// Where the client holds it back until the site asks for it.
+        /// Present if the client waits for `100 Continue`.
         wait: Option<Wait>,
     },
-    /// What a client held back, and the site answered without.
+    /// A body that the client kept, and that the site did not ask for.
     Unwanted(Interim),
 }
 
@@ -110,7 +109,7 @@ impl HttpBody for Upload {
     }
 }
 
-/// How much of an upload has passed: a site need not answer before it has the whole request.
+/// How much of an upload was sent. A site need not answer before it has the whole request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress(Arc<Uploaded>);
 
@@ -143,7 +142,7 @@ impl Progress {
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     limit: Duration,
-    /// Since when nothing came, plus the limit; `None` while something does.
+    /// When the silence exceeds the limit; `None` while bytes come.
     deadline: Option<Instant>,
     /// May be set to an earlier time than the deadline: it is moved when it fires, not whenever
     /// bytes come.
@@ -151,12 +150,12 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Silence may last `limit`.
+    /// A timer for a silence of at most `limit`.
     pub(super) fn new(limit: Duration) -> Self {
         Self { limit, deadline: None, sleep: None }
     }
 
-    /// The next frame of `body`, or the error that it stood still for too long.
+    /// The next frame of `body`, or an error if none came in time.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -170,7 +169,7 @@ impl Idle {
         Poll::Ready(Err(BodyError::Idle(self.limit)))
     }
 
-    /// Ready when nothing happened for `limit`; to be called whenever something is pending.
+    /// Ready when nothing happened for `limit`. Call it whenever something is pending.
     pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
         let deadline = *self.deadline.get_or_insert_with(|| clock::now() + limit);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));

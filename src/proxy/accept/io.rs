@@ -1,5 +1,4 @@
-//! A client's socket that does not wait for ever: neither for a head, nor for the next request, nor
-//! for a client that stopped reading.
+//! A client's socket with limits on every wait: for a head, for the next request, and for a client that does not read.
 
 use std::{
     io,
@@ -24,15 +23,14 @@ use crate::{
     rules::settings::{Settings, Timeouts},
 };
 
-/// How long a client says nothing until its connection rests. Those that send one request after the
-/// other wake it for none of them, even hundreds at a time; one that rests takes a ninth more
-/// instructions for its next request, and its memory is free for others meanwhile.
+/// How long a client is silent until its connection is parked. A parked connection uses little memory, and its next
+/// request takes a ninth more instructions. Clients that send one request after the other are never parked.
 const REST: Duration = Duration::from_millis(40);
 
 /// A client's socket.
 ///
-/// hyper's own timer for heads also ends idle kept-alive connections, and it does not poll a body
-/// (whose timer then never runs) while a client reads nothing; so both times are kept here.
+/// hyper's timer for heads would also end idle connections, and hyper does not poll a body while the client does not
+/// read. So both times are measured here.
 #[derive(Debug)]
 pub(in crate::proxy) struct ClientIo<S = TcpStream> {
     connection: Connection<S, Malformed>,
@@ -45,7 +43,7 @@ pub(in crate::proxy) struct ClientIo<S = TcpStream> {
     stalled: Idle,
 }
 
-/// What is not said.
+/// What the client has not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Silence {
     /// The first request.
@@ -81,7 +79,7 @@ impl<S> ClientIo<S> {
         (io, handle)
     }
 
-    /// What is refused before it can be read gets a line in the access log.
+    /// Logs requests that are refused before they can be read.
     pub(in crate::proxy) fn log_refusals(&mut self, client: IpAddr) {
         self.connection.refuse_mut().log_for(client);
     }
@@ -91,9 +89,8 @@ impl<S> ClientIo<S> {
         self.connection.into_inner()
     }
 
-    /// Ends a wait for the client: of `header` for a head from its first byte and for the first one
-    /// on a connection, of `idle` for another request. What happens within a request has its own
-    /// times.
+    /// Limits the wait for the client: `header` for a head from its first byte and for the first one on a connection,
+    /// `idle` for another request. Waits within a request have limits of their own.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Timeouts { header, idle, .. } = self.timeouts;
         let (limit, silence) = match self.connection.waiting() {

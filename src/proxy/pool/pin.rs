@@ -1,7 +1,7 @@
 //! A site's connection that belongs to one client's connection.
 //!
-//! NTLM and Negotiate log in a connection, not a request: whatever comes on it later is taken for the same person's. Such
-//! a connection never goes back to the pool. It waits here for the next request of the same client, and ends with the
+//! NTLM and Negotiate authenticate a connection, not a request: the site takes later requests on it for the same
+//! user's. Such a connection never returns to the pool. It waits here for the client's next request, and ends with the
 //! client's connection.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::{Conn, Key, Sender};
 use crate::gate::Client;
 
-/// The place of one such connection.
+/// Holds one such connection.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct Pin(Mutex<Option<(Conn, Client)>>);
 

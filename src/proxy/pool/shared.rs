@@ -1,4 +1,4 @@
-//! HTTP/2 connections to sites: one carries many requests, so they are shared rather than lent.
+//! HTTP/2 connections to sites. One carries many requests at a time, so they are shared.
 
 use std::{
     sync::{
@@ -32,7 +32,7 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Largest list of response fields.
 const MAX_HEADER_LIST: u32 = 64 * 1024;
 
-/// A place on a shared connection; free again when it is dropped.
+/// A slot on a shared connection, freed on drop.
 #[derive(Debug)]
 pub(in crate::proxy) struct Stream {
     pub(super) sender: SendRequest<Upload>,
@@ -71,7 +71,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// A place on a connection to `key` that has one.
+    /// A slot on a connection to `key`, if one is free.
     pub(super) fn take(&mut self, key: &Key) -> Option<Stream> {
         let connections = self.sites.get_mut(key)?;
         connections.retain(|one| !one.sender.is_closed());
@@ -109,7 +109,7 @@ impl Shared {
         !self.sites.is_empty()
     }
 
-    /// Makes room: idle connections go, whosoever they are.
+    /// Makes room: closes idle connections of any site.
     pub(super) fn shrink(&mut self, most: usize) {
         if self.sites.len() >= most {
             self.sites.retain(|_, connections| {
