@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Callable
 import pytest
 import tidegate.httpx
 import tidegate.requests
+from tidegate.api import refusal_wait
 from tidegate.site import Page
 
 if TYPE_CHECKING:
@@ -46,6 +47,14 @@ def seen(answer: httpx.Response) -> tuple[int, str | None]:
 
 clients = pytest.mark.parametrize("crawl", [by_requests, by_httpx, by_async_httpx])
 pytestmark = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+
+
+@pytest.mark.parametrize("reason", ["limit", "cooldown", "hours", "queue", "store"])
+def test_a_refusal_that_passes_says_when_to_come_back(reason: str) -> None:
+    refused = {"Tidegate-Refused": reason, "Retry-After": "7"}
+    assert refusal_wait(refused, 10.0) == 7.0
+    assert refusal_wait(refused, 6.0) is None
+    assert refusal_wait({"Tidegate-Refused": "denied", "Retry-After": "7"}, 10.0) is None
 
 
 @clients

@@ -21,7 +21,7 @@ SITE_TIME = 60.0
 #: A refusal with a longer wait goes to the caller.
 MAX_PAUSE = 3600.0
 #: Refusals that end by themselves.
-PASSING = frozenset({"limit", "cooldown", "queue", "store"})
+PASSING = frozenset({"limit", "cooldown", "hours", "queue", "store"})
 #: The wait if a refusal names none; a refused CONNECT reaches no client with its fields.
 DEFAULT_PAUSE = 5.0
 #: Start of a body that is judged: `inspect.bytes`; for 4xx, 5xx and 202 `inspect.error_bytes`.

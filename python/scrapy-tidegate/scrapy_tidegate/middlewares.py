@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Refusals that end by themselves. The others (denied, egress, dns, ...) go to the spider.
-PASSING = frozenset({"limit", "cooldown", "queue", "store"})
+PASSING = frozenset({"limit", "cooldown", "hours", "queue", "store"})
 #: Pause of a site if a refusal names no wait.
 DEFAULT_PAUSE = 5.0
 #: Statuses with which the proxy refuses a CONNECT for a while.
