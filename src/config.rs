@@ -1,23 +1,23 @@
-//! The rule file: from YAML to runtime types, every mistake told at once.
+//! The rule file: from YAML to runtime types, with every mistake reported at once.
 //!
-//! In reading order: `document` makes a tree in which each value knows its place, `keys` is the
+//! In reading order: `syntax_tree` parses the file into a tree with positions, `keys` is the
 //! table of all keys, `section` reads a mapping by that table, `check` builds [`Settings`] and
-//! [`RuleSet`] from it. Nothing takes effect here: a file is good as a whole or is not used.
+//! [`RuleSet`] from it. Nothing takes effect here: a file is valid as a whole or is rejected.
 
 mod check;
+mod cursor;
+mod diagnostics;
 mod diff;
-mod document;
 mod env;
 mod include;
 mod keys;
-mod notes;
 mod problem;
 mod range;
 pub mod reference;
 pub mod reload;
 pub mod schema;
 mod section;
-mod spot;
+mod syntax_tree;
 mod units;
 
 use std::{
@@ -32,18 +32,19 @@ pub use diff::{Diff, diff};
 pub use env::Env;
 pub use problem::{Problem, Problems, Severity, report_json};
 
+use self::diagnostics::{Diagnostics, Shown};
 use crate::rules::{RuleSet, settings::Settings};
 
 /// Where the rule file is looked for when none is named, in the working directory.
 pub const DEFAULT_PATH: &str = "config/tidegate.yaml";
-/// The rule file that counts where there is none.
+/// The rule file that is used if there is none.
 pub const BUILT_IN: &str = include_str!("../config/tidegate.yaml");
 /// Its name in messages.
 pub const BUILT_IN_NAME: &str = "built-in defaults";
 /// Largest rule file, in bytes: room for thousands of rules.
 pub const MOST_BYTES: u64 = 1024 * 1024;
 
-/// A rule file that is good.
+/// A valid rule file.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// Everything but the rules.
@@ -54,7 +55,7 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
     /// The file it was read from; `None` for the built-in defaults.
     pub path: Option<PathBuf>,
-    values: BTreeMap<String, notes::Shown>,
+    values: BTreeMap<String, Shown>,
     /// The rule file and the files that it includes, as messages name them.
     files: Vec<String>,
     /// Of the text, so that a watcher can tell whether the file has changed since.
@@ -201,23 +202,23 @@ fn parse_with(
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
     let bytes = text.as_bytes();
     let text = without_mark(text);
-    let document = document::parse(text, env);
-    let (files, flaws) = include::files(document.root.as_deref(), folder);
+    let syntax_tree = syntax_tree::parse(text, env);
+    let (files, flaws) = include::files(syntax_tree.root.as_deref(), folder);
     let fingerprint = include::fingerprint(bytes, &files);
     let sources =
         files.iter().map(|file| problem::Source::new(&file.name, without_mark(&file.text)));
     let main = problem::Source::new(name, text);
-    let notes = notes::Notes::new(std::iter::once(main).chain(sources).collect());
-    flaws.into_iter().for_each(|flaw| notes.note(Severity::Error, flaw));
-    let root = take_in(&notes, document);
+    let diagnostics = Diagnostics::new(std::iter::once(main).chain(sources).collect());
+    flaws.into_iter().for_each(|flaw| diagnostics.note(Severity::Error, flaw));
+    let root = take_in(&diagnostics, syntax_tree);
     let documents = files.iter().enumerate();
     let documents = documents
-        .map(|(at, file)| document::parse_file(without_mark(&file.text), at + 1, env))
-        .filter_map(|document| take_in(&notes, document));
+        .map(|(at, file)| syntax_tree::parse_file(without_mark(&file.text), at + 1, env))
+        .filter_map(|syntax_tree| take_in(&diagnostics, syntax_tree));
     let included: Vec<_> = documents.collect();
     let around = check::Surroundings { folder, env, exposed };
-    let read = root.map(|root| check::file(&notes, &root, &included, overrides, &around));
-    let (values, mut problems) = notes.finish();
+    let read = root.map(|root| check::file(&diagnostics, &root, &included, overrides, &around));
+    let (values, mut problems) = diagnostics.finish();
     for problem in problems.iter_mut().filter(|problem| problem.line == 0) {
         if overrides.given().any(|(key, _)| key == problem.path) {
             problem.path.insert_str(0, "--");
@@ -240,16 +241,19 @@ fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// Notes what is wrong with a document's form and returns its tree.
-fn take_in(notes: &notes::Notes<'_>, document: document::Document) -> Option<Rc<document::Node>> {
-    document.hidden.iter().for_each(|place| notes.hide(*place));
-    for flaw in document.flaws {
+/// Reports what is wrong with a syntax tree's form and returns its tree.
+fn take_in(
+    diagnostics: &Diagnostics<'_>,
+    syntax_tree: syntax_tree::SyntaxTree,
+) -> Option<Rc<syntax_tree::Node>> {
+    syntax_tree.hidden.iter().for_each(|place| diagnostics.hide(*place));
+    for flaw in syntax_tree.flaws {
         if flaw.fatal {
-            notes.hide_near_secrets(&flaw);
+            diagnostics.hide_near_secrets(&flaw);
         }
-        notes.note(Severity::Error, flaw);
+        diagnostics.note(Severity::Error, flaw);
     }
-    document.root
+    syntax_tree.root
 }
 
 #[cfg(test)]

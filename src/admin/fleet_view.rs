@@ -18,7 +18,7 @@ use crate::{
 /// A member that has been silent for longer is down: three heartbeats.
 pub const UP: Duration = Duration::from_secs(4);
 
-/// The fleet as its store knows it, with the rules of whoever looks. What only a member knows of itself is left empty.
+/// The fleet as its store knows it, with this member's rules. What only a member knows of itself is left empty.
 #[must_use]
 pub fn of_store(survey: &Survey, rules: &RuleSet) -> FleetStatus {
     let members: Vec<_> = survey.members.iter().map(member).collect();

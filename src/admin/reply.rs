@@ -53,7 +53,7 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(wait) = self.retry_after {
-            // Rounded up: whoever comes back at the second must find the door open.
+            // Rounded up, so that a client that comes back then is not refused again.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -64,7 +64,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// For every path that is none.
+/// For unknown paths.
 pub(super) async fn not_found() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "there is nothing here; the status page is at /")
 }

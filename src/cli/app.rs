@@ -141,7 +141,7 @@ impl App {
         self.listener.local_addr()
     }
 
-    /// The admin port, where it is on.
+    /// The admin port, if it is on.
     ///
     /// # Errors
     /// Only where the system cannot tell.
@@ -177,7 +177,7 @@ impl App {
         notify.ready();
         let mut living = pin!(notify.watch());
         let mut lives = true;
-        // Until then clients are still served, so that whoever asks `/readyz` has seen that it says no.
+        // Clients are served until then, so that load balancers have seen `/readyz` fail.
         let mut notice = None;
         let cut_off = loop {
             tokio::select! {

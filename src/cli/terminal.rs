@@ -72,7 +72,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The shell is next; there is nobody to report a failure to.
+        // The shell is next; a failure cannot be reported.
         drop(write(LEAVE));
         if let Some(before) = &self.before {
             tcsetattr(io::stdin(), OptionalActions::Now, before).ok();

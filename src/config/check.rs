@@ -16,12 +16,12 @@ use std::{collections::HashMap, path::Path, rc::Rc};
 
 use super::{
     BUILT_IN, Overrides,
-    document::{self, Node, Place},
+    cursor::Cursor,
+    diagnostics::Diagnostics,
     env::Env,
     keys::{FILE, INCLUDED, Kind},
-    notes::Notes,
     section::Reader,
-    spot::Spot,
+    syntax_tree::{self, Node, Place},
     units::Wrong,
 };
 use crate::{
@@ -48,13 +48,13 @@ pub(super) struct Surroundings<'a> {
 /// Reads the file whose tree is `root`, with the trees of the files that it includes and the values of the command
 /// line in place of its own.
 pub(super) fn file(
-    notes: &Notes<'_>,
+    diagnostics: &Diagnostics<'_>,
     root: &Rc<Node>,
     included: &[Rc<Node>],
     overrides: &Overrides,
     around: &Surroundings<'_>,
 ) -> (Settings, RuleSet) {
-    let mut reader = Spot::root(notes, Rc::clone(root), &ROOT).open();
+    let mut reader = Cursor::root(diagnostics, Rc::clone(root), &ROOT).open();
     for (key, text) in overrides.given() {
         reader.replace(key, text);
     }
@@ -62,11 +62,11 @@ pub(super) fn file(
     // What is wrong with a pattern was noted where its files were looked for.
     reader.many("include", |_| Ok(()));
     let included = included.iter().map(|root| {
-        let file = Spot::root(notes, Rc::clone(root), &INCLUDED_ROOT).open();
-        file.spot("rules")
+        let file = Cursor::root(diagnostics, Rc::clone(root), &INCLUDED_ROOT).open();
+        file.cursor("rules")
     });
     let mut lists: Vec<_> = included.flatten().collect();
-    lists.extend(reader.spot("rules"));
+    lists.extend(reader.cursor("rules"));
     if lists.is_empty() {
         lists.extend(built_in_rules(&reader, around));
     }
@@ -74,22 +74,22 @@ pub(super) fn file(
 }
 
 /// The rules of the built-in file. They stand nowhere: their lines are not those of this file.
-fn built_in_rules<'a>(reader: &Reader<'a>, around: &Surroundings<'_>) -> Option<Spot<'a>> {
-    let node = document::parse(BUILT_IN, around.env).root?.get("rules")?.nowhere();
+fn built_in_rules<'a>(reader: &Reader<'a>, around: &Surroundings<'_>) -> Option<Cursor<'a>> {
+    let node = syntax_tree::parse(BUILT_IN, around.env).root?.get("rules")?.nowhere();
     Some(reader.spot_with("rules", node))
 }
 
 /// The rules of these lists, one list per file.
-fn rules(reader: &Reader<'_>, lists: &[Spot<'_>], around: &Surroundings<'_>) -> Vec<Rule> {
+fn rules(reader: &Reader<'_>, lists: &[Cursor<'_>], around: &Surroundings<'_>) -> Vec<Rule> {
     let switches = detect::switches(reader);
     let defaults = rule::defaults(reader, &switches, around);
-    for spot in lists.iter().filter(|spot| spot.is_list() && spot.is_empty()) {
+    for cursor in lists.iter().filter(|cursor| cursor.is_list() && cursor.is_empty()) {
         let help = "add one, or omit `rules` to use the built-in rule `default`";
-        spot.wrong(Wrong::new("there are no rules", help));
+        cursor.wrong(Wrong::new("there are no rules", help));
     }
     let mut places: HashMap<String, Place> = HashMap::new();
     let mut read = Vec::new();
-    for item in lists.iter().flat_map(Spot::list) {
+    for item in lists.iter().flat_map(Cursor::list) {
         let named = item.node.get("name").and_then(|node| node.text().map(str::to_owned));
         let item = match &named {
             Some(name) => item.labelled(&format!("rules.{name}")),
@@ -98,7 +98,7 @@ fn rules(reader: &Reader<'_>, lists: &[Spot<'_>], around: &Surroundings<'_>) -> 
         let rule = rule::read(&item, &switches, &defaults, around);
         let at = item.node.get("name").map_or(item.node.place, |node| node.place);
         if let Some(first) = named.and_then(|name| places.insert(name, at)) {
-            let first = item.notes.words(first, at.file);
+            let first = item.diagnostics.words(first, at.file);
             let help = format!("{first} already has it; rule names must be unique");
             let message = format!("the name `{}` is used twice", rule.name);
             item.open().wrong_at(at, "name", Wrong::new(message, help));

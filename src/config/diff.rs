@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::{Loaded, notes::Shown};
+use super::{Loaded, diagnostics::Shown};
 
-/// Most lines; a file that changes more is read in full by whoever wants to know.
+/// Most lines of a diff.
 const MOST_LINES: usize = 100;
 /// Most characters of a value in a line.
 const MOST_CHARS: usize = 80;

@@ -13,9 +13,8 @@ use std::{
 };
 
 use super::{
-    Env, MOST_BYTES,
-    document::{self, Flaw, Node, Value},
-    read,
+    Env, MOST_BYTES, read,
+    syntax_tree::{self, Flaw, Node, Value},
     units::quote,
     without_mark,
 };
@@ -80,7 +79,7 @@ pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>
 /// The folders in which a file may come or go that the rule file `text` includes, and the fingerprint of all.
 pub(super) fn watched(text: &[u8], folder: &Path, env: &Env<'_>) -> (HashSet<PathBuf>, u64) {
     let tree = std::str::from_utf8(text).ok();
-    let tree = tree.and_then(|text| document::parse(without_mark(text), env).root);
+    let tree = tree.and_then(|text| syntax_tree::parse(without_mark(text), env).root);
     let (files, _) = files(tree.as_deref(), folder);
     let parents = patterns(tree.as_deref())
         .into_iter()

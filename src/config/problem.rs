@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::document::Place;
+use super::syntax_tree::Place;
 
 /// Most problems kept of one file; a file with more is not read to its end by anybody.
 pub(super) const MOST_PROBLEMS: usize = 100;
@@ -51,7 +51,7 @@ pub struct Problem {
     pub message: String,
     /// What would be right.
     pub help: Option<String>,
-    /// The line itself, secrets blanked; empty where there is none.
+    /// The line itself, with secrets blanked; may be empty.
     pub source: String,
     /// Where in `source` the caret begins, from 1.
     pub caret: usize,

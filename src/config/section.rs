@@ -5,19 +5,19 @@
 use std::{rc::Rc, time::Duration};
 
 use super::{
-    document::{Flaw, Name, Node, Place, Value},
+    cursor::{Cursor, join},
+    diagnostics::{Diagnostics, Shown},
     keys::{Default, Key, Kind, Section},
-    notes::{Notes, Shown},
     problem::Severity,
     range,
-    spot::{Spot, join},
+    syntax_tree::{Flaw, Name, Node, Place, Value},
     units::{self, Read, Wrong, quote},
 };
 
 /// A mapping that is read key by key.
 #[derive(Debug, Clone)]
 pub(super) struct Reader<'a> {
-    notes: &'a Notes<'a>,
+    diagnostics: &'a Diagnostics<'a>,
     section: &'static Section,
     entries: Vec<(Name, Rc<Node>)>,
     /// Values of `defaults` for keys that are not given here.
@@ -29,7 +29,7 @@ pub(super) struct Reader<'a> {
     pub(super) label: String,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> Cursor<'a> {
     /// Opens the section of its kind as an empty mapping: all by default.
     pub(super) fn open_empty(&self) -> Reader<'a> {
         Reader::new(self, self.section(), Vec::new())
@@ -49,18 +49,18 @@ impl<'a> Spot<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Opens the mapping at `spot`, whose `entries` are to have the keys of `section`.
+    /// Opens the mapping at `cursor`, whose `entries` are to have the keys of `section`.
     pub(super) fn new(
-        spot: &Spot<'a>,
+        cursor: &Cursor<'a>,
         section: &'static Section,
         entries: Vec<(Name, Rc<Node>)>,
     ) -> Self {
         let reader = Self {
-            notes: spot.notes,
+            diagnostics: cursor.diagnostics,
             section,
-            place: spot.node.place,
-            path: spot.path.clone(),
-            label: spot.label.clone(),
+            place: cursor.node.place,
+            path: cursor.path.clone(),
+            label: cursor.label.clone(),
             entries,
             inherited: Vec::new(),
         };
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
             let anchor = self.section.has_anchors() && name.text.starts_with("x-");
             if self.section.key(&name.text).is_none() && !anchor {
                 // Whatever it was meant to be: it may be a secret.
-                self.notes.hide_all(node);
+                self.diagnostics.hide_all(node);
                 let help = match name.text.as_str() {
                     "<<" => {
                         "merge keys are not supported; an alias can replace a whole value".into()
@@ -91,22 +91,22 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes a mistake at a key of this mapping.
+    /// Reports a mistake at a key of this mapping.
     pub(super) fn wrong_key(&self, name: &Name, wrong: Wrong) {
         self.note(Severity::Error, name.place, &name.text, wrong);
     }
 
-    /// Notes a mistake at the key `key`, else at the mapping.
+    /// Reports a mistake at the key `key`, else at the mapping.
     pub(super) fn wrong(&self, key: &str, wrong: Wrong) {
         self.note(Severity::Error, self.place_of(key), key, wrong);
     }
 
-    /// Notes that the value of `key` is doubtful.
+    /// Reports that the value of `key` is doubtful.
     pub(super) fn doubt(&self, key: &str, wrong: Wrong) {
         self.note(Severity::Warning, self.place_of(key), key, wrong);
     }
 
-    /// Notes a mistake of `key` at `place`.
+    /// Reports a mistake of `key` at `place`.
     pub(super) fn wrong_at(&self, place: Place, key: &str, wrong: Wrong) {
         self.note(Severity::Error, place, key, wrong);
     }
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
     fn note(&self, severity: Severity, place: Place, key: &str, wrong: Wrong) {
         let path = self.path_of(key);
         let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
-        self.notes.note(severity, flaw);
+        self.diagnostics.note(severity, flaw);
     }
 
     /// Whether the section has a key of this name.
@@ -174,42 +174,42 @@ impl<'a> Reader<'a> {
         self.section.key(name).expect("every key that is read stands in the table, see the tests")
     }
 
-    /// The value of `key`, where it is given or inherited.
-    pub(super) fn given_spot(&self, key: &str) -> Option<Spot<'a>> {
+    /// The value of `key`, if it is given or inherited.
+    pub(super) fn given_cursor(&self, key: &str) -> Option<Cursor<'a>> {
         let spec = self.key(key);
         let node = self.entry(key)?;
-        let spot = Spot { path: self.path_of(key), ..self.spot_of(spec, Rc::clone(node)) };
+        let cursor = Cursor { path: self.path_of(key), ..self.spot_of(spec, Rc::clone(node)) };
         let section = spec.kind.section().is_some() && matches!(node.value, Value::Map(_));
         if spec.kind.is_secret() && !section {
-            self.notes.hide_all(node);
+            self.diagnostics.hide_all(node);
         }
-        self.record(&spot);
-        Some(spot)
+        self.record(&cursor);
+        Some(cursor)
     }
 
     /// `node` as the value of `key`.
-    pub(super) fn spot_with(&self, key: &str, node: Rc<Node>) -> Spot<'a> {
+    pub(super) fn spot_with(&self, key: &str, node: Rc<Node>) -> Cursor<'a> {
         self.spot_of(self.key(key), node)
     }
 
     /// Whether a mistake at `key` or below it has been noted.
     pub(super) fn is_wrong(&self, key: &str) -> bool {
-        self.notes.has_error(&self.path_of(key))
+        self.diagnostics.has_error(&self.path_of(key))
     }
 
     /// The value of `key`, given or by default; `None` where there is neither, which is noted for a
     /// required one.
-    pub(super) fn spot(&self, key: &str) -> Option<Spot<'a>> {
-        if let Some(spot) = self.given_spot(key) {
-            return Some(spot);
+    pub(super) fn cursor(&self, key: &str) -> Option<Cursor<'a>> {
+        if let Some(cursor) = self.given_cursor(key) {
+            return Some(cursor);
         }
         let spec = self.key(key);
         match spec.default {
             Default::Absent(_) => None,
             Default::Is(_) => {
-                let spot = self.default_spot(key);
-                self.record(&spot);
-                Some(spot)
+                let cursor = self.default_cursor(key);
+                self.record(&cursor);
+                Some(cursor)
             }
             Default::Required => {
                 let message = format!("`{key}` is missing");
@@ -220,38 +220,38 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn spot_of(&self, spec: &'static Key, node: Rc<Node>) -> Spot<'a> {
+    fn spot_of(&self, spec: &'static Key, node: Rc<Node>) -> Cursor<'a> {
         let (path, label) = (join(&self.path, spec.name), join(&self.label, spec.name));
-        Spot { notes: self.notes, node, path, label, kind: &spec.kind }
+        Cursor { diagnostics: self.diagnostics, node, path, label, kind: &spec.kind }
     }
 
-    fn default_spot(&self, key: &str) -> Spot<'a> {
+    fn default_cursor(&self, key: &str) -> Cursor<'a> {
         let spec = self.key(key);
         let Default::Is(text) = spec.default else {
             unreachable!("only keys with a default are read by default, see the tests")
         };
-        self.spot_of(spec, self.notes.default_node(text))
+        self.spot_of(spec, self.diagnostics.default_node(text))
     }
 
-    fn record(&self, spot: &Spot<'_>) {
+    fn record(&self, cursor: &Cursor<'_>) {
         // What is read key by key is told key by key; entries of `detect` are told with their list.
-        let by_key = spot.kind.section().is_some() && matches!(spot.node.value, Value::Map(_));
-        if by_key || spot.label == "rules" || spot.label.contains('[') {
+        let by_key = cursor.kind.section().is_some() && matches!(cursor.node.value, Value::Map(_));
+        if by_key || cursor.label == "rules" || cursor.label.contains('[') {
             return;
         }
-        let shown = Shown::of(&spot.node, spot.kind.is_secret());
-        self.notes.record(&spot.label, shown);
+        let shown = Shown::of(&cursor.node, cursor.kind.is_secret());
+        self.diagnostics.record(&cursor.label, shown);
     }
 
     /// Reads a scalar: as given, else (or where that is wrong) by default.
     fn read<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> T {
-        let given = self.given_spot(key).and_then(|spot| spot.scalar(&read));
+        let given = self.given_cursor(key).and_then(|cursor| cursor.scalar(&read));
         given.unwrap_or_else(|| {
-            let spot = self.default_spot(key);
+            let cursor = self.default_cursor(key);
             if !self.counts(key) {
-                self.record(&spot);
+                self.record(&cursor);
             }
-            let text = spot.text().unwrap_or("");
+            let text = cursor.text().unwrap_or("");
             read(text).expect("the table's defaults are right: a test reads each")
         })
     }
@@ -321,18 +321,18 @@ impl<'a> Reader<'a> {
 
     /// A scalar without a default; a missing required one is noted.
     pub(super) fn optional<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> Option<T> {
-        self.spot(key)?.scalar(read)
+        self.cursor(key)?.scalar(read)
     }
 
     /// The items of a list, or the one value, each read by `read`; those that fail are noted and
     /// left out.
     pub(super) fn many<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> Vec<T> {
-        let Some(spot) = self.spot(key) else { return Vec::new() };
-        spot.one_or_many().iter().filter_map(|item| item.scalar(&read)).collect()
+        let Some(cursor) = self.cursor(key) else { return Vec::new() };
+        cursor.one_or_many().iter().filter_map(|item| item.scalar(&read)).collect()
     }
 
     /// The mapping at `key`, which has the default `{}`.
     pub(super) fn section(&self, key: &str) -> Reader<'a> {
-        self.given_spot(key).unwrap_or_else(|| self.default_spot(key)).open()
+        self.given_cursor(key).unwrap_or_else(|| self.default_cursor(key)).open()
     }
 }

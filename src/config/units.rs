@@ -11,7 +11,7 @@ pub(super) use self::hours::hours;
 
 use crate::limiter::policy::{Quota, Ratio};
 
-/// Why a text is no value of its kind.
+/// Why a text is not a valid value of its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wrong {
     /// What is wrong.

@@ -13,7 +13,7 @@ use crate::classify::BodyEnd;
 /// What a source has.
 pub(super) struct Exchanges {
     pub(super) items: Vec<Exchange>,
-    /// True where it is one response by its nature.
+    /// Whether it can hold only one response.
     pub(super) single: bool,
 }
 

@@ -33,7 +33,7 @@ use crate::{
 
 /// Recent events kept for the status page and `GET /api/v1/events`: at well under 1 KiB each, about a megabyte.
 pub const RECENT: usize = 1_000;
-/// Events that a slow listener may lag behind before it loses some (it is told how many).
+/// Events that a slow listener may lag behind before it loses some; it gets the number of lost ones.
 const LISTENER_QUEUE: usize = 256;
 /// Log lines about single blocks in a second: enough to see the pattern; the rest is counted and said in one line.
 const BLOCK_LINES_PER_SECOND: u32 = 10;

@@ -170,7 +170,7 @@ pub struct Metrics {
     /// Requests repeated once because a kept-alive connection to the site had gone stale.
     pub upstream_retries: Counter,
     limit_hits: [Counter; Bound::ALL.len()],
-    /// Log lines dropped because nobody takes them (a full disk, a pipe that is not read).
+    /// Log lines dropped because they cannot be written (a full disk, a pipe that is not read).
     pub log_lines_dropped: Counter,
     /// Spans that the collector has taken.
     pub spans_exported: Counter,

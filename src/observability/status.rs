@@ -96,9 +96,9 @@ pub struct ScopeStatus {
     pub rule: String,
     /// The scope's key (domain or host); empty where the rule is not split.
     pub key: String,
-    /// Tokens per second as written; `None` where there is no rate.
+    /// Tokens per second as written; `None` if there is no rate.
     pub rate_limit: Option<f64>,
-    /// Whether the rule says `rate: auto`; nobody wrote `rate_limit` then.
+    /// Whether the rule says `rate: auto`; `rate_limit` is then not from the rule file.
     #[serde(default)]
     pub rate_auto: bool,
     /// Tokens per second in force: as learned, and climbing over `ramp`.

@@ -14,7 +14,7 @@ use crate::{
 pub struct Settings {
     /// Where clients connect.
     pub listen: SocketAddr,
-    /// The admin port; `None` where it is off.
+    /// The admin port; `None` if it is off.
     pub admin: Option<AdminSettings>,
     /// Where scopes live.
     pub store: StoreSettings,

@@ -1,4 +1,4 @@
-//! How the process is told to stop or to reload.
+//! The signals that stop or reload the process.
 //!
 //! The first SIGTERM or SIGINT drains: nothing new is accepted, what is in flight is finished. The second one, of
 //! either kind, ends the process at once. SIGHUP asks for a reload.

@@ -1,4 +1,4 @@
-//! What systemd is told of a `Type=notify` service: ready, stopping, and that it lives (`sd_notify(3)`).
+//! Notifies systemd about a `Type=notify` service: ready, stopping, and the watchdog's keep-alive (`sd_notify(3)`).
 //!
 //! Nothing happens where no `NOTIFY_SOCKET` is set.
 
@@ -71,7 +71,7 @@ fn connect(name: &str) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// `WATCHDOG_USEC`, where it is meant for this process.
+/// `WATCHDOG_USEC`, if it is meant for this process.
 fn watchdog() -> Option<Duration> {
     let read = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
     let is_ours = read("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));

@@ -41,7 +41,7 @@ const CERTIFICATE_FILE: &str = "ca.pem";
 /// The system's roots and the CA, for clients that take one bundle only.
 const BUNDLE_FILE: &str = "bundle.pem";
 
-/// Why there is no CA; the text names the file and the way out.
+/// Why the CA cannot be used; the text names the file and the way out.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
     /// A file cannot be read or written.

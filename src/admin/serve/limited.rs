@@ -1,4 +1,4 @@
-//! A socket whose client must read: an answer that nobody takes does not wait for ever.
+//! A socket with a limit on how long its client may not read.
 
 use std::{
     io,

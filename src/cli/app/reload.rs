@@ -66,7 +66,7 @@ impl Reload {
         }
     }
 
-    /// A good file takes effect; a bad one changes nothing and is told.
+    /// A valid file takes effect. An invalid one is reported and changes nothing.
     pub(super) fn take(&mut self, read: Result<Loaded, Problems>) {
         match read {
             Ok(loaded) => self.replace(loaded),

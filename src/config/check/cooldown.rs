@@ -4,10 +4,10 @@ use super::split;
 use crate::{
     classify::verdict::Verdict,
     config::{
+        cursor::Cursor,
         keys::SILENCE,
         range,
         section::Reader,
-        spot::Spot,
         units::{self, Read, Wrong, quote},
     },
     limiter::policy::{CooldownPolicy, Split, Weights},
@@ -15,11 +15,11 @@ use crate::{
 
 /// Reads `cooldown`; `None` for `off`.
 pub(super) fn read(rule: &Reader<'_>, per: Split) -> Option<CooldownPolicy> {
-    let spot = rule.spot("cooldown")?;
-    if spot.is_word("off") {
+    let cursor = rule.cursor("cooldown")?;
+    if cursor.is_word("off") {
         return None;
     }
-    let section = spot.open();
+    let section = cursor.open();
     let length = section.span("for");
     let max = section.duration("max");
     if length.1 > max && !section.is_wrong("for") {
@@ -36,15 +36,15 @@ pub(super) fn read(rule: &Reader<'_>, per: Split) -> Option<CooldownPolicy> {
             .optional("per", |text| range::word(section.kind("per"), text))
             .map_or(per, split),
         after: section.factor("after"),
-        ratio: section.spot("ratio").and_then(|spot| {
-            let off = spot.is_word("off");
-            if off { None } else { spot.scalar(units::ratio) }
+        ratio: section.cursor("ratio").and_then(|cursor| {
+            let off = cursor.is_word("off");
+            if off { None } else { cursor.scalar(units::ratio) }
         }),
-        silence: section.spot("silence").and_then(|spot| {
-            let off = spot.is_word("off");
-            if off { None } else { spot.scalar(|text| range::count(&SILENCE, text)) }
+        silence: section.cursor("silence").and_then(|cursor| {
+            let off = cursor.is_word("off");
+            if off { None } else { cursor.scalar(|text| range::count(&SILENCE, text)) }
         }),
-        on: section.spot("on").map_or_else(Weights::default, |spot| weights(&spot)),
+        on: section.cursor("on").map_or_else(Weights::default, |cursor| weights(&cursor)),
         length,
         forget_after: section.duration("forget_after"),
         probe: section.flag("probe"),
@@ -66,14 +66,14 @@ enum Block {
     Status(u16, u16),
 }
 
-fn weights(spot: &Spot<'_>) -> Weights {
+fn weights(cursor: &Cursor<'_>) -> Weights {
     let mut weights = Weights::default();
     let mut add = |block, weight| match block {
         Block::Verdict(verdict) => weights.verdicts.push((verdict, weight)),
         Block::Status(from, to) => weights.statuses.push((from, to, weight)),
     };
-    if spot.is_map() {
-        for (name, entry) in spot.entries() {
+    if cursor.is_map() {
+        for (name, entry) in cursor.entries() {
             let weight = entry.scalar(|text| range::factor(entry.kind, text));
             match block(&name.text) {
                 Ok(block) => add(block, weight.unwrap_or(1.0)),
@@ -81,7 +81,7 @@ fn weights(spot: &Spot<'_>) -> Weights {
             }
         }
     } else {
-        for item in spot.list() {
+        for item in cursor.list() {
             if let Some(block) = item.scalar(block) {
                 add(block, 1.0);
             }
@@ -90,8 +90,8 @@ fn weights(spot: &Spot<'_>) -> Weights {
     // The narrowest range decides (`503` before `5xx`), and the order of the file does not matter.
     weights.verdicts.sort_by_key(|(verdict, _)| *verdict);
     weights.statuses.sort_by_key(|(from, to, _)| (to - from, *from));
-    if spot.is_empty() {
-        spot.wrong(Wrong::new(
+    if cursor.is_empty() {
+        cursor.wrong(Wrong::new(
             "no verdict is a block",
             "list the blocks, or write `cooldown: off`",
         ));

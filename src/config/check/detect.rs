@@ -10,10 +10,10 @@ use crate::{
         verdict::{Confidence, Verdict},
     },
     config::{
+        cursor::Cursor,
         keys::LONGEST_PATTERN,
         range,
         section::Reader,
-        spot::Spot,
         units::{self, Read, Wrong, quote},
     },
 };
@@ -33,8 +33,8 @@ pub(super) fn switches(reader: &Reader<'_>) -> Signatures {
 }
 
 fn switched(reader: &Reader<'_>, mut switches: Switches) -> Switches {
-    let Some(spot) = reader.given_spot("signatures") else { return switches };
-    for (name, how) in spot.entries() {
+    let Some(cursor) = reader.given_cursor("signatures") else { return switches };
+    for (name, how) in cursor.entries() {
         let id: Arc<str> = Arc::from(name.text.as_str());
         switches.off.retain(|known| *known != id);
         switches.log.retain(|known| *known != id);
@@ -49,15 +49,15 @@ fn switched(reader: &Reader<'_>, mut switches: Switches) -> Switches {
 
 /// The classifier of one rule.
 pub(super) fn classifier(reader: &Reader<'_>, common: &Signatures) -> Arc<Classifier> {
-    let spot = reader.spot("detect");
-    let own = spot.map_or_else(Vec::new, |spot| spot.list());
+    let cursor = reader.cursor("detect");
+    let own = cursor.map_or_else(Vec::new, |cursor| cursor.list());
     if own.is_empty() && !reader.counts("signatures") {
         return Arc::clone(&common.classifier);
     }
     let switches = switched(reader, common.switches.clone());
     let signatures = own.iter().map(signature).collect::<Vec<_>>();
-    for (spot, signature) in own.iter().zip(&signatures) {
-        try_examples(spot, signature.as_ref());
+    for (cursor, signature) in own.iter().zip(&signatures) {
+        try_examples(cursor, signature.as_ref());
     }
     if signatures.iter().any(Option::is_none) {
         return Arc::clone(&common.classifier);
@@ -79,8 +79,8 @@ fn compile(
 }
 
 /// One entry of `detect`; `None` where its name or verdict is missing or wrong.
-fn signature(spot: &Spot<'_>) -> Option<Signature> {
-    let reader = spot.open();
+fn signature(cursor: &Cursor<'_>) -> Option<Signature> {
+    let reader = cursor.open();
     let name = reader.optional("name", hosts::name);
     let verdict = reader.optional("verdict", |text| range::word(reader.kind("verdict"), text));
     let status = reader.many("status", |text| units::status(text).map(|(a, b)| StatusRange(a, b)));
@@ -88,11 +88,11 @@ fn signature(spot: &Spot<'_>) -> Option<Signature> {
     let (title, body) = (texts("title"), texts("body"));
     let (any, text) = (texts("any"), texts("text"));
     let header = headers(&reader);
-    let location = reader.given_spot("location").map(|spot| location(&spot.open()));
+    let location = reader.given_cursor("location").map(|cursor| location(&cursor.open()));
     let bare = title.is_empty() && body.is_empty() && any.is_empty() && text.is_empty();
     if bare && status.is_empty() && header.is_empty() && location.is_none() {
         let help = "add `status`, `header`, `location`, `title`, `body`, `any` or `text`";
-        spot.wrong(Wrong::new("it has no condition and would match every response", help));
+        cursor.wrong(Wrong::new("it has no condition and would match every response", help));
         return None;
     }
     let verdict: Verdict = verdict?.parse().ok()?;
@@ -125,25 +125,25 @@ fn signature(spot: &Spot<'_>) -> Option<Signature> {
         any,
         text,
         within: reader.optional("within", |text| range::count(reader.kind("within"), text)),
-        expect: reader.spot("expect").map_or_else(Vec::new, |spot| {
-            spot.list().iter().map(|item| example(&item.open())).collect()
+        expect: reader.cursor("expect").map_or_else(Vec::new, |cursor| {
+            cursor.list().iter().map(|item| example(&item.open())).collect()
         }),
         ..Signature::new(&name?, verdict)
     })
 }
 
-/// Notes the examples that come out otherwise. (What cannot be compiled is told with the rule.)
-fn try_examples(spot: &Spot<'_>, signature: Option<&Signature>) {
+/// Reports the examples that come out otherwise. (What cannot be compiled is told with the rule.)
+fn try_examples(cursor: &Cursor<'_>, signature: Option<&Signature>) {
     let failed = signature.and_then(|signature| signature.failed_examples().ok());
     for message in failed.into_iter().flatten() {
         let help = "correct the signature, or set `matches: false` (or `true`) in the example";
-        spot.open().wrong("expect", Wrong::new(message, help));
+        cursor.open().wrong("expect", Wrong::new(message, help));
     }
 }
 
 fn headers(reader: &Reader<'_>) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
-    let entries = reader.spot("header").map_or_else(Vec::new, |spot| spot.entries());
+    let entries = reader.cursor("header").map_or_else(Vec::new, |cursor| cursor.entries());
     for (name, value) in entries {
         if http::HeaderName::from_bytes(name.text.as_bytes()).is_err() {
             let message = format!("{} is not a valid header name", quote(&name.text));

@@ -2,11 +2,11 @@
 
 use crate::{
     config::{
-        document::Node,
+        cursor::Cursor,
+        diagnostics::Shown,
         keys::Kind,
-        notes::Shown,
         section::Reader,
-        spot::Spot,
+        syntax_tree::Node,
         units::{self, Read, Wrong},
     },
     limiter::{
@@ -56,12 +56,12 @@ pub(super) fn read(
     per: Split,
     cooldown: Option<&CooldownPolicy>,
 ) -> Option<Learn> {
-    let spot = rule.spot("learn")?;
-    let wanted = if spot.is_map() || spot.is_list() {
-        spot.notes.record(&spot.label, Shown::of(&Node::of_text("true"), false));
+    let cursor = rule.cursor("learn")?;
+    let wanted = if cursor.is_map() || cursor.is_list() {
+        cursor.diagnostics.record(&cursor.label, Shown::of(&Node::of_text("true"), false));
         true
     } else {
-        Spot { kind: &Kind::Flag, ..spot.clone() }.scalar(units::flag)?
+        Cursor { kind: &Kind::Flag, ..cursor.clone() }.scalar(units::flag)?
     };
     let auto = matches!(ceiling, Some(Ceiling::Auto));
     if !wanted {
@@ -79,7 +79,7 @@ pub(super) fn read(
         }
         return None;
     }
-    let section = if spot.is_map() { spot.open() } else { spot.open_empty() };
+    let section = if cursor.is_map() { cursor.open() } else { cursor.open_empty() };
     Some(settings(&section, ceiling?))
 }
 

@@ -8,8 +8,8 @@ use std::{
 use super::Surroundings;
 use crate::{
     config::{
+        cursor::Cursor,
         section::Reader,
-        spot::Spot,
         units::{Read, Wrong, quote},
     },
     tls::{
@@ -34,8 +34,8 @@ pub(super) fn resolve(text: &str, around: &Surroundings<'_>) -> Read<PathBuf> {
 }
 
 /// A path whose file can be opened.
-fn file(spot: &Spot<'_>, around: &Surroundings<'_>) -> Option<PathBuf> {
-    spot.scalar(|text| {
+fn file(cursor: &Cursor<'_>, around: &Surroundings<'_>) -> Option<PathBuf> {
+    cursor.scalar(|text| {
         let path = resolve(text, around)?;
         let opened = File::open(&path).and_then(|file| file.metadata());
         match opened {
@@ -49,11 +49,11 @@ fn file(spot: &Spot<'_>, around: &Surroundings<'_>) -> Option<PathBuf> {
     })
 }
 
-/// `ca`: opened as the proxy will, so that what it cannot use is told before a rule intercepts.
+/// `ca`: opened as the proxy opens it, so that an unusable file is reported before a rule intercepts.
 pub(super) fn ca(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<(PathBuf, PathBuf)> {
-    let spot = reader.given_spot("ca")?;
-    let section = spot.open();
-    let path = |key| section.spot(key).and_then(|spot| file(&spot, around));
+    let cursor = reader.given_cursor("ca")?;
+    let section = cursor.open();
+    let path = |key| section.cursor(key).and_then(|cursor| file(&cursor, around));
     let (cert, key) = (path("cert"), path("key"));
     let given = (cert?, key?);
     match Ca::open(Path::new(""), Some(&given)) {
@@ -77,19 +77,19 @@ fn names(error: &CaError, file: &Path) -> bool {
 }
 
 /// Warns of a secret that stands in the rule file itself where everybody can read that.
-pub(super) fn warn_if_exposed(spot: &Spot<'_>, around: &Surroundings<'_>) {
-    if around.exposed && spot.is_literal() {
+pub(super) fn warn_if_exposed(cursor: &Cursor<'_>, around: &Surroundings<'_>) {
+    if around.exposed && cursor.is_literal() {
         let help = "write `${NAME}` and set it in the environment, or `chmod 600` the file";
         let message = "the file has a secret, and every user of this machine can read it";
-        spot.doubt(Wrong::new(message, help));
+        cursor.doubt(Wrong::new(message, help));
     }
 }
 
 /// Files of roots: `upstream_ca`, and `ca` of the store.
 pub(super) fn roots(reader: &Reader<'_>, key: &str, around: &Surroundings<'_>) -> Vec<PathBuf> {
-    let Some(spot) = reader.spot(key) else { return Vec::new() };
+    let Some(cursor) = reader.cursor(key) else { return Vec::new() };
     let mut paths = Vec::new();
-    for item in spot.one_or_many() {
+    for item in cursor.one_or_many() {
         let Some(path) = file(&item, around) else { continue };
         match roots::check(&path) {
             Ok(()) => paths.push(path),

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     config::{
-        spot::Spot,
+        cursor::Cursor,
         units::{Wrong, quote},
     },
     rules::{Action, HostPattern, Matcher, Rule, TunnelCount},
@@ -15,13 +15,13 @@ use crate::{
 /// Which rules stand at a host pattern: number of the rule, its paths.
 type ByHost = HashMap<HostPattern, Vec<(usize, Vec<Arc<str>>)>>;
 
-/// Notes every rule that lies wholly behind earlier ones, and a last one that does not match
+/// Reports every rule that lies wholly behind earlier ones, and a last one that does not match
 /// everything.
-pub(super) fn check(rules: &[(Spot<'_>, Rule)]) {
+pub(super) fn check(rules: &[(Cursor<'_>, Rule)]) {
     let mut seen = ByHost::new();
     let read: Vec<_> =
-        rules.iter().enumerate().filter(|(_, (spot, _))| !spot.is_wrong("match")).collect();
-    for (at, (spot, rule)) in read {
+        rules.iter().enumerate().filter(|(_, (cursor, _))| !cursor.is_wrong("match")).collect();
+    for (at, (cursor, rule)) in read {
         if let Some(earlier) = shadow(&rule.matcher, &seen) {
             let name = &rules[earlier].1.name;
             let message = format!(
@@ -29,39 +29,39 @@ pub(super) fn check(rules: &[(Spot<'_>, Rule)]) {
                 quote(name)
             );
             let help = "the first rule that matches wins: move this one up, or remove it";
-            spot.open().wrong("match", Wrong::new(message, help));
+            cursor.open().wrong("match", Wrong::new(message, help));
         }
         for host in hosts(&rule.matcher) {
             seen.entry(host).or_default().push((at, rule.matcher.paths.clone()));
         }
     }
     doubt_paths(rules);
-    if let Some((spot, last)) = rules.last()
-        && !spot.is_wrong("match")
+    if let Some((cursor, last)) = rules.last()
+        && !cursor.is_wrong("match")
         && shadow(&Matcher::default(), &seen).is_none()
     {
         let message =
             format!("{} is the last rule and does not match everything", quote(&last.name));
         let help = "end with a rule that has `match: \"*\"`, so that nothing goes unlimited by \
                     oversight";
-        spot.open().doubt("match", Wrong::new(message, help));
+        cursor.open().doubt("match", Wrong::new(message, help));
     }
 }
 
 /// Warns of rules with `paths` that see no `https` request: a CONNECT has no path, so that another
 /// rule takes it, and what is inside is seen only if that one intercepts.
-fn doubt_paths(rules: &[(Spot<'_>, Rule)]) {
+fn doubt_paths(rules: &[(Cursor<'_>, Rule)]) {
     let by_path = |rule: &Rule| {
         !rule.matcher.paths.is_empty() && !rule.matcher.paths.iter().any(|p| glob_matches(p, ""))
     };
     // One that intercepts by paths has a warning of its own.
     let is_meant = |rule: &Rule| by_path(rule) && !rule.intercept;
-    for (spot, rule) in
-        rules.iter().filter(|(spot, rule)| is_meant(rule) && !spot.is_wrong("match"))
+    for (cursor, rule) in
+        rules.iter().filter(|(cursor, rule)| is_meant(rule) && !cursor.is_wrong("match"))
     {
         let taker = |host: &HostPattern| {
             let wider = wider(host);
-            let takes = |one: &&(Spot<'_>, Rule)| {
+            let takes = |one: &&(Cursor<'_>, Rule)| {
                 !by_path(&one.1) && hosts(&one.1.matcher).iter().any(|host| wider.contains(host))
             };
             rules.iter().find(takes).map(|(_, rule)| rule)
@@ -80,7 +80,7 @@ fn doubt_paths(rules: &[(Spot<'_>, Rule)]) {
                  without it this rule sees plain `http` only",
                 quote(&blind.name)
             );
-            spot.open().doubt("match", Wrong::new(message, help));
+            cursor.open().doubt("match", Wrong::new(message, help));
         }
     }
 }

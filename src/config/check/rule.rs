@@ -12,11 +12,11 @@ use super::{
 use crate::{
     classify::{Classifier, verdict::Verdict},
     config::{
-        document::{Name, Node, Value},
+        cursor::Cursor,
         keys::{Kind, RULE},
         range,
         section::Reader,
-        spot::Spot,
+        syntax_tree::{Name, Node, Value},
         units::{self, Read, Wrong, quote},
     },
     limiter::policy::{Limits, Quota},
@@ -40,12 +40,12 @@ pub(super) fn defaults(
     signatures: &Signatures,
     around: &Surroundings<'_>,
 ) -> Defaults {
-    let Some(spot) = file.spot("defaults") else { return Vec::new() };
-    let section = spot.open();
-    let Value::Map(entries) = &spot.node.value else { return Vec::new() };
+    let Some(cursor) = file.cursor("defaults") else { return Vec::new() };
+    let section = cursor.open();
+    let Value::Map(entries) = &cursor.node.value else { return Vec::new() };
     let known = entries.iter().filter(|(name, _)| section.knows(&name.text));
     let known: Defaults = known.cloned().collect();
-    let place = spot.node.place;
+    let place = cursor.node.place;
     let given = |key: &str, text| (Name { text: key.to_owned(), place }, Node::of_text(text));
     let mut rule = vec![given("name", "defaults"), given("match", "*")];
     if !section.has("rate") {
@@ -53,19 +53,19 @@ pub(super) fn defaults(
     }
     rule.extend(known.iter().cloned());
     // Values below a label with a bracket are not shown: those of the rules are.
-    let rule = Spot { node: Node::of_entries(place, rule), kind: &KIND, ..spot.clone() };
+    let rule = Cursor { node: Node::of_entries(place, rule), kind: &KIND, ..cursor.clone() };
     read(&rule.labelled("rules[]"), signatures, &Vec::new(), around);
     known
 }
 
 /// Reads one rule. What is wrong is noted, and something harmless put in its place.
 pub(super) fn read(
-    spot: &Spot<'_>,
+    cursor: &Cursor<'_>,
     signatures: &Signatures,
     defaults: &Defaults,
     around: &Surroundings<'_>,
 ) -> Rule {
-    let mut reader = spot.open();
+    let mut reader = cursor.open();
     let action = match reader.word("action") {
         "bypass" => Action::Bypass,
         "deny" => Action::Deny,
@@ -126,10 +126,10 @@ pub(super) fn read(
 }
 
 fn upstream(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<Arc<UpstreamProxy>> {
-    let spot = reader.spot("via")?;
-    let proxy = spot.scalar(hosts::upstream)?;
+    let cursor = reader.cursor("via")?;
+    let proxy = cursor.scalar(hosts::upstream)?;
     if proxy.login.is_some() {
-        paths::warn_if_exposed(&spot, around);
+        paths::warn_if_exposed(&cursor, around);
     }
     Some(Arc::new(proxy))
 }
@@ -159,7 +159,7 @@ fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>) -> Limits {
     let cost: u32 = reader.count("cost");
     let rate = ceiling.map(Ceiling::rate);
     let given = reader
-        .given_spot("burst")
+        .given_cursor("burst")
         .map(|_| reader.optional("burst", |text| range::count(reader.kind("burst"), text)));
     let burst = given.flatten().unwrap_or_else(|| default_burst(ceiling, cost));
     if burst < cost {
@@ -210,17 +210,17 @@ fn default_burst(ceiling: Option<Ceiling>, cost: u32) -> u32 {
 }
 
 fn matcher(reader: &Reader<'_>) -> Matcher {
-    let Some(spot) = reader.spot("match") else { return Matcher::default() };
-    if !spot.is_map() {
+    let Some(cursor) = reader.cursor("match") else { return Matcher::default() };
+    if !cursor.is_map() {
         return Matcher {
-            hosts: spot.scalar(hosts::host).into_iter().collect(),
+            hosts: cursor.scalar(hosts::host).into_iter().collect(),
             paths: Vec::new(),
         };
     }
-    let section = spot.open();
+    let section = cursor.open();
     if !section.has("hosts") && !section.has("paths") {
         let help = "add `hosts` or `paths`, or write `match: \"*\"`";
-        spot.wrong(Wrong::new("it has neither hosts nor paths", help));
+        cursor.wrong(Wrong::new("it has neither hosts nor paths", help));
     }
     let mut hosts = section.many("hosts", hosts::host);
     if hosts.contains(&HostPattern::Any) {

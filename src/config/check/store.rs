@@ -3,8 +3,8 @@
 use super::{Surroundings, hosts, paths};
 use crate::{
     config::{
+        cursor::Cursor,
         section::Reader,
-        spot::Spot,
         units::{self, Read, Wrong},
     },
     rules::{
@@ -14,24 +14,24 @@ use crate::{
 };
 
 pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> StoreSettings {
-    let Some(spot) = reader.spot("store") else { return StoreSettings::Memory };
-    if spot.is_word("memory") {
+    let Some(cursor) = reader.cursor("store") else { return StoreSettings::Memory };
+    if cursor.is_word("memory") {
         return StoreSettings::Memory;
     }
-    if spot.is_map() {
-        let section = spot.open();
+    if cursor.is_map() {
+        let section = cursor.open();
         let url = section.optional("url", hosts::store_url).unwrap_or_else(|| Secret::new(""));
-        if let Some(spot) = section.given_spot("url").filter(|_| has_password(&url)) {
-            paths::warn_if_exposed(&spot, around);
+        if let Some(cursor) = section.given_cursor("url").filter(|_| has_password(&url)) {
+            paths::warn_if_exposed(&cursor, around);
         }
         return StoreSettings::Redis(redis(url, &section, around));
     }
-    match spot.scalar(hosts::store_url) {
+    match cursor.scalar(hosts::store_url) {
         Some(url) => {
             if has_password(&url) {
-                paths::warn_if_exposed(&spot, around);
+                paths::warn_if_exposed(&cursor, around);
             }
-            StoreSettings::Redis(redis(url, &spot.open_empty(), around))
+            StoreSettings::Redis(redis(url, &cursor.open_empty(), around))
         }
         None => StoreSettings::Memory,
     }
@@ -43,9 +43,9 @@ fn has_password(url: &Secret) -> bool {
 }
 
 fn redis(url: Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> RedisSettings {
-    let share = |spot: Spot<'_>| {
-        let auto = spot.is_word("auto");
-        if auto { None } else { spot.scalar(units::share) }
+    let share = |cursor: Cursor<'_>| {
+        let auto = cursor.is_word("auto");
+        if auto { None } else { cursor.scalar(units::share) }
     };
     RedisSettings {
         prefix: section.value("prefix", prefix),
@@ -55,7 +55,7 @@ fn redis(url: Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> RedisS
             "closed" => OnFailure::Closed,
             _ => OnFailure::Local,
         },
-        local_share: section.spot("local_share").and_then(share),
+        local_share: section.cursor("local_share").and_then(share),
         ca: ca(&url, section, around),
         url,
     }
@@ -67,10 +67,10 @@ fn ca(url: &Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> Vec<std:
     let plain = url.expose().starts_with("redis:") || url.expose().starts_with("redis-");
     if plain
         && !ca.is_empty()
-        && let Some(spot) = section.given_spot("ca")
+        && let Some(cursor) = section.given_cursor("ca")
     {
         let message = "the store's URL does not use TLS, so no certificate is checked";
-        spot.doubt(Wrong::new(message, "write `rediss://` (or `rediss-cluster://`, ...)"));
+        cursor.doubt(Wrong::new(message, "write `rediss://` (or `rediss-cluster://`, ...)"));
     }
     ca
 }

@@ -5,10 +5,10 @@ use std::{net::SocketAddr, sync::Arc};
 use super::{Surroundings, hosts, paths, store};
 use crate::{
     config::{
-        document::Value,
         keys::Kind,
         range,
         section::Reader,
+        syntax_tree::Value,
         units::{self, Read, Wrong, quote},
     },
     rules::{
@@ -87,16 +87,16 @@ fn address(text: &str) -> Read<SocketAddr> {
 }
 
 fn admin(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<AdminSettings> {
-    let spot = reader.spot("admin")?;
-    if spot.is_word("off") {
+    let cursor = reader.cursor("admin")?;
+    if cursor.is_word("off") {
         return None;
     }
-    let settings = if spot.is_map() {
-        let reader = spot.open();
+    let settings = if cursor.is_map() {
+        let reader = cursor.open();
         let listen = reader.value("listen", address);
         AdminSettings { listen, token: token(&reader, around) }
     } else {
-        let listen = spot.scalar(|text| {
+        let listen = cursor.scalar(|text| {
             address(text).map_err(|wrong| match units::flag(text) {
                 Ok(false) => Wrong::new(wrong.message, "did you mean `off`?"),
                 _ => wrong,
@@ -108,7 +108,8 @@ fn admin(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<AdminSettings
         let message = format!("{} is reachable from outside, and has no token", settings.listen);
         let help = "write `admin: {listen: ADDRESS, token: \"${ADMIN_TOKEN}\"}`, or listen on \
                     127.0.0.1";
-        if !spot.node.get("token").is_some_and(|node| matches!(node.value, Value::Broken { .. })) {
+        if !cursor.node.get("token").is_some_and(|node| matches!(node.value, Value::Broken { .. }))
+        {
             reader.wrong("admin", Wrong::new(message, help));
         }
     }
@@ -116,8 +117,8 @@ fn admin(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<AdminSettings
 }
 
 fn token(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<Secret> {
-    let spot = reader.given_spot("token")?;
-    let token = spot.scalar(|text| match text {
+    let cursor = reader.given_cursor("token")?;
+    let token = cursor.scalar(|text| match text {
         "" => Err(Wrong::new("the token is empty", "omit it, or set one")),
         text if !text.bytes().all(|b| b.is_ascii_graphic()) => Err(Wrong::new(
             "the token has characters that a header cannot contain",
@@ -125,25 +126,25 @@ fn token(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<Secret> {
         )),
         text => Ok(Secret::new(text)),
     })?;
-    paths::warn_if_exposed(&spot, around);
+    paths::warn_if_exposed(&cursor, around);
     if token.expose().len() < SHORT_TOKEN {
         let message = format!("the token is shorter than {SHORT_TOKEN} characters");
-        spot.doubt(Wrong::new(message, "generate one with `openssl rand -hex 16`"));
+        cursor.doubt(Wrong::new(message, "generate one with `openssl rand -hex 16`"));
     }
     Some(token)
 }
 
 fn auth(reader: &Reader<'_>, around: &Surroundings<'_>) -> Auth {
-    let Some(spot) = reader.spot("auth") else { return Auth::default() };
-    if !spot.is_map() {
-        spot.notes.hide_all(&spot.node);
+    let Some(cursor) = reader.cursor("auth") else { return Auth::default() };
+    if !cursor.is_map() {
+        cursor.diagnostics.hide_all(&cursor.node);
     }
-    if spot.is_word("none") {
+    if cursor.is_word("none") {
         return Auth { none: true, ..Auth::default() };
     }
-    let section = spot.open();
+    let section = cursor.open();
     let mut users = Vec::new();
-    for (name, password) in section.spot("users").map_or_else(Vec::new, |users| users.entries()) {
+    for (name, password) in section.cursor("users").map_or_else(Vec::new, |users| users.entries()) {
         if name.text.is_empty() || name.text.len() > 128 || name.text.contains([':', '\n', '\r']) {
             let help = "1 to 128 characters without `:` (RFC 7617 section 2)";
             let message = format!("{} is not a valid user name", quote(&name.text));

@@ -19,13 +19,13 @@ pub struct Trip {
     pub blocks: Blocks,
     /// The streak at that moment (a sum of weights).
     pub streak: f64,
-    /// How long the whole fleet stands still.
+    /// How long the fleet is paused.
     pub length: Duration,
     /// The member whose report tripped it; empty where that is not known.
     pub member: Arc<str>,
     /// The answer that tripped it, where this member saw it.
     pub answer: Option<Tripping>,
-    /// Whether the rule only watches, so that nothing really stands still.
+    /// Whether the rule only observes, so that nothing is really paused.
     pub observe: bool,
     /// Who tripped it by hand, as they call themselves.
     pub who: Option<Arc<str>>,
@@ -60,7 +60,7 @@ impl Trip {
 pub struct Tripping {
     /// Where the request went; its query is never shown.
     pub target: Target,
-    /// The answer's status, where there was one.
+    /// The status of the response, if there was one.
     pub status: Option<u16>,
     /// What the verdict rests on.
     pub evidence: Option<Box<Evidence>>,

@@ -145,7 +145,7 @@ pub struct FleetScope {
     pub after: Option<f64>,
     /// Tokens per second as written; `None` if there is no rate.
     pub rate_limit: Option<f64>,
-    /// Whether the rule says `rate: auto`; nobody wrote `rate_limit` then.
+    /// Whether the rule says `rate: auto`; `rate_limit` is then not from the rule file.
     #[serde(default)]
     pub rate_auto: bool,
     /// Tokens per second in force.

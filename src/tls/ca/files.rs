@@ -20,7 +20,7 @@ pub(super) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error
     move |source| CaError::File { action, path: path.to_owned(), source }
 }
 
-/// Makes the directory, or checks that nobody else may look into it.
+/// Makes the directory, or checks that only its owner may read it.
 pub(super) fn private_dir(dir: &Path) -> Result<(), CaError> {
     DirBuilder::new()
         .recursive(true)

@@ -1,4 +1,4 @@
-//! A YAML file as a tree in which every value knows its place.
+//! A YAML file as a syntax tree in which every value has its position.
 //!
 //! One bounded pass over the parser's events builds the tree: nesting, size and what aliases expand
 //! to are counted while it grows, so that a hostile file costs no more than a big one. Scalars keep
@@ -202,7 +202,7 @@ pub(super) struct Flaw {
 
 /// A file read into a tree, and what is wrong with its form.
 #[derive(Debug)]
-pub(super) struct Document {
+pub(super) struct SyntaxTree {
     /// The tree; `None` where a fatal flaw ended it.
     pub(super) root: Option<Rc<Node>>,
     /// Flaws, in the order of the file.
@@ -212,18 +212,18 @@ pub(super) struct Document {
 }
 
 /// Reads `text`, putting in the variables of `env`.
-pub(super) fn parse(text: &str, env: &Env<'_>) -> Document {
+pub(super) fn parse(text: &str, env: &Env<'_>) -> SyntaxTree {
     parse_file(text, 0, env)
 }
 
 /// Reads `text`, which is the file of this number.
-pub(super) fn parse_file(text: &str, file: usize, env: &Env<'_>) -> Document {
-    let mut document = parse_events(text, file, env);
-    document.flaws.iter_mut().for_each(|flaw| flaw.place.file = file);
-    document
+pub(super) fn parse_file(text: &str, file: usize, env: &Env<'_>) -> SyntaxTree {
+    let mut syntax_tree = parse_events(text, file, env);
+    syntax_tree.flaws.iter_mut().for_each(|flaw| flaw.place.file = file);
+    syntax_tree
 }
 
-fn parse_events(text: &str, file: usize, env: &Env<'_>) -> Document {
+fn parse_events(text: &str, file: usize, env: &Env<'_>) -> SyntaxTree {
     let mut builder = Builder::new(env);
     let mut parser = Parser::new_from_str(text);
     while let Some(next) = parser.next_event() {
@@ -237,10 +237,10 @@ fn parse_events(text: &str, file: usize, env: &Env<'_>) -> Document {
             }
         };
         if let Err(flaw) = done {
-            return builder.finish_document(Some(flaw));
+            return builder.finish_tree(Some(flaw));
         }
     }
-    builder.finish_document(None)
+    builder.finish_tree(None)
 }
 
 fn advice(text: &str) -> Option<&'static str> {

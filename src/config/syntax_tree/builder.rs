@@ -5,8 +5,8 @@ use std::{borrow::Cow, collections::HashMap, rc::Rc};
 use saphyr_parser::{Event, ScalarStyle};
 
 use super::{
-    CHARS_PER_NODE, Document, Flaw, LONGEST_KEY, MOST_DEPTH, MOST_NODES, Name, Node, Place, Scalar,
-    Value,
+    CHARS_PER_NODE, Flaw, LONGEST_KEY, MOST_DEPTH, MOST_NODES, Name, Node, Place, Scalar,
+    SyntaxTree, Value,
 };
 use crate::config::{
     env::{self, Env},
@@ -50,8 +50,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The document, after the last event or the fatal flaw that ended it.
-    pub(super) fn finish_document(mut self, fatal: Option<Flaw>) -> Document {
+    /// The syntax tree, after the last event or the fatal flaw that ended it.
+    pub(super) fn finish_tree(mut self, fatal: Option<Flaw>) -> SyntaxTree {
         match fatal {
             Some(flaw) => {
                 self.root = None;
@@ -66,10 +66,10 @@ impl<'a> Builder<'a> {
             }
             None => {}
         }
-        Document { root: self.root, flaws: self.flaws, hidden: self.hidden }
+        SyntaxTree { root: self.root, flaws: self.flaws, hidden: self.hidden }
     }
 
-    /// Takes one event. An `Err` ends the document.
+    /// Takes one event. An `Err` ends the syntax tree.
     pub(super) fn event(&mut self, event: Event<'_>, place: Place) -> Result<(), Flaw> {
         match event {
             Event::Nothing

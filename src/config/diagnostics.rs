@@ -9,13 +9,13 @@ use std::{
 };
 
 use super::{
-    document::{self, Flaw, Node, Place, Value},
     problem::{MOST_PROBLEMS, Problem, Severity, Source, blank_before_at},
+    syntax_tree::{self, Flaw, Node, Place, Value},
 };
 
-/// What reading one file gathers.
+/// Everything that is found while one file is read.
 #[derive(Debug)]
-pub(super) struct Notes<'a> {
+pub(super) struct Diagnostics<'a> {
     sources: Vec<Source<'a>>,
     found: RefCell<Vec<(Severity, Flaw)>>,
     hidden: RefCell<Vec<Place>>,
@@ -34,7 +34,7 @@ pub(super) struct Shown {
     place: Place,
 }
 
-impl<'a> Notes<'a> {
+impl<'a> Diagnostics<'a> {
     /// For the rule file and the files that it includes, by the number of their places.
     pub(super) fn new(sources: Vec<Source<'a>>) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl<'a> Notes<'a> {
     pub(super) fn default_node(&self, text: &'static str) -> Rc<Node> {
         let read = || match text.as_bytes().first() {
             Some(b'[' | b'{' | b'"') => {
-                let root = document::parse(text, &|_| None).root;
+                let root = syntax_tree::parse(text, &|_| None).root;
                 root.expect("the table's defaults are YAML: a test reads each").nowhere()
             }
             _ => Node::of_text(text),
@@ -59,7 +59,7 @@ impl<'a> Notes<'a> {
         Rc::clone(self.defaults.borrow_mut().entry(text).or_insert_with(read))
     }
 
-    /// Notes a flaw.
+    /// Reports a flaw.
     pub(super) fn note(&self, severity: Severity, flaw: Flaw) {
         let mut found = self.found.borrow_mut();
         let known = |(_, f): &(Severity, Flaw)| {
@@ -199,7 +199,7 @@ fn write_flow(node: &Node, out: &mut String) {
         Value::Scalar(scalar) => out.push_str(&scalar.text),
         Value::List(items) => list('[', ']', items.iter().map(|item| part(item)).collect(), out),
         Value::Map(entries) => {
-            let entry = |(name, node): &(super::document::Name, Rc<Node>)| {
+            let entry = |(name, node): &(super::syntax_tree::Name, Rc<Node>)| {
                 format!("{}: {}", name.text, part(node))
             };
             list('{', '}', entries.iter().map(entry).collect(), out);

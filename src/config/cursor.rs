@@ -1,43 +1,47 @@
-//! One value of the file with its path and its kind: how scalars, lists and mappings are read.
+//! Reads one value of the file: a scalar, a list or a mapping, with its path and its kind.
 
 use std::rc::Rc;
 
 use super::{
-    document::{Flaw, Name, Node, Value},
+    diagnostics::Diagnostics,
     keys::{Kind, Section},
-    notes::Notes,
     problem::Severity,
     range,
+    syntax_tree::{Flaw, Name, Node, Value},
     units::{Read, Wrong, quote},
 };
 
 /// A value with its path and its kind.
 #[derive(Debug, Clone)]
-pub(super) struct Spot<'a> {
-    /// Where mistakes go.
-    pub(super) notes: &'a Notes<'a>,
+pub(super) struct Cursor<'a> {
+    /// Collects mistakes.
+    pub(super) diagnostics: &'a Diagnostics<'a>,
     /// The value.
     pub(super) node: Rc<Node>,
     /// Its path in the file.
     pub(super) path: String,
     /// Its path with rules by name.
     pub(super) label: String,
-    /// What may stand here.
+    /// The kinds of values that are allowed.
     pub(super) kind: &'static Kind,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> Cursor<'a> {
     /// The root of a file.
-    pub(super) fn root(notes: &'a Notes<'a>, node: Rc<Node>, kind: &'static Kind) -> Self {
-        Self { notes, node, path: String::new(), label: String::new(), kind }
+    pub(super) fn root(
+        diagnostics: &'a Diagnostics<'a>,
+        node: Rc<Node>,
+        kind: &'static Kind,
+    ) -> Self {
+        Self { diagnostics, node, path: String::new(), label: String::new(), kind }
     }
 
-    /// Notes that the value is wrong.
+    /// Reports that the value is wrong.
     pub(super) fn wrong(&self, wrong: Wrong) {
         self.note(Severity::Error, wrong);
     }
 
-    /// Notes that the value is doubtful.
+    /// Reports that the value is doubtful.
     pub(super) fn doubt(&self, wrong: Wrong) {
         self.note(Severity::Warning, wrong);
     }
@@ -45,7 +49,7 @@ impl<'a> Spot<'a> {
     fn note(&self, severity: Severity, wrong: Wrong) {
         let (place, path) = (self.node.place, self.path.clone());
         let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
-        self.notes.note(severity, flaw);
+        self.diagnostics.note(severity, flaw);
     }
 
     pub(super) fn mistyped(&self) {
@@ -99,16 +103,16 @@ impl<'a> Spot<'a> {
         }
     }
 
-    /// Notes that the value's own name, a free key, is wrong.
+    /// Reports that the value's own name, a free key, is wrong.
     pub(super) fn wrong_name(&self, name: &Name, wrong: Wrong) {
         let (place, path) = (name.place, self.path.clone());
         let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
-        self.notes.note(Severity::Error, flaw);
+        self.diagnostics.note(Severity::Error, flaw);
     }
 
     /// Whether a mistake at `key` of this mapping, or below it, has been noted.
     pub(super) fn is_wrong(&self, key: &str) -> bool {
-        self.notes.has_error(&join(&self.path, key))
+        self.diagnostics.has_error(&join(&self.path, key))
     }
 
     /// Whether it is a text that stands in the file itself, nothing of it from the environment.
@@ -167,14 +171,14 @@ impl<'a> Spot<'a> {
             self.mistyped();
             return Vec::new();
         };
-        let spot = |(at, node): (usize, &Rc<Node>)| Self {
-            notes: self.notes,
+        let cursor = |(at, node): (usize, &Rc<Node>)| Self {
+            diagnostics: self.diagnostics,
             node: Rc::clone(node),
             path: format!("{}[{at}]", self.path),
             label: format!("{}[{at}]", self.label),
             kind: self.item_kind(),
         };
-        items.iter().enumerate().map(spot).collect()
+        items.iter().enumerate().map(cursor).collect()
     }
 
     /// The entries of a mapping with free keys.
@@ -183,12 +187,15 @@ impl<'a> Spot<'a> {
             self.mistyped();
             return Vec::new();
         };
-        let spot = |(name, node): &(Name, Rc<Node>)| {
+        let cursor = |(name, node): &(Name, Rc<Node>)| {
             let (path, label) = (join(&self.path, &name.text), join(&self.label, &name.text));
             let kind = self.item_kind();
-            (name.clone(), Self { notes: self.notes, node: Rc::clone(node), path, label, kind })
+            (
+                name.clone(),
+                Self { diagnostics: self.diagnostics, node: Rc::clone(node), path, label, kind },
+            )
         };
-        entries.iter().map(spot).collect()
+        entries.iter().map(cursor).collect()
     }
 
     fn item_kind(&self) -> &'static Kind {
