@@ -11,6 +11,7 @@ local WHY = { start = 0, sure_trip = 1, doubtful_trip = 2, try_failed = 3, eased
   forgotten = 8, recalled = 9, bounds = 10, test = 11, no_wall = 12 }
 local MINUTE = 60000000
 local HOLD = MINUTE
+local LONG_HOLD = 10 * MINUTE
 local QUICK = 20000000
 local ECHO = 5000000
 local WORTH = 15
@@ -204,7 +205,7 @@ local function learn_grow(learned, now, ceiling, learn)
   local below = learned.mark > 0 and learned.rate < near * 0.99
   local wait = learned.patience
   if trying then
-    wait = HOLD
+    wait = below and learned.patience >= LONGEST and LONG_HOLD or HOLD
   elseif learned.mark <= 0 then
     wait = QUICK
   elseif below then

@@ -96,6 +96,8 @@ pub struct Learned {
 const MINUTE: i64 = 60_000_000;
 /// How long a step above the mark must last to become the mark: one whole window of counting.
 const HOLD: i64 = MINUTE;
+/// The same for a step of the climb after a long ban: another one would cost as much again.
+const LONG_HOLD: i64 = 10 * MINUTE;
 /// How long each step lasts while no limit has been met: the first one is to be found within minutes.
 const QUICK: i64 = 20_000_000;
 /// Blocks within this time of one another count as one: they answer requests that were under way together.
@@ -383,7 +385,7 @@ impl Learned {
         let near = self.bad * NEAR;
         let below = self.mark > 0.0 && self.rate < near * 0.99;
         let wait = if trying {
-            HOLD
+            if below && self.patience >= LONGEST { LONG_HOLD } else { HOLD }
         } else if self.mark <= 0.0 {
             QUICK
         } else if below {

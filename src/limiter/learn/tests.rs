@@ -49,8 +49,13 @@ impl Scope {
 
     /// A cooldown of half a minute, and the first request after it.
     fn trip(&mut self, sure: bool) {
+        self.trip_for(30, sure);
+    }
+
+    /// A cooldown of so many seconds, and the first request after it.
+    fn trip_for(&mut self, seconds: i64, sure: bool) {
         let last = self.now;
-        self.now += 30 * SECOND;
+        self.now += seconds * SECOND;
         self.news = News { opened: self.now, blocked: last, sure, closed: false, named: None };
         self.learned.observe(
             self.now,
@@ -101,6 +106,27 @@ fn a_try_that_trips_confirms_the_mark_and_doubles_the_patience() {
     near(scope.learned.mark, mark * 0.98);
     near(scope.learned.rate, mark * 0.98);
     assert_eq!(scope.learned.patience, 2 * patience);
+}
+
+/// Steps of the climb in the first hour and a half after a ban of so many seconds.
+fn steps_after_a_ban_of(seconds: i64) -> usize {
+    let mut scope = Scope::new();
+    scope.run(2);
+    scope.trip_for(seconds, true);
+    let mut steps = 0;
+    for _ in 0..5_400 {
+        let before = scope.learned.rate;
+        scope.run(1);
+        steps += usize::from(scope.learned.rate > before);
+    }
+    steps
+}
+
+#[test]
+fn after_a_long_ban_each_step_of_the_climb_lasts_ten_minutes() {
+    let steps = steps_after_a_ban_of(600);
+    assert!((4..=9).contains(&steps), "{steps} steps in 90 minutes");
+    assert!(steps_after_a_ban_of(30) > 15, "after a short ban a minute");
 }
 
 #[test]
