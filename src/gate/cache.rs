@@ -1,4 +1,4 @@
-//! What a member knows of one cooldown: pure, so that the tests can drive it through every order of events.
+//! What a member knows of one cooldown. Pure, so that tests can drive it through every order of events.
 //!
 //! - An older epoch changes nothing. Within an epoch a scope that is open stays open, since only a trip closes it, and
 //!   that begins another epoch.
@@ -6,7 +6,7 @@
 //!   store and believes that. An answer to a question that was asked before the hint came is ignored.
 //! - What the cache knows goes with each question ([`CooldownCache::known`]) and repairs a store that forgot it.
 //!
-//! Times are of the member's own clock, whichever that is ([`Moment`]).
+//! Times are of the member's own clock ([`Moment`]).
 
 use crate::{
     limiter::cooldown::{Known, KnownPhase},
@@ -68,16 +68,16 @@ struct Hint<T> {
 /// What an event did to the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Effect {
-    /// Epoch or gateway are others than before.
+    /// The epoch or the gateway has changed.
     pub moved: bool,
     /// The scope opened after a cooldown.
     pub reopened: bool,
-    /// The store must be read: a hint waits for its confirmation.
+    /// The store must be read, to confirm a hint.
     pub confirm: bool,
 }
 
 impl<T: Moment> CooldownCache<T> {
-    /// Knows nothing. If `unknown`, whoever wants to send asks the store first.
+    /// Knows nothing. If `unknown`, requests ask the store first.
     #[must_use]
     pub fn new(unknown: bool) -> Self {
         let gateway = if unknown { Gateway::Ask } else { Gateway::Open };
@@ -114,14 +114,14 @@ impl<T: Moment> CooldownCache<T> {
         self.epoch << 1 | u64::from(self.gateway != Gateway::Open)
     }
 
-    /// Whether news of a trip wait for their confirmation.
+    /// Whether news of a trip are not confirmed yet.
     #[must_use]
     pub fn is_hinted(&self) -> bool {
         self.hint.is_some()
     }
 
-    /// What to say to a store that may know less. A cooldown or probe that ended more than `keep` microseconds ago is
-    /// over: the store keeps none for longer either.
+    /// What to tell a store that may have lost it. A cooldown or probe that ended more than `keep` microseconds ago is
+    /// left out, because the store does not keep it longer either.
     #[must_use]
     pub fn known(&self, now: T, keep: i64) -> Known {
         let is_old = |end: T| end.until(now) > keep;
@@ -201,14 +201,14 @@ impl<T: Moment> CooldownCache<T> {
         }
     }
 
-    /// The store was away and is back, or news were lost: what a probe did is to be asked for.
+    /// The store was away and is back, or news were lost: the outcome of a probe must be asked for.
     pub fn doubt(&mut self) {
         if matches!(self.gateway, Gateway::Probing(_)) {
             self.gateway = Gateway::Ask;
         }
     }
 
-    /// The probe was reported, or nobody is there to send it.
+    /// The probe was reported, or there is no request to send as one.
     pub fn probe_ended(&mut self) {
         self.holds_probe = false;
     }

@@ -26,9 +26,9 @@ pub(super) struct Lane {
     pub(super) queue: Arc<BucketQueue>,
     pub(super) sent: AtomicU64,
     pub(super) verdicts: [AtomicU64; Verdict::ALL.len()],
-    /// What `mode: observe` has not reported yet.
+    /// Observations of `mode: observe` that are not reported yet.
     pub(super) untold: Mutex<Untold>,
-    /// Epoch and ticket of a probe that went another way than through the proxy.
+    /// Epoch and ticket of a probe that does not go through the proxy (`acquire`).
     pub(super) outside_probe: Mutex<Option<(u64, i64)>>,
 }
 
@@ -78,8 +78,8 @@ impl Lane {
         self.queue.entry.load()
     }
 
-    /// The epoch, if requests may go as far as this member knows. A request that goes without an answer of the store for
-    /// this very scope relies on news: a member that hears none asks again and again.
+    /// The epoch, if requests may go as far as this member knows. A request that goes without an answer of the store
+    /// for this scope relies on news, so a member that receives none keeps asking.
     pub(super) fn usable_epoch(&self) -> Option<u64> {
         let epoch = self.view.open_epoch()?;
         // An embedded store has no news that could be missed: most requests need no look at the rule.
@@ -94,7 +94,7 @@ impl Lane {
         self.entry().rule.cooldown.is_none() || store.trusts(self.view.heard())
     }
 
-    /// What requests do as the store has said it: news of a trip hold them, but refuse none.
+    /// The gateway as confirmed by the store. News of a trip hold requests but refuse none.
     pub(super) fn confirmed(&self) -> Gateway<Instant> {
         if self.view.is_hinted() { Gateway::Ask } else { self.view.gateway() }
     }
@@ -109,8 +109,8 @@ impl Lane {
         self.queue.held_of(self)
     }
 
-    /// Whether nothing would be lost with it: nobody waits, and no cooldown is in force or probed. A cooldown that is
-    /// over is the store's to remember; else a site that nobody asks for again would be kept for ever.
+    /// Whether it can be dropped: no request waits, and no cooldown is in force or being probed. The store remembers a
+    /// cooldown that is over; otherwise a site that is never asked for again would be kept for ever.
     pub(super) fn is_idle(self: &Arc<Self>) -> bool {
         self.held() == 0 && !self.view.is_closed()
     }

@@ -1,4 +1,4 @@
-//! The lanes of one rule: found by what splits it, made on first need, dropped when idle.
+//! The lanes of one rule: found by key, made on first use, dropped when idle.
 
 use std::{
     collections::HashMap,
@@ -16,17 +16,17 @@ use crate::{
     target::Target,
 };
 
-/// Idle lanes beyond this many are looked for whenever their number has doubled.
+/// Beyond this number of lanes, idle ones are dropped whenever the number has doubled.
 const SWEEP_FROM: usize = 1_024;
 
-/// What a bucket and a cooldown are split by: their keys.
+/// The keys of a bucket and of a cooldown.
 type Key = (Arc<str>, Arc<str>);
 
 /// The lanes of one rule.
 #[derive(Debug)]
 pub(super) struct Lanes {
     shared: Arc<Shared>,
-    /// The only lane of a rule that is not split: no look-up for it.
+    /// The only lane of a rule that is not split; it needs no look-up.
     whole: ArcSwapOption<Lane>,
     split: Mutex<HashMap<Key, Arc<Lane>>>,
     /// The queues of buckets that several scopes share.
@@ -89,7 +89,7 @@ impl Lanes {
         self.queues.lock().clear();
     }
 
-    /// A lane of the cooldown with this key, where there is one.
+    /// A lane of the cooldown with this key, if there is one.
     pub(super) fn named(&self, cooldown: &str) -> Option<Arc<Lane>> {
         self.all().into_iter().find(|lane| &*lane.scope.name.cooldown == cooldown)
     }
@@ -108,7 +108,7 @@ impl Lanes {
         self.split.lock().get(&key).map(Arc::clone)
     }
 
-    /// What is known of a cooldown, where anybody here has asked for it.
+    /// What is known of a cooldown, if this member has had requests for it.
     pub(super) fn view(&self, key: &str) -> Option<Arc<View>> {
         self.views.lock().get(key).map(Arc::clone)
     }
@@ -118,7 +118,7 @@ impl Lanes {
         self.all().into_iter().find(|lane| Arc::ptr_eq(&lane.view, view))
     }
 
-    /// A reload: the lanes go on under the new rule. If it shares its buckets in another way, they end with their last
+    /// Puts a reloaded rule in force. If it shares its buckets in another way, the old lanes end with their last
     /// requests.
     pub(super) fn set_entry(&self, entry: &Arc<Entry>) {
         let lanes = self.all();
@@ -131,8 +131,8 @@ impl Lanes {
         }
     }
 
-    /// Makes a lane. Its cooldown is unknown until the store has been asked once: where there is a fleet, and where an
-    /// idle lane of the same name, dropped since, has seen a trip.
+    /// Makes a lane. Its cooldown is unknown until the store was asked once, if there is a fleet, or if an idle lane of
+    /// the same name was dropped that had seen a trip.
     pub(super) fn make(
         &self,
         entry: &Arc<Entry>,

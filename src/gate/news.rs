@@ -1,4 +1,4 @@
-//! The fleet's news at the gate: what other members did, and whether the store is there.
+//! Applies the fleet's news at the gate: what other members did, and whether the store is reachable.
 
 use std::sync::Arc;
 
@@ -33,9 +33,9 @@ impl Gate {
         }
     }
 
-    /// Takes a hint of what a member says of a scope, reads the scope, and tells the news, also where nobody here has
-    /// asked for that scope yet. Our own news often come before the answer to the report that caused them, which waits
-    /// in line with the requests: a trip closes the scope at once, and that answer tells and confirms it.
+    /// Takes a hint about a scope, reads the scope, and emits the event, also if this member has no requests for it.
+    /// This member's own news often arrive before the answer to the report that caused them: a trip closes the scope at
+    /// once, and the answer confirms it.
     fn hear(&self, news: ScopeNews) {
         let table = self.table.load();
         let Some(entry) = table.entries.iter().find(|entry| entry.rule.name == news.rule) else {
@@ -56,7 +56,7 @@ impl Gate {
         }
     }
 
-    /// The store has its memory of a rule again: who waited for that asks again.
+    /// The store has recovered a rule's state: requests that waited for it ask again.
     fn told(&self, rule: &str) {
         let table = self.table.load();
         let entry = table.entries.iter().find(|entry| *entry.rule.name == *rule);

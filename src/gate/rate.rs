@@ -1,4 +1,4 @@
-//! A learned rate by hand.
+//! Changes a learned rate manually.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use super::{Gate, status::ScopeError};
 use crate::limiter::learn::{Hand, Known};
 
 impl Gate {
-    /// Sets, freezes, thaws or forgets the learned rate of a scope, for the whole fleet, at once; `who` did it, as they
-    /// call themselves. What it is then.
+    /// Sets, freezes, thaws or forgets the learned rate of a scope for the whole fleet, and returns the new state.
+    /// `who`: the name that the operator gave.
     ///
     /// # Errors
     /// No such scope, a rule that learns no rate, a rate outside of its bounds, or a store that is away.
@@ -33,7 +33,7 @@ impl Gate {
         Ok(told)
     }
 
-    /// Another member's hand.
+    /// A manual change at another member.
     pub(super) fn rate_changed(&self, rule: &str, key: &str) {
         let table = self.table.load();
         let entry = table.entries.iter().find(|entry| &*entry.rule.name == rule);

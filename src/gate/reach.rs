@@ -1,6 +1,6 @@
-//! Which sites answer: what tells a site that fell silent from a network that is down.
+//! Remembers which sites answer, to distinguish a site that fell silent from a network that is down.
 //!
-//! What is remembered of a site is two moments, and of [`MAX_SITES`] sites at most.
+//! It keeps two moments for each site, for at most [`MAX_SITES`] sites.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,10 +11,10 @@ use crate::{
     target::Host,
 };
 
-/// Sites that are remembered: with some hundred bytes each about half a megabyte.
+/// Number of sites that are remembered: about half a megabyte in all.
 const MAX_SITES: usize = 4096;
 
-/// A site that has not answered for longer than this is down, and not silent.
+/// A site that has not answered for longer than this is down, not silent.
 const ANSWERED: Duration = Duration::from_secs(600);
 
 /// Which sites answer.
@@ -44,8 +44,7 @@ struct Site {
 }
 
 impl Reach {
-    /// `host` has answered, whatever it said. Most answers come from the host of the one before: then this is a look at
-    /// two names.
+    /// `host` has answered. Mostly it is the same host as before; then this only compares two names.
     pub(super) fn answered(&self, host: &Host) {
         let now = clock::now();
         let mut sites = self.0.lock();
@@ -96,7 +95,7 @@ impl Sites {
         self.latest.iter().flatten().any(|latest| latest.host != *host && latest.at >= since)
     }
 
-    /// Whether another site that answered before does not any more. A crawl of one site has no other.
+    /// Whether another site has stopped answering too. A crawl of one site has no other site.
     fn another_fails(&self, host: &Host, now: Instant) -> bool {
         let mut others = self.by_host.iter().filter(|(other, _)| *other != host);
         others.any(|(_, site)| site.silent.is_some() && now - site.answered < ANSWERED)

@@ -1,7 +1,6 @@
-//! Reads every scope again whenever news may have been lost: push is at most once.
+//! Reads every scope again when news may have been lost: push messages arrive at most once.
 //!
-//! This is a task of its own, so that the news that come meanwhile are applied at once; of what comes out of order the
-//! later epoch counts.
+//! A task of its own, so that news are applied meanwhile. If they come out of order, the later epoch counts.
 
 use std::sync::Arc;
 
@@ -9,11 +8,12 @@ use tokio::task::JoinSet;
 
 use super::{Gate, lane::Lane, tell};
 
-/// Scopes that are read at once: many in one round trip, and far below what the client to the store queues.
+/// Number of scopes that are read at the same time: many in one round trip, and far fewer than the store's client
+/// queues.
 const READS: usize = 256;
 
 impl Gate {
-    /// Reads every scope again each time that it is asked to.
+    /// Reads every scope again on each request.
     pub(super) async fn keep_in_step(self: Arc<Self>) {
         loop {
             self.shared.resync.notified().await;

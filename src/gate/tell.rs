@@ -1,4 +1,4 @@
-//! Brings reports to the store, and tells people what happened to a scope: here, or at another member.
+//! Sends reports to the store, and emits the events of a scope: those of this member and those of others.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct Seen {
     pub(super) judgement: Judgement,
 }
 
-/// The probe goes.
+/// A probe is sent.
 pub(super) fn probe_sent(lane: &Lane, target: &Target) {
     lane.shared.events.emit(Event::ProbeSent {
         rule: Arc::clone(&lane.scope.name.rule),
@@ -28,7 +28,7 @@ pub(super) fn probe_sent(lane: &Lane, target: &Target) {
     });
 }
 
-/// Takes over what an answer to an ask tells. Where a rule wants no probe, this is how its cooldown ends.
+/// Takes over the answer to an ask. A cooldown without a probe ends here.
 pub(super) fn granted(lane: &Lane, granted: &Granted, asked: Instant) {
     if !lane.view.granted(granted, asked) {
         return;
@@ -45,7 +45,7 @@ pub(super) fn granted(lane: &Lane, granted: &Granted, asked: Instant) {
     }
 }
 
-/// Brings a report to the store, takes over what it changed, and tells what a person wants to know.
+/// Sends a report to the store, takes over what it changed, and emits the events.
 pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>) {
     let entry = Arc::clone(&lane.entry());
     let asked = clock::now();
@@ -103,7 +103,7 @@ fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) 
     began(&lane.shared.events, entry, Arc::clone(&lane.view.key), trip);
 }
 
-/// A person tripped it here.
+/// The scope was paused manually, at this member.
 pub(super) fn tripped_by_hand(
     lane: &Lane,
     entry: &Entry,
@@ -126,7 +126,7 @@ pub(super) fn tripped_by_hand(
     began(&lane.shared.events, entry, Arc::clone(&lane.view.key), trip);
 }
 
-/// Another member's news: the fleet's story is told at each of its members.
+/// News of another member. Each member emits the events of the whole fleet.
 pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: ScopeNews) {
     let key = news.key;
     let cleared = |by| Event::Cleared {
@@ -161,8 +161,8 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: S
     }
 }
 
-/// Reads a scope at the store. A store that knows less than this member of a scope that is closed is told at once,
-/// before it grants anything to others.
+/// Reads a scope from the store. If the store has lost a cooldown that this member knows, the member reports it at
+/// once, before the store grants anything to others.
 pub(super) async fn look(lane: &Lane) {
     let entry = Arc::clone(&lane.entry());
     let asked = clock::now();
@@ -178,7 +178,7 @@ pub(super) async fn look(lane: &Lane) {
     found(&lane.shared.events, &entry, &lane.view, &peeked, asked);
 }
 
-/// A scope that was read again is cooling down, and the news of that trip were lost.
+/// A scope that was read again is cooling down, but the news of that trip were lost.
 fn found(events: &Events, entry: &Entry, view: &View, peeked: &Peeked, asked: Instant) {
     view.peeked(peeked, asked);
     if peeked.until > peeked.now && view.tells_first(peeked.epoch) {

@@ -1,5 +1,5 @@
-//! A cooldown scope as this member knows it: the store's answers and the fleet's news, one atomic word for the check
-//! that stands directly before the first byte.
+//! This member's copy of one cooldown, kept up to date by the store's answers and the fleet's news. The check directly
+//! before the first byte reads one atomic word of it.
 
 use std::{
     sync::{
@@ -25,10 +25,10 @@ use crate::{
 };
 use parking_lot::Mutex;
 
-/// How long a member that hears no news goes by the store's latest answer.
+/// How long a member that receives no news relies on the store's latest answer.
 const RECENT: Duration = Duration::from_millis(100);
 
-/// A cooldown scope as this member knows it.
+/// This member's copy of one cooldown.
 #[derive(Debug)]
 pub(super) struct View {
     /// The cooldown's key.
@@ -37,30 +37,31 @@ pub(super) struct View {
     word: AtomicU64,
     /// Successes that cost no call, since the last report.
     oks: AtomicU32,
-    /// Whether there is a streak to reset: 1 where so.
+    /// 1 if there is a streak to reset, else 0.
     troubled: AtomicU32,
     cache: Mutex<CooldownCache<Instant>>,
     /// When the store last answered.
     heard: Mutex<Instant>,
-    /// Since when it has been closed without a break, by however many cooldowns.
+    /// When it was closed, by one cooldown or by several without a break.
     closed: Mutex<Option<Instant>>,
-    /// The queues with requests that it may close: they are woken when it changes.
+    /// The queues whose requests it may hold. They are woken when it changes.
     queues: Mutex<Vec<Weak<Wake>>>,
-    /// The latest epoch whose trip has been told, at most once each: news and a scope read again may both know of it.
+    /// The latest epoch whose trip was reported as an event. News and a read scope may both bring it; it is reported
+    /// once.
     told: AtomicU64,
     /// Plain refusals in a row.
     refusals: Mutex<Refusals>,
-    /// Whether the latest answer was a good page: then there is nothing to count.
+    /// Whether the latest response was a good page, so that there is nothing to count.
     well: AtomicBool,
-    /// The limit that the site names, as this member last told it.
+    /// The limit that the site names, as this member last reported it.
     site_limit: Mutex<Told>,
-    /// Whether the cooldown in force is a pause that the site itself has asked for.
+    /// Whether the cooldown in force is a pause that the site asked for.
     paused: AtomicBool,
     /// Addresses (hashed) whose blank page has been counted since the last success.
     blank: Mutex<Vec<u64>>,
 }
 
-/// What was told of the limit that a site names.
+/// What was reported of the limit that a site names.
 #[derive(Debug, Default)]
 struct Told {
     /// The ceiling, and until when it is true.
@@ -71,19 +72,19 @@ struct Told {
     announced: Option<Instant>,
 }
 
-/// A ceiling that moves by less than this part is not told again.
+/// A ceiling that changes by less than this share is not reported again.
 const SAME: f64 = 0.1;
-/// A site that names its limit is an event this often at most.
+/// How often, at most, a limit that a site names becomes an event.
 const ANNOUNCED: Duration = Duration::from_secs(3_600);
 
-/// Blank addresses remembered: more than any sensible `after`.
+/// Number of blank addresses that are remembered: more than any sensible `after`.
 const BLANKS: usize = 64;
 
-/// Queues of a cooldown beyond this many are looked through for dropped ones whenever their number has doubled.
+/// Beyond this number of queues, dropped ones are removed whenever the number has doubled.
 const SWEEP_FROM: usize = 8;
 
 impl View {
-    /// Nothing known: whoever wants to send asks first, where there is somebody to ask.
+    /// Nothing is known yet. With a shared store, requests ask first.
     pub(super) fn new(key: Arc<str>, unknown: bool) -> Self {
         Self {
             key,
@@ -108,18 +109,18 @@ impl View {
         cache::allows(self.word.load(Ordering::Acquire), epoch, probe)
     }
 
-    /// The epoch, where requests may go.
+    /// The epoch, if requests may go.
     pub(super) fn open_epoch(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Acquire);
         (word & 1 == 0).then_some(word >> 1)
     }
 
-    /// Whether the store's latest answer is recent enough for a member that hears no news.
+    /// Whether the store's latest answer is recent enough for a member that receives no news.
     pub(super) fn is_recent(&self) -> bool {
         self.heard.lock().elapsed() < RECENT
     }
 
-    /// When the question was asked whose answer is the latest.
+    /// When the call was sent whose answer is the latest.
     pub(super) fn heard(&self) -> Instant {
         *self.heard.lock()
     }
@@ -149,12 +150,12 @@ impl View {
         self.cache.lock().opened()
     }
 
-    /// For how long it has been closed, by one cooldown after the other; zero where it is open.
+    /// For how long it has been closed, by one cooldown after the other; zero if it is open.
     pub(super) fn closed_for(&self) -> Duration {
         self.closed.lock().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// What to tell a store that may know less; `policy` says for how long a store keeps what is over.
+    /// What to tell a store that may have lost it. `policy` says how long a store keeps a cooldown that is over.
     pub(super) fn known(&self, policy: Option<&CooldownPolicy>) -> Known {
         let keep = policy.map_or(0, |policy| clock::micros(policy.forget_after.max(policy.max)));
         self.cache.lock().known(clock::now(), keep)
@@ -165,7 +166,7 @@ impl View {
         self.cache.lock().is_hinted()
     }
 
-    /// Wakes this queue, too, with every change.
+    /// From now on also wakes this queue with every change.
     pub(super) fn wakes(&self, queue: &Arc<Wake>) {
         let mut queues = self.queues.lock();
         if queues.len() >= SWEEP_FROM && queues.len().is_power_of_two() {
@@ -174,7 +175,7 @@ impl View {
         queues.push(Arc::downgrade(queue));
     }
 
-    /// A success that costs no call; false where there is a streak to reset.
+    /// Counts a success without a call; false if there is a streak to reset.
     pub(super) fn count_ok(&self) -> bool {
         if self.troubled.load(Ordering::Relaxed) == 1 {
             return false;
@@ -191,13 +192,13 @@ impl View {
         }
     }
 
-    /// A page was plainly refused; whether that makes a wall.
+    /// Counts a plain refusal. Returns whether that makes a wall.
     pub(super) fn refused(&self, how: PlainRefusal, page: u64) -> bool {
         self.well.store(false, Ordering::Relaxed);
         self.refusals.lock().refused(how, page)
     }
 
-    /// What to tell the store of the limit that the site names; nothing if it knows. A request takes `cost` tokens.
+    /// What to report to the store about the limit that the site names, if anything. A request takes `cost` tokens.
     pub(super) fn name(&self, said: &SiteLimit, cost: u32) -> Option<Named> {
         let now = clock::now();
         let mut told = self.site_limit.lock();
@@ -220,7 +221,7 @@ impl View {
         (hold.is_some() || ceiling.is_some()).then_some(Named { ceiling, hold })
     }
 
-    /// The `robots.txt` of the site says this: fields that allow more do not lift it.
+    /// Takes over the limit of a `robots.txt`, which fields that allow more do not raise.
     pub(super) fn note_delay(&self, said: &SiteLimit, cost: u32) {
         let Some(ceiling) = said.ceiling else { return };
         let rate = ceiling.rate * f64::from(cost);
@@ -250,7 +251,7 @@ impl View {
         self.paused.store(cause.is_some_and(Cause::is_pause), Ordering::Relaxed);
     }
 
-    /// Whether the cooldown that is over was a pause, which ends by itself; asked once.
+    /// Whether the cooldown that is over was a pause, which ends by itself. True once.
     pub(super) fn was_paused(&self) -> bool {
         self.paused.swap(false, Ordering::Relaxed)
     }
@@ -299,22 +300,22 @@ impl View {
         self.update(|cache, now| cache.peeked(peeked, asked, now));
     }
 
-    /// The probe was reported, or nobody is there to send it.
+    /// The probe was reported, or there is no request to send as one.
     pub(super) fn probe_ended(&self) {
         self.cache.lock().probe_ended();
     }
 
-    /// Whether nobody has told the trip that began `epoch` yet; from now on somebody has.
+    /// Whether the trip that began `epoch` was not reported yet; marks it as reported.
     pub(super) fn tells_first(&self, epoch: u64) -> bool {
         self.told.swap(epoch, Ordering::Relaxed) != epoch
     }
 
-    /// Takes a hint; true if the store is to be read now. A trip closes the scope for at most `longest`.
+    /// Takes a hint; true if the store must be read now. A trip closes the scope for at most `longest`.
     pub(super) fn pushed(&self, news: &ScopeNews, longest: Duration) -> bool {
         self.update(|cache, now| cache.pushed(news, clock::micros(longest), now)).confirm
     }
 
-    /// The store was away and is back, or news were lost: what is closed here is asked for again at once.
+    /// The store was away and is back, or news were lost: a closed scope is asked for again at once.
     pub(super) fn doubt(&self) {
         self.update(|cache, _| {
             cache.doubt();
@@ -346,8 +347,8 @@ impl View {
     }
 }
 
-/// A moment of the store on this process's clock. The answer took its time to get here, so this is a little late and
-/// never early.
+/// A moment of the store's clock on this process's clock. The answer took time to arrive, so the result is a little
+/// late and never early.
 pub(super) fn moment(store: i64, now: i64) -> Instant {
     clock::now() + clock::from_micros(store.saturating_sub(now))
 }
