@@ -1,7 +1,7 @@
-//! The leave to send one request, from its grant to its report.
+//! The permit to send one request, from its grant to its report.
 //!
-//! Whoever drops it on the way gives back what it holds: an unsent grant its ticket, a probe the right to probe. hyper
-//! drops the future of a request whose client leaves, so this is the usual way out and not the exception.
+//! A permit that is dropped gives back what it holds: its ticket if nothing was sent, or the right to probe. hyper
+//! drops the future of a request whose client disconnects, so this is common.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -31,7 +31,7 @@ use crate::{
     target::Target,
 };
 
-/// A ticket with its scope: what passes from the queue to a request.
+/// A ticket with its scope, which passes from the queue to a request.
 #[derive(Debug)]
 pub(super) struct Grant {
     lane: Arc<Lane>,
@@ -53,7 +53,7 @@ impl Grant {
         Self { lane, entry, ticket, stage: Stage::Unsent }
     }
 
-    /// Lets go of it without a word: its ticket is dealt with.
+    /// Drops it without giving anything back: its ticket is dealt with.
     pub(super) fn forget(mut self) {
         self.stage = Stage::Done;
     }
@@ -99,7 +99,7 @@ impl Drop for Grant {
     }
 }
 
-/// Leave to send one request.
+/// The permit to send one request.
 #[derive(Debug)]
 pub struct Permit {
     grant: Grant,
@@ -111,13 +111,13 @@ pub struct Permit {
     deadline: Instant,
     held: Duration,
     observe: bool,
-    /// How the answer refuses the page, where nothing but its status says so.
+    /// How the response refuses the page, if only its status says so.
     refusal: Option<PlainRefusal>,
     /// What the site says about its limit. Boxed: few do.
     site_limit: Option<Box<SiteLimit>>,
 }
 
-/// Where a held request stands: it leaves the queue when its future is dropped.
+/// A held request. It leaves the queue when its future is dropped.
 struct Held<'a> {
     lane: &'a Lane,
     seq: u64,
@@ -132,7 +132,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// What a request brings to the gate.
+/// A request at the gate.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
     pub(super) target: Target,
@@ -182,15 +182,15 @@ impl Permit {
         &self.grant.entry
     }
 
-    /// The check that stands directly before the first byte goes to the site. False once a cooldown has tripped since
-    /// the grant, or once its ticket is void: the request must not go, see [`Permit::again`].
+    /// The check directly before the first byte goes to the site. False if a cooldown has tripped since the grant, or
+    /// if the ticket is void: the request must not be sent, see [`Permit::again`].
     #[must_use]
     pub fn may_send(&mut self) -> bool {
         !self.is_late() && self.may_open()
     }
 
-    /// A new connection took this long, which does not make its request late: the ticket of a distant site would else be
-    /// void whenever it is reached.
+    /// A new connection took this long. That does not make the request late; otherwise every ticket for a distant site
+    /// would be void.
     pub fn connected(&mut self, took: Duration) {
         self.grant.ticket.at += took;
     }
@@ -217,8 +217,8 @@ impl Permit {
         may
     }
 
-    /// The request goes another way than through the proxy: its ticket is used up, and what came back of a probe is
-    /// told by [`super::Gate::report_outside`].
+    /// The request does not go through the proxy. Its ticket is used up, and [`super::Gate::report_outside`] reports
+    /// the outcome of a probe.
     pub(super) fn go_outside(self) {
         let Grant { lane, ticket, .. } = &self.grant;
         if ticket.probe {
@@ -227,13 +227,14 @@ impl Permit {
         self.grant.forget();
     }
 
-    /// Whether no cooldown has tripped since the grant, for what goes on under it (a tunnel); asks only.
+    /// Whether no cooldown has tripped since the grant, for traffic that continues under it (a tunnel). Changes
+    /// nothing.
     #[must_use]
     pub fn may_go_on(&self) -> bool {
         self.observe || self.grant.allows()
     }
 
-    /// Counts its wait anew: for what has long been under way (a tunnel) when a trip holds the rest of it.
+    /// Restarts its wait, for a tunnel that is held by a trip after a long time.
     pub fn renew(&mut self) {
         self.since = clock::now();
         self.deadline = self.since + self.grant.entry.rule.max_wait;
@@ -260,17 +261,17 @@ impl Permit {
         Ok(())
     }
 
-    /// The site says this about its limit; the fleet hears of it with the verdict.
+    /// The site names this limit. It is reported with the verdict.
     pub fn hear_limit(&mut self, said: Option<SiteLimit>) {
         self.site_limit = said.map(Box::new);
     }
 
-    /// The answer refuses the page in this way, where nothing but its status says so.
+    /// The response refuses the page in this way, if only its status says so.
     pub fn hear_refusal(&mut self, refusal: Option<PlainRefusal>) {
         self.refusal = refusal;
     }
 
-    /// Whether a plain refusal is a wall's; `None` if the answer is none.
+    /// Whether a plain refusal is a wall's; `None` if the response is not a plain refusal.
     fn is_walled(&mut self, judgement: &Judgement) -> Option<bool> {
         let refusal = self.refusal.take().filter(|_| judgement.verdict == Verdict::Ok)?;
         // Who probes wants to know whether the site is well again.
@@ -278,7 +279,7 @@ impl Permit {
         Some(self.grant.lane.view.refused(refusal, self.address()) || probes)
     }
 
-    /// Tells the fleet how often the site wants to be asked, by its `robots.txt`; after the verdict.
+    /// Reports how often the site wants to be asked, by its `robots.txt`. Call it after the verdict.
     pub async fn tell_delay(&mut self, said: SiteLimit) {
         let lane = Arc::clone(&self.grant.lane);
         lane.view.note_delay(&said, self.grant.entry.rule.limits.cost);
@@ -306,7 +307,7 @@ impl Permit {
         Some(named)
     }
 
-    /// Tells the fleet what came back; counts the verdict. Cheap where there is nothing to tell.
+    /// Reports the verdict to the fleet and counts it. Cheap if there is nothing to report.
     ///
     /// The report goes out even if the caller is dropped meanwhile.
     pub async fn report(&mut self, judgement: &Judgement) {
@@ -350,7 +351,7 @@ impl Permit {
         shared.store.spawn(deliver(lane, report, Some(seen))).await.ok();
     }
 
-    /// Tells the fleet that the site answered what cannot be judged (a tunnel, an upgraded connection).
+    /// Reports an answer that cannot be judged (a tunnel, an upgraded connection).
     pub async fn report_unseen(&mut self) {
         let judgement = Judgement::unseen(self.grant.ticket.probe);
         self.report(&judgement).await;
@@ -369,7 +370,7 @@ impl Permit {
         }
     }
 
-    /// What the judgement means to the cooldown; `None` where the store need not hear of it.
+    /// What the judgement means to the cooldown; `None` if the store need not know.
     /// A block counts `least` at least.
     fn weigh(&self, judgement: &Judgement, least: f64) -> Option<Answer> {
         let grant = &self.grant;

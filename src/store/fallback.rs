@@ -1,28 +1,28 @@
-//! The shared store: Redis while it answers, the member's own share while it does not.
+//! The shared store: Redis while it answers, and this member's share of the limits while it does not.
 //!
-//! - A call that fails is answered here at once, as the rule file says (`local`, `open`, `closed`); from then on
-//!   nobody waits for Redis until a heartbeat has got through again.
-//! - A member that has not reached the store since it started knows no share: under `local` it holds what is limited,
-//!   unless `local_share` is given, and says why.
-//! - `local` keeps still for three seconds, in which a member uses nothing but the tickets that it holds: the others may
-//!   still draw from the store (`silence`). Then it keeps each scope at its share of the limits: 1 / members, so that the
-//!   fleet as a whole stays within the rule. The share starts empty, behind the tickets that are still out; a quota goes
-//!   on in its window, with a share of what was left of it (`alone`).
-//! - Members come back one after the other. Each tells what it took, and the store leaves those that are not back yet
-//!   their shares (`home`, `lua/lib/away.lua`): no burst on either side.
-//! - A learned rate stays as the member last heard it, and nothing more is learned meanwhile.
-//! - A store that comes back without its memory grants nothing before all have told what they know (`recall`).
-//! - A cooldown in force stays in force: what a member knows of it goes with each call, and repairs the store
-//!   that comes back without it.
+//! - A call that fails is answered here at once, as `on_failure` says (`local`, `open`, `closed`). From then on no
+//!   request waits for Redis until a heartbeat succeeds.
+//! - A member that has not reached the store since it started does not know its share. Under `local` it holds limited
+//!   requests and reports why, unless `local_share` is given.
+//! - Under `local`, a member first uses nothing but the tickets that it holds, for three seconds: the others may still take
+//!   tokens from the store (`silence`). Then it keeps each scope at its share of the limits, 1 / members, so that the fleet
+//!   as a whole stays within the rule. The share starts empty, after the tickets that are still out. A quota continues in
+//!   its window, with a share of what was left of it (`alone`).
+//! - Members come back one after the other. Each reports what it took, and the store reserves the shares of those that are
+//!   not back yet (`rejoin`, `lua/lib/away.lua`). So there is no burst on either side.
+//! - A learned rate stays as the member last heard it. Nothing is learned during an outage.
+//! - A store that comes back without its memory grants nothing until all members have reported what they know (`recover`).
+//! - A cooldown in force stays in force. Each call carries what the member knows of it, and repairs a store that has lost
+//!   it.
 
 mod alone;
-mod beat;
 mod forecast;
-mod home;
+mod heartbeat;
 mod lease;
 mod local;
 mod outage;
-mod recall;
+mod recover;
+mod rejoin;
 mod share;
 mod silence;
 
@@ -45,10 +45,10 @@ use tokio_util::sync::CancellationToken;
 pub use self::outage::Enforced;
 pub(super) use self::{
     alone::{Alone, Windows},
-    recall::Remembered,
+    recover::Remembered,
     silence::Silence,
 };
-use self::{home::Home, lease::Lease, outage::Outage, recall::Recall};
+use self::{lease::Lease, outage::Outage, recover::Recovery, rejoin::Rejoin};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
     failure::Failure,
@@ -68,8 +68,8 @@ use crate::{
     runtime::clock::{self, Seldom},
 };
 
-/// How long a member that starts waits for the store's first word. Deciding alone it would take itself for the whole
-/// fleet and use the whole rate; a store that is away must not keep it from serving either.
+/// How long a starting member waits for the store's first answer. Without one it would take itself for the whole fleet
+/// and use the whole rate. A store that is away must not keep it from serving either.
 const FIRST_WORD: Duration = Duration::from_secs(1);
 
 /// The store of a fleet.
@@ -90,25 +90,24 @@ pub struct Shared {
     places: watch::Sender<Vec<Place>>,
     refused: Seldom,
     metrics: Arc<Metrics>,
-    home: Home,
-    recall: Recall,
+    rejoin: Rejoin,
+    recovery: Recovery,
     /// A call failed: the heartbeat comes as soon as a knock, so that all who lost the store come back together.
     lost: Notify,
     stopped: CancellationToken,
 }
 
 impl Shared {
-    /// Prepares the store and starts connecting. Redis may be away: decisions are taken as `on_failure` says until it
-    /// comes.
+    /// Prepares the store and starts to connect. Until Redis is reached, `on_failure` decides.
     ///
     /// # Errors
-    /// A URL that is none.
+    /// An invalid URL.
     pub fn start(settings: RedisSettings, metrics: Arc<Metrics>) -> Result<Arc<Self>, BadUrl> {
         let server = Server::Redis(Box::new(Redis::new(&settings)?));
         Ok(Self::on(server, settings, metrics))
     }
 
-    /// The same over a server of your own; of `settings`, the URL means nothing.
+    /// The same with another server. The URL in `settings` is not used.
     #[must_use]
     pub fn over(
         server: Box<dyn ScriptServer>,
@@ -135,19 +134,19 @@ impl Shared {
             places: watch::Sender::default(),
             refused: Seldom::default(),
             metrics,
-            home: Home::default(),
-            recall: Recall::default(),
+            rejoin: Rejoin::default(),
+            recovery: Recovery::default(),
             lost: Notify::new(),
             stopped: CancellationToken::new(),
             settings,
         });
-        let [listener, beater, keeper, follower] = [(); 4].map(|()| Arc::clone(&store));
+        let [listener, member, keeper, follower] = [(); 4].map(|()| Arc::clone(&store));
         store.spawn(async move {
             let listening =
                 listener.server.listen(&listener.settings.prefix, listener.news.clone());
             listener.stopped.run_until_cancelled(listening).await;
         });
-        tokio::spawn(async move { beater.beat().await });
+        tokio::spawn(async move { member.send_heartbeats().await });
         tokio::spawn(async move {
             keeper.stopped.run_until_cancelled(keeper.keep_home()).await;
         });
@@ -174,7 +173,7 @@ impl Shared {
         self.places.subscribe()
     }
 
-    /// Waits for the store's first word, at most a second.
+    /// Waits for the store's first answer, at most a second.
     pub async fn first_word(&self) {
         let mut news = self.news();
         let word = async {
@@ -197,7 +196,7 @@ impl Shared {
         self.server.redis()
     }
 
-    /// What all keys of the fleet begin with.
+    /// The prefix of all keys of the fleet.
     pub(super) fn prefix(&self) -> &str {
         &self.settings.prefix
     }
@@ -208,20 +207,20 @@ impl Shared {
         self.up.load(Ordering::Acquire)
     }
 
-    /// Whether the store answers and its news do not reach this member: what it knows of a cooldown is then only as good
-    /// as its latest answer.
+    /// Whether the store answers but its news do not reach this member. Its copy of a cooldown is then only as recent
+    /// as the latest answer.
     #[must_use]
     pub fn is_deaf(&self) -> bool {
         self.is_up() && !self.server.hears().0
     }
 
-    /// Why it does not, in words.
+    /// Why it does not answer, for people.
     #[must_use]
     pub fn why_down(&self) -> String {
         self.why.lock().clone()
     }
 
-    /// What the rule file says about its being away.
+    /// `on_failure` of the rule file.
     #[must_use]
     pub fn on_failure(&self) -> OnFailure {
         self.settings.on_failure
@@ -233,7 +232,7 @@ impl Shared {
         self.members.load(Ordering::Relaxed)
     }
 
-    /// Notes that the store came or went, and says so if that is news.
+    /// Records that the store came or went, and reports a change.
     fn turn(&self, up: bool, failure: Option<&Failure>) {
         if let Some(failure) = failure {
             self.why.lock().clone_from(&failure.text);
@@ -244,9 +243,9 @@ impl Shared {
         }
         if self.up.swap(up, Ordering::AcqRel) != up {
             if up {
-                self.recall.all_due();
+                self.recovery.all_due();
             }
-            self.home.turned(up);
+            self.rejoin.turned(up);
             if up {
                 self.news.send(News::Up(true)).ok();
                 self.news.send(News::Resync).ok();
@@ -257,7 +256,7 @@ impl Shared {
         }
     }
 
-    /// Runs a script if the store is up; counts and notes a failure.
+    /// Runs a script if the store is up. Counts and records a failure.
     pub(super) async fn call(
         &self,
         script: &scripts::Script,

@@ -24,7 +24,7 @@ const MOST_KEYS: usize = 3 * MOST_SCOPES;
 /// Scopes that one script call reads: Redis serves nobody else meanwhile, for about a millisecond.
 const BATCH: usize = 100;
 /// How long a person waits for the connection and for each answer; a proxy would have given up long before.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SURVEY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A fleet as its store knows it.
 #[derive(Debug, Clone, Default)]
@@ -57,9 +57,10 @@ pub struct Surveyed {
 /// # Errors
 /// A URL that is none, a store that does not answer in time, or one that refuses: the words say which.
 pub async fn survey(settings: &RedisSettings) -> Result<Survey, StoreError> {
-    let patient = RedisSettings { timeout: PATIENCE.max(settings.timeout), ..settings.clone() };
+    let patient =
+        RedisSettings { timeout: SURVEY_TIMEOUT.max(settings.timeout), ..settings.clone() };
     let redis = Redis::new(&patient).map_err(|error| StoreError::Away(error.to_string()))?;
-    let connected = redis.connected(PATIENCE).await.map(drop);
+    let connected = redis.connected(SURVEY_TIMEOUT).await.map(drop);
     let survey = match connected {
         Ok(()) => look(&redis, &settings.prefix).await,
         Err(failure) => Err(failure),

@@ -1,20 +1,20 @@
-//! The right to send is a lease: it needs a recent sign of life from the store.
+//! The right to send is a lease that a recent answer of the store renews.
 //!
-//! A process that was stopped (SIGSTOP, a paused VM, heavy swapping) wakes with what it knew before. Everything that it
-//! heard before its last call to the store is as old as its sleep, so it may not act on that until it has asked again. A
-//! call that fails is a sign as well: it says that the store is away now, and a member then decides alone.
+//! A process that was stopped (SIGSTOP, a paused VM, heavy swapping) wakes with old knowledge. Its copy of a cooldown
+//! is as old as its sleep, so it must not act on it until it has asked again. A call that fails renews the lease too:
+//! the store is away now, and the member decides alone.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Shared, beat::HEARTBEAT};
+use super::{Shared, heartbeat::HEARTBEAT};
 use crate::runtime::clock::{self, Instant};
 
 /// How late a heartbeat may be on a busy machine.
 const LATE: Duration = Duration::from_millis(500);
 
-/// Since when this member is in contact with its store.
+/// When this member's contact with its store began.
 #[derive(Debug)]
 pub(super) struct Lease {
     length: Duration,
@@ -50,7 +50,7 @@ impl Lease {
         ran_out.is_some()
     }
 
-    /// Whether the latest sign of life is recent.
+    /// Whether the latest contact is recent.
     fn is_on(&self) -> bool {
         self.contact.lock().latest.is_none_or(|latest| latest.elapsed() <= self.length)
     }
@@ -62,7 +62,7 @@ impl Lease {
 }
 
 impl Shared {
-    /// Whether this member may still go by what it heard of a scope in the answer to a question of `heard`.
+    /// Whether this member may still rely on an answer about a scope to a call that was sent at `heard`.
     #[must_use]
     pub fn trusts(&self, heard: Instant) -> bool {
         self.lease.is_on() && (!self.is_up() || self.lease.covers(heard))
@@ -78,7 +78,7 @@ impl Shared {
         }
     }
 
-    /// How long a call takes at most.
+    /// The longest time of a call.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.settings.timeout

@@ -1,14 +1,14 @@
 //! What a member does in a scope while its store does not answer.
 //!
-//! A call that fails tells a member nothing of the others: they may draw on, and what it sent on its own would come on top
-//! of that. So a member of a fleet first keeps still: it uses the tickets that it holds, and for [`PATIENCE`] sends
-//! nothing else. Before it goes alone it asks once more, and only if that call fails too, it does. Whoever is out of
-//! reach for a shorter time has sent nothing without a ticket of the store when it is back, so that no bound is broken,
-//! whichever members were cut off, whenever each of them noticed. A store that was silent for all of them for longer
-//! leaves those that are not back yet their shares (`AWAY` in `lua/lib/away.lua`).
+//! A failed call says nothing about the other members: they may still take tokens, and requests without the store would
+//! come on top. So a member of a fleet first uses the tickets that it holds, and for [`OUTAGE_TIMEOUT`] sends nothing
+//! else. Then it asks once more, and decides alone only if that call fails too. A member that is cut off for a shorter
+//! time has sent nothing without a ticket of the store, so no limit is exceeded, whichever members were cut off. A
+//! store that was away for longer reserves the shares of the members that are not back yet (`AWAY` in
+//! `lua/lib/away.lua`).
 //!
-//! Who knows of no other member goes on at once, but who has not reached the store since it started knows nothing: it
-//! keeps still until it has.
+//! A member without other members goes on at once. A member that has not reached the store since it started sends
+//! nothing until it has.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::{
     store::{Ask, Granted, Scope, keys::Keys},
 };
 
-/// How long a member of a fleet keeps still: longer than a store takes to restart or a failover, with what it takes to
-/// connect again. `AWAY` in `lua/lib/away.lua` is shorter by that.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// When who waits meanwhile looks again: as often as the store is knocked at.
+/// How long a member of a fleet sends nothing without a ticket: longer than a restart or a failover of the store, and
+/// the time to connect again. `AWAY` in `lua/lib/away.lua` is shorter by that time.
+const OUTAGE_TIMEOUT: Duration = Duration::from_secs(3);
+/// When waiting requests look again: as often as the store is tried.
 const AGAIN: Duration = Duration::from_millis(250);
 
 impl Shared {
@@ -40,14 +40,14 @@ impl Shared {
 
     /// Whether this member may go alone.
     fn may_go_alone(&self, keys: &Keys) -> bool {
-        self.members() < 2 || self.silence.lasted().max(keys.silence.lasted()) >= PATIENCE
+        self.members() < 2 || self.silence.lasted().max(keys.silence.lasted()) >= OUTAGE_TIMEOUT
     }
 
     /// Whether the store is to be asked once more, though it is away: before this member goes alone.
     pub(super) fn asks_once_more(&self, keys: &Keys) -> bool {
         self.settings.on_failure == OnFailure::Local
             && !self.may_go_alone(keys)
-            && self.silent_for(keys) >= PATIENCE
+            && self.silent_for(keys) >= OUTAGE_TIMEOUT
     }
 
     /// Whether this member keeps still for now: there are limits that others use too, or may.
@@ -70,7 +70,7 @@ impl Shared {
         let rule = Rule { limits, ..rule.clone() };
         let ask = Ask { wanted: 0, drain: true, returned: Vec::new(), ..ask.clone() };
         let here = self.here.take_now(scope, &rule, &ask);
-        let left = PATIENCE.saturating_sub(self.silent_for(keys));
+        let left = OUTAGE_TIMEOUT.saturating_sub(self.silent_for(keys));
         let again = if left.is_zero() { AGAIN } else { left.min(AGAIN) };
         Granted {
             rate: whole.rate.unwrap_or(0.0),
@@ -110,7 +110,7 @@ impl Shared {
             let place = (&self.here, &scope.here);
             let new = Alone::begin(place, &whole, self.fleet(), &before);
             if alone.replace(new).is_none() {
-                self.home.strayed(keys);
+                self.rejoin.strayed(keys);
             }
         }
         let alone = alone.as_mut()?;

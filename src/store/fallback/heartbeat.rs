@@ -1,27 +1,28 @@
-//! Heartbeats: a member says that it lives, hears how many do, and finds out whether the store is there.
+//! Heartbeats: a member reports that it lives, learns how many members do, and finds out whether the store answers.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
 use super::{Failure, News, Shared, scripts};
 use crate::runtime::clock;
 
-/// How often a member says that it lives.
+/// Interval of heartbeats.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long a member counts without a word: three heartbeats.
+/// How long a member counts as running without a heartbeat: three intervals.
 const LIFE: Duration = Duration::from_secs(3);
-/// Heartbeats whose largest fleet counts: a store that comes back, or has lost its memory, hears of one member after the
-/// other, and who decides alone then must not take itself for half of the fleet.
+/// The size of the fleet is the largest of this number of heartbeats. A store that comes back, or has lost its memory,
+/// learns of one member after the other, and a member that decides alone then must not take itself for half of the
+/// fleet.
 const LATELY: usize = 4;
-/// How often a store that is away is tried; members add up to half of it, so as not to come back in step.
+/// How often a store that is away is tried. Members add up to half of it, so that they do not return in step.
 const KNOCK: Duration = Duration::from_millis(250);
-/// Heartbeats without an answer after which a connection counts as dead: a firewall that forgot it sends no reset, and
-/// the system would go on trying for a quarter of an hour.
+/// Heartbeats without an answer after which a connection counts as dead. A firewall that has forgotten it sends no
+/// reset, and the system would try for a quarter of an hour.
 const DEAD: u32 = 4;
 
 /// Heartbeats without a subscription after which it counts as lost.
 const DEAF: u32 = 3;
 
-/// Whether the news reach this member, as far as it has been said.
+/// Whether the news reach this member, as last reported.
 #[derive(Debug, Default)]
 struct Hearing {
     /// Heartbeats in a row without a subscription.
@@ -34,8 +35,8 @@ fn knock() -> Duration {
 }
 
 impl Shared {
-    /// Says every second that this member lives; while the store is away, knocks more often.
-    pub(super) async fn beat(&self) {
+    /// Sends a heartbeat every second, and more often while the store is away.
+    pub(super) async fn send_heartbeats(&self) {
         let (mut silent, mut lately, mut hearing) = (0, [0; LATELY], Hearing::default());
         while !self.stopped.is_cancelled() {
             let result = tokio::select! {
@@ -54,8 +55,8 @@ impl Shared {
                     let most = lately.into_iter().fold(1, u32::max);
                     self.members.store(most, Ordering::Relaxed);
                     if new && self.is_up() {
-                        self.recall.all_due();
-                        self.home.tell();
+                        self.recovery.all_due();
+                        self.rejoin.tell();
                         // Its cooldowns are lost as well: whoever knows of one says so.
                         self.news.send(News::Resync).ok();
                     }
@@ -80,7 +81,7 @@ impl Shared {
         }
     }
 
-    /// Says once when the news do not reach this member, and when they do again.
+    /// Reports once that the news do not reach this member, and once that they do again.
     fn note_hearing(&self, hearing: &mut Hearing) {
         let (hears, refused) = self.server.hears();
         hearing.deaf = if hears { 0 } else { hearing.deaf + 1 };
@@ -106,7 +107,7 @@ impl Shared {
         }
     }
 
-    /// Until it is time to knock, once a call has failed.
+    /// Waits until it is time to try again, after a failed call.
     async fn lost_and_knock(&self) {
         self.lost.notified().await;
         tokio::time::sleep(knock()).await;

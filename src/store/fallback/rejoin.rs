@@ -1,5 +1,5 @@
-//! Coming back to the store: a member tells each scope what it did meanwhile, and what it knows where the store has lost
-//! its memory, also of scopes that nobody asks for at the moment.
+//! Rejoining the store after an outage. For each scope a member reports what it did meanwhile, and what it knows if the
+//! store has lost its memory, also for scopes without requests at the moment.
 
 use std::{
     sync::{Arc, Weak, atomic::Ordering},
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::{
     Shared,
     alone::{self, Alone, Fleet},
-    recall::{Heard, Remembered},
+    recover::{Heard, Remembered},
 };
 use crate::{
     rules::settings::OnFailure,
@@ -24,23 +24,23 @@ use crate::{
     },
 };
 
-/// How long after the store's return members say in each scope that they are back (GRACE in `lua/lib/memory.lua`).
+/// How long after the store's return members report in each scope that they are back (GRACE in `lua/lib/memory.lua`).
 const GRACE: Duration = Duration::from_secs(3);
-/// When to tell again, where the store is there and did not take it: a slot of a Cluster that moves.
+/// When to try again if the store is reachable but did not accept it: a slot of a cluster that moves.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Scopes of which the store is told as soon as it is back; more are told when they are next asked for.
+/// Number of scopes that are reported as soon as the store is back. More are reported when they are next asked for.
 const MOST: usize = 10_000;
 
-/// What is to be told.
+/// What must be reported.
 #[derive(Debug, Default)]
-pub(super) struct Home {
+pub(super) struct Rejoin {
     /// How often the store has gone, and when it came back since.
     times: Mutex<Times>,
     /// Scopes in which something was decided alone.
     strayed: Mutex<Vec<Arc<Keys>>>,
     /// Scopes with limits.
     heard: Mutex<Vec<Weak<Keys>>>,
-    /// There is something to tell now.
+    /// There is something to report now.
     tell: Notify,
 }
 
@@ -51,7 +51,7 @@ struct Times {
     back: Option<Instant>,
 }
 
-impl Home {
+impl Rejoin {
     /// The store went, or came back.
     pub(super) fn turned(&self, up: bool) {
         let mut times = self.times.lock();
@@ -63,19 +63,19 @@ impl Home {
         }
     }
 
-    /// The store is to be told what is known.
+    /// Reports what is known to the store.
     pub(super) fn tell(&self) {
         self.tell.notify_one();
     }
 
-    /// Which of its absences the store has just come back from, and how long ago that began.
+    /// The outage that has just ended, and how long ago it began.
     fn latest(&self) -> Option<(u64, Duration)> {
         let times = self.times.lock();
         times.back.filter(|back| back.elapsed() < GRACE)?;
         Some((times.away, times.gone?.elapsed()))
     }
 
-    /// Something was decided alone there.
+    /// Something was decided in this scope without the store.
     pub(super) fn strayed(&self, keys: &Arc<Keys>) {
         let mut strayed = self.strayed.lock();
         if strayed.len() < MOST {
@@ -108,15 +108,15 @@ impl Home {
 }
 
 impl Shared {
-    /// Tells the store what it cannot know, whenever it comes back or has lost its memory.
+    /// Reports to the store what it cannot know, whenever it comes back or has lost its memory.
     pub(super) async fn keep_home(&self) {
         let mut again = None;
         loop {
             tokio::select! {
-                () = self.home.tell.notified() => {}
+                () = self.rejoin.tell.notified() => {}
                 () = sleep_until(again) => {}
             }
-            let memories = self.recall.due();
+            let memories = self.recovery.due();
             again = self.tell_scopes(&memories).await;
             for memory in memories {
                 // A store that is away hears of all when it is back.
@@ -128,26 +128,26 @@ impl Shared {
         }
     }
 
-    /// Tells of each scope; when to do so again, where one was closed.
+    /// Reports each scope. Returns when to do so again, if one was closed.
     async fn tell_scopes(&self, memories: &[Arc<Remembered>]) -> Option<Instant> {
         let mut again = None;
-        for keys in self.home.to_tell(memories) {
+        for keys in self.rejoin.to_tell(memories) {
             let Some(rule) = keys.latest_arguments() else { continue };
             let told = self.ask(&keys, &rule, &Ask::default()).await;
             // A bucket that is closed has not been looked at.
             if let Some(told) = told.filter(|told| !is_looked_at(told)) {
                 let opens = clock::now() + clock::from_micros(told.come_back - told.now);
                 again = earlier(again, opens);
-                self.home.strayed(&keys);
+                self.rejoin.strayed(&keys);
             } else if keys.alone.lock().is_some() {
                 // What could not be told is told at the next return.
-                self.home.strayed(&keys);
+                self.rejoin.strayed(&keys);
             }
         }
         again
     }
 
-    /// Asks the store, and tells it what was done while it was away; `None` where it does not answer.
+    /// Reports to the store what was done during the outage; `None` if it does not answer.
     pub(super) async fn ask(
         &self,
         keys: &Arc<Keys>,
@@ -157,7 +157,7 @@ impl Shared {
         if !self.is_up() && !self.asks_once_more(keys) {
             return None;
         }
-        let latest = self.home.latest();
+        let latest = self.rejoin.latest();
         let new = latest.filter(|(away, _)| keys.told.load(Ordering::Relaxed) < *away);
         let local = self.settings.on_failure == OnFailure::Local;
         let (away, taken) = match &*keys.alone.lock() {
@@ -194,7 +194,7 @@ impl Shared {
         }
         match keys.memory.hears(memory, since) {
             Heard::Same => {}
-            Heard::Lost => self.home.tell(),
+            Heard::Lost => self.rejoin.tell(),
             // The store has been told without these, and no longer knows of them.
             Heard::Stale => {
                 return Some(Granted { tickets: Vec::new(), come_back: granted.now, ..granted });
@@ -202,7 +202,7 @@ impl Shared {
         }
         keys.granted(&granted);
         if granted.rate > 0.0 || !granted.windows.is_empty() {
-            self.home.heard(keys);
+            self.rejoin.heard(keys);
         }
         if is_looked_at(&granted) {
             keys.told.fetch_max(latest.map_or(0, |(away, _)| away), Ordering::Relaxed);

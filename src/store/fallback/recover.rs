@@ -1,5 +1,5 @@
-//! What a member knows of the store's memory of each rule. A store that has lost it (a flush, a failover to a server that
-//! knows nothing) grants nothing of that rule until all members have told what they know (`lua/lib/memory.lua`).
+//! Recovery of a store that has lost its memory of a rule, by a flush or a failover to an empty server. Such a store
+//! grants nothing of the rule until all members have reported what they know (`lua/lib/memory.lua`).
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -82,9 +82,9 @@ impl Remembered {
 
 /// The memories of all rules.
 #[derive(Debug, Default)]
-pub(super) struct Recall(Mutex<HashMap<Arc<str>, Arc<Remembered>>>);
+pub(super) struct Recovery(Mutex<HashMap<Arc<str>, Arc<Remembered>>>);
 
-impl Recall {
+impl Recovery {
     /// All rules are to be told of: the store is back, or may know nothing any more.
     pub(super) fn all_due(&self) {
         self.0.lock().values().for_each(|memory| memory.known.lock().due = true);
@@ -99,7 +99,7 @@ impl Recall {
 impl Shared {
     /// The store's memory of a rule.
     pub(super) fn remembered(&self, rule: &Arc<str>) -> Arc<Remembered> {
-        let mut all = self.recall.0.lock();
+        let mut all = self.recovery.0.lock();
         let new = || {
             let prefix = &self.settings.prefix;
             Arc::new(Remembered::new(rule, prefix, self.server.channel(prefix, rule)))
@@ -115,7 +115,7 @@ impl Shared {
         if known.since == 0 {
             known.due = true;
             drop(known);
-            self.home.tell();
+            self.rejoin.tell();
         }
     }
 
@@ -137,7 +137,7 @@ impl Shared {
         match reply.map(scripts::memory) {
             Some(Ok(now)) => {
                 if memory.hears(now, since) == Heard::Lost {
-                    self.home.tell();
+                    self.rejoin.tell();
                 }
                 true
             }
@@ -155,13 +155,13 @@ impl Shared {
         loop {
             match news.recv().await {
                 Ok(News::Lost { rule, since }) => {
-                    let memory = self.recall.0.lock().get(&rule).map(Arc::clone);
+                    let memory = self.recovery.0.lock().get(&rule).map(Arc::clone);
                     // Who knows of none has nothing to tell; who knows of a later one has told, or will.
                     if let Some(memory) = memory
                         && (1..since).contains(&memory.since())
                         && memory.hears(since, memory.since()) == Heard::Lost
                     {
-                        self.home.tell();
+                        self.rejoin.tell();
                     }
                 }
                 Ok(_) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
