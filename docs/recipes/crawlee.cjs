@@ -9,13 +9,16 @@
 //   await crawler.run(["https://shop.example/"]);
 //
 // - Every request goes through the proxy. Time-outs fit `max_wait`. Crawlee's own sessions and delays are off.
-// - A refusal of the proxy (`Tidegate-Refused`) is not a failure: the request is repeated after its `Retry-After`.
-//   Until then it takes none of the crawler's slots, and the crawler visits other sites.
+// - A refusal of the proxy that passes (`Tidegate-Refused: cooldown`, say) is not a failure: the request is repeated
+//   after its `Retry-After`. Until then it takes none of the crawler's slots, and the crawler visits other sites.
+//   Any other refusal, such as `denied`, reaches the handler.
 // - `verdict` is what Tidegate thinks of the response. Responses over HTTPS are sent to the admin port to be judged.
 "use strict";
 
 const { ProxyConfiguration, RetryRequestError } = require("@crawlee/core");
 
+// Refusals that pass by themselves. The Python packages have the same list.
+const PASSING = new Set(["limit", "cooldown", "hours", "queue", "store"]);
 const MAX_PAUSE = 3600; // seconds; the longest wait after a refusal
 const DEFAULT_PAUSE = 10; // for a refusal that names no time, and for a refused tunnel
 const SITE_TIME = 60; // what a site may take on top of the proxy's `max_wait`
@@ -57,7 +60,7 @@ function tidegate(Crawler, {
 
     /** Notes when a refused request may return, and puts it back into the queue. */
     #look({ request, response }) {
-      if (!response.headers["tidegate-refused"]) return;
+      if (!PASSING.has(response.headers["tidegate-refused"])) return;
       response.resume();
       this.#putBack(request, Number(response.headers["retry-after"]) || DEFAULT_PAUSE);
     }
@@ -106,7 +109,8 @@ const plainly = (userAgent) => (_context, got) => {
 /** The verdict in the response, or the one of the admin port for a response that came through a tunnel. */
 async function verdictOf({ request, response, body }, admin, token) {
   const told = response.headers["tidegate-verdict"];
-  if (told || !admin || !request.url.startsWith("https:")) return told;
+  // A refusal is not the site's answer.
+  if (told || response.headers["tidegate-refused"] || !admin || !request.url.startsWith("https:")) return told;
   // HTTP/2 has fields of its own, such as `:status`.
   const headers = Object.entries(response.headers).filter(([name]) => !name.startsWith(":"));
   const answer = await fetch(new URL("/api/v1/judge", admin), {
