@@ -61,7 +61,7 @@ impl Grant {
     fn report(&self, answer: Answer, oks: u32) -> Report {
         let Ticket { id, epoch, probe, .. } = self.ticket;
         let probe = if probe { id } else { 0 };
-        Report { epoch, probe, answer, oks, draw: fastrand::f64(), named: None, error: None }
+        Report { probe, oks, draw: fastrand::f64(), ..Report::new(epoch, answer) }
     }
 
     /// Whether it may still be used: no cooldown has tripped since, and this member would have heard of one.
@@ -103,12 +103,7 @@ impl Drop for Grant {
 #[derive(Debug)]
 pub struct Permit {
     grant: Grant,
-    target: Target,
-    client: Client,
-    seq: u64,
-    urgency: Urgency,
-    since: Instant,
-    deadline: Instant,
+    request: Request,
     held: Duration,
     observe: bool,
     /// How the response refuses the page, if only its status says so.
@@ -133,7 +128,7 @@ impl Drop for Held<'_> {
 }
 
 /// A request at the gate.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Request {
     pub(super) target: Target,
     pub(super) client: Client,
@@ -146,21 +141,7 @@ pub(super) struct Request {
 impl Permit {
     pub(super) fn new(grant: Grant, request: Request, held: Duration, observe: bool) -> Self {
         grant.entry.metrics.hold_seconds.observe(held.as_secs_f64());
-        let Request { target, client, since, deadline, seq, urgency } = request;
-        let (refusal, site_limit) = (None, None);
-        Self {
-            grant,
-            target,
-            client,
-            seq,
-            urgency,
-            since,
-            deadline,
-            held,
-            observe,
-            refusal,
-            site_limit,
-        }
+        Self { grant, request, held, observe, refusal: None, site_limit: None }
     }
 
     /// How long the request was held.
@@ -208,7 +189,7 @@ impl Permit {
         let grant = &mut self.grant;
         if may {
             if grant.ticket.probe && grant.stage == Stage::Unsent {
-                tell::probe_sent(&grant.lane, &self.target);
+                tell::probe_sent(&grant.lane, &self.request.target);
             }
             grant.stage = Stage::Sent;
             grant.lane.sent.fetch_add(1, Ordering::Relaxed);
@@ -236,8 +217,8 @@ impl Permit {
 
     /// Restarts its wait, for a tunnel that is held by a trip after a long time.
     pub fn renew(&mut self) {
-        self.since = clock::now();
-        self.deadline = self.since + self.grant.entry.rule.max_wait;
+        self.request.since = clock::now();
+        self.request.deadline = self.request.since + self.grant.entry.rule.max_wait;
     }
 
     /// Back to the head of the queue, after a trip or for a retry of a blocked answer.
@@ -245,19 +226,11 @@ impl Permit {
     /// # Errors
     /// As [`super::Gate::hold`]; the time held before counts towards `max_wait`.
     pub async fn again(&mut self) -> Result<(), Refused> {
-        let request = Request {
-            target: self.target.clone(),
-            client: self.client.clone(),
-            since: self.since,
-            deadline: self.deadline,
-            seq: self.seq,
-            urgency: self.urgency,
-        };
         let lane = Arc::clone(&self.grant.lane);
         // Before it waits: a quota may need the very token that it holds.
         self.grant.give_back();
-        self.grant = wait(&lane, &request, true).await?;
-        self.held = self.since.elapsed();
+        self.grant = wait(&lane, &self.request, true).await?;
+        self.held = self.request.since.elapsed();
         Ok(())
     }
 
@@ -300,7 +273,7 @@ impl Permit {
             lane.shared.events.emit(Event::SiteLimit {
                 rule: Arc::clone(&entry.rule.name),
                 key: Arc::clone(&lane.view.key),
-                target: self.target.clone(),
+                target: self.request.target.clone(),
                 rate,
             });
         }
@@ -325,7 +298,7 @@ impl Permit {
         lane.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
         self.count_marks(judgement);
         if !judgement.is_transport() {
-            lane.shared.reach.answered(&self.target.host);
+            lane.shared.reach.answered(&self.request.target.host);
         }
         let walled;
         let (judgement, answer) = match self.is_walled(judgement) {
@@ -345,7 +318,7 @@ impl Permit {
         let Some(answer) = answer.or(tells.then_some(Answer::Nothing)) else { return };
         let oks = if answer == Answer::Nothing { 0 } else { lane.view.take_oks() };
         let report = Report { named, error, ..self.grant.report(answer, oks) };
-        let seen = Seen { target: self.target.clone(), judgement: judgement.clone() };
+        let seen = Seen { target: self.request.target.clone(), judgement: judgement.clone() };
         // A task of its own: the client may leave, the news must not.
         let shared = Arc::clone(&lane.shared);
         shared.store.spawn(deliver(lane, report, Some(seen))).await.ok();
@@ -365,7 +338,7 @@ impl Permit {
         }
         for signature in &judgement.logged {
             metrics.signature_hits(signature).inc();
-            let (rule, host) = (&self.grant.entry.rule.name, &self.target.host);
+            let (rule, host) = (&self.grant.entry.rule.name, &self.request.target.host);
             tracing::debug!(%signature, %rule, %host, "a signature that is set to log matched");
         }
     }
@@ -417,9 +390,9 @@ impl Permit {
     fn silence(&self, judgement: &Judgement, policy: &CooldownPolicy) -> Option<Answer> {
         let silence = policy.silence?;
         let verdict = judgement.verdict;
-        if !judgement.is_silence()
-            || !self.grant.lane.shared.reach.is_silent(&self.target.host, self.grant.ticket.probe)
-        {
+        let Grant { lane, ticket, .. } = &self.grant;
+        let host = &self.request.target.host;
+        if !judgement.is_silence() || !lane.shared.reach.is_silent(host, ticket.probe) {
             return None;
         }
         let weight = cooldown::silence_weight(policy.after, silence);
@@ -432,14 +405,14 @@ impl Permit {
         lane.shared.events.emit(Event::Blocked {
             rule: Arc::clone(&entry.rule.name),
             key: Arc::clone(&lane.view.key),
-            target: self.target.clone(),
+            target: self.request.target.clone(),
             judgement: judgement.clone(),
         });
     }
 
     fn address(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.target.host, &self.target.path).hash(&mut hasher);
+        (&self.request.target.host, &self.request.target.path).hash(&mut hasher);
         hasher.finish()
     }
 }

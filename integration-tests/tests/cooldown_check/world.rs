@@ -388,15 +388,7 @@ impl World {
         let verdict = Verdict::Forbidden;
         let block = Answer::Block { weight: 1.0, retry_after: 0, sure: true, verdict };
         let answer = if page { Answer::Ok } else { block };
-        let report = Report {
-            epoch: leave.epoch,
-            probe: leave.probe,
-            answer,
-            oks: 0,
-            draw: 0.0,
-            named: None,
-            error: None,
-        };
+        let report = Report { probe: leave.probe, ..Report::new(leave.epoch, answer) };
         self.store.observe(now);
         let before = self.store.epoch;
         let change = self.store.report(now, &report, &policy());

@@ -175,7 +175,7 @@ impl World {
             },
         };
         let before = self.peek();
-        let report = Report { epoch, probe, answer, oks, draw, named: None, error: None };
+        let report = Report { probe, oks, draw, ..Report::new(epoch, answer) };
         let reported = self.store.report_now(&self.scope, &self.rule, &report);
         let expected = self.model.answer(reported.now, grant, reply, oks, draw);
         prop_assert_eq!(reported.change, expected);

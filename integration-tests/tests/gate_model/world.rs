@@ -237,15 +237,7 @@ impl World {
     }
 
     fn report(&mut self, answer: Answer) {
-        let report = Report {
-            epoch: self.epoch,
-            probe: 0,
-            answer,
-            oks: 0,
-            draw: 0.5,
-            named: None,
-            error: None,
-        };
+        let report = Report { draw: 0.5, ..Report::new(self.epoch, answer) };
         let reported = self.subject.report(&self.rule, &report);
         // A cooldown that was over without anybody's asking opened at its end.
         self.come_to_an_end(reported.now);

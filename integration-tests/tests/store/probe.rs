@@ -28,16 +28,7 @@ fn a_member_whose_reply_was_lost_gets_the_same_probe_again_and_nobody_else_does(
     assert_eq!(take(&first, true).phase, Phase::Probing, "it is out");
     let again = take(&first, false);
     assert_eq!((again.phase, again.tickets.len()), (Phase::Probe, 1), "{again:?}");
-    let answer = Answer::Ok;
-    let report = Report {
-        epoch,
-        probe: again.tickets[0],
-        answer,
-        oks: 0,
-        draw: 0.5,
-        named: None,
-        error: None,
-    };
+    let report = Report { probe: again.tickets[0], draw: 0.5, ..Report::new(epoch, Answer::Ok) };
     let reported = runtime.block_on(first.0.report(&first.1, &rule, &report)).unwrap();
     assert_eq!(reported.until, 0, "{reported:?}");
 }

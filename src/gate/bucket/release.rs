@@ -153,15 +153,7 @@ impl BucketQueue {
 
 /// The probe was granted for a request that has left: the store is told, so that another member's turn comes.
 pub(super) fn lose_probe(lane: Arc<Lane>, ticket: Ticket) {
-    let report = Report {
-        epoch: ticket.epoch,
-        probe: ticket.id,
-        answer: Answer::Nothing,
-        oks: 0,
-        draw: 0.0,
-        named: None,
-        error: None,
-    };
+    let report = Report { probe: ticket.id, ..Report::new(ticket.epoch, Answer::Nothing) };
     tokio::spawn(tell::deliver(lane, report, None));
 }
 

@@ -62,8 +62,16 @@ pub struct Report {
     pub draw: f64,
     /// What the site says about its limit.
     pub named: Option<Named>,
-    /// The answer is an error, of which the site bears so many.
+    /// The limit against which the answer counts as an error; `None` if it is not an error.
     pub error: Option<Quota>,
+}
+
+impl Report {
+    /// A report of one answer that was no probe, with nothing else to say. Its `draw` is 0.
+    #[must_use]
+    pub const fn new(epoch: u64, answer: Answer) -> Self {
+        Self { epoch, probe: 0, answer, oks: 0, draw: 0.0, named: None, error: None }
+    }
 }
 
 /// What a report changed.

@@ -29,7 +29,7 @@ fn policy() -> CooldownPolicy {
 }
 
 fn report(epoch: u64, answer: Answer) -> Report {
-    Report { epoch, probe: 0, answer, oks: 0, draw: 0.5, named: None, error: None }
+    Report { draw: 0.5, ..Report::new(epoch, answer) }
 }
 
 const BLOCK: Answer = named(0);

@@ -202,8 +202,7 @@ impl Policy for Proxy {
             NamedRate { rate: ceiling.rate, lasts }
         });
         let named = Some(Named { ceiling, hold });
-        let report =
-            Report { epoch, probe, answer, oks: 0, draw: self.draw.f64(), named, error: None };
+        let report = Report { probe, draw: self.draw.f64(), named, ..Report::new(epoch, answer) };
         let reported = self.store.report_now(&self.scope, &self.rule, &report);
         let paused = reported.cause == Some(Cause::SiteLimit);
         self.trips += u32::from(reported.change == Change::Tripped && !paused);
