@@ -201,6 +201,19 @@ pub async fn post_json(server: SocketAddr, path: &str, body: &str) -> Answer {
     ProxyClient::connect(server).await.send(request).await.expect("the server answers")
 }
 
+/// `DELETE` on an admin port.
+///
+/// # Panics
+/// If the server does not answer.
+pub async fn delete(server: SocketAddr, path: &str) -> Answer {
+    let request = Request::delete(path)
+        .header(header::HOST, server.to_string())
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::default())
+        .expect("the parts are good");
+    ProxyClient::connect(server).await.send(request).await.expect("the server answers")
+}
+
 /// A connection that carries exactly the bytes it is given.
 #[derive(Debug)]
 pub struct Raw {

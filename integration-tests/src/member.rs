@@ -217,6 +217,22 @@ impl Member {
         serde_json::from_slice(&answer.body).expect("the status is JSON")
     }
 
+    /// Its events of one kind, oldest first.
+    ///
+    /// # Panics
+    /// If `GET /api/v1/events` does not answer 200 with a list.
+    pub async fn events(&self, kind: &str) -> Vec<serde_json::Value> {
+        let answer = client::get_direct(self.admin, "/api/v1/events").await;
+        assert_eq!(answer.status, 200, "/api/v1/events: {}", answer.text());
+        let mut all: serde_json::Value =
+            serde_json::from_slice(&answer.body).expect("the events are JSON");
+        let serde_json::Value::Array(mut events) = all["events"].take() else {
+            panic!("not a list: {}", answer.text())
+        };
+        events.retain(|event| event["event"] == kind);
+        events
+    }
+
     /// What it wrote so far, standard output and error.
     #[must_use]
     pub fn log(&self) -> String {

@@ -31,11 +31,8 @@ mod tunnels;
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, header};
-use http_body_util::Full;
 use integration_tests::{
-    client::{Answer, ProxyClient, get},
+    client::{Answer, delete, get, post_json},
     member::Member,
     site::{Page, Site},
     storm::Storm,
@@ -52,12 +49,7 @@ const SLACK: Duration = Duration::from_millis(20 + 80);
 
 /// `POST` of JSON to the admin port.
 async fn post(member: &Member, path: &str, body: &Value) -> Answer {
-    let request = Request::post(path)
-        .header(header::HOST, member.admin().to_string())
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(Bytes::from(body.to_string())))
-        .expect("it is a request");
-    ProxyClient::connect(member.admin()).await.send(request).await.expect("the port answers")
+    post_json(member.admin(), path, &body.to_string()).await
 }
 
 /// Ends the cooldown by hand.
@@ -67,13 +59,7 @@ async fn clear(member: &Member) {
 
 /// Asks for the end of the cooldown: the status of the answer.
 async fn try_clear(member: &Member) -> u16 {
-    let request = Request::delete(COOLDOWN)
-        .header(header::HOST, member.admin().to_string())
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::default())
-        .expect("it is a request");
-    let sent = ProxyClient::connect(member.admin()).await.send(request).await;
-    sent.expect("the port answers").status
+    delete(member.admin(), COOLDOWN).await.status
 }
 
 /// Waits until the member says that a scope cools down, or that none does.

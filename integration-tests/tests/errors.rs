@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use integration_tests::{
-    client::{get, get_direct},
+    client::get,
     load::crawl,
     member::{Member, RuleFile},
     news,
@@ -11,18 +11,9 @@ use integration_tests::{
     site::{Page, Site},
     wait::wait_until,
 };
-use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(15);
 const RULE: &str = "rate: 500/s, max_wait: 0s, errors: 4/h, cooldown: {for: 100ms-200ms}";
-
-/// The events of this kind that a member has told.
-async fn events(member: &Member, kind: &str) -> Vec<Value> {
-    let answer = get_direct(member.admin(), "/api/v1/events").await;
-    let events: Value = serde_json::from_str(&answer.text()).expect("JSON");
-    let events = events["events"].as_array().expect("a list").clone();
-    events.into_iter().filter(|event| event["event"] == kind).collect()
-}
 
 #[tokio::test]
 async fn the_fleet_shares_a_budget_of_errors_and_pauses_when_it_is_used_up() {
@@ -37,10 +28,10 @@ async fn the_fleet_shares_a_budget_of_errors_and_pauses_when_it_is_used_up() {
     assert_eq!(get(fleet[1].proxy(), &site.url("/gone")).await.status, 404);
     for member in &fleet {
         wait_until("every member knows of the pause", SOON, async || {
-            events(member, "tripped").await.len() == 1
+            member.events("tripped").await.len() == 1
         })
         .await;
-        let trip = events(member, "tripped").await.remove(0);
+        let trip = member.events("tripped").await.remove(0);
         assert_eq!((&trip["cause"], &trip["by"]), (&"errors".into(), &"errors".into()));
         let refused = get(member.proxy(), &site.url("/")).await;
         assert_eq!(refused.header("tidegate-refused"), Some("cooldown"), "good pages wait too");
@@ -64,7 +55,7 @@ async fn a_crawl_of_missing_pages_keeps_to_the_budget_and_goes_on() {
     for pair in times.windows(5) {
         assert!(pair[4] - pair[0] >= Duration::from_millis(900), "five in {:?}", pair[4] - pair[0]);
     }
-    assert!(events(&member, "probe_sent").await.is_empty(), "it needs no probe");
+    assert!(member.events("probe_sent").await.is_empty(), "it needs no probe");
 }
 
 #[tokio::test]

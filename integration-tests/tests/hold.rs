@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use http::Request;
-use http_body_util::Full;
 use integration_tests::{
-    client::{ProxyClient, Raw, get, get_request, get_with, post_json},
+    client::{ProxyClient, Raw, delete, get, get_request, get_with, post_json},
     load::{crawl, statuses},
     member::{Member, RuleFile},
     redis::Redis,
@@ -195,13 +193,7 @@ async fn urgent_requests_go_first() {
         }));
         held(&member, number).await;
     }
-    let clear = Request::delete(COOLDOWN)
-        .header("host", member.admin().to_string())
-        .header("content-type", "application/json")
-        .body(Full::default())
-        .expect("it is a request");
-    let cleared = ProxyClient::connect(member.admin()).await.send(clear).await;
-    assert_eq!(cleared.expect("the port answers").status, 200);
+    assert_eq!(delete(member.admin(), COOLDOWN).await.status, 200);
     for request in waiting {
         assert_eq!(request.await.expect("it ends"), 200);
     }

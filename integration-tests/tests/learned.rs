@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request, header};
 use http_body_util::Full;
 use integration_tests::{
-    client::{Answer, ProxyClient, get, get_direct},
+    client::{Answer, ProxyClient, get},
     load::{crawl, statuses},
     member::{Member, RuleFile},
     news,
@@ -46,10 +46,7 @@ fn is(value: &Value, wanted: f64) -> bool {
 
 /// The reasons of all changes that a member has told.
 async fn reasons(member: &Member) -> Vec<String> {
-    let answer = get_direct(member.admin(), "/api/v1/events").await;
-    let events: Value = serde_json::from_str(&answer.text()).expect("JSON");
-    let events = events["events"].as_array().expect("a list").clone();
-    let told = events.into_iter().filter(|event| event["event"] == "rate_learned");
+    let told = member.events("rate_learned").await.into_iter();
     told.map(|event| event["why"].as_str().expect("a word").to_owned()).collect()
 }
 

@@ -26,14 +26,6 @@ async fn scope(member: &Member) -> Value {
     member.status().await["scopes"][0].clone()
 }
 
-/// The events of this kind that a member has told.
-async fn events(member: &Member, kind: &str) -> Vec<Value> {
-    let answer = get_direct(member.admin(), "/api/v1/events").await;
-    let events: Value = serde_json::from_str(&answer.text()).expect("JSON");
-    let events = events["events"].as_array().expect("a list").clone();
-    events.into_iter().filter(|event| event["event"] == kind).collect()
-}
-
 fn is(value: &Value, wanted: f64) -> bool {
     value.as_f64().is_some_and(|value| (value - wanted).abs() < 1e-9)
 }
@@ -49,14 +41,14 @@ async fn nothing_left_pauses_the_fleet_until_the_reset_and_teaches_nothing() {
     assert_eq!(get(fleet[0].proxy(), &site.url("/")).await.status, 200, "the answer is a page");
     for member in &fleet {
         wait_until("every member knows that nothing is left", SOON, async || {
-            events(member, "tripped").await.len() == 1
+            member.events("tripped").await.len() == 1
         })
         .await;
     }
     let left = scope(&fleet[0]).await["remaining_ms"].as_u64().expect("a number");
     assert!((200_000..=300_000).contains(&left), "{left} ms are left of five minutes");
     for member in &fleet {
-        let trips = events(member, "tripped").await;
+        let trips = member.events("tripped").await;
         assert_eq!(
             (trips.len(), &trips[0]["cause"], &trips[0]["by"]),
             (1, &"site_limit".into(), &"site_limit".into())
@@ -101,9 +93,9 @@ async fn a_pause_that_the_site_asked_for_ends_by_itself() {
     site.on("/last", says(&[("ratelimit", "limit=1, remaining=0, reset=1")]));
     get(member.proxy(), &site.url("/last")).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
-    let cleared = events(&member, "cleared").await;
+    let cleared = member.events("cleared").await;
     assert_eq!((cleared.len(), &cleared[0]["by"]), (1, &"time".into()));
-    assert!(events(&member, "probe_sent").await.is_empty(), "it needs no probe");
+    assert!(member.events("probe_sent").await.is_empty(), "it needs no probe");
 }
 
 #[tokio::test]
@@ -120,7 +112,7 @@ async fn a_rate_that_the_site_names_is_the_fleets() {
         is(&scope["site_rate"], 2.0) && is(&scope["rate_current"], 2.0)
     })
     .await;
-    assert_eq!(events(&fleet[0], "site_limit").await.len(), 1);
+    assert_eq!(fleet[0].events("site_limit").await.len(), 1);
     let proxies = [fleet[1].proxy()];
     crawl(&proxies, 4, &site.url("/"), 8).await;
     let times = site.times();

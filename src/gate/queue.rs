@@ -441,16 +441,20 @@ mod tests {
         }
     }
 
-    /// Of a request of this urgency that comes now, where a step of urgency is a second.
+    /// The rank of a request that comes at `arrival`, if a step of urgency is a second.
+    fn rank_at(arrival: Instant, urgency: u8) -> Rank {
+        let urgency = Urgency::new(urgency).expect("0 to 7");
+        Rank::new(arrival, urgency, Duration::from_secs(10))
+    }
+
+    /// The rank of a request that comes now.
     fn rank(urgency: u8) -> Rank {
-        let urgency = Urgency::new(urgency).expect("there is one");
-        Rank::new(clock::now(), urgency, Duration::from_secs(10))
+        rank_at(clock::now(), urgency)
     }
 
     fn urgent(seq: u64, urgency: u8, ago: f64) -> Waiter<char> {
         let arrival = clock::now() - Duration::from_secs_f64(ago);
-        let urgency = Urgency::new(urgency).expect("there is one");
-        Waiter { rank: Rank::new(arrival, urgency, Duration::from_secs(10)), ..waiter(seq) }
+        Waiter { rank: rank_at(arrival, urgency), ..waiter(seq) }
     }
 
     /// A request that had its permit.
@@ -503,21 +507,19 @@ mod tests {
         assert_eq!(order_of(&mut queue), [3, 5, 4, 0, 2, 1]);
     }
 
-    /// However many urgent ones come, whoever is not urgent goes when it has risen above them.
+    /// However many urgent requests come, one that is not urgent goes once it has risen above them.
     #[test]
     fn nobody_starves() {
         let mut queue = Queue::default();
         let start = clock::now();
-        let least = Urgency::new(7).expect("there is one");
-        let ten = Duration::from_secs(10);
         queue.push(&client(1), Order::Fair, urgent(0, 7, 0.0), false);
         let gone = (1..100).find(|seq| {
             // One comes and one goes every tenth of a step.
             let now =
                 start + Duration::from_millis(100) * u32::try_from(*seq).expect("it is small");
-            let rank = Rank::new(now, Urgency::new(0).expect("there is one"), ten);
+            let rank = rank_at(now, 0);
             queue.push(&client(2), Order::Fair, Waiter { rank, ..waiter(*seq) }, false);
-            queue.pop().is_some_and(|waiter| waiter.rank.urgency == least)
+            queue.pop().is_some_and(|waiter| waiter.seq == 0)
         });
         assert_eq!(gone, Some(71), "seven steps later");
     }

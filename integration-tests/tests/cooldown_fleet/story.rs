@@ -1,7 +1,7 @@
 //! Afterwards: what the events tell of a trip, at each member of the fleet.
 
 use integration_tests::{
-    client::{get, get_direct},
+    client::get,
     member::{Member, RuleFile},
     news,
     redis::Redis,
@@ -12,20 +12,11 @@ use serde_json::{Value, json};
 
 use crate::{COOLDOWN, SOON, clear, cools, post, spawn_get};
 
-/// The member's events of one kind, oldest first.
-async fn events(member: &Member, kind: &str) -> Vec<Value> {
-    let answer = get_direct(member.admin(), "/api/v1/events").await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    let all: Value = serde_json::from_str(&answer.text()).expect("events are JSON");
-    let all = all.as_array().or_else(|| all["events"].as_array()).expect("a list of events");
-    all.iter().filter(|event| event["event"] == kind).cloned().collect()
-}
-
 /// The only event of its kind, once it is there.
 pub(crate) async fn the_only(member: &Member, kind: &str) -> Value {
     let mut found = Vec::new();
     wait_until(kind, SOON, async || {
-        found = events(member, kind).await;
+        found = member.events(kind).await;
         !found.is_empty()
     })
     .await;
@@ -113,7 +104,7 @@ async fn a_cooldown_without_a_probe_is_told_to_end_by_time() {
     assert_eq!(post(&member, COOLDOWN, &json!({"seconds": 1})).await.status, 200);
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
     assert_eq!(the_only(&member, "cleared").await["by"], "time");
-    assert!(events(&member, "probe_sent").await.is_empty());
+    assert!(member.events("probe_sent").await.is_empty());
 }
 
 #[tokio::test]

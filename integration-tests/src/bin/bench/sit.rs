@@ -13,11 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use http::{Request, header};
-use http_body_util::Full;
 use integration_tests::{
-    client::{ProxyClient, post_json},
+    client::{delete, post_json},
     member::{Member, RuleFile},
     wait::wait_until,
 };
@@ -173,11 +170,7 @@ async fn trip(member: &Member) -> anyhow::Result<()> {
 }
 
 async fn clear(member: &Member) -> anyhow::Result<()> {
-    let request = Request::delete(COOLDOWN)
-        .header(header::HOST, member.admin().to_string())
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::<Bytes>::default())?;
-    let answer = ProxyClient::connect(member.admin()).await.send(request).await?;
+    let answer = delete(member.admin(), COOLDOWN).await;
     anyhow::ensure!(answer.status == 200, "the cooldown goes on: {}", answer.text());
     Ok(())
 }
