@@ -2,7 +2,8 @@
 //!
 //! What it promises (`docs/scaling.md` has the figures):
 //! - **Bound.** A request goes only with a ticket of the store, and each ticket lets one request go.
-//! - **Order.** Urgent requests first; of the same urgency, clients take turns (or first in, first out); a request that loses its permit to a trip keeps its place.
+//! - **Order.** Urgent requests go first. Among requests of the same urgency, clients take turns (or first in, first out).
+//!   A request that loses its permit to a trip keeps its place.
 //! - **No leak.** [`Permit::may_send`] stands directly before the first byte; from the moment a trip is known here,
 //!   nothing that is unsent goes.
 //! - **Nothing for nothing.** A client that leaves costs no token; waiting is one task per busy bucket, never polling;

@@ -105,7 +105,7 @@ pub trait Refuse {
 }
 
 impl<S, R: Refuse> Connection<S, R> {
-    /// Wraps a client's socket. The [`Handle`] must be told of every request, see [`Handle::answering`].
+    /// Wraps a client's socket. The caller must call [`Handle::answering`] for every request.
     pub fn new(io: S, limits: Limits, refuse: R) -> (Self, Handle) {
         let handle = Handle::default();
         let connection = Self {

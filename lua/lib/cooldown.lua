@@ -259,7 +259,7 @@ local function take_report(scope, now, report, policy)
 end
 
 -- `report.named` (tokens per second, nil = none), `report.lasts` and `report.hold` (us, 0 = none): what the site says about its limit.
--- `report.most` (0 = the answer is no error) and `report.window` (us): of errors, the site bears so many.
+-- An error counts towards the limit of `report.most` errors in `report.window` (us); `most` is 0 if the answer is not one.
 local function report_cooldown(scope, now, report, policy)
   local room = report.most > 0 and count_error(scope, now, report.most, report.window) or 0
   -- The site counts the errors of requests that were under way, too.

@@ -208,7 +208,7 @@ impl<T: Moment> CooldownCache<T> {
         }
     }
 
-    /// The probe was reported, or there is no request to send as one.
+    /// The probe is over: it was reported, or its request has left.
     pub fn probe_ended(&mut self) {
         self.holds_probe = false;
     }

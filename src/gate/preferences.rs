@@ -12,7 +12,7 @@ impl Urgency {
     const MOST: Self = Self(0);
     const LEAST: u8 = 7;
 
-    /// `None` if there is no such urgency.
+    /// `None` above 7.
     #[must_use]
     pub fn new(urgency: u8) -> Option<Self> {
         (urgency <= Self::LEAST).then_some(Self(urgency))
@@ -20,7 +20,7 @@ impl Urgency {
 }
 
 impl Default for Urgency {
-    /// That of a request that does not say (RFC 9218 section 4.1).
+    /// 3, for a request without `Priority` (RFC 9218 section 4.1).
     fn default() -> Self {
         Self(3)
     }

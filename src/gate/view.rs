@@ -300,7 +300,7 @@ impl View {
         self.update(|cache, now| cache.peeked(peeked, asked, now));
     }
 
-    /// The probe was reported, or there is no request to send as one.
+    /// The probe is over: it was reported, or its request has left.
     pub(super) fn probe_ended(&self) {
         self.cache.lock().probe_ended();
     }

@@ -96,7 +96,7 @@ pub struct ScopeStatus {
     pub rule: String,
     /// The scope's key (domain or host); empty where the rule is not split.
     pub key: String,
-    /// Tokens per second as written; `None` if there is no rate.
+    /// The rate in the rule file, in tokens per second; `None` if the rule has none.
     pub rate_limit: Option<f64>,
     /// Whether the rule says `rate: auto`; `rate_limit` is then not from the rule file.
     #[serde(default)]

@@ -29,7 +29,7 @@ pub(super) struct MemoryShare {
 }
 
 impl HeldMemory {
-    /// Takes the bytes of a request that is about to be held; `None` if there is no room.
+    /// Reserves memory for a request that is about to be held; `None` if the limit is reached.
     pub(super) fn take<B>(&self, request: &Request<B>) -> Option<MemoryShare> {
         let target = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
         let size = REQUEST + target + size_of_fields(request.headers());

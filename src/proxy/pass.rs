@@ -109,7 +109,7 @@ impl Asking {
     }
 }
 
-/// The right to send one request. With `action: bypass` there is no permit behind it.
+/// The right to send one request. It has no permit if its rule says `action: bypass`.
 #[derive(Debug)]
 pub(crate) struct Pass {
     entry: Arc<Entry>,

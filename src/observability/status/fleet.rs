@@ -143,7 +143,7 @@ pub struct FleetScope {
     pub streak: f64,
     /// Streak that trips; `None` if the rule has no cooldown.
     pub after: Option<f64>,
-    /// Tokens per second as written; `None` if there is no rate.
+    /// The rate in the rule file, in tokens per second; `None` if the rule has none.
     pub rate_limit: Option<f64>,
     /// Whether the rule says `rate: auto`; `rate_limit` is then not from the rule file.
     #[serde(default)]

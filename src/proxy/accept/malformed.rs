@@ -1,4 +1,4 @@
-//! The answer to a request that is malformed, and what is recorded of requests that cannot be read.
+//! Answers malformed requests, and records requests that cannot be read.
 
 use std::{net::IpAddr, sync::Arc};
 
