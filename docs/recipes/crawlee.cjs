@@ -15,7 +15,7 @@
 // - `verdict` is what Tidegate thinks of the response. Responses over HTTPS are sent to the admin port to be judged.
 "use strict";
 
-const { ProxyConfiguration, RetryRequestError } = require("@crawlee/core");
+const { NonRetryableError, ProxyConfiguration, RetryRequestError } = require("@crawlee/core");
 
 // Refusals that pass by themselves. The Python packages have the same list.
 const PASSING = new Set(["limit", "cooldown", "hours", "queue", "store"]);
@@ -76,6 +76,8 @@ function tidegate(Crawler, {
         return await super._requestFunction(options);
       } catch (error) {
         if (/proxy responded with (429|503)/i.test(error.message)) this.#putBack(options.request, DEFAULT_PAUSE);
+        // The tunnel is denied: it would be denied again.
+        if (/proxy responded with 4/i.test(error.message)) throw new NonRetryableError(error.message);
         throw error;
       }
     }

@@ -253,6 +253,39 @@ async fn crawlee_visits_other_pages_while_a_scope_is_paused() {
 }
 
 #[tokio::test]
+async fn crawlee_puts_back_only_refusals_that_pass() {
+    let site = Site::start();
+    let closed = "match: {paths: [/closed]}, action: deny";
+    let slow = "match: {paths: [/slow]}, rate: 100/s, max_wait: 1s";
+    let rules = format!("- {{name: closed, {closed}}}\n- {{name: slow, {slow}}}");
+    let member = Member::start(&RuleFile::new(&rules)).await;
+    let path = "/api/v1/scopes/slow/cooldown";
+    assert_eq!(post_json(member.admin(), path, "{\"seconds\": 3}").await.status, 200);
+    let slow = site.url("/slow");
+    let variables = [("ADVISED", "1"), ("MORE", slow.as_str())];
+    let url = site.url("/closed");
+    let report = tools::crawl(&member.proxy_url(), "crawl_crawlee.cjs", &url, &variables).await;
+    assert_eq!((&report.error, &*report.statuses), (&None, &[403, 200][..]), "{report:?}");
+    assert_eq!(report.refused, [Some("denied".to_owned()), None], "{report:?}");
+    let metrics = member.metrics().await;
+    let refused = |reason| metrics.sum("tidegate_refused_total", &[("reason", reason)]);
+    assert!(refused("cooldown") >= 1.0, "the cooldown refused /slow, which came again");
+    assert!((refused("denied") - 1.0).abs() < 1e-9, "/closed did not come again");
+    let asked: Vec<_> = site.arrivals().into_iter().map(|arrival| arrival.path).collect();
+    assert_eq!(asked, ["/slow"]);
+}
+
+#[tokio::test]
+async fn crawlee_does_not_repeat_a_tunnel_that_is_denied() {
+    let member = Member::start(&RuleFile::new("- {name: all, match: \"*\", action: deny}")).await;
+    let (url, variables) = ("https://shop.example/", [("ADVISED", "1")]);
+    let report = tools::crawl(&member.proxy_url(), "crawl_crawlee.cjs", url, &variables).await;
+    assert!(report.statuses.is_empty() && report.error.is_some(), "{report:?}");
+    let denied = member.metric("tidegate_refused_total", &[("reason", "denied")]).await;
+    assert!((denied - 1.0).abs() < 1e-9, "{denied} tunnels were denied");
+}
+
+#[tokio::test]
 async fn crawlee_has_responses_over_https_judged() {
     let root = Root::new();
     let site = Site::secure(root.server(Flaw::None));
