@@ -1,5 +1,5 @@
-//! Walls as sites and products document them (`fixtures/walls.tsv`), and sites without a wall: seeded, and pure functions of
-//! the moments of the requests. Times are microseconds.
+//! Walls as sites and products document them (`python/tidegate/walls.tsv`), and sites without a wall: seeded, and pure
+//! functions of the moments of the requests. Times are microseconds.
 
 use std::{collections::VecDeque, time::SystemTime};
 
@@ -12,7 +12,7 @@ use tidegate::{
 use crate::walls::{Answer, SECOND, exact_len};
 
 /// The table.
-const TABLE: &str = include_str!("../fixtures/walls.tsv");
+const TABLE: &str = include_str!("../../python/tidegate/walls.tsv");
 /// A site without a limit is crawled at so many requests per second.
 const CEILING: f64 = 10.0;
 /// The longest ban that doubles.

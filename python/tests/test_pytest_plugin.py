@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from tidegate import documented
+from tidegate.documented import DocumentedWall
 from tidegate.member import Member, StartError
 from tidegate.site import Page, Site, max_rate
 from tidegate.walls import Wall
@@ -50,7 +52,7 @@ def test_a_crawler_behind_the_proxy_keeps_to_the_rate_and_one_around_it_is_found
 
 @pytest.mark.parametrize("wall", ["window", "bucket", "day", "double", "soft"])
 def test_an_impolite_crawler_meets_each_wall_by_its_name(tidegate: Tidegate, wall: str) -> None:
-    shop = tidegate.site("shop", wall=wall, rate=2, window=5, burst=5)  # type: ignore[arg-type]
+    shop = tidegate.site("shop", wall=wall, rate=2, window=5, burst=5)
     tidegate.rule("shop", cooldown="off")
     fetch_all((shop.url for _ in range(60)), tidegate.proxy)
     assert tidegate.blocked("shop") > 0
@@ -128,9 +130,35 @@ def test_half_of_a_walls_rate_is_never_blocked_and_twice_is(kind: str) -> None:
     assert blocked(2) > 0.3
 
 
+@pytest.mark.parametrize("name", documented.names())
+def test_half_of_a_documented_walls_rate_is_never_blocked_and_twice_is(name: str) -> None:
+    def blocked(share: float) -> float:
+        wall = DocumentedWall(name, 3, seed=7)
+        step = 1 / (3 * share)
+        answers = [wall.answer(n * step) for n in range(int(3600 / step))]
+        return sum(answer is not None for answer in answers) / len(answers)
+
+    # At several edge servers that count apart, one may be full while the others have room.
+    assert blocked(0.5) < (0.01 if name == "front-door" else 0.001)
+    assert blocked(2) > 0.3
+
+
+def test_documented_walls_answer_as_documented(tidegate: Tidegate) -> None:
+    github = tidegate.site("github", wall="github", rate=4.5 / 3600)
+    jail = tidegate.site("jail", wall="fail2ban", rate=1)
+    tidegate.rule("github", cooldown="off", site_limits="ignore")
+    tidegate.rule("jail", cooldown="off")
+    with urllib.request.urlopen(github.url, timeout=60) as response:
+        assert response.headers["X-RateLimit-Remaining"] == "3"
+    assert fetch_all((github.url for _ in range(8)), tidegate.proxy).count(429) == 5
+    fetch_all((jail.url for _ in range(20)), tidegate.proxy)
+    assert tidegate.verdicts("jail").keys() == {"ok", "connection_error"}
+    assert {request.status for request in tidegate.requests("jail")} == {200, 0}
+
+
 def test_a_misspelt_wall_is_refused() -> None:
     with pytest.raises(ValueError, match="bukket"):
-        Site("shop", wall="bukket")  # type: ignore[arg-type]
+        Site("shop", wall="bukket")
 
 
 def test_the_example_of_the_documentation_runs(pytester: pytest.Pytester) -> None:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator, Mapping
 
-    from tidegate.walls import Wall, WallName
+    from tidegate.documented import DocumentedWall
+    from tidegate.walls import Wall
 
 
 class Tidegate:
@@ -44,13 +45,17 @@ class Tidegate:
     def site(
         self,
         name: str,
-        wall: WallName | Wall | None = None,
+        wall: str | Wall | DocumentedWall | None = None,
         *,
         links: int = 20,
         tls: ssl.SSLContext | None = None,
         **wall_settings: float,
     ) -> Site:
-        """Start a site. `wall` is one of `window`, `bucket`, `day`, `double` and `soft`."""
+        """Start a site.
+
+        `wall` is one of `window`, `bucket`, `day`, `double` and `soft`, or a documented one such as
+        `cloudflare` or `fail2ban`: see `tidegate.documented`.
+        """
         self._not_started("a site")
         if name in self._sites:
             raise ValueError(f"there is a site {name!r} already")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, get_args
 
+from tidegate import documented
+from tidegate.documented import DocumentedWall
 from tidegate.walls import Block, Wall, WallName
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class Request:
     path: str
     #: Names in lower case.
     headers: Mapping[str, str]
-    #: The site's answer.
+    #: The site's answer; 0 if it closed the connection without one.
     status: int
     #: Whether the wall refused it.
     blocked: bool
@@ -64,15 +66,18 @@ class Site:
     def __init__(
         self,
         name: str,
-        wall: WallName | Wall | None = None,
+        wall: str | Wall | DocumentedWall | None = None,
         *,
         links: int = 20,
         tls: ssl.SSLContext | None = None,
         **wall_settings: float,
     ) -> None:
-        """Start the site. `wall_settings` are those of `tidegate.walls.Wall`, such as `rate`."""
-        if wall is not None and not isinstance(wall, Wall):
-            wall = Wall(wall, **wall_settings)  # type: ignore[arg-type]
+        """Start the site. `wall_settings` are those of the wall's class, such as `rate`.
+
+        `wall` names one of `tidegate.walls` or of `tidegate.documented`.
+        """
+        if isinstance(wall, str):
+            wall = _named(wall, wall_settings)
         self.name = name
         self.wall = wall
         self.links = links
@@ -119,6 +124,8 @@ class Site:
             now = time.monotonic()
             block = self.wall.answer(now) if self.wall else None
             page = _blocked(block) if block else self._page(path)
+            if self.wall:
+                page = replace(page, headers={**(page.headers or {}), **self.wall.fields(now)})
             self._requests.append(
                 Request(now - self._started, method, path, headers, page.status, block is not None)
             )
@@ -145,6 +152,15 @@ def max_rate(times: list[float], window: float = 1.0) -> float:
             start += 1
         most = max(most, end - start)
     return most / window
+
+
+def _named(name: str, settings: Mapping[str, float]) -> Wall | DocumentedWall:
+    kinds = get_args(WallName)
+    if name in kinds:
+        return Wall(name, **settings)  # type: ignore[arg-type]
+    if name in documented.names():
+        return DocumentedWall(name, **settings)  # type: ignore[arg-type]
+    raise ValueError(f"{name!r} is not a wall: {', '.join((*kinds, *documented.names()))}")
 
 
 def _blocked(block: Block) -> Page:
@@ -174,6 +190,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.read(length)
         headers = {name.lower(): value for name, value in self.headers.items()}
         page = self.site._answer(self.command, self.path, headers)  # noqa: SLF001
+        if page.status == 0:
+            self.close_connection = True
+            return
         body = page.body.encode() if isinstance(page.body, str) else page.body
         fields = {"Content-Type": "text/html; charset=utf-8", **(page.headers or {})}
         self.send_response(page.status)

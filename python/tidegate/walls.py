@@ -29,7 +29,7 @@ LONGEST_BAN = 600.0
 
 @dataclass(frozen=True)
 class Block:
-    """A site's refusal: its status, and the wait that it names."""
+    """A site's refusal: its status (0: none, the connection closes), and the wait that it names."""
 
     status: int
     captcha: bool = False
@@ -84,6 +84,10 @@ class Wall:
         if self.kind == "soft":
             return self._soft(now)
         return self._window(now)
+
+    def fields(self, now: float) -> dict[str, str]:  # noqa: ARG002
+        """Return what each answer says of the limit: nothing."""
+        return {}
 
     def _bucket(self, now: float) -> Block | None:
         since = now - self._at if self._at is not None else 0.0

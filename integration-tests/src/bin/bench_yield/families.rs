@@ -1,4 +1,4 @@
-//! Policies against the walls of `fixtures/walls.tsv`: a table by family after ten minutes, an hour and three hours.
+//! Policies against the walls of `python/tidegate/walls.tsv`: a table by family after ten minutes, an hour and three hours.
 
 use integration_tests::{
     families::{Row, Site, rows},
