@@ -49,7 +49,15 @@ impl Member {
     /// # Panics
     /// If it does not come up; its log is in the message.
     pub async fn start(file: &RuleFile) -> Self {
-        Self::start_by(file, || Command::new(binary_path())).await
+        Self::start_program(binary_path(), file).await
+    }
+
+    /// Starts another build of `tidegate`.
+    ///
+    /// # Panics
+    /// As [`Member::start`].
+    pub async fn start_program(program: &Path, file: &RuleFile) -> Self {
+        Self::start_by(file, || Command::new(program)).await
     }
 
     /// Starts one member in a shell in which this command has been run (`ulimit -Sn 64`).

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use integration_tests::{
-    member::{Member, RuleFile},
+    member::{Member, RuleFile, binary_path},
     ports::free_address,
     redis::Redis,
 };
@@ -46,8 +46,8 @@ impl Drop for Process {
 }
 
 /// All that there are; `floor-redis` calls a script for each request, `tidegate-bare` limits nothing and looks at
-/// nothing, `tidegate-blind` does all but look at bodies.
-const ALL: [&str; 11] = [
+/// nothing, `tidegate-blind` does all but look at bodies, `tidegate-static` is the program of `make static`.
+const ALL: [&str; 12] = [
     "floor",
     "floor-aa",
     "floor-redis",
@@ -55,6 +55,7 @@ const ALL: [&str; 11] = [
     "tidegate-bare",
     "tidegate-blind",
     "tidegate-redis",
+    "tidegate-static",
     "haproxy",
     "nginx",
     "squid",
@@ -68,6 +69,7 @@ pub(crate) fn installed() -> Vec<&'static str> {
     let is_here = |name: &str| match name {
         "tidegate-redis" | "floor-redis" => Redis::is_installed(),
         "haproxy" | "nginx" | "squid" | "tinyproxy" => is_installed(name),
+        "tidegate-static" => static_program().is_ok_and(|program| program.is_file()),
         _ => true,
     };
     ALL.into_iter().filter(|name| is_wanted(name) && is_here(name)).collect()
@@ -76,6 +78,16 @@ pub(crate) fn installed() -> Vec<&'static str> {
 fn is_installed(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
+}
+
+/// The program of `make static`, in the profile of this one.
+fn static_program() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let profile = own.parent().context("a program is in a folder")?;
+    let (target, name) = (profile.parent(), profile.file_name());
+    let (target, name) = target.zip(name).context("the folder is cargo's")?;
+    let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    Ok(target.join(triple).join(name).join("tidegate"))
 }
 
 /// This very program in another part.
@@ -106,7 +118,11 @@ impl Peer {
             }
             let redis = (name == "tidegate-redis").then(Redis::start);
             let file = redis.as_ref().map_or(file.clone(), |redis| file.redis(redis));
-            return Ok(Self::tidegate(&file, redis).await);
+            let program = match name {
+                "tidegate-static" => static_program()?,
+                _ => binary_path().to_owned(),
+            };
+            return Ok(Self::start_member(&program, &file, redis).await);
         }
         let (at, folder) = (free_address(), tempfile::tempdir()?);
         let redis = (name == "floor-redis").then(Redis::start);
@@ -132,7 +148,12 @@ impl Peer {
 
     /// A member with this rule file.
     pub(crate) async fn tidegate(file: &RuleFile, redis: Option<Redis>) -> Self {
-        let member = Member::start(&file.clone().with("log: {level: error}")).await;
+        Self::start_member(binary_path(), file, redis).await
+    }
+
+    async fn start_member(program: &Path, file: &RuleFile, redis: Option<Redis>) -> Self {
+        let file = file.clone().with("log: {level: error}");
+        let member = Member::start_program(program, &file).await;
         let at = member.proxy();
         Self { at, running: Running::Tidegate { member: Box::new(member), redis } }
     }
