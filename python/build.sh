@@ -5,7 +5,7 @@
 # profile `dev` the wheel takes the program that `make build` has built.
 #
 # ZIG=1 links with zig, so that the wheel runs on systems as old as glibc 2.17 (manylinux2014). WHEEL_TARGET names
-# another platform, such as aarch64-unknown-linux-gnu, and needs ZIG=1 and `rustup target add` of it.
+# another platform, such as aarch64-unknown-linux-gnu, and needs ZIG=1 and rustup.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,10 +21,16 @@ if [ "$profile" = dev ]; then
   strip=()
 fi
 linker=()
+target=${WHEEL_TARGET:-$(rustc -vV | sed -n 's/^host: //p')}
+# ARM systems have pages of 4, 16 or 64 KiB. The allocator must be built for the largest.
+case $target in aarch64-*) export JEMALLOC_SYS_WITH_LG_PAGE=16 ;; esac
 if [ -n "${ZIG:-}" ]; then
   "$tools/pip" install --quiet --disable-pip-version-check 'ziglang==0.17.*'
-  target=${WHEEL_TARGET:-$(rustc -vV | sed -n 's/^host: //p')}
   linker=(--zig --target "$target" --compatibility manylinux2014)
+  if [ ! -d "$(rustc --print target-libdir --target "$target")" ]; then
+    printf "tidegate: installing Rust's standard library for %s\n" "$target"
+    rustup target add "$target"
+  fi
 fi
 PATH=$tools:$PATH "$tools/maturin" build --quiet --locked --profile "$profile" "${strip[@]}" "${linker[@]}" --out "$out"
 "$tools/maturin" sdist --out "$out"

@@ -3,18 +3,29 @@
 #
 #   test.sh [FOLDER]     the folder with the packages, by default target/python-test
 #
-# PYTHONS names the interpreters; by default python3, and Python 3.9, the oldest supported one, if it is installed.
+# PYTHONS names the interpreters; by default the newest one that is installed, and Python 3.9, the oldest supported one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=${1:-target/python-test}
-if [ -z "${PYTHONS:-}" ]; then
-  oldest=$(command -v python3.9 || true)
-  for candidate in "$HOME"/.pyenv/versions/3.9.*/bin/python3.9; do
-    if [ -x "$candidate" ]; then oldest=$candidate; fi
+# A Python that can make virtual environments, of the first of these minor versions that there is.
+installed() { # MINOR...
+  local minor candidate
+  for minor in "$@"; do
+    for candidate in "$HOME"/.pyenv/versions/3."$minor".*/bin/python3."$minor" "$(command -v "python3.$minor")"; do
+      if "$candidate" -c 'import ensurepip, venv' 2>/dev/null; then
+        printf '%s\n' "$candidate"
+        return
+      fi
+    done
   done
-  if [ -z "$oldest" ]; then printf 'tidegate: no Python 3.9 here, so only python3 is tested\n'; fi
-  PYTHONS="python3 $oldest"
+}
+
+if [ -z "${PYTHONS:-}" ]; then
+  oldest=$(installed 9)
+  newest=$(installed $(seq 30 -1 10))
+  if [ -z "$oldest" ]; then printf 'tidegate: no Python 3.9 here, so only a newer one is tested\n'; fi
+  PYTHONS="${newest:-python3} $oldest"
 fi
 
 test_with() { # PYTHON
@@ -34,6 +45,10 @@ tar -xzf "$packages"/tidegate-*.tar.gz -C "$sources" --strip-components 1
 (cd "$sources" && "$OLDPWD/target/python-tools/bin/maturin" pep517 write-dist-info --metadata-directory dist-info >/dev/null)
 grep -q '^Name: tidegate' "$sources"/dist-info/*/METADATA
 rm -rf "$sources"
+
+# `uvx tidegate`, with the wheel instead of PyPI.
+target/python-tools/bin/uv tool run --quiet --no-cache --from "$(ls "$packages"/tidegate-*.whl)" tidegate --version |
+  grep -q '^tidegate '
 
 # The installed program is tested, not one that the environment names.
 unset TIDEGATE_BIN PYTHONPATH

@@ -30,6 +30,8 @@ if [ "$kind" = static ]; then
   # The allocator, zstd and the cryptography are C.
   export "CC_${triple//-/_}=musl-gcc"
 fi
+# ARM systems have pages of 4, 16 or 64 KiB. The allocator must be built for the largest.
+case $triple in aarch64-*) export JEMALLOC_SYS_WITH_LG_PAGE=16 ;; esac
 cargo build --quiet --locked --profile "$profile" "${what[@]}" --bin tidegate
 binary=target/$place/tidegate
 
