@@ -8,7 +8,7 @@ PACKAGE_PROFILE ?= dist
 FROM ?= target
 IMAGE ?= tidegate
 
-.PHONY: help tools build test test-clients test-peers test-python python-tools wheel lint-python packaging-tools deb tarball static test-deb release-version release-files image image-publish bench-scrapy demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
+.PHONY: help tools build test test-clients test-peers test-python python-tools wheel lint-python packaging-tools deb tarball static test-deb release-version release-files image publish-pypi publish-page publish-crate publish-image bench-scrapy demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -73,9 +73,17 @@ release-files: ## sort built packages (FROM=target) for PyPI and the release pag
 image: ## the container image IMAGE=tidegate, from the source or from PACKAGE=target/packages/... (needs docker)
 	docker build -f docker/Dockerfile $(if $(PACKAGE),--build-arg FROM=package --build-arg PACKAGE=$(PACKAGE)) -t $(IMAGE) .
 
-image-publish: image ## tag the image with TAG=v1.2.3 and push it (needs a login)
-	docker tag $(IMAGE) $(IMAGE):$(TAG)
-	docker push $(IMAGE):$(TAG)
+publish-pypi: python-tools ## upload FROM=release/pypi, sorted by release-files (DRY_RUN=1 in these four: upload nothing)
+	@docker/packaging/release.sh publish-pypi $(FROM)
+
+publish-page: ## make the release page TAG=v1.2.3 from FROM=release/github (needs gh)
+	@docker/packaging/release.sh publish-page $(FROM) $(TAG)
+
+publish-crate: ## upload the crate
+	@docker/packaging/release.sh publish-crate
+
+publish-image: ## tag the image with TAG=v1.2.3 and push it (needs docker)
+	@docker/packaging/release.sh publish-image $(IMAGE) $(TAG)
 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
 	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bins

@@ -7,13 +7,17 @@ cd "$(dirname "$0")/../.."
 version=3.8.0
 tools=target/packaging-tools
 
+install() { # PACKAGE
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
+  printf 'tidegate: installing with apt-get: %s\n' "$1"
+  "${as_root[@]}" apt-get -qq update
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$1" >/dev/null
+}
+
 if [ "${1:-}" = --static ]; then
   triple=$(uname -m)-unknown-linux-musl
-  if ! command -v musl-gcc >/dev/null 2>&1; then
-    printf 'tidegate: installing with apt-get: musl-tools\n'
-    apt-get -qq update
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends musl-tools >/dev/null
-  fi
+  if ! command -v musl-gcc >/dev/null 2>&1; then install musl-tools; fi
   if [ ! -d "$(rustc --print target-libdir --target "$triple")" ]; then
     printf "tidegate: installing Rust's standard library for %s\n" "$triple"
     if ! timeout 300 rustup target add "$triple"; then
@@ -25,9 +29,7 @@ if [ "${1:-}" = --static ]; then
 fi
 
 if ! command -v ip >/dev/null 2>&1 && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
-  printf 'tidegate: installing with apt-get: iproute2\n'
-  apt-get -qq update
-  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends iproute2 >/dev/null
+  install iproute2
 fi
 
 if [ ! -x "$tools/bin/cargo-deb" ]; then

@@ -1,8 +1,16 @@
 #!/usr/bin/env bash
-# The steps of a release that are neither a build nor an upload:
+# The steps of a release that are no build:
 #
-#   release.sh version [TAG]   the versions of all packages, the changelog and the tag agree; prints the version
-#   release.sh files FOLDER    sorts a folder of built packages into pypi/ and github/, with checksums and notes.md
+#   release.sh version [TAG]         the versions of all packages, the changelog and the tag agree; prints the version
+#   release.sh files FOLDER          sorts FOLDER/wheels and FOLDER/packages into FOLDER/pypi and FOLDER/github, with
+#                                    checksums and notes.md
+#   release.sh publish-pypi FOLDER   uploads pypi/, as a workflow that PyPI trusts or with UV_PUBLISH_TOKEN
+#   release.sh publish-page FOLDER TAG   makes the release page of github/ and notes.md, with GH_TOKEN
+#   release.sh publish-crate         uploads the crate, with CARGO_REGISTRY_TOKEN
+#   release.sh publish-image IMAGE TAG   tags and pushes an image that `make image` has built; with REGISTRY_TOKEN it
+#                                    logs in first, as REGISTRY_USER
+#
+# DRY_RUN=1 uploads nothing: uv and cargo check what they would upload, the commands of gh and docker are printed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -32,10 +40,8 @@ files() { # FOLDER
   version=$(version)
   rm -rf "$folder/pypi" "$folder/github"
   mkdir -p "$folder/pypi" "$folder/github"
-  find "$folder" -name '*.whl' -exec cp {} "$folder/pypi/" \;
-  find "$folder" -path "$folder/pypi" -prune -o -name "*tidegate-$version.tar.gz" -exec cp {} "$folder/pypi/" \;
-  find "$folder" -path "$folder/github" -prune -o -name '*.deb' -exec cp {} "$folder/github/" \;
-  find "$folder" -path "$folder/github" -prune -o -name "tidegate-$version-*.tar.gz" -exec cp {} "$folder/github/" \;
+  cp "$folder"/wheels/*"tidegate-$version"* "$folder/pypi/"
+  cp "$folder"/packages/tidegate[-_]"$version"-*.{deb,tar.gz} "$folder/github/"
   for kind in pypi/*.whl pypi/tidegate-*.tar.gz github/*.deb github/*.tar.gz; do
     compgen -G "$folder/$kind" >/dev/null || fail "$folder has no $kind"
   done
@@ -48,7 +54,45 @@ files() { # FOLDER
   (cd "$folder" && ls -1 pypi github notes.md)
 }
 
+dry_run=()
+print_only=()
+if [ -n "${DRY_RUN:-}" ]; then
+  dry_run=(--dry-run)
+  print_only=(printf '%s ')
+fi
+
+# Runs a command of a program that has no dry run.
+upload() {
+  "${print_only[@]}" "$@"
+  if [ -n "${DRY_RUN:-}" ]; then printf '\n'; fi
+}
+
+publish-pypi() { # FOLDER
+  target/python-tools/bin/uv publish "${dry_run[@]}" --trusted-publishing automatic "$1"/pypi/*
+}
+
+publish-page() { # FOLDER TAG
+  version "$2" >/dev/null
+  (cd "$1/github" && sha256sum --check --quiet SHA256SUMS)
+  upload gh release create "$2" --notes-file "$1/notes.md" "$1"/github/*
+}
+
+publish-crate() {
+  cargo publish --locked --package tidegate "${dry_run[@]}"
+}
+
+publish-image() { # IMAGE TAG
+  version "$2" >/dev/null
+  if [ -n "${REGISTRY_TOKEN:-}" ]; then
+    upload docker login "${1%%/*}" --username "${REGISTRY_USER:?names the user of REGISTRY_TOKEN}" --password-stdin \
+      <<<"$REGISTRY_TOKEN"
+  fi
+  upload docker tag "$1" "$1:$2"
+  upload docker push "$1:$2"
+}
+
 case ${1:-} in
-  version | files) "$@" ;;
-  *) fail "usage: release.sh version [TAG] | files FOLDER" ;;
+  version | files | publish-pypi | publish-page | publish-crate | publish-image) "$@" ;;
+  *) fail "usage: release.sh version [TAG] | files FOLDER | publish-pypi FOLDER | publish-page FOLDER TAG |" \
+    "publish-crate | publish-image IMAGE TAG" ;;
 esac

@@ -25,6 +25,19 @@ contents() { # DEB
     fail "the rule file is no conffile"
 }
 
+# `cargo binstall` finds the archive and the program in it by the manifest.
+binstall() { # ARCHIVE
+  local version triple
+  version=$(docker/packaging/release.sh version)
+  triple=$(rustc -vV | sed -n 's/^host: //p')
+  expand() { # KEY
+    sed -n "s/^$1 = \"\(.*\)\"/\1/p" Cargo.toml |
+      sed "s/{ version }/$version/g; s/{ target }/$triple/g; s/{ bin }/tidegate/g"
+  }
+  [ "$(basename "$(expand pkg-url)")" = "$(basename "$1")" ] || fail "cargo binstall looks for $(expand pkg-url), not $1"
+  tar -tzf "$1" | grep -qx "$(expand bin-dir)" || fail "$1 has no $(expand bin-dir)"
+}
+
 answers() {
   local tries
   for tries in $(seq 300); do
@@ -97,6 +110,7 @@ old=$(ls target/packages/tidegate_0.0.1-1_*.deb)
 new=$(ls target/packages/tidegate_*.deb | grep -v 0.0.1-1)
 contents "$new"
 docker/packaging/build.sh tarball dev >/dev/null
+binstall target/packages/tidegate-*.tar.gz
 for package in "$new" target/packages/tidegate-*.tar.gz; do
   docker/packaging/unpack.sh "$package" target/packages/unpacked
   target/packages/unpacked --version | grep -q '^tidegate ' || fail "$package holds no program"

@@ -66,6 +66,29 @@ fn every_make_target_in_the_pages_and_the_release_workflow_exists() {
     assert_none("make targets that do not exist", &unknown);
 }
 
+#[test]
+fn every_step_of_the_release_is_a_make_target() {
+    let text = read(&root().join(".github/workflows/release.yml"));
+    let workflow: serde_yaml::Value = serde_yaml::from_str(&text).expect("a workflow is YAML");
+    let jobs = workflow["jobs"].as_mapping().expect("it has jobs");
+    let steps = jobs.values().flat_map(|job| job["steps"].as_sequence().expect("a job has steps"));
+    let (mut targets, mut others) = (0, Vec::new());
+    for step in steps {
+        let command = step["run"].as_str().unwrap_or_default();
+        // GitHub's own actions bring the checkout and carry files from job to job.
+        let plumbing = step["uses"].as_str().is_some_and(|action| action.starts_with("actions/"));
+        if command.starts_with("make ")
+            || command.starts_with("sudo --preserve-env=PATH,HOME make ")
+        {
+            targets += 1;
+        } else if !plumbing {
+            others.push(format!("{step:?}"));
+        }
+    }
+    assert!(targets >= 10, "{targets} steps");
+    assert_none("steps that are no make target", &others);
+}
+
 /// The arguments of each call of `tidegate` in a line of shell.
 fn commands_of(line: &str) -> impl Iterator<Item = Vec<String>> {
     let code = line.split(" #").next().unwrap_or(line);
