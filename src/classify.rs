@@ -4,8 +4,8 @@
 //! decoded prefix of the body, and whether the body is complete. Other responses, rules and time
 //! play no part. The steps are:
 //!
-//! 1. **Head** ([`Classifier::read`]): header fields and redirects that decide alone. Most
-//!    responses end here, among them every one that is neither text nor HTML.
+//! 1. **Head** ([`Classifier::read`]): some header fields and redirects are enough for a verdict.
+//!    Most responses end here, among them every one that is neither text nor HTML.
 //! 2. **Body** ([`Scan`]): a prefilter over the raw bytes rules most pages out. One pass over the
 //!    decoded prefix of the others counts visible text and searches for all patterns at once. A
 //!    match counts only on a page with the shape of a wall; on any other page it is a decoy.
@@ -100,13 +100,13 @@ pub enum Reading {
     Scan(Box<Scan>),
 }
 
-/// What the head contributes to every judgement, whatever the body says.
+/// What the head contributes to every judgement, regardless of the body.
 #[derive(Debug)]
 struct HeadContext {
     status: u16,
-    /// The target is refused to robots out of habit: never evidence.
+    /// Many sites refuse this target to robots, so a refusal is never evidence.
     neutral: bool,
-    /// An image, a style or the like: neutral unless the status is a block.
+    /// An image, a stylesheet or the like: neutral unless the status is a block.
     decoration: bool,
     retry_after: Option<Duration>,
     logged: Vec<Arc<str>>,
@@ -122,7 +122,7 @@ impl Classifier {
             status: head.status.as_u16(),
             neutral: head::is_habitual_refusal(head.target),
             decoration: kind == Kind::Neutral,
-            retry_after: if fields.has_retry_after { asked_wait(head) } else { None },
+            retry_after: if fields.has_retry_after { requested_wait(head) } else { None },
             logged: Vec::new(),
         };
         let codings =
@@ -147,20 +147,20 @@ impl Classifier {
                 context.logged.push(Arc::clone(&signature.source.name));
             } else {
                 by_head = Some(context.decided(&signature.source, signature.head_evidence(head)));
-                // Signatures of lower priority are not evaluated any more.
+                // Signatures of lower priority need no evaluation.
                 unconditional = &unconditional
                     [..unconditional.partition_point(|candidate| *candidate < number)];
                 break;
             }
         }
         let accepts_status = |number: &usize| self.signatures[*number].accepts_status(status);
-        let nobody = conditional.is_empty() && !unconditional.iter().any(accepts_status);
+        let no_candidate = conditional.is_empty() && !unconditional.iter().any(accepts_status);
         let may_be_blank = scans && kind == Kind::Page && head::may_be_blank(head);
         let by_head = match by_head {
-            Some(judgement) if nobody => return Reading::Judged(judgement),
+            Some(judgement) if no_candidate => return Reading::Judged(judgement),
             by_head => by_head,
         };
-        if nobody && !may_be_blank {
+        if no_candidate && !may_be_blank {
             return Reading::Judged(context.fallback());
         }
         Reading::Scan(Box::new(Scan::new(scan::Start {
@@ -185,15 +185,15 @@ impl ScanLimits {
     }
 }
 
-/// The wait that `Retry-After` asks for. On a redirect the field only says when to follow it.
-fn asked_wait(head: Head<'_>) -> Option<Duration> {
+/// The wait that `Retry-After` requests. On a redirect the field only says when to follow it.
+fn requested_wait(head: Head<'_>) -> Option<Duration> {
     if head.status.is_redirection() { None } else { retry_after(head.headers, clock::wall()) }
 }
 
 impl HeadContext {
-    /// The judgement if this signature decides.
+    /// The judgement if `signature` matches and decides.
     fn decided(&self, signature: &Signature, evidence: Evidence) -> Judgement {
-        // Under a 429, a page that reads like a refusal explains the rate limit.
+        // Under a 429, the text of a refusal explains the rate limit.
         let verdict = match signature.verdict {
             Verdict::Forbidden
                 if self.status == 429 && signature.shape != signature::Shape::Any =>

@@ -1,5 +1,5 @@
-//! Verdicts on whole responses: every signature against its own examples, the traps that detectors
-//! fall into, and bodies that come in pieces, encoded, broken or without end.
+//! Verdicts on whole responses: every signature with its own examples, common mistakes of
+//! detectors, and bodies that are split, encoded, broken or endless.
 #![allow(clippy::unwrap_used)]
 
 #[path = "classify/bodies.rs"]
@@ -107,18 +107,18 @@ impl Response {
         self.judgement().verdict
     }
 
-    /// The signature that decided; empty where none did.
+    /// The signature that decided; empty if none did.
     fn signature(&self) -> String {
         self.judgement().evidence.map_or_else(String::new, |e| e.signature.to_string())
     }
 }
 
-/// Text of about so many characters that means no harm.
+/// About this many characters of harmless text.
 fn prose(characters: usize) -> String {
     "The ferry leaves twice a day and takes an hour. ".repeat(characters / 48 + 1)
 }
 
-/// Markup of about so many bytes that shows nothing.
+/// About this many bytes of markup without visible text.
 fn filler(bytes: usize) -> String {
     "<div class=\"row\" data-key=\"0123456789abcdef0123\"></div>".repeat(bytes / 56 + 1)
 }

@@ -1,26 +1,26 @@
-//! Which characters the bytes of a body stand for.
+//! Decodes the bytes of a body into characters.
 //!
-//! A byte order mark wins over the header, the header over a `<meta>` in the first [`PRESCAN`]
-//! bytes (WHATWG Encoding section 6.1 and HTML section 13.2.3.2); without any of them it is UTF-8.
-//! Every result is UTF-8 in whole characters, whatever the pieces in which the bytes come.
+//! A byte order mark overrides the header, and the header overrides a `<meta>` in the first
+//! [`PRESCAN`] bytes (WHATWG Encoding section 6.1 and HTML section 13.2.3.2). Without any of them
+//! the charset is UTF-8. The result is UTF-8 in whole characters, however the bytes are split.
 
 use encoding_rs::{CoderResult, Decoder, Encoding, UTF_8};
 use http::HeaderValue;
 
-/// Bytes in which a `<meta charset>` must stand (HTML section 4.2.5.4).
+/// Bytes that must contain the `<meta charset>`, if there is one (HTML section 4.2.5.4).
 const PRESCAN: usize = 1024;
 
-/// Bytes of text that a decoder may want beyond those that it reads.
+/// Bytes of output that a decoder may need beyond the length of its input.
 pub(super) const ROOM: usize = 64;
 
-/// Turns bytes into text. The first piece has at least [`PRESCAN`] bytes or all there is.
+/// Turns bytes into text. Waits for the first [`PRESCAN`] bytes, or for all if there are fewer.
 pub(crate) struct Charset {
     state: State,
     named: Option<&'static Encoding>,
 }
 
 enum State {
-    /// The first bytes wait for a byte order mark or a `<meta>`.
+    /// The first bytes, kept to search them for a byte order mark or a `<meta>`.
     Undecided(Vec<u8>),
     Decided(Decoder),
 }
@@ -38,7 +38,7 @@ impl Charset {
         Self { state: State::Undecided(Vec::new()), named }
     }
 
-    /// Whether a body that begins so, and of which nothing was taken yet, is UTF-8.
+    /// Whether a body that begins with `first` is UTF-8. Must be called before the first push.
     pub(crate) fn is_utf_8(&self, first: &[u8]) -> bool {
         let marked = matches!(first, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
         !marked && self.named.unwrap_or_else(|| guess(first)) == UTF_8
@@ -61,7 +61,7 @@ impl Charset {
         }
     }
 
-    /// Appends what was held back.
+    /// Appends what is still buffered.
     pub(crate) fn finish(&mut self, text: &mut String) {
         if let State::Undecided(first) = &mut self.state {
             let first = std::mem::take(first);
@@ -81,7 +81,7 @@ impl Charset {
 
 fn decode(decoder: &mut Decoder, mut bytes: &[u8], last: bool, text: &mut String) {
     loop {
-        // Enough for nearly all texts; there is another turn for those that grow.
+        // Enough for nearly all texts. If the text grows more, the loop runs again.
         text.reserve(bytes.len() + ROOM);
         let (result, read, _) = decoder.decode_to_string(bytes, text, last);
         bytes = &bytes[read..];
@@ -91,7 +91,7 @@ fn decode(decoder: &mut Decoder, mut bytes: &[u8], last: bool, text: &mut String
     }
 }
 
-/// The charset by a `<meta>` in the first bytes; UTF-8 where there is none.
+/// The charset that a `<meta>` in the first bytes declares; UTF-8 if there is none.
 fn guess(first: &[u8]) -> &'static Encoding {
     let first = &first[..first.len().min(PRESCAN)];
     let mut rest = first;
@@ -103,7 +103,7 @@ fn guess(first: &[u8]) -> &'static Encoding {
         }
         let tag = &rest[..memchr::memchr(b'>', rest).unwrap_or(rest.len())];
         if let Some(encoding) = charset_of(tag) {
-            // A page whose ASCII markup could be read is not UTF-16, whatever it says (HTML section
+            // A page with readable ASCII markup is not UTF-16, even if it says so (HTML section
             // 13.2.3.3).
             return encoding.output_encoding();
         }
@@ -113,15 +113,15 @@ fn guess(first: &[u8]) -> &'static Encoding {
 
 /// The value of `charset=` in a header or a tag.
 fn charset_of(text: &[u8]) -> Option<&'static Encoding> {
-    let begins = |word: &[u8]| word[0] | 0x20 == b'c' && word.eq_ignore_ascii_case(b"charset");
-    let at = text.windows(7).position(begins)?;
+    let is_name = |word: &[u8]| word[0] | 0x20 == b'c' && word.eq_ignore_ascii_case(b"charset");
+    let at = text.windows(7).position(is_name)?;
     let value = text[at + 7..].trim_ascii_start().strip_prefix(b"=")?;
     let value = value.trim_ascii_start();
     let value = value.strip_prefix(b"\"").or(value.strip_prefix(b"'")).unwrap_or(value);
     let ends = |b: &u8| matches!(b, b'"' | b'\'' | b';' | b'>' | b'/') || b.is_ascii_whitespace();
     let end = value.iter().position(ends).unwrap_or(value.len());
     match &value[..end] {
-        // Nearly always, and much sooner known than by its place among all labels.
+        // By far the most frequent label, and a comparison is faster than a lookup.
         label if label.eq_ignore_ascii_case(b"utf-8") => Some(UTF_8),
         label => Encoding::for_label(label),
     }

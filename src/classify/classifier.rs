@@ -17,16 +17,17 @@ use crate::classify::verdict::Verdict;
 /// The built-in signatures, as data.
 const BUILTIN: &str = include_str!("../../config/signatures.yaml");
 
-/// Longest pattern.
+/// Longest pattern, in bytes.
 const MAX_PATTERN: usize = 512;
 
-/// Compiled signatures, in the order in which they are asked: a user's `ok`, a user's others,
-/// built-in ones for heads, built-in ones for bodies; else as written. The first that matches
-/// decides.
+/// Compiled signatures in the order of evaluation: a user's `ok` signatures, a user's others, the
+/// built-in ones for heads, the built-in ones for bodies. Within each group they keep their order
+/// in the file. The first match decides.
 pub struct Classifier {
     pub(crate) signatures: Vec<Compiled>,
     pub(crate) header_index: HeaderIndex,
-    /// How many of those that ask nothing of a head, from the first on, want a page to have the shape of a wall.
+    /// The number of signatures at the start of the unconditional ones that require the shape of a
+    /// wall.
     unconditional_walls: usize,
     pub(crate) strings: Strings,
 }
@@ -47,7 +48,7 @@ impl PartialEq for Classifier {
     }
 }
 
-/// The file, by what its entries are looked for in.
+/// The signature file: one list for each part of a response.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SignatureFile {
@@ -56,7 +57,7 @@ struct SignatureFile {
     bodies: Vec<Signature>,
 }
 
-/// The built-in signatures as they stand in `config/signatures.yaml`.
+/// The built-in signatures, in the order of `config/signatures.yaml`.
 ///
 /// # Panics
 /// Never: the file is part of the binary, and a test reads it.
@@ -65,7 +66,7 @@ pub fn builtin_signatures() -> Vec<Signature> {
     signatures(BUILTIN).expect("config/signatures.yaml is read by a test")
 }
 
-/// The signatures of a file of the form of `config/signatures.yaml`.
+/// The signatures of a file in the format of `config/signatures.yaml`.
 fn signatures(text: &str) -> Result<Vec<Signature>, serde_yaml::Error> {
     let file: SignatureFile = serde_yaml::from_str(text)?;
     let as_page = |signature: Signature| Signature {
@@ -92,17 +93,18 @@ impl Classifier {
         Arc::clone(BUILTIN.get_or_init(compile))
     }
 
-    /// The signatures of another file of the form of `config/signatures.yaml`, of an earlier release
-    /// for instance.
+    /// The signatures of another file in the format of `config/signatures.yaml`, for instance of an
+    /// earlier release.
     ///
     /// # Errors
-    /// The file cannot be read or compiled, as a sentence.
+    /// A message if the file cannot be read or compiled.
     pub fn of_file(text: &str) -> Result<Arc<Self>, String> {
         let sources = signatures(text).map_err(|error| error.to_string())?;
         Self::compile(sources).map(Arc::new).map_err(|error| error.to_string())
     }
 
-    /// The built-in signatures and those of one rule, which come first (`ok` before the others).
+    /// The built-in signatures and those of one rule. The rule's come first, `ok` before the
+    /// others.
     ///
     /// # Errors
     /// A signature that cannot be compiled, or a switch for one that does not exist.
@@ -144,8 +146,9 @@ impl Classifier {
         Ok(Self { signatures, header_index, unconditional_walls, strings })
     }
 
-    /// Whether the first `unconditional` signatures that ask nothing of a head, and those that are `conditional`,
-    /// want every page to have the shape of a wall: then pages without it need no look.
+    /// Whether all candidates require the shape of a wall: the first `unconditional` signatures
+    /// without a condition on the head, and those in `conditional`. Pages without that shape are
+    /// then skipped.
     pub(crate) fn require_wall_shape(&self, unconditional: usize, conditional: &[usize]) -> bool {
         unconditional <= self.unconditional_walls
             && conditional.iter().all(|number| self.signatures[*number].requires_wall_shape())
@@ -153,7 +156,7 @@ impl Classifier {
 }
 
 impl Switches {
-    /// Sets the actions of the signatures that are named.
+    /// Sets the actions of the named signatures.
     fn apply(&self, signatures: &mut [Signature]) -> Result<(), SignatureError> {
         let off = self.off.iter().map(|name| (name, Action::Off));
         for (name, action) in off.chain(self.log.iter().map(|name| (name, Action::Log))) {
@@ -168,7 +171,7 @@ impl Switches {
     }
 }
 
-/// The name that was probably meant.
+/// A suggestion for a misspelt name.
 fn hint(name: &str, signatures: &[Signature]) -> String {
     let likeness = |signature: &&Signature| {
         (strsim::jaro_winkler(name, &signature.name) * 1_000.0).round() as u64
@@ -177,7 +180,7 @@ fn hint(name: &str, signatures: &[Signature]) -> String {
     near.map_or_else(String::new, |best| format!("; did you mean `{}`?", best.name))
 }
 
-/// Refuses what could never work.
+/// Rejects a signature that could never match or never be reported.
 fn check(source: &Signature) -> Result<(), SignatureError> {
     let name = || Arc::clone(&source.name);
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');

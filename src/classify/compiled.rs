@@ -1,4 +1,4 @@
-//! One signature made ready for use: what it asks of a head, and of a body.
+//! One compiled signature: its conditions on the head and on the body.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use super::{
 };
 use crate::{classify::verdict::Evidence, target::glob_matches};
 
-/// Characters of visible text up to which a page has the shape of a wall.
+/// A page with at most this many characters of visible text can have the shape of a wall.
 const MAX_WALL_TEXT: usize = 1_500;
 
-/// The same under a status that walls are served with.
+/// The same for a response whose status is a refusal.
 const MAX_REFUSAL_TEXT: usize = 4_000;
 
-/// A string that may stand in the markup or in the visible text: its number in each automaton.
+/// A string to find in the markup or in the visible text: its number in each automaton.
 #[derive(Debug, Clone, Copy)]
 struct Marker {
     raw: usize,
@@ -42,23 +42,23 @@ pub(crate) struct Compiled {
     text: Vec<usize>,
 }
 
-/// Where a signature matched.
+/// A match, and where it is.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) place: &'static str,
     pub(crate) excerpt: String,
 }
 
-/// How far the marks of a signature are there.
+/// Which marks of a signature a page has.
 #[derive(Debug)]
 pub(crate) enum Marks {
     All(Found),
-    /// At least one, but this is missing.
+    /// At least one, but this one is missing.
     Some(Missing),
     None,
 }
 
-/// What a page lacks of a signature.
+/// The condition of a signature that a page does not meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     Title,
@@ -69,16 +69,16 @@ pub(crate) enum Missing {
     Family,
 }
 
-/// The strings that an automaton looks for.
+/// The strings of one automaton.
 #[derive(Debug, Default)]
 pub(super) struct PatternSet {
     pub(super) patterns: Vec<String>,
-    /// Those of them of which at least one must be there for any signature to match.
+    /// A subset without which no signature can match.
     pub(super) literals: Vec<usize>,
 }
 
 impl PatternSet {
-    /// The number of `pattern`, which is added if it is new.
+    /// The number of `pattern`. A new pattern is added.
     fn number(&mut self, pattern: String) -> usize {
         let known = self.patterns.iter().position(|known| *known == pattern);
         known.unwrap_or_else(|| {
@@ -87,16 +87,17 @@ impl PatternSet {
         })
     }
 
-    fn need(&mut self, number: usize) {
+    fn require(&mut self, number: usize) {
         if !self.literals.contains(&number) {
             self.literals.push(number);
         }
     }
 }
 
-/// Chooses the strings without any of which a signature cannot match: of its conditions the one
-/// whose shortest string is longest, and of `body`, which wants all, the longest.
-fn need(
+/// Chooses the strings that a page must contain for the signature to match. `body` needs all of its
+/// strings, so its longest is enough. Among the conditions the one whose shortest string is longest
+/// wins.
+fn choose_literals(
     body: &[Marker],
     any: &[Marker],
     visible: &[usize],
@@ -111,12 +112,12 @@ fn need(
     let best = best.unwrap_or_default();
     let in_text = visible.iter().map(|number| text.patterns[*number].len()).min();
     if in_text > best.iter().map(length).min() {
-        visible.iter().for_each(|number| text.need(*number));
+        visible.iter().for_each(|number| text.require(*number));
         return;
     }
     for marker in best {
-        raw.need(marker.raw);
-        text.need(marker.text);
+        raw.require(marker.raw);
+        text.require(marker.text);
     }
 }
 
@@ -142,23 +143,23 @@ impl Compiled {
         let visible = source.text.iter();
         let visible: Vec<usize> =
             visible.map(|p| text.number(normalised(p).trim().to_owned())).collect();
-        need(&body, &any, &visible, raw, text);
-        // A page that has one of these must be searched.
+        choose_literals(&body, &any, &visible, raw, text);
+        // A page with one of these must be searched too.
         for marker in &none {
-            raw.need(marker.raw);
-            text.need(marker.text);
+            raw.require(marker.raw);
+            text.require(marker.text);
         }
         let title = source.title.iter().map(|title| normalised(title).trim().to_owned()).collect();
         let is_head_only = source.is_head_only();
         Ok(Self { source, is_head_only, header, title, body, any, none, text: visible })
     }
 
-    /// The first field that it wants a head to have.
+    /// The first header field that it requires.
     pub(super) fn first_field(&self) -> Option<&HeaderName> {
         self.header.first().map(|(name, _)| name)
     }
 
-    /// Whether it is looked for whatever the head says; but see [`Compiled::accepts_status`].
+    /// Whether every head passes; see also [`Compiled::accepts_status`].
     pub(super) fn has_no_head_condition(&self) -> bool {
         !self.is_head_only
             && self.source.status.is_empty()
@@ -166,16 +167,16 @@ impl Compiled {
             && self.header.is_empty()
     }
 
-    /// Whether one of these statuses suits what it asks of a head.
+    /// Whether the head may match with one of these statuses.
     pub(super) fn may_match_status(&self, some: StatusRange) -> bool {
         let statuses = &self.source.status;
         (statuses.is_empty() || statuses.iter().any(|range| range.overlaps(some)))
             && (self.source.location.is_none() || some.overlaps(REDIRECTS))
     }
 
-    /// Whether a body under this status can be a wall of its shape.
+    /// Whether the body of a response with this status can match.
     pub(super) fn accepts_status(&self, status: u16) -> bool {
-        // Some networks answer 521 with a script that sets a cookie and comes back.
+        // Some networks answer 521 with a script that sets a cookie and reloads the page.
         let is_script = status == 521 && self.source.family == Some(Family::ScriptCheck);
         self.is_head_only
             || self.source.shape == Shape::Any
@@ -183,7 +184,7 @@ impl Compiled {
             || !is_origin_fault(status)
     }
 
-    /// Whether all that it asks of the head is there.
+    /// Whether the head meets all conditions.
     pub(crate) fn matches_head(&self, head: Head<'_>, redirect: Option<&Redirect>) -> bool {
         let status = head.status.as_u16();
         let source = &self.source;
@@ -205,7 +206,7 @@ impl Compiled {
                 .is_none_or(|wanted| redirect.is_some_and(|redirect| wanted.matches(redirect)))
     }
 
-    /// Whether it is looked for in a body of this kind.
+    /// Whether it applies to a body of this kind.
     pub(crate) const fn applies_to(&self, is_html: bool) -> bool {
         match self.source.content {
             Content::Any => true,
@@ -214,17 +215,17 @@ impl Compiled {
         }
     }
 
-    /// Whether it may match a page that has none of the strings that signatures look for.
+    /// Whether it may match a page that contains none of the searched strings.
     pub(crate) const fn may_match_without_strings(&self) -> bool {
         !self.title.is_empty() || self.source.family.is_some()
     }
 
-    /// Whether it wants an HTML page to have the shape of a wall.
+    /// Whether an HTML page must have the shape of a wall.
     pub(super) fn requires_wall_shape(&self) -> bool {
         self.is_head_only || self.source.shape == Shape::Interstitial || !self.applies_to(true)
     }
 
-    /// How many characters of visible text a page may have at most for a match to count.
+    /// The most characters of visible text that a matching page may have.
     pub(crate) fn max_visible_text(&self, status: u16, title: &Title) -> usize {
         let by_shape = match self.source.shape {
             Shape::Any => usize::MAX,
@@ -235,7 +236,7 @@ impl Compiled {
         self.source.max_text.unwrap_or(usize::MAX).min(by_shape)
     }
 
-    /// Whether the title is one that it asks for, or may still become one.
+    /// Whether the title matches, or is not complete and may still match.
     fn may_have_title(&self, title: &Title) -> bool {
         !self.title.is_empty()
             && match title {
@@ -244,7 +245,7 @@ impl Compiled {
             }
     }
 
-    /// How far its marks are on a page; the shape is another question.
+    /// Which of its marks a page has, regardless of the page's shape.
     pub(crate) fn marks(&self, findings: &Findings<'_>) -> Marks {
         let page = findings.page;
         let mut found = None;
@@ -296,7 +297,7 @@ impl Compiled {
         }
     }
 
-    /// What is missing, for a person.
+    /// The missing condition, as text for people.
     pub(crate) fn describe(&self, missing: Missing) -> String {
         match missing {
             Missing::Title => format!("the title {}", one_of(&self.source.title)),
@@ -307,7 +308,7 @@ impl Compiled {
         }
     }
 
-    /// What a match rests on.
+    /// The evidence for a match.
     pub(crate) fn evidence(&self, found: Found) -> Evidence {
         Evidence {
             signature: Arc::clone(&self.source.name),
@@ -317,13 +318,13 @@ impl Compiled {
         }
     }
 
-    /// What makes a page a suspect that is only near to its family.
+    /// The evidence for a page that matches its family only in part.
     pub(super) fn suspicion(&self, findings: &Findings<'_>) -> Option<Evidence> {
         let (place, excerpt) = findings.families.evidence(self.source.family?);
         Some(self.evidence(Found { place, excerpt: safe(excerpt) }))
     }
 
-    /// What a match on the head alone rests on.
+    /// The evidence for a match on the head alone.
     pub(crate) fn head_evidence(&self, head: Head<'_>) -> Evidence {
         let (place, excerpt) = if let Some((name, _)) = self.header.first() {
             let value = head.headers.get(name).map_or(&b""[..], |value| value.as_bytes());
@@ -366,5 +367,5 @@ fn one_of(wanted: &[String]) -> String {
     }
 }
 
-/// Statuses that say where to go.
+/// Redirect statuses.
 const REDIRECTS: StatusRange = StatusRange(300, 399);

@@ -1,9 +1,9 @@
-//! Undoing content codings for the scanner's eyes only: gzip, deflate, br and zstd, also stacked or
-//! wrongly labelled.
+//! Decodes the scanner's copy of a body: gzip, deflate, br and zstd, also stacked or wrongly
+//! labelled.
 //!
-//! Output comes in pieces of [`PIECE`] bytes and the caller can stop after each, so that a bomb
-//! costs no more than what is looked at. Windows are bounded: 32 KiB (deflate), 16 MiB (br without
-//! large windows), 8 MiB (zstd).
+//! Output comes in pieces of [`PIECE`] bytes, and the caller can stop after each piece. So a
+//! decompression bomb costs no more than the scanned bytes. Windows are bounded: 32 KiB (deflate),
+//! 16 MiB (br without large windows), 8 MiB (zstd).
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::{Decompress, FlushDecompress, Status};
@@ -13,43 +13,43 @@ use zstd::stream::raw::{self, DParameter, Operation};
 /// Bytes decoded at a time.
 const PIECE: usize = 8 * 1024;
 
-/// Codings on top of each other that are undone; nobody sends more in good faith.
+/// Most stacked codings that are decoded. No legitimate site sends more.
 const MAX_STACKED: usize = 3;
 
-/// log2 of the largest zstd window: what RFC 9659 allows senders of the `zstd` content coding.
+/// log2 of the largest zstd window that RFC 9659 allows for the `zstd` content coding.
 const ZSTD_WINDOW_LOG: u32 = 23;
 
-/// Most members of a gzip file, or frames of zstd, that are decoded. Each needs a new decoder, even if it
-/// is nearly empty; no honest answer has as many in the part that is looked at.
+/// Most members of a gzip file, or frames of zstd, that are decoded. Each needs a new decoder, even
+/// if it is nearly empty. No legitimate response has as many in the scanned part.
 const MAX_MEMBERS: u32 = 1_000;
 
-/// Encoded bytes that are read for each decoded one: an honest coding is hardly longer than what it
-/// encodes.
+/// Encoded bytes that are read per decoded byte. A regular encoding is hardly longer than its
+/// content.
 const ENCODED: usize = 2;
-/// Encoded bytes that are read however few decoded ones are looked at.
+/// Encoded bytes that are read at least, however few decoded bytes are wanted.
 const LEAST_ENCODED: usize = 64 * 1024;
 
-/// Bytes by which the outermost coding is recognised.
+/// Bytes needed to recognise the outermost coding.
 const MAGIC: usize = 4;
 
-/// Encoded bytes that may still be read: some codings can be fed for ever and give nothing.
+/// Encoded bytes that may still be read. Some encoded data is endless and decodes to nothing.
 #[derive(Debug)]
 pub(crate) struct EncodedBudget(usize);
 
 impl EncodedBudget {
-    /// Where so many decoded bytes are looked at.
+    /// The budget for this many decoded bytes.
     pub(crate) fn of(decoded: usize) -> Self {
         Self(decoded.saturating_mul(ENCODED).max(LEAST_ENCODED))
     }
 
-    /// The part of `bytes` that may be read; it is read then.
+    /// Takes as many of `bytes` as the budget allows.
     pub(crate) fn split_off<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let bytes = &bytes[..bytes.len().min(self.0)];
         self.0 -= bytes.len();
         bytes
     }
 
-    /// Whether no more may be read.
+    /// Whether nothing more may be read.
     pub(crate) fn is_used_up(&self) -> bool {
         self.0 == 0
     }
@@ -90,7 +90,7 @@ pub(crate) fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, Unreadable> {
     if codings.len() > MAX_STACKED { Err(Unreadable) } else { Ok(codings) }
 }
 
-/// What the data is by its first bytes; `None` where they say nothing.
+/// The coding that the first bytes show; `None` if they show none.
 fn recognise(first: &[u8]) -> Option<Coding> {
     match first {
         [0x1f, 0x8b, ..] => Some(Coding::Gzip),
@@ -99,24 +99,23 @@ fn recognise(first: &[u8]) -> Option<Coding> {
     }
 }
 
-/// Whether the data begins as markup does: no coding that is labelled starts so.
+/// Whether the data begins like markup. No encoded data does.
 fn is_plain(first: &[u8]) -> bool {
     let text = first.trim_ascii_start();
     matches!(text, [b'<', b'!' | b'?' | b'/' | b'a'..=b'z' | b'A'..=b'Z', ..])
         || first.starts_with(b"\xef\xbb\xbf")
 }
 
-/// Whether the data has a zlib header (RFC 1950 section 2.2); many senders of `deflate` leave it
-/// out.
+/// Whether the data has a zlib header (RFC 1950 section 2.2). Many senders of `deflate` omit it.
 fn has_zlib_header(first: &[u8]) -> bool {
     matches!(first, [cmf, flg, ..]
         if cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)) % 31 == 0)
 }
 
-/// Undoes the codings of one body.
+/// Decodes one body.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    /// As labelled, the outermost last; taken when the first bytes are there.
+    /// The codings as labelled, the outermost last. Taken once the first bytes are known.
     labelled: Vec<Coding>,
     /// The first bytes, until there are enough to recognise a wrong label.
     first: Vec<u8>,
@@ -129,16 +128,16 @@ impl Decoder {
         Self { labelled, first: Vec::new(), stages: None }
     }
 
-    /// Whether a body that is nothing but `bytes` is not encoded.
+    /// Whether `bytes`, as a complete body, are not encoded.
     pub(crate) fn is_identity(&self, bytes: &[u8]) -> bool {
         let is_first = self.stages.is_none() && self.first.is_empty();
         is_first && self.labelled.is_empty() && recognise(bytes).is_none()
     }
 
-    /// Decodes `bytes` and hands the pieces to `sink` until that returns false.
+    /// Decodes `bytes` and passes the pieces to `sink` until it returns false.
     ///
     /// # Errors
-    /// Broken data; what was handed over before stays good.
+    /// Broken data. The pieces before the error are valid.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
@@ -154,7 +153,7 @@ impl Decoder {
         if self.first.len() < MAGIC { Ok(true) } else { self.finish(sink) }
     }
 
-    /// Decodes what was held back to recognise the coding.
+    /// Decodes the bytes that were buffered to recognise the coding.
     pub(crate) fn finish(
         &mut self,
         sink: &mut dyn FnMut(&[u8]) -> bool,
@@ -166,13 +165,12 @@ impl Decoder {
         run(self.start(&first)?, &first, sink)
     }
 
-    /// Whether the data has ended where its codings say that it does.
+    /// Whether the data ended where its codings say it ends.
     pub(crate) fn is_complete(&self) -> bool {
         self.stages.as_ref().is_none_or(|stages| stages.iter().all(|stage| stage.ended))
     }
 
-    /// Decides on the codings once the first bytes are known: they are right where the label is
-    /// wrong.
+    /// Chooses the codings once the first bytes are known. The data overrides a wrong label.
     fn start(&mut self, first: &[u8]) -> Result<&mut [Stage], Unreadable> {
         let mut codings = std::mem::take(&mut self.labelled);
         let labelled = codings.pop();
@@ -206,21 +204,21 @@ fn run(
     }
 }
 
-/// The state of one coding being undone.
+/// The decoder of one coding.
 enum Engine {
     Flate(Decompress),
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd(raw::Decoder<'static>),
 }
 
-/// One coding being undone.
+/// One of the stacked codings.
 struct Stage {
     coding: Coding,
-    /// `None` for a `deflate` whose first bytes are not there yet.
+    /// `None` for a `deflate` until its first bytes are known.
     engine: Option<Engine>,
     piece: Box<[u8]>,
-    /// Whether a stream has ended: what follows is another one (gzip, zstd) or rubbish, which all
-    /// readers ignore.
+    /// Whether a stream has ended. Another one may follow (gzip, zstd), or garbage, which every
+    /// reader ignores.
     ended: bool,
     /// Streams so far.
     members: u32,
@@ -232,12 +230,12 @@ impl std::fmt::Debug for Stage {
     }
 }
 
-/// What one step did.
+/// The result of one step.
 struct Step {
     read: usize,
     written: usize,
     ended: bool,
-    /// What follows cannot be decoded; what was written before counts.
+    /// The rest cannot be decoded. The output so far is valid.
     broken: bool,
 }
 
@@ -252,8 +250,8 @@ impl Stage {
         Ok(Self { coding, engine, piece, ended: false, members: 1 })
     }
 
-    /// Decodes `input`, each piece through the stages below and into `sink`. False once that wants
-    /// no more.
+    /// Decodes `input` and passes each piece through the next stages into `sink`. False once `sink`
+    /// wants no more.
     fn run(
         &mut self,
         mut input: &[u8],
@@ -340,7 +338,7 @@ impl Engine {
     }
 }
 
-/// How far a counter moved in one step; never more than a buffer's length.
+/// The progress of a counter in one step. It never exceeds the length of a buffer.
 fn difference(after: u64, before: u64) -> usize {
     usize::try_from(after - before).unwrap_or(usize::MAX)
 }

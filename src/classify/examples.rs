@@ -1,5 +1,5 @@
-//! The examples of a signature, tried out: what `tidegate check` runs for a user's `expect`, and a
-//! test for ours.
+//! Runs the examples of a signature: `tidegate check` does so for a user's `expect`, and a test for
+//! the built-in ones.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -11,14 +11,14 @@ use super::{
 };
 use crate::target::Target;
 
-/// What `{prose}` stands for, about forty times.
+/// `{prose}` stands for this sentence, repeated about forty times.
 const PROSE: &str = "The ferry leaves twice a day and takes an hour to the island. ";
 
-/// What `{filler}` stands for, some two hundred and fifty times.
+/// `{filler}` stands for this element, repeated about 250 times.
 const FILLER: &str = "<div class=\"row\" data-key=\"0123456789abcdef0123456789abcdef\"></div>";
 
 impl Signature {
-    /// Tries its examples and says which of them come out otherwise, in sentences for a person.
+    /// Runs the examples and returns a message for each that fails.
     ///
     /// # Errors
     /// The signature cannot be compiled.
@@ -33,7 +33,7 @@ impl Signature {
                 Err(why) => failures.push(format!("{at} is not a response: {why}")),
                 Ok(matches) if matches != example.matches => {
                     let word = if matches { "matches" } else { "does not match" };
-                    failures.push(format!("{at} {word}, though it should be otherwise"));
+                    failures.push(format!("{at} {word}, but `matches` says the opposite"));
                 }
                 Ok(_) => {}
             }
@@ -68,7 +68,7 @@ impl Signature {
     }
 }
 
-/// The body with its placeholders filled in.
+/// The body with its placeholders replaced.
 fn body(text: &str) -> Cow<'_, str> {
     if !text.contains('{') {
         return Cow::Borrowed(text);

@@ -1,4 +1,4 @@
-//! What signatures look for, and where it stands on a page.
+//! The strings that signatures search for, and where a page contains them.
 
 use super::{
     family::{Extent, FamilyMatcher},
@@ -7,10 +7,10 @@ use super::{
     text::weight,
 };
 
-/// Characters of an excerpt.
+/// Longest excerpt, in characters.
 const MAX_EXCERPT: usize = 120;
 
-/// The strings that signatures look for.
+/// The strings that signatures search for.
 pub(crate) struct Strings {
     /// In the markup.
     pub(crate) raw: Patterns,
@@ -18,21 +18,21 @@ pub(crate) struct Strings {
     pub(crate) text: Patterns,
 }
 
-/// What was looked for on a page, and where it stands.
+/// The search results for one page.
 #[derive(Debug)]
 pub(crate) struct Findings<'a> {
     pub(crate) page: &'a Page,
-    /// All characters of the body, as sent.
+    /// The body as sent, decoded to characters.
     source: &'a str,
-    /// For families of walls.
+    /// Evaluates the families of walls.
     pub(super) families: FamilyMatcher<'a>,
     raw: Hits,
     text: Hits,
 }
 
 impl Strings {
-    /// Looks for all of them on `page`, which is read from `source`. Unless `all` is
-    /// wanted, what does not suffice for any signature need not be found.
+    /// Searches `page`, which was read from `source`, for all strings. Without `all`, it may omit
+    /// strings that are not enough for any signature.
     pub(crate) fn find<'a>(
         &self,
         page: &'a Page,
@@ -46,7 +46,7 @@ impl Strings {
             (raw.find_all(source), text.find_all(visible))
         } else {
             let (raw_hits, text_hits) = (raw.find(source), text.find(visible));
-            // A mark in the markup may want another one in the text, and the other way round.
+            // A signature may need one string in the markup and another one in the text.
             match (raw_hits.has_any(), text_hits.has_any()) {
                 (true, false) => (raw_hits, text.find_all(visible)),
                 (false, true) => (raw.find_all(source), text_hits),
@@ -59,18 +59,18 @@ impl Strings {
 }
 
 impl Findings<'_> {
-    /// Whether any mark was found.
+    /// Whether any string was found.
     pub(crate) fn has_any(&self) -> bool {
         self.raw.has_any() || self.text.has_any()
     }
 
-    /// Where pattern number `pattern` stands in the markup first: the match and what follows.
+    /// The first match of pattern number `pattern` in the markup, and the text that follows.
     pub(crate) fn in_markup(&self, pattern: usize) -> Option<String> {
         let (begin, _) = self.raw.of(pattern)?;
         Some(safe(&self.source[begin..]))
     }
 
-    /// The same in the visible text, where the match ends within so many characters.
+    /// The same for the visible text. The match must end within the first `within` characters.
     pub(crate) fn in_text(&self, pattern: usize, within: usize) -> Option<String> {
         let (begin, end) = self.text.of(pattern)?;
         let text = self.page.visible.text();
@@ -78,7 +78,7 @@ impl Findings<'_> {
     }
 }
 
-/// `text` cut to what an excerpt may have, without control characters and line breaks.
+/// The beginning of `text` as an excerpt, without control characters and line breaks.
 pub(crate) fn safe(text: &str) -> String {
     let plain = |c: char| if c.is_control() || c.is_whitespace() { ' ' } else { c };
     text.chars().map(plain).take(MAX_EXCERPT).collect()

@@ -1,26 +1,26 @@
-//! What the head of a response says: what its body is, where it redirects to, whether a body can
-//! tell anything.
+//! Reads the head of a response: the kind of its body, its redirect, and whether its body is worth
+//! scanning.
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header::LOCATION};
 
 use super::Head;
 use crate::target::Target;
 
-/// What a body is, by its head.
+/// The kind of a body, according to the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// HTML.
     Page,
-    /// JSON, XML, plain text, or nothing said: HTML if it begins as HTML.
+    /// JSON, XML, plain text, or no content type. Treated as HTML if it begins like HTML.
     Data,
-    /// What only a browser fetches: images, fonts, styles, scripts, media.
+    /// Images, fonts, stylesheets, scripts and media, which only a browser fetches.
     Neutral,
-    /// Anything else: documents, archives, downloads, event streams. Never looked at.
+    /// Anything else: documents, archives, downloads, event streams. Never scanned.
     Opaque,
 }
 
-/// The fields that say what a body is, found in one look over all of them: one after the other they
-/// cost several times as much.
+/// The fields that describe the body, collected in one pass. A lookup of each would cost several
+/// times as much.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BodyFields<'a> {
     pub(crate) content_type: Option<&'a HeaderValue>,
@@ -49,7 +49,7 @@ impl<'a> BodyFields<'a> {
     }
 }
 
-/// What the fields say about the body.
+/// The kind of the body.
 pub(crate) fn kind(fields: BodyFields<'_>) -> Kind {
     if fields.disposition.is_some_and(|value| starts_with(value.as_bytes(), b"attachment")) {
         return Kind::Opaque;
@@ -57,7 +57,7 @@ pub(crate) fn kind(fields: BodyFields<'_>) -> Kind {
     let Some(value) = fields.content_type else { return Kind::Data };
     let essence = value.as_bytes().split(|b| *b == b';').next().unwrap_or(b"").trim_ascii();
     if essence.eq_ignore_ascii_case(b"text/html") {
-        // Most of what is looked at, without a copy.
+        // Most scanned responses end here, without a copy.
         return Kind::Page;
     }
     kind_of(&String::from_utf8_lossy(essence).to_ascii_lowercase())
@@ -92,9 +92,9 @@ fn kind_of(essence: &str) -> Kind {
     }
 }
 
-/// Whether the body of such an answer can tell anything. The answer to HEAD has none (RFC 9110
-/// section 9.3.2), 1xx, 204, 205 and 304 neither; a part (206) has no beginning, and the body of a
-/// redirect is read by nobody.
+/// Whether the body of such a response can show a block. Responses to HEAD (RFC 9110 section
+/// 9.3.2), 1xx, 204, 205 and 304 have no body. A part (206) has no beginning, and clients do not
+/// read the body of a redirect.
 pub(crate) fn has_informative_body(method: &Method, status: StatusCode) -> bool {
     let silent = status.is_informational()
         || status.is_redirection()
@@ -103,19 +103,21 @@ pub(crate) fn has_informative_body(method: &Method, status: StatusCode) -> bool 
     !silent
 }
 
-/// What sites refuse to robots out of habit, while they serve everything else: no sign of anything.
+/// Targets that many sites refuse to robots while they serve everything else. A refusal of them
+/// means nothing.
 pub(crate) fn is_habitual_refusal(target: &Target) -> bool {
     let path = target.path.as_bytes().split(|b| *b == b'?').next();
     matches!(path, Some(b"/robots.txt" | b"/favicon.ico"))
 }
 
-/// A CDN speaks of the site behind it: a page in a wall's layout is none under these.
+/// With these statuses a CDN reports a fault of the site behind it, in the same layout as its
+/// walls.
 pub(crate) const fn is_origin_fault(status: u16) -> bool {
     matches!(status, 500 | 502 | 504 | 520..=530)
 }
 
-/// Where a redirect leads, in parts: `Location` is never searched as text, since the page that was
-/// asked for often stands in its query.
+/// The target of a redirect, in parts. `Location` is never searched as text, because its query
+/// often contains the URL of the requested page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) host: String,
@@ -147,13 +149,13 @@ fn starts_with(value: &[u8], start: &[u8]) -> bool {
     value.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
 }
 
-/// Whether an empty body would be strange: the answer to a successful GET.
+/// Whether an empty body would be a sign of a block: only in response to a successful GET.
 pub(crate) fn may_be_blank(head: Head<'_>) -> bool {
     head.method == Method::GET && head.status == StatusCode::OK
 }
 
-/// Statuses that walls are served with. A 404 and a 410 are what sites say of pages of their own, a
-/// 400 and a 422 what they say of a form.
+/// Statuses of walls. Sites use 404 and 410 for pages of their own, and 400 and 422 for invalid
+/// forms.
 pub(super) const fn is_refusal(status: u16) -> bool {
     matches!(status, 202 | 401 | 403 | 405..=409 | 411..=421 | 423..=499 | 503)
 }

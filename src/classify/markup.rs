@@ -1,8 +1,8 @@
-//! Splitting HTML into visible text, titles and tags, in one pass and whatever the pieces it comes
-//! in.
+//! Splits HTML into visible text, titles and tags in one pass, however the input is split.
 //!
-//! This is no parser: it follows the tokenizer of HTML section 13.2.5 as far as telling text from
-//! markup needs. What is left open at a cut (a tag, a comment, a script) is markup, never text.
+//! This is not a full parser. It follows the tokenizer of HTML section 13.2.5 as far as separating
+//! text from markup requires. A tag, comment or script that the cut left open is markup, never
+//! text.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use memchr::{memchr, memchr3, memmem::Finder};
 
 use super::tag::{Tag, ends_name, whole_content};
 
-/// What was found.
+/// A piece of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     /// Visible text, entities not yet decoded.
@@ -19,19 +19,19 @@ pub(crate) enum Piece<'a> {
     Title(&'a str),
     /// The title is complete.
     TitleEnd,
-    /// A tag: words on both sides of it are two.
+    /// A tag. It separates words.
     Tag,
     /// The first element that shows or does something even without text.
     Content,
 }
 
-/// Longest tag name that is told apart.
+/// Longest tag name that is distinguished.
 const MAX_NAME: usize = 16;
 
-/// Bytes of a `<meta>` that are looked at.
+/// Bytes of a `<meta>` that are examined.
 const MAX_META: usize = 256;
 
-/// Whether the presence of an element makes a page other than blank.
+/// Whether a page with this element is not blank.
 const fn is_content(name: &[u8]) -> bool {
     matches!(
         name,
@@ -58,7 +58,7 @@ const fn is_content(name: &[u8]) -> bool {
     )
 }
 
-/// Whether the content of an element is not markup; none of it but a title's is looked at.
+/// Whether the content of an element is raw text. Only that of a title is used.
 pub(super) const fn is_raw(name: &[u8]) -> bool {
     matches!(
         name,
@@ -73,7 +73,7 @@ pub(super) const fn is_raw(name: &[u8]) -> bool {
     )
 }
 
-/// What the attributes of a `<meta>` that moves on have.
+/// The attributes of a `<meta>` that redirects.
 static REFRESH: LazyLock<[Finder<'static>; 2]> =
     LazyLock::new(|| [Finder::new("refresh"), Finder::new("http-equiv")]);
 
@@ -97,7 +97,7 @@ enum State {
     Bogus,
     /// In an element of raw text, see [`is_raw`].
     Raw,
-    /// After `<` in there: so many bytes of `/name` have matched.
+    /// After `<` in raw text: the number of bytes of `/name` that have matched.
     RawClose(usize),
 }
 
@@ -108,12 +108,12 @@ pub(crate) struct Markup {
     closing: bool,
     name: [u8; MAX_NAME],
     name_len: usize,
-    /// The last byte in a tag that is no blank: a quote opens a value only behind `=`.
+    /// The last byte of the tag that is not a blank. A quote opens a value only after `=`.
     last: u8,
     /// The last bytes of a comment.
     tail: [u8; 3],
     meta: Vec<u8>,
-    /// Whether there was such an element.
+    /// Whether the page has an element for which [`is_content`] holds.
     has_content: bool,
 }
 
@@ -151,12 +151,13 @@ impl Markup {
         }
     }
 
-    /// Takes text with tags and scripts that are all there; the others one state at a time.
+    /// Takes text whose tags and scripts are complete. Everything else goes through the state
+    /// machine.
     fn whole_tags<'a>(&mut self, text: &'a str, sink: &mut impl FnMut(Piece<'a>)) -> &'a str {
         let bytes = text.as_bytes();
         let (mut taken, mut apart) = (0, false);
         while taken < bytes.len() {
-            // Most tags follow each other, with blanks between them at most.
+            // Most tags follow each other directly or after blanks.
             let blanks = bytes[taken..].iter().position(|byte| !byte.is_ascii_whitespace());
             let words = taken + blanks.unwrap_or(0);
             let before = if bytes[words] == b'<' { Some(0) } else { memchr(b'<', &bytes[words..]) };
@@ -186,8 +187,8 @@ impl Markup {
         &text[taken..]
     }
 
-    /// Takes a tag whose name or `/` begins `bytes`, with all of a script; how many bytes they are.
-    /// `None` for what is no tag, not complete, or wants a look at its attributes.
+    /// Takes a complete tag, whose name or `/` begins `bytes`, and the content of a script. Returns
+    /// the number of bytes. `None` if it is not a tag, is incomplete, or needs its attributes read.
     #[inline]
     fn whole<'a>(&mut self, bytes: &[u8]) -> Option<(usize, Piece<'a>)> {
         let closing = usize::from(*bytes.first()? == b'/');
@@ -262,7 +263,7 @@ impl Markup {
         }
     }
 
-    /// The name of the tag; empty if it is longer than any that matters.
+    /// The name of the tag; empty if it is longer than any name that matters.
     fn tag(&self) -> &[u8] {
         self.name.get(..self.name_len).unwrap_or(b"")
     }
@@ -301,7 +302,7 @@ impl Markup {
         }
     }
 
-    /// The end of a tag whose name is known, and of a `<meta>` the attributes.
+    /// The end of a tag with a known name. For a `<meta>`, the attributes are read.
     fn tag_end<'a>(&mut self) -> Piece<'a> {
         self.state = State::Text;
         let name = self.tag();
@@ -385,8 +386,7 @@ impl Markup {
     }
 }
 
-/// What stands before and behind the byte at `at`; everything and nothing where there is none. `at`
-/// is the place of an ASCII byte, so both ends are whole characters.
+/// The text before and after the ASCII byte at `at`; all of it and nothing if `at` is `None`.
 #[inline]
 fn split_at_byte(text: &str, at: Option<usize>) -> (&str, &str) {
     at.map_or((text, ""), |at| (&text[..at], &text[at + 1..]))

@@ -1,32 +1,33 @@
-//! Many strings looked for in a text at once.
+//! Searches a text for many strings at once.
 //!
-//! Nearly every page has none of them, so that an n-gram filter comes first: it looks at a few bytes in a few
-//! places and is sure where it says no. Only behind it stands the automaton that finds them all.
+//! Nearly every page contains none of them. So an n-gram filter runs first: it reads a few bytes at
+//! some positions and has no false negatives. Only if it finds a candidate, the automaton searches
+//! for all strings.
 
 use aho_corasick::AhoCorasick;
 
 use super::ngram_filter::{NgramFilter, Shape};
 
-/// A set of strings, ASCII letter case aside.
+/// A set of strings; ASCII letter case does not matter.
 #[derive(Debug)]
 pub(crate) struct Patterns {
     automaton: Option<AhoCorasick>,
     filter: Option<NgramFilter>,
-    /// What the n-gram filter looks for.
+    /// The strings of the n-gram filter.
     literals: Vec<String>,
     len: usize,
 }
 
-/// What was found: for each pattern the place of its first match.
+/// The first match of each pattern.
 #[derive(Debug, Default)]
 pub(crate) struct Hits(Vec<Option<(usize, usize)>>);
 
 impl Patterns {
-    /// Compiles `patterns`; their positions are their numbers. `literals` are those of them without
-    /// any of which the others mean nothing.
+    /// Compiles `patterns`; their positions are their numbers. `literals` are the patterns of which
+    /// a text must contain at least one for the others to matter.
     ///
     /// # Errors
-    /// Too many or too long for the automaton's numbers, as a message.
+    /// A message if they are too many or too long for the automaton.
     pub(crate) fn new(patterns: &[String], literals: &[usize]) -> Result<Self, String> {
         let automaton = match patterns {
             [] => None,
@@ -44,14 +45,14 @@ impl Patterns {
         Ok(Self { automaton, filter: NgramFilter::new(&shapes), literals, len: patterns.len() })
     }
 
-    /// The literals because of which there is no filter.
+    /// The literals that are too short for a filter.
     #[cfg(test)]
     pub(super) fn unfiltered(&self) -> Vec<&str> {
         let shortest = super::ngram_filter::SHORTEST;
         self.literals.iter().map(String::as_str).filter(|text| text.len() < shortest).collect()
     }
 
-    /// Finds all patterns in `text`; nothing at all where none of the literals is there.
+    /// Finds all patterns in `text`, or none if `text` contains no literal.
     pub(crate) fn find(&self, text: &str) -> Hits {
         let bytes = text.as_bytes();
         let stands_at = |literal: usize, begin: usize| {
@@ -65,7 +66,7 @@ impl Patterns {
         }
     }
 
-    /// Finds all patterns in `text`, literals or not.
+    /// Finds all patterns in `text`, with or without a literal.
     pub(crate) fn find_all(&self, text: &str) -> Hits {
         let Some(automaton) = &self.automaton else { return Hits::default() };
         let mut hits = vec![None; self.len];
@@ -77,7 +78,7 @@ impl Patterns {
 }
 
 impl Hits {
-    /// Where pattern number `pattern` was found first: begin and end.
+    /// The first match of pattern number `pattern`: begin and end.
     pub(crate) fn of(&self, pattern: usize) -> Option<(usize, usize)> {
         self.0.get(pattern).copied().flatten()
     }

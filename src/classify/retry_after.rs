@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_counts_from_the_senders_own_clock_where_it_tells_it() {
+    fn a_date_counts_from_the_senders_own_clock_if_it_sends_one() {
         let until = ("retry-after", "Fri, 20 Nov 2026 12:00:30 GMT");
         assert_eq!(of(&[until]), Some(Duration::from_secs(30)));
         let date = ("date", "Fri, 20 Nov 2026 12:00:20 GMT");

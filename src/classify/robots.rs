@@ -1,6 +1,8 @@
-//! The `Crawl-delay` of a `robots.txt` that a client fetches: how long the site wants to be left alone after each request.
+//! Reads the `Crawl-delay` of a `robots.txt` that a client fetches: the pause that the site
+//! requests between two requests.
 //!
-//! The group that names the client counts, else the one for all (RFC 9309, section 2.2.1). Nothing else of the file is read.
+//! The group that names the client counts, otherwise the group for all clients (RFC 9309, section
+//! 2.2.1). The rest of the file is ignored.
 
 use std::time::Duration;
 
@@ -11,12 +13,12 @@ use super::{
     site_limits::{Ceiling, SLOWEST, SiteLimit},
 };
 
-/// So much of a `robots.txt` is read, decoded and encoded.
+/// Bytes of a `robots.txt` that are read; the bound applies to the encoded and to the decoded file.
 pub const MOST: usize = 64 * 1024;
-/// A delay is believed for so long: crawlers fetch the file about once a day.
+/// How long a delay applies. Crawlers fetch the file about once a day.
 const LASTS: Duration = Duration::from_secs(86_400);
 
-/// What a `robots.txt` with these fields says to `agent`; `None` if it says nothing.
+/// The delay that a `robots.txt` with these fields requests from `agent`; `None` if there is none.
 #[must_use]
 pub fn crawl_delay(headers: &HeaderMap, body: &[u8], agent: &str) -> Option<SiteLimit> {
     let mut decoder = Decoder::new(codings(headers).ok()?);
@@ -35,7 +37,7 @@ pub fn crawl_delay(headers: &HeaderMap, body: &[u8], agent: &str) -> Option<Site
 /// The delay for `agent`, in seconds.
 fn delay(text: &str, agent: &str) -> Option<f64> {
     let agent = agent.to_ascii_lowercase();
-    // How well the agents of the current group fit, and the best so far with its delay.
+    // How well the current group fits, and the best group so far with its delay.
     let (mut fits, mut in_agents) = (None, false);
     let (mut best, mut found): (Option<usize>, Option<f64>) = (None, None);
     for line in text.lines() {
@@ -62,7 +64,7 @@ fn delay(text: &str, agent: &str) -> Option<f64> {
     found
 }
 
-/// How well a name in the file fits the client: the longer, the better; 0 for all clients.
+/// How well a name in the file fits the client: its length; 0 for the group of all clients.
 fn fit(name: &str, agent: &str) -> Option<usize> {
     if name == "*" {
         return Some(0);

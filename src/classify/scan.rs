@@ -75,21 +75,21 @@ struct Text {
     prefix: Prefix,
     /// A trace is wanted, so everything is read.
     traced: bool,
-    /// All characters so far; the scan limit bounds it.
+    /// All characters so far, bounded by the scan limit.
     source: String,
-    /// Buffer for the visible text, until there is a page.
+    /// A buffer for the visible text until the page exists.
     visible: String,
     /// Bytes of `source` that the page has consumed.
     consumed: usize,
-    /// The page; there from the first characters on.
+    /// The page; exists once there are characters.
     page: Option<Page>,
     /// Bytes that may still be decoded.
     left: usize,
     decoded: usize,
-    /// The coding is broken: a match counts, a missing match proves nothing.
+    /// The data is broken. A match counts, but a missing match proves nothing.
     unreadable: bool,
     done: bool,
-    /// Characters of visible text beyond which no candidate can match; `None` without candidates
+    /// Most characters of visible text with which a candidate can match. `None` without candidates
     /// and before the first characters.
     max_visible_text: Option<usize>,
     title_known: bool,
@@ -98,9 +98,9 @@ struct Text {
 /// The state of the first decoded bytes.
 #[derive(Debug)]
 enum Prefix {
-    /// Buffered: the prefilter may still rule the page out.
+    /// Buffered. The prefilter may still rule the page out.
     Buffered(Vec<u8>),
-    /// The prefilter ruled out a page of so many bytes: neither a wall nor blank.
+    /// The prefilter has ruled out the page, which has this many bytes: neither a wall nor blank.
     RuledOut(usize),
     /// Being scanned.
     Read,
@@ -163,7 +163,7 @@ impl Scan {
         !text.done
     }
 
-    /// Scans the last bytes of a body. If they are also the first, nothing is copied.
+    /// Scans the last bytes of a body. A body that comes in one piece is not copied.
     pub fn push_last(&mut self, bytes: &[u8]) {
         if self.decoder.is_identity(bytes) {
             self.text.push(bytes, true);
@@ -232,8 +232,8 @@ impl Text {
         }
     }
 
-    /// Takes `page`, which is all there is to scan, and scans it only if the prefilter does not rule
-    /// it out. False once the result is certain.
+    /// Takes `page`, all of the body that is to be scanned. Scans it only if the prefilter does not
+    /// rule it out. False once the result is certain.
     fn scan_whole(&mut self, page: &[u8]) -> bool {
         self.prefix = Prefix::Read;
         if !self.is_ruled_out(page) {
@@ -396,7 +396,7 @@ impl Text {
             signature: Arc::from("blank-page"),
             vendor: None,
             place: "body".to_owned(),
-            excerpt: format!("{} bytes of HTML and nothing in it", self.decoded),
+            excerpt: format!("{} bytes of HTML without content", self.decoded),
         };
         self.context.judgement(Verdict::BlankPage, Confidence::Low, Some(evidence))
     }

@@ -1,7 +1,7 @@
-//! What a signature is: plain data, whether built in or written by a user under `detect`.
+//! A signature as plain data, built in or written by a user under `detect`.
 //!
-//! Every condition given must hold. A condition that is left out holds always; a signature without
-//! any condition is an error when it is compiled, since it would match every response.
+//! All conditions must hold. A condition that is left out always holds. A signature without any
+//! condition would match every response, so it does not compile.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,70 +12,70 @@ use crate::{
     target::glob_matches,
 };
 
-/// A mark by which a wall is recognised, and what it means.
+/// The marks of a wall, and the verdict that they mean.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signature {
-    /// Its id: unique, at most 64 characters of `[A-Za-z0-9_.-]`; a label value.
+    /// Its unique id, used as a label value: at most 64 characters of `[A-Za-z0-9_.-]`.
     pub name: Arc<str>,
-    /// What a match means; `ok` overrules the built-in signatures. Never `connection_error` or
+    /// The verdict of a match. `ok` overrides the built-in signatures. Never `connection_error` or
     /// `timeout`.
     pub verdict: Verdict,
-    /// Whose wall it is, where known.
+    /// The vendor of the wall, if known.
     #[serde(default)]
     pub vendor: Option<Arc<str>>,
-    /// How sure a match is.
+    /// How certain a match is.
     #[serde(default)]
     pub confidence: Confidence,
-    /// Whether a match decides, is only written down, or is not looked for.
+    /// Whether a match decides or is only logged, or the signature is off.
     #[serde(default)]
     pub action: Action,
-    /// Which bodies it is looked for in.
+    /// The kinds of body that it applies to.
     #[serde(default)]
     pub content: Content,
-    /// Which shape the page must have.
+    /// The shape that the page must have.
     #[serde(default)]
     pub shape: Shape,
-    /// Most characters of visible text; `None`: the shape alone decides.
+    /// Most characters of visible text; `None` if the shape alone decides.
     #[serde(default)]
     pub max_text: Option<usize>,
-    /// The statuses, one of which the response must have; empty: any.
+    /// The response must have one of these statuses; empty means any.
     #[serde(default)]
     pub status: Vec<StatusRange>,
-    /// Fields the head must have: name, and a glob (`*` stands for any run of characters) that one
-    /// of its values must match as a whole, letter case aside.
+    /// Required header fields: the name, and a glob for one of its whole values. `*` stands for any
+    /// characters; letter case does not matter.
     #[serde(default)]
     pub header: BTreeMap<String, String>,
-    /// Where a redirect must lead.
+    /// Where the redirect must lead.
     #[serde(default)]
     pub location: Option<LocationMatch>,
-    /// Titles (globs, letter case aside, runs of blanks are one blank), one of which the page must
-    /// have; an empty one stands for a page without title.
+    /// The page must have one of these titles. They are globs; letter case does not matter, and
+    /// several blanks count as one. An empty title stands for a page without one.
     #[serde(default, deserialize_with = "one_or_many")]
     pub title: Vec<String>,
-    /// Strings that must all stand in the decoded prefix, in the markup or in the visible text,
-    /// letter case aside.
+    /// The decoded prefix must contain all of these strings, in its markup or visible text. Letter
+    /// case does not matter.
     #[serde(default, deserialize_with = "one_or_many")]
     pub body: Vec<String>,
-    /// Strings of which at least one must stand there.
+    /// The decoded prefix must contain at least one of these strings.
     #[serde(default, deserialize_with = "one_or_many")]
     pub any: Vec<String>,
-    /// Strings of which at least one must stand in the visible text.
+    /// The visible text must contain at least one of these strings.
     #[serde(default, deserialize_with = "one_or_many")]
     pub text: Vec<String>,
-    /// Strings of which none may stand in the decoded prefix; for built-in signatures.
+    /// The decoded prefix must contain none of these strings; for built-in signatures.
     #[serde(default)]
     pub none: Vec<String>,
     /// The family of walls that the page must belong to; for built-in signatures.
     #[serde(default)]
     pub family: Option<Family>,
-    /// How many characters of visible text may stand before the end of a match of `text`.
+    /// Most characters of visible text up to the end of a match of `text`.
     #[serde(default)]
     pub within: Option<usize>,
-    /// Where it was seen, for whoever maintains it.
+    /// Where the wall was seen; for maintainers.
     #[serde(default)]
     pub seen: Option<String>,
-    /// What it must not be taken in by, for whoever maintains it.
+    /// A page that looks alike but is not a wall; for maintainers.
     #[serde(default)]
     pub trap: Option<String>,
     /// Responses that it must match and others that it must not.
@@ -83,24 +83,24 @@ pub struct Signature {
     pub expect: Vec<Example>,
 }
 
-/// What a match does.
+/// The effect of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It decides.
+    /// It decides the verdict.
     #[default]
     Decide,
-    /// It is named in the judgement and decides nothing.
+    /// It is listed in the judgement but does not change the verdict.
     Log,
-    /// It is not looked for.
+    /// The signature is not evaluated.
     Off,
 }
 
-/// Which bodies a signature is looked for in.
+/// The kinds of body that a signature applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    /// HTML, by header or by its first bytes.
+    /// HTML, by its header or its first bytes.
     Page,
     /// JSON, XML and plain text.
     Data,
@@ -109,15 +109,15 @@ pub enum Content {
     Any,
 }
 
-/// Which shape a page must have for a match in its title or body to count.
+/// The shape that a page must have for a match in its title or body to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// Any: what a user writes about one site needs no such guard.
+    /// Any. A user's signature for one site needs no such guard.
     #[default]
     Any,
-    /// Little visible text, as pages that stand in the way have; the built-in signatures ask for
-    /// it. On any other page the marks are decoys: counted, no evidence.
+    /// Little visible text, like the pages that replace the requested one. The built-in signatures
+    /// require it. On any other page the marks are decoys: counted, but not evidence.
     Interstitial,
 }
 
@@ -125,13 +125,13 @@ pub enum Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
-    /// Asks for a proof of being human or of having a browser.
+    /// Requires a proof that the visitor is human or uses a browser.
     HumanCheck,
-    /// Shows nothing: a script computes an answer and comes back.
+    /// Shows nothing: a script computes an answer and reloads the page.
     ScriptCheck,
-    /// Says that there were too many requests.
+    /// Reports too many requests.
     TooMany,
-    /// Refuses the request in the name of a firewall.
+    /// Refuses the request on behalf of a firewall.
     Refusal,
 }
 
@@ -140,7 +140,7 @@ pub enum Family {
 #[serde(try_from = "StatusWord")]
 pub struct StatusRange(pub u16, pub u16);
 
-/// A status as YAML has it: a number or a word.
+/// A status in YAML: a number or a word.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StatusWord {
@@ -178,23 +178,23 @@ impl std::str::FromStr for StatusRange {
 }
 
 impl StatusRange {
-    /// Whether `status` lies in it.
+    /// Whether the range contains `status`.
     #[must_use]
     pub const fn contains(self, status: u16) -> bool {
         self.0 <= status && status <= self.1
     }
 
-    /// Whether some status lies in both.
+    /// Whether the ranges overlap.
     pub(super) const fn overlaps(self, other: Self) -> bool {
         self.0 <= other.1 && other.0 <= self.1
     }
 }
 
-/// Where a redirect must lead; globs, letter case aside.
+/// The target of a redirect, as globs; letter case does not matter.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocationMatch {
-    /// The host; a relative `Location` stays on the host that was asked.
+    /// The host. A relative `Location` stays on the requested host.
     #[serde(default)]
     pub host: Option<String>,
     /// The path, without the query.
@@ -207,21 +207,21 @@ pub struct LocationMatch {
 
 /// A response, and whether the signature must match it.
 ///
-/// In `body`, `{prose}` stands for about 2,000 characters of harmless text and `{filler}` for 20 KB
-/// of markup without any text, so that examples stay short.
+/// In `body`, `{prose}` stands for about 2,000 characters of harmless text, and `{filler}` for 20
+/// KB of markup without text.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
     /// Whether the signature must match.
     #[serde(default = "yes")]
     pub matches: bool,
-    /// What was asked for; without it the front page of some site.
+    /// The requested URL; without one, the front page of some site.
     #[serde(default)]
     pub url: Option<String>,
     /// The status.
     #[serde(default = "success")]
     pub status: u16,
-    /// Fields of the head; without a `content-type` it is `text/html; charset=utf-8`.
+    /// Header fields. The default `content-type` is `text/html; charset=utf-8`.
     #[serde(default)]
     pub header: BTreeMap<String, String>,
     /// The body.
@@ -252,7 +252,7 @@ fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<
 }
 
 impl Signature {
-    /// A signature that matches nothing yet: a starting point for conditions.
+    /// A signature without conditions, to be completed by the caller.
     #[must_use]
     pub fn new(name: &str, verdict: Verdict) -> Self {
         Self {
@@ -288,46 +288,46 @@ impl Signature {
     }
 }
 
-/// Why signatures were not accepted; the text is for a person.
+/// Why signatures were rejected; a message for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// Two have the same name.
+    /// Two signatures have the same name.
     #[error("two signatures are called `{0}`: give each its own name")]
     Duplicate(Arc<str>),
-    /// A name that no label can have.
+    /// The name is not a valid label value.
     #[error("`{0}` is not a valid signature name: use 1 to 64 characters of A-Z a-z 0-9 _ . -")]
     BadName(Arc<str>),
-    /// It would match everything.
+    /// The signature would match every response.
     #[error(
         "the signature `{0}` has no condition and would match every response: add \
          status, header, location, title, body, any or text"
     )]
     NoCondition(Arc<str>),
-    /// What a signature cannot say.
+    /// A signature cannot give this verdict.
     #[error(
         "the signature `{0}` says `{1}`, which no response can be: use ok or one of the five blocks"
     )]
     BadVerdict(Arc<str>, Verdict),
-    /// Not a field name.
+    /// Not a valid field name.
     #[error("the signature `{0}` asks for the header `{1}`, which is not a valid header name")]
     BadHeader(Arc<str>, String),
     /// An empty or overlong pattern.
     #[error("the signature `{0}` has a pattern of {1} bytes: write 1 to 512")]
     BadPattern(Arc<str>, usize),
-    /// Off or log-only for a signature that does not exist.
+    /// A switch for a signature that does not exist.
     #[error("there is no signature `{0}` to switch off{1}")]
     Unknown(Arc<str>, String),
-    /// More than fit the automaton.
+    /// More than the automaton can hold.
     #[error("the signatures of one rule are too many or too long to compile: {0}")]
     TooMany(String),
 }
 
-/// Signatures (built in or custom) that a rule silences, by name.
+/// Built-in or custom signatures that a rule switches off or only logs, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Switches {
-    /// Not looked for at all.
+    /// Not evaluated.
     pub off: Vec<Arc<str>>,
-    /// Named in the judgement, without deciding.
+    /// Listed in the judgement, but not decisive.
     pub log: Vec<Arc<str>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a site says about its own limit, in the fields of its answers.
+//! Reads the rate limit that a site announces in the header fields of its responses.
 //!
 //! | fields | where they come from |
 //! |---|---|
@@ -8,55 +8,56 @@
 //! | `X-RateLimit-*`, `X-Rate-Limit-*` | what most sites send; the reset in seconds, as a moment (seconds or milliseconds since 1970, RFC 3339, an HTTP date), or as `-Reset-After`; the window as `-Interval`, or in the name (`X-RateLimit-Limit-Minute`) |
 //! | `X-Rl`, `X-Ttl` | ip-api.com |
 //!
-//! A field that makes no sense says nothing. What is left of a window is spread over the rest of it, so that a crawl
-//! never meets the wall itself.
+//! An invalid field is ignored. The remaining requests are spread over the rest of the window, so
+//! that a crawl does not reach the limit.
 
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, header::DATE};
 use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parameters, Parser};
 
-/// No site is crawled slower than this because of its fields, in requests per second: once a minute.
+/// The lowest rate that a field can set, in requests per second: one per minute.
 pub const SLOWEST: f64 = 1.0 / 60.0;
-/// Longest window or reset that is believed, in seconds.
+/// Longest window or reset that is accepted, in seconds.
 const LONGEST: f64 = 7.0 * 86_400.0;
-/// Most requests in a window that are believed.
+/// Most requests per window that are accepted.
 const MOST: f64 = 1e9;
-/// Numbers from here on are moments: seconds since 1970.
+/// Numbers from here on are points in time: seconds since 1970.
 const MOMENT: f64 = 1e9;
-/// From here on they are milliseconds since 1970.
+/// Numbers from here on are milliseconds since 1970.
 const MOMENT_MS: f64 = 1e11;
-/// A limit without a reset is believed for its window, and at least for so long.
+/// A limit without a reset applies for its window, and at least this long.
 const LASTS: f64 = 60.0;
-/// Units that stand in the names of fields.
+/// Units in the names of fields.
 const UNITS: [(&str, f64); 4] =
     [("-second", 1.0), ("-minute", 60.0), ("-hour", 3_600.0), ("-day", 86_400.0)];
 
-/// What a site says.
+/// The limit that a site announces.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SiteLimit {
-    /// The most that may be sent.
+    /// The highest rate.
     pub ceiling: Option<Ceiling>,
-    /// Nothing is left: how long until there is.
+    /// No requests are left: how long until there are.
     pub hold: Option<Duration>,
 }
 
-/// A rate that a site names.
+/// A rate that a site announces.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ceiling {
     /// Requests per second, at least [`SLOWEST`].
     pub rate: f64,
-    /// How long it is true.
+    /// How long it applies.
     pub lasts: Duration,
 }
 
-/// Whether a field of this name (lower case) may be about a limit. Asked for each field of each answer.
+/// Whether a field with this name (in lower case) may announce a limit. Called for each field of
+/// each response.
 #[must_use]
 pub fn may_say(name: &str) -> bool {
     matches!(name.as_bytes(), [b'x', b'-', b'r', b'a' | b'l', ..] | [b'r', b'a', b't', b'e', ..])
 }
 
-/// What the fields of an answer say at `now`; `None` if they say nothing.
+/// The limit that the fields of a response announce at `now`; `None` if there is none.
 #[must_use]
 pub fn site_limit(headers: &HeaderMap, now: SystemTime) -> Option<SiteLimit> {
     let sent = text(headers, DATE.as_str()).and_then(|date| httpdate::parse_http_date(date).ok());
@@ -82,7 +83,7 @@ impl SiteLimit {
     }
 }
 
-/// One window of a site, as far as it is named. Times are seconds.
+/// The known parts of one window. Times are in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Window {
     limit: Option<f64>,
@@ -105,7 +106,7 @@ impl Window {
             if remaining < 1.0 {
                 said.hold = Some(Duration::from_secs_f64(reset));
             } else {
-                // Requests that are under way are not counted yet: one is left to them.
+                // The site has not counted the requests in flight yet, so one is kept in reserve.
                 let spare = (remaining - 1.0).max(0.5);
                 let ceiling = Some(ceiling(spare / reset, reset));
                 said = said.stricter(SiteLimit { ceiling, hold: None });
@@ -115,7 +116,7 @@ impl Window {
     }
 }
 
-/// `RateLimit-Policy` and `RateLimit`, in all their forms.
+/// `RateLimit-Policy` and `RateLimit`, in all their versions.
 fn standard(headers: &HeaderMap) -> Vec<Window> {
     let mut windows: Vec<(Option<String>, Window)> = Vec::new();
     let policies = all(headers, "ratelimit-policy").and_then(|text| list(&text));
@@ -163,7 +164,7 @@ fn strip(windows: Vec<(Option<String>, Window)>) -> Vec<Window> {
     windows.into_iter().map(|(_, window)| window).collect()
 }
 
-/// `PREFIX-Limit`, `PREFIX-Remaining`, `PREFIX-Reset`, and what goes with them.
+/// `PREFIX-Limit`, `PREFIX-Remaining`, `PREFIX-Reset` and related fields.
 fn plain(headers: &HeaderMap, prefix: &str, now: SystemTime) -> Vec<Window> {
     let field = |name: &str| format!("{prefix}-{name}");
     let after = text(headers, &field("reset-after")).and_then(seconds);
@@ -177,7 +178,7 @@ fn plain(headers: &HeaderMap, prefix: &str, now: SystemTime) -> Vec<Window> {
         reset,
         length: length.and_then(seconds).filter(|length| is_length(*length)),
     }];
-    // `100, 100;w=60`: the policies stand behind the limit.
+    // `100, 100;w=60`: the policies follow the limit.
     for item in all(headers, &field("limit")).and_then(|text| list(&text)).unwrap_or_default() {
         let length = self::length(&item.params, "w");
         let limit = number_of(&item.bare_item).filter(|limit| (1.0..=MOST).contains(limit));
@@ -190,7 +191,7 @@ fn plain(headers: &HeaderMap, prefix: &str, now: SystemTime) -> Vec<Window> {
     windows
 }
 
-/// How long from `now` until a reset that is written as seconds or as a moment.
+/// The time from `now` until a reset, which is given as seconds or as a point in time.
 fn reset(text: &str, now: SystemTime) -> Option<f64> {
     let at = match text.parse::<f64>() {
         Ok(number) if !number.is_finite() || number < 0.0 => return None,
@@ -211,7 +212,7 @@ fn since_1970(moment: SystemTime) -> Option<f64> {
     moment.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
 }
 
-/// A length: seconds, with or without a unit.
+/// A duration in seconds, with or without a unit.
 fn seconds(text: &str) -> Option<f64> {
     let (number, unit) = match text.as_bytes().last()? {
         b's' => (&text[..text.len() - 1], 1.0),
@@ -238,14 +239,14 @@ fn all(headers: &HeaderMap, name: &str) -> Option<String> {
     (!values.is_empty()).then(|| values.join(", "))
 }
 
-/// The number in a field: a whole one or, at some sites, a fraction.
+/// The number in a field. Some sites send fractions.
 fn count(headers: &HeaderMap, name: &str) -> Option<f64> {
     let text = text(headers, name)?;
     let number = text.split([',', ';']).next().unwrap_or(text).trim();
     number.parse::<f64>().ok().filter(|number| (0.0..=MOST).contains(number))
 }
 
-/// A list of a structured field (RFC 9651), without what is no item.
+/// A list of a structured field (RFC 9651), without its invalid items.
 fn list(text: &str) -> Option<Vec<Item>> {
     let entries = Parser::new(text).parse::<List>().ok()?;
     let item = |entry| match entry {

@@ -1,21 +1,21 @@
-//! Tags and scripts taken in one go: most of them stand as a whole in the piece of a page that is
-//! looked at, and then nothing needs to be kept from one byte of them to the next.
+//! Takes tags and scripts in one step. Most are complete within one piece of a page, and then no
+//! state has to be kept between bytes.
 
 use std::sync::LazyLock;
 
 use memchr::{memchr, memchr2, memmem::Finder};
 
-/// A tag that is complete.
+/// A complete tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag<'a> {
     /// As written.
     pub(super) name: &'a [u8],
-    /// Bytes from the first of the name to the `>`, it included.
+    /// Bytes from the start of the name up to and including the `>`.
     pub(super) len: usize,
 }
 
 impl<'a> Tag<'a> {
-    /// The tag whose name begins `bytes`; `None` where its end is not there.
+    /// The tag whose name begins `bytes`; `None` if its end is missing.
     #[inline]
     pub(super) fn whole(bytes: &'a [u8]) -> Option<Self> {
         let end = bytes.iter().position(|byte| ends_name(*byte))?;
@@ -25,14 +25,14 @@ impl<'a> Tag<'a> {
     }
 }
 
-/// How many bytes there are from behind the name of a tag up to its `>`, it included.
+/// The number of bytes after the name of a tag, up to and including its `>`.
 fn whole_attributes(bytes: &[u8]) -> Option<usize> {
     if bytes.first() == Some(&b'>') {
         return Some(1);
     }
     let at = memchr2(b'>', b'\'', bytes)?;
     if bytes[at] == b'>' {
-        // Were it in a value, the last quote before it would be the one that opened that.
+        // If the `>` were inside a value, the last quote before it would be the opening quote.
         let quote = bytes[..at].iter().rposition(|byte| *byte == b'"');
         if !quote.is_some_and(|quote| opens_value(&bytes[..quote])) {
             return Some(at + 1);
@@ -52,16 +52,15 @@ fn whole_attributes(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether a quote behind `attributes` opens a value: only behind `=` it does.
+/// Whether a quote after `attributes` opens a value: only directly after `=`.
 fn opens_value(attributes: &[u8]) -> bool {
     attributes.trim_ascii_end().last() == Some(&b'=')
 }
 
-/// How every closing tag begins.
+/// The start of every closing tag.
 static CLOSING: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("</"));
 
-/// How many bytes the content of an element has that is no markup, its closing tag included. `name`
-/// is in small letters.
+/// The length of the raw content of an element, including its closing tag. `name` is in lower case.
 pub(super) fn whole_content(bytes: &[u8], name: &[u8]) -> Option<usize> {
     let closing = &*CLOSING;
     let mut at = 0;
@@ -75,10 +74,10 @@ pub(super) fn whole_content(bytes: &[u8], name: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether a name of a tag is over (HTML section 13.2.5.8).
+/// Whether this byte ends the name of a tag (HTML section 13.2.5.8).
 #[inline]
 pub(super) const fn ends_name(byte: u8) -> bool {
-    // Letters, of which names are made, are greater than all of these.
+    // Names consist of letters, which are greater than all of these.
     byte <= b'>' && (matches!(byte, b'>' | b'/') || byte.is_ascii_whitespace())
 }
 

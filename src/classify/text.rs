@@ -1,20 +1,20 @@
-//! Visible text as a reader sees it: entities decoded, blanks collapsed, letters lowered,
-//! characters counted.
+//! Normalises visible text: decodes entities, collapses blanks, lowers letters and counts
+//! characters.
 
-/// Characters of an entity that are looked at, `&` included; the longest that matters is
-/// `&#x10FFFF;`.
+/// Longest entity that is decoded, `&` included: `&#x10FFFF;`.
 pub(super) const MAX_ENTITY: usize = 10;
 
 /// Collects visible text piece by piece.
 #[derive(Debug, Default)]
 pub(crate) struct Visible {
-    /// Characters so far; an East Asian one counts as two, since it says about as much.
+    /// Characters so far. An East Asian character counts as two, because it carries about as much
+    /// meaning.
     count: usize,
-    /// Whether a blank is due before the next character.
+    /// Whether a blank must precede the next character.
     blank: bool,
-    /// An entity that has begun.
+    /// An incomplete entity.
     entity: String,
-    /// All of it, normalised.
+    /// All of the text, normalised.
     text: String,
 }
 
@@ -24,12 +24,12 @@ impl Visible {
         self.count
     }
 
-    /// Writes to `buffer`, which is empty.
+    /// Writes to `buffer`, which must be empty.
     pub(crate) fn in_buffer(buffer: String) -> Self {
         Self { text: buffer, ..Self::default() }
     }
 
-    /// The buffer.
+    /// Takes the buffer back.
     pub(crate) fn into_buffer(self) -> String {
         self.text
     }
@@ -39,7 +39,7 @@ impl Visible {
         &self.text
     }
 
-    /// The end of a word, and of an entity: none goes on behind a tag.
+    /// Ends the current word and entity: neither continues after a tag.
     pub(crate) fn separate(&mut self) {
         if !self.entity.is_empty() {
             self.in_entity(' ');
@@ -51,7 +51,7 @@ impl Visible {
     pub(crate) fn push(&mut self, text: &str) {
         let mut rest = text;
         if self.entity.is_empty() && text.trim_ascii_start().is_empty() {
-            // What stands between most tags.
+            // Most tags are separated by nothing or by a line break.
             self.blank |= !text.is_empty();
             return;
         }
@@ -68,8 +68,8 @@ impl Visible {
         if !self.entity.is_empty() || !is_plain(words) {
             return self.characters(line);
         }
-        // Most of a page is blanks between tags and words of plain letters: taken whole, without a
-        // look at each.
+        // Most of a page is blanks between tags and words of plain letters. They are taken as a
+        // whole.
         self.blank |= begins.len() < line.len();
         if !words.is_empty() {
             self.take_plain(words);
@@ -137,7 +137,7 @@ impl Visible {
         } else if character.is_whitespace() || character.is_control() {
             self.blank = true;
         } else if character == 'İ' {
-            // Lowered by the book it is two characters, and no Turkish word would be found.
+            // Unicode lowers this letter to two characters, and then no Turkish word would match.
             self.before();
             self.text.push('i');
             self.count += 1;
@@ -156,8 +156,8 @@ impl Visible {
     }
 }
 
-/// Whether `text` is words of visible ASCII characters, one blank between two, and no entity in
-/// them. Looks at all of it without a branch, many bytes at a time.
+/// Whether `text` consists of words of visible ASCII characters, separated by single blanks,
+/// without an entity. Without a branch in the loop, the compiler checks many bytes at once.
 fn is_plain(text: &str) -> bool {
     let bytes = text.as_bytes();
     let plain = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'&');
@@ -166,16 +166,16 @@ fn is_plain(text: &str) -> bool {
         && pairs.fold(true, |all, (one, next)| all & ((*one != b' ') | (*next != b' ')))
 }
 
-/// How many bytes at the beginning of `text` are visible ASCII characters that begin no entity.
+/// How many bytes at the start of `text` are visible ASCII characters outside of an entity.
 fn plain_run(text: &str) -> usize {
     text.bytes().position(|b| !b.is_ascii_graphic() || b == b'&').unwrap_or(text.len())
 }
 
-/// `text` as [`Visible`] has it.
+/// `text`, normalised like by [`Visible`].
 pub(crate) fn normalised(text: &str) -> String {
     let mut visible = Visible { text: String::with_capacity(text.len() + 1), ..Visible::default() };
     visible.push(text);
-    // An entity at the very end is complete only with what follows.
+    // The next character completes an entity at the end.
     visible.push(" ");
     visible.text
 }
@@ -185,7 +185,7 @@ pub(crate) fn weight(text: &str) -> usize {
     text.chars().map(|character| if is_wide(character) { 2 } else { 1 }).sum()
 }
 
-/// Where the first `most` characters of a text end, in bytes.
+/// The length in bytes of the first `most` characters of a text.
 pub(super) fn beginning(text: &str, most: usize) -> usize {
     let mut count = 0;
     let ends = |(_, character): &(usize, char)| {
@@ -195,7 +195,7 @@ pub(super) fn beginning(text: &str, most: usize) -> usize {
     text.char_indices().find(ends).map_or(text.len(), |(at, _)| at)
 }
 
-/// Marks that take no room: they split words that are one.
+/// Characters without width, which some pages put inside words.
 pub(super) const fn is_invisible(character: char) -> bool {
     matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
 }
@@ -221,8 +221,8 @@ pub(super) fn decode_entity(entity: &str) -> Option<char> {
     NAMED.iter().find(|(known, _)| *known == name).map(|(_, character)| *character)
 }
 
-/// The named entities (HTML section 13.5) that texts on walls use: punctuation and the letters of
-/// western Europe.
+/// The named entities (HTML section 13.5) that occur in the texts of walls: punctuation and the
+/// letters of western Europe.
 const NAMED: [(&str, char); 58] = [
     ("amp", '&'),
     ("lt", '<'),

@@ -1,11 +1,11 @@
-//! What a traced scan reports beside its verdict: why other signatures did not match.
+//! The extra result of a traced scan: why other signatures did not match.
 
 use super::{compiled::Compiled, verdict::Verdict};
 
 /// Most near misses that are reported.
 const MAX_NEAR: usize = 12;
 
-/// What a traced scan reports beside its verdict.
+/// The extra result of a traced scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
     /// Signatures that matched in part.

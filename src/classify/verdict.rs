@@ -1,22 +1,23 @@
-//! What one response was judged to be, and why.
+//! The judgement of one response, and its evidence.
 //!
-//! The strings of [`Verdict::as_str`] are the label values of the metrics, the header values and
-//! the words of the rule file.
+//! The strings of [`Verdict::as_str`] are label values of the metrics, header values and words of
+//! the rule file.
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// What one response (or the lack of one) was judged to be.
+/// The judgement of one response, or of a missing one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
     /// A page, or an error that is no block.
     Ok,
-    /// The site refused: any plain 403, or a vendor's "you have been blocked" under any status.
+    /// The site refused: any plain 403, or the "you have been blocked" of a vendor under any
+    /// status.
     Forbidden,
-    /// The site says "too fast": 429 or a page that says so.
+    /// The site reports too many requests: a 429, or a page that says so.
     RateLimited,
-    /// A wall that wants a person: captchas and other vendors' challenges.
+    /// A wall that requires a person: captchas and the challenges of vendors other than Cloudflare.
     Captcha,
     /// Cloudflare's challenge.
     CloudflareChallenge,
@@ -41,7 +42,7 @@ impl Verdict {
         Self::Timeout,
     ];
 
-    /// The word on the wire.
+    /// The word in the rule file, the metrics and the headers.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -58,7 +59,7 @@ impl Verdict {
 }
 
 impl Verdict {
-    /// Its letter, where a line of them is kept: `a` for the first of [`Verdict::ALL`], and so on.
+    /// Its letter in compact lists: `a` for the first of [`Verdict::ALL`], and so on.
     #[must_use]
     pub const fn letter(self) -> char {
         (b'a' + self as u8) as char
@@ -77,7 +78,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The word is none of the eight verdicts.
+/// The word is not one of the eight verdicts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a verdict")]
 pub struct UnknownVerdict(pub String);
@@ -106,19 +107,19 @@ impl<'de> Deserialize<'de> for Verdict {
     }
 }
 
-/// How sure a verdict is.
+/// How certain a verdict is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
-    /// A named header, a vendor's page, an unmistakable status.
+    /// Based on a header by name, a vendor's page or an unmistakable status.
     #[default]
     High,
-    /// Nothing but the status (a plain 403) or an absence (a blank page) speaks.
+    /// Based only on the status (a plain 403) or on missing content (a blank page).
     Low,
 }
 
 impl Confidence {
-    /// The word on the wire.
+    /// The word in headers, logs and the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -128,29 +129,29 @@ impl Confidence {
     }
 }
 
-/// What a verdict rests on: enough to mend a false one in minutes.
+/// The evidence of a verdict: enough to correct a false one within minutes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
     /// Id of the signature, or of the built-in step (`status-403`) that decided.
     pub signature: Arc<str>,
-    /// Whose wall it is, where known.
+    /// The vendor of the wall, if known.
     pub vendor: Option<Arc<str>>,
     /// Where it matched: `status`, `header server`, `location`, `title`, `body`, `text`.
     pub place: String,
-    /// What matched, cut to 120 characters, control characters replaced.
+    /// The matching text, cut to 120 characters, without control characters.
     pub excerpt: String,
 }
 
-/// A page that looks like a wall and matches no signature: no evidence, but worth a person's look.
+/// A page that looks like a wall but matches no signature. It is not evidence, but worth a review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspect {
-    /// The signature that it comes near to, and what of it is there.
+    /// The signature that matches in part, and the matching part.
     pub evidence: Evidence,
-    /// What was read of it, decoded.
+    /// The decoded page, as far as it was read.
     pub page: String,
 }
 
-/// Where the evidence is, if a name could not be resolved.
+/// The place of the evidence if a host name could not be resolved.
 const DNS: &str = "dns";
 
 /// The judgement of one response.
@@ -158,31 +159,31 @@ const DNS: &str = "dns";
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,
-    /// How sure.
+    /// How certain it is.
     pub confidence: Confidence,
-    /// True for what no person or parser would read (images, styles, scripts, media), and for what
-    /// sites refuse to robots out of habit (`/robots.txt`, `/favicon.ico`): counted, but neither a
-    /// block nor a sign of health, whatever the verdict says.
+    /// Counted, but neither a block nor a sign of health, whatever the verdict. True for content
+    /// that no crawler parses (images, stylesheets, scripts, media) and for targets that sites
+    /// often refuse to robots (`/robots.txt`, `/favicon.ico`).
     pub neutral: bool,
-    /// What it rests on; nothing for a plain `ok`.
+    /// The evidence; `None` for a plain `ok`.
     pub evidence: Option<Box<Evidence>>,
-    /// The wait that the site itself asked for (`Retry-After`, RFC 9110 section 10.2.3).
+    /// The wait that the site requested (`Retry-After`, RFC 9110 section 10.2.3).
     pub retry_after: Option<Duration>,
-    /// The status, where there was a response.
+    /// The status, if there was a response.
     pub status: Option<u16>,
-    /// Signatures whose marks stood on a page that has not the shape of a wall: no evidence, but
-    /// counted. One with many decoys and few hits is a bad one.
+    /// Signatures whose marks are on a page without the shape of a wall. They are counted: a
+    /// signature with many decoys and few hits is a bad one.
     pub decoys: Vec<Arc<str>>,
     /// Signatures that matched and are set to log only.
     pub logged: Vec<Arc<str>>,
-    /// Set on a page that looks like a wall all the same.
+    /// Set for a page that looks like a wall although no signature matches.
     pub suspect: Option<Box<Suspect>>,
-    /// Decoded bytes of HTML that were looked at.
+    /// Decoded bytes of HTML that were scanned.
     pub bytes: usize,
 }
 
 impl Judgement {
-    /// A page as it should be.
+    /// An ordinary page.
     #[must_use]
     pub fn ok(status: u16) -> Self {
         Self {
@@ -199,8 +200,9 @@ impl Judgement {
         }
     }
 
-    /// What passes unseen (a tunnel, an upgraded connection): neither a block nor a sign of health. For a `probe` the
-    /// site's answer is good enough: where nothing can be judged, nothing better would ever come.
+    /// For traffic that cannot be judged (a tunnel, an upgraded connection): neither a block nor a
+    /// sign of health. A `probe` succeeds if the site answered, because no better evidence can
+    /// follow.
     #[must_use]
     pub fn unseen(probe: bool) -> Self {
         Self { neutral: !probe, status: None, ..Self::ok(200) }
@@ -212,14 +214,14 @@ impl Judgement {
         matches!(self.verdict, Verdict::ConnectionError | Verdict::Timeout)
     }
 
-    /// Whether the site itself gave no response: it dropped, refused or did not answer a connection. A name that cannot
-    /// be resolved says nothing about the site.
+    /// Whether the site gave no response: it dropped, refused or did not answer a connection. An
+    /// unresolved name says nothing about the site.
     #[must_use]
     pub fn is_silence(&self) -> bool {
         self.is_transport() && self.evidence.as_ref().is_none_or(|evidence| evidence.place != DNS)
     }
 
-    /// No response, since the name of the site could not be resolved.
+    /// No response, because the host name could not be resolved.
     #[must_use]
     pub fn unresolved(verdict: Verdict, what: &str) -> Self {
         let mut judgement = Self::transport(verdict, what);
@@ -229,8 +231,8 @@ impl Judgement {
         judgement
     }
 
-    /// No response at all: `verdict` is [`Verdict::ConnectionError`] or [`Verdict::Timeout`],
-    /// `what` says which step failed.
+    /// No response. `verdict` is [`Verdict::ConnectionError`] or [`Verdict::Timeout`]; `what` names
+    /// the step that failed.
     #[must_use]
     pub fn transport(verdict: Verdict, what: &str) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Bodies in pieces, encoded, broken, huge.
+//! Bodies that are split, encoded, broken or huge.
 
 use std::io::Write;
 
@@ -151,7 +151,7 @@ fn codings_that_give_nothing_are_given_up() {
         let (method, status) = (&Method::GET, StatusCode::OK);
         let head = Head { method, target: &target, status, headers: &headers };
         let Reading::Scan(mut scan) = Classifier::builtin().read(head, LIMITS) else {
-            panic!("{coding}: a body is looked at")
+            panic!("{coding}: a body is scanned")
         };
         let pieces = piece.repeat(1 << 16);
         let looked_at = pieces.chunks(1000).take_while(|bytes| scan.push(bytes)).count();
@@ -230,15 +230,15 @@ fn the_limits_are_those_of_decoded_bytes_and_of_the_status() {
     assert_eq!(late(202).signature(), "human-captcha");
 }
 
-/// How many bytes of a page, which comes in pieces of `piece` bytes, are looked at, and how many
-/// are taken before the scan wants no more.
+/// How many bytes of a page, sent in pieces of `piece` bytes, are scanned, and how many are
+/// accepted before the scan stops.
 fn looked_at(status: u16, body: &str, piece: usize) -> (usize, usize) {
     let target = Target::of_url("https://site.example/").unwrap();
     let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, "text/html".parse().unwrap())]);
     let status = StatusCode::from_u16(status).unwrap();
     let head = Head { method: &Method::GET, target: &target, status, headers: &headers };
     let Reading::Scan(scan) = Classifier::builtin().read(head, LIMITS) else {
-        panic!("HTML is looked at");
+        panic!("HTML is scanned");
     };
     let mut scan = scan.traced();
     let mut taken = 0;
@@ -255,21 +255,22 @@ fn looked_at(status: u16, body: &str, piece: usize) -> (usize, usize) {
 fn a_scan_stops_where_nothing_can_matter_any_more() {
     const STRIDE: usize = 4 * 1024;
     let article = prose(200_000);
-    // The first bytes are kept until there are no more; then 1,500 characters of a page tell enough.
+    // The first bytes are buffered up to the limit. After that, 1,500 characters of a page are
+    // enough.
     assert_eq!(looked_at(200, &article, 100), (STRIDE, LIMITS.bytes.next_multiple_of(100)));
     assert_eq!(looked_at(200, &article, article.len()).0, STRIDE);
-    // 4,000 of one under a status that walls have; that is read as it comes.
+    // Under a status of walls it takes 4,000, and the page is read as it arrives.
     let titled = format!("<title>A page</title>{article}");
     let (bytes, taken) = looked_at(403, &titled, 100);
     assert!(bytes == taken && (4_000..4_200).contains(&bytes), "{bytes} of {taken} bytes");
-    // What is longer than that is read as it comes, under other statuses too.
+    // Longer pages are read as they arrive, under other statuses too.
     let late = format!("<title>A page</title>{}{article}", filler(LIMITS.bytes));
     let (bytes, taken) = looked_at(404, &late, 100);
     let enough = LIMITS.bytes + 1_000..LIMITS.bytes + 2_000;
     assert!(bytes == taken && enough.contains(&bytes), "{bytes} of {taken} bytes");
     assert_eq!(looked_at(503, &article, article.len()).0, LIMITS.error_bytes, "a title may come");
     assert_eq!(looked_at(503, &titled, article.len()).0, STRIDE);
-    // Without text there is no end but the limit.
+    // Without text only the limit ends the scan.
     assert_eq!(looked_at(200, &filler(100_000), 1_000).0, LIMITS.bytes);
     assert_eq!(looked_at(403, &filler(200_000), 1_000).0, LIMITS.error_bytes);
 }

@@ -1,8 +1,8 @@
-//! Strings of signatures on pages, written in all ways that mean the same: the prefilter over a page's
-//! bytes, after which nearly none is read, misses none of what `Scan::traced` finds, which
-//! reads every page.
+//! The prefilter misses none of the matches that `Scan::traced` finds, however the strings of
+//! signatures are written on a page. The prefilter skips most pages; `Scan::traced` reads all of
+//! them.
 //!
-//! `DISGUISES=1000000` goes on for as many, `SEED=...` from where a failure says that it stood.
+//! `DISGUISES=1000000` runs that many; `SEED=...` continues from the seed of a failure.
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tidegate::{
@@ -17,7 +17,7 @@ use super::{LIMITS, filler, mutations::number, prose};
 /// As many as take about a second.
 const USUAL: u64 = 1_000;
 
-/// What means a blank.
+/// Texts that mean a blank.
 const BLANKS: [&str; 12] = [
     " ",
     " ",
@@ -33,11 +33,11 @@ const BLANKS: [&str; 12] = [
     "<script>if (a < b) {}</script>",
 ];
 
-/// What means nothing between two letters.
+/// Texts without a meaning between two letters.
 const NOTHINGS: [&str; 8] =
     ["&shy;", "&#173;", "\u{ad}", "\u{200b}", "&zwnj;", "<!-- -->", "<!-->", "<!-- > --!>"];
 
-/// A character written otherwise.
+/// Another way to write a character.
 fn disguised(character: char, random: &mut fastrand::Rng) -> String {
     match random.u8(0..6) {
         0 => format!("&#{};", u32::from(character)),
@@ -49,7 +49,7 @@ fn disguised(character: char, random: &mut fastrand::Rng) -> String {
     }
 }
 
-/// `text` as visible text: one character in `rare` written otherwise.
+/// `text` as visible text, with one character in `rare` disguised.
 fn visible(text: &str, rare: u32, random: &mut fastrand::Rng) -> String {
     let mut written = String::new();
     for character in text.chars() {
@@ -63,7 +63,7 @@ fn visible(text: &str, rare: u32, random: &mut fastrand::Rng) -> String {
     written
 }
 
-/// A page with all that `signature` asks for.
+/// A page with all strings that `signature` requires.
 fn page(signature: &Signature, random: &mut fastrand::Rng) -> String {
     let rare = random.choice([3, 20, 1_000]).unwrap();
     let mut page = format!("<!DOCTYPE html><html><head>{}", filler(random.usize(500..3_000)));
@@ -118,7 +118,7 @@ fn no_way_to_write_a_mark_hides_it_from_the_quick_way() {
         let head = Head { method, target: &target, status, headers: &headers };
         let scan = || match classifier.read(head, LIMITS) {
             Reading::Scan(scan) => scan,
-            Reading::Judged(judgement) => panic!("a page is looked at, not {judgement:?}"),
+            Reading::Judged(judgement) => panic!("a page is scanned, not {judgement:?}"),
         };
         let mut traced = scan().traced();
         traced.push(page.as_bytes());

@@ -1,4 +1,4 @@
-//! `explain`: saved responses in, verdicts with their reasons out.
+//! `explain` reads saved responses and returns verdicts with their reasons.
 
 use std::{path::Path, sync::Arc};
 
@@ -124,7 +124,7 @@ fn rules(text: &str) -> Arc<RuleSet> {
 /// Host, status, fields.
 type Answer<'a> = (&'a str, u16, &'a [(&'a str, &'a str)]);
 
-/// A HAR file with these answers.
+/// A HAR file with these responses.
 fn har(responses: &[Answer<'_>]) -> Vec<u8> {
     let entry = |(host, status, fields): &Answer<'_>| {
         let mut headers = vec![serde_json::json!({"name": "content-type", "value": "text/html"})];
@@ -167,12 +167,12 @@ fn a_replay_says_which_cooldowns_would_have_been_tripped_and_for_how_long() {
             ("b.example", 429, wait),
         ],
     );
-    let told: Vec<(&str, usize, (f64, f64), &str)> = tripped
+    let trips: Vec<(&str, usize, (f64, f64), &str)> = tripped
         .iter()
         .map(|one| (one.scope.as_str(), one.position, one.seconds, one.why.as_str()))
         .collect();
     assert_eq!(
-        told,
+        trips,
         [
             ("all/a.example", 5, (30.0, 60.0), "2 in a row"),
             ("all/b.example", 6, (90.0, 90.0), "Retry-After"),

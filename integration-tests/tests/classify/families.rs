@@ -1,5 +1,5 @@
-//! Walls that no signature names, in many languages, under every status; and the pages of sites that
-//! have words and widgets in common with them.
+//! Walls that no signature names, in many languages and under every status, and ordinary pages with
+//! similar words and widgets.
 
 use tidegate::classify::verdict::{Confidence, Verdict};
 

@@ -1,5 +1,5 @@
-//! Pages that were written before the classifier was tried on them: `fresh.yaml`, on which the general rules were then
-//! improved, and `held_out.yaml`, which measured the result.
+//! Pages that were written before the classifier saw them: `fresh.yaml`, with which the general
+//! rules were then improved, and `held_out.yaml`, which measured the result.
 
 use crate::unseen::Pages;
 

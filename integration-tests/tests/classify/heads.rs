@@ -1,4 +1,4 @@
-//! What the head alone says.
+//! Verdicts on the head alone.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Bodies that nobody wrote: the examples of all signatures, torn, mixed and spoilt. Nothing panics,
-//! the pieces in which a body comes do not matter, and the quick way to a verdict (`finish`) is
-//! that of the thorough one (`Scan::traced`, which looks for every mark).
+//! Random bodies: the examples of all signatures, cut, mixed and damaged. Nothing panics, splitting
+//! a body does not matter, and the fast path to a verdict (`finish`) agrees with the complete one
+//! (`Scan::traced`, which searches for every mark).
 //!
-//! `MUTATIONS=1000000` goes on for as many, `SEED=...` from where a failure says that it stood.
+//! `MUTATIONS=1000000` runs that many; `SEED=...` continues from the seed of a failure.
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tidegate::{
@@ -18,7 +18,7 @@ use super::{LIMITS, filler, prose};
 /// As many as take about a second.
 const USUAL: u64 = 1_500;
 
-/// What a mutation may put in: the joints of HTML, of encodings and of the engine itself.
+/// Insertions of a mutation: fragments of HTML, of encodings and of the engine's own limits.
 const SCRAPS: [&[u8]; 20] = [
     b"<",
     b">",
@@ -80,7 +80,7 @@ fn mutated(bodies: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
     body
 }
 
-/// The head of an answer of a kind that is looked at.
+/// The head of a response that is scanned.
 fn head(random: &mut fastrand::Rng) -> (StatusCode, HeaderMap) {
     let status = random.choice([200, 202, 403, 404, 429, 503]).unwrap();
     let kinds = [
@@ -111,7 +111,7 @@ fn push(scan: &mut Scan, body: &[u8], mut pieces: impl FnMut() -> usize) -> Body
     BodyEnd::Complete
 }
 
-/// The verdict, and what it rests on.
+/// The verdict and its evidence.
 fn said(judgement: &Judgement) -> (Verdict, Option<&str>) {
     (judgement.verdict, judgement.evidence.as_ref().map(|evidence| &*evidence.signature))
 }

@@ -1,4 +1,4 @@
-//! Traps: what looks like a wall and is none, and the other way round.
+//! Pages that look like a wall but are none, and the reverse.
 
 use http::Method;
 use tidegate::classify::{
@@ -262,5 +262,5 @@ fn a_body_that_was_cut_off_is_a_connection_error_unless_a_wall_was_seen_before()
     assert_eq!(cut.verdict(), Verdict::CloudflareChallenge);
     let mut open = page(200, "");
     open.end = BodyEnd::Open;
-    ordinary("nobody looked further", &open);
+    ordinary("the scan stopped early", &open);
 }

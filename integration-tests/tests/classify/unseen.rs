@@ -1,5 +1,5 @@
-//! Walls of many makers and languages, and the ordinary pages that are nearest to them: `unseen.yaml`.
-//! Nearly none has a signature of its own, so that what is found is found by the families' rules.
+//! Walls of many vendors and languages, and the ordinary pages that are most similar to them:
+//! `unseen.yaml`. Nearly none has a signature of its own, so the families must find them.
 
 use serde::Deserialize;
 use tidegate::classify::verdict::Verdict;
@@ -25,7 +25,7 @@ pub(super) struct Example {
     verdict: Verdict,
     #[serde(default = "ok")]
     pub(super) status: u16,
-    /// What it says that it is.
+    /// Its description.
     #[serde(default = "html", rename = "type")]
     content: String,
     #[serde(default)]
@@ -46,12 +46,13 @@ const fn ordinary() -> Verdict {
 }
 
 impl Example {
-    /// Whether more styles stand before its first word than are read of a page under 200.
+    /// Whether its styles before the first word are longer than the scanned part of a page with
+    /// status 200.
     pub(super) fn begins_beyond_the_limit(&self) -> bool {
         self.body.starts_with("{style}")
     }
 
-    /// The body as it is sent.
+    /// The body as sent.
     fn source(&self) -> String {
         let Self { language, title, body, .. } = self;
         if !self.content.starts_with("text/html") {
@@ -67,7 +68,7 @@ impl Example {
         )
     }
 
-    /// What is wrong with its verdict under `status`.
+    /// The error of its verdict under `status`, if any.
     pub(super) fn mistake(&self, status: u16) -> Option<String> {
         let response = page(status, &self.source()).with("content-type", &self.content);
         let judgement = response.judgement();

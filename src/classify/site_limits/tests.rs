@@ -1,4 +1,4 @@
-//! Fields as sites send them, and as nobody should.
+//! Valid fields as sites send them, and invalid ones.
 
 use http::{HeaderName, HeaderValue};
 
@@ -15,7 +15,7 @@ fn of(fields: &[(&'static str, &str)]) -> Option<SiteLimit> {
     site_limit(&headers, SystemTime::UNIX_EPOCH + Duration::from_secs(NOON))
 }
 
-/// The rate, in requests per minute, and how long it lasts, in seconds.
+/// The rate, in requests per minute, and how long it applies, in seconds.
 fn ceiling(fields: &[(&'static str, &str)]) -> (f64, u64) {
     let ceiling = of(fields).and_then(|said| said.ceiling).expect("a ceiling");
     ((ceiling.rate * 6_000.0).round() / 100.0, ceiling.lasts.as_secs())
@@ -181,7 +181,7 @@ fn hostile_fields_are_bounded() {
 }
 
 #[test]
-fn fields_that_may_say_something_are_told_by_their_names() {
+fn fields_about_limits_are_recognised_by_their_names() {
     for name in ["ratelimit", "ratelimit-policy", "x-ratelimit-limit", "x-rate-limit-reset", "x-rl"]
     {
         assert!(may_say(name), "{name}");
