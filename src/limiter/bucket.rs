@@ -1,12 +1,14 @@
 //! The token bucket with its quotas: pure arithmetic on the store's clock.
 //!
-//! A bucket hands out *tickets*: the moment at which a request may go. A ticket moves the bucket's own clock (`at`)
-//! forward to its moment, together with every limit, so that order, the joint limits and the bound
+//! A bucket hands out *tickets*: the moment at which a request may be sent. A ticket moves the
+//! bucket's own clock (`at`) forward to that moment, together with every limit. So order, all
+//! limits together, and the bound
 //!
 //! > grants in any window of length t <= burst + rate * t
 //!
-//! hold by construction, however many members ask and however far ahead. `lua/lib/bucket.lua` is the same arithmetic,
-//! operation by operation, so that both stores give the same answers to the last bit.
+//! hold by construction, for any number of members and any look-ahead. `lua/lib/bucket.lua` does
+//! the same arithmetic, operation by operation, so that both stores give the same results to the
+//! last bit.
 
 use std::borrow::Cow;
 
@@ -19,32 +21,33 @@ use crate::{
     runtime::clock::{self, exact},
 };
 
-/// How far ahead of now tickets are handed out while several requests wait, in microseconds: longer than the slowest
-/// sensible round trip to a store, so that members with slow lines keep their turn.
+/// How far ahead of now tickets are handed out while several requests wait, in microseconds. Longer
+/// than a slow round trip to the store, so that members with slow connections keep their turn.
 pub const HORIZON: i64 = 250_000;
 
-/// What a member may hold ahead that has only just begun to wait: all of a fleet may begin at once, each as yet unknown
-/// to the others.
+/// The most tickets that a member may hold when it has only begun to wait. All members of a fleet
+/// may begin at once, before the store knows how many there are.
 pub const FIRST: u32 = 1;
 
-/// Most tickets that one call takes; bounds the time that a script keeps Redis busy.
+/// Most tickets per call, which bounds the time that a script keeps Redis busy.
 pub const BATCH: u32 = 1_000;
 
-/// Most handed-back tickets that a bucket keeps for the next in line.
+/// Most returned tickets that a bucket keeps for the next requests.
 pub const RETURNED: usize = 64;
 
-/// Start of a quota's window that has not begun: long before any moment, and far from the end of the numbers.
+/// The start of a quota window that has not begun: before any real time, but far from overflow.
 pub const LONG_AGO: i64 = i64::MIN / 2;
 
-/// How long what has been learned is kept: it outlives an idle week.
+/// How long a learned rate is kept: longer than an idle week.
 const LEARNED_FOR: i64 = 7 * 24 * 3_600 * 1_000_000;
 
-/// A fixed window in progress, known by its length: whose quotas are others does not restart it.
+/// A fixed window in progress, identified by its length. A change of other quotas does not restart
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// How long it lasts, in microseconds.
     pub length: i64,
-    /// When it started, by its first request.
+    /// The time of its first request.
     pub start: i64,
     /// Tokens taken in it.
     pub taken: u64,
@@ -53,35 +56,36 @@ pub struct Window {
 /// One bucket. All times are microseconds of the store's clock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bucket {
-    /// The moment up to which tokens are accounted for: that of the latest ticket.
+    /// The time up to which tokens are accounted for: that of the latest ticket.
     pub at: i64,
     /// Tokens at `at`.
     pub tokens: f64,
-    /// One window per length, ascending: those of the rule's quotas, and others that still run.
+    /// One window per length, ascending: those of the rule's quotas, and others that have not
+    /// ended.
     pub windows: Vec<Window>,
-    /// Start of the climb back to the full rate after a cooldown; 0 = none.
+    /// Start of the ramp back to the full rate after a cooldown; 0 = none.
     pub ramp_from: i64,
-    /// Tickets handed back, ascending; they belong to whoever asks next.
+    /// Returned tickets, ascending. The next requests get them.
     pub returned: Vec<i64>,
-    /// What has been learned of the rate that the site bears.
+    /// What the fleet has learned about the rate that the site tolerates.
     pub learned: Learned,
-    /// The latest reading of the clock, to notice when it is set back.
+    /// The latest reading of the clock, to detect when it is set back.
     pub seen: i64,
-    /// Rate and burst by which it has been filling since `at`; `None` = nothing is known, or there was no rate.
+    /// The rate and burst since `at`; `None` if unknown, or if there was no rate.
     pub filling: Option<(f64, u32)>,
-    /// The limits for which its tickets were voided, where a reload has changed them.
+    /// The limits for which tickets were voided after a reload.
     pub voided_for: Option<Limits>,
-    /// Whether a window begins where the one before it ended, and not with its first request: members that cannot hear
-    /// of each other share windows nevertheless.
+    /// Whether a window begins at the end of the previous one instead of with its first request.
+    /// Members without a store then still share the same windows.
     pub steady: bool,
 }
 
-/// How fast a bucket fills at the moment.
+/// How fast a bucket currently fills.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
     /// The rate in force, in tokens per second; `None` limits nothing.
     pub rate: Option<f64>,
-    /// Length of the climb after a cooldown.
+    /// Length of the ramp after a cooldown.
     pub ramp: i64,
 }
 
@@ -103,8 +107,8 @@ impl Bucket {
         }
     }
 
-    /// Takes note of the time. A clock that was set back takes every moment of the bucket with it: nothing freezes,
-    /// and nothing is granted twice.
+    /// Records the time. If the clock was set back, every time of the bucket moves back with it, so
+    /// that the bucket neither blocks nor grants anything twice.
     pub fn observe(&mut self, now: i64, limits: &Limits) {
         let back = self.seen - now;
         if back > 0 {
@@ -128,8 +132,8 @@ impl Bucket {
         self.drop_returned(now, limits);
     }
 
-    /// The pace in force from `now` on. Where it is learned, the news of the cooldown and the calm since the last
-    /// change may set another, and a test of `shares` begin or end.
+    /// The pace from `now` on. If the rate is learned, a cooldown or a calm period since the last
+    /// change may set another rate, and a test of `shares` may begin or end.
     pub fn pace(
         &mut self,
         now: i64,
@@ -147,7 +151,8 @@ impl Bucket {
         Pace { rate: Some(self.learned.rate), ramp }
     }
 
-    /// What a person does to the learned rate; nothing where none is learned. `known`: as in [`Learned::observe`].
+    /// Applies a manual change to the learned rate. Does nothing if the rate is not learned.
+    /// `known`: as in [`Learned::observe`].
     pub fn steer(
         &mut self,
         now: i64,
@@ -162,8 +167,9 @@ impl Bucket {
         self.fill_by(now, limits, Pace { rate: Some(self.learned.rate), ramp });
     }
 
-    /// Goes on filling at `pace`. Where rate or burst is another than before (learned, or a reload), what flowed in
-    /// until now counts by the old ones: tokens are carried over, and no change refills the bucket.
+    /// Continues to fill at `pace`. If the rate or burst has changed (learned, or a reload), the
+    /// time until now counts at the old ones. Tokens are carried over, so a change does not refill
+    /// the bucket.
     pub fn fill_by(&mut self, now: i64, limits: &Limits, pace: Pace) {
         let new = pace.rate.map(|rate| (rate, limits.burst));
         if let (Some((rate, burst)), Some(_)) = (self.filling, new)
@@ -180,7 +186,8 @@ impl Bucket {
         self.filling = new;
     }
 
-    /// Empties the bucket once after each cooldown: it opened at `opened` and climbs back from there.
+    /// Empties the bucket once after each cooldown. The scope opened at `opened` and ramps up from
+    /// there.
     pub fn restart(&mut self, opened: i64) {
         if opened > self.ramp_from {
             self.drain(opened);
@@ -188,8 +195,8 @@ impl Bucket {
         }
     }
 
-    /// The limits have changed: voids what was handed out ahead, once. Each member of a fleet says so at its own reload,
-    /// and what has been handed out under the new limits since then stays good.
+    /// After a change of the limits, voids all tickets handed out ahead, once. Each member of a
+    /// fleet calls this at its own reload; tickets under the new limits stay valid.
     pub fn void(&mut self, now: i64, limits: &Limits) {
         // How the rate is learned does not matter here.
         let limits = Limits { learn: None, ..limits.clone() };
@@ -199,14 +206,14 @@ impl Bucket {
         }
     }
 
-    /// Empties the bucket at `now`: nothing saved up, nothing handed out ahead.
+    /// Empties the bucket at `now`: no saved tokens, no tickets ahead.
     pub fn drain(&mut self, now: i64) {
         self.at = now;
         self.tokens = 0.0;
         self.returned.clear();
     }
 
-    /// When the next request may go at the earliest, and not before `now`.
+    /// The earliest time for the next request, not before `now`.
     #[must_use]
     pub fn next(&self, now: i64, limits: &Limits, pace: Pace) -> i64 {
         if let Some(moment) = self.returned.first() {
@@ -230,7 +237,7 @@ impl Bucket {
         moment
     }
 
-    /// Takes the ticket for `moment`, which [`Bucket::next`] has just given.
+    /// Takes the ticket for `moment`, the latest result of [`Bucket::next`].
     pub fn take(&mut self, moment: i64, limits: &Limits, pace: Pace) {
         if self.returned.first() == Some(&moment) {
             self.returned.remove(0);
@@ -248,7 +255,7 @@ impl Bucket {
         for window in &mut self.windows {
             let length = window.length;
             if moment >= window.start + length {
-                // One of other limits is over for good.
+                // A window of an earlier limit that has ended stays ended.
                 if !limits.quotas.iter().any(|quota| clock::micros(quota.window) == length) {
                     continue;
                 }
@@ -264,7 +271,8 @@ impl Bucket {
         self.windows.iter().find(|window| window.length == length)
     }
 
-    /// Takes back tickets whose requests have left. Those of the past are spent, but for the quotas.
+    /// Takes back tickets of cancelled requests. A ticket in the past is used up, but its quotas
+    /// get their tokens back.
     pub fn give_back(&mut self, moments: &[i64], now: i64, limits: &Limits) {
         self.returned.extend(moments);
         self.returned.sort_unstable();
@@ -275,7 +283,7 @@ impl Bucket {
         }
     }
 
-    /// Tickets that nobody has used until their moment go back to their quotas.
+    /// Unused tickets in the past return their tokens to the quotas.
     fn drop_returned(&mut self, now: i64, limits: &Limits) {
         let late = self.returned.partition_point(|moment| *moment < now);
         for moment in self.returned.drain(..late).collect::<Vec<_>>() {
@@ -283,7 +291,7 @@ impl Bucket {
         }
     }
 
-    /// The ticket for `moment` was never used: its windows that still run get its tokens back.
+    /// Returns the tokens of an unused ticket to those of its windows that still run.
     fn refund(&mut self, moment: i64, limits: &Limits) {
         for window in &mut self.windows {
             if (window.start..window.start + window.length).contains(&moment) {
@@ -292,8 +300,9 @@ impl Bucket {
         }
     }
 
-    /// How long from `now` until the bucket is full and every window over: then it need not be kept. What was learned is
-    /// kept for longer; what a trip teaches is learned when the scope opens again, after `closed` at most.
+    /// How long from `now` until the bucket is full and every window has ended. Then it need not be
+    /// kept. A learned rate is kept longer, because a trip changes it only when the scope opens
+    /// again, after `closed` at most.
     #[must_use]
     pub fn forgettable_in(&self, now: i64, limits: &Limits, pace: Pace, closed: i64) -> i64 {
         let fill = pace.rate.map_or(0, |rate| ceil(f64::from(limits.burst) / rate * 1e6));
@@ -311,7 +320,8 @@ impl Bucket {
     }
 }
 
-/// A rate that climbs linearly from nothing to `rate` (tokens per microsecond) over `ramp`, beginning at `from`.
+/// A rate that climbs linearly from zero to `rate` (tokens per microsecond) over `ramp`, beginning
+/// at `from`.
 #[derive(Debug, Clone, Copy)]
 struct Climb {
     rate: f64,
@@ -320,7 +330,7 @@ struct Climb {
 }
 
 impl Climb {
-    /// Tokens that flow in between two moments: the integral of the rate.
+    /// Tokens that flow in between two times: the integral of the rate.
     fn accrued(self, start: i64, end: i64) -> f64 {
         if self.is_over(start) {
             return exact(end - start) * self.rate;
@@ -328,7 +338,7 @@ impl Climb {
         self.since_start(end) - self.since_start(start)
     }
 
-    /// The first moment at which `tokens` have flowed in since `start`.
+    /// The first time at which `tokens` have flowed in since `start`.
     fn when(self, start: i64, tokens: f64) -> i64 {
         if self.is_over(start) {
             return start.saturating_add(ceil(tokens / self.rate));
@@ -361,8 +371,8 @@ impl Climb {
     }
 }
 
-/// Limits and pace under the rate that the site itself names, in tokens per second: nothing is saved up beyond a second
-/// of it.
+/// The limits and pace under the rate that the site announces, in tokens per second. At most one
+/// second of that rate is saved up.
 #[must_use]
 pub fn under(limits: &Limits, pace: Pace, named: Option<f64>) -> (Cow<'_, Limits>, Pace) {
     let (Some(rate), Some(named)) = (pace.rate, named) else {
@@ -375,7 +385,8 @@ pub fn under(limits: &Limits, pace: Pace, named: Option<f64>) -> (Cow<'_, Limits
     (Cow::Owned(Limits { burst, ..limits.clone() }), pace)
 }
 
-/// Tickets that each of so many waiting members may hold ahead: together, what flows in within the horizon.
+/// Tickets that each of `members` waiting members may hold ahead. Together they are what flows in
+/// within the horizon.
 #[must_use]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn share(rate: f64, cost: u32, members: u32) -> u32 {

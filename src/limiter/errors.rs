@@ -1,26 +1,28 @@
-//! Counts answers that are errors (`errors: 20/m`): some walls ban a client for its 404s, however slow it is.
+//! Counts error responses (`errors: 20/m`). Some walls ban a client for its 404s, however slow it
+//! is.
 //!
-//! The window slides. The log holds at most one entry per slot of the window, so its size does not depend on the limit;
-//! an entry leaves with its latest error, so that no window ever holds more than was counted. `lua/lib/errors.lua` is
-//! this file, operation by operation. All times are microseconds of the store's clock.
+//! The window slides. The log holds at most one entry per slot of the window, so its size does not
+//! depend on the limit. An entry expires with its latest error, so no window holds more errors than
+//! were counted. `lua/lib/errors.lua` does the same, operation by operation. All times are
+//! microseconds of the store's clock.
 
 use super::policy::Quota;
 use crate::runtime::clock;
 
-/// Slots of a window: room returns at most a slot late.
+/// Slots of a window. Capacity returns at most one slot late.
 const SLOTS: i64 = 64;
 
 /// The errors of one scope in the latest window.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ErrorLog {
-    /// Moment of the latest error of a slot and how many the slot has, oldest first.
+    /// The time of the latest error of each slot, and the slot's number of errors, oldest first.
     entries: Vec<(i64, u64)>,
-    /// When the latest error leaves the window; 0 = there was none.
+    /// When the latest error expires; 0 = there was none.
     pub until: i64,
 }
 
 impl ErrorLog {
-    /// Counts an error. Returns the moment at which there is room for another; 0 = there is room now.
+    /// Counts an error. Returns the time at which another one is allowed; 0 = now.
     pub fn count(&mut self, now: i64, limit: Quota) -> i64 {
         let window = clock::micros(limit.window);
         let slot = (window / SLOTS).max(1);
@@ -45,7 +47,7 @@ impl ErrorLog {
         room
     }
 
-    /// The clock was set back by so much.
+    /// The clock was set back by `back`.
     pub fn set_back(&mut self, back: i64) {
         for (at, _) in &mut self.entries {
             *at -= back;
@@ -72,7 +74,7 @@ mod tests {
         assert_eq!(log.count(start, per_minute(3)), 0);
         assert_eq!(log.count(start + 10 * SECOND, per_minute(3)), 0);
         assert_eq!(log.count(start + 20 * SECOND, per_minute(3)), start + 60 * SECOND);
-        // The first has left, the second leaves next.
+        // The first one has expired, and the second is next.
         assert_eq!(log.count(start + 60 * SECOND, per_minute(3)), start + 70 * SECOND);
         assert_eq!(log.count(start + 300 * SECOND, per_minute(3)), 0, "all have left");
     }

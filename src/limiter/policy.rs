@@ -1,4 +1,4 @@
-//! What a scope may do, as plain values: its limits, and when it cools down.
+//! The policy of a scope as plain values: its limits, and when it cools down.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ pub enum Split {
 }
 
 impl Split {
-    /// The part of the scope's name behind the rule's: empty, the domain, or the host.
+    /// The part of the scope's name after the rule's name: empty, the domain, or the host.
     #[must_use]
     pub fn key(self, host: &Host) -> Arc<str> {
         match (self, host) {
@@ -41,7 +41,7 @@ pub struct Quota {
     pub window: Duration,
 }
 
-/// How fast the requests of one scope may go.
+/// How fast the requests of one scope may be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// Tokens per second (positive, finite); `None` limits nothing.
@@ -52,29 +52,30 @@ pub struct Limits {
     pub quotas: Vec<Quota>,
     /// Tokens that one request takes, at least 1.
     pub cost: u32,
-    /// How the rate is learned, `rate` being the ceiling; `None`: it is fixed.
+    /// How the rate is learned, with `rate` as the ceiling; `None` if it is fixed.
     pub learn: Option<Learn>,
 }
 
 impl Limits {
-    /// True where there is nothing to take: neither rate nor quota.
+    /// Whether there is neither a rate nor a quota.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.rate.is_none() && self.quotas.is_empty()
     }
 }
 
-/// How much one kind of answer counts towards the cooldown.
+/// How much each kind of response counts towards the cooldown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Weights {
-    /// By verdict; absent = no block.
+    /// By verdict; a missing verdict is not a block.
     pub verdicts: Vec<(Verdict, f64)>,
-    /// By status, for answers whose verdict is `ok` (`on: [5xx, 404]`): first and last of a range, weight.
+    /// By status, for responses with the verdict `ok` (`on: [5xx, 404]`): first and last status of
+    /// a range, weight.
     pub statuses: Vec<(u16, u16, f64)>,
 }
 
 impl Weights {
-    /// What an answer with this verdict and status counts; `None` where it is no block.
+    /// The weight of a response with this verdict and status; `None` if it is not a block.
     #[must_use]
     pub fn of(&self, verdict: Verdict, status: Option<u16>) -> Option<f64> {
         let by_verdict = self.verdicts.iter().find(|(v, _)| *v == verdict).map(|(_, w)| *w);
@@ -89,39 +90,40 @@ impl Weights {
 /// `ratio: 50% of 20`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
-    /// Share of blocks, above 0 and at most 1.
+    /// The share of blocks that trips, above 0 and at most 1.
     pub share: f64,
-    /// Of how many last verdicts (2 to 1,000).
+    /// The number of last verdicts that it applies to (2 to 1,000).
     pub of: u32,
 }
 
-/// When a scope cools down, and how it comes back.
+/// When a scope cools down, and how it opens again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CooldownPolicy {
     /// How cooldowns are split; may differ from the rule's `per`.
     pub per: Split,
     /// Consecutive blocks (the sum of their weights) that trip.
     pub after: f64,
-    /// Trips also on this share of the last verdicts.
+    /// This share of the last verdicts trips too.
     pub ratio: Option<Ratio>,
-    /// Connections in a row that were dropped, refused or not answered, at a site that answered before, which trip;
-    /// `None`: they say nothing.
+    /// Connections in a row that were dropped, refused or not answered, by a site that answered
+    /// before, and that trip. `None` if they never trip.
     pub silence: Option<u32>,
-    /// What is a block, and what it weighs.
+    /// Which responses are blocks, and their weights.
     pub on: Weights,
-    /// Shortest and longest length of a first cooldown; drawn uniformly, once for the fleet.
+    /// Shortest and longest first cooldown. The length is drawn uniformly, once for the whole
+    /// fleet.
     pub length: (Duration, Duration),
-    /// A streak without news for this long is forgotten.
+    /// A streak without a new response for this long is forgotten.
     pub forget_after: Duration,
-    /// Whether one request goes first when a cooldown ends.
+    /// Whether a single request goes first when a cooldown ends.
     pub probe: bool,
     /// Factor by which a failed probe multiplies the next cooldown, at least 1.
     pub grow: f64,
     /// Longest cooldown.
     pub max: Duration,
-    /// Whether a block that names its own wait trips at once, for that long.
+    /// Whether a block with a `Retry-After` trips at once, for that long.
     pub respect_retry_after: bool,
-    /// Time to climb back to the full rate.
+    /// The time until the full rate is reached again.
     pub ramp: Duration,
 }
 

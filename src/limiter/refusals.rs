@@ -1,11 +1,14 @@
-//! Plain refusals (a 503, a 400, a redirect to the front page) that come for all pages at once: a wall without a mark.
+//! Detects a wall without marks: plain refusals (a 503, a 400, a redirect to the front page) of all
+//! pages at once.
 //!
-//! One such answer is about its page, or about the site's own trouble. A site that answered well and then refuses one
-//! page after the other has begun to refuse the client: the change is the sign, not the status.
+//! A single such response concerns its page, or a fault of the site. But a site that answered well
+//! and then refuses one page after another has begun to refuse the client. The change is the sign,
+//! not the status.
 
 /// So many different pages in a row that are refused with a 503 are a wall.
 const BUSY: u32 = 5;
-/// The same for answers that dead pages have too, and for the same page again and again.
+/// The same for responses that missing pages have too, and for a single page that is requested
+/// again and again.
 const UNCLEAR: u32 = 20;
 
 /// How a page was refused.
@@ -13,30 +16,30 @@ const UNCLEAR: u32 = 20;
 pub enum PlainRefusal {
     /// With a 503.
     Busy,
-    /// With a 400, or a redirect to the front page: what some sites have for pages that are gone.
+    /// With a 400 or a redirect to the front page, which some sites send for missing pages.
     Unclear,
 }
 
-/// The refusals in a row, as one member sees them.
+/// Refusals in a row, as seen by one member.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// Whether the scope has ever answered well.
+    /// Whether the scope has ever returned a good page.
     answers: bool,
     run: u32,
     busy: bool,
     /// The first page of the run.
     page: u64,
-    /// Whether the run has another.
+    /// Whether the run has a different page.
     differ: bool,
 }
 
 impl Refusals {
-    /// A good page.
+    /// A good page was returned.
     pub fn answered(&mut self) {
         *self = Self { answers: true, ..Self::default() };
     }
 
-    /// `page` was refused; true if that makes a wall. Then the next run begins.
+    /// `page` was refused. Returns true if that makes a wall; then the next run begins.
     pub fn refused(&mut self, how: PlainRefusal, page: u64) -> bool {
         let busy = how == PlainRefusal::Busy;
         if self.run == 0 {

@@ -1,43 +1,45 @@
-//! Which share of a scope's answers are blocks, by verdict: what tells a wall from pages that are always refused.
+//! The share of a scope's responses that are blocks, by verdict. It separates a wall from pages
+//! that are always refused.
 //!
-//! A wall refuses less when less is sent. A page behind a login, a captcha on one page in a hundred and a member behind a
-//! blocked exit do not care. The learned rate finds out which it is by a test at half the rate
-//! ([`crate::limiter::learn`]); what remains at half the rate is the *base* share. Blocks that chance explains, given the
-//! base, neither trip a cooldown nor lower the rate.
+//! A wall refuses less when less is sent. The rate does not matter for a page behind a login, a
+//! captcha on one page in a hundred, or a member behind a blocked exit. The learned rate tests this
+//! at half the rate ([`crate::limiter::learn`]). The share that remains there is the *base*. Blocks
+//! that are likely by chance, given the base, neither trip a cooldown nor lower the rate.
 //!
-//! Only blocks that an `ok` followed are counted: those of a trip are a wall's.
+//! Only blocks before an `ok` are counted. The blocks of a trip belong to a wall.
 
 use crate::classify::verdict::Verdict;
 
 /// Kinds of verdicts.
 const KINDS: usize = Verdict::ALL.len();
-/// A run of blocks that comes by chance less often than once in so many answers is a wall.
+/// A run of blocks with a lower probability than this belongs to a wall.
 const CHANCE: f64 = 1e-6;
-/// A larger share of blocks is a wall, whatever a test says.
+/// A larger share of blocks belongs to a wall, whatever a test shows.
 const MOST: f64 = 0.45;
-/// A smaller one is not worth a test.
+/// A smaller share is not worth a test.
 const LEAST: f64 = 0.005;
-/// Where so many answers are blocks, three of them in a row come by chance.
+/// With this share of blocks, three in a row are likely by chance.
 const FREQUENT: f64 = 0.05;
-/// So many scattered blocks may come before they are looked into.
+/// So many scattered blocks may come before a test.
 const FEW: f64 = 2.0;
-/// Of fewer answers nothing is known.
+/// Fewer responses than this say nothing.
 const KNOWN_FROM: f64 = 10.0;
-/// Counts are halved from here on: what is new counts for more.
+/// Counts are halved from here on, so that recent responses count more.
 const HALVED_FROM: f64 = 2_048.0;
-/// A base that stands for so many blocks is known well enough to follow what is seen.
+/// A base with so many blocks is known well enough to follow the observed share.
 const MANY: f64 = 100.0;
-/// A test has seen enough when so many blocks were to be expected.
+/// A test ends when so many blocks would be expected.
 const ENOUGH: f64 = 6.0;
-/// The same by what was sent, since nothing is reported as long as nothing is blocked.
+/// The same by the number of requests sent, because nothing is reported while nothing is blocked.
 const ENOUGH_SENT: f64 = 15.0;
 
-/// Counts of answers and blocks.
+/// Counts of responses and blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Shares {
-    /// Whether the rate is learned, so that a test can tell which blocks a wall causes. Without it every block counts.
+    /// Whether the rate is learned, so that a test can show which blocks a wall causes. Otherwise
+    /// every block counts.
     pub tested: bool,
-    /// Answers since the latest trip or test.
+    /// Responses since the latest trip or test.
     answers: f64,
     /// Blocks among them, by verdict.
     blocks: [f64; KINDS],
@@ -46,20 +48,21 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Nothing has been counted.
+    /// Empty counts.
     #[must_use]
     pub fn new(tested: bool) -> Self {
         Self { tested, ..Self::default() }
     }
 
-    /// Whether a test may tell which blocks a wall causes. Nothing is noted before something was counted: healthy scopes have no key.
+    /// Sets whether tests are possible. Changes nothing before the first count, because healthy
+    /// scopes have no key.
     pub fn are_tested(&mut self, tested: bool) {
         if self.answers > 0.0 {
             self.tested = tested;
         }
     }
 
-    /// Counts good answers, and the blocks before them.
+    /// Counts good responses and the blocks before them.
     pub fn count(&mut self, oks: u32, kinds: &str) {
         self.answers += f64::from(oks);
         for verdict in kinds.chars().filter_map(Verdict::of_letter) {
@@ -73,7 +76,8 @@ impl Shares {
         }
     }
 
-    /// A base that has become rarer is what it is now: by any part where many were counted, else by half.
+    /// Lowers a base whose blocks have become rarer: by any amount if the counts are large,
+    /// otherwise by half.
     fn lower_base(&mut self) {
         for (base, blocks) in self.base.iter_mut().zip(self.blocks) {
             let expected = *base * self.answers;
@@ -83,20 +87,21 @@ impl Shares {
         }
     }
 
-    /// A trip: what was scattered before it goes on to count only if it was much.
+    /// Processes a trip. Scattered blocks before it stay counted only if there were many.
     pub fn tripped(&mut self) {
         if self.blocked() < FREQUENT * self.answers {
             self.restart();
         }
     }
 
-    /// Begins to count anew.
+    /// Starts the counts again.
     pub fn restart(&mut self) {
         self.answers = 0.0;
         self.blocks = [0.0; KINDS];
     }
 
-    /// The share of blocks of one kind that is not taken for a wall: the base, or what has been scattered lately.
+    /// The share of blocks of one kind that is not attributed to a wall: the base, or the recently
+    /// observed share.
     fn tolerated(&self, at: usize) -> f64 {
         if !self.tested {
             return 0.0;
@@ -106,7 +111,7 @@ impl Shares {
         self.base[at].max(if share > MOST { 0.0 } else { share })
     }
 
-    /// Whether chance explains these blocks in a row.
+    /// Whether these blocks in a row are likely by chance.
     #[must_use]
     pub fn are_chance(&self, kinds: &str) -> bool {
         let mut chance = 1.0;
@@ -116,20 +121,21 @@ impl Shares {
         chance >= CHANCE
     }
 
-    /// How many of the last `of` answers have to be blocks before chance does not explain them.
+    /// How many of the last `of` responses must be blocks to be unlikely by chance.
     #[must_use]
     pub fn needed(&self, of: f64) -> f64 {
         let share = (0..KINDS).map(|at| self.tolerated(at)).sum::<f64>().min(MOST);
         (share * of + 6.0 * (of * share * (1.0 - share)).sqrt()).min(of)
     }
 
-    /// Whether the base explains all scattered blocks, and there is one.
+    /// Whether there are scattered blocks and the base explains all of them.
     #[must_use]
     pub fn are_explained(&self) -> bool {
         self.base() > 0.0 && !(0..KINDS).any(|at| self.exceeds(at))
     }
 
-    /// Whether more is scattered than the base explains, and little enough that it may be the pages.
+    /// Whether there are more scattered blocks than the base explains, but few enough to be caused
+    /// by single pages.
     #[must_use]
     pub fn are_doubtful(&self) -> bool {
         let is_more = |at| self.exceeds(at) && self.blocks[at] >= LEAST * self.answers;
@@ -144,7 +150,7 @@ impl Shares {
         self.blocks[at] > expected + 4.0 * expected.sqrt() + FEW
     }
 
-    /// A test begins: what has been scattered is taken for the base until it is over.
+    /// A test begins. Until it ends, the observed share counts as the base.
     pub fn suspect(&mut self) {
         for at in 0..KINDS {
             self.base[at] = self.base[at].max(self.blocks[at] / self.answers);
@@ -152,7 +158,7 @@ impl Shares {
         self.restart();
     }
 
-    /// The share of blocks that the base stands for.
+    /// The total share of blocks of the base.
     #[must_use]
     pub fn base(&self) -> f64 {
         self.base.iter().sum()
@@ -163,7 +169,7 @@ impl Shares {
         self.blocks.iter().sum()
     }
 
-    /// Whether the share is the same at half the rate, once enough was `sent` to tell.
+    /// Whether the share is the same at half the rate; `None` until enough was `sent`.
     #[must_use]
     pub fn outcome(&self, sent: f64) -> Option<bool> {
         let blocks = self.blocked();
@@ -175,7 +181,8 @@ impl Shares {
         (expected >= ENOUGH_SENT && blocks * 4.0 < expected).then_some(false)
     }
 
-    /// The test is over: the base is what was seen in it, or in both halves where it is the `same`.
+    /// Ends the test. The base becomes the share in the test, or in both halves if it is the
+    /// `same`.
     pub fn settle(&mut self, same: bool) {
         let answers = self.answers.max(1.0);
         for at in 0..KINDS {

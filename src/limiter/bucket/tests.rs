@@ -1,4 +1,4 @@
-//! The bucket against its promises.
+//! Tests of the bucket's bounds.
 
 use std::time::Duration;
 

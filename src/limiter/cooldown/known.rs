@@ -1,9 +1,9 @@
-//! What a member knows of a cooldown, and tells a store that may have forgotten it.
+//! A member's copy of a cooldown, which it sends to a store that may have lost it.
 
-/// What a member knows about a scope; it repairs a store that lost its memory.
+/// A member's copy of a scope's cooldown. It repairs a store that lost its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Known {
-    /// The latest epoch that it heard of; 0 = none.
+    /// The latest epoch that the member knows; 0 = none.
     pub epoch: u64,
     /// The state of that epoch.
     pub phase: KnownPhase,
@@ -14,17 +14,17 @@ pub struct Known {
 /// The state of an epoch, as a member knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KnownPhase {
-    /// Requests go.
+    /// Requests are sent.
     #[default]
     Open,
-    /// Nothing goes for so many microseconds.
+    /// No request is sent for so many microseconds.
     Cooling(i64),
-    /// The cooldown is over, and a probe is out for so many microseconds; 0 = none is.
+    /// The cooldown is over, and a probe is in flight for so many more microseconds; 0 = none is.
     Probing(i64),
 }
 
 impl Known {
-    /// An open scope of `epoch`.
+    /// An open scope in `epoch`.
     #[must_use]
     pub fn open(epoch: u64) -> Self {
         Self { epoch, ..Self::default() }

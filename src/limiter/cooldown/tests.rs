@@ -278,7 +278,7 @@ fn a_scope_without_one_good_probe_of_ten_is_probed_ever_more_rarely_down_to_once
     let mut lengths = Vec::new();
     for probe in 1..=20 {
         scope.lend_probe("a", scope.until, SECOND);
-        // A site that names a short wait is as hopeless as one that names none.
+        // A site that names a short wait is as hopeless as a site without one.
         let wait = if probe % 2 == 0 { 60 * SECOND } else { 0 };
         let blocked = Report { probe: scope.probe, ..report(scope.epoch, named(wait)) };
         scope.report(scope.until, &blocked, &policy());
@@ -315,7 +315,7 @@ fn a_pause_that_the_site_asks_for_ends_without_a_probe_and_is_no_trip_to_learn_f
     assert_eq!(scope.named_at(now + 60 * SECOND), None);
     assert_eq!(scope.phase(now + 30 * SECOND, &policy), Phase::Open);
     assert_eq!(scope.opened, 0, "nothing to learn from, and no ramp");
-    // A block trips as ever, and its cooldown ends with a probe.
+    // A block trips as usual, and its cooldown ends with a probe.
     let later = now + 100 * SECOND;
     for _ in 0..3 {
         scope.report(later, &report(scope.epoch, BLOCK), &policy);
@@ -333,7 +333,7 @@ fn errors_pause_a_scope_until_the_window_has_room() {
     let now = START + 10 * SECOND;
     assert_eq!(scope.report(now, &not_found, &policy), Change::Tripped);
     assert_eq!((scope.until, scope.cause), (START + 60 * SECOND, Some(Cause::Errors)));
-    // A request that was under way comes back with a third error.
+    // A request that was in flight returns a third error.
     assert_eq!(scope.report(now + SECOND, &not_found, &policy), Change::Stale);
     assert_eq!(scope.until, START + 70 * SECOND, "the second has to leave, too");
     assert_eq!(scope.phase(scope.until, &policy), Phase::Open);

@@ -1,40 +1,40 @@
-//! Blocks scattered among good pages: a test at half the rate tells whether they are a wall's.
+//! Blocks scattered among good pages. A test at half the rate shows whether a wall causes them.
 
 use super::{LONGEST, Learn, Learned, NEAR, News, Why};
 use crate::limiter::shares::Shares;
 
-/// A test whether the share of blocks falls with the rate runs at this part of it.
+/// The part of the rate that is used during the test.
 const HALF: f64 = 0.5;
-/// Sure blocks are put to the test when they have lowered the rate to this part.
+/// Certain blocks start a test once they have lowered the rate to this part.
 const TESTED_BELOW: f64 = 0.75;
-/// Where so many answers are blocks, three of them in a row come by chance.
+/// With this share of blocks, three in a row are likely by chance.
 const FREQUENT: f64 = 0.05;
-/// A trip that came by chance is taken back for so long.
+/// How long a trip that came by chance can be undone.
 pub(super) const RECENT: i64 = 1_800_000_000;
 
-/// What was known before scattered blocks came: where it goes on if no wall causes them.
+/// The state before scattered blocks came. It is restored if no wall causes them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BeforeTest {
-    /// The rate; 0 = none came.
+    /// The rate; 0 = there were none.
     pub rate: f64,
     /// The mark.
     pub mark: f64,
     /// The rate that had been blocked.
     pub bad: f64,
-    /// Whether the test is on: half the rate is sent, and blocks are counted.
+    /// Whether the test runs: half the rate is used, and blocks are counted.
     pub on: bool,
     /// Tokens granted in the test.
     pub sent: f64,
-    /// No other test begins before: the last one has met a wall.
+    /// The next test does not start before this time, because the last one found a wall.
     pub again: i64,
-    /// The rate before the first trip that may have come by chance; 0 = none has.
+    /// The rate before the first trip that may have come by chance; 0 = there was none.
     pub untripped: f64,
-    /// When that was.
+    /// The time of that trip.
     pub tripped: i64,
 }
 
 impl Learned {
-    /// Where to go back to, if no wall turns out to cause the blocks.
+    /// Saves the state to restore if no wall causes the blocks.
     pub(super) fn remember(&mut self) {
         if self.before_test.rate < self.rate {
             let Self { rate, mark, bad, .. } = *self;
@@ -47,13 +47,13 @@ impl Learned {
         self.before_test = BeforeTest { again, untripped, tripped, ..BeforeTest::default() };
     }
 
-    /// Sure blocks have lowered the rate by themselves before they are worth a test.
+    /// Whether a test is worthwhile: certain blocks must have lowered the rate first.
     pub(super) fn may_test(&self, news: News, learn: &Learn) -> bool {
         let eased = self.rate < self.before_test.rate * TESTED_BELOW;
         self.rate * HALF >= learn.floor && (eased || !news.sure)
     }
 
-    /// Blocks are scattered among the pages: does their share fall with the rate?
+    /// Starts the test whether the share of blocks falls with the rate.
     pub(super) fn begin_test(&mut self, now: i64, news: News, shares: &mut Shares) {
         self.remember();
         shares.suspect();
@@ -75,7 +75,7 @@ impl Learned {
         if same {
             self.why = Why::NoWall;
             (self.rate, self.mark, self.bad) = (rate, mark, bad);
-            // So often, three in a row came by chance.
+            // With so many blocks, three in a row came by chance.
             if shares.base() >= FREQUENT && untripped > rate && now - tripped < RECENT {
                 (self.rate, self.mark, self.bad) = (untripped, 0.0, 0.0);
             }
@@ -83,7 +83,7 @@ impl Learned {
         } else {
             self.why = Why::Eased;
             self.bad = rate;
-            // What the wall let through.
+            // The rate that the wall let through.
             self.rate = self.rate.max(rate * good * NEAR);
             self.mark = self.rate;
             self.before_test.again = now + LONGEST;
