@@ -1,11 +1,11 @@
 //! The admin port: metrics, health, the live status page and a small API.
 //!
-//! It reads snapshots and changes state only through named methods of the gate. Nothing here is on the way of a
-//! request: the port has its own listener, its own connection bound and its own time limits, so that neither side can
-//! starve the other.
+//! It reads snapshots, and changes state only through named methods of the gate. The port has its
+//! own listener, connection limit and time limits, so that it cannot slow down the proxy, nor the
+//! proxy the port.
 
+mod access;
 mod api;
-mod entry;
 mod figures;
 mod fleet;
 pub mod fleet_view;
@@ -53,36 +53,36 @@ use crate::{
     runtime::clock,
 };
 
-/// Scopes in one answer or on the page: more than a person reads; `scopes_total` says how many there are.
+/// Most scopes in one response or on the page. `scopes_total` has the number of all.
 const MAX_SCOPES: usize = 200;
 
-/// What the admin port needs to know and to reach.
+/// The data that the handlers of the admin port use.
 pub struct Context {
-    /// The gates: snapshots, and the only thing that is changed from here.
+    /// The gate: its snapshots, and its methods for changes.
     pub gate: Arc<Gate>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Recent events and those to come.
+    /// Recent and future events.
     pub events: Arc<Events>,
-    /// The proxy, for the settings in force.
+    /// The proxy, for its current settings.
     pub proxy: Arc<proxy::Context>,
-    /// Every key of the rule file with the value in force, secrets as `***`.
+    /// Every key of the rule file with its current value; secrets are `***`.
     pub values: ArcSwap<BTreeMap<String, String>>,
-    /// The rule file in force.
+    /// The current rule file.
     pub config: Mutex<ConfigStatus>,
-    /// The certificate (PEM) that clients of intercepting rules must trust; `None` where no rule intercepts.
+    /// The certificate (PEM) that clients must trust if a rule intercepts; `None` if no rule does.
     pub ca_pem: ArcSwap<Option<String>>,
-    /// Needed for everything but health, the page's own files and the CA certificate.
+    /// Required for everything except health, the page's own files and the CA certificate.
     pub token: Option<Secret>,
     /// Name of this member.
     pub member: String,
-    /// Whether the listener accepts clients.
+    /// Whether the proxy accepts clients.
     accepting: AtomicBool,
     started: clock::Instant,
     live: live::Live,
     figures: figures::Figures,
     fleet: fleet::Cache,
-    /// Cancelled when the process drains: endless answers end.
+    /// Cancelled when the process drains; ends all streams.
     stop: CancellationToken,
 }
 
@@ -93,7 +93,7 @@ impl fmt::Debug for Context {
 }
 
 impl Context {
-    /// The admin port of a process that is about to start; `stop` ends its endless answers.
+    /// The context of the admin port. `stop` ends its streams.
     #[must_use]
     pub fn new(
         proxy: Arc<proxy::Context>,
@@ -121,13 +121,14 @@ impl Context {
         })
     }
 
-    /// Says whether the listener accepts clients: `/readyz` follows at once.
+    /// Sets whether the proxy accepts clients, which `/readyz` reports.
     pub fn set_accepting(&self, accepting: bool) {
         self.accepting.store(accepting, Ordering::Relaxed);
     }
 
-    /// Whether requests would be served: the listener is open, the store has answered since the start, and it is there or
-    /// can be done without. A store that has never answered is more likely misconfigured than away.
+    /// Whether requests would be served: the listener is open, the store has been reached since the
+    /// start, and it works or is not required. A store that was never reached is probably
+    /// misconfigured.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let store = self.gate.store();
@@ -137,7 +138,7 @@ impl Context {
             && (self.store_is_up() || !needs_store)
     }
 
-    /// Publishes this member's figures for whoever looks at the fleet, for as long as it is polled.
+    /// Publishes this member's figures to the fleet, for as long as it is polled.
     pub async fn publish(self: Arc<Self>) {
         figures::run(self).await;
     }
@@ -150,12 +151,12 @@ impl Context {
         self.metrics.store_up.get() == 1
     }
 
-    /// The whole proxy as it is now.
+    /// The current status of the proxy.
     #[must_use]
     pub fn status(&self) -> Status {
         let mut scopes = self.gate.snapshot();
         let scopes_total = scopes.len();
-        live::most_worrying_first(&mut scopes, MAX_SCOPES);
+        live::most_urgent_first(&mut scopes, MAX_SCOPES);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             member: self.member.clone(),
@@ -174,7 +175,7 @@ impl Context {
     }
 }
 
-/// Every path of the port. What changes state is POST or DELETE, and passes [`entry::writes`] first.
+/// Every path of the port. Changes use POST or DELETE, and pass [`access::writes`] first.
 fn router(cx: &Arc<Context>) -> Router {
     let open = Router::new()
         .route("/", get(page::index))
@@ -184,7 +185,7 @@ fn router(cx: &Arc<Context>) -> Router {
         .route("/ca.pem", get(page::ca))
         .route("/healthz", get(probes::healthz))
         .route("/readyz", get(probes::readyz));
-    let bounded = |most: usize| middleware::from_fn_with_state(most, entry::body);
+    let bounded = |most: usize| middleware::from_fn_with_state(most, access::body);
     let writes = Router::new()
         .route("/api/v1/report", post(api::report))
         .route("/api/v1/acquire", post(api::acquire))
@@ -202,12 +203,12 @@ fn router(cx: &Arc<Context>) -> Router {
         .route("/api/v1/events", get(stream::events))
         .route("/api/v1/config", get(api::config))
         .merge(writes)
-        .route_layer(middleware::from_fn(entry::writes))
-        .route_layer(middleware::from_fn_with_state(Arc::clone(cx), entry::token));
+        .route_layer(middleware::from_fn(access::writes))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(cx), access::token));
     open.merge(private)
         .fallback(reply::not_found)
         .method_not_allowed_fallback(reply::wrong_method)
-        .layer(middleware::from_fn_with_state(Arc::clone(cx), entry::host))
+        .layer(middleware::from_fn_with_state(Arc::clone(cx), access::host))
         .layer(middleware::map_response(reply::harden))
         .with_state(Arc::clone(cx))
 }

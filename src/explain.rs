@@ -1,8 +1,8 @@
-//! What lies behind `tidegate explain`: saved responses in, verdicts with their reasons out.
+//! The work of `tidegate explain`: reads saved responses and returns verdicts with their reasons.
 //!
-//! Takes a saved page (status and headers come from the caller), a raw HTTP response, a HAR file, a
-//! WARC file, or a folder with a `manifest.tsv`. Nothing here touches the network; reading files is
-//! all the I/O there is.
+//! The source is a saved page (the caller gives status and headers), a raw HTTP response, a HAR
+//! file, a WARC file, or a folder with a `manifest.tsv`. Nothing here uses the network, and the
+//! only I/O is reading files.
 
 pub mod learn;
 mod replay;
@@ -21,8 +21,7 @@ use crate::{
 
 pub use report::{Cooldown, Item, Proof, Report, Summary};
 
-/// Largest file that is read: saved crawls are tens of megabytes, and more would not be read by a
-/// person either.
+/// Largest file that is read. Saved crawls have tens of megabytes.
 pub const MAX_FILE: u64 = 512 * 1024 * 1024;
 
 /// What to explain.
@@ -30,77 +29,78 @@ pub const MAX_FILE: u64 = 512 * 1024 * 1024;
 pub enum Source {
     /// A file or a folder.
     Path(PathBuf),
-    /// Bytes that were read already (standard input), and what to call them.
+    /// Bytes that were already read (standard input), and a name for them.
     Bytes(String, Vec<u8>),
 }
 
-/// What the caller knows about it.
+/// Facts about the source that only the caller knows.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Status of a saved page; anything else carries its own.
+    /// Status of a saved page. Other sources contain their own.
     pub status: StatusCode,
-    /// Fields of a saved page; anything else carries its own.
+    /// Header fields of a saved page. Other sources contain their own.
     pub headers: HeaderMap,
     /// Method of the request.
     pub method: Method,
-    /// Where the page came from: decides which rule applies.
+    /// The URL of the page, which decides which rule applies.
     pub url: Option<String>,
     /// The rules, for their own signatures and cooldowns.
     pub rules: Arc<RuleSet>,
-    /// How much of a body is looked at.
+    /// How much of a body is scanned.
     pub limits: ScanLimits,
-    /// The signatures where no rule applies.
+    /// The signatures if no rule applies.
     pub builtin: Arc<Classifier>,
 }
 
-/// Why nothing could be explained; the text is for a person.
+/// Why nothing could be explained; a message for people.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// A file could not be read.
     #[error("cannot read {path}: {error}")]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// A file is not what it looks like.
+    /// A file does not have the format that it seems to have.
     #[error("{name} cannot be read as {format}: {why}")]
     Malformed {
-        /// Which.
+        /// The file.
         name: String,
-        /// What it was taken for.
+        /// The expected format.
         format: &'static str,
-        /// Why it is none.
+        /// Why the file does not have it.
         why: String,
     },
-    /// The URL makes no sense.
+    /// The URL is invalid.
     #[error("the URL is not a valid target: {0}")]
     Url(#[from] BadTarget),
 }
 
-/// One response to be explained.
+/// One response to explain.
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange {
-    /// What to call it.
+    /// Its name in the report.
     pub(crate) name: String,
     pub(crate) method: Method,
     pub(crate) url: Option<String>,
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// As on the wire, or decoded where the source kept it so (then `headers` has no
-    /// `content-encoding`).
+    /// The body as received, or decoded if the source stores it decoded. Then `headers` has no
+    /// `content-encoding`.
     pub(crate) body: Vec<u8>,
     /// Whether the source has the whole body.
     pub(crate) end: BodyEnd,
-    /// The verdict that the source expects, words separated by `|`.
+    /// The verdicts that the source expects, separated by `|`.
     pub(crate) expected: Option<String>,
 }
 
-/// Explains what `source` has.
+/// Explains the responses of `source`.
 ///
-/// # Errors What cannot be read or makes no sense. An unreadable entry of a folder is an error too:
-/// a report that silently leaves something out would be worse.
+/// # Errors
+/// An unreadable or invalid source. One unreadable entry of a folder is an error too, so that no
+/// report is silently incomplete.
 pub fn run(source: &Source, options: &Options) -> Result<Report, ExplainError> {
     let exchanges = source::read(source, options)?;
     let mut judged = Vec::with_capacity(exchanges.items.len());
@@ -108,8 +108,7 @@ pub fn run(source: &Source, options: &Options) -> Result<Report, ExplainError> {
         let target = match exchange.url.as_deref().map(Target::of_url) {
             Some(Ok(target)) => target,
             Some(Err(error)) if exchanges.single => return Err(error.into()),
-            // A page of nobody, or a URL that no proxy is asked for: rules for certain hosts do not
-            // apply.
+            // No URL, or one without a host: rules for certain hosts do not apply.
             Some(Err(_)) | None => Target::of_url("http://unknown.invalid/")?,
         };
         let rule = options.rules.find(&target).map(|at| Arc::clone(&options.rules.as_slice()[at]));
@@ -134,7 +133,7 @@ struct Judged {
     host: Host,
 }
 
-/// Judges one response the way the proxy does.
+/// Judges one response like the proxy does.
 pub(crate) fn judge(
     exchange: &Exchange,
     target: &Target,

@@ -1,4 +1,4 @@
-//! Certificates: which ones are trusted, and the ones that the local authority issues for interception.
+//! Certificates: the trusted ones, and those that the local authority issues for interception.
 
 pub mod ca;
 pub mod roots;

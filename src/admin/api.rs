@@ -1,4 +1,5 @@
-//! The API: the state as JSON, and what clients ask and tell. What is changed by hand is in [`super::scopes`].
+//! The API for clients: the state as JSON, reports and tokens. [`super::scopes`] has the manual
+//! changes.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -18,7 +19,7 @@ use crate::{
 
 /// Largest body: a URL and a few words.
 pub(super) const BODY: usize = 64 * 1024;
-/// Longest wait for a token: an hour, more than any sensible `max_wait`.
+/// Longest wait for a token: more than any sensible `max_wait`.
 const MAX_WAIT_S: f64 = 3_600.0;
 
 /// `GET /api/v1/status`
@@ -26,7 +27,7 @@ pub(super) async fn status(State(cx): State<Arc<Context>>) -> Json<Status> {
     Json(cx.status())
 }
 
-/// `GET /api/v1/config`: every key with the value in force, secrets as `***`.
+/// `GET /api/v1/config`: every key with its current value; secrets are `***`.
 pub(super) async fn config(State(cx): State<Arc<Context>>) -> Json<Value> {
     Json(json!({"file": cx.config.lock().file, "values": &**cx.values.load()}))
 }
@@ -35,13 +36,13 @@ pub(super) async fn config(State(cx): State<Arc<Context>>) -> Json<Value> {
 #[serde(deny_unknown_fields)]
 struct Reported {
     url: Option<String>,
-    /// In place of the URL, where the rules do not look at paths.
+    /// Replaces the URL if the rules do not depend on paths.
     host: Option<String>,
     verdict: String,
     status: Option<u16>,
 }
 
-/// `POST /api/v1/report`: a crawler that tunnels tells what it saw.
+/// `POST /api/v1/report`: a crawler that uses tunnels reports a verdict.
 pub(super) async fn report(
     State(cx): State<Arc<Context>>,
     body: Bytes,
@@ -50,7 +51,7 @@ pub(super) async fn report(
     let target = match (&reported.url, &reported.host) {
         (Some(url), None) => target(url)?,
         (None, Some(host)) => target(&format!("http://{host}/"))?,
-        _ => return Err(bad("say which site: either `url` or `host`")),
+        _ => return Err(bad("name the site with `url` or `host`")),
     };
     let verdict: Verdict = reported.verdict.parse().map_err(|error| {
         let words = Verdict::ALL.map(Verdict::as_str).join(", ");
@@ -87,13 +88,13 @@ pub(super) async fn report(
 #[serde(deny_unknown_fields)]
 struct Acquire {
     url: String,
-    /// Seconds that the caller is ready to wait, below the rule's `max_wait`.
+    /// Longest wait in seconds; the rule's `max_wait` is the upper limit.
     wait: Option<f64>,
-    /// Whose turn it is, where clients take turns.
+    /// The client whose turn it is, if clients take turns.
     client: Option<String>,
 }
 
-/// `POST /api/v1/acquire`: waits for a token for a request that goes another way than through the proxy.
+/// `POST /api/v1/acquire`: waits for a token for a request that does not go through the proxy.
 pub(super) async fn acquire(
     State(cx): State<Arc<Context>>,
     body: Bytes,
@@ -138,7 +139,7 @@ pub(super) fn target(url: &str) -> Result<Target, Problem> {
     Target::parse(&Method::GET, &uri).map_err(|error| bad(format!("url: {error}")))
 }
 
-/// A length between `least` and `most`, all in seconds.
+/// A duration between `least` and `most`, all in seconds.
 pub(super) fn seconds(name: &str, value: f64, least: f64, most: f64) -> Result<Duration, Problem> {
     if !(least..=most).contains(&value) {
         return Err(bad(format!("{name}: a number of seconds from {least} to {most}")));
@@ -154,7 +155,8 @@ pub(super) fn bad(why: impl Into<String>) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, why)
 }
 
-/// Reads a JSON body, which [`super::entry::body`] has bounded; unknown fields are errors. No body at all counts as `{}`.
+/// Parses a JSON body, whose size [`super::access::body`] has checked. Unknown fields are errors.
+/// An empty body counts as `{}`.
 pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let text = if bytes.is_empty() { b"{}" } else { bytes };
     serde_json::from_slice(text).map_err(|error| bad(format!("the body: {error}")))

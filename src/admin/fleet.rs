@@ -1,8 +1,9 @@
-//! `GET /api/v1/fleet`: every member and every scope, as the store knows them. `GET /api/v1/scopes/{scope}`: one scope in
-//! detail.
+//! `GET /api/v1/fleet`: every member and every scope, from the store. `GET /api/v1/scopes/{scope}`:
+//! one scope in detail.
 //!
-//! The store is read at most once a second, however many look, and less often the longer that takes. Whoever comes
-//! while it is being read waits a moment, and then gets what was read before, or what this member knows.
+//! The store is read at most once a second for all clients together, and less often if reading is
+//! slow. A client that comes during a read waits briefly. If the read takes longer, it gets the
+//! previous result, or this member's own view.
 
 use std::{
     cmp::Ordering as Order,
@@ -38,40 +39,40 @@ use crate::{
     runtime::clock::{self, Instant},
 };
 
-/// Least time between two looks at the store.
-const EVERY: Duration = Duration::from_secs(1);
-/// The store is read for at most this share of the time: one part in so many.
+/// Least time between two reads of the store.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+/// Reads take at most this part of the time: one in so many.
 const SHARE: u32 = 5;
-/// How long an answer waits for the store: a page that loads shall not be kept waiting.
-const MOMENT: Duration = Duration::from_millis(150);
-/// How long it waits if asked to (`fresh`).
+/// How long a response waits for the store, so that a page loads quickly.
+const BRIEF: Duration = Duration::from_millis(150);
+/// How long it waits with `fresh`.
 const FRESH: Duration = Duration::from_secs(5);
-/// Scopes in an answer that does not say how many.
+/// Scopes in a response without `limit`.
 const LIMIT: usize = 200;
-/// Most scopes in an answer.
+/// Most scopes in a response.
 const MOST: usize = 10_000;
-/// Events in the detail of a scope.
+/// Events in the details of a scope.
 const EVENTS: usize = 50;
 
-/// What was read of the store last.
+/// The last result from the store.
 #[derive(Debug)]
 pub(super) struct Cache {
-    seen: watch::Sender<Option<Seen>>,
+    seen: watch::Sender<Option<ReadResult>>,
     reading: AtomicBool,
-    /// Why the latest look failed.
+    /// Why the last read failed.
     unread: Mutex<Option<String>>,
 }
 
 #[derive(Debug, Clone)]
-struct Seen {
+struct ReadResult {
     at: Instant,
     took: Duration,
     fleet: Arc<FleetStatus>,
 }
 
-impl Seen {
+impl ReadResult {
     fn is_fresh(&self) -> bool {
-        self.at.elapsed() < EVERY.max(self.took * SHARE)
+        self.at.elapsed() < MIN_INTERVAL.max(self.took * SHARE)
     }
 }
 
@@ -84,16 +85,16 @@ impl Cache {
         }
     }
 
-    /// Something was changed by hand: the next look is a new one.
+    /// Discards the result after a manual change.
     pub(super) fn forget(&self) {
         self.seen.send_replace(None);
     }
 }
 
-/// What of the fleet is asked for.
+/// The query parameters.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct FleetQuery {
     /// Part of a scope's name.
     q: Option<String>,
     /// A state, or `closed` for cooling and probing.
@@ -101,37 +102,37 @@ pub(super) struct Asked {
     rule: Option<String>,
     /// Only scopes that this member reports.
     member: Option<String>,
-    /// `held`, `streak`, `rate`, `remaining`, `name`; else the most worrying first.
+    /// `held`, `streak`, `rate`, `remaining`, `name`; otherwise the most urgent scopes come first.
     sort: Option<String>,
     offset: Option<usize>,
     limit: Option<usize>,
-    /// Waits for the store.
+    /// 1 waits longer for the store.
     fresh: Option<u8>,
 }
 
 /// `GET /api/v1/fleet`
 pub(super) async fn fleet(
     State(cx): State<Arc<Context>>,
-    Query(asked): Query<Asked>,
+    Query(query): Query<FleetQuery>,
 ) -> Result<Json<FleetStatus>, Problem> {
-    let order = order(asked.sort.as_deref())?;
-    let fleet = look(&cx, asked.fresh == Some(1)).await;
+    let order = order(query.sort.as_deref())?;
+    let fleet = current_fleet(&cx, query.fresh == Some(1)).await;
     let mut scopes: Vec<&FleetScope> =
-        fleet.scopes.iter().filter(|scope| asked.wants(scope, &fleet)).collect();
+        fleet.scopes.iter().filter(|scope| query.wants(scope, &fleet)).collect();
     if let Some(order) = order {
         scopes.sort_by(|a, b| order(a, b));
     }
     let total = scopes.len();
-    let limit = asked.limit.unwrap_or(LIMIT).min(MOST);
-    let shown = scopes.into_iter().skip(asked.offset.unwrap_or(0)).take(limit).cloned().collect();
+    let limit = query.limit.unwrap_or(LIMIT).min(MOST);
+    let shown = scopes.into_iter().skip(query.offset.unwrap_or(0)).take(limit).cloned().collect();
     Ok(Json(now(&cx, &fleet, shown, total)))
 }
 
-impl Asked {
+impl FleetQuery {
     fn wants(&self, scope: &FleetScope, fleet: &FleetStatus) -> bool {
         let name = scope.name();
-        let is = |asked: &Option<String>, value: &str| {
-            asked.as_deref().is_none_or(|asked| asked.is_empty() || asked == value)
+        let is = |wanted: &Option<String>, value: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted.is_empty() || wanted == value)
         };
         let reports = |member: &str| {
             let found = fleet.members.iter().find(|known| known.name == member);
@@ -165,7 +166,7 @@ fn order(sort: Option<&str>) -> Result<Option<Compare>, Problem> {
     }))
 }
 
-/// The figures of `fleet` with some of its scopes, and what this member knows of itself now.
+/// A response with the figures of `fleet`, some of its scopes, and this member's current state.
 fn now(cx: &Context, fleet: &FleetStatus, scopes: Vec<FleetScope>, total: usize) -> FleetStatus {
     FleetStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -186,13 +187,13 @@ fn now(cx: &Context, fleet: &FleetStatus, scopes: Vec<FleetScope>, total: usize)
     }
 }
 
-/// The fleet, as fresh as can be had in time.
-async fn look(cx: &Arc<Context>, fresh: bool) -> Arc<FleetStatus> {
+/// The fleet, as recent as possible within the time limit.
+async fn current_fleet(cx: &Arc<Context>, fresh: bool) -> Arc<FleetStatus> {
     if cx.gate.shared_store().is_none_or(|store| !store.is_up()) {
-        return Arc::new(own(cx));
+        return Arc::new(member_view(cx));
     }
     let mut seen = cx.fleet.seen.subscribe();
-    let is_fresh = |seen: &Option<Seen>| seen.as_ref().is_some_and(Seen::is_fresh);
+    let is_fresh = |seen: &Option<ReadResult>| seen.as_ref().is_some_and(ReadResult::is_fresh);
     let known = seen.borrow_and_update().clone();
     if let Some(known) = known.as_ref().filter(|known| known.is_fresh()) {
         return Arc::clone(&known.fleet);
@@ -200,10 +201,10 @@ async fn look(cx: &Arc<Context>, fresh: bool) -> Arc<FleetStatus> {
     if !cx.fleet.reading.swap(true, Ordering::AcqRel) {
         tokio::spawn(read(Arc::clone(cx)));
     }
-    let patience = if fresh { FRESH } else { MOMENT };
-    let read = tokio::time::timeout(patience, seen.wait_for(is_fresh)).await;
+    let wait = if fresh { FRESH } else { BRIEF };
+    let read = tokio::time::timeout(wait, seen.wait_for(is_fresh)).await;
     let read = read.ok().and_then(|read| read.ok()?.as_ref().map(|seen| Arc::clone(&seen.fleet)));
-    read.or(known.map(|known| known.fleet)).unwrap_or_else(|| Arc::new(own(cx)))
+    read.or(known.map(|known| known.fleet)).unwrap_or_else(|| Arc::new(member_view(cx)))
 }
 
 /// Reads the store.
@@ -215,19 +216,19 @@ async fn read(cx: Arc<Context>) {
         if let Ok(survey) = survey {
             let fleet = Arc::new(fleet_view::of_store(&survey, &cx.gate.rules()));
             let (at, took) = (clock::now(), start.elapsed());
-            cx.fleet.seen.send_replace(Some(Seen { at, took, fleet }));
+            cx.fleet.seen.send_replace(Some(ReadResult { at, took, fleet }));
         }
     }
     cx.fleet.reading.store(false, Ordering::Release);
 }
 
-/// What this member knows by itself.
-fn own(cx: &Context) -> FleetStatus {
+/// This member's own view.
+fn member_view(cx: &Context) -> FleetStatus {
     let figures = cx.figures.latest();
-    let alone = cx.gate.shared_store().is_none();
+    let is_only_member = cx.gate.shared_store().is_none();
     let name = cx.member.clone();
     let member = MemberStatus { name, up: true, heard_ms: 0, figures };
-    fleet_view::of_member(&cx.gate.snapshot(), member, alone, &cx.gate.rules())
+    fleet_view::of_member(&cx.gate.snapshot(), member, is_only_member, &cx.gate.rules())
 }
 
 /// `GET /api/v1/scopes/{scope}`
@@ -235,19 +236,19 @@ pub(super) async fn detail(
     State(cx): State<Arc<Context>>,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    let fleet = look(&cx, false).await;
+    let fleet = current_fleet(&cx, false).await;
     let Some(scope) = fleet.scopes.iter().find(|scope| scope.name() == name) else {
         if name.ends_with("/cooldown") || name.ends_with("/rate") {
             return Err(reply::wrong_method().await);
         }
-        let why = format!("nothing is known of a scope `{name}`");
+        let why = format!("the scope `{name}` is unknown");
         return Err(Problem::new(StatusCode::NOT_FOUND, why));
     };
     let own = cx.gate.snapshot().into_iter().find(|own| own.name() == name);
     let recent = cx.events.recent();
     let of_scope = |event: &Event| event.scope().is_some_and(|scope| scope == name);
     let events: Vec<_> =
-        recent.iter().rev().filter(|told| of_scope(&told.event)).take(EVENTS).collect();
+        recent.iter().rev().filter(|record| of_scope(&record.event)).take(EVENTS).collect();
     Ok(Json(json!({
         "scope": scope, "verdicts": own.map(|own| own.verdicts), "events": events,
         "plot": cx.live.plot(&name), "step_s": history::STEP_S, "points": history::POINTS,

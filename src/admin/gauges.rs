@@ -1,4 +1,5 @@
-//! `/metrics`. What changes by the passing of time alone (what is left of a cooldown) is brought up to date when asked.
+//! `/metrics`. Gauges that depend on time alone, such as the remaining cooldown, are updated on
+//! each scrape.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::observability::metrics::prometheus_text;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All metrics: OpenMetrics for who asks for it, else the older Prometheus text.
+/// All metrics: OpenMetrics if the scraper asks for it, otherwise the older Prometheus text.
 pub(super) async fn scrape(State(cx): State<Arc<Context>>, headers: HeaderMap) -> Response {
     cx.gate.refresh_metrics();
     let text = cx.metrics.render();

@@ -1,5 +1,5 @@
-//! The last ten minutes of each scope, for the plot of the status page: requests let through per second, and what has
-//! been learned of the rate.
+//! The last ten minutes of each scope, for the plot of the status page: requests sent per second,
+//! and the learned rate.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::observability::status::ScopeStatus;
 pub(super) const STEP_S: u64 = 5;
 /// Points of a plot: ten minutes.
 pub(super) const POINTS: usize = 120;
-/// Scopes with a plot: at two and a half KiB each; the most worrying ones are shown anyway.
+/// Most scopes with a plot, which takes 2.5 KiB each. The most urgent ones have priority.
 const SCOPES: usize = 500;
 
 /// Points of all scopes.
@@ -30,15 +30,15 @@ struct Track {
 /// The lines of one plot, oldest point first.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Lines {
-    /// Requests a second.
+    /// Requests per second.
     sent: VecDeque<f32>,
-    /// The learned rate in force, in tokens per second; `None` where nothing is learned.
+    /// The learned rate in tokens per second; `None` if the rate is not learned.
     rate: VecDeque<Option<f32>>,
-    /// What the site bears, as far as learned; `None` as long as no limit has been met.
+    /// The rate that the site is known to tolerate; `None` if no limit has been met.
     mark: VecDeque<Option<f32>>,
 }
 
-/// What the page draws, one point each `step_s`.
+/// The data that the page draws, one point each `step_s`.
 #[derive(Debug, Serialize)]
 pub(super) struct Plots<'a> {
     step_s: u64,
@@ -47,7 +47,7 @@ pub(super) struct Plots<'a> {
 }
 
 impl History {
-    /// Adds a point to each scope; scopes that are gone are forgotten.
+    /// Adds a point to each scope and forgets removed scopes.
     pub(super) fn record(&mut self, scopes: &[ScopeStatus]) {
         for scope in scopes {
             let name = scope.name();

@@ -1,6 +1,6 @@
-//! `POST /api/v1/judge`: a crawler sends a response that the proxy could not read (HTTPS in a tunnel) and gets the
-//! verdict of the rule file in force. It is judged by the code of `tidegate explain`. With `report` the verdict also
-//! counts, like that of a response that passed through the proxy.
+//! `POST /api/v1/judge`: a crawler sends a response that the proxy could not read (HTTPS in a
+//! tunnel) and gets its verdict under the current rule file. The code of `tidegate explain` judges
+//! it. With `report` the verdict also counts, like that of a response through the proxy.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     explain::{Exchange, Item, judge as explain},
 };
 
-/// Largest request: `inspect.error_bytes` of its default in base64, six times over.
+/// Largest request: six times the default of `inspect.error_bytes` in base64.
 pub(super) const BODY: usize = 1024 * 1024;
 
 #[derive(Debug, Deserialize)]
@@ -54,7 +54,7 @@ enum Values {
     Many(Vec<String>),
 }
 
-/// The answer: what `tidegate explain --json` prints, and the scope.
+/// The response: the fields of `tidegate explain --json`, and the scope.
 #[derive(Debug, Serialize)]
 pub(super) struct Judged {
     #[serde(flatten)]

@@ -1,5 +1,5 @@
-//! The heartbeat behind the live streams: one snapshot a second, made once and shared by all who watch; and one at once
-//! when a cooldown begins or ends.
+//! The updates of the live streams. One snapshot per second is shared by all streams; another one
+//! follows at once when a cooldown begins or ends.
 
 use std::{
     cmp::Reverse,
@@ -22,29 +22,30 @@ use crate::observability::{
     status::{ScopeState, ScopeStatus},
 };
 
-/// News that comes within this time shares one beat: many scopes may trip at once, and a snapshot costs.
+/// Changes within this time share one update. Many scopes may trip at once, and a snapshot is
+/// expensive.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Streams at once: each costs a connection and a task.
+/// Most streams at once. Each costs a connection and a task.
 const STREAMS: usize = 32;
 
-/// What one beat sends: ready-made JSON.
+/// One update as JSON.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Beat {
-    /// Counts beats from 1.
+pub(super) struct Update {
+    /// Its number, from 1.
     pub(super) number: u64,
     /// [`crate::observability::status::Status`].
     pub(super) status: Arc<str>,
-    /// Plots, renewed with every point.
+    /// The plots, which change with every new point.
     pub(super) plots: Arc<str>,
-    /// Beat at which `plots` was made.
+    /// The number of the update that changed `plots`.
     pub(super) plotted: u64,
 }
 
-/// The shared state of the heartbeat.
+/// The shared state of all streams.
 #[derive(Debug)]
 pub(super) struct Live {
-    beats: watch::Sender<Beat>,
-    /// Places of streams.
+    updates: watch::Sender<Update>,
+    /// Limits the number of streams.
     pub(super) streams: Arc<Semaphore>,
     history: Mutex<History>,
     count: AtomicU64,
@@ -53,29 +54,30 @@ pub(super) struct Live {
 impl Live {
     pub(super) fn new() -> Self {
         Self {
-            beats: watch::Sender::new(Beat::default()),
+            updates: watch::Sender::new(Update::default()),
             streams: Arc::new(Semaphore::new(STREAMS)),
             history: Mutex::default(),
             count: AtomicU64::new(0),
         }
     }
 
-    /// The last ten minutes of one scope, as this member saw them.
+    /// The last ten minutes of one scope, as seen by this member.
     pub(super) fn plot(&self, name: &str) -> Option<Lines> {
         self.history.lock().plot(name)
     }
 
-    /// Beats from now on.
-    pub(super) fn watch(&self) -> watch::Receiver<Beat> {
-        self.beats.subscribe()
+    /// Future updates.
+    pub(super) fn watch(&self) -> watch::Receiver<Update> {
+        self.updates.subscribe()
     }
 }
 
-/// Beats once a second, for as long as it is polled. Without a watcher only the history is kept.
+/// Sends an update every second, for as long as it is polled. Without a stream it only records the
+/// history.
 pub(super) async fn run(cx: Arc<Context>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut told = cx.events.subscribe();
+    let mut events = cx.events.subscribe();
     let mut seconds: u64 = 0;
     loop {
         let mut point = false;
@@ -84,55 +86,55 @@ pub(super) async fn run(cx: Arc<Context>) {
                 seconds += 1;
                 point = seconds % STEP_S == 1;
             }
-            () = news(&mut told) => {
+            () = next_transition(&mut events) => {
                 tokio::time::sleep(SETTLE).await;
-                told = told.resubscribe();
+                events = events.resubscribe();
             }
         }
-        if point || cx.live.beats.receiver_count() > 0 {
+        if point || cx.live.updates.receiver_count() > 0 {
             let number = cx.live.count.fetch_add(1, Ordering::Relaxed) + 1;
-            beat(&cx, number, point);
+            update(&cx, number, point);
         }
     }
 }
 
-/// Waits for a cooldown to begin or end. Where events were lost, one of them may have been it.
-async fn news(told: &mut broadcast::Receiver<Arc<Told>>) {
+/// Waits for a cooldown to begin or end. A lost event counts as one.
+async fn next_transition(events: &mut broadcast::Receiver<Arc<Told>>) {
     loop {
-        match told.recv().await {
-            Ok(told) => {
-                if matches!(told.event, Event::Tripped { .. } | Event::Cleared { .. }) {
+        match events.recv().await {
+            Ok(record) => {
+                if matches!(record.event, Event::Tripped { .. } | Event::Cleared { .. }) {
                     return;
                 }
             }
             Err(broadcast::error::RecvError::Lagged(_)) => return,
-            // The events live as long as we do.
+            // The sender lives as long as this task.
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }
     }
 }
 
-fn beat(cx: &Context, number: u64, point: bool) {
+fn update(cx: &Context, number: u64, point: bool) {
     let status = cx.status();
-    let mut beat = cx.live.beats.borrow().clone();
+    let mut update = cx.live.updates.borrow().clone();
     if point {
         let mut history = cx.live.history.lock();
         history.record(&status.scopes);
-        beat.plots = json(&history.plots(&status.scopes));
-        beat.plotted = number;
+        update.plots = json(&history.plots(&status.scopes));
+        update.plotted = number;
     }
-    beat.number = number;
-    beat.status = json(&status);
-    cx.live.beats.send_replace(beat);
+    update.number = number;
+    update.status = json(&status);
+    cx.live.updates.send_replace(update);
 }
 
-/// Our own types, made of text, numbers and maps of text, are always JSON.
+/// Cannot fail: the types contain only text, numbers, and maps with text keys.
 fn json(value: &impl serde::Serialize) -> Arc<str> {
     serde_json::to_string(value).unwrap_or_default().into()
 }
 
-/// Sorts what needs a person first and cuts the rest: cooling, then held, then streak, then traffic, then name.
-pub(super) fn most_worrying_first(scopes: &mut Vec<ScopeStatus>, most: usize) {
+/// Sorts the most urgent scopes first (cooling, held, streak, traffic, name) and drops the rest.
+pub(super) fn most_urgent_first(scopes: &mut Vec<ScopeStatus>, most: usize) {
     let rank = |scope: &ScopeStatus| {
         let closed = matches!(scope.state, ScopeState::Cooling | ScopeState::Probing);
         (Reverse(closed), Reverse(scope.held), Reverse(scope.streak > 0.0), Reverse(scope.sent))

@@ -14,8 +14,7 @@ fn file(kind: &'static str, text: &'static str) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-/// `/`. Where the API wants a token, the page says so: its script asks for it before the first request, which would
-/// only fail.
+/// `/`. If the API requires a token, the page's script asks for it before the first request.
 pub(super) async fn index(State(cx): State<Arc<Context>>) -> Response {
     const PAGE: &str = include_str!("page/index.html");
     const KIND: &str = "text/html; charset=utf-8";
@@ -41,7 +40,7 @@ pub(super) async fn words() -> Response {
     file("text/javascript; charset=utf-8", include_str!("page/words.js"))
 }
 
-/// `/ca.pem`: public by nature, so it needs no token.
+/// `/ca.pem`. A certificate is public, so it needs no token.
 pub(super) async fn ca(State(cx): State<Arc<Context>>) -> Response {
     match &**cx.ca_pem.load() {
         Some(pem) => {

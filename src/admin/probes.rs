@@ -1,4 +1,5 @@
-//! `/healthz` and `/readyz`: a few atomics, so that they answer at full load and while draining.
+//! `/healthz` and `/readyz`. They read only a few atomics, so that they work at full load and while
+//! draining.
 
 use std::sync::Arc;
 
@@ -8,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::Context;
 
-/// The process lives. `degraded`: the store is away.
+/// The process is alive. `degraded`: the store is away.
 pub(super) async fn healthz(State(cx): State<Arc<Context>>) -> Json<Value> {
     Json(json!({"status": "ok", "degraded": !cx.store_is_up()}))
 }
 
-/// Requests would be served: 503 from the first moment of a drain.
+/// Requests would be served. Returns 503 as soon as a drain begins.
 pub(super) async fn readyz(State(cx): State<Arc<Context>>) -> (StatusCode, Json<Value>) {
     let ready = cx.is_ready();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

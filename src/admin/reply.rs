@@ -1,4 +1,4 @@
-//! Answers of the admin port that are not what was asked for, and the header fields that every answer has.
+//! Error responses of the admin port, and the header fields of all responses.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, json};
 
-/// An answer that says what is wrong (RFC 9457).
+/// An error response (RFC 9457).
 #[derive(Debug)]
 pub(super) struct Problem {
     status: StatusCode,
@@ -16,7 +16,7 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// `detail` is one sentence for a person.
+    /// `detail` is one sentence for people.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into(), retry_after: None, extra: Map::new() }
     }
@@ -26,7 +26,7 @@ impl Problem {
         self.detail
     }
 
-    /// Says when to come back.
+    /// Adds `Retry-After`.
     pub(super) fn retry_after(mut self, wait: Option<Duration>) -> Self {
         self.retry_after = wait;
         self
@@ -53,7 +53,7 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(wait) = self.retry_after {
-            // Rounded up, so that a client that comes back then is not refused again.
+            // Rounded up, so that a retry after this time is not refused again.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -71,10 +71,11 @@ pub(super) async fn not_found() -> Problem {
 
 /// For a method that a path does not take; axum adds `Allow`.
 pub(super) async fn wrong_method() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not support this method")
 }
 
-/// Fields for every answer: the page runs only its own files, nobody frames it, nothing is stored or guessed.
+/// Adds the header fields of every response: the page runs only its own files, no other page can
+/// frame it, and browsers neither store a response nor guess its type.
 pub(super) async fn harden(mut response: Response) -> Response {
     const FIELDS: [(header::HeaderName, &str); 6] = [
         (

@@ -1,5 +1,5 @@
-//! `POST|DELETE /api/v1/scopes/{scope}/cooldown` and `.../rate`: what a person may change in a scope. A scope is `rule`,
-//! or `rule/key` where the rule is split.
+//! `POST|DELETE /api/v1/scopes/{scope}/cooldown` and `.../rate`: the manual changes of a scope. A
+//! scope is `rule`, or `rule/key` if the rule is split.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::{
     limiter::learn::{Hand, Known},
 };
 
-/// Longest cooldown by hand: a day, so that a typing mistake ends by itself.
+/// Longest manual cooldown: a day, so that a typing error ends by itself.
 const MAX_COOLDOWN_S: f64 = 86_400.0;
 
-/// What of a scope is changed.
-enum Part<'a> {
+/// The part of a scope to change.
+enum ScopePart<'a> {
     Cooldown(&'a str),
     Rate(&'a str),
 }
@@ -35,7 +35,7 @@ enum Part<'a> {
 #[serde(deny_unknown_fields)]
 struct Length {
     seconds: Option<f64>,
-    /// Who does it, as they call themselves.
+    /// The name that the operator gives.
     who: Option<String>,
 }
 
@@ -51,18 +51,18 @@ struct Rate {
     /// Tokens per second.
     rate: Option<f64>,
     frozen: Option<bool>,
-    /// Who does it, as they call themselves.
+    /// The name that the operator gives.
     who: Option<String>,
 }
 
-/// `POST`: trips a cooldown; sets, freezes or thaws a learned rate.
+/// `POST`: trips a cooldown, or sets, freezes or unfreezes a learned rate.
 pub(super) async fn post(
     State(cx): State<Arc<Context>>,
     Path(path): Path<String>,
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
     match part(&path)? {
-        Part::Cooldown(scope) => {
+        ScopePart::Cooldown(scope) => {
             let asked: Length = read(&body)?;
             let length = match asked.seconds {
                 Some(length) => seconds("seconds", length, 1.0, MAX_COOLDOWN_S)?,
@@ -72,12 +72,12 @@ pub(super) async fn post(
             cx.fleet.forget();
             Ok(Json(json!({"scope": scope, "cooldown_ms": length.as_millis()})))
         }
-        Part::Rate(scope) => {
+        ScopePart::Rate(scope) => {
             let Rate { rate, frozen, who: name } = read(&body)?;
             if rate.is_none() && frozen.is_none() {
                 return Err(bad("say what to change: `rate` (per second), `frozen` or both"));
             }
-            steer(&cx, scope, Hand::Set { rate, frozen }, who(name)?).await
+            change_rate(&cx, scope, Hand::Set { rate, frozen }, who(name)?).await
         }
     }
 }
@@ -89,20 +89,20 @@ pub(super) async fn delete(
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
     match part(&path)? {
-        Part::Cooldown(scope) => {
+        ScopePart::Cooldown(scope) => {
             let asked: End = read(&body)?;
             cx.gate.clear(scope, who(asked.who)?).await.map_err(refused)?;
             cx.fleet.forget();
             Ok(Json(json!({"scope": scope, "cooldown_ms": 0})))
         }
-        Part::Rate(scope) => {
+        ScopePart::Rate(scope) => {
             let asked: Option<End> = read(&body)?;
-            steer(&cx, scope, Hand::Forget, who(asked.and_then(|asked| asked.who))?).await
+            change_rate(&cx, scope, Hand::Forget, who(asked.and_then(|asked| asked.who))?).await
         }
     }
 }
 
-/// A name of a person, as events and the log show it.
+/// Checks the name of an operator for events and the log.
 fn who(name: Option<String>) -> Result<Option<Arc<str>>, Problem> {
     const LONGEST: usize = 64;
     match name {
@@ -113,23 +113,23 @@ fn who(name: Option<String>) -> Result<Option<Arc<str>>, Problem> {
     }
 }
 
-async fn steer(
+async fn change_rate(
     cx: &Context,
     scope: &str,
     hand: Hand,
     who: Option<Arc<str>>,
 ) -> Result<Json<Value>, Problem> {
-    let steered = cx.gate.steer(scope, hand, who).await.map_err(refused)?;
-    let Known { rate, mark, frozen, .. } = steered;
+    let changed = cx.gate.steer(scope, hand, who).await.map_err(refused)?;
+    let Known { rate, mark, frozen, .. } = changed;
     cx.fleet.forget();
     let mark = (mark > 0.0).then_some(mark);
     Ok(Json(json!({"scope": scope, "rate": rate, "mark": mark, "frozen": frozen})))
 }
 
-fn part(path: &str) -> Result<Part<'_>, Problem> {
+fn part(path: &str) -> Result<ScopePart<'_>, Problem> {
     match path.rsplit_once('/') {
-        Some((scope, "cooldown")) if !scope.is_empty() => Ok(Part::Cooldown(scope)),
-        Some((scope, "rate")) if !scope.is_empty() => Ok(Part::Rate(scope)),
+        Some((scope, "cooldown")) if !scope.is_empty() => Ok(ScopePart::Cooldown(scope)),
+        Some((scope, "rate")) if !scope.is_empty() => Ok(ScopePart::Rate(scope)),
         _ => {
             let why = "the path is /api/v1/scopes/RULE/cooldown or /api/v1/scopes/RULE/KEY/cooldown, \
                        or the same with rate";

@@ -1,8 +1,8 @@
-//! The listener of the admin port. Every step of a connection has a time limit, and no client can keep others out: if
-//! there are too many connections, the oldest of the client with the most makes room for the next one. So a probe of
-//! `/healthz` is served whoever else is connected.
+//! The listener of the admin port. Each step of a connection has a time limit. If there are too
+//! many connections, the oldest one of the client with the most is closed for a new one, so that no
+//! client can lock out others or a probe of `/healthz`.
 
-mod guests;
+mod connections;
 mod limited;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -14,21 +14,23 @@ use hyper_util::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{guests::Guests, limited::Limited};
+use self::{connections::ConnectionTable, limited::Limited};
 use super::{Context, live, router};
 
-/// A request head, from the connection or from the answer before it.
+/// Longest time for a request head, from the connection or the previous response on.
 const HEAD: Duration = Duration::from_secs(10);
-/// Rest after a failed accept: out of descriptors, and trying again at once would only burn the CPU.
+/// The pause after a failed accept. The process is out of descriptors, and an immediate retry would
+/// fail too.
 const ACCEPT_REST: Duration = Duration::from_millis(200);
-/// How long running answers may take once the port closes; streams end at once by themselves.
+/// How long running responses may take when the port closes. Streams end at once.
 const CLOSE: Duration = Duration::from_secs(2);
 
-/// Serves the admin port until `stop` (which comes after the proxy's drain: `/readyz` answers 503 meanwhile).
+/// Serves the admin port until `stop`, which comes after the proxy's drain. Until then `/readyz`
+/// returns 503.
 pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationToken) {
     let router = router(&cx);
     let tasks = TaskTracker::new();
-    let guests = Arc::new(Guests::default());
+    let table = Arc::new(ConnectionTable::default());
     tasks.spawn(stop.clone().run_until_cancelled_owned(live::run(Arc::clone(&cx))));
     loop {
         let accepted = tokio::select! {
@@ -37,7 +39,7 @@ pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationTo
         };
         let Some((stream, client)) = accepted else { continue };
         let service = TowerToHyperService::new(router.clone());
-        let (stop, guest) = (stop.clone(), guests.enter(client));
+        let (stop, open) = (stop.clone(), table.add(client));
         tasks.spawn(async move {
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -46,7 +48,7 @@ pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationTo
             let mut connection = std::pin::pin!(connection);
             let ended = tokio::select! {
                 ended = &mut connection => ended,
-                () = guest.makes_room() => return,
+                () = open.must_close() => return,
                 () = stop.cancelled() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
@@ -58,7 +60,7 @@ pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationTo
         });
     }
     tasks.close();
-    // What is late is cut off with the process.
+    // Connections that are still open end with the process.
     drop(tokio::time::timeout(CLOSE, tasks.wait()).await);
 }
 

@@ -1,7 +1,9 @@
-//! `GET /api/v1/events`: recent events as JSON, or as a stream of server-sent events for who asks for one.
+//! `GET /api/v1/events`: recent events as JSON, or a stream of server-sent events if the client
+//! asks for one.
 //!
-//! The stream first repeats what its client missed (`Last-Event-ID`), then sends each event as it happens under its
-//! own name, and, with `?status`, `status` each second and `plots` every few seconds.
+//! The stream first repeats the events that its client missed (`Last-Event-ID`). Then it sends each
+//! event under its own name and, with `?status`, a `status` every second and `plots` every few
+//! seconds.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -19,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast::error::RecvError};
 use super::{Context, reply::Problem};
 use crate::observability::event::Told;
 
-/// A comment in a silent stream, so that proxies between do not cut it.
+/// The interval of comments in an idle stream, so that proxies in between do not close it.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Recent events, oldest first, or the stream.
@@ -40,32 +42,32 @@ pub(super) async fn events(
     if !accept.contains("text/event-stream") {
         return Json(serde_json::json!({"events": cx.events.recent()})).into_response();
     }
-    let Ok(place) = Arc::clone(&cx.live.streams).try_acquire_owned() else {
+    let Ok(slot) = Arc::clone(&cx.live.streams).try_acquire_owned() else {
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many streams are open")
             .into_response();
     };
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    Sse::new(stream(cx, place, last, with_status))
+    Sse::new(stream(cx, slot, last, with_status))
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response()
 }
 
 fn stream(
     cx: Arc<Context>,
-    place: OwnedSemaphorePermit,
+    slot: OwnedSemaphorePermit,
     last: Option<u64>,
     with_status: bool,
 ) -> impl futures_core::Stream<Item = Result<Message, Infallible>> {
     async_stream::stream! {
-        let _place = place;
-        let mut told = cx.events.subscribe();
-        let mut beats = cx.live.watch();
+        let _slot = slot;
+        let mut subscription = cx.events.subscribe();
+        let mut updates = cx.live.watch();
         let mut plotted = 0;
-        // `told` listens already, so that nothing falls between; what came twice is sent once. An id beyond ours is
-        // from a process before this one: its client gets everything.
+        // The subscription began before this list was read, so no event is missed, and duplicates
+        // are skipped. A larger id comes from an earlier process, so its client gets all events.
         let recent = cx.events.recent();
-        let ours = recent.last().map_or(0, |event| event.id);
-        let mut newest = last.map_or(ours, |last| if last > ours { 0 } else { last });
+        let newest_recent = recent.last().map_or(0, |event| event.id);
+        let mut newest = last.map_or(newest_recent, |last| if last > newest_recent { 0 } else { last });
         for event in recent {
             if event.id > newest {
                 newest = event.id;
@@ -75,7 +77,7 @@ fn stream(
         loop {
             tokio::select! {
                 () = cx.stop.cancelled() => break,
-                event = told.recv() => match event {
+                event = subscription.recv() => match event {
                     Ok(event) if event.id > newest => yield Ok(message(&event)),
                     Ok(_) => {}
                     Err(RecvError::Lagged(lost)) => {
@@ -83,13 +85,13 @@ fn stream(
                     }
                     Err(RecvError::Closed) => break,
                 },
-                changed = beats.changed(), if with_status => {
+                changed = updates.changed(), if with_status => {
                     if changed.is_err() { break }
-                    let beat = beats.borrow_and_update().clone();
-                    yield Ok(Message::default().event("status").data(&*beat.status));
-                    if beat.plotted != plotted {
-                        plotted = beat.plotted;
-                        yield Ok(Message::default().event("plots").data(&*beat.plots));
+                    let update = updates.borrow_and_update().clone();
+                    yield Ok(Message::default().event("status").data(&*update.status));
+                    if update.plotted != plotted {
+                        plotted = update.plotted;
+                        yield Ok(Message::default().event("plots").data(&*update.plots));
                     }
                 }
             }
@@ -97,7 +99,7 @@ fn stream(
     }
 }
 
-fn message(told: &Told) -> Message {
-    let data = serde_json::to_string(told).unwrap_or_default();
-    Message::default().id(told.id.to_string()).event(told.event.kind()).data(data)
+fn message(record: &Told) -> Message {
+    let data = serde_json::to_string(record).unwrap_or_default();
+    Message::default().id(record.id.to_string()).event(record.event.kind()).data(data)
 }

@@ -1,5 +1,5 @@
-//! `POST /api/v1/when`: the earliest moment at which a request could go. Nothing is taken, so that a crawler can ask for
-//! many sites and send only what may go.
+//! `POST /api/v1/when`: the earliest time at which a request could be sent. It takes no token, so a
+//! crawler can ask for many sites and request only those that are open.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{gate::When, runtime::clock, target::Target};
 
 /// Most URLs in one request.
 const MOST: usize = 1_000;
-/// Largest body: so many URLs of a usual length.
+/// Largest body: enough for so many URLs of usual length.
 pub(super) const BODY: usize = 1024 * 1024;
 
 #[derive(Debug, Deserialize)]
@@ -25,7 +25,7 @@ struct Asked {
     urls: Option<Vec<String>>,
 }
 
-/// One URL, or many: the answer has the shape of the question.
+/// The response for one URL or for many, like the request.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Answer {
@@ -33,19 +33,19 @@ pub(super) enum Answer {
     Many { results: Vec<Next> },
 }
 
-/// When a request to one URL could go.
+/// When a request for one URL could be sent.
 #[derive(Debug, Serialize)]
 pub(super) struct Next {
     url: String,
-    /// What is wrong with the URL.
+    /// Why the URL is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     rule: Option<String>,
     /// `rule`, or `rule/key` if the rule is split.
     scope: Option<String>,
-    /// Milliseconds from now; none if that is not known, or never.
+    /// Milliseconds from now; `None` if unknown or never.
     in_ms: Option<u64>,
-    /// The same as a moment, by this member's clock.
+    /// The same as a point in time, by this member's clock.
     at_ms: Option<u64>,
     reason: Option<&'static str>,
 }
@@ -60,7 +60,7 @@ pub(super) async fn when(
         (Some(url), None) => (vec![url], true),
         (None, Some(urls)) if urls.len() <= MOST => (urls, false),
         (None, Some(_)) => return Err(bad(format!("urls: at most {MOST}"))),
-        _ => return Err(bad("say which site: either `url` or `urls`")),
+        _ => return Err(bad("name the sites with `url` or `urls`")),
     };
     let parsed: Vec<_> = urls.iter().map(|url| target(url)).collect();
     let targets: Vec<Target> = parsed.iter().flatten().cloned().collect();
@@ -101,7 +101,7 @@ impl Next {
     }
 }
 
-/// Whole milliseconds, rounded up: a request that comes a moment too early would be held.
+/// Whole milliseconds, rounded up, so that a request after this time is not held.
 fn millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

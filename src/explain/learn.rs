@@ -1,8 +1,8 @@
-//! What lies behind `tidegate learn-signature`: blocked and ordinary pages of one site in, an entry
-//! for `detect` out, tried on both.
+//! The work of `tidegate learn-signature`: takes blocked and ordinary pages of one site and returns
+//! an entry for `detect`, tested on both.
 //!
-//! Proposed is what all blocked pages have and no ordinary one: their title, a saying of their visible
-//! text, and names from their markup (ids, classes, targets of forms).
+//! The entry contains what all blocked pages have and no ordinary page has: their title, a sentence
+//! of their visible text, and names from their markup (ids, classes, form targets).
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -11,17 +11,17 @@ use crate::classify::{
     Classifier, Signature, SignatureError, Switches, read_page, verdict::Verdict,
 };
 
-/// Names from the markup that are proposed: one may be a chance, three are more than needed.
+/// Most names from the markup in one entry. One may match by chance; more than two add nothing.
 const MOST_NAMES: usize = 2;
 
-/// Length of names and sayings that are proposed, in characters.
+/// Length of names and sentences in an entry, in characters.
 const LENGTHS: std::ops::RangeInclusive<usize> = 8..=80;
 
-/// Words by which walls name their parts.
+/// Words that the names in the markup of a wall often contain.
 const TELLING: [&str; 8] =
     ["captcha", "challenge", "verif", "block", "denied", "bot", "human", "check"];
 
-/// A signature that was learnt, and how it does.
+/// A learned signature, and its result on the given pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
     /// The entry for `detect`.
@@ -32,19 +32,19 @@ pub struct Proposal {
     pub taken: Vec<String>,
 }
 
-/// Why nothing could be learnt; the text is for a person.
+/// Why nothing could be learned; a message for people.
 #[derive(Debug, thiserror::Error)]
 pub enum LearnError {
     /// A page cannot be read.
     #[error(transparent)]
     Read(#[from] ExplainError),
-    /// All that the blocked pages have in common is on ordinary ones too.
+    /// Everything that the blocked pages have in common is also on ordinary pages.
     #[error(
         "the blocked pages have nothing in common that the ordinary ones lack: give pages of one \
          wall only, and ordinary pages of the same site"
     )]
     Nothing,
-    /// What was proposed does not compile.
+    /// The proposed signature does not compile.
     #[error(transparent)]
     Signature(#[from] SignatureError),
 }
@@ -52,13 +52,13 @@ pub enum LearnError {
 /// A page to learn from.
 struct Page {
     source: String,
-    /// In small letters.
+    /// The source in lower case.
     small: String,
     title: String,
     text: String,
 }
 
-/// Proposes a signature for the pages of `blocked` and tries it on these and on `ordinary`.
+/// Proposes a signature for the pages in `blocked` and tests it on these and on `ordinary`.
 ///
 /// # Errors
 /// [`LearnError`].
@@ -110,7 +110,7 @@ fn propose(walls: &[Page], pages: &[Page], name: &str, verdict: Verdict) -> Opti
     let mut signature = Signature::new(name, verdict);
     let is_title = |page: &Page| page.title == first.title;
     if !first.title.is_empty() && walls.iter().all(is_title) && !pages.iter().any(is_title) {
-        // A star would stand for anything.
+        // In a glob, `*` would match anything.
         signature.title =
             vec![first.title.clone()].into_iter().filter(|t| !t.contains('*')).collect();
     }
@@ -133,7 +133,7 @@ fn propose(walls: &[Page], pages: &[Page], name: &str, verdict: Verdict) -> Opti
     (!signature.is_head_only()).then_some(signature)
 }
 
-/// What stands in quotes in the markup, in small letters, and looks like a name rather than a number.
+/// The quoted strings of the markup, in lower case, that look like names instead of numbers.
 fn names(source: &str) -> BTreeSet<String> {
     let small = source.to_lowercase();
     let is_name = |part: &&str| {

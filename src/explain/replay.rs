@@ -1,8 +1,7 @@
-//! Which cooldowns a sequence of responses would have tripped.
+//! Finds the cooldowns that a sequence of responses would have tripped.
 //!
-//! The responses are taken as if one followed the other without a pause, each sent after the one
-//! before was judged. A cooldown is noted and the count starts anew; what the probe would have met
-//! is the next response.
+//! Each request counts as sent directly after the response before it was judged. A trip is recorded
+//! and the count starts again. The next response is taken as the first one after the cooldown.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -12,7 +11,7 @@ use std::{
 use super::{Cooldown, Judged, Summary, report};
 use crate::limiter::policy::{CooldownPolicy, Ratio};
 
-/// Sums up over all responses.
+/// Summarises all responses.
 pub(super) fn sum_up(judged: &[Judged]) -> Summary {
     let mut verdicts = BTreeMap::new();
     let mut signatures = BTreeMap::new();
@@ -36,14 +35,14 @@ pub(super) fn sum_up(judged: &[Judged]) -> Summary {
     }
 }
 
-/// What one scope remembers.
+/// The state of one scope.
 #[derive(Default)]
 struct Scope {
     streak: f64,
     last: VecDeque<bool>,
 }
 
-/// The cooldowns, in the order in which they would have been tripped.
+/// The cooldowns, in the order of their trips.
 fn cooldowns(judged: &[Judged]) -> Vec<Cooldown> {
     let mut scopes: HashMap<String, Scope> = HashMap::new();
     let mut tripped = Vec::new();
@@ -73,7 +72,7 @@ fn cooldowns(judged: &[Judged]) -> Vec<Cooldown> {
 }
 
 impl Scope {
-    /// Counts one answer; says why and for how long the scope cools down if it now does.
+    /// Counts one response. Returns the reason and length of a cooldown if the response trips one.
     fn observe(
         &mut self,
         policy: &CooldownPolicy,

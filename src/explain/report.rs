@@ -1,4 +1,4 @@
-//! What `tidegate explain` says: plain data for `--json`, and text for people.
+//! The report of `tidegate explain`: plain data for `--json`, and text for people.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -9,17 +9,17 @@ use crate::classify::{
     verdict::{Confidence, Verdict},
 };
 
-/// The answer.
+/// The report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Report {
-    /// On one response.
+    /// About one response.
     One(Box<Item>),
-    /// On several.
+    /// About several responses.
     Many {
-        /// Each of them, in the order of the source.
+        /// The responses, in the order of the source.
         items: Vec<Item>,
-        /// All of them together.
+        /// The summary.
         summary: Summary,
     },
 }
@@ -29,63 +29,62 @@ pub enum Report {
 pub struct Item {
     /// File name, URL or position in the source.
     pub name: String,
-    /// Where it came from.
+    /// The requested URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The status it was served with.
     pub status: u16,
-    /// What it was judged to be.
+    /// Its verdict.
     pub verdict: Verdict,
-    /// How sure.
+    /// How certain the verdict is.
     pub confidence: Confidence,
-    /// True for what is neither a block nor a sign of health, whatever the verdict says.
+    /// True if it is neither a block nor a sign of health, whatever the verdict.
     pub neutral: bool,
-    /// The rule of the rule file that applies; nothing where the file has none.
+    /// The rule that applies, if any.
     pub rule: Option<String>,
-    /// What the verdict rests on; nothing for a plain `ok`.
+    /// The evidence; `None` for a plain `ok`.
     pub evidence: Option<Proof>,
-    /// Seconds that the site asked to wait.
+    /// The wait that the site requested, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<f64>,
-    /// What nearly matched, and what was missing.
+    /// Signatures that nearly matched, and what was missing.
     pub near: Vec<NearMiss>,
-    /// Signatures whose marks stood on a page that has not the shape of a wall.
+    /// Signatures whose marks are on a page without the shape of a wall.
     pub decoys: Vec<String>,
-    /// Signatures that matched and are set to log only.
+    /// Signatures that matched and are only logged.
     pub logged: Vec<String>,
-    /// Characters of visible text that were seen (an East Asian character counts as two).
+    /// Characters of visible text (an East Asian character counts as two).
     pub visible_text: usize,
-    /// The verdict that the source expected, where it says.
+    /// The verdict that the source expected, if it names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
 }
 
-/// What a verdict rests on.
+/// The evidence of a verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Proof {
     /// Id of the signature, or of the built-in step.
     pub signature: String,
-    /// Whose wall it is.
+    /// The vendor of the wall.
     pub vendor: Option<String>,
     /// Where it matched.
     pub place: String,
-    /// What matched.
+    /// The matching text.
     pub excerpt: String,
 }
 
-/// All responses together.
+/// The summary of all responses.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many.
+    /// Number of responses.
     pub responses: usize,
-    /// How many of each verdict.
+    /// Number of responses by verdict.
     pub verdicts: BTreeMap<&'static str, usize>,
-    /// How many of each signature.
+    /// Number of responses by signature.
     pub signatures: BTreeMap<String, usize>,
-    /// The cooldowns that this sequence would have tripped, had the requests been sent one after
-    /// the other.
+    /// The cooldowns that these responses, one after the other, would have tripped.
     pub cooldowns: Vec<Cooldown>,
-    /// How many were judged other than the source expected; nothing where it expects nothing.
+    /// Number of responses with another verdict than expected; `None` if the source expects none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unexpected: Option<usize>,
 }
@@ -102,7 +101,7 @@ pub struct Cooldown {
     /// Its verdict.
     #[serde(rename = "type")]
     pub verdict: Verdict,
-    /// Why: `3 in a row`, `50% of the last 20`, `Retry-After`.
+    /// The reason: `3 in a row`, `50% of the last 20`, `Retry-After`.
     pub why: String,
     /// Shortest and longest length in seconds.
     pub seconds: (f64, f64),
@@ -158,7 +157,7 @@ impl fmt::Display for Item {
             }
         }
         if let Some(wait) = self.retry_after {
-            writeln!(f, "wait        {wait} s, says the site")?;
+            writeln!(f, "wait        {wait} s, requested by the site")?;
         }
         for near in &self.near {
             let NearMiss { signature, verdict, missing } = near;
@@ -178,7 +177,7 @@ impl fmt::Display for Summary {
             writeln!(f, "  {count:>6}  {verdict}")?;
         }
         if let Some(unexpected) = self.unexpected {
-            writeln!(f, "{unexpected} other than expected")?;
+            writeln!(f, "{unexpected} not as expected")?;
         }
         if self.cooldowns.is_empty() {
             return writeln!(f, "no cooldown would have been tripped");

@@ -1,4 +1,4 @@
-//! Reading saved responses: a page, a raw response, HAR, WARC, or a folder.
+//! Reads saved responses: a page, a raw response, a HAR or WARC file, or a folder.
 
 mod folder;
 mod har;
@@ -10,14 +10,14 @@ use std::{io::Read, path::Path};
 use super::{Exchange, ExplainError, MAX_FILE, Options, Source};
 use crate::classify::BodyEnd;
 
-/// What a source has.
+/// The responses of a source.
 pub(super) struct Exchanges {
     pub(super) items: Vec<Exchange>,
     /// Whether it can hold only one response.
     pub(super) single: bool,
 }
 
-/// Reads `source`, telling what it is by its name and its first bytes.
+/// Reads `source`. Its name and its first bytes show the format.
 pub(super) fn read(source: &Source, options: &Options) -> Result<Exchanges, ExplainError> {
     let (name, bytes) = match source {
         Source::Bytes(name, bytes) => (name.clone(), bytes.clone()),
@@ -51,7 +51,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, ExplainError> {
     let file = std::fs::File::open(path).map_err(failed)?;
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE {
-        let why = format!("it has more than the {MAX_FILE} bytes that are read; split it");
+        let why = format!("it is larger than {MAX_FILE} bytes; split it");
         return Err(failed(std::io::Error::other(why)));
     }
     Ok(bytes)
@@ -71,7 +71,7 @@ fn gunzip(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ExplainError> {
     Ok(unpacked)
 }
 
-/// A saved page: status and fields are the caller's.
+/// A saved page, with the caller's status and header fields.
 fn page(name: String, body: Vec<u8>, options: &Options) -> Exchange {
     Exchange {
         name,

@@ -1,8 +1,9 @@
-//! OpenTelemetry traces: one span per request and one for each step of its path, sent over OTLP if the environment names
-//! a collector.
+//! OpenTelemetry traces: one span per request and one for each step of its path, sent over OTLP if
+//! the environment names a collector.
 //!
-//! Without a collector no request has a [`Trace`], and nothing here runs. With one, a request's spans are gathered beside
-//! it and queued when the last of them has ended; a collector that is slow or away costs spans, never requests.
+//! Without a collector no request has a [`Trace`], and nothing here runs. With one, the spans of a
+//! request are collected and queued when the last one has ended. A collector that is slow or away
+//! costs spans, never requests.
 
 mod export;
 mod json;
@@ -29,14 +30,14 @@ use crate::{
     },
 };
 
-/// Most spans of one trace: a long tunnel adds one for each hold of a flight.
+/// Most spans of one trace. A long tunnel adds one for each hold of a flight.
 const MOST_SPANS: usize = 64;
-/// Finished requests that wait for their export; further ones are dropped and counted.
+/// Finished requests that wait for export. Further ones are dropped and counted.
 const QUEUE: usize = 2_048;
 /// How long a stopping process waits for the last export.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Who caused a request, as its `traceparent` says.
+/// The caller of a request, from its `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parent {
     /// The trace.
@@ -47,12 +48,12 @@ pub struct Parent {
     pub sampled: bool,
 }
 
-/// Where the spans of finished requests go.
+/// The queue for the spans of finished requests.
 pub struct Traces {
     sampler: Sampler,
     queue: mpsc::Sender<Message>,
     dropped: Counter,
-    /// The exporter's thread, which ends with this.
+    /// The exporter's thread, which ends when this is dropped.
     _thread: Apart,
 }
 
@@ -72,7 +73,7 @@ impl Traces {
         Ok(Arc::new(Self { sampler, queue, dropped, _thread: thread }))
     }
 
-    /// The trace of a request that begins now; nothing if the sampler leaves it out.
+    /// The trace of a new request; `None` if the sampler skips it.
     #[must_use]
     pub fn begin(self: &Arc<Self>, parent: Option<Parent>) -> Option<Arc<Trace>> {
         let id = parent.map_or_else(|| fastrand::u128(1..), |parent| parent.trace_id);
@@ -90,7 +91,7 @@ impl Traces {
         }))
     }
 
-    /// Exports what is queued, within two seconds.
+    /// Exports the queued spans, within two seconds.
     pub async fn flush(&self) {
         let (done, wait) = oneshot::channel();
         let flushing = async {
@@ -117,7 +118,8 @@ impl fmt::Debug for Traces {
     }
 }
 
-/// The spans of one request. They are exported when the last owner lets go, since a verdict may come after the answer.
+/// The spans of one request. They are exported when the last owner is dropped, because a verdict
+/// may come after the response.
 #[derive(Debug)]
 pub struct Trace {
     id: u128,
@@ -131,7 +133,7 @@ pub struct Trace {
 
 #[derive(Debug, Default)]
 struct Gathered {
-    /// What the access log says of the request, and when it ended.
+    /// The access log entry of the request, and its end.
     request: Option<(Access, u64)>,
     steps: Vec<Step>,
     left_out: u32,
@@ -142,7 +144,7 @@ struct Gathered {
 pub enum StepName {
     /// From the request's head to the gate: target, authentication, rule.
     Accept,
-    /// At the gate.
+    /// In the gate.
     Hold,
     /// A new connection to the site.
     Connect,
@@ -173,7 +175,7 @@ struct Step {
     about: About,
 }
 
-/// What a step's span says beside its times.
+/// The attributes of a step's span.
 #[derive(Debug, Default)]
 struct About {
     status: Option<u16>,
@@ -200,18 +202,18 @@ impl Trace {
         self.step_since(name, clock::now())
     }
 
-    /// A step that began before.
+    /// A step that began earlier.
     #[must_use]
     pub fn step_since(self: &Arc<Self>, name: StepName, began: Instant) -> OpenStep {
         OpenStep { trace: Arc::clone(self), name, began, about: About::default() }
     }
 
-    /// The request is over.
+    /// Records the end of the request.
     pub fn ends(&self, access: Access) {
         self.gathered.lock().request = Some((access, self.at(clock::now())));
     }
 
-    /// Nanoseconds since 1970, on the wall clock of the request's beginning.
+    /// Nanoseconds since 1970, by the wall clock at the start of the request.
     fn at(&self, moment: Instant) -> u64 {
         let since = moment.saturating_duration_since(self.began).as_nanos();
         self.unix_ns.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
@@ -221,7 +223,7 @@ impl Trace {
 impl Drop for Trace {
     fn drop(&mut self) {
         let Gathered { request, steps, left_out } = std::mem::take(self.gathered.get_mut());
-        // Without its end a request has panicked, which its own event reports.
+        // A request without an end has panicked, which has its own event.
         let Some((access, end_ns)) = request else { return };
         self.traces.finished(Box::new(Finished {
             id: self.id,
@@ -236,7 +238,7 @@ impl Drop for Trace {
     }
 }
 
-/// A step that is under way; its span ends when this is dropped.
+/// A step in progress. Its span ends when this is dropped.
 #[derive(Debug)]
 pub struct OpenStep {
     trace: Arc<Trace>,
@@ -246,17 +248,17 @@ pub struct OpenStep {
 }
 
 impl OpenStep {
-    /// It led to a response with this status.
+    /// Records the status of the response.
     pub fn status(&mut self, status: u16) {
         self.about.status = Some(status);
     }
 
-    /// It led to this verdict.
+    /// Records the verdict.
     pub fn verdict(&mut self, verdict: Verdict) {
         self.about.verdict = Some(verdict);
     }
 
-    /// It failed.
+    /// Records a failure.
     pub fn failed(&mut self, why: &dyn fmt::Display) {
         self.about.error = Some(why.to_string());
     }
@@ -295,7 +297,7 @@ impl Finished {
     }
 }
 
-/// All zeros is not a valid id (W3C Trace Context, section 3.2.2.4).
+/// An id of zeros is invalid (W3C Trace Context, section 3.2.2.4).
 fn new_span_id() -> u64 {
     fastrand::u64(1..)
 }

@@ -1,10 +1,10 @@
-//! The local certificate authority: with it, the proxy ends TLS itself on rules that say
+//! The local certificate authority, with which the proxy terminates TLS under rules with
 //! `intercept: true`.
 //!
-//! It is made on first need in `ca_dir` (ECDSA P-256, 5 years, may sign server certificates and
-//! nothing else), or one is given. Its key is readable by its owner only, or the proxy refuses to
-//! use it. Leaf certificates are minted per host, live 30 days, and all have one key that never
-//! leaves the process.
+//! The CA is created on first use in `ca_dir` (ECDSA P-256, 5 years, may sign server certificates
+//! only), or the operator provides one. Only its owner may read the key; otherwise the proxy
+//! refuses to use it. Leaf certificates are minted per host, are valid for 30 days, and share one
+//! key that never leaves the process.
 
 mod files;
 mod mint;
@@ -30,28 +30,29 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::{runtime::clock, target::Host};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Life of a CA made here.
+/// Validity of a CA created here.
 const CA_LIFE: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
-/// How far before now certificates begin: clients' clocks are late.
+/// Certificates become valid this long before now, because some clients' clocks are slow.
 const BACKDATE: Duration = DAY;
-/// Key and certificate of a CA made here, in one file so that they cannot be of two CAs.
+/// Key and certificate of a CA created here. They share one file, so that they always belong
+/// together.
 pub(crate) const KEY_FILE: &str = "ca.key";
-/// Its certificate alone, for clients.
+/// The certificate, for clients.
 const CERTIFICATE_FILE: &str = "ca.pem";
-/// The system's roots and the CA, for clients that take one bundle only.
+/// The system's roots and the CA, for clients that accept a single bundle only.
 const BUNDLE_FILE: &str = "bundle.pem";
 
-/// Why the CA cannot be used; the text names the file and the way out.
+/// Why the CA cannot be used; the message names the file and the fix.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
     /// A file cannot be read or written.
     #[error("{action} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
     /// Others than the owner may read a secret.
@@ -68,15 +69,15 @@ pub enum CaError {
         /// The mode that it should have.
         wanted: u32,
     },
-    /// The files are no CA.
+    /// The files do not form a CA.
     #[error("{}: {why}", path.display())]
     Unfit {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// A certificate cannot be made.
+    /// A certificate cannot be created.
     #[error("a certificate could not be made: {0}")]
     Mint(String),
 }
@@ -97,12 +98,11 @@ impl fmt::Debug for Ca {
 }
 
 impl Ca {
-    /// Loads the CA of `dir`, made there if there is none yet, or the given one (certificate and
-    /// key file, PEM). Blocks for some milliseconds; to be called when the program starts.
+    /// Loads the CA of `dir`, which is created if necessary, or the given one (certificate and key
+    /// file, PEM). Blocks for some milliseconds, so it should be called when the program starts.
     ///
     /// # Errors
-    /// [`CaError`]: no file access, a key that others may read, files that are no CA or an expired
-    /// one.
+    /// [`CaError`]: no file access, a key that others may read, or files without a valid CA.
     pub fn open(dir: &Path, given: Option<&(PathBuf, PathBuf)>) -> Result<Arc<Self>, CaError> {
         match given {
             Some((certificate, key)) => {
@@ -119,7 +119,7 @@ impl Ca {
         let key = dir.join(KEY_FILE);
         let found = key.try_exists().map_err(files::failed("looking for", &key))?;
         if !found {
-            // Where another process was faster, its CA is the one.
+            // If another process created the CA first, that one is used.
             files::create_private(&key, &new_authority()?)?;
         }
         let both = files::read_private(&key)?;
@@ -151,8 +151,7 @@ impl Ca {
         check(first, &key_pair).map_err(|why| unfit(path, why))?;
         let issuer = Issuer::from_ca_cert_der(first, key_pair)
             .map_err(|error| unfit(path, error.to_string()))?;
-        // A root that clients trust need not be sent; what stands above an intermediate one must
-        // be.
+        // Clients have the root, so it is not sent. An intermediate certificate is.
         let der = first.clone();
         let sent = if chain.len() > 1 { chain } else { Vec::new() };
         Ok(Arc::new(Self { path: path.to_owned(), pem, der, issuer, mint: mint::Mint::new(sent)? }))
@@ -176,8 +175,8 @@ impl Ca {
         &self.der
     }
 
-    /// How to speak TLS as `host`: minted on first need, once however many ask, and again before it
-    /// expires.
+    /// The TLS settings for `host`. Its certificate is minted on first use, only once for
+    /// concurrent calls, and again before it expires.
     ///
     /// # Errors
     /// [`CaError::Mint`].
@@ -199,14 +198,14 @@ fn new_authority() -> Result<String, CaError> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(cannot_mint)?;
     let serial = random_serial()?;
     let mut params = CertificateParams::default();
-    // The number tells apart the CAs of two machines that one client trusts.
+    // The number distinguishes the CAs of two machines that one client trusts.
     let name = format!("Tidegate local CA {:02x}{:02x}", serial[1], serial[2]);
     params.distinguished_name.push(DnType::CommonName, name);
     params.serial_number = Some(SerialNumber::from_slice(&serial));
     let now = clock::wall();
     params.not_before = (now - BACKDATE).into();
     params.not_after = (now + CA_LIFE).into();
-    // A leaked key signs server certificates, but neither another CA nor programs nor mail.
+    // A leaked key can sign server certificates, but no other CA, program or mail.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -220,17 +219,17 @@ fn random_serial() -> Result<[u8; 16], CaError> {
     rustls::crypto::ring::default_provider()
         .secure_random
         .fill(&mut serial)
-        .map_err(|_| cannot_mint("the system gives no random bytes"))?;
+        .map_err(|_| cannot_mint("the system provides no random bytes"))?;
     serial[0] = serial[0] & 0x3f | 0x40;
     Ok(serial)
 }
 
-/// Whether a certificate is that of a CA that may sign now, and whose key this is.
+/// Whether this is the certificate of a valid CA that may sign, and the key belongs to it.
 fn check(certificate: &CertificateDer<'_>, key: &KeyPair) -> Result<(), String> {
     let (_, parsed) = X509Certificate::from_der(certificate)
         .map_err(|error| format!("is not a certificate: {error}"))?;
     if parsed.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
-        return Err("the key given with it is of another certificate".to_owned());
+        return Err("the given key belongs to another certificate".to_owned());
     }
     if !parsed.is_ca() {
         return Err("is not the certificate of a CA".to_owned());

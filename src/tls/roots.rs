@@ -1,5 +1,5 @@
-//! The roots that certificates are verified against: the system's, and those of the rule file's `upstream_ca` (sites)
-//! and `store.ca` (the store).
+//! The root certificates that are trusted: the system's, and those of the rule file's `upstream_ca`
+//! (sites) and `store.ca` (the store).
 
 use std::{
     path::{Path, PathBuf},
@@ -20,13 +20,13 @@ pub struct BadRoots {
     why: String,
 }
 
-/// Where the cipher suites come from.
+/// The source of the cipher suites.
 #[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// A client of TLS, up to whom it trusts.
+/// A TLS client configuration without its roots.
 ///
 /// # Panics
 /// Never with the suites of [`provider`].
@@ -37,7 +37,8 @@ pub fn client(provider: Arc<CryptoProvider>) -> ConfigBuilder<ClientConfig, Want
         .expect("ring's provider has cipher suites for TLS 1.2 and 1.3")
 }
 
-/// The system's roots. Blocks for some milliseconds the first time; they do not change while a process runs.
+/// The system's roots. The first call blocks for some milliseconds. They do not change while the
+/// process runs.
 pub fn system() -> &'static RootCertStore {
     static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
     ROOTS.get_or_init(|| {
@@ -60,7 +61,7 @@ pub fn system() -> &'static RootCertStore {
 /// The system's roots and those of `files` (PEM).
 ///
 /// # Errors
-/// A file that cannot be read, or has no certificate in it.
+/// A file that cannot be read or contains no certificate.
 pub fn with(files: &[PathBuf]) -> Result<RootCertStore, BadRoots> {
     let mut roots = system().clone();
     files.iter().try_for_each(|path| add(&mut roots, path))?;
@@ -70,7 +71,7 @@ pub fn with(files: &[PathBuf]) -> Result<RootCertStore, BadRoots> {
 /// Whether a file of roots (PEM) can be used.
 ///
 /// # Errors
-/// As [`with`].
+/// Like [`with`].
 pub fn check(path: &Path) -> Result<(), BadRoots> {
     add(&mut RootCertStore::empty(), path)
 }

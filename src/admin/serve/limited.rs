@@ -1,4 +1,4 @@
-//! A socket with a limit on how long its client may not read.
+//! A socket that fails if its client stops reading.
 
 use std::{
     io,
@@ -12,14 +12,14 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// Longest time in which a client takes nothing of an answer.
+/// Longest time without progress of a write.
 const WRITE: Duration = Duration::from_secs(10);
 
 /// The socket.
 #[derive(Debug)]
 pub(super) struct Limited<S> {
     stream: S,
-    /// Runs while the client takes nothing.
+    /// Runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -76,7 +76,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Limited<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // A socket's flush says nothing about its client.
+        // Flushing a socket says nothing about its client.
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

@@ -1,4 +1,4 @@
-//! A folder of saved pages; `manifest.tsv` says how each was served.
+//! A folder of saved pages. A `manifest.tsv` gives the status and headers of each.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use crate::explain::{Exchange, ExplainError, Options};
 /// Most files of a folder without a manifest.
 const MAX_FILES: usize = 100_000;
 
-/// Reads what the manifest names, in its order; without one every file, in the order of names.
+/// Reads the files of the manifest, in its order. Without a manifest, reads every file, sorted by
+/// name.
 pub(super) fn read(folder: &Path, options: &Options) -> Result<Exchanges, ExplainError> {
     let manifest = folder.join("manifest.tsv");
     let items = if manifest.is_file() {
@@ -36,7 +37,7 @@ fn all_files(folder: &Path, options: &Options) -> Result<Vec<Exchange>, ExplainE
     paths.iter().map(read).collect()
 }
 
-/// Where each column stands.
+/// The position of each column.
 struct Columns {
     file: usize,
     verdict: Option<usize>,
@@ -79,7 +80,7 @@ fn by_manifest(
     Ok(items)
 }
 
-/// What is wrong with a line.
+/// An invalid line.
 enum Bad {
     Line(String),
     File(ExplainError),
@@ -105,16 +106,16 @@ fn entry(folder: &Path, line: &str, columns: &Columns, options: &Options) -> Res
     Ok(exchange)
 }
 
-/// A cell without the quotes that writers of TSV put around one with quotes in it (where they are
-/// doubled).
+/// A cell without enclosing quotes. TSV writers put them around a cell that contains quotes, which
+/// they double.
 fn unquoted(cell: &str) -> String {
     let cell = cell.trim();
     let inner = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"'));
     inner.map_or_else(|| cell.to_owned(), |inner| inner.replace("\"\"", "\""))
 }
 
-/// `name: value; name: value`. A value may have `; ` in it: what follows without a name and a colon
-/// belongs to it.
+/// `name: value; name: value`. A value may contain `; `: a part without a name and a colon
+/// continues the previous value.
 fn headers(text: &str) -> Result<HeaderMap, String> {
     let mut fields: Vec<(HeaderName, String)> = Vec::new();
     for part in text.split("; ").filter(|part| !part.is_empty()) {

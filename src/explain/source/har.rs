@@ -1,4 +1,4 @@
-//! HAR 1.2 files, as browsers save them: the responses in them.
+//! The responses in a HAR 1.2 file, as browsers save it.
 
 use base64::Engine;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -48,14 +48,14 @@ struct Field {
 
 #[derive(Deserialize, Default)]
 struct Content {
-    /// Bytes of the body; browsers write -1 where they do not know.
+    /// Bytes of the body; -1 if the browser does not know.
     #[serde(default)]
     size: i64,
     text: Option<String>,
     encoding: Option<String>,
 }
 
-/// Whether it looks like one.
+/// Whether `bytes` look like a HAR file.
 pub(super) fn is_one(bytes: &[u8]) -> bool {
     let start = bytes.trim_ascii_start();
     let start = &start[..start.len().min(512)];
@@ -64,8 +64,8 @@ pub(super) fn is_one(bytes: &[u8]) -> bool {
         && memchr::memmem::find(start, b"\"version\"").is_some()
 }
 
-/// Reads all responses. Entries without one (a browser writes status 0 for what failed or was
-/// cancelled) are no answer of a site and are left out.
+/// Reads all responses. Entries with status 0 failed or were cancelled in the browser; they are
+/// skipped.
 pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Vec<Exchange>, ExplainError> {
     let har: Har = serde_json::from_slice(bytes).map_err(|error| ExplainError::Malformed {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! A response as it was on the wire, or as `curl -i` prints it.
+//! A raw HTTP/1 response, or the output of `curl -i`.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
@@ -7,14 +7,14 @@ use crate::{
     explain::{Exchange, ExplainError, Options},
 };
 
-/// Fields of a head that are read.
+/// Most header fields that are read.
 const MAX_FIELDS: usize = 256;
 
-/// Heads that may stand before the last one: 1xx, the proxy's answer to CONNECT, redirects that
+/// Most heads before the last one: 1xx responses, the proxy's response to CONNECT, redirects that
 /// curl followed.
 const MAX_HEADS: usize = 32;
 
-/// A head and what follows it.
+/// A head, and the bytes after it.
 pub(super) struct Response {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -53,8 +53,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Response, String> {
     let is_chunked = headers.get(header::TRANSFER_ENCODING).is_some_and(|value| {
         value.to_str().is_ok_and(|value| value.to_ascii_lowercase().contains("chunked"))
     });
-    // Many tools save the field and undo the coding: what does not parse as chunks is the body
-    // itself.
+    // Many tools keep the field but save the body decoded. If it does not parse as chunks, it is
+    // the plain body.
     let unchunked = if is_chunked { dechunk(rest) } else { None };
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced = announced.and_then(|value| value.parse::<usize>().ok());
@@ -69,12 +69,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Response, String> {
     Ok(Response { status, headers, body, end })
 }
 
-/// Parses one head; what follows it is the rest.
+/// Parses one head. Returns the remaining bytes too.
 fn head(bytes: &[u8]) -> Result<(StatusCode, HeaderMap, &[u8]), String> {
     let line_end = memchr::memchr(b'\n', bytes).ok_or("its first line does not end")?;
     let line = String::from_utf8_lossy(&bytes[..line_end]);
-    // The first line is read by hand: `HTTP/2 403` as curl prints it is none that an HTTP/1 parser
-    // takes.
+    // `HTTP/2 403`, which curl prints, is not valid HTTP/1, so the first line is parsed here.
     let code = line.split_whitespace().nth(1).unwrap_or("");
     let status = StatusCode::from_bytes(code.as_bytes())
         .map_err(|_| format!("`{}` has no status", line.trim().escape_debug()))?;
@@ -96,8 +95,8 @@ fn head(bytes: &[u8]) -> Result<(StatusCode, HeaderMap, &[u8]), String> {
     Ok((status, headers, &after[length..]))
 }
 
-/// Undoes `chunked` (RFC 9112 section 7.1); whether the last chunk is there. `None` where it is not
-/// chunked at all.
+/// Decodes `chunked` (RFC 9112 section 7.1), and whether the last chunk is there. `None` if it is
+/// not chunked.
 fn dechunk(mut rest: &[u8]) -> Option<(Vec<u8>, bool)> {
     let mut body = Vec::new();
     let mut is_first = true;

@@ -1,4 +1,4 @@
-//! WARC files (ISO 28500): the responses in them.
+//! The responses in a WARC file (ISO 28500).
 
 use http::Method;
 
@@ -21,8 +21,8 @@ impl Record<'_> {
     }
 }
 
-/// Reads all responses to GET (the format keeps the method in another record, which is seldom
-/// there).
+/// Reads all responses, as responses to GET. The format keeps the method in another record, which
+/// is often missing.
 pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Vec<Exchange>, ExplainError> {
     let bad = |position: usize, why: &str| ExplainError::Malformed {
         name: name.to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Vec<Exchange>, ExplainErr
         if record.field("warc-type") == Some("response") && is_http {
             let response = http1::parse(record.block).map_err(|why| bad(position, &why))?;
             let url = record.field("warc-target-uri").map(|url| url.trim_matches(['<', '>']));
-            // What the archiver cut off was there: the site did not break off.
+            // The archiver truncated the body, not the site.
             let truncated = record.field("warc-truncated").is_some();
             items.push(Exchange {
                 name: url.map_or_else(|| format!("{name}:{position}"), str::to_owned),
@@ -60,7 +60,7 @@ pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Vec<Exchange>, ExplainErr
     }
 }
 
-/// Parses one record; what follows it is the rest.
+/// Parses one record. Returns the remaining bytes too.
 fn record(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), &'static str> {
     if !bytes.starts_with(b"WARC/") {
         return Err("no record begins here");

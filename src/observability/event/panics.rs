@@ -1,12 +1,12 @@
-//! Panics: each is counted and told, wherever it happens. A task that panics takes down itself, and with it one
-//! connection as a rule; nothing that others wait for is left locked.
+//! Counts and reports panics. A panic ends only its own task, usually a connection, and leaves no
+//! lock behind.
 
 use std::{panic, sync::Arc};
 
 use super::clean;
 use crate::observability::metrics::Metrics;
 
-/// Counts every panic of the process from now on, and says where it was and what it said as a line of the log.
+/// From now on counts every panic of the process, and logs its place and message.
 pub fn watch_panics(metrics: Arc<Metrics>) {
     panic::set_hook(Box::new(move |info| {
         metrics.panics.inc();

@@ -1,4 +1,4 @@
-//! What an event becomes: metrics, list, listeners, JSON.
+//! Tests of events: metrics, list, listeners, JSON.
 
 use super::*;
 use crate::{
@@ -56,7 +56,7 @@ async fn an_event_reaches_the_metrics_the_list_and_the_listeners() {
 }
 
 #[tokio::test]
-async fn a_trip_by_another_member_is_told_but_not_counted() {
+async fn a_trip_by_another_member_is_reported_but_not_counted() {
     let metrics = Metrics::new();
     let events = Events::new(Arc::clone(&metrics));
     events.emit(tripped("b", false));

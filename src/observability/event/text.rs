@@ -1,4 +1,5 @@
-//! Text from outside, made fit for a log line, an answer and a page: cut and free of control characters.
+//! Makes text from outside safe for a log line, a response and a page: shortened and without
+//! control characters.
 
 use std::fmt::Write as _;
 
@@ -7,7 +8,7 @@ use crate::{
     target::{Scheme, Target},
 };
 
-/// Stands for a query that is not shown.
+/// Replaces a query.
 pub const QUERY_LEFT_OUT: &str = "?…";
 /// Longest text from outside in a log line or an event, in characters.
 const CAP: usize = 512;
@@ -30,7 +31,8 @@ pub fn clean(text: &str) -> String {
     out
 }
 
-/// `target` as people see it: `host`, `:port` unless implied, and the path without its query, which may hold secrets.
+/// `target` as people read it: `host`, `:port` unless it is the default, and the path. The query is
+/// omitted because it may contain secrets.
 #[must_use]
 pub fn shown(target: &Target) -> String {
     let mut out = target.host.to_string();
@@ -48,7 +50,7 @@ pub fn shown(target: &Target) -> String {
     out
 }
 
-/// What a verdict rests on, in one phrase.
+/// The evidence, in one phrase.
 pub(super) fn evidence(evidence: &Evidence) -> String {
     let vendor = evidence.vendor.as_deref().map(|v| format!(" ({v})")).unwrap_or_default();
     clean(&format!("{}{vendor} in {}: {}", evidence.signature, evidence.place, evidence.excerpt))

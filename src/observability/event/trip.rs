@@ -1,4 +1,4 @@
-//! A cooldown that began: who tripped it, why, and what it rests on.
+//! A trip: the start of a cooldown, with its cause and evidence.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,26 +8,26 @@ use crate::{
     target::Target,
 };
 
-/// A cooldown that began.
+/// The start of a cooldown.
 #[derive(Debug, Clone)]
 pub struct Trip {
-    /// Why; `None` where the store lost its data meanwhile, and knows only that the scope cools down.
+    /// The cause; `None` if the store lost it and knows only that the scope cools down.
     pub cause: Option<Cause>,
-    /// The block that tripped it; `None` for a person's hand, or where the cause is not known either.
+    /// The block that tripped it; `None` for a manual trip, or if it is unknown.
     pub by: Option<Verdict>,
-    /// The blocks that built the streak (or the share), over the whole fleet.
+    /// The blocks of the streak or the share, over the whole fleet.
     pub blocks: Blocks,
     /// The streak at that moment (a sum of weights).
     pub streak: f64,
-    /// How long the fleet is paused.
+    /// The length of the cooldown.
     pub length: Duration,
-    /// The member whose report tripped it; empty where that is not known.
+    /// The member whose report tripped it; empty if unknown.
     pub member: Arc<str>,
-    /// The answer that tripped it, where this member saw it.
+    /// The response that tripped it, if this member saw it.
     pub answer: Option<Tripping>,
-    /// Whether the rule only observes, so that nothing is really paused.
+    /// Whether the rule only observes, so that nothing is paused.
     pub observe: bool,
-    /// Who tripped it by hand, as they call themselves.
+    /// The name that the operator gave, for a manual trip.
     pub who: Option<Arc<str>>,
     /// Whether this member's report caused it.
     pub made_by_us: bool,
@@ -39,12 +39,12 @@ impl Trip {
         self.cause.map_or("unknown", Cause::as_str)
     }
 
-    /// What the answer that tripped it was judged by, in one phrase.
+    /// The evidence of the response that tripped it, in one phrase.
     pub fn evidence(&self) -> Option<String> {
         self.answer.as_ref()?.evidence.as_deref().map(super::text::evidence)
     }
 
-    /// What tripped it, as events and logs name it: a verdict, a pause or a person's hand.
+    /// What tripped it, as events and logs name it: a verdict, a pause or a manual trip.
     pub fn by(&self) -> &'static str {
         match (self.by, self.cause) {
             (Some(verdict), _) => verdict.as_str(),
@@ -55,13 +55,13 @@ impl Trip {
     }
 }
 
-/// The answer that tripped a cooldown.
+/// The response that tripped a cooldown.
 #[derive(Debug, Clone)]
 pub struct Tripping {
-    /// Where the request went; its query is never shown.
+    /// The requested target; its query is never shown.
     pub target: Target,
     /// The status of the response, if there was one.
     pub status: Option<u16>,
-    /// What the verdict rests on.
+    /// The evidence of the verdict.
     pub evidence: Option<Box<Evidence>>,
 }

@@ -1,4 +1,4 @@
-//! The process itself, under the names that every Prometheus client has: read from `/proc` when it is asked for.
+//! Metrics of the process under the standard Prometheus names, read from `/proc` on each scrape.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use rustix::{
 use super::{Float, Seconds, made};
 use crate::runtime::clock;
 
-/// What `/proc` says of this process.
+/// Values from `/proc`.
 #[derive(Debug)]
 pub(super) struct Process {
     cpu: Seconds,
@@ -22,7 +22,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Registered under names without the program's prefix.
+    /// Registers the metrics, without the program's prefix in their names.
     pub(super) fn register(registry: &mut Registry) -> Self {
         let process = Self {
             cpu: made(registry, "process_cpu_seconds", "User and system CPU time of the process"),
@@ -47,7 +47,7 @@ impl Process {
         process
     }
 
-    /// Brings them up to date.
+    /// Updates the values.
     #[allow(clippy::cast_precision_loss, reason = "ticks of years are below 2^52")]
     pub(super) fn refresh(&self) {
         if let Some(ticks) = cpu_ticks() {
@@ -58,7 +58,7 @@ impl Process {
             self.resident.set(pages.saturating_mul(whole(page_size())));
         }
         if let Ok(entries) = fs::read_dir("/proc/self/fd") {
-            // One of them is the folder's own.
+            // One of them is the descriptor of this directory.
             self.open_fds.set(whole(entries.count().saturating_sub(1)));
         }
         let limit = getrlimit(Resource::Nofile).current;
@@ -70,7 +70,8 @@ fn whole(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// `utime` and `stime` of `/proc/self/stat`; the name before them may hold blanks and parentheses.
+/// `utime` and `stime` of `/proc/self/stat`. The name before them may contain blanks and
+/// parentheses.
 fn cpu_ticks() -> Option<u64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);

@@ -1,9 +1,9 @@
-//! The older text format.
+//! The older Prometheus text format.
 
 use std::fmt::Write as _;
 
-/// The OpenMetrics text in the older Prometheus form (0.0.4): there a counter's name has its `_total` in the comments
-/// too, an info is a gauge, and neither `# UNIT` nor `# EOF` exists.
+/// Converts OpenMetrics text to the older Prometheus format (0.0.4). There the comments of a
+/// counter contain its `_total` too, an info is a gauge, and there is neither `# UNIT` nor `# EOF`.
 #[must_use]
 pub fn prometheus_text(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len() + 1_024);

@@ -1,11 +1,8 @@
 //! Label values from closed sets.
 
-/// Why a request got an answer of our own; the words of `Tidegate-Refused`.
+/// Why the proxy answered a request itself; the words of `Tidegate-Refused`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(
-    missing_docs,
-    reason = "the words are documented in docs/metrics.md and mean what they say"
-)]
+#[allow(missing_docs, reason = "docs/metrics.md documents the words")]
 pub enum Reason {
     Limit,
     Cooldown,
@@ -44,7 +41,7 @@ impl Reason {
         Self::Via,
     ];
 
-    /// The word on the wire.
+    /// The word in headers and labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -67,7 +64,7 @@ impl Reason {
     }
 }
 
-/// Which bound on a client or a site was reached.
+/// A bound on a client or a site that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bound {
     /// `limits.connections`.
@@ -80,17 +77,17 @@ pub enum Bound {
     HeaderBytes,
     /// `limits.headers`.
     Headers,
-    /// `timeouts.header`: no head in time, from the first byte or from the connection on.
+    /// `timeouts.header`: no complete head in time, from the first byte or from the connection on.
     HeaderTime,
     /// `timeouts.idle` between two requests of a connection.
     IdleConnection,
     /// `timeouts.idle` within the body of a request.
     IdleRequest,
-    /// `timeouts.idle` of a client that does not take its answer.
+    /// `timeouts.idle` of a client that does not read its response.
     IdleAnswer,
-    /// `timeouts.idle` in a tunnel, both ways.
+    /// `timeouts.idle` in a tunnel, in both directions.
     IdleTunnel,
-    /// Interim answers of a site before one answer.
+    /// Interim responses of a site before the final one.
     Interim,
     /// `limits.resets`, and other floods of frames on an HTTP/2 connection.
     Http2,

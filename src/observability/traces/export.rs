@@ -1,4 +1,4 @@
-//! The export: finished requests in batches to the collector, as JSON over HTTP (OTLP/HTTP).
+//! Exports finished requests to the collector in batches, as JSON over HTTP (OTLP/HTTP).
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,20 +24,20 @@ use tokio_rustls::TlsConnector;
 use super::{BadSetting, Finished, OtlpSettings, json};
 use crate::{runtime::clock, tls::roots};
 
-/// Requests of one export: a few hundred KiB of JSON.
+/// Requests per export: a few hundred KiB of JSON.
 const BATCH: usize = 256;
-/// How often a batch is sent until it is dropped.
+/// How often a batch is sent before it is dropped.
 const ATTEMPTS: u32 = 3;
 /// The wait before the second attempt; it doubles.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Most of an answer that is read.
+/// Most bytes of a response that are read.
 const ANSWER: usize = 64 * 1024;
 
-/// What comes to the exporter.
+/// A message to the exporter.
 #[derive(Debug)]
 pub(super) enum Message {
     Finished(Box<Finished>),
-    /// Export what is there, then answer.
+    /// Export all queued spans, then reply.
     Flush(oneshot::Sender<()>),
 }
 
@@ -46,19 +46,19 @@ pub(super) struct Exporter {
     settings: OtlpSettings,
     tls: Option<TlsConnector>,
     /// The connection, kept between exports.
-    kept: Option<SendRequest<Full<Bytes>>>,
+    connection: Option<SendRequest<Full<Bytes>>>,
     exported: Counter,
     dropped: Counter,
-    /// The last batch failed; the log has said so.
+    /// Whether the last batch failed, which has been logged.
     is_failing: bool,
 }
 
-/// Why a batch did not arrive.
+/// Why an export failed.
 #[derive(Debug)]
 enum Failed {
     /// Another attempt may succeed.
     Transient(String),
-    /// The collector does not want it.
+    /// The collector rejects the batch.
     Refused(String),
 }
 
@@ -79,10 +79,10 @@ impl Exporter {
         } else {
             None
         };
-        Ok(Self { settings, tls, kept: None, exported, dropped, is_failing: false })
+        Ok(Self { settings, tls, connection: None, exported, dropped, is_failing: false })
     }
 
-    /// Exports until nobody is left who could send spans.
+    /// Exports until all senders are gone.
     pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         loop {
             let (batch, flush) = self.gather(&mut messages).await;
@@ -97,7 +97,7 @@ impl Exporter {
         }
     }
 
-    /// The next batch: full, or as old as it may become.
+    /// The next batch, which is full or as old as allowed.
     async fn gather(&self, messages: &mut mpsc::Receiver<Message>) -> (Vec<Box<Finished>>, Next) {
         let mut batch = Vec::new();
         let mut until = None;
@@ -132,7 +132,7 @@ impl Exporter {
             Err(error) => {
                 self.dropped.inc_by(spans);
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    let endpoint = self.place();
+                    let endpoint = self.authority();
                     tracing::warn!(
                         endpoint,
                         error,
@@ -143,7 +143,7 @@ impl Exporter {
         }
     }
 
-    /// Sends one body, more than once if that may help.
+    /// Sends one body, again if a retry may succeed.
     async fn send(&mut self, body: &Bytes) -> Result<(), String> {
         let mut pause = PAUSE;
         for attempt in 1.. {
@@ -153,8 +153,8 @@ impl Exporter {
                 Ok(()) => return Ok(()),
                 Err(Failed::Refused(why)) => return Err(why),
                 Err(Failed::Transient(why)) => {
-                    self.kept = None;
-                    // While the collector is away, one attempt for each batch is enough.
+                    self.connection = None;
+                    // While the collector is away, each batch gets a single attempt.
                     if attempt >= ATTEMPTS || self.is_failing {
                         return Err(why);
                     }
@@ -170,7 +170,7 @@ impl Exporter {
         let transient = |error: anyhow::Error| Failed::Transient(format!("{error:#}"));
         let response = self.answer(body).await.map_err(transient)?;
         let status = response.status();
-        // Read to its end, so that the connection can be kept.
+        // Read completely, so that the connection can be reused.
         let read = Limited::new(response.into_body(), ANSWER).collect().await;
         let text = read.map(|read| read.to_bytes()).unwrap_or_default();
         if status.is_success() {
@@ -178,7 +178,7 @@ impl Exporter {
         }
         let start = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
         let why = format!("the collector answered {status}: {start}");
-        // Those that the OTLP specification lets a client try again.
+        // The statuses that the OTLP specification allows a client to retry.
         let again = [
             StatusCode::TOO_MANY_REQUESTS,
             StatusCode::BAD_GATEWAY,
@@ -189,8 +189,8 @@ impl Exporter {
     }
 
     async fn answer(&mut self, body: Bytes) -> anyhow::Result<Response<Incoming>> {
-        let kept = self.kept.take().filter(|kept| !kept.is_closed());
-        let mut sender = match kept {
+        let open = self.connection.take().filter(|connection| !connection.is_closed());
+        let mut sender = match open {
             Some(sender) => sender,
             None => self.connect().await?,
         };
@@ -198,14 +198,14 @@ impl Exporter {
         let endpoint = &self.settings.endpoint;
         let path = endpoint.path_and_query().map_or("/", |path| path.as_str());
         let mut request = Request::post(path)
-            .header(header::HOST, self.place())
+            .header(header::HOST, self.authority())
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION")));
         for (name, value) in &self.settings.headers {
             request = request.header(name, value);
         }
         let response = sender.send_request(request.body(Full::new(body))?).await?;
-        self.kept = Some(sender);
+        self.connection = Some(sender);
         Ok(response)
     }
 
@@ -224,15 +224,15 @@ impl Exporter {
     }
 
     /// Host and port of the collector.
-    fn place(&self) -> &str {
-        // Without a user's name and password.
+    fn authority(&self) -> &str {
+        // Without user name and password.
         let authority =
             self.settings.endpoint.authority().map_or("", |authority| authority.as_str());
         authority.rsplit('@').next().unwrap_or_default()
     }
 }
 
-/// What follows a batch.
+/// What to do after a batch.
 enum Next {
     Batch,
     Flushed(oneshot::Sender<()>),

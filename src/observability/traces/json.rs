@@ -1,5 +1,5 @@
-//! Finished requests as the JSON of OTLP: an `ExportTraceServiceRequest` (OTLP specification 1.x, "JSON Protobuf
-//! Encoding"): ids in hex, 64-bit numbers as strings, enums as numbers.
+//! Converts finished requests to OTLP JSON: an `ExportTraceServiceRequest` (OTLP specification 1.x,
+//! "JSON Protobuf Encoding"). Ids are hex, 64-bit numbers are strings, enums are numbers.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ fn request(finished: &Finished) -> Value {
     }
     let failed = match access.outcome {
         Outcome::Refused => access.reason.map(|reason| format!("refused: {}", reason.as_str())),
-        Outcome::CutOff => Some("the site broke off its answer".to_owned()),
+        Outcome::CutOff => Some("the site closed the connection within its response".to_owned()),
         _ => None,
     };
     if let Some(message) = failed {
@@ -70,7 +70,7 @@ fn request(finished: &Finished) -> Value {
     span
 }
 
-/// Few names for many requests: the rule file bounds them.
+/// The rule file bounds the number of span names.
 fn name(access: &Access) -> String {
     match &access.rule {
         Some(rule) => format!("{} {rule}", access.method),
@@ -78,11 +78,11 @@ fn name(access: &Access) -> String {
     }
 }
 
-/// The attributes of OpenTelemetry's conventions for HTTP if they have a word for it, our own if not.
+/// The attributes of OpenTelemetry's conventions for HTTP, and our own for the rest.
 fn attributes(access: &Access) -> Vec<Value> {
     let url = match access.scheme {
         "tunnel" => text("server.address", access.url.as_str()),
-        // A URL to its reader: without the mark of a query that is left out.
+        // The whole URL, without the placeholder for its query.
         scheme => {
             text("url.full", format!("{scheme}://{}", access.url.trim_end_matches(QUERY_LEFT_OUT)))
         }

@@ -1,4 +1,4 @@
-//! What the environment says about traces: the variables of the OpenTelemetry specification.
+//! The settings of traces in the environment: the variables of the OpenTelemetry specification.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,18 +11,18 @@ pub struct OtlpSettings {
     /// The collector's address for traces.
     pub(super) endpoint: Uri,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// The resource: `service.name` and what else the environment gives.
+    /// The resource: `service.name` and further attributes from the environment.
     pub(super) resource: Vec<(String, String)>,
-    /// Roots for the collector's certificate, beside the system's.
+    /// Roots for the collector's certificate, in addition to the system's.
     pub(super) roots: Option<PathBuf>,
-    /// Longest wait for the collector's answer.
+    /// Longest wait for a response of the collector.
     pub(super) timeout: Duration,
-    /// How long spans wait for others.
+    /// How long a batch waits for more spans.
     pub(super) delay: Duration,
     pub(super) sampler: Sampler,
 }
 
-/// A variable that makes no sense; the text names it and what to write.
+/// An invalid variable; the message names it and the fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadSetting(pub(super) String);
@@ -32,18 +32,19 @@ pub struct BadSetting(pub(super) String);
 pub(super) struct Sampler {
     /// The client's `traceparent` decides, if there is one.
     by_parent: bool,
-    /// The share of the others.
+    /// The share of the other requests.
     ratio: f64,
 }
 
 impl Sampler {
-    /// `parent`: whether the client records the trace.
+    /// Whether to trace the request. `parent`: whether the client records the trace.
     pub(super) fn takes(self, trace_id: u128, parent: Option<bool>) -> bool {
         match parent {
             Some(sampled) if self.by_parent => sampled,
             _ if self.ratio >= 1.0 => true,
             _ => {
-                // The last 8 bytes of the id, as other SDKs do: a trace is taken by all of them or by none.
+                // Uses the last 8 bytes of the id like other SDKs, so that all of them trace the
+                // same requests.
                 #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
                 let low = (trace_id as u64) >> 11;
                 #[allow(clippy::cast_precision_loss, reason = "53 bits are exact")]
@@ -55,10 +56,11 @@ impl Sampler {
 }
 
 impl OtlpSettings {
-    /// The settings in the variables that `env` reads; `None` if they name no collector, or switch traces off.
+    /// The settings in the variables that `env` reads; `None` if they name no collector, or disable
+    /// traces.
     ///
     /// # Errors
-    /// A variable that makes no sense.
+    /// An invalid variable.
     pub fn from_env(env: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, BadSetting> {
         // An empty variable counts as unset (OpenTelemetry specification, "Environment Variables").
         let env = |name: &str| env(name).filter(|value| !value.trim().is_empty());
@@ -113,7 +115,7 @@ fn endpoint_of(name: &str, url: &str) -> Result<Uri, BadSetting> {
             && uri.host().is_some_and(|h| !h.is_empty())
     });
     uri.ok_or_else(|| {
-        // Without a password that may stand in it.
+        // The message omits the URL, which may contain a password.
         BadSetting(format!("{name} is not a valid URL; write `http://HOST:4318`"))
     })
 }
@@ -136,7 +138,7 @@ fn headers(text: &str) -> Result<Vec<(HeaderName, HeaderValue)>, BadSetting> {
         .collect()
 }
 
-/// `key=value,key=value`, percent-encoded as W3C Baggage is.
+/// `key=value,key=value`, percent-encoded like W3C Baggage.
 fn pairs(text: &str) -> Vec<(String, String)> {
     let pair = |pair: &str| {
         let (key, value) = pair.split_once('=')?;
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_decides_about_its_trace_unless_told_otherwise() {
+    fn the_client_decides_about_its_trace_unless_configured_otherwise() {
         let sampler = |name: &str, arg: &str| {
             good(&[HERE, ("OTEL_TRACES_SAMPLER", name), ("OTEL_TRACES_SAMPLER_ARG", arg)]).sampler
         };

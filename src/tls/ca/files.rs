@@ -1,4 +1,5 @@
-//! The files of the CA: secrets that only their owner may open, written whole or not at all.
+//! The files of the CA: secrets that only their owner may read, always written completely or not at
+//! all.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions, Permissions},
@@ -9,18 +10,18 @@ use std::{
 
 use super::CaError;
 
-/// Everything that a group or others may do.
+/// The permissions of the group and of others.
 const OTHERS: u32 = 0o077;
-/// What only a group may do: read.
+/// The only permission that a group may have: to read.
 const GROUP_READS: u32 = 0o040;
-/// Largest file that is read; a key and a chain of certificates are a few KiB.
+/// Largest file that is read. A key and a certificate chain have a few KiB.
 const MAX_FILE: u64 = 1024 * 1024;
 
 pub(super) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CaError {
     move |source| CaError::File { action, path: path.to_owned(), source }
 }
 
-/// Makes the directory, or checks that only its owner may read it.
+/// Creates the directory, or checks that only its owner may read it.
 pub(super) fn private_dir(dir: &Path) -> Result<(), CaError> {
     DirBuilder::new()
         .recursive(true)
@@ -39,8 +40,9 @@ fn refuse_exposed(path: &Path, wanted: u32) -> Result<(), CaError> {
     Ok(())
 }
 
-/// Reads a secret that an operator has put there. Its group may read it: a Kubernetes Secret is mounted with mode 0440
-/// and the pod's `fsGroup`, and a credential of systemd has its user's right there.
+/// Reads a secret that the operator provides. Its group may read it: Kubernetes mounts a Secret
+/// with mode 0440 and the pod's `fsGroup`, and systemd gives the user of a credential its group
+/// permission.
 pub(super) fn read_given(path: &Path) -> Result<String, CaError> {
     let metadata = fs::metadata(path).map_err(failed("looking at", path))?;
     let mode = metadata.permissions().mode() & 0o777;
@@ -64,8 +66,7 @@ pub(super) fn read(path: &Path) -> Result<String, CaError> {
     fs::read_to_string(path).map_err(failed("reading", path))
 }
 
-/// Writes a secret unless the file is there already, whole in any case: the name is given to a
-/// complete file.
+/// Writes a secret unless the file exists. The name only appears with the complete content.
 pub(super) fn create_private(path: &Path, text: &str) -> Result<(), CaError> {
     let temporary = write_temporary(path, text, 0o600)?;
     let linked = match fs::hard_link(&temporary, path) {
@@ -78,7 +79,7 @@ pub(super) fn create_private(path: &Path, text: &str) -> Result<(), CaError> {
     linked
 }
 
-/// Writes what everybody may read, unless it is there already.
+/// Writes a file that everybody may read, unless it exists.
 pub(super) fn write_public(path: &Path, text: &str) -> Result<(), CaError> {
     if fs::read_to_string(path).is_ok_and(|there| there == text) {
         return Ok(());
@@ -88,7 +89,8 @@ pub(super) fn write_public(path: &Path, text: &str) -> Result<(), CaError> {
 }
 
 fn write_temporary(path: &Path, text: &str, mode: u32) -> Result<PathBuf, CaError> {
-    // Random, not the process id: containers that share a volume are all process 1.
+    // Random instead of the process id, because containers that share a volume all run as process
+    // 1.
     let temporary = path.with_extension(format!("new-{:016x}", fastrand::u64(..)));
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(mode);

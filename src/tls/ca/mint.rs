@@ -1,4 +1,4 @@
-//! Leaf certificates, minted per host and kept as long as they are used.
+//! Mints leaf certificates per host and caches them.
 
 use std::{
     collections::HashMap,
@@ -22,15 +22,14 @@ use rustls::{
 use super::{BACKDATE, CaError, cannot_mint, random_serial};
 use crate::target::Host;
 
-/// Life of a leaf, backdating included: clients refuse more than 199 days, and none needs this
-/// long.
+/// Validity of a leaf, including the time before now. Clients reject more than 199 days, and a
+/// shorter one is enough.
 const LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// How long before its end a leaf is replaced, so that no client meets an expired one.
+/// A leaf is replaced this long before its end, so that no client meets an expired one.
 const RENEW_BEFORE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Leaves that are kept; the one that was not used for longest makes room.
+/// Leaves in the cache. The least recently used one is dropped.
 pub(super) const MAX_LEAVES: usize = 1000;
-/// Longest common name (RFC 5280, ub-common-name); the name that counts is the subject alternative
-/// name.
+/// Longest common name (RFC 5280, ub-common-name). Clients check the subject alternative name.
 const MAX_COMMON_NAME: usize = 64;
 
 struct Minted {
@@ -39,7 +38,7 @@ struct Minted {
     renew: SystemTime,
 }
 
-/// One host: the lock is held while its leaf is minted, so that others who ask wait for that one.
+/// One host. The lock is held while its leaf is minted, so that concurrent calls wait for it.
 type Slot = Arc<Mutex<Option<Minted>>>;
 
 /// Mints leaves.
@@ -77,8 +76,8 @@ impl Leaves {
     }
 }
 
-/// Suites in the order in which one is chosen, whichever the client names first: those with SHA-256 before those with
-/// SHA-384, for which few processors have instructions, and which took a tenth of all that a new connection costs.
+/// The cipher suites in our order of preference. Suites with SHA-256 come before those with
+/// SHA-384, which few processors accelerate: SHA-384 took a tenth of the cost of a new connection.
 fn suites() -> CryptoProvider {
     let mut provider = ring::default_provider();
     provider.cipher_suites.sort_by_key(|suite| {
@@ -92,7 +91,7 @@ fn suites() -> CryptoProvider {
 }
 
 impl Mint {
-    /// `chain` is sent behind each leaf.
+    /// `chain` is sent after each leaf.
     pub(super) fn new(chain: Vec<CertificateDer<'static>>) -> Result<Self, CaError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(cannot_mint)?;
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
@@ -166,15 +165,14 @@ impl Mint {
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         config.ignore_client_order = true;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // Tickets are kept by the clients, and one set of keys (rotated by rustls) does for all
-        // hosts.
+        // Clients keep the tickets, and one set of keys (rotated by rustls) serves all hosts.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Arc::clone(&self.tickets);
         Ok(Arc::new(config))
     }
 
     #[cfg(test)]
-    pub(super) fn kept(&self) -> usize {
+    pub(super) fn cached(&self) -> usize {
         self.leaves.lock().slots.len()
     }
 }

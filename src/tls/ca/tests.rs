@@ -1,4 +1,4 @@
-//! The CA on disk, and its leaves as a client sees them.
+//! Tests of the CA on disk, and of its leaves from a client's view.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -17,7 +17,7 @@ use x509_parser::extensions::ParsedExtension;
 
 use super::*;
 
-/// Those of a client that trusts this CA alone.
+/// The roots of a client that trusts only this CA.
 fn roots(ca: &Ca) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
@@ -156,7 +156,7 @@ fn a_leaf_has_what_strict_clients_ask_for() {
     assert!(!leaf.is_ca());
 }
 
-/// The suite of a handshake with a client that has these, the ones it likes first.
+/// The suite of a handshake with a client that offers these suites, in its order of preference.
 fn negotiated(ca: &Ca, suites: &[SupportedCipherSuite]) -> CipherSuite {
     let roots = roots(ca);
     let mut provider = ring::default_provider();
@@ -224,7 +224,7 @@ fn the_leaf_that_was_not_used_for_longest_makes_room() {
     }
     assert!(Arc::ptr_eq(&leaf(0), &first));
     leaf(mint::MAX_LEAVES);
-    assert_eq!(ca.mint.kept(), mint::MAX_LEAVES);
+    assert_eq!(ca.mint.cached(), mint::MAX_LEAVES);
     assert!(Arc::ptr_eq(&leaf(0), &first));
     assert!(!Arc::ptr_eq(&leaf(1), &second));
 }
@@ -255,7 +255,7 @@ fn a_given_ca_is_used_and_what_is_none_is_refused() {
     let expired = old.self_signed(&leaf_key).unwrap().pem();
     let leaf_key = leaf_key.serialize_pem();
     for (certificate, key, says) in [
-        (ca.pem(), other.as_str(), "of another certificate"),
+        (ca.pem(), other.as_str(), "belongs to another certificate"),
         (&leaf, &leaf_key, "not the certificate of a CA"),
         (&expired, &leaf_key, "is valid from"),
         ("nothing", &key, "no certificate"),

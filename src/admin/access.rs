@@ -1,8 +1,9 @@
-//! Who may come in: checks before any handler runs.
+//! Access control: the checks before any handler.
 //!
-//! Without a token the port trusts whoever can reach it (loopback), so it must not be reached by a web page in the
-//! operator's browser: the Host field has to be an address or `localhost` (a rebound name is neither), and what
-//! changes state has to come from our own page or from no page at all. With a token, a page elsewhere cannot know it.
+//! Without a token the port trusts every local client, but a web page in the operator's browser
+//! must not reach it. So the Host field must be an address or `localhost` (DNS rebinding needs
+//! another name), and a change must come from our own page or from no page at all. With a token,
+//! other pages are harmless because they do not know it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,10 +18,10 @@ use http::{HeaderMap, Method, StatusCode, header};
 use super::{Context, reply::Problem};
 use crate::target::Host;
 
-/// Longest time in which the body of a request comes.
+/// Longest time for the body of a request.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// Refuses names that somebody else's DNS may have pointed here.
+/// Rejects host names other than `localhost`, which DNS rebinding could use.
 pub(super) async fn host(State(cx): State<Arc<Context>>, request: Request, next: Next) -> Response {
     let named = host_of(&request).is_some_and(|host| is_local_name(&host));
     if cx.token.is_none() && !named {
@@ -31,7 +32,7 @@ pub(super) async fn host(State(cx): State<Arc<Context>>, request: Request, next:
     next.run(request).await
 }
 
-/// Wants the token, where one is set.
+/// Requires the token, if one is set.
 pub(super) async fn token(
     State(cx): State<Arc<Context>>,
     request: Request,
@@ -40,13 +41,13 @@ pub(super) async fn token(
     if let Some(token) = &cx.token
         && !bearer(request.headers()).is_some_and(|given| token.matches(given))
     {
-        let why = "this needs the token of the rule file (`Authorization: Bearer ...`)";
+        let why = "the token of the rule file is required (`Authorization: Bearer ...`)";
         return Problem::new(StatusCode::UNAUTHORIZED, why).into_response();
     }
     next.run(request).await
 }
 
-/// Lets changes of state through only from our own page or from programs.
+/// Accepts changes only from our own page or from programs.
 pub(super) async fn writes(request: Request, next: Next) -> Response {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return next.run(request).await;
@@ -60,7 +61,7 @@ pub(super) async fn writes(request: Request, next: Next) -> Response {
         host.is_some() && origin == host.as_deref()
     });
     if !own_site || !own_origin {
-        let why = "a page of another origin may not change anything here";
+        let why = "a page of another origin cannot make changes";
         return Problem::new(StatusCode::FORBIDDEN, why).into_response();
     }
     if *request.method() == Method::POST && !is_json(headers) {
@@ -70,23 +71,23 @@ pub(super) async fn writes(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Reads the body before the handler runs: `most` bytes, and in time.
+/// Reads the body before the handler: at most `most` bytes, within a time limit.
 pub(super) async fn body(State(most): State<usize>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     match tokio::time::timeout(BODY_TIME, to_bytes(body, most)).await {
         Ok(Ok(body)) => next.run(Request::from_parts(head, Body::from(body))).await,
         Ok(Err(_)) => {
-            let why = format!("a body here has at most {most} bytes");
+            let why = format!("the body may have at most {most} bytes");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why).into_response()
         }
         Err(_elapsed) => {
-            let why = "the rest of the request did not come in time";
+            let why = "the body of the request did not arrive in time";
             Problem::new(StatusCode::REQUEST_TIMEOUT, why).into_response()
         }
     }
 }
 
-/// Host and port as the client named us.
+/// Host and port as the client named them.
 fn host_of(request: &Request) -> Option<String> {
     let field = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let authority = request.uri().authority().map(http::uri::Authority::as_str);
