@@ -1,8 +1,8 @@
-//! The command line: one type for what was typed, one file per command.
+//! The command line: its options, and one file per command.
 //!
-//! Exit codes: 0 success, 1 negative result, 2 wrong usage or an invalid file. Output is for people on a
-//! terminal; `--json` is for programs. What a command prints goes to standard output, errors and the log to standard
-//! error.
+//! Exit codes: 0 success, 1 negative result, 2 wrong usage or an invalid file. Output is for people
+//! on a terminal; `--json` is for programs. Results go to standard output, errors and the log to
+//! standard error.
 
 pub mod app;
 mod ca;
@@ -16,8 +16,8 @@ mod explain;
 mod fleet;
 mod learn_signature;
 mod log;
+mod man_pages;
 mod out;
-mod papers;
 mod rate;
 mod run;
 mod status;
@@ -37,7 +37,7 @@ use clap::{Parser, Subcommand};
 use crate::config::{self, Loaded, Overrides, Problems};
 use out::{Colour, Out};
 
-/// What was typed.
+/// The parsed command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "tidegate",
@@ -67,7 +67,7 @@ Examples:
 
 Exit codes: 0 success, 1 negative result, 2 wrong usage or an invalid file.";
 
-/// Options that mean the same with every command.
+/// Options with the same meaning for every command.
 #[derive(Debug, clap::Args)]
 struct Global {
     /// The rule file [default: config/tidegate.yaml if it exists, otherwise built-in defaults]
@@ -117,12 +117,12 @@ enum Command {
     /// Watch the fleet in the terminal
     Top(top::Args),
     /// Print a completion script for a shell
-    Completions(papers::Completions),
+    Completions(man_pages::Completions),
     /// Print the manual page (roff), or write the pages of all commands
-    Man(papers::Man),
+    Man(man_pages::Man),
 }
 
-/// Whether the thing asked about is fine.
+/// The result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Fine,
@@ -130,17 +130,17 @@ enum Outcome {
     BadFile,
 }
 
-/// Wrong usage or a bad file: exit code 2. Every other error is 1.
+/// Wrong usage or an invalid file: exit code 2. Every other error is 1.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Usage(String);
 
-/// Does what was typed.
+/// Runs the command and returns its exit code.
 #[must_use]
 pub fn run(args: Args) -> ExitCode {
     let Args { global, command } = args;
     let out = Out::new(global.color);
-    let done = match command {
+    let result = match command {
         None => run::run(&global),
         Some(Command::Run(args)) => run::run(&args.over(global)),
         Some(Command::Check(args)) => check::run(&global, &args, &out),
@@ -154,10 +154,10 @@ pub fn run(args: Args) -> ExitCode {
         Some(Command::Rate(args)) => rate::run(&global, &args, &out),
         Some(Command::Ca(args)) => ca::run(&global, &args, &out),
         Some(Command::Top(args)) => top::run(&global, &args, &out),
-        Some(Command::Completions(args)) => papers::completions(&args, &out),
-        Some(Command::Man(args)) => papers::man(&args, &out),
+        Some(Command::Completions(args)) => man_pages::completions(&args, &out),
+        Some(Command::Man(args)) => man_pages::man(&args, &out),
     };
-    match done {
+    match result {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
         Ok(Outcome::NotFine) => ExitCode::from(1),
         Ok(Outcome::BadFile) => ExitCode::from(2),
@@ -166,7 +166,7 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    // `tidegate ... | head` ends early, and that is fine.
+    // `tidegate ... | head` closes the pipe early, which is not an error.
     let pipe = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
@@ -178,14 +178,14 @@ fn fail(error: &anyhow::Error) -> ExitCode {
         Some(problems) => format!("{problems}\n"),
         None => format!("error: {error:#}\n"),
     };
-    // Nowhere to say that standard error cannot be written.
+    // An error of standard error cannot be reported.
     drop(io::stderr().write_all(text.as_bytes()));
     let usage = bad_file.is_some() || error.downcast_ref::<Usage>().is_some();
     ExitCode::from(if usage { 2 } else { 1 })
 }
 
 impl Global {
-    /// Values that stand in place of the file's.
+    /// Values that override the file's.
     fn overrides(&self) -> Overrides {
         Overrides {
             listen: self.listen.clone(),

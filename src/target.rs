@@ -1,8 +1,8 @@
-//! Where a request wants to go: the parsed request line, normalised once.
+//! The target of a request: the parsed request line, normalised once.
 //!
-//! Everything that decides by host (rules, buckets, egress) sees the same spelling: lower case, no
-//! trailing dot, IP literals in their canonical form. `Example.COM.`, `example.com` and
-//! `example.com:80` are one site.
+//! Every decision by host (rules, buckets, egress) uses the same spelling: lower case, no trailing
+//! dot, IP literals in their canonical form. `Example.COM.`, `example.com` and `example.com:80` are
+//! one site.
 
 mod glob;
 
@@ -63,20 +63,20 @@ impl fmt::Display for Host {
     }
 }
 
-/// Where one request wants to go.
+/// The target of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The scheme; `Https` for a CONNECT to be intercepted, `Http` where nothing is known.
+    /// The scheme: `Https` for an intercepted CONNECT, `Http` for a CONNECT with unknown content.
     pub scheme: Scheme,
     /// The host.
     pub host: Host,
-    /// The port, written or implied.
+    /// The port, explicit or default.
     pub port: u16,
-    /// Path and query as sent (`/` where empty), nothing decoded; empty for CONNECT.
+    /// Path and query as sent, without decoding (`/` if empty); empty for CONNECT.
     pub path: Arc<str>,
 }
 
-/// Why a target was refused; the text is for a person.
+/// Why a target was refused; a message for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadTarget(pub String);
@@ -88,13 +88,13 @@ impl BadTarget {
 }
 
 impl Target {
-    /// Reads the target of a request to the proxy: absolute-form, or authority-form for CONNECT
-    /// (RFC 9112 sections 3.2.2 and 3.2.3). A CONNECT gets the scheme `Http`: nothing is known of
-    /// what is inside.
+    /// Parses the target of a request to the proxy: absolute-form, or authority-form for CONNECT
+    /// (RFC 9112 sections 3.2.2 and 3.2.3). A CONNECT gets the scheme `Http`, because its content
+    /// is unknown.
     ///
     /// # Errors
-    /// Everything else: origin-form (the proxy is no site), user information, other schemes, a port
-    /// that is none, a host that [`Host::parse`] refuses.
+    /// Everything else: origin-form (the proxy is not a site), user information, other schemes, an
+    /// invalid port, or a host that [`Host::parse`] rejects.
     pub fn parse(method: &Method, uri: &Uri) -> Result<Self, BadTarget> {
         if *method == Method::CONNECT {
             return Self::parse_connect(uri);
@@ -102,7 +102,7 @@ impl Target {
         let scheme = match uri.scheme_str() {
             Some("http") => Scheme::Http,
             Some("https") => Scheme::Https,
-            Some(_) => return BadTarget::new("only http and https can be asked for"),
+            Some(_) => return BadTarget::new("only http and https are supported"),
             None => {
                 return BadTarget::new(
                     "this is a proxy: the request line needs the whole URL (http://host/path)",
@@ -117,10 +117,10 @@ impl Target {
         Ok(Self { scheme, host: Host::parse(host)?, port, path: path(method, uri) })
     }
 
-    /// Reads a whole URL, as people write it; what stands behind `#` is left out.
+    /// Parses a whole URL as people write it. The fragment is ignored.
     ///
     /// # Errors
-    /// As [`Target::parse`].
+    /// Like [`Target::parse`].
     pub fn of_url(url: &str) -> Result<Self, BadTarget> {
         let text = url.split('#').next().unwrap_or("");
         let uri: Uri = text
@@ -141,13 +141,12 @@ impl Target {
         Ok(Self { scheme: Scheme::Http, host: Host::parse(host)?, port, path: Arc::from("") })
     }
 
-    /// Reads the target of a request inside an intercepted CONNECT: origin-form, or absolute-form
-    /// (HTTP/2 too) that names the very site of the CONNECT. `self` is the target of the CONNECT,
-    /// `scheme` what was found inside.
+    /// Parses the target of a request inside an intercepted CONNECT: origin-form, or absolute-form
+    /// (also HTTP/2) of the CONNECT's own site. `self` is the target of the CONNECT, `scheme` the
+    /// scheme inside.
     ///
     /// # Errors
-    /// Another host, port or scheme than the CONNECT's (answer 421), and a CONNECT inside a
-    /// CONNECT.
+    /// Another host, port or scheme than the CONNECT's (status 421), or a CONNECT inside a CONNECT.
     pub fn inside(&self, scheme: Scheme, method: &Method, uri: &Uri) -> Result<Self, BadTarget> {
         if *method == Method::CONNECT {
             return BadTarget::new("a CONNECT inside a CONNECT is not served");
@@ -168,8 +167,8 @@ impl Target {
         Ok(Self { scheme, host: self.host.clone(), port: self.port, path: path(method, uri) })
     }
 
-    /// Whether a Host field names this target (RFC 9112 section 3.2); the port may be left out
-    /// where implied.
+    /// Whether a Host field names this target (RFC 9112 section 3.2). The default port may be
+    /// omitted.
     #[must_use]
     pub fn is_named_by(&self, field: &str) -> bool {
         let Ok((host, port)) = split_authority(field) else { return false };
@@ -180,8 +179,7 @@ impl Target {
         port == Ok(self.port) && Host::parse(host).is_ok_and(|host| host == self.host)
     }
 
-    /// `host`, or `host:port` where the scheme does not imply the port: the Host field for the
-    /// site.
+    /// `host`, or `host:port` unless the port is the default: the Host field for the site.
     #[must_use]
     pub fn authority(&self) -> String {
         if self.port == self.scheme.default_port() {
@@ -192,9 +190,9 @@ impl Target {
     }
 }
 
-/// Path and query as sent. An OPTIONS for the whole site is `*` to that site (RFC 9112 section
-/// 3.2.4); as the `http` crate reads `http://host` like `http://host/`, [`crate::proxy::wire`]
-/// spells the former `http://host?`.
+/// Path and query as sent. An OPTIONS for the whole site has the path `*` (RFC 9112 section 3.2.4).
+/// The `http` crate cannot tell `http://host` from `http://host/`, so the HTTP/1 reader passes the
+/// former on as `http://host?`.
 fn path(method: &Method, uri: &Uri) -> Arc<str> {
     match uri.path_and_query().map_or("/", |path| path.as_str()) {
         "?" if *method == Method::OPTIONS => Arc::from("*"),
@@ -247,12 +245,12 @@ fn parse_port(digits: &str) -> Result<u16, BadTarget> {
 }
 
 impl Host {
-    /// Reads a host as it stands in a URI: a name, an IPv4 address, or an IPv6 address in brackets.
+    /// Parses a host from a URI: a name, an IPv4 address, or an IPv6 address in brackets.
     ///
     /// # Errors
-    /// Anything that is not plainly one of these, and every spelling that some resolver would read
-    /// as an address though it is not in dotted-quad form (`0x7f.1`, `2130706433`, `127.1`): the
-    /// guard must judge what is dialled.
+    /// Any other text, including spellings that some resolvers read as an address although they are
+    /// not a dotted quad (`0x7f.1`, `2130706433`, `127.1`). The egress check must judge the address
+    /// that is dialled.
     pub fn parse(text: &str) -> Result<Self, BadTarget> {
         if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             let ip: Ipv6Addr = inner
@@ -275,7 +273,7 @@ impl Host {
             if label.is_empty() || label.len() > 63 {
                 return bad("has an empty label or one over 63 characters");
             }
-            if is_mask(label) {
+            if is_fake_idn(label) {
                 return bad("has an `xn--` label that spells a plain ASCII name");
             }
             last = label;
@@ -293,15 +291,15 @@ impl Host {
     }
 }
 
-/// Whether a label pretends to be in another script: decoded, `xn--name-` is `name`, so that two
-/// spellings would stand for one site (RUSTSEC-2024-0421). What follows the last hyphen encodes the
-/// other script; nothing there, no such script (RFC 3492 section 3.1).
-fn is_mask(label: &[u8]) -> bool {
+/// Whether a label only pretends to be in another script: `xn--name-` decodes to `name`, so one
+/// site would have two spellings (RUSTSEC-2024-0421). The text after the last hyphen encodes the
+/// other script; without it there is none (RFC 3492 section 3.1).
+fn is_fake_idn(label: &[u8]) -> bool {
     let (prefix, rest) = label.split_at_checked(4).unwrap_or((b"", label));
     prefix.eq_ignore_ascii_case(b"xn--") && (rest.is_empty() || rest.ends_with(b"-"))
 }
 
-/// Whether a host whose last label this is would be an address to some resolver.
+/// Whether some resolver would read a host with this last label as an address.
 fn is_numeric(label: &[u8]) -> bool {
     match label {
         [b'0', b'x' | b'X', hex @ ..] => hex.iter().all(u8::is_ascii_hexdigit),

@@ -1,8 +1,9 @@
-//! The running proxy: what is started in which order, and stopped in the reverse one.
+//! Starts and stops the parts of the proxy, in order.
 //!
-//! Start: both listeners are bound first, so that a port in use is said before anything else happens; then the store,
-//! the gate and what hangs on it; then the admin port answers; the proxy accepts last. Stop: `/readyz` says no
-//! (for `timeouts.notice`, if that is set), the proxy accepts nothing more and drains, the store is told good-bye, the admin port closes last.
+//! At the start, both listeners are bound first, so that a used port is reported before anything
+//! else happens. The store, the gate and the parts that need them follow, then the admin port; the
+//! proxy accepts last. At the stop, `/readyz` fails for `timeouts.notice`. Then the proxy stops
+//! accepting and drains, the member leaves the store, and the admin port closes last.
 
 mod own;
 mod preflight;
@@ -29,7 +30,7 @@ use crate::{
     },
     proxy,
     rules::settings::{Settings, StoreSettings},
-    runtime::{clock, shutdown::Told, systemd::Notify},
+    runtime::{clock, shutdown::Signal, systemd::Notify},
     store::{Backend, Memory, Shared},
     tls::ca::CaError,
 };
@@ -38,11 +39,11 @@ pub use preflight::preflight;
 use reload::Reload;
 pub use reload::SetLogLevel;
 
-/// Time for a probe's verdict to reach the store.
+/// The time for the verdict of a probe to reach the store.
 const LEASE_SLACK: Duration = Duration::from_secs(5);
 
-/// Connections that the system takes before the process does: as many as the crawlers of a fleet open in one moment. A
-/// client beyond them is not heard, and tries again after a second or more.
+/// Connections that the kernel accepts ahead of the process: as many as the crawlers of a fleet
+/// open at once. A client beyond them retries after a second or more.
 const BACKLOG: u32 = 1_024;
 
 /// A proxy that is bound but does not serve yet.
@@ -69,10 +70,11 @@ pub enum Ended {
 }
 
 impl App {
-    /// Binds, connects, loads. A reload gives the log its level through `set_log_level`.
+    /// Binds the ports, connects the store and loads the CA. A reload changes the log level through
+    /// `set_log_level`.
     ///
     /// # Errors
-    /// A port that cannot be had, a store URL that makes no sense, a CA that cannot be read; each says the way out.
+    /// A used port, an invalid store URL, or an unreadable CA; each with its fix.
     pub async fn build(
         loaded: Loaded,
         overrides: Overrides,
@@ -133,10 +135,10 @@ impl App {
         Ok(Self { listener, admin_listener, proxy, admin, events, reload, drain, rules, traces })
     }
 
-    /// Where clients connect: the real port where the rule file says 0.
+    /// The address for clients, with the real port if the rule file says 0.
     ///
     /// # Errors
-    /// Only where the system cannot tell.
+    /// The system does not report the address.
     pub fn listen(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -144,22 +146,22 @@ impl App {
     /// The admin port, if it is on.
     ///
     /// # Errors
-    /// Only where the system cannot tell.
+    /// The system does not report the address.
     pub fn admin(&self) -> std::io::Result<Option<SocketAddr>> {
         self.admin_listener.as_ref().map(TcpListener::local_addr).transpose()
     }
 
-    /// Serves until it is told to stop and has drained, or is told a second time.
+    /// Serves until the first stop signal and the drain, or until the second signal.
     ///
     /// # Errors
-    /// Where the proxy's listener ends by itself.
-    pub async fn serve(self, mut told: mpsc::Receiver<Told>) -> anyhow::Result<Ended> {
+    /// The proxy's listener ended without a signal.
+    pub async fn serve(self, mut signals: mpsc::Receiver<Signal>) -> anyhow::Result<Ended> {
         let (started, notify) = (self.started()?, Notify::of_process());
         let Self {
             listener, admin_listener, proxy, admin, events, mut reload, drain, traces, ..
         } = self;
-        // Both ports are bound: whoever connects from now on is served. Said first, so that no event stands before it
-        // and no probe finds a port that answers and is not ready.
+        // Both ports are bound. This comes first, so that "ready" is the first event, and no health
+        // check sees an open port that is not ready.
         admin.set_accepting(true);
         events.emit(started);
         let admin_stop = CancellationToken::new();
@@ -167,7 +169,7 @@ impl App {
             tokio::spawn(admin::serve(listener, Arc::clone(&admin), admin_stop.clone()))
         });
         let publishing = tokio::spawn(Arc::clone(&admin).publish());
-        // They outlive the connections: reports of the last answers are told from there.
+        // The workers outlive the connections, because they send the last reports.
         let workers = Arc::new(proxy::Workers::start());
         let (entrance, listener) =
             workers.entrance(listener).context("the proxy's port cannot be watched")?;
@@ -175,29 +177,29 @@ impl App {
             proxy::serve(listener, Arc::clone(&proxy), Arc::clone(&workers), drain.clone());
         let mut serving = entrance.spawn(serving);
         notify.ready();
-        let mut living = pin!(notify.watch());
-        let mut lives = true;
-        // Clients are served until then, so that load balancers have seen `/readyz` fail.
+        let mut watchdog = pin!(notify.watch());
+        let mut has_watchdog = true;
+        // Clients are still served during this time, so that load balancers notice `/readyz`.
         let mut notice = None;
         let cut_off = loop {
             tokio::select! {
-                what = told.recv() => match what {
-                    Some(Told::Reload) => reload.ask(),
-                    Some(Told::Stop(why)) if notice.is_none() => {
+                signal = signals.recv() => match signal {
+                    Some(Signal::Reload) => reload.ask(),
+                    Some(Signal::Stop(why)) if notice.is_none() => {
                         admin.set_accepting(false);
                         notify.stopping();
                         let timeouts = proxy.live().settings.timeouts;
                         events.emit(Event::Stopping { why, drain: timeouts.drain });
                         notice = Some(clock::now() + timeouts.notice);
                     }
-                    Some(Told::Stop(_)) => return Ok(Ended::AtOnce),
-                    None => bail!("nobody is left to stop the proxy"),
+                    Some(Signal::Stop(_)) => return Ok(Ended::AtOnce),
+                    None => bail!("the signal handler ended"),
                 },
                 () = until(notice), if !drain.is_cancelled() => {
                     drain.cancel();
                     proxy.gate.stop();
                 }
-                () = living.as_mut(), if lives => lives = false,
+                () = watchdog.as_mut(), if has_watchdog => has_watchdog = false,
                 read = reload.next() => reload.take(read),
                 ended = &mut serving => {
                     break ended.context("the proxy's listener failed")?;
@@ -244,7 +246,8 @@ fn backend(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Backen
     })
 }
 
-/// Where spans go, if the environment names a collector. A bad variable must not stop a crawl.
+/// The exporter of traces, if the environment names a collector. An invalid variable must not stop
+/// a crawl.
 fn traces(metrics: &Metrics, events: &Events) -> Option<Arc<Traces>> {
     let started = OtlpSettings::from_env(&|name| std::env::var(name).ok())
         .and_then(|settings| settings.map(|settings| Traces::start(settings, metrics)).transpose());
@@ -254,7 +257,7 @@ fn traces(metrics: &Metrics, events: &Events) -> Option<Arc<Traces>> {
     })
 }
 
-/// The certificate that clients must trust, where a rule intercepts; the CA is made on first need.
+/// The certificate that clients must trust if a rule intercepts. The CA is created if necessary.
 fn ca_pem(loaded: &Loaded, proxy: &proxy::Context) -> Result<Option<String>, CaError> {
     if !loaded.rules.as_slice().iter().any(|rule| rule.intercept) {
         return Ok(None);
@@ -262,7 +265,7 @@ fn ca_pem(loaded: &Loaded, proxy: &proxy::Context) -> Result<Option<String>, CaE
     Ok(Some(proxy.ca()?.pem().to_owned()))
 }
 
-/// How long a probe may be out: longer than any request that may still get its answer.
+/// The lease of a probe: longer than any request that may still get a response.
 fn lease(settings: &Settings) -> Duration {
     settings.timeouts.connect + settings.timeouts.response + LEASE_SLACK
 }
@@ -270,7 +273,7 @@ fn lease(settings: &Settings) -> Duration {
 async fn close_admin(task: Option<JoinHandle<()>>, stop: &CancellationToken) {
     stop.cancel();
     if let Some(task) = task {
-        // It bounds its own end; a panic in it has been told already.
+        // The task has its own time limit, and a panic in it was already reported.
         drop(task.await);
     }
 }
@@ -278,7 +281,7 @@ async fn close_admin(task: Option<JoinHandle<()>>, stop: &CancellationToken) {
 fn bind(addr: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let listen = |socket: TcpSocket| {
-        // So that a restart finds its port free while connections of the last run still linger.
+        // A restart can bind the port although connections of the previous process still linger.
         socket.set_reuseaddr(true)?;
         socket.bind(addr)?;
         socket.listen(BACKLOG)
@@ -292,7 +295,7 @@ fn bind(addr: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// The settings with the ports that the system chose where the file says 0.
+/// The settings with the actual ports if the file says 0.
 fn with_bound(
     settings: &Settings,
     listener: &TcpListener,

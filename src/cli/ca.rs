@@ -32,7 +32,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         Action::Print => {
             let pem = std::fs::read(&path).with_context(|| {
                 format!(
-                    "{}: the CA is made when a proxy with an intercepting rule first starts",
+                    "{}: the CA is created when a proxy with an intercepting rule first starts",
                     path.display()
                 )
             })?;
@@ -42,7 +42,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     Ok(Outcome::Fine)
 }
 
-/// Where the certificate is, or will be.
+/// The path of the certificate, whether or not it exists.
 pub(super) fn certificate(settings: &Settings) -> PathBuf {
     match &settings.ca {
         Some((certificate, _)) => certificate.clone(),

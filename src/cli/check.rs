@@ -40,7 +40,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     }
     let (problems, rules) = match &read {
         Ok(loaded) => (loaded.warnings.as_slice(), loaded.rules.as_slice().len()),
-        // A bad file is an error like any other: printed to standard error, exit code 2.
+        // An invalid file is an ordinary error: printed to standard error, exit code 2.
         Err(problems) if !args.json => return Err(problems.clone().into()),
         Err(problems) => (problems.as_slice(), 0),
     };
@@ -53,7 +53,8 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         out.line(problem)?;
     }
     if let Ok(loaded) = &read {
-        preflight(loaded).context("the file is good, but the proxy would not start here")?;
+        preflight(loaded)
+            .context("the file is valid, but the proxy would not start on this machine")?;
     }
     let name = config::file_of(path)
         .map_or_else(|| config::BUILT_IN_NAME.to_owned(), |path| path.display().to_string());

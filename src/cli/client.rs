@@ -1,4 +1,4 @@
-//! Talking to the admin port of a running proxy.
+//! The client of the admin port of a running proxy.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -13,9 +13,9 @@ use tokio::net::TcpStream;
 use super::{Global, Usage};
 use crate::rules::secret::Secret;
 
-/// Longest wait for an answer: the port answers at once, or something is wrong.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest answer: a fleet of 10,000 scopes has a third of it.
+/// Longest wait for a response. The port responds at once, or something is wrong.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest response: three times that of a fleet of 10,000 scopes.
 const ANSWER: usize = 16 * 1024 * 1024;
 
 /// The admin port of a running proxy.
@@ -34,9 +34,10 @@ pub(super) struct Token {
 }
 
 impl Admin {
-    /// The port that `--admin` names, else the one of the rule file.
+    /// The port from `--admin`, otherwise from the rule file.
     pub(super) fn new(global: &Global, token: &Token) -> anyhow::Result<Self> {
-        // `--store` and `--listen` are of no account here; a bad file is, unless the address is given.
+        // `--store` and `--listen` do not matter here. An invalid file only matters if the address
+        // is not given.
         let named: Option<SocketAddr> = global.admin.as_deref().and_then(|addr| addr.parse().ok());
         let settings = match global.load() {
             Ok(loaded) => loaded.settings.admin,
@@ -55,7 +56,7 @@ impl Admin {
         Ok(Self { addr, token, runtime })
     }
 
-    /// Asks; anything but a success is an error that says what the port said.
+    /// Sends a request. A response other than a success is an error with the port's message.
     pub(super) fn ask(
         &self,
         method: Method,
@@ -63,7 +64,7 @@ impl Admin {
         body: Option<&Value>,
     ) -> anyhow::Result<Value> {
         let asked = async {
-            tokio::time::timeout(PATIENCE, self.send(method, path, body))
+            tokio::time::timeout(TIMEOUT, self.send(method, path, body))
                 .await
                 .context("no answer in 10 s")?
         };
@@ -103,16 +104,16 @@ impl Admin {
 fn answered(status: StatusCode, answer: &[u8]) -> anyhow::Result<Value> {
     let json: Option<Value> = serde_json::from_slice(answer).ok();
     if status == StatusCode::UNAUTHORIZED {
-        bail!("it wants its token: set TIDEGATE_TOKEN or `--token`");
+        bail!("a token is required: set TIDEGATE_TOKEN or `--token`");
     }
     if !status.is_success() {
         let detail = json.as_ref().and_then(|json| json["detail"].as_str());
         bail!("{}", detail.unwrap_or(status.as_str()));
     }
-    json.context("it answers, but not as a Tidegate does")
+    json.context("the response is not from Tidegate")
 }
 
-/// Whoever runs this, so that the others know whom to ask.
+/// The name of the operator, so that others know whom to ask.
 pub(super) fn who() -> Option<String> {
     let name = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER")).ok()?;
     Some(name.chars().take(64).collect())
@@ -126,7 +127,7 @@ pub(super) fn scope_path(scope: &str, part: &str) -> Result<String, Usage> {
     Ok(format!("/api/v1/scopes/{}/{part}", path_of(scope)))
 }
 
-/// Percent-encodes what may not stand in a path (RFC 3986 section 3.3); `/` stays.
+/// Percent-encodes the characters that a path cannot contain (RFC 3986 section 3.3); `/` stays.
 fn path_of(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! `tidegate cooldown`: trips and clears by hand.
+//! `tidegate cooldown`: manual trips and clears.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn ask(
     Admin::new(global, token)?.ask(method, &path, body)
 }
 
-/// A length as people write it: a number and `s`, `m` or `h`.
+/// A duration as people write it: a number and `s`, `m` or `h`.
 pub(super) fn length(text: &str) -> Result<Duration, String> {
     let wrong = || {
         format!("`{text}` is not a valid length: write a number and a unit, as in 30s, 5m or 1h")
@@ -92,7 +92,7 @@ pub(super) fn length(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// A length in two words at most: `40 s`, `4 min 10 s`, `2 h 5 min`.
+/// A duration with at most two units: `40 s`, `4 min 10 s`, `2 h 5 min`.
 pub(super) fn span(length: Duration) -> String {
     let seconds = length.as_secs() + u64::from(length.subsec_millis() >= 500);
     let (big, big_unit, small, small_unit) = match seconds {

@@ -1,12 +1,13 @@
-//! Descriptors of the process: it takes as many as the system lets it, and says where these are too few.
+//! File descriptors of the process: raises the limit as far as the system allows, and warns if it
+//! is too low.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A client's connection, and the one to its site.
+/// One for the client's connection, and one for the site's.
 const PER_CONNECTION: u64 = 2;
 
-/// Raises the soft limit to the hard one, and returns what holds now; nothing where there is no limit. The soft one is
-/// low for the sake of programs that use `select`, which sees the first 1024 only.
+/// Raises the soft limit to the hard one and returns it; `None` if there is no limit. The soft
+/// limit is low by default only because `select` supports just 1,024 descriptors.
 pub(super) fn raise() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
@@ -15,7 +16,7 @@ pub(super) fn raise() -> Option<u64> {
     }
 }
 
-/// What to say where `limits.connections` cannot be had with so many descriptors.
+/// A warning if the descriptors are too few for `limits.connections`.
 pub(super) fn too_few(available: Option<u64>, connections: usize) -> Option<String> {
     let needed = u64::try_from(connections).unwrap_or(u64::MAX).saturating_mul(PER_CONNECTION);
     let available = available.filter(|available| *available < needed)?;

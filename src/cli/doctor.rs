@@ -1,5 +1,5 @@
-//! `tidegate doctor`: from the outside in, whether what a client of this shell asks for goes through the proxy and is
-//! judged. Each finding comes with its cure.
+//! `tidegate doctor`: checks whether the requests of this shell's clients go through the proxy and
+//! are judged. Each finding comes with a fix.
 
 mod environment;
 mod probe;
@@ -43,11 +43,11 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     Good,
-    /// Nothing is wrong, but a person should know.
+    /// Not wrong, but worth knowing.
     Note,
     Bad,
 }
@@ -70,7 +70,7 @@ impl Level {
     }
 }
 
-/// What one check found.
+/// A finding of one check.
 #[derive(Debug)]
 struct Finding {
     level: Level,
@@ -79,7 +79,7 @@ struct Finding {
     cure: Option<String>,
 }
 
-/// What all checks found, in their order.
+/// The findings of all checks, in order.
 #[derive(Debug, Default)]
 struct Report(Vec<Finding>);
 
@@ -178,7 +178,8 @@ fn named(loaded: &Loaded) -> String {
     }
 }
 
-/// A held request is silent: a client that gives up earlier than the proxy loses its place each time.
+/// A held request sends no bytes. A client with a shorter timeout than the proxy gives up and loses
+/// its place each time.
 fn check_timeout(rule: &crate::rules::Rule, timeout: Option<Duration>, report: &mut Report) {
     let (name, longest) = (&rule.name, super::cooldown::span(rule.max_wait));
     match timeout {

@@ -1,11 +1,11 @@
-//! `tidegate env`: the lines that point a client here.
+//! `tidegate env`: prints the settings that point a client at the proxy.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{Global, Outcome, Usage, ca::certificate, out::Out};
 use crate::rules::settings::Settings;
 
-/// Clients with different ideas of how a proxy and a CA are named.
+/// Clients that differ in how they are given a proxy and a CA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Client {
     Curl,
@@ -36,7 +36,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     let intercepts = loaded.rules.as_slice().iter().any(|rule| rule.intercept);
     let certificate = certificate(&loaded.settings);
     let trust = intercepts.then(|| Trust {
-        // A given CA has no bundle beside it; its owner decides what goes into one.
+        // A given CA has no bundle; its owner decides what a bundle contains.
         bundle: match &loaded.settings.ca {
             Some(_) => quoted(&certificate.display().to_string()),
             None => quoted(&loaded.settings.ca_dir.join("bundle.pem").display().to_string()),
@@ -50,7 +50,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     Ok(Outcome::Fine)
 }
 
-/// `NAME:PASSWORD@` for a URL of the proxy; none where a client of this machine needs none.
+/// `NAME:PASSWORD@` for a URL of the proxy; `None` if clients on this machine need no login.
 pub(super) fn login(settings: &Settings, user: Option<&str>) -> Result<Option<String>, Usage> {
     let auth = &settings.auth;
     let own = reachable(settings.listen).ip();
@@ -74,7 +74,8 @@ pub(super) fn login(settings: &Settings, user: Option<&str>) -> Result<Option<St
     }
 }
 
-/// `text` as a part of a URL's authority: only what RFC 3986 section 2.3 reserves for nothing stays as it is.
+/// `text` as a part of a URL's authority: everything except the unreserved characters of RFC 3986
+/// section 2.3 is encoded.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -87,14 +88,15 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// What an older Node does not know, and what to do instead.
+/// Older versions of Node ignore the variables; this says what to do instead.
 const NODE_NOTE: &str = "# Node 22.21, 24 and newer read NODE_USE_ENV_PROXY; an older one goes past the proxy unless \
                          its code uses an agent (undici's EnvHttpProxyAgent)";
-/// Java's key store, in the folder where its program starts; its password is no secret, since nothing in it is.
+/// Java's key store, in the directory where its program starts. It contains no secrets, so its
+/// password is public.
 const JAVA_STORE: &str = "tidegate.p12";
 const JAVA_PASSWORD: &str = "changeit";
 
-/// Files to trust where a rule intercepts, quoted for a shell.
+/// The files to trust if a rule intercepts, quoted for a shell.
 struct Trust {
     /// The CA alone, for clients that add it to their roots.
     certificate: String,
@@ -102,7 +104,7 @@ struct Trust {
     bundle: String,
 }
 
-/// A client on this machine reaches an unspecified address by loopback.
+/// A client on this machine connects to loopback if the proxy listens on an unspecified address.
 pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -112,7 +114,7 @@ pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// The lines, made for `eval` or for a command line.
+/// The lines, for `eval` or for a command line.
 fn lines(
     client: Client,
     proxy: SocketAddr,
@@ -141,8 +143,8 @@ fn lines(
     lines
 }
 
-/// Variables of the shell: the proxy under both spellings (curl reads `http_proxy` in lower case only, because a
-/// `Proxy` field must not become a CGI script's proxy), then what is to be trusted.
+/// The shell's variables. The proxy is set in both spellings: curl reads `http_proxy` only in lower
+/// case, because a `Proxy` header field could set `HTTP_PROXY` of a CGI script.
 fn exports(
     proxy: &str,
     trust: Option<&Trust>,
@@ -160,8 +162,8 @@ fn exports(
     lines
 }
 
-/// Java's default list of hosts without a proxy has loopback in it. It reads no PEM file, so the line that makes a key
-/// store of the CA is a comment.
+/// By default, Java does not use a proxy for loopback. It reads no PEM files, so a comment contains
+/// the command that imports the CA into a key store.
 fn java(proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
     let (host, port) = (proxy.ip(), proxy.port());
     let option = |scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}");
@@ -178,14 +180,15 @@ fn java(proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
     lines
 }
 
-/// Chromium takes no CA file: it trusts what its user's NSS store has, so the line that puts it there is a comment.
+/// Chromium has no option for a CA file. It trusts its user's NSS store, so a comment contains the
+/// command that adds the CA there.
 fn chrome(proxy: SocketAddr, trust: Option<&Trust>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(trust) = trust {
         let store = "certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n tidegate -i";
         lines.push(format!("# once: {store} {}", trust.certificate));
     }
-    // Loopback sites go through the proxy too.
+    // Requests to loopback must use the proxy too.
     lines.push(format!("--proxy-server=http://{proxy} --proxy-bypass-list=<-loopback>"));
     lines
 }

@@ -1,4 +1,4 @@
-//! `tidegate explain`: what a saved response would be judged to be, and why.
+//! `tidegate explain`: prints the verdict of a saved response, and the reason.
 
 use std::{io::Read as _, path::PathBuf, sync::Arc};
 

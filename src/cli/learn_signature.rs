@@ -1,4 +1,5 @@
-//! `tidegate learn-signature`: an entry for `detect` from blocked and ordinary pages of one site.
+//! `tidegate learn-signature`: proposes an entry for `detect` from blocked and ordinary pages of
+//! one site.
 
 use std::{fmt::Write as _, path::PathBuf, sync::Arc};
 
@@ -57,7 +58,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     Ok(if is_good { Outcome::Fine } else { Outcome::NotFine })
 }
 
-/// The entry as the rule file takes it, and how it did.
+/// The entry for the rule file, and its result on the given pages.
 fn described(proposal: &Proposal, args: &Args) -> String {
     let Signature { name, verdict, title, body, text, .. } = &proposal.signature;
     let mut shown = format!("detect:\n  - name: {name}\n    verdict: {verdict}\n");

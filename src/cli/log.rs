@@ -1,7 +1,7 @@
-//! The log: lines to standard error through a bounded queue and a thread of their own.
+//! The log: lines go to standard error through a bounded queue and a thread of their own.
 //!
-//! A full disk or a pipe that nobody reads must not stop requests: a line that finds the queue full, or that cannot be
-//! written, is dropped and counted (`tidegate_log_lines_dropped_total`).
+//! A full disk or an unread pipe must not stop requests. If the queue is full or a line cannot be
+//! written, the line is dropped and counted (`tidegate_log_lines_dropped_total`).
 
 mod format;
 
@@ -26,7 +26,8 @@ use crate::{
     rules::settings::Log,
 };
 
-/// Lines waiting to be written: a burst of a second; at well under 1 KiB each, a few megabytes.
+/// Lines waiting to be written: one second of a burst. At well under 1 KiB each, they take a few
+/// megabytes.
 const QUEUE: usize = 4_096;
 /// How long the end of the process waits for the last lines.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -43,7 +44,7 @@ enum Message {
 pub(super) struct Flush(SyncSender<Message>);
 
 impl Flush {
-    /// Opens the access log's file again whenever SIGHUP comes, so that a rotated one is let go of.
+    /// Reopens the file of the access log on SIGHUP, for log rotation.
     ///
     /// # Errors
     /// The system refuses the handler. Needs a tokio runtime.
@@ -53,7 +54,7 @@ impl Flush {
         tokio::spawn(async move {
             while hang_up.recv().await.is_some() {
                 let lines = lines.clone();
-                // A full queue must not hold up the runtime, and the signal must not be lost.
+                // A full queue must not block the runtime, and the signal must not be lost.
                 tokio::task::spawn_blocking(move || lines.send(Message::Reopen)).await.ok();
             }
         });
@@ -65,16 +66,16 @@ impl Drop for Flush {
     fn drop(&mut self) {
         let (done, wait) = sync_channel(1);
         if self.0.try_send(Message::Flush(done)).is_ok() {
-            // Late or never: the process ends either way.
+            // The process ends in any case.
             let _late = wait.recv_timeout(FLUSH).is_err();
         }
     }
 }
 
-/// Starts the log of the process; what is returned with it changes its level later.
+/// Starts the log of the process. The returned function changes its level.
 ///
 /// # Errors
-/// A filter or an access log that cannot be used, or a log that runs already.
+/// An invalid filter, an access log that cannot be written, or a log that already runs.
 pub(super) fn start(log: &Log, metrics: &Metrics) -> anyhow::Result<(Flush, SetLogLevel)> {
     let filter = filter(&log.level).map_err(anyhow::Error::msg)?;
     let access = log.access_file.clone().map(AccessFile::open).transpose()?;
@@ -97,8 +98,8 @@ pub(super) fn start(log: &Log, metrics: &Metrics) -> anyhow::Result<(Flush, SetL
     Ok((Flush(sender), set_level))
 }
 
-/// The filter that `level` means. A level by itself is the program's own: what its libraries say is logged if a filter
-/// names them (`info,hyper=debug`). The access log is on or off by `log.access`, whatever the level.
+/// The filter for `level`. A bare level applies to Tidegate only; libraries log if a filter names
+/// them (`info,hyper=debug`). `log.access` controls the access log, whatever the level.
 fn filter(level: &str) -> Result<EnvFilter, String> {
     let own = |part: &str| match part.trim() {
         named if named.contains('=') => named.to_owned(),
@@ -121,7 +122,7 @@ fn setter<S: 'static>(handle: reload::Handle<EnvFilter, S>) -> SetLogLevel {
     })
 }
 
-/// The access log's own file.
+/// The file of the access log.
 struct AccessFile {
     path: PathBuf,
     file: File,
@@ -148,7 +149,7 @@ fn write_lines(messages: &Receiver<Message>, mut access: Option<AccessFile>, dro
                     access = Some(new);
                     Ok(())
                 }
-                // Lines go on to the file that is open.
+                // The previous file stays in use.
                 Err(error) => to_stderr(format!("error: {error:#}\n").as_bytes()),
             },
             (Message::Reopen, None) => Ok(()),
@@ -158,7 +159,7 @@ fn write_lines(messages: &Receiver<Message>, mut access: Option<AccessFile>, dro
             }
         };
         if written.is_err() {
-            // Nowhere else to say that the log cannot be written.
+            // An error of the log cannot be logged.
             dropped.inc();
         }
     }
@@ -167,7 +168,7 @@ fn write_lines(messages: &Receiver<Message>, mut access: Option<AccessFile>, dro
 struct Queue {
     sender: SyncSender<Message>,
     dropped: Counter,
-    /// The access log has a file of its own.
+    /// Whether the access log has its own file.
     access: bool,
 }
 
@@ -179,7 +180,7 @@ impl Queue {
     }
 }
 
-/// Where one line goes.
+/// The destination of one line.
 struct Line<'a> {
     queue: &'a Queue,
     is_access: bool,
@@ -198,7 +199,7 @@ impl<'a> MakeWriter<'a> for Queue {
 }
 
 impl Write for Line<'_> {
-    /// The subscriber hands over each line in one piece.
+    /// The subscriber writes each line with a single call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = line.to_vec();
         self.queue.send(if self.is_access { Message::Access(text) } else { Message::Line(text) });

@@ -1,4 +1,5 @@
-//! Writing for people: one locked standard output, colours only on a terminal that wants them.
+//! Output for people: one locked standard output, with colours only on a terminal that supports
+//! them.
 
 use std::{
     env,
@@ -32,7 +33,7 @@ pub(super) struct Out {
 }
 
 impl Out {
-    /// Colours as asked for; `auto`: only on a terminal, and not where `NO_COLOR` asks for none.
+    /// Colours as requested. `auto` means only on a terminal, and not if `NO_COLOR` is set.
     pub(super) fn new(colour: Colour) -> Self {
         let wanted = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let able = env::var_os("TERM").is_none_or(|term| term != "dumb");
@@ -49,7 +50,7 @@ impl Out {
         writeln!(io::stdout().lock(), "{text}")
     }
 
-    /// Writes text as it is.
+    /// Writes raw bytes.
     pub(super) fn raw(&self, bytes: &[u8]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(bytes)?;
@@ -61,7 +62,7 @@ impl Out {
         self.line(format_args!("{value:#}"))
     }
 
-    /// `text` in `style`, where this output shows styles.
+    /// `text` in `style`, if this output has colours.
     pub(super) fn paint<T: Display>(&self, style: Style, text: T) -> Painted<T> {
         Painted { style: if self.colour { style } else { Style::Plain }, text }
     }

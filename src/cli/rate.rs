@@ -1,4 +1,4 @@
-//! `tidegate rate`: a learned rate by hand.
+//! `tidegate rate`: manual changes of a learned rate.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -86,7 +86,8 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     let answer = Admin::new(global, token)?.ask(method, &path, body.as_ref())?;
     let number = answer["rate"].as_f64().unwrap_or_default();
     let frozen = answer["frozen"] == Value::Bool(true);
-    let (style, word) = if frozen { (Style::Warn, "stays at") } else { (Style::Good, "goes at") };
+    let (style, word) =
+        if frozen { (Style::Warn, "is fixed at") } else { (Style::Good, "runs at") };
     let said = format!("{word} {}", per_time(number));
     out.line(format_args!("{scope} {}", out.paint(style, said)))?;
     Ok(Outcome::Fine)

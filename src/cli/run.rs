@@ -1,4 +1,4 @@
-//! `tidegate run`: rule file, log, runtime, proxy.
+//! `tidegate run`: loads the rule file and starts the log, the runtime and the proxy.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -21,7 +21,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// The options with this file in them.
+    /// The options, with this file as the rule file.
     pub(super) fn over(self, global: Global) -> Global {
         Global { config: self.file.or(global.config), ..global }
     }
@@ -39,7 +39,7 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
     }
     let metrics = Metrics::new();
     let (log, set_log_level) = log::start(&loaded.settings.log, &metrics)?;
-    // What was asked for on the command line outlives a reload.
+    // A level from the command line stays in force after a reload.
     let set_log_level: SetLogLevel =
         if verbose.is_some() { Box::new(|_| Ok(())) } else { set_log_level };
     let events = Events::new(Arc::clone(&metrics));
@@ -57,7 +57,7 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
         log.reopen_on_hangup()?;
         app.serve(shutdown::signals()?).await
     });
-    // After a drain nothing is left to wait for; at a second signal nothing is waited for.
+    // After a drain nothing is left to wait for. After a second signal nothing may be waited for.
     runtime.shutdown_background();
     match ended? {
         Ended::Drained => Ok(Outcome::Fine),

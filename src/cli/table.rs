@@ -1,11 +1,11 @@
-//! Tables for people: as wide as their cells, a style per row.
+//! Tables for people: columns as wide as their cells, one style per row.
 
 use super::out::{Out, Style};
 
-/// Widest name in a table; a longer one is cut in its middle.
+/// Longest name in a table. A longer one is shortened in the middle.
 const NAME: usize = 40;
 
-/// The lines of a table: words (the columns in `left`) to the left, numbers to the right.
+/// The lines of a table. The columns in `left` are left-aligned, the others right-aligned.
 pub(super) fn draw<const N: usize>(
     columns: [&str; N],
     rows: &[[String; N]],
@@ -35,7 +35,7 @@ fn line<const N: usize>(cells: &[String; N], widths: &[usize; N], left: &[usize]
     out.trim_end().to_owned()
 }
 
-/// A name that fits.
+/// A name that fits into its column.
 pub(super) fn cut(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= NAME {
@@ -46,7 +46,8 @@ pub(super) fn cut(name: &str) -> String {
     start.iter().chain(&['…']).chain(end).collect()
 }
 
-/// A rate, in tokens per second, by the shortest time in which there is a tenth of a token: `3.00/s`, `0.50/m`.
+/// A rate in tokens per second, shown per second, minute or longer so that it is at least 0.10:
+/// `3.00/s`, `0.50/m`.
 pub(super) fn per_time(rate: f64) -> String {
     let units = [(1.0, "s"), (60.0, "m"), (3_600.0, "h"), (86_400.0, "d")];
     let fits = units.iter().find(|(seconds, _)| rate * seconds >= 0.1);

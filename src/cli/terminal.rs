@@ -1,4 +1,5 @@
-//! The terminal of `tidegate top`: its size, its keys, and its state before, which comes back at the end.
+//! The terminal of `tidegate top`: its size and its keys. Its previous state is restored at the
+//! end.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -8,10 +9,10 @@ use std::{
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// Another screen than the shell's, without a cursor.
+/// Switches to the alternate screen and hides the cursor.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[2J";
 const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
-/// A terminal that does not know its size.
+/// Rows and columns if the terminal does not report its size.
 const COMMON: (usize, usize) = (24, 80);
 
 /// A key.
@@ -28,14 +29,14 @@ pub(super) enum Key {
     Interrupt,
 }
 
-/// A terminal that sends each key at once and shows none.
+/// A terminal that sends each key at once, without echo.
 pub(super) struct Terminal {
     before: Option<Termios>,
     pub(super) keys: Receiver<Key>,
 }
 
 impl Terminal {
-    /// Takes the terminal over. Without keys (standard input is something else) it only draws.
+    /// Takes over the terminal. If standard input is not a terminal, there are no keys.
     pub(super) fn enter() -> io::Result<Self> {
         let before = tcgetattr(io::stdin()).ok();
         if let Some(before) = &before {
@@ -44,7 +45,7 @@ impl Terminal {
             tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
         }
         let (sender, keys) = mpsc::channel();
-        // It ends with the process: nothing can interrupt a read.
+        // The thread ends with the process, because a blocking read cannot be interrupted.
         thread::spawn(move || {
             let mut bytes = [0; 64];
             while let Ok(count @ 1..) = io::stdin().lock().read(&mut bytes) {
@@ -59,7 +60,7 @@ impl Terminal {
         Ok(Self { before, keys })
     }
 
-    /// Lines and columns.
+    /// Rows and columns.
     pub(super) fn size() -> (usize, usize) {
         match tcgetwinsize(io::stdout()) {
             Ok(size) if size.ws_row > 0 && size.ws_col > 0 => {
@@ -72,7 +73,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The shell is next; a failure cannot be reported.
+        // The shell continues after this, and a failure cannot be reported.
         drop(write(LEAVE));
         if let Some(before) = &self.before {
             tcsetattr(io::stdin(), OptionalActions::Now, before).ok();
@@ -86,7 +87,7 @@ fn write(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// The keys in what a terminal sent; what means nothing here is left out.
+/// Parses the keys that a terminal sent; ignores unknown ones.
 fn parse(bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     let text = String::from_utf8_lossy(bytes);

@@ -1,4 +1,4 @@
-//! `tidegate check --explain URL`: which rule takes a request, as which scope, with which limits, and why.
+//! `tidegate check --explain URL`: the rule of a request, its scope and limits, and why it applies.
 
 use serde_json::json;
 
@@ -12,17 +12,17 @@ use crate::{
     target::{Scheme, Target},
 };
 
-/// Settings that mean something on a rule without limits.
+/// Settings that apply to a rule without limits.
 const WITHOUT_LIMITS: [&str; 5] = ["match", "action", "intercept", "verify", "tunnel"];
 
-/// How the proxy gets to see a request.
+/// The form in which the proxy sees a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
     /// As a plain request.
     Plain,
-    /// As a tunnel: host and port, but neither path nor answer.
+    /// As a tunnel: the host and port, but neither path nor response.
     Tunnel,
-    /// Inside a CONNECT that is intercepted.
+    /// Inside an intercepted CONNECT.
     Intercepted,
 }
 
@@ -38,16 +38,18 @@ impl Seen {
     const fn words(self) -> &'static str {
         match self {
             Self::Plain => "",
-            Self::Tunnel => "  as a tunnel: the rule sees the host, but neither paths nor answers",
+            Self::Tunnel => {
+                "  as a tunnel: the rule sees the host, but neither paths nor responses"
+            }
             Self::Intercepted => "  intercepted: the rule sees the request inside the CONNECT",
         }
     }
 }
 
-/// One setting of the rule: key, value, and the line of a file that it stands in.
+/// One setting of the rule: key, value, and its place in a file.
 type Setting = (String, String, Option<String>);
 
-/// Explains what a good file does with requests for `url`.
+/// Explains how a valid file treats requests for `url`.
 pub(super) fn explain(
     loaded: &Loaded,
     url: &str,
@@ -61,7 +63,7 @@ pub(super) fn explain(
         if json {
             out.json(&json!({"url": url, "seen": seen.as_str(), "rule": null}))?;
         } else {
-            out.line(format_args!("no rule matches {url}: it goes without any limit"))?;
+            out.line(format_args!("no rule matches {url}: the request is refused"))?;
         }
         return Ok(Outcome::NotFine);
     };
@@ -92,12 +94,12 @@ pub(super) fn explain(
         out.line(format_args!("  {key:width$}  {value}  ({origin})"))?;
     }
     for (earlier, why) in passed {
-        out.line(format_args!("not {earlier}, which stands before it: {why}"))?;
+        out.line(format_args!("not {earlier}, which comes before it: {why}"))?;
     }
     Ok(Outcome::Fine)
 }
 
-/// How the proxy sees a request to `target`, and the target that it finds the rule by.
+/// The form in which the proxy sees a request to `target`, and the target that the rules see.
 fn seen(loaded: &Loaded, target: Target) -> (Seen, Target) {
     if target.scheme != Scheme::Https {
         return (Seen::Plain, target);
@@ -119,11 +121,11 @@ fn scope(rule: &Rule, target: &Target) -> String {
     }
 }
 
-/// The settings of a rule that count, in the order of their names.
+/// The relevant settings of a rule, sorted by name.
 fn settings(loaded: &Loaded, rule: &Rule) -> Vec<Setting> {
     let prefix = |rule: &Rule| format!("rules.{}.", rule.name);
     let own = prefix(rule);
-    // A rule `a` has nothing of a rule `a.b`.
+    // The settings of rule `a.b` do not belong to rule `a`.
     let names = loaded.rules.as_slice().iter().map(|other| prefix(other));
     let longer: Vec<_> = names.filter(|name| name.len() > own.len()).collect();
     let limits = rule.action == Action::Limit;

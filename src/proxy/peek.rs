@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_protocol_is_told_from_its_first_bytes() {
+    async fn a_protocol_is_recognised_by_its_first_bytes() {
         for (text, expected) in [
             (&b"\x16\x03\x01\x02\x00"[..], Protocol::Tls),
             (b"\x16", Protocol::Other),

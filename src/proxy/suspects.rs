@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_site_that_answers_many_urls_with_one_short_page_is_told_from_one_that_does_not() {
+    fn a_site_that_answers_many_urls_with_one_short_page_is_detected() {
         let mut site = Site::default();
         (0..10).for_each(|_| site.learn(9_000));
         let same: Vec<bool> = (0..5).map(|url| site.suspect(7, url, 1_000)).collect();

@@ -1,7 +1,7 @@
-//! `hours: "22:00-06:00 Europe/Berlin"`: the time of day at which a rule's requests may go.
+//! `hours: "22:00-06:00 Europe/Berlin"`: the time of day at which a rule's requests may be sent.
 //!
-//! Times are those of the wall clock in the zone, so that a rule for the night keeps to the night when clocks change. An
-//! hour that is skipped counts as past, one that comes twice counts both times.
+//! Times are wall-clock times in the zone, so a rule for the night stays in the night when clocks
+//! change. An hour that is skipped counts as past, and a repeated hour counts twice.
 
 use std::time::Duration;
 
@@ -13,32 +13,32 @@ use crate::runtime::clock;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hours {
     from: Time,
-    /// Not included; before `from` if the night is meant.
+    /// Excluded; before `from` if the hours include midnight.
     to: Time,
     zone: TimeZone,
 }
 
 impl Hours {
-    /// From one time of day until another, in a zone; `None` if they are the same.
+    /// From one time of day until another in a zone; `None` if they are equal.
     #[must_use]
     pub fn new(from: Time, to: Time, zone: TimeZone) -> Option<Self> {
         (from != to).then_some(Self { from, to, zone })
     }
 
-    /// How long from now until requests may go; `None` if they may.
+    /// How long until requests may be sent; `None` if they may be sent now.
     #[must_use]
     pub fn opens_in(&self) -> Option<Duration> {
-        // A clock beyond the calendar's last year keeps nothing closed.
+        // After the calendar's last year the rule is open.
         let now = i64::try_from(clock::unix_ms()).ok()?;
         self.opens_after(Timestamp::from_millisecond(now).ok()?)
     }
 
-    /// The same at another moment.
+    /// The same at another time.
     fn opens_after(&self, now: Timestamp) -> Option<Duration> {
         if self.is_open(now) {
             return None;
         }
-        // The wall clock passes `from` at that time of a day, or jumps over it.
+        // The wall clock reaches `from` on that day, or skips it.
         let today = self.zone.to_datetime(now).date();
         let days = [Ok(today), today.tomorrow(), today.tomorrow().and_then(|day| day.tomorrow())];
         let passes = days.into_iter().flatten().flat_map(|day| {

@@ -1,11 +1,12 @@
-//! The normal form of a path: what spellings have in common that a site reads alike.
+//! The normal form of a path, which is the same for all spellings that a site treats alike.
 
 use std::borrow::Cow;
 
-/// Path and query in the form in which rules compare them (RFC 3986 section 6.2.2): what need not be encoded is decoded,
-/// other escapes have upper-case digits, dot segments are resolved. Slashes in a row count as one, as most sites have
-/// it. The query is only decoded. `%2F` stays: whether it separates segments, sites decide differently. What is no path
-/// (`*`, the empty one of a CONNECT) stays as it is.
+/// Normalises path and query for the comparison with rules (RFC 3986 section 6.2.2): unnecessary
+/// escapes are decoded, others get upper-case digits, and dot segments are resolved. Consecutive
+/// slashes count as one, as on most sites. The query is only decoded. `%2F` stays, because sites
+/// disagree on whether it separates segments. A text that is not a path (`*`, the empty path of a
+/// CONNECT) stays unchanged.
 #[must_use]
 pub fn normalise(text: &str) -> Cow<'_, str> {
     if !text.starts_with('/') || is_normal(text) {
@@ -41,14 +42,15 @@ pub fn normalise(text: &str) -> Cow<'_, str> {
     Cow::Owned(normal)
 }
 
-/// Whether nothing in it has another spelling. Errs on the side of no.
+/// Whether the path is certainly in its normal form.
 fn is_normal(text: &str) -> bool {
     let bytes = text.as_bytes();
     !bytes.contains(&b'%') && !bytes.windows(2).any(|two| two == b"//" || two == b"/.")
 }
 
-/// Decodes what RFC 3986 section 2.3 calls unreserved, and writes other escapes in upper case. A `%` that begins none
-/// becomes one: it must not make an escape of what is decoded behind it.
+/// Decodes the unreserved characters of RFC 3986 section 2.3, and writes other escapes in upper
+/// case. A `%` that is not part of an escape becomes `%25`, so that it cannot form one with the
+/// decoded text after it.
 fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);

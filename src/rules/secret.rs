@@ -1,10 +1,11 @@
-//! A text that must not show: passwords, tokens, URLs that may hold one.
+//! A secret text: a password, a token, or a URL that may contain one.
 
 use std::fmt;
 
 use subtle::ConstantTimeEq;
 
-/// A text whose `Debug` hides it. [`Secret::expose`] is the only way to it, so that each use can be found.
+/// A text whose `Debug` output hides it. Every use calls [`Secret::expose`], so that all uses can
+/// be found.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -15,13 +16,13 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself; never for a log, an answer or a metric.
+    /// The text itself. Never write it to a log, a response or a metric.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether `given` is the secret; the time taken tells nothing but its length.
+    /// Whether `given` is the secret. The time taken reveals only its length.
     #[must_use]
     pub fn matches(&self, given: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(given).into()

@@ -1,4 +1,4 @@
-//! What the rule file sets apart from its rules: plain values, checked by [`crate::config`], read everywhere.
+//! The settings of the rule file apart from its rules: plain values, checked by [`crate::config`].
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -9,42 +9,42 @@ use crate::{
     rules::{HostPattern, secret::Secret},
 };
 
-/// Everything but the rules.
+/// All settings except the rules.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where clients connect.
+    /// The address for clients.
     pub listen: SocketAddr,
     /// The admin port; `None` if it is off.
     pub admin: Option<AdminSettings>,
-    /// Where scopes live.
+    /// The store of the scopes.
     pub store: StoreSettings,
     /// Who may use the proxy.
     pub auth: Auth,
     /// Where the proxy may connect to.
     pub egress: Egress,
-    /// How much of a response is looked at.
+    /// How much of a response is scanned.
     pub inspect: Inspect,
     /// How long each step may take.
     pub timeouts: Timeouts,
-    /// What is bounded.
+    /// Upper bounds.
     pub limits: Bounds,
-    /// Where the local CA lives.
+    /// The directory of the local CA.
     pub ca_dir: PathBuf,
     /// A given CA instead of the local one: certificate and key file (PEM).
     pub ca: Option<(PathBuf, PathBuf)>,
     /// Extra roots for sites (PEM files).
     pub upstream_ca: Vec<PathBuf>,
-    /// Whether relayed responses tell verdict, rule and hold time.
+    /// Whether relayed responses contain verdict, rule and hold time.
     pub annotate: bool,
-    /// Statuses of our own refusals.
+    /// Statuses of the proxy's own refusals.
     pub refuse: RefuseStatuses,
     /// Logging.
     pub log: Log,
 }
 
 impl Settings {
-    /// Whether a proxy that listens on `listen` would be open to everybody, which nobody has said
-    /// on purpose. After a reload `listen` is the address in use, not the file's.
+    /// Whether a proxy that listens on `listen` would be open to everybody without `auth: none`.
+    /// After a reload `listen` is the bound address, not the file's.
     #[must_use]
     pub fn lacks_auth_on(&self, listen: SocketAddr) -> bool {
         let auth = &self.auth;
@@ -58,11 +58,11 @@ impl Settings {
 pub struct AdminSettings {
     /// Its address.
     pub listen: SocketAddr,
-    /// Needed on any address but loopback.
+    /// Required on any address except loopback.
     pub token: Option<Secret>,
 }
 
-/// Where scopes live.
+/// The store of the scopes.
 #[derive(Debug, Clone)]
 pub enum StoreSettings {
     /// In this process.
@@ -74,21 +74,22 @@ pub enum StoreSettings {
 /// A Redis store.
 #[derive(Debug, Clone)]
 pub struct RedisSettings {
-    /// `redis://`, `rediss://`, `redis-cluster://`, `redis-sentinel://` and their TLS forms; may hold a password.
+    /// `redis://`, `rediss://`, `redis-cluster://`, `redis-sentinel://` and their TLS variants; may
+    /// contain a password.
     pub url: Secret,
-    /// First part of every key.
+    /// The prefix of every key.
     pub prefix: String,
-    /// A slower answer counts as a failure.
+    /// A slower reply counts as a failure.
     pub timeout: Duration,
-    /// What to do while it is away.
+    /// How requests are handled while it is away.
     pub on_failure: OnFailure,
-    /// Share of each rate that a member keeps while the store is away; `None` = 1 / members.
+    /// The share of each rate that a member uses while the store is away; `None` = 1 / members.
     pub local_share: Option<f64>,
     /// Extra roots for its certificate (PEM files).
     pub ca: Vec<PathBuf>,
 }
 
-/// What happens while the store is away.
+/// How requests are handled while the store is away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFailure {
     /// Each member keeps to its share of the rate.
@@ -118,7 +119,7 @@ pub struct Auth {
     pub users: Vec<(Arc<str>, Secret)>,
     /// Client networks that need no password.
     pub networks: Vec<IpNet>,
-    /// `auth: none`: anybody who can connect (said on purpose).
+    /// `auth: none`: anybody who can connect, as an explicit choice.
     pub none: bool,
 }
 
@@ -129,75 +130,77 @@ pub enum EgressPattern {
     Loopback,
     /// `private`: RFC 1918, RFC 4193 and shared address space (RFC 6598).
     Private,
-    /// `link_local`: 169.254.0.0/16 and `fe80::/10`, the home of cloud metadata services.
+    /// `link_local`: 169.254.0.0/16 and `fe80::/10`, which cloud metadata services use.
     LinkLocal,
-    /// A network, optionally one port of it.
+    /// A network, optionally with a port.
     Network(IpNet, Option<u16>),
-    /// A host pattern, optionally one port of it.
+    /// A host pattern, optionally with a port.
     Host(HostPattern, Option<u16>),
 }
 
-/// Where the proxy may connect to: what is not public is denied unless allowed; deny beats allow.
+/// Where the proxy may connect to. Addresses that are not public are denied unless allowed; `deny`
+/// overrides `allow`.
 #[derive(Debug, Clone, Default)]
 pub struct Egress {
-    /// What is allowed although it is not public.
+    /// Allowed although not public.
     pub allow: Vec<EgressPattern>,
-    /// What is denied although it is public.
+    /// Denied although public.
     pub deny: Vec<EgressPattern>,
-    /// Ports that a CONNECT may name; empty = any but 25.
+    /// Ports that a CONNECT may name; empty = any except 25.
     pub connect_ports: Vec<u16>,
 }
 
-/// How much of a response is looked at, decoded.
+/// How many decoded bytes of a response are scanned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspect {
-    /// Bytes of an ordinary response.
+    /// For an ordinary response.
     pub bytes: usize,
-    /// Bytes of a 4xx, a 5xx and a 202.
+    /// For a 4xx, a 5xx and a 202.
     pub error_bytes: usize,
-    /// Longest time that a response is held back for its verdict.
+    /// Longest time that a response is delayed for its verdict.
     pub delay: Duration,
-    /// Whether a site that answers different URLs with one page that looks like a wall blocks.
+    /// Whether a site that sends the same page for different URLs blocks, if the page looks like a
+    /// wall.
     pub same_page: bool,
-    /// Where pages are kept that look like walls and match no signature; `None`: nowhere.
+    /// Where to keep pages that look like walls but match no signature; `None` keeps none.
     pub keep: Option<Keep>,
 }
 
 impl Inspect {
-    /// How much of a body the classifier looks at.
+    /// How many bytes of a body the classifier scans.
     #[must_use]
     pub const fn limits(&self) -> ScanLimits {
         ScanLimits { bytes: self.bytes, error_bytes: self.error_bytes }
     }
 }
 
-/// A folder of pages.
+/// A directory for pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keep {
-    /// Where.
+    /// Its path.
     pub folder: PathBuf,
-    /// Files at most: a new one replaces the oldest.
+    /// Most files. A new one replaces the oldest.
     pub most: usize,
 }
 
-/// How long each step may take.
+/// Time limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// A request head, from its first byte (and a silent new connection).
+    /// For a request head, from its first byte, or from a new connection on.
     pub header: Duration,
-    /// Name look-up, connection and TLS.
+    /// For name resolution, connection and TLS together.
     pub connect: Duration,
-    /// The response head.
+    /// For the response head.
     pub response: Duration,
-    /// Silence: of a body in either direction, a tunnel, a kept-alive connection.
+    /// Without progress of a body in either direction, a tunnel, or a kept-alive connection.
     pub idle: Duration,
-    /// From `/readyz` saying 503 to the end of accepting, when the proxy stops.
+    /// From the failure of `/readyz` until the proxy stops accepting, at a stop.
     pub notice: Duration,
-    /// Finishing what is in flight when the proxy stops.
+    /// For finishing the requests in flight, at a stop.
     pub drain: Duration,
 }
 
-/// What is bounded.
+/// Upper bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Client connections.
@@ -206,13 +209,13 @@ pub struct Bounds {
     pub per_client: usize,
     /// Open tunnels.
     pub tunnels: usize,
-    /// Bytes of a request or response head.
+    /// Bytes of the head of a request or response.
     pub header_bytes: usize,
-    /// Fields of a head.
+    /// Header fields of a head.
     pub headers: usize,
-    /// Requests at a time of one HTTP/2 client connection.
+    /// Concurrent requests of one HTTP/2 client connection.
     pub streams: u32,
-    /// Streams that a client may open and reset before they are looked at ("rapid reset",
+    /// Streams that a client may open and reset before they are processed ("rapid reset",
     /// CVE-2023-44487).
     pub resets: usize,
     /// Idle connections kept to one site.
@@ -221,7 +224,7 @@ pub struct Bounds {
     pub idle_total: usize,
 }
 
-/// Statuses of our own refusals.
+/// Statuses of the proxy's own refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefuseStatuses {
     /// The wait would exceed `max_wait`.
@@ -235,15 +238,15 @@ pub struct RefuseStatuses {
 pub struct Log {
     /// A level or a filter (`info`, `tidegate=debug`).
     pub level: String,
-    /// For people or for programs.
+    /// The format of log lines.
     pub format: LogFormat,
-    /// One line per request as well.
+    /// Whether each request gets a line too.
     pub access: bool,
-    /// Where those lines go instead of standard error.
+    /// The file for these lines instead of standard error.
     pub access_file: Option<PathBuf>,
 }
 
-/// The form of a log line.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.

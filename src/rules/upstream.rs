@@ -1,4 +1,4 @@
-//! `via`: the one upstream proxy through which the requests of a rule go.
+//! `via`: the upstream proxy for the requests of a rule.
 
 use std::{
     fmt,
@@ -8,14 +8,14 @@ use std::{
 use super::secret::Secret;
 use crate::target::Host;
 
-/// How the upstream proxy is spoken to.
+/// The protocol of the upstream proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProxyScheme {
     /// HTTP.
     Http,
-    /// HTTP over TLS, its certificate verified.
+    /// HTTP over TLS, with a verified certificate.
     Https,
-    /// SOCKS 5 (RFC 1928); names are resolved by the proxy.
+    /// SOCKS 5 (RFC 1928). The proxy resolves the names.
     Socks5,
 }
 
@@ -43,13 +43,13 @@ pub struct Login {
 /// An upstream proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamProxy {
-    /// How it is spoken to.
+    /// Its protocol.
     pub scheme: ProxyScheme,
     /// Its host.
     pub host: Host,
     /// Its port.
     pub port: u16,
-    /// The login, if it wants one.
+    /// The login, if it requires one.
     pub login: Option<Login>,
 }
 

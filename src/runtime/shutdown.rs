@@ -1,7 +1,8 @@
 //! The signals that stop or reload the process.
 //!
-//! The first SIGTERM or SIGINT drains: nothing new is accepted, what is in flight is finished. The second one, of
-//! either kind, ends the process at once. SIGHUP asks for a reload.
+//! The first SIGTERM or SIGINT drains: the process accepts nothing more and finishes the requests
+//! in flight. The second one, of either kind, ends the process at once. SIGHUP reloads the rule
+//! file.
 
 use std::io;
 
@@ -10,38 +11,38 @@ use tokio::{
     sync::mpsc,
 };
 
-/// Signals that may wait; more of them would say nothing new.
+/// Signals that may wait. More of them would change nothing.
 const WAITING: usize = 8;
 
-/// What the process was told.
+/// A signal to the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
-    /// To stop, by the signal of this name.
+pub enum Signal {
+    /// Stop; the name of the signal.
     Stop(&'static str),
-    /// To read the rule file again.
+    /// Read the rule file again.
     Reload,
 }
 
-/// The signals of the process from now on, for as long as the receiver lives.
+/// The signals of the process from now on, until the receiver is dropped.
 ///
 /// # Errors
-/// Where the system refuses the handlers. Needs a tokio runtime.
-pub fn signals() -> io::Result<mpsc::Receiver<Told>> {
+/// The system refuses the handlers. Needs a tokio runtime.
+pub fn signals() -> io::Result<mpsc::Receiver<Signal>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    let (sender, told) = mpsc::channel(WAITING);
+    let (sender, signals) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         loop {
-            let what = tokio::select! {
-                _ = terminate.recv() => Told::Stop("SIGTERM"),
-                _ = interrupt.recv() => Told::Stop("SIGINT"),
-                _ = hang_up.recv() => Told::Reload,
+            let signal = tokio::select! {
+                _ = terminate.recv() => Signal::Stop("SIGTERM"),
+                _ = interrupt.recv() => Signal::Stop("SIGINT"),
+                _ = hang_up.recv() => Signal::Reload,
             };
-            if sender.send(what).await.is_err() {
+            if sender.send(signal).await.is_err() {
                 break;
             }
         }
     });
-    Ok(told)
+    Ok(signals)
 }

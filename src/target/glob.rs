@@ -3,7 +3,7 @@
 /// Whether `text` matches `glob`, in which `*` stands for any run of characters. Linear in both.
 #[must_use]
 pub fn glob_matches(glob: &str, text: &str) -> bool {
-    // Of many globs most fail at their first letter.
+    // Most globs fail at their first character.
     match glob.as_bytes().first() {
         Some(first) if *first != b'*' && text.as_bytes().first() != Some(first) => return false,
         _ => {}

@@ -1,4 +1,4 @@
-//! Targets and hosts: what is read, what is refused.
+//! Tests of targets and hosts: accepted and refused ones.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -125,7 +125,7 @@ fn spellings_that_only_some_resolvers_read_as_an_address_are_refused() {
 }
 
 #[test]
-fn addresses_and_names_are_told_apart() {
+fn addresses_and_names_are_distinguished() {
     let ip = |text: &str| Host::Ip(text.parse().unwrap());
     assert_eq!(Host::parse("127.0.0.1").unwrap(), ip("127.0.0.1"));
     assert_eq!(Host::parse("127.0.0.1.").unwrap(), ip("127.0.0.1"));

@@ -1,5 +1,5 @@
-//! What belongs to the proxy itself, so that no client may reach it through the proxy: its listeners and the servers of
-//! its store, those that the store's URL names and those that a cluster or a sentinel names later.
+//! The addresses of the proxy itself, which no client may reach through it: its listeners and the
+//! servers of its store, also those that a cluster or a sentinel adds later.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -16,10 +16,10 @@ use crate::{
     store::{self, Place},
 };
 
-/// Longest look-up of one of the store's names.
+/// Longest lookup of a store's name.
 const LOOKUP: Duration = Duration::from_secs(2);
 
-/// Nobody may reach these through the proxy: its listeners, and the servers that the store's URL names.
+/// The addresses of the listeners and of the servers in the store's URL.
 pub(super) async fn addresses(settings: &Settings, events: &Events) -> Vec<SocketAddr> {
     let admin = settings.admin.as_ref().map(|admin| admin.listen);
     let mut own: Vec<SocketAddr> = [Some(settings.listen), admin].into_iter().flatten().collect();
@@ -47,7 +47,7 @@ async fn addresses_of((host, port): &Place, events: &Events) -> Vec<SocketAddr> 
     }
 }
 
-/// Keeps clients from the servers that a cluster or a sentinel names later, for as long as the store lives.
+/// Adds the servers that a cluster or a sentinel names later, for as long as the store lives.
 pub(super) async fn follow(
     mut places: watch::Receiver<Vec<Place>>,
     proxy: Arc<proxy::Context>,
@@ -64,8 +64,8 @@ pub(super) async fn follow(
     }
 }
 
-/// A store that is known by a loopback address often listens on all of this machine's: the unspecified
-/// address stands for them.
+/// A store on a loopback address often listens on all of this machine's addresses. The unspecified
+/// address stands for all of them.
 fn everywhere(store: SocketAddr) -> SocketAddr {
     if !store.ip().to_canonical().is_loopback() {
         return store;

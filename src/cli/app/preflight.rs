@@ -1,4 +1,5 @@
-//! What a start would fail by although the rule file is good: looked at without binding, connecting or making anything.
+//! Checks whether a start would fail although the rule file is valid, without binding, connecting
+//! or creating anything.
 
 use std::path::Path;
 
@@ -11,10 +12,10 @@ use crate::{
     tls::ca::{Ca, KEY_FILE},
 };
 
-/// Whether a proxy with this rule file would start on this machine, as far as that can be seen.
+/// Whether a proxy with this rule file would start on this machine, as far as that can be checked.
 ///
 /// # Errors
-/// What it would fail by, and the way out.
+/// The reason for a failure, and the fix.
 pub fn preflight(loaded: &Loaded) -> anyhow::Result<()> {
     let settings = &loaded.settings;
     if let StoreSettings::Redis(redis) = &settings.store {
@@ -32,15 +33,15 @@ pub fn preflight(loaded: &Loaded) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The CA that is there; one that is made at the start needs a folder that can be made.
+/// Checks the existing CA, or whether its directory could be created.
 fn check_ca(settings: &Settings) -> anyhow::Result<()> {
     if settings.ca.is_some() {
-        // The check of the rule file has opened it.
+        // The check of the rule file has already opened it.
         return Ok(());
     }
     let dir = &settings.ca_dir;
     if dir.is_dir() {
-        // A check makes nothing: without a key, the start will.
+        // Without a key, the start creates a CA.
         if dir.join(KEY_FILE).exists() {
             Ca::open(dir, None)?;
         }

@@ -1,4 +1,4 @@
-//! A changed rule file takes effect as a whole or not at all.
+//! Applies a changed rule file as a whole or not at all.
 
 use std::{collections::BTreeMap, fmt, future, net::SocketAddr, sync::Arc};
 
@@ -13,15 +13,15 @@ use crate::{
     runtime::clock,
 };
 
-/// Gives the log another level or filter; the error says what is wrong with it.
+/// Changes the level or filter of the log. The error is a message for people.
 pub type SetLogLevel = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
-/// Puts what the file's watcher reads in force.
+/// Applies the files that the watcher reads.
 pub(super) struct Reload {
     watcher: Option<Reloader>,
-    /// In force since the start, for what only a restart changes.
+    /// The file at the start, for settings that need a restart.
     started: Loaded,
-    /// In force.
+    /// The current file.
     loaded: Loaded,
     set_log_level: SetLogLevel,
     proxy: Arc<proxy::Context>,
@@ -30,7 +30,7 @@ pub(super) struct Reload {
 }
 
 impl Reload {
-    /// Watches the file that `loaded` was read from; there is none behind the built-in defaults.
+    /// Watches the file that `loaded` was read from, unless it is the built-in default.
     pub(super) fn new(
         overrides: Overrides,
         loaded: Loaded,
@@ -46,7 +46,7 @@ impl Reload {
         Self { watcher, started: loaded.clone(), loaded, set_log_level, proxy, admin, events }
     }
 
-    /// Asks for the file to be read again, changed or not.
+    /// Requests a reload, even of an unchanged file.
     pub(super) fn ask(&self) {
         match &self.watcher {
             Some(watcher) => watcher.trigger().reload(),
@@ -58,7 +58,7 @@ impl Reload {
         }
     }
 
-    /// What the file says, once it has changed. Loses nothing when dropped before it is done.
+    /// The next changed file. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<Loaded, Problems> {
         match &mut self.watcher {
             Some(watcher) => watcher.next().await,
@@ -66,7 +66,7 @@ impl Reload {
         }
     }
 
-    /// A valid file takes effect. An invalid one is reported and changes nothing.
+    /// Applies a valid file. An invalid one is reported and changes nothing.
     pub(super) fn take(&mut self, read: Result<Loaded, Problems>) {
         match read {
             Ok(loaded) => self.replace(loaded),
@@ -94,8 +94,8 @@ impl Reload {
             return self.refuse(vec![error]);
         }
         let diff = config::diff(&self.loaded, &loaded);
-        // Against the start, not against the file before: what waits for a restart waits until then, or until it is
-        // taken back.
+        // Compared with the start instead of the previous file: a setting needs a restart until the
+        // restart, or until the change is undone.
         let needs_restart: Vec<String> = config::diff(&self.started, &loaded)
             .needs_restart
             .into_iter()
@@ -103,7 +103,7 @@ impl Reload {
             .collect();
         let mut settings = loaded.settings.clone();
         {
-            // What was bound and connected at the start stays.
+            // Ports and connections from the start stay.
             let now = self.proxy.live();
             settings.listen = now.settings.listen;
             settings.admin.clone_from(&now.settings.admin);
@@ -131,7 +131,8 @@ impl fmt::Debug for Reload {
     }
 }
 
-/// The file's own check judges its `listen`; what is bound until a restart may be another address.
+/// The file's own check uses its `listen`, but until a restart the proxy may be bound to another
+/// address.
 fn open_to_everybody(listen: SocketAddr) -> String {
     format!(
         "auth: the proxy listens on {listen} until a restart, where anybody could use it without \
@@ -139,7 +140,7 @@ fn open_to_everybody(listen: SocketAddr) -> String {
     )
 }
 
-/// The rule file in force, for the status page.
+/// The status of the current rule file.
 pub(super) fn config_status(loaded: &Loaded) -> ConfigStatus {
     ConfigStatus {
         file: loaded.path.as_ref().map(|path| path.display().to_string()),
@@ -148,7 +149,7 @@ pub(super) fn config_status(loaded: &Loaded) -> ConfigStatus {
     }
 }
 
-/// Every key with the value that counts, secrets as `***`.
+/// Every key with its current value; secrets are `***`.
 pub(super) fn values(loaded: &Loaded) -> BTreeMap<String, String> {
     loaded.values().map(|(path, value)| (path.to_owned(), value.to_owned())).collect()
 }
@@ -170,7 +171,7 @@ mod tests {
         config::parse(text, "rules.yaml", &|_| None).unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// The reload of a proxy that was started with `text`; it is not bound.
+    /// The reload of a proxy that was started with `text`, without ports.
     fn started_with(text: &str) -> Reload {
         let loaded = read(text);
         let metrics = Metrics::new();

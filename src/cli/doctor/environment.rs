@@ -1,4 +1,5 @@
-//! What the variables of this shell tell a client: which proxy, past which hosts, and what Node makes of it.
+//! The variables of this shell: which proxy they name, which hosts bypass it, and whether Node uses
+//! them.
 
 use std::{env, process::Command};
 
@@ -6,7 +7,7 @@ use http::Uri;
 
 use super::Report;
 
-/// Points a shell at the proxy.
+/// The fix that points a shell at the proxy.
 const POINT: &str =
     "eval \"$(tidegate env curl)\" in this shell (`tidegate env --help` lists other clients)";
 /// First versions of Node that read `NODE_USE_ENV_PROXY`.
@@ -18,15 +19,15 @@ const NODE_NEW: (u32, u32) = (24, 0);
 pub(super) struct Environment {
     host: String,
     is_https: bool,
-    /// The proxy that the variables name.
+    /// The proxy in the variables.
     pub(super) proxy: Option<String>,
-    /// It is only under the name that curl does not read.
+    /// It is only in the variable that curl does not read.
     upper_only: bool,
     no_proxy: String,
 }
 
 impl Environment {
-    /// Of this process, for `url`.
+    /// The variables of this process, for `url`.
     pub(super) fn of_process(url: &Uri) -> Self {
         let is_https = url.scheme_str() == Some("https");
         let read = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
@@ -42,7 +43,7 @@ impl Environment {
         }
     }
 
-    /// Whether they lead a client to the proxy.
+    /// Checks whether they lead a client to the proxy.
     pub(super) fn check(&self, report: &mut Report) {
         let name = if self.is_https { "https_proxy" } else { "http_proxy" };
         match &self.proxy {
@@ -71,7 +72,7 @@ impl Environment {
         }
     }
 
-    /// Whether an entry of `NO_PROXY` covers the host, as most clients read it.
+    /// Whether an entry of `NO_PROXY` matches the host, as most clients interpret it.
     fn is_past(&self, entry: &str) -> bool {
         let entry = entry.to_ascii_lowercase();
         let name = entry.trim_start_matches('*').trim_start_matches('.');
@@ -81,7 +82,7 @@ impl Environment {
         }
     }
 
-    /// Node needs a flag, and a version that knows it.
+    /// Checks the flag and the version that Node needs.
     pub(super) fn check_node(&self, report: &mut Report) {
         let flag = env::var("NODE_USE_ENV_PROXY").is_ok_and(|value| value == "1");
         let Ok(output) = Command::new("node").arg("--version").output() else { return };
@@ -108,7 +109,7 @@ impl Environment {
     }
 }
 
-/// Whether Node's `v22.21.0` knows `NODE_USE_ENV_PROXY`.
+/// Whether a version of Node, such as `v22.21.0`, supports `NODE_USE_ENV_PROXY`.
 fn reads_flag(version: &str) -> bool {
     let mut numbers = version.trim_start_matches('v').split('.').map_while(|n| n.parse().ok());
     let found: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

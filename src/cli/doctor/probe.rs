@@ -1,4 +1,4 @@
-//! What a client meets on its way: the proxy, its store, a site behind it.
+//! Checks the path of a request: the proxy, its store, and a site.
 
 use std::{env, path::PathBuf, sync::Arc, time::Duration};
 
@@ -22,15 +22,15 @@ use crate::{
     tls::roots,
 };
 
-/// Longest wait for one step; a held request is refused before (`Prefer: wait`).
+/// Longest wait for one step. With `Prefer: wait` the proxy refuses a held request earlier.
 const STEP: Duration = Duration::from_secs(20);
-/// Largest head of an answer.
+/// Largest head of a response.
 const HEAD: usize = 64 * 1024;
-/// Variables that name a file of roots, each for some client.
+/// Variables with a file of roots, each for some clients.
 const BUNDLES: [&str; 4] =
     ["SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"];
 
-/// Head of an answer.
+/// The head of a response.
 struct Answer {
     status: u16,
     fields: Vec<(String, String)>,
@@ -43,10 +43,10 @@ impl Answer {
     }
 }
 
-/// How a TLS handshake in a tunnel went.
+/// The result of a TLS handshake in a tunnel.
 enum Handshake {
     Done(Box<dyn Stream>),
-    /// Only with the proxy's own CA.
+    /// Successful only with the proxy's own CA.
     Untrusted(Box<dyn Stream>),
     Failed(String),
 }
@@ -54,7 +54,7 @@ enum Handshake {
 trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
-/// Asks as a client would.
+/// Sends requests like a client.
 pub(super) struct Probe {
     /// Host and port of the proxy.
     proxy: String,
@@ -66,10 +66,10 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Through `proxy`, for `url`.
+    /// For requests to `url` through `proxy`.
     ///
     /// # Errors
-    /// `proxy` is no URL.
+    /// `proxy` is not a URL.
     pub(super) fn new(
         proxy: &str,
         url: &Uri,
@@ -99,7 +99,7 @@ impl Probe {
         })
     }
 
-    /// Whether a Tidegate answers at the address of the proxy, and lets this client in.
+    /// Checks whether a Tidegate listens at the proxy's address and admits this client.
     pub(super) async fn check_proxy(&self, report: &mut Report) -> bool {
         let place = &self.proxy;
         let head = format!(
@@ -110,7 +110,7 @@ impl Probe {
         let asked = async {
             let mut stream = TcpStream::connect(place).await?;
             let text = ask_all(&mut stream, &head).await?;
-            // Only a Tidegate knows this page; another server may answer 200 to anything.
+            // Only Tidegate has this page. Another server may return 200 for anything.
             let is_ours = text.contains("\"proxied\":true");
             let mut answer = parse(text.as_bytes())?;
             if answer.status == 200 && !is_ours {
@@ -152,7 +152,7 @@ impl Probe {
         false
     }
 
-    /// Whether the proxy decides with its store.
+    /// Checks whether the proxy reaches its store.
     pub(super) async fn check_store(&self, report: &mut Report) {
         let Some(admin) = &self.admin else {
             let cure = "set `admin: 127.0.0.1:9128` in the rule file to open it";
@@ -180,7 +180,7 @@ impl Probe {
         }
     }
 
-    /// A request to the site, through the proxy.
+    /// Sends a request to the site through the proxy.
     pub(super) async fn check_request(&self, rule: Option<&Arc<Rule>>, report: &mut Report) {
         let is_https = self.url.scheme_str() == Some("https");
         let asked = if is_https {
@@ -190,7 +190,7 @@ impl Probe {
         };
         match asked {
             Err(_) => {
-                let cure = "ask again later; `tidegate status` shows what is held";
+                let cure = "retry later; `tidegate status` shows the held requests";
                 report.bad("request", format!("no response in {} s", STEP.as_secs()), cure);
             }
             Ok(Err(error)) => {
@@ -208,7 +208,7 @@ impl Probe {
         Ok(Some(ask(&mut stream, &head).await?))
     }
 
-    /// Through a tunnel, or what the proxy makes of it. `None`: what is wrong has been reported.
+    /// Sends a request in a tunnel, or in an intercepted CONNECT. `None` if an error was reported.
     async fn ask_https(
         &self,
         rule: Option<&Arc<Rule>>,
@@ -237,7 +237,7 @@ impl Probe {
             (false, _) => report.bad(
                 "https",
                 format!(
-                    "the proxy looks inside, and this shell's variables do not trust its CA, {}",
+                    "the proxy intercepts, but this shell's variables do not trust its CA, {}",
                     self.ca.display()
                 ),
                 format!("eval \"$(tidegate env curl)\", or set one of {}", BUNDLES.join(", ")),
@@ -252,7 +252,7 @@ impl Probe {
         Ok(Some(answer))
     }
 
-    /// A tunnel with TLS in it; the inner error is the refusal of the CONNECT.
+    /// Opens a tunnel with TLS. The inner error is the refusal of the CONNECT.
     async fn tunnel(&self, trusted: &[PathBuf]) -> anyhow::Result<Result<Handshake, Answer>> {
         let mut ours = trusted.to_vec();
         ours.extend(self.ca.exists().then(|| self.ca.clone()));
@@ -282,7 +282,7 @@ impl Probe {
         Ok(Ok(Handshake::Failed(why)))
     }
 
-    /// Files of roots that this shell's variables name.
+    /// The files of roots in this shell's variables.
     fn trusted_files(&self) -> Vec<PathBuf> {
         let named = BUNDLES.into_iter().filter_map(env::var_os).map(PathBuf::from);
         named.filter(|path| roots::check(path).is_ok()).collect()
@@ -306,7 +306,7 @@ impl Probe {
     }
 }
 
-/// What became of the request.
+/// Reports the result of the request.
 fn judge(answer: &Answer, rule: Option<&Arc<Rule>>, report: &mut Report) {
     let status = answer.status;
     if let Some(reason) = answer.field("tidegate-refused") {
@@ -343,7 +343,7 @@ fn judge(answer: &Answer, rule: Option<&Arc<Rule>>, report: &mut Report) {
     }
 }
 
-/// Sends a head, reads one.
+/// Sends a head and reads one.
 async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     head: &str,
@@ -354,13 +354,13 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
         if read.len() >= HEAD {
             bail!("the response head does not end");
         }
-        // Byte by byte, so that nothing of a tunnel is taken with it.
+        // Byte by byte, because the bytes after the head belong to the tunnel.
         read.push(stream.read_u8().await.context("the connection ended before a response")?);
     }
     parse(&read)
 }
 
-/// Sends a head, reads all that comes.
+/// Sends a head and reads until the connection closes.
 async fn ask_all(stream: &mut TcpStream, head: &str) -> anyhow::Result<String> {
     stream.write_all(head.as_bytes()).await?;
     let mut read = Vec::new();

@@ -1,4 +1,4 @@
-//! Which rule a URL falls under, and why.
+//! Checks which rule applies to a URL, and why.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     target::Target,
 };
 
-/// Names the rule, and what it does with the URL.
+/// Reports the rule, and how it treats the URL.
 pub(super) fn check<'l>(
     loaded: &'l Loaded,
     url: &Uri,
@@ -22,7 +22,7 @@ pub(super) fn check<'l>(
     let page = Target::parse(&Method::GET, url).ok()?;
     let authority = format!("{}:{}", url.host()?, page.port);
     let connect = authority.parse().ok().and_then(|uri| Target::parse(&Method::CONNECT, &uri).ok());
-    // What the proxy sees of `https` first is a CONNECT, which has no path.
+    // For `https` the proxy first sees a CONNECT, which has no path.
     let first = connect.filter(|_| is_https).unwrap_or_else(|| page.clone());
     let Some(at) = loaded.rules.find(&first) else {
         let cure = "add a last rule with `match: \"*\"`";
@@ -30,7 +30,7 @@ pub(super) fn check<'l>(
         return None;
     };
     let rule = &rules[at];
-    // Inside an intercepted CONNECT the path is seen.
+    // Inside an intercepted CONNECT the proxy sees the path.
     let rule = match loaded.rules.find(&page) {
         Some(inside) if is_https && rule.intercept => &rules[inside],
         _ => rule,
@@ -56,7 +56,7 @@ pub(super) fn check<'l>(
     Some(rule)
 }
 
-/// Which of its conditions the URL meets.
+/// The conditions that the URL meets.
 fn why(rule: &Rule, target: &Target) -> String {
     let hosts = &rule.matcher.hosts;
     let host = hosts.iter().any(|pattern| pattern.matches(&target.host));

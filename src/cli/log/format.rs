@@ -18,7 +18,7 @@ use tracing_subscriber::{
 
 use crate::rules::settings::LogFormat;
 
-/// How a line is written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form(pub(super) LogFormat);
 
@@ -50,7 +50,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> FormatEvent<S, Self> for Form {
                 writer.write_str(fields)?;
             }
         }
-        // Our own modules tell a reader nothing; who else speaks does.
+        // Tidegate's own module names do not help readers; those of libraries do.
         if !target.starts_with("tidegate") {
             let mut pairs = Pairs { format: self.0, out: writer.by_ref(), done: Ok(()) };
             pairs.text("target", target);
@@ -60,7 +60,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> FormatEvent<S, Self> for Form {
     }
 }
 
-/// Writes fields as they come.
+/// Writes fields one by one.
 struct Pairs<'w> {
     format: LogFormat,
     out: Writer<'w>,
@@ -68,7 +68,7 @@ struct Pairs<'w> {
 }
 
 impl Pairs<'_> {
-    /// A value that is text.
+    /// Writes a text value.
     fn text(&mut self, key: &str, value: &str) {
         let written = match self.format {
             LogFormat::Text if is_bare(value) => write!(self.out, " {key}={value}"),
@@ -83,7 +83,7 @@ impl Pairs<'_> {
         self.done = self.done.and(written);
     }
 
-    /// A value that needs no quotes in either form.
+    /// Writes a value that needs no quotes in either format.
     fn bare(&mut self, key: &str, value: impl fmt::Display) {
         let written = match self.format {
             LogFormat::Text => write!(self.out, " {key}={value}"),
@@ -93,7 +93,7 @@ impl Pairs<'_> {
     }
 }
 
-/// Whether logfmt takes a value without quotes.
+/// Whether a value needs no quotes in logfmt.
 fn is_bare(value: &str) -> bool {
     let good = |c: char| c > ' ' && c != '"' && c != '=' && c != '\\' && !c.is_control();
     !value.is_empty() && value.chars().all(good)

@@ -178,7 +178,7 @@ fn max_forwards_counts_down_to_us() {
 }
 
 #[test]
-fn times_are_told_in_milliseconds_with_one_digit() {
+fn times_are_shown_in_milliseconds_with_one_digit() {
     let micros = Duration::from_micros;
     for (held, took, expected) in [
         (Duration::ZERO, micros(49), "hold;dur=0.0, upstream;dur=0.0"),

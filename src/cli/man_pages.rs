@@ -1,4 +1,5 @@
-//! `tidegate completions` and `tidegate man`: made from the command line's own definition, so they cannot be stale.
+//! `tidegate completions` and `tidegate man`. Both are generated from the definition of the command
+//! line.
 
 use std::{fs, path::PathBuf};
 
