@@ -1,4 +1,4 @@
-// Starts the machine's Chromium under Playwright with a fresh profile and without a word to the outside.
+// Starts the machine's Chromium under Playwright with a fresh profile and without outside connections.
 "use strict";
 
 const { chromium } = require("playwright-core");

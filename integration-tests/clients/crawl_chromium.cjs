@@ -9,7 +9,7 @@ const { launch } = require("./chromium.cjs");
 const patience = Number(process.env.TIMEOUT || "60") * 1000;
 
 async function crawl(index) {
-  // Loopback sites go past the proxy unless it is said otherwise.
+  // By default Chromium uses no proxy for loopback.
   const browser = await launch({ server: process.env.HTTP_PROXY, bypass: "<-loopback>" });
   const answers = [];
   let error = null;

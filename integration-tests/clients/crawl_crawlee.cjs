@@ -1,8 +1,8 @@
-// Crawls a site with Crawlee's CheerioCrawler: the index page, then every link on it. ADVISED=1 takes the preset of
+// Crawls a site with Crawlee's CheerioCrawler: the index page, then every link on it. ADVISED=1 uses the preset of
 // docs/recipes. The proxy comes from HTTP_PROXY.
 //
-// Arguments and output: see README.md in this folder. SLOTS is how many requests may be under way, MORE another page
-// to begin with, ADMIN the admin port.
+// Arguments and output: see README.md in this folder. SLOTS is the number of concurrent requests, MORE another start
+// page, ADMIN the admin port.
 "use strict";
 
 const { CheerioCrawler, Configuration, ProxyConfiguration, log, LogLevel } = require("@crawlee/cheerio");

@@ -18,7 +18,7 @@ get() { # URL
   local code=0 status
   page=$(wget "${options[@]}" --output-document - "$1" 2>"$heads") || code=$?
   status=$(awk '/^  HTTP\// {status = $2} END {print status}' "$heads")
-  # 8: "server issued an error response", which is an answer.
+  # 8: "server issued an error response", which is a response.
   if [ -z "$status" ] || { [ "$code" -ne 0 ] && [ "$code" -ne 8 ]; }; then
     failed "exit code $code"
     return 1

@@ -1,7 +1,7 @@
-// Opens the status page in Chromium and says how soon it shows its rows and what it says; prints one JSON object.
+// Opens the status page in Chromium, and prints its load time and content as one JSON object.
 //
-// Arguments: the page's URL, how many rows are to be seen, the tone of its health, the name of a screenshot.
-// `integration-tests/tests/status_page.rs` starts the proxy and judges; SCREENSHOTS names a folder for the pictures.
+// Arguments: the page's URL, the expected number of rows, the tone of its health, the name of a screenshot.
+// `integration-tests/tests/status_page.rs` starts the proxy and checks the result; SCREENSHOTS names a folder for the pictures.
 "use strict";
 
 const { launch } = require("./chromium.cjs");
@@ -12,7 +12,7 @@ const PATIENCE = 20_000;
 async function main() {
   const browser = await launch();
   const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
-  // The first page of a browser pays for its start.
+  // The first page of a browser includes its start.
   await page.goto("about:blank");
   await page.goto(url, { waitUntil: "commit" });
   await page.waitForFunction((n) => document.querySelectorAll("#scopes tr").length === n, Number(rows),

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks, and says what. Debian and its kin as root (or with sudo);
-# elsewhere it names what is missing and ends with 1.
+# Installs the programs that the tests need, and lists them. Works on Debian-like systems as root (or with sudo);
+# elsewhere it lists the missing programs and exits with 1.
 #
 #   install.sh          for `make test`: Redis, curl, valgrind and the Python clients
-#   install.sh --all    for `make test-clients`: also wget, Node, Go, Java and Chromium with what they run
+#   install.sh --all    for `make test-clients`: also wget, Node, Go, Java and Chromium with their libraries
 #   install.sh --peers  for `make test-peers`: also nginx, Apache, testssl.sh and socat, which the tests start themselves
 #
 # Libraries go below target/ (a virtual environment, a node_modules, a built Go program), never into the system.
@@ -40,7 +40,7 @@ need python3 python3
 need valgrind valgrind
 if ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then missing+=(python3-venv); fi
 if [ "$all" = --peers ]; then
-  # Not in everybody's path.
+  # Not in every user's path.
   PATH=$PATH:/usr/sbin
   need nginx nginx-light
   need apache2 apache2-bin

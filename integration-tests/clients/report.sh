@@ -1,5 +1,5 @@
-# Sourced by the crawlers that are shell scripts: the crawl, and the report of what came of it.
-# They bring a function `get URL` that leaves the page in $page and calls `answered` or `failed`.
+# Sourced by the crawlers that are shell scripts: the crawl, and the report of its results.
+# They define a function `get URL` that leaves the page in $page and calls `answered` or `failed`.
 
 statuses=() verdicts=() refusals=() error=null
 

@@ -1,8 +1,8 @@
-// Opens the status page in Chromium and does with it what an operator does; prints one JSON object of what was seen.
+// Opens the status page in Chromium, acts like an operator, and prints what the page showed as one JSON object.
 //
 // Arguments: the page's URL, the admin token or "", the admin URL of the member that trips the cooldown, the proxy's
 // URL, the URL of a site's wall.
-// `integration-tests/tests/status_page.rs` starts the proxy and judges.
+// `integration-tests/tests/status_page.rs` starts the proxy and checks the result.
 "use strict";
 
 const fs = require("node:fs");
@@ -66,14 +66,14 @@ async function runs(page) {
   return values;
 }
 
-/** Does what a button of the detail does, and confirms it with a name. */
+/** Presses a button of the details, and confirms it with a name. */
 async function act(page, button, who) {
   await page.locator(button).click();
   await page.locator("#who").fill(who);
   await page.locator("#sure").click();
 }
 
-/** Goes there by the Tab key alone. */
+/** Moves the focus there with the Tab key only. */
 async function tabTo(page, selector) {
   await page.evaluate(() => document.activeElement.blur());
   for (let presses = 1; presses <= 60; presses++) {
@@ -83,7 +83,7 @@ async function tabTo(page, selector) {
   return null;
 }
 
-/** What axe-core (WCAG 2.1 A and AA) holds against the page as it is now. */
+/** The violations that axe-core (WCAG 2.1 A and AA) finds on the current page. */
 async function accessibility(page) {
   await page.evaluate(AXE);
   const found = await page.evaluate(async () => {
@@ -103,7 +103,7 @@ async function looks(page, name) {
     for (const width of [400, 768, 1600]) {
       await page.emulateMedia({ colorScheme });
       await page.setViewportSize({ width, height: 900 });
-      // Colours may be on their way from one scheme to the other.
+      // Colours may still change from one scheme to the other.
       await page.evaluate(() => Promise.all(document.getAnimations().map((animation) => animation.finished)));
       seen.looks.push({
         colorScheme, width, overflow: await overflow(page), violations: await accessibility(page),

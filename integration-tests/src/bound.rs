@@ -1,13 +1,15 @@
-//! The promise of the gate, judged from what a site saw: in every window of length t at most `burst + rate * t`.
+//! Checks the bound of the gate on what a site saw: in every window of length t at most `burst +
+//! rate * t`.
 
 use std::time::Instant;
 
-/// By how much the worst window of `arrivals` exceeds `burst + rate * t`; zero or less where the bound holds.
+/// By how much the worst window of `arrivals` exceeds `burst + rate * t`; zero or less if the bound
+/// holds.
 ///
-/// Exact and O(n): the window from arrival i to arrival j holds `j - i + 1` requests, so the excess is the largest
-/// `(j - rate * t_j) - (i - rate * t_i) + 1 - burst` over all i <= j.
-/// A site sees arrivals, not grants: a request that was under way for `d` longer than another can raise the excess by
-/// `rate * d`, so callers allow a stated epsilon.
+/// Exact and O(n): the window from arrival i to arrival j holds `j - i + 1` requests, so the excess
+/// is the largest `(j - rate * t_j) - (i - rate * t_i) + 1 - burst` over all i <= j. A site sees
+/// arrivals instead of grants: a request that was in flight for `d` longer than another can raise
+/// the excess by `rate * d`, so callers allow a stated epsilon.
 #[must_use]
 #[allow(clippy::cast_precision_loss, reason = "tests have far fewer than 2^52 arrivals")]
 pub fn worst_window_excess(arrivals: &[Instant], rate: f64, burst: f64) -> f64 {

@@ -1,7 +1,7 @@
-//! A proxy below callgrind: how many instructions a request takes, user mode only.
+//! A proxy under callgrind, to count the instructions of a request in user mode.
 //!
-//! Counted from one moment to another, so that its start and what is made once stay out. One worker thread, or the count
-//! would change from run to run.
+//! The count covers only the work between two points, without the start of the process. There is
+//! one worker thread, because more would make the count vary.
 
 use std::{
     net::{SocketAddr, TcpStream},
@@ -14,12 +14,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{ports::free_address, wait::wait_until_blocking};
 
-/// A start below callgrind takes seconds, and a minute where the machine builds at the same time.
+/// A start under callgrind takes seconds, and up to a minute on a busy machine.
 const AT_MOST: Duration = Duration::from_secs(240);
-/// Another test program may take a port between our look and the start.
+/// Another test program may take the port between the check and the start.
 const START_TRIES: usize = 5;
 
-/// A program below callgrind; it ends with this handle.
+/// A program under callgrind; it ends with this handle.
 #[derive(Debug)]
 pub struct Counted {
     child: Child,
@@ -35,10 +35,11 @@ impl Drop for Counted {
 }
 
 impl Counted {
-    /// Starts what `program` makes of an address and a folder, and waits until it listens there.
+    /// Starts the command that `program` makes from an address and a folder, and waits until it
+    /// listens there.
     ///
     /// # Panics
-    /// If it does not, or valgrind is missing.
+    /// If it does not listen in time, or valgrind is missing.
     #[must_use]
     pub fn start(program: impl Fn(SocketAddr, &Path) -> Command) -> Self {
         for _ in 0..START_TRIES {
@@ -69,20 +70,20 @@ impl Counted {
         panic!("a proxy does not start below valgrind");
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn at(&self) -> SocketAddr {
         self.at
     }
 
-    /// Instructions while `work` is done; then it is asked to end.
+    /// The instructions during `work`. The program is terminated afterwards.
     ///
     /// # Panics
-    /// If valgrind cannot be told to count, or counted nothing.
+    /// If valgrind cannot switch the count, or counted nothing.
     pub fn during(mut self, work: impl FnOnce()) -> u64 {
-        self.tell("on");
+        self.switch_count("on");
         work();
-        self.tell("off");
+        self.switch_count("off");
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
         wait_until_blocking("the proxy ends", AT_MOST, || self.has_ended());
         let counts = self.folder.path().join("out");
@@ -97,8 +98,8 @@ impl Counted {
         self.child.try_wait().expect("it is a child").is_some()
     }
 
-    /// Begins or ends the count.
-    fn tell(&self, count: &str) {
+    /// Switches the count on or off.
+    fn switch_count(&self, count: &str) {
         let mut vgdb = Command::new("vgdb")
             .arg(format!("--pid={}", self.child.id()))
             .arg(prefix(self.folder.path()))
@@ -108,17 +109,21 @@ impl Counted {
             .stderr(Stdio::null())
             .spawn()
             .expect("vgdb comes with valgrind");
-        let mut told = None;
-        wait_until_blocking("valgrind is told (it must be allowed to ptrace)", AT_MOST, || {
-            told = vgdb.try_wait().expect("it is a child");
-            told.is_some()
-        });
-        let told = told.is_some_and(|status| status.success());
-        assert!(told, "vgdb cannot tell valgrind to count");
+        let mut accepted = None;
+        wait_until_blocking(
+            "valgrind accepts the command (it needs the ptrace permission)",
+            AT_MOST,
+            || {
+                accepted = vgdb.try_wait().expect("it is a child");
+                accepted.is_some()
+            },
+        );
+        let accepted = accepted.is_some_and(|status| status.success());
+        assert!(accepted, "vgdb cannot control valgrind");
     }
 }
 
-/// Where valgrind is spoken to.
+/// The path prefix of valgrind's control socket.
 fn prefix(folder: &Path) -> String {
     format!("--vgdb-prefix={}/vgdb", folder.display())
 }

@@ -1,6 +1,8 @@
-//! Clients of a proxy: one that keeps its connection, one that sends exact bytes, and plain requests past the proxy.
+//! Clients: one that keeps its connection to a proxy, one that sends exact bytes, and plain
+//! requests without a proxy.
 //!
-//! Every wait is bounded by [`PATIENCE`], so that a proxy that hangs fails its test instead of stopping all of them.
+//! Every wait is bounded by [`TIMEOUT`], so that a proxy that hangs fails its test instead of
+//! blocking all of them.
 
 use std::{
     io,
@@ -23,7 +25,7 @@ use tokio::{
 };
 
 /// Longest wait for anything.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest body that [`ProxyClient::send`] collects.
 const BODY_AT_MOST: usize = 16 << 20;
 /// Largest head that [`Raw::head`] reads.
@@ -55,13 +57,13 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Why the proxy itself refused, where it did (`Tidegate-Refused`).
+    /// Why the proxy itself refused the request, if it did (`Tidegate-Refused`).
     #[must_use]
     pub fn refused(&self) -> Option<&str> {
         self.header("tidegate-refused")
     }
 
-    /// What the response was judged to be (`Tidegate-Verdict`).
+    /// The verdict of the response (`Tidegate-Verdict`).
     #[must_use]
     pub fn verdict(&self) -> Option<&str> {
         self.header("tidegate-verdict")
@@ -86,10 +88,10 @@ impl ProxyClient {
     /// Connects.
     ///
     /// # Errors
-    /// Where the proxy does not accept in time.
+    /// The proxy does not accept in time.
     pub async fn try_connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = timeout(PATIENCE, TcpStream::connect(address)).await??;
-        let (sender, connection) = timeout(PATIENCE, http1::handshake(TokioIo::new(stream)))
+        let stream = timeout(TIMEOUT, TcpStream::connect(address)).await??;
+        let (sender, connection) = timeout(TIMEOUT, http1::handshake(TokioIo::new(stream)))
             .await?
             .map_err(io::Error::other)?;
         tokio::spawn(connection);
@@ -99,7 +101,7 @@ impl ProxyClient {
     /// A GET of an absolute URL.
     ///
     /// # Panics
-    /// If no whole response comes.
+    /// If there is no complete response.
     pub async fn get(&mut self, url: &str) -> Answer {
         self.send(get_request(url)).await.expect("the proxy answers")
     }
@@ -107,21 +109,21 @@ impl ProxyClient {
     /// Sends `request`, whose URI is absolute, and reads the whole response.
     ///
     /// # Errors
-    /// Where the connection ends before the response does, or nothing comes in time.
+    /// The connection ends before the response does, or a read takes too long.
     pub async fn send(&mut self, request: Request<Full<Bytes>>) -> io::Result<Answer> {
         let start = Instant::now();
-        let response = timeout(PATIENCE, self.stream(request)).await??;
+        let response = timeout(TIMEOUT, self.stream(request)).await??;
         let (head, body) = response.into_parts();
         let body = http_body_util::Limited::new(body, BODY_AT_MOST);
-        let body = timeout(PATIENCE, body.collect()).await?.map_err(io::Error::other)?.to_bytes();
+        let body = timeout(TIMEOUT, body.collect()).await?.map_err(io::Error::other)?.to_bytes();
         let took = start.elapsed();
         Ok(Answer { status: head.status.as_u16(), headers: head.headers, body, took })
     }
 
-    /// Sends `request` and returns the response once its head is there.
+    /// Sends `request` and returns the response once its head has arrived.
     ///
     /// # Errors
-    /// As [`ProxyClient::send`].
+    /// Like [`ProxyClient::send`].
     pub async fn stream(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -145,15 +147,15 @@ pub fn get_request(url: &str) -> Request<Full<Bytes>> {
 /// One GET through `proxy`, on a connection of its own.
 ///
 /// # Panics
-/// If no whole response comes.
+/// If there is no complete response.
 pub async fn get(proxy: SocketAddr, url: &str) -> Answer {
     ProxyClient::connect(proxy).await.get(url).await
 }
 
-/// As [`get`], with an error where no whole response comes.
+/// Like [`get`], but returns an error if there is no complete response.
 ///
 /// # Errors
-/// As [`ProxyClient::send`].
+/// Like [`ProxyClient::send`].
 pub async fn try_get(proxy: SocketAddr, url: &str) -> io::Result<Answer> {
     ProxyClient::try_connect(proxy).await?.send(get_request(url)).await
 }
@@ -161,25 +163,25 @@ pub async fn try_get(proxy: SocketAddr, url: &str) -> io::Result<Answer> {
 /// One GET with this header field through `proxy`.
 ///
 /// # Panics
-/// If no whole response comes.
+/// If there is no complete response.
 pub async fn get_with(proxy: SocketAddr, url: &str, name: &'static str, value: &str) -> Answer {
     let mut request = get_request(url);
     request.headers_mut().insert(name, value.parse().expect("tests send clean values"));
     ProxyClient::connect(proxy).await.send(request).await.expect("the proxy answers")
 }
 
-/// One GET of `path` at a server itself, no proxy between.
+/// One GET of `path` directly at a server, without a proxy.
 ///
 /// # Panics
-/// If no whole response comes.
+/// If there is no complete response.
 pub async fn get_direct(server: SocketAddr, path: &str) -> Answer {
     try_get_direct(server, path).await.expect("the server answers")
 }
 
-/// As [`get_direct`], with an error where no whole response comes.
+/// Like [`get_direct`], but returns an error if there is no complete response.
 ///
 /// # Errors
-/// As [`ProxyClient::send`].
+/// Like [`ProxyClient::send`].
 pub async fn try_get_direct(server: SocketAddr, path: &str) -> io::Result<Answer> {
     let request = Request::get(path)
         .header(header::HOST, server.to_string())
@@ -188,10 +190,10 @@ pub async fn try_get_direct(server: SocketAddr, path: &str) -> io::Result<Answer
     ProxyClient::try_connect(server).await?.send(request).await
 }
 
-/// One POST of a JSON text to `path` at a server itself.
+/// One POST of a JSON text to `path`, directly at a server.
 ///
 /// # Panics
-/// If no whole response comes.
+/// If there is no complete response.
 pub async fn post_json(server: SocketAddr, path: &str, body: &str) -> Answer {
     let request = Request::post(path)
         .header(header::HOST, server.to_string())
@@ -204,7 +206,7 @@ pub async fn post_json(server: SocketAddr, path: &str, body: &str) -> Answer {
 /// `DELETE` on an admin port.
 ///
 /// # Panics
-/// If the server does not answer.
+/// If the server does not respond.
 pub async fn delete(server: SocketAddr, path: &str) -> Answer {
     let request = Request::delete(path)
         .header(header::HOST, server.to_string())
@@ -214,7 +216,7 @@ pub async fn delete(server: SocketAddr, path: &str) -> Answer {
     ProxyClient::connect(server).await.send(request).await.expect("the server answers")
 }
 
-/// A connection that carries exactly the bytes it is given.
+/// A connection that sends exactly the given bytes.
 #[derive(Debug)]
 pub struct Raw {
     stream: TcpStream,
@@ -224,10 +226,10 @@ impl Raw {
     /// Connects.
     ///
     /// # Panics
-    /// If nobody accepts.
+    /// If the connection is not accepted.
     pub async fn connect(address: SocketAddr) -> Self {
-        let stream = timeout(PATIENCE, TcpStream::connect(address)).await;
-        let stream = stream.expect("accepted in time").expect("somebody listens");
+        let stream = timeout(TIMEOUT, TcpStream::connect(address)).await;
+        let stream = stream.expect("accepted in time").expect("a server listens");
         stream.set_nodelay(true).expect("a connected socket takes options");
         Self { stream }
     }
@@ -235,20 +237,20 @@ impl Raw {
     /// Sends `bytes`.
     ///
     /// # Panics
-    /// If they are not taken.
+    /// If the bytes cannot be sent.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        let sent = timeout(PATIENCE, self.stream.write_all(bytes.as_ref())).await;
+        let sent = timeout(TIMEOUT, self.stream.write_all(bytes.as_ref())).await;
         sent.expect("taken in time").expect("the connection is open");
     }
 
     /// Reads up to and including the empty line after a head.
     ///
     /// # Panics
-    /// If the connection ends before, or the head is larger than any test's.
+    /// If the connection ends earlier, or the head is too large.
     pub async fn head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            let byte = timeout(PATIENCE, self.stream.read_u8()).await.expect("it comes in time");
+            let byte = timeout(TIMEOUT, self.stream.read_u8()).await.expect("it arrives in time");
             head.push(byte.unwrap_or_else(|error| {
                 panic!("no whole head, {error}: {:?}", String::from_utf8_lossy(&head))
             }));
@@ -260,18 +262,18 @@ impl Raw {
     /// Reads exactly `n` bytes.
     ///
     /// # Panics
-    /// If the connection ends before.
+    /// If the connection ends earlier.
     pub async fn exactly(&mut self, n: usize) -> Vec<u8> {
         let mut bytes = vec![0; n];
-        let read = timeout(PATIENCE, self.stream.read_exact(&mut bytes)).await;
+        let read = timeout(TIMEOUT, self.stream.read_exact(&mut bytes)).await;
         read.expect("they come in time").expect("the connection is open");
         bytes
     }
 
-    /// Reads until the other side ends the connection, by a close or a reset.
+    /// Reads until the peer closes or resets the connection.
     ///
     /// # Panics
-    /// If it does not end `at_most` so long after the last byte.
+    /// If it stays open for `at_most` after the last byte.
     pub async fn rest(&mut self, at_most: Duration) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut buffer = [0; 16 * 1024];

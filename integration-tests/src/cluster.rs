@@ -1,5 +1,5 @@
-//! A private Redis Cluster of three nodes; a slot can move from one to another, at once or step by step, a node can join, and
-//! a replica can stand by for a node.
+//! A private Redis Cluster of three nodes. Slots can move between nodes at once or step by step, a
+//! node can join, and a node can get a replica.
 
 use std::{process::Command, time::Duration};
 
@@ -14,12 +14,12 @@ const OPTIONS: [&str; 6] = [
     "no",
 ];
 const SOON: Duration = Duration::from_secs(30);
-/// Slots of each of three nodes, as `redis-cli --cluster create` deals them (the last has one more).
+/// Slots of each node, as `redis-cli --cluster create` assigns them (the last node has one more).
 const SLOTS_EACH: u32 = 5_462;
-/// More than there are in any slot of a test.
+/// More keys than any slot has in a test.
 const ALL_KEYS: usize = 100;
 
-/// A running cluster; it dies with this handle.
+/// A running cluster; it ends with this handle.
 #[derive(Debug)]
 pub struct Cluster {
     /// Its nodes.
@@ -30,7 +30,7 @@ impl Cluster {
     /// Starts three nodes and joins them.
     ///
     /// # Panics
-    /// If they do not become a cluster.
+    /// If they do not form a cluster.
     pub async fn start() -> Self {
         let nodes: Vec<Redis> = (0..3).map(|_| Redis::start_with(&OPTIONS)).collect();
         let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
@@ -45,16 +45,16 @@ impl Cluster {
         Self { nodes }
     }
 
-    /// `redis-cluster://...`, of its first node.
+    /// `redis-cluster://...`, with the first node.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis-cluster://{}", self.nodes[0].address())
     }
 
-    /// The slot of a key, and which node had it at the start.
+    /// The slot of a key, and the node that had it at the start.
     ///
     /// # Panics
-    /// If no node answers.
+    /// If no node responds.
     #[must_use]
     pub fn owner(&self, key: &str) -> (u32, usize) {
         let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]);
@@ -65,26 +65,27 @@ impl Cluster {
     /// Moves a slot, with its keys.
     ///
     /// # Panics
-    /// If a node does not do as told.
+    /// If a node refuses.
     pub fn move_slot(&self, slot: u32, from: usize, to: usize) {
         self.offer(slot, from, to);
         self.carry(slot, from, to, ALL_KEYS);
         self.hand_over(slot, from, to);
     }
 
-    /// Begins to move a slot: from now on, the old node sends those who ask for keys that it has not on to the new one.
+    /// Begins to move a slot. From now on, the old node redirects requests for keys that have moved
+    /// to the new one.
     ///
     /// # Panics
-    /// If a node does not do as told.
+    /// If a node refuses.
     pub fn offer(&self, slot: u32, from: usize, to: usize) {
         self.set_slot(to, slot, "IMPORTING", from);
         self.set_slot(from, slot, "MIGRATING", to);
     }
 
-    /// Moves some keys of a slot that is offered.
+    /// Moves some keys of a slot that is being moved.
     ///
     /// # Panics
-    /// If the old node does not do as told.
+    /// If the old node refuses.
     pub fn carry(&self, slot: u32, from: usize, to: usize, most: usize) {
         let (name, most) = (slot.to_string(), most.to_string());
         let keys = self.nodes[from].command(&["CLUSTER", "GETKEYSINSLOT", &name, &most]);
@@ -93,14 +94,14 @@ impl Cluster {
         let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
         migrate.extend(keys.iter().map(|key| key.trim()));
         let reply = self.nodes[from].command(&migrate);
-        // A key may have expired meanwhile.
+        // A key may have expired.
         assert!(reply.starts_with("+") || keys.is_empty(), "{reply}");
     }
 
-    /// Ends the move of a slot: all nodes know its new one.
+    /// Completes the move of a slot: all nodes know its new owner.
     ///
     /// # Panics
-    /// If a node does not do as told.
+    /// If a node refuses.
     pub fn hand_over(&self, slot: u32, from: usize, to: usize) {
         let others = (0..self.nodes.len()).filter(|node| *node != from && *node != to);
         for node in [to, from].into_iter().chain(others) {
@@ -114,8 +115,8 @@ impl Cluster {
         assert!(reply.starts_with("+OK"), "{reply}");
     }
 
-    /// Starts a node that all know, with a first slot (0): one that gives its last away would turn into a replica. Its number
-    /// among the nodes.
+    /// Starts another node and gives it slot 0; a node without slots could become a replica.
+    /// Returns its number.
     ///
     /// # Panics
     /// If it does not join.
@@ -138,7 +139,7 @@ impl Cluster {
         new
     }
 
-    /// Starts a replica of a node and waits until it could take over; its number among the nodes.
+    /// Starts a replica of a node and waits until it can take over. Returns its number.
     ///
     /// # Panics
     /// If it does not join.

@@ -1,5 +1,5 @@
-//! A site and a client that do the same over and over on kept-alive connections, and allocate nothing meanwhile: what is
-//! counted between two requests is the proxy's.
+//! A site and a client that repeat the same request on kept-alive connections and allocate nothing
+//! themselves. So every allocation or instruction between two requests belongs to the proxy.
 
 use std::{
     io::{Read as _, Write as _},
@@ -7,15 +7,15 @@ use std::{
     thread,
 };
 
-/// How every answer ends.
+/// The end of every response.
 const END: &[u8] = b"</html>";
 
-/// A page that is looked at.
+/// A page that the proxy scans.
 pub const PAGE: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: 83\r\n\r\n\
     <html><title>A page</title><p>A few words</p><p>and a few &amp; more</p><br></html>";
 
-/// An image, which is not.
+/// An image, which the proxy does not scan.
 pub const IMAGE: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 13\r\n\r\n\
     123456</html>";
@@ -23,7 +23,7 @@ pub const IMAGE: &[u8] =
 /// Starts a site that answers every request on every connection with `answer`.
 ///
 /// # Panics
-/// If loopback has no port left.
+/// If there is no free port on loopback.
 #[must_use]
 pub fn site(answer: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
@@ -32,7 +32,7 @@ pub fn site(answer: &'static [u8]) -> SocketAddr {
         for mut stream in listener.incoming().flatten() {
             thread::spawn(move || {
                 let mut request = [0; 4096];
-                // A head comes in one piece here.
+                // On loopback a head arrives in one piece.
                 while stream.read(&mut request).is_ok_and(|read| read > 0)
                     && stream.write_all(answer).is_ok()
                 {}
@@ -51,7 +51,7 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Connects to `proxy`, to ask for a page of `site`.
+    /// Connects to `proxy`, to request a page of `site`.
     ///
     /// # Panics
     /// If the proxy does not accept.
@@ -64,10 +64,10 @@ impl Asker {
         Self { stream, request, buffer: vec![0; 16 * 1024].into() }
     }
 
-    /// Asks so many times, one after the other.
+    /// Sends this many requests, one after the other.
     ///
     /// # Panics
-    /// If an answer is not a success or does not come to its end.
+    /// If a response is not a success or is incomplete.
     pub fn ask(&mut self, times: usize) {
         for _ in 0..times {
             self.stream.write_all(self.request.as_bytes()).expect("the proxy reads");

@@ -1,8 +1,10 @@
-//! Mutated requests through the proxy, and what real servers make of whatever it forwards.
+//! Sends mutated requests through the proxy, and compares how real servers read the messages that
+//! it forwards.
 //!
-//! A site records the bytes of each message that the proxy sends. Each distinct one is then sent to every server,
-//! followed by a last request of our own. All of them must read two requests, the same two: method, target, host and
-//! length of the body. A server may refuse a message; it may not read another one.
+//! A site records the bytes of each message that the proxy sends. Each distinct message is then
+//! sent to every server, followed by a final request. All servers must read the same two requests:
+//! method, target, host and length of the body. A server may refuse a message, but it may not read
+//! it differently.
 
 mod mutate;
 mod readers;
@@ -27,41 +29,41 @@ use tokio::{
 use self::{readers::Readers, recorder::Recorder};
 use crate::member::{Member, RuleFile};
 
-/// Conversations at a time.
+/// Concurrent conversations.
 const AT_ONCE: usize = 64;
-/// How long a client waits for more of an answer; a message that is not whole never gets one.
+/// How long a client waits for more of a response. An incomplete request never gets one.
 const QUIET: Duration = Duration::from_millis(150);
 /// Longest conversation with a server.
 const SERVER: Duration = Duration::from_secs(20);
-/// What follows each message to a server.
+/// The request after each message to a server.
 const LAST: &str = "GET /the-last-one HTTP/1.1\r\nHost: last.example\r\nConnection: close\r\n\r\n";
 
-/// A request as a server read it.
+/// A request as read by a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     method: String,
     target: String,
     host: String,
-    /// Of the body, if the server tells.
+    /// The length of the body, if the server reports it.
     length: Option<u64>,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Of all that was random.
+    /// The seed of all random choices.
     pub seed: u64,
     /// Mutated client streams.
     pub mutations: usize,
     /// Messages that the proxy forwarded.
     pub forwarded: usize,
-    /// Those of them that differ.
+    /// The number of distinct messages among them.
     pub distinct: usize,
     /// How many of these each server refused.
     pub refused: BTreeMap<String, usize>,
-    /// Servers that are not there, and why.
+    /// Servers that are not installed, and why.
     pub missing: BTreeMap<String, String>,
-    /// What somebody read otherwise.
+    /// Differences between servers.
     pub conflicts: Vec<String>,
 }
 
@@ -85,7 +87,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Sends so many mutated requests through a proxy, and asks all servers what they read.
+/// Sends `mutations` mutated requests through a proxy, and compares what all servers read.
 ///
 /// # Panics
 /// If the proxy or the servers' program does not start.
@@ -145,7 +147,7 @@ impl Report {
     }
 }
 
-/// Says `bytes` to the proxy and reads until it says nothing more.
+/// Sends `bytes` to the proxy and reads until it sends nothing more.
 async fn say(proxy: SocketAddr, bytes: &[u8]) {
     let Ok(mut stream) = TcpStream::connect(proxy).await else { return };
     if stream.write_all(bytes).await.is_err() {
@@ -158,12 +160,12 @@ async fn say(proxy: SocketAddr, bytes: &[u8]) {
 /// Whether a server refuses a message.
 ///
 /// # Errors
-/// What it read instead.
+/// How the server read it differently.
 async fn judge(message: &[u8], server: SocketAddr) -> Result<bool, String> {
     let expected = [recorder::read(message), recorder::read(LAST.as_bytes())];
     let answers = timeout(SERVER, ask(server, message)).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&answers);
-    let seen: Vec<Seen> = text.lines().filter_map(told).collect();
+    let seen: Vec<Seen> = text.lines().filter_map(parse_seen).collect();
     let refuses = text.lines().any(|line| {
         line.starts_with("HTTP/1.") && matches!(line.split(' ').nth(1), Some(code) if code >= "400")
     });
@@ -174,7 +176,7 @@ async fn judge(message: &[u8], server: SocketAddr) -> Result<bool, String> {
     if is_prefix && (seen.len() == 2 || refuses) {
         return Ok(seen.len() < 2);
     }
-    // Apache answers `OPTIONS *` itself, and does not tell.
+    // Apache answers `OPTIONS *` itself, without a report.
     let [first, last] = &expected;
     let is_for_all = first.as_ref().is_some_and(|first| first.target == "*");
     let is_last = matches!((&seen[..], last), ([seen], Some(last)) if seen.is_reading_of(last));
@@ -188,7 +190,7 @@ async fn judge(message: &[u8], server: SocketAddr) -> Result<bool, String> {
 async fn ask(server: SocketAddr, message: &[u8]) -> Vec<u8> {
     let mut answers = Vec::new();
     let Ok(mut stream) = TcpStream::connect(server).await else { return answers };
-    // A server that refuses may close before it has read all.
+    // A server that refuses a message may close before it has read all of it.
     if stream.write_all(&[message, LAST.as_bytes()].concat()).await.is_ok() {
         let mut buffer = [0; 4096];
         while let Ok(length @ 1..) = stream.read(&mut buffer).await {
@@ -198,8 +200,8 @@ async fn ask(server: SocketAddr, message: &[u8]) -> Vec<u8> {
     answers
 }
 
-/// A line `X-Seen: METHOD TARGET HOST LENGTH`. Apache's target is its whole request line.
-fn told(line: &str) -> Option<Seen> {
+/// Parses `X-Seen: METHOD TARGET HOST LENGTH`. Apache's target is its whole request line.
+fn parse_seen(line: &str) -> Option<Seen> {
     let (name, value) = line.split_once(": ")?;
     if !name.eq_ignore_ascii_case("x-seen") {
         return None;
@@ -215,8 +217,8 @@ fn told(line: &str) -> Option<Seen> {
 }
 
 impl Seen {
-    /// Whether this is how a request may be read. An empty query may be dropped, and ASGI has methods in
-    /// upper case only.
+    /// Whether a request may be read as this one. An empty query may be dropped, and ASGI has
+    /// upper-case methods only.
     fn is_reading_of(&self, sent: &Self) -> bool {
         let target = |seen: &Self| seen.target.trim_end_matches('?').to_owned();
         self.method.eq_ignore_ascii_case(&sent.method)

@@ -14,10 +14,11 @@ use tokio::task::JoinSet;
 
 use crate::client::{Answer, ProxyClient};
 
-/// Sends `total` GETs of `url` through `proxies`, from `clients` connections to each, and returns all answers.
+/// Sends `total` GETs of `url` through `proxies`, over `clients` connections to each, and returns
+/// all responses.
 ///
 /// # Panics
-/// If one of them gets no whole response.
+/// If a response is incomplete.
 pub async fn crawl(proxies: &[SocketAddr], clients: usize, url: &str, total: usize) -> Vec<Answer> {
     let left = Arc::new(AtomicUsize::new(total));
     let goes_on = move || take(&left);
@@ -29,7 +30,8 @@ pub async fn crawl(proxies: &[SocketAddr], clients: usize, url: &str, total: usi
         .collect()
 }
 
-/// Starts `clients` clients of each of `proxies`; each asks for `url` as long as it `goes_on`, with a pause in between.
+/// Starts `clients` clients for each of `proxies`. Each requests `url` while `goes_on` returns
+/// true, with a pause after each response.
 fn crawlers(
     proxies: &[SocketAddr],
     clients: usize,
@@ -59,10 +61,10 @@ fn take(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-/// Between two requests of a client of a [`Crawl`]: refusals come at once.
+/// The pause of a client between two requests, because refusals come at once.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Clients that crawl until they are told to end.
+/// Clients that crawl until they are stopped.
 #[derive(Debug)]
 pub struct Crawl {
     ends: Arc<AtomicBool>,
@@ -74,23 +76,23 @@ impl Crawl {
     #[must_use]
     pub fn start(proxies: &[SocketAddr], clients: usize, url: &str) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ends);
-        let goes_on = move || !told.load(Ordering::Relaxed);
+        let ended = Arc::clone(&ends);
+        let goes_on = move || !ended.load(Ordering::Relaxed);
         let crawlers = crawlers(proxies, clients, url, PAUSE, goes_on);
         Self { ends, crawlers }
     }
 
-    /// Lets each client finish its request; all answers.
+    /// Lets each client finish its request, and returns all responses.
     ///
     /// # Panics
-    /// If one of them got no whole response.
+    /// If a response was incomplete.
     pub async fn end(self) -> Vec<Answer> {
         self.ends.store(true, Ordering::Relaxed);
         self.crawlers.join_all().await.into_iter().flatten().collect()
     }
 }
 
-/// How many answers have which status.
+/// The number of responses by status.
 #[must_use]
 pub fn statuses(answers: &[Answer]) -> BTreeMap<u16, usize> {
     let mut counts = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What the fleet tells itself: every message of the news channel, and when it came.
+//! Records every message of the fleet's news channel, and its time.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -13,10 +13,11 @@ use crate::{redis::Redis, wait::wait_until};
 
 /// The channel of a store with the default prefix.
 const CHANNEL: &str = "tidegate:news";
-/// Longest message that is read; real ones are a tenth of it.
+/// Longest message that is read. Real ones have a tenth of it.
 const MESSAGE_AT_MOST: usize = 4096;
 
-/// Returns once so many members hear the news; what is said before that they read later, and not who said it.
+/// Waits until `members` members receive the news. They read earlier news later, without the
+/// sender.
 ///
 /// # Panics
 /// If they do not within a minute.
@@ -39,11 +40,11 @@ pub struct Item {
     pub phase: String,
     /// What is left of the cooldown.
     pub left: Duration,
-    /// Who says so.
+    /// The sender.
     pub member: String,
 }
 
-/// A listener on a thread of its own; it ends with the server.
+/// A subscriber on its own thread; it ends with the server.
 #[derive(Debug)]
 pub struct Listener {
     heard: Arc<Mutex<Vec<Item>>>,
@@ -53,7 +54,7 @@ impl Listener {
     /// Subscribes.
     ///
     /// # Panics
-    /// If the server does not take the subscription.
+    /// If the server refuses the subscription.
     #[must_use]
     pub fn start(redis: &Redis) -> Self {
         let mut stream = TcpStream::connect(redis.address()).expect("redis-server accepts");
@@ -62,14 +63,14 @@ impl Listener {
             .write_all(format!("{words}${length}\r\n{CHANNEL}\r\n").as_bytes())
             .expect("redis-server reads");
         let heard: Arc<Mutex<Vec<Item>>> = Arc::default();
-        let (told, subscribed) = mpsc::channel();
+        let (ready, subscribed) = mpsc::channel();
         let for_thread = Arc::clone(&heard);
         std::thread::spawn(move || {
             let mut reader = BufReader::new(stream);
             while let Some(reply) = reply(&mut reader) {
                 match Item::parse(&reply) {
                     Some(item) => for_thread.lock().push(item),
-                    None => drop(told.send(())),
+                    None => drop(ready.send(())),
                 }
             }
         });
@@ -77,16 +78,16 @@ impl Listener {
         Self { heard }
     }
 
-    /// Everything heard so far.
+    /// All messages so far.
     #[must_use]
-    pub fn heard(&self) -> Vec<Item> {
+    pub fn messages(&self) -> Vec<Item> {
         self.heard.lock().clone()
     }
 
-    /// Waits for the first message of `phase` in an epoch from `epoch` on.
+    /// Waits for the first message of `phase` in epoch `epoch` or later.
     ///
     /// # Panics
-    /// If none comes in time.
+    /// If none arrives in time.
     pub async fn first(&self, phase: &str, epoch: u64, at_most: Duration) -> Item {
         let mut found = None;
         wait_until(&format!("news: {phase} in epoch {epoch}"), at_most, async || {
@@ -99,7 +100,7 @@ impl Listener {
     }
 }
 
-/// One reply of three parts, the last of them; `None` at the end.
+/// The last of the three parts of one reply; `None` at the end.
 fn reply(reader: &mut BufReader<TcpStream>) -> Option<String> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
@@ -108,7 +109,7 @@ fn reply(reader: &mut BufReader<TcpStream>) -> Option<String> {
         line.clear();
         reader.read_line(&mut line).ok()?;
         last.clear();
-        // A number (`:1`) is its own line; a text follows its length (`$5`).
+        // A number (`:1`) is on one line; a text follows its length (`$5`).
         if let Some(length) = line.strip_prefix('$') {
             let length: usize = length.trim().parse().ok().filter(|n| *n <= MESSAGE_AT_MOST)?;
             let mut bytes = vec![0; length + 2];

@@ -1,9 +1,9 @@
-//! Free ports for processes that must know theirs before they start, or keep it over a restart.
+//! Free ports for processes that must know their port before the start, or keep it over a restart.
 //!
-//! They are taken below the range from which the kernel gives ports away (32768 and up on Linux), so that no
-//! `bind(0)` and no outgoing connection takes one while its process is down. Within a test program none is given twice
-//! before all have been. Two programs may still pick the same one: whoever starts a process tries again with another
-//! port when it does not come up.
+//! The ports are below the range of the kernel (32768 and up on Linux). So no `bind(0)` and no
+//! outgoing connection takes one while its process is down. Within a test program, a port is reused
+//! only after all others. Two programs may still pick the same port, so the caller retries with
+//! another one if its process does not start.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -14,15 +14,15 @@ use std::{
 };
 
 const FIRST: u16 = 12_000;
-/// How many there are from there on.
+/// The number of ports in the range.
 const COUNT: u16 = 20_000;
-/// With a handful of ports in use of 20,000, a hundred misses in a row mean that something else is wrong.
+/// A handful of 20,000 ports are in use, so a hundred misses in a row have another cause.
 const TRIES: usize = 100;
 
-/// Where this program goes on; it starts anywhere, so that programs seldom meet.
+/// The next port of this program. It starts at a random port, so that programs rarely collide.
 static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(fastrand::u16(..COUNT)));
 
-/// A loopback address nobody listens on right now.
+/// A loopback address on which nothing listens.
 ///
 /// # Panics
 /// If no port is free.

@@ -1,4 +1,5 @@
-//! A private `redis-server`: loopback, no persistence, its own folder; it can be killed, stopped and brought back.
+//! A private `redis-server` on loopback, without persistence, in its own folder. It can be killed,
+//! stopped and restarted.
 
 use std::{
     io::{Read, Write},
@@ -9,12 +10,12 @@ use std::{
 
 use crate::{freeze, ports::free_address, wait::wait_until_blocking};
 
-/// A start takes milliseconds; a busy machine may take seconds.
+/// A start takes milliseconds, but seconds on a busy machine.
 const START_AT_MOST: Duration = Duration::from_secs(10);
-/// Other test programs may take a port between our look and the start.
+/// Another test program may take the port between the check and the start.
 const START_TRIES: usize = 5;
 
-/// A running (or killed) server; it dies with this handle.
+/// A server, running or killed; it ends with this handle.
 #[derive(Debug)]
 pub struct Redis {
     address: SocketAddr,
@@ -34,16 +35,16 @@ impl Redis {
     /// Starts one on a free port.
     ///
     /// # Panics
-    /// If `redis-server` is missing (`make test` installs it) or does not come up.
+    /// If `redis-server` is missing (`make test` installs it) or does not start.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// Starts one with further options of the server (`--maxmemory`, `1mb`, ...).
+    /// Starts one with additional options of the server (`--maxmemory`, `1mb`, ...).
     ///
     /// # Panics
-    /// As [`Redis::start`].
+    /// Like [`Redis::start`].
     #[must_use]
     pub fn start_with(options: &[&str]) -> Self {
         assert!(Self::is_installed(), "redis-server is missing; `make test` installs it");
@@ -59,7 +60,7 @@ impl Redis {
         panic!("redis-server did not come up in {START_TRIES} tries");
     }
 
-    /// Starts the process and waits for its first answer; false where it ended instead.
+    /// Starts the process and waits for its first reply; false if it ended instead.
     fn spawn(&mut self) -> bool {
         let port = self.address.port().to_string();
         let mut command = Command::new("redis-server");
@@ -76,7 +77,7 @@ impl Redis {
             up = self.answers();
             up || child.try_wait().is_ok_and(|status| status.is_some())
         });
-        // An answer of somebody else's server on a port that ours could not get is no start.
+        // If our server ended, another server on the same port has replied.
         up = up && child.try_wait().is_ok_and(|status| status.is_none());
         self.child = Some(child);
         up
@@ -86,13 +87,13 @@ impl Redis {
         self.try_command(&["PING"]).is_ok_and(|reply| !reply.is_empty())
     }
 
-    /// Where it listens.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process id, while it runs.
+    /// Its process id, if it runs.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
@@ -104,18 +105,18 @@ impl Redis {
         format!("redis://{}", self.address)
     }
 
-    /// Sends one command and returns the reply as it came (RESP), up to 64 KiB.
+    /// Sends one command and returns the raw reply (RESP), up to 64 KiB.
     ///
     /// # Panics
-    /// If the server does not answer.
+    /// If the server does not reply.
     pub fn command(&self, words: &[&str]) -> String {
         self.try_command(words).expect("redis-server answers")
     }
 
-    /// As [`Redis::command`], after giving the password.
+    /// Like [`Redis::command`], after sending the password.
     ///
     /// # Panics
-    /// As [`Redis::command`].
+    /// Like [`Redis::command`].
     pub fn command_as(&self, password: &str, words: &[&str]) -> String {
         let mut stream = TcpStream::connect(self.address).expect("redis-server accepts");
         let greeted = exchange(&mut stream, &["AUTH", password]).expect("redis-server answers");
@@ -123,10 +124,11 @@ impl Redis {
         exchange(&mut stream, words).expect("redis-server answers")
     }
 
-    /// Sends one command and does not wait for its reply, which would come on the connection that is returned.
+    /// Sends one command without waiting for its reply. The reply would arrive on the returned
+    /// connection.
     ///
     /// # Panics
-    /// If the server does not take it.
+    /// If the server does not accept it.
     #[must_use]
     pub fn start_command(&self, words: &[&str]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).expect("redis-server accepts");
@@ -134,8 +136,8 @@ impl Redis {
         stream
     }
 
-    /// Whether it answers a command, and with `part` in it. A Sentinel that promotes a replica ends all of its connections,
-    /// also one on which a question is just being asked.
+    /// Whether the reply to a command contains `part`. False without a reply: a Sentinel that
+    /// promotes a replica closes all of its connections.
     #[must_use]
     pub fn says(&self, words: &[&str], part: &str) -> bool {
         self.try_command(words).is_ok_and(|reply| reply.contains(part))
@@ -145,7 +147,7 @@ impl Redis {
         exchange(&mut TcpStream::connect(self.address)?, words)
     }
 
-    /// Ends it at once (SIGKILL); everything in it is lost.
+    /// Kills it (SIGKILL); all its data is lost.
     ///
     /// # Panics
     /// If it is not running.
@@ -155,27 +157,27 @@ impl Redis {
         child.wait().expect("a killed process can be waited for");
     }
 
-    /// Brings it back, empty, on the same port.
+    /// Restarts it, empty, on the same port.
     ///
     /// # Panics
-    /// If it still runs or does not come up.
+    /// If it still runs or does not start.
     pub fn restart(&mut self) {
         assert!(self.child.is_none(), "it still runs");
         assert!(self.spawn(), "redis-server comes back on {}", self.address);
     }
 
-    /// Stops its work (SIGSTOP): connections stay open, nothing answers.
+    /// Freezes it (SIGSTOP): connections stay open, but nothing replies.
     pub fn freeze(&self) {
         freeze::freeze(self.child.as_ref().expect("it runs"));
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes it (SIGCONT).
     pub fn thaw(&self) {
         freeze::thaw(self.child.as_ref().expect("it runs"));
     }
 }
 
-/// A command as it goes over the wire (RESP).
+/// A command in the Redis protocol (RESP).
 #[must_use]
 pub fn resp(words: &[&str]) -> String {
     let mut request = format!("*{}\r\n", words.len());

@@ -1,7 +1,7 @@
-//! What stands between a member and its Redis, and can go wrong as networks and servers do.
+//! A relay between a member and its Redis that injects the faults of networks and servers.
 //!
-//! It understands as much of RESP as it takes to tell one command from the next, so that it can answer in the server's
-//! stead, lose exactly the replies, or let them come a byte at a time. Every connection that it ends, ends by a reset.
+//! It understands enough of RESP to separate commands. So it can reply instead of the server, lose
+//! exactly the replies, or send a reply byte by byte. Every connection that it ends is reset.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -24,31 +24,31 @@ use tokio::{
     sync::{Mutex, watch},
 };
 
-/// Between two bytes of a reply that drips.
+/// The pause between two bytes of a slow reply.
 const DRIP: Duration = Duration::from_secs(1);
-/// Largest command that is looked at; scripts are a tenth of it.
+/// Largest command that is parsed. Scripts have a tenth of it.
 const COMMAND_AT_MOST: usize = 1 << 20;
 
-/// What becomes of the commands and replies from now on.
+/// The treatment of commands and replies.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// They pass.
+    /// Everything passes.
     None,
-    /// Connections stay open and nothing moves in them, as behind a firewall that drops.
+    /// Connections stay open but transfer nothing, like behind a firewall that drops packets.
     Silence,
-    /// Connections are reset, new ones too.
+    /// All connections are reset, new ones too.
     Reset,
-    /// So many bytes of replies pass, and then the connection is reset.
+    /// The connection is reset after so many bytes of replies.
     CutAfter(usize),
-    /// Replies come a byte a second.
+    /// Replies arrive at one byte per second.
     Drip,
-    /// Nothing moves any more in the connections that there are, and nobody is told; new ones work.
+    /// Existing connections transfer nothing, without any error; new ones work.
     Forgotten,
-    /// The same, but for those connections alone that have subscribed to something.
+    /// Existing connections with a subscription transfer nothing; all others work.
     Deaf,
-    /// Commands are carried out, and before the reply to a script comes, the connection is reset.
+    /// Commands are executed, but the connection is reset before the reply to a script.
     LoseReplies,
-    /// Each call of a script gets this instead of being carried out.
+    /// Each call of a script gets this reply and is not executed.
     Say(Bytes),
 }
 
@@ -63,7 +63,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts one before `server`.
+    /// Starts a relay to `server`.
     ///
     /// # Panics
     /// If loopback cannot be bound.
@@ -71,32 +71,32 @@ impl Relay {
     pub fn before(server: SocketAddr) -> Self {
         let (fault, stop) = (watch::Sender::new(Fault::None), watch::Sender::new(false));
         let connections = Arc::new(AtomicUsize::new(0));
-        let (tell, told) = mpsc::channel();
-        let line = Line { server, fault: fault.subscribe() };
+        let (sender, receiver) = mpsc::channel();
+        let link = Link { server, fault: fault.subscribe() };
         let (counted, stopped) = (Arc::clone(&connections), stop.subscribe());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .expect("a runtime starts");
-            runtime.block_on(serve(line, tell, counted, stopped));
+            runtime.block_on(serve(link, sender, counted, stopped));
         });
-        let address = told.recv().expect("the relay's thread tells its address");
+        let address = receiver.recv().expect("the relay's thread sends its address");
         Self { address, fault, connections, stop, thread: Some(thread) }
     }
 
-    /// What a member gets as its store.
+    /// The URL that a member uses as its store.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    /// From now on.
+    /// Changes the fault from now on.
     pub fn set(&self, fault: Fault) {
         self.fault.send_replace(fault);
     }
 
-    /// Connections that were opened to it.
+    /// The number of connections that were opened to it.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
@@ -112,9 +112,9 @@ impl Drop for Relay {
     }
 }
 
-/// Where a connection leads, and what goes wrong on the way.
+/// One connection through the relay.
 #[derive(Debug, Clone)]
-struct Line {
+struct Link {
     server: SocketAddr,
     fault: watch::Receiver<Fault>,
 }
@@ -122,29 +122,30 @@ struct Line {
 type Writer = Arc<Mutex<OwnedWriteHalf>>;
 
 async fn serve(
-    line: Line,
-    tell: mpsc::Sender<SocketAddr>,
+    link: Link,
+    sender: mpsc::Sender<SocketAddr>,
     connections: Arc<AtomicUsize>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback binds");
-    tell.send(listener.local_addr().expect("a bound socket has an address"))
+    sender
+        .send(listener.local_addr().expect("a bound socket has an address"))
         .expect("whoever starts the relay waits for its address");
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((client, _)) = accepted else { continue };
                 connections.fetch_add(1, Ordering::Relaxed);
-                let line = line.clone();
-                // However it ends, the ends of the line see it.
-                tokio::spawn(async move { drop(line.carry(client).await) });
+                let link = link.clone();
+                // Both ends notice how the connection ended.
+                tokio::spawn(async move { drop(link.carry(client).await) });
             }
             _ = stopped.changed() => return,
         }
     }
 }
 
-impl Line {
+impl Link {
     async fn carry(mut self, client: TcpStream) -> std::io::Result<()> {
         client.set_zero_linger()?;
         client.set_nodelay(true)?;
@@ -179,15 +180,15 @@ impl Line {
         };
         let mut talk = std::pin::pin!(talk);
         tokio::select! {
-            // Both ends stay open, with what they hold, for as long as the relay does.
+            // Both ends stay open, with their buffered data, as long as the relay runs.
             () = forgotten => std::future::pending().await,
             ended = &mut talk => ended,
             () = reset => Ok(()),
         }
     }
 
-    /// Waits while nothing moves.
-    async fn moves(&mut self) -> Fault {
+    /// Waits while the connection is stalled.
+    async fn until_moving(&mut self) -> Fault {
         match self.fault.wait_for(|fault| !matches!(fault, Fault::Silence)).await {
             Ok(fault) => fault.clone(),
             Err(_) => Fault::Reset,
@@ -206,7 +207,7 @@ impl Line {
             while let Some(length) = command(&read) {
                 let command = read.split_to(length).freeze();
                 subscribed.fetch_or(begins(&command, "SUBSCRIBE"), Ordering::Relaxed);
-                match self.moves().await {
+                match self.until_moving().await {
                     Fault::Say(reply) if begins(&command, "EVAL") => {
                         back.lock().await.write_all(&reply).await?;
                     }
@@ -225,7 +226,7 @@ impl Line {
             if from.read_buf(&mut read).await? == 0 {
                 return Ok(());
             }
-            match self.moves().await {
+            match self.until_moving().await {
                 Fault::CutAfter(bytes) => {
                     let some = bytes.min(read.len());
                     return to.lock().await.write_all(&read[..some]).await;
@@ -237,7 +238,8 @@ impl Line {
                     }
                     to.lock().await.write_all(&read.split()).await?;
                 }
-                // A reply to a script is an array, a number or an error; greetings are simple strings.
+                // A reply to a script is an array, a number or an error. Replies during the login
+                // are simple strings.
                 Fault::LoseReplies if matches!(read.first(), Some(b'*' | b':' | b'-')) => {
                     return Ok(());
                 }
@@ -247,7 +249,8 @@ impl Line {
     }
 }
 
-/// The length of the first command in `bytes`, once it is whole: `*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n`.
+/// The length of the first command in `bytes`, once it is complete:
+/// `*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n`.
 fn command(bytes: &[u8]) -> Option<usize> {
     let number = |at: usize| {
         let line = bytes.get(at..)?;

@@ -1,4 +1,4 @@
-//! Certificates of test sites: good ones, and each kind of bad one.
+//! Certificates of test sites: valid ones, and each kind of invalid one.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -12,27 +12,27 @@ use tempfile::TempDir;
 
 use crate::member::{Member, RuleFile};
 
-/// Whose certificates they are.
+/// The names in the certificates.
 const NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
 
-/// What is wrong with a certificate.
+/// A defect of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// Nothing.
+    /// Valid.
     None,
-    /// It ended in 2020.
+    /// Expired in 2020.
     Expired,
-    /// It begins in 2099.
+    /// Valid from 2099.
     NotYetValid,
-    /// It is for `other.example`.
+    /// Issued for `other.example`.
     OtherName,
-    /// Nobody stands behind it.
+    /// Self-signed.
     SelfSigned,
-    /// A root stands behind it that nobody knows.
+    /// Issued by an unknown root.
     UnknownRoot,
 }
 
-/// The root that sites' certificates come from.
+/// The root of the sites' certificates.
 pub struct Root {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
@@ -58,13 +58,13 @@ impl Root {
         Self { issuer, folder }
     }
 
-    /// Its certificate, for `upstream_ca` and for clients that look through a tunnel.
+    /// Its certificate, for `upstream_ca` and for clients in a tunnel.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         self.folder.path().join("root.pem")
     }
 
-    /// Certificate and key of a server at `localhost` and 127.0.0.1, in files (PEM).
+    /// The certificate and key of a server at `localhost` and 127.0.0.1, as PEM files.
     ///
     /// # Panics
     /// If the folder for temporary files is not writable.
@@ -87,11 +87,10 @@ impl Root {
         Member::start(&RuleFile::one_rule(keys).with(&known)).await
     }
 
-    /// How a site speaks TLS as `localhost` and 127.0.0.1, in HTTP/2 and HTTP/1.1 as the client
-    /// likes.
+    /// The TLS settings of a site at `localhost` and 127.0.0.1, with HTTP/2 and HTTP/1.1.
     ///
     /// # Panics
-    /// Never with the fixed names that it has.
+    /// Never, because the names are fixed.
     #[must_use]
     pub fn server(&self, flaw: Flaw) -> Arc<ServerConfig> {
         let names = match flaw {

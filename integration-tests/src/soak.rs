@@ -1,5 +1,5 @@
-//! A fleet of three that is crawled, abused and broken for minutes, and then looked at: was a bound broken, did a request
-//! stay without an answer, is anything left behind, did anything panic?
+//! Crawls, abuses and breaks a fleet of three for minutes. Then it checks the bounds, that every
+//! request got a response, that nothing is left behind, and that nothing panicked.
 
 use std::{
     collections::BTreeMap,
@@ -25,48 +25,50 @@ use crate::{
 mod traffic;
 mod trouble;
 
-/// The limit that the even site is crawled at, and judged by.
+/// The limit of the even site.
 const RATE: f64 = 20.0;
 const BURST: f64 = 5.0;
-/// What a site may see above the bound although no grant was: requests that were under way for different times. At 20 a
-/// second, four requests are a fifth of a second.
+/// How far a site may see more than the bound although no grant exceeded it, because requests were
+/// in flight for different times. At 20 per second, four requests are a fifth of a second.
 const JITTER: f64 = 4.0;
-/// What a loss of the store, or of a member's time, may add: half a second's worth that was in hand, and a burst.
+/// What a loss of the store, or a frozen member, may add: half a second's worth of tickets, and a
+/// burst.
 const DISTURBANCE: f64 = RATE / 2.0 + BURST;
-/// How long after a disturbance the bound holds again without that allowance.
+/// How long after a disturbance the strict bound applies again.
 const SETTLES: Duration = Duration::from_secs(3);
-/// How long a member may take to be as empty as it was at the start.
+/// How long a member may take to become idle again.
 const COMES_TO_REST: Duration = Duration::from_secs(40);
-/// Memory that a member may have gained between the first fifth and the end: caches that fill, and the allocator's ways.
+/// Memory that a member may gain between the first fifth and the end, for caches and the allocator.
 const MEMORY_GROWTH: u64 = 24 << 20;
-/// Descriptors that may be open at the end beside those of the start: a connection to Redis that is made anew, say.
+/// Descriptors that may be open at the end in addition to those at the start, such as a new
+/// connection to Redis.
 const DESCRIPTOR_GROWTH: usize = 8;
 
-/// How long, and by which dice.
+/// The length and the seed.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Under load.
+    /// How long the load lasts.
     pub length: Duration,
-    /// Of all that is random.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
-/// One place of the fleet; its member may come and go.
+/// One position in the fleet, whose member may be replaced.
 #[derive(Debug)]
 struct Slot {
     proxy: Mutex<SocketAddr>,
-    /// Even while it serves; odd while it is stopped, ended or started.
+    /// Even while its member serves; odd while it is frozen, stopped or started.
     generation: AtomicUsize,
 }
 
 impl Slot {
-    /// Whether whoever has seen `generation` may be left without an answer.
+    /// Whether a request that began at `generation` may stay without a response.
     fn excuses(&self, generation: usize) -> bool {
         generation % 2 == 1 || self.generation.load(Ordering::SeqCst) != generation
     }
 }
 
-/// What traffic and trouble share.
+/// The data shared by traffic and faults.
 #[derive(Debug)]
 struct World {
     slots: Vec<Slot>,
@@ -79,22 +81,22 @@ struct World {
 
 #[derive(Debug, Default)]
 struct Tally {
-    /// Answers by kind of traffic and by what came.
+    /// Responses by kind of traffic and result.
     answers: BTreeMap<(&'static str, String), usize>,
-    /// Requests without an answer whose member ran all the time.
+    /// Requests without a response although their member ran all the time.
     lost: Vec<String>,
-    /// Requests without an answer whose member was killed or stopped under them.
+    /// Requests without a response whose member was stopped or frozen.
     excused: usize,
     waits: Vec<Duration>,
     troubles: BTreeMap<&'static str, usize>,
-    /// When the store, or a member's time, was disturbed.
+    /// When the store or a member was disturbed.
     disturbed: Vec<(Instant, Instant)>,
     granted: f64,
     panics: f64,
     ended: usize,
 }
 
-/// One member at rest.
+/// The figures of an idle member.
 #[derive(Debug, Clone, Copy, Default)]
 struct Figures {
     memory: u64,
@@ -110,13 +112,13 @@ impl Figures {
         Self {
             memory: member.resident_bytes(),
             descriptors: member.descriptors(),
-            // The look itself comes over the admin port, which is not counted.
+            // This request itself uses the admin port, which is not counted.
             busy: busy.iter().sum(),
         }
     }
 }
 
-/// What was seen.
+/// The results.
 #[derive(Debug)]
 pub struct Report {
     plan: Plan,
@@ -132,7 +134,7 @@ pub struct Report {
 /// Runs it.
 ///
 /// # Panics
-/// Where a process cannot be started, or does not come to rest.
+/// If a process does not start or does not become idle.
 pub async fn run(plan: Plan) -> Report {
     let redis = Redis::start();
     let fleet = Member::fleet(3, &rule_file(&redis)).await;
@@ -160,7 +162,7 @@ pub async fn run(plan: Plan) -> Report {
     trouble.make(plan.length - plan.length / 5).await;
     world.over.store(true, Ordering::Relaxed);
     crawlers.join_all().await;
-    // The store stays until the members have come to rest.
+    // The store runs until the members are idle.
     let (fleet, _redis) = trouble.end().await;
     let mut after = Vec::new();
     for member in &fleet {
@@ -186,7 +188,7 @@ fn rule_file(redis: &Redis) -> RuleFile {
         .with("timeouts: {connect: 2s, response: 2s, idle: 5s, drain: 5s}")
 }
 
-/// A site with everything that sites do.
+/// A site with many kinds of responses.
 fn rough_site() -> Site {
     let site = Site::start();
     for (path, page) in [
@@ -204,7 +206,7 @@ fn rough_site() -> Site {
     site
 }
 
-/// The worst window among those that no disturbance touches.
+/// The worst window without a disturbance.
 fn strict_excess(times: &[Instant], disturbed: &[(Instant, Instant)]) -> f64 {
     let mut calm: Vec<Vec<Instant>> = vec![Vec::new()];
     let mut sorted = times.to_vec();
@@ -222,7 +224,7 @@ fn strict_excess(times: &[Instant], disturbed: &[(Instant, Instant)]) -> f64 {
 }
 
 impl Report {
-    /// What is not as promised, in words; empty where all is.
+    /// The broken promises, as messages; empty if there are none.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "these are thousands")]
     pub fn broken(&self) -> Vec<String> {
@@ -237,7 +239,7 @@ impl Report {
         check(self.strict <= JITTER, format!("{:.1} above the bound in calm times", self.strict));
         let allowed = JITTER + DISTURBANCE * tally.disturbed.len() as f64;
         check(self.whole <= allowed, format!("{:.1} above the bound in all", self.whole));
-        // What a member took between our last look and its end is not known.
+        // The tokens that a member took between the last scrape and its end are unknown.
         let granted = tally.granted + DISTURBANCE * tally.ended as f64;
         let arrived = self.arrivals as f64;
         check(arrived <= granted, format!("{arrived} arrived, and {granted} were granted"));

@@ -1,4 +1,5 @@
-//! A fleet under load whose site begins to block: what still gets through, and for how long.
+//! A fleet under load whose site begins to block: which requests still get through, and for how
+//! long.
 
 use std::{
     net::SocketAddr,
@@ -20,16 +21,16 @@ use crate::{
     wait::wait_until,
 };
 
-/// The rule of the storm: no rate, so that only the cooldown holds anything back.
+/// The rule of the storm. It has no rate, so that only the cooldown holds requests.
 pub const RULE: &str = "cooldown: {after: 3, for: 500ms, ratio: off, grow: 1, ramp: 0s}";
-/// Between two requests of a client.
+/// The pause of a client between two requests.
 const PAUSE: Duration = Duration::from_millis(10);
 const SOON: Duration = Duration::from_secs(30);
 
-/// A fleet of members that is crawled without pause.
+/// A fleet that is crawled without pause.
 #[derive(Debug)]
 pub struct Storm {
-    // In this order: clients end before members, members before their store.
+    // Dropped in this order: clients before members, members before their store.
     crawlers: JoinSet<()>,
     stop: Arc<AtomicBool>,
     members: Vec<Member>,
@@ -40,25 +41,27 @@ pub struct Storm {
     _redis: Redis,
 }
 
-/// One trip, seen from outside. Times count from the third blocked answer, as the site sent it.
+/// One trip, seen from outside. Times are measured from the third block that the site sent.
 #[derive(Debug)]
 pub struct Trip {
-    /// When the fleet's news told of the trip.
-    pub told: Duration,
-    /// When the last request of each member reached the site.
+    /// The time of the news about the trip.
+    pub news: Duration,
+    /// The time of each member's last request at the site.
     pub last: Vec<Duration>,
-    /// Requests that a client sent later than this after the news, and that reached the site all the same.
+    /// For requests that a client sent after the news and that still reached the site: how long
+    /// after the news.
     sent_after_news: Vec<Duration>,
 }
 
 impl Trip {
-    /// Requests that reached the site although their client sent them later than `slack` after the news.
+    /// The number of requests that reached the site although they were sent more than `slack` after
+    /// the news.
     #[must_use]
     pub fn leaked(&self, slack: Duration) -> usize {
         self.sent_after_news.iter().filter(|after| **after > slack).count()
     }
 
-    /// When the last request of any member reached the site.
+    /// The time of the last request of any member at the site.
     #[must_use]
     pub fn last_of_all(&self) -> Duration {
         self.last.iter().max().copied().unwrap_or_default()
@@ -66,7 +69,7 @@ impl Trip {
 }
 
 impl Storm {
-    /// Starts `members`, each crawled over `clients` kept-alive connections.
+    /// Starts `members` members, each crawled over `clients` kept-alive connections.
     pub async fn start(members: usize, clients: usize) -> Self {
         let (redis, site) = (Redis::start(), Site::start());
         let members = Member::fleet(members, &RuleFile::one_rule(RULE).redis(&redis)).await;
@@ -82,10 +85,10 @@ impl Storm {
         Self { crawlers, stop, members, site, news, epoch: 0, since, _redis: redis }
     }
 
-    /// Lets the site block until the fleet stands still, and waits until it goes on.
+    /// Lets the site block until the fleet pauses, and waits until it resumes.
     ///
     /// # Panics
-    /// If the cooldown does not come, or does not end.
+    /// If the cooldown does not begin or does not end.
     pub async fn trip(&mut self) -> Trip {
         self.site.forget();
         let busy = self.members.len() * 20;
@@ -98,7 +101,8 @@ impl Storm {
         let arrivals = self.site.arrivals();
         let third = arrivals.iter().filter(|arrival| arrival.status == 429).nth(2);
         let third = third.expect("three blocks trip").at;
-        // What comes in the second half may be the probe, where the news came late.
+        // Late news may come shortly before the probe, so the second half of the cooldown is
+        // ignored.
         let end = news.at + news.left / 2;
         let during: Vec<_> =
             arrivals.iter().filter(|arrival| arrival.at > third && arrival.at < end).collect();
@@ -108,7 +112,7 @@ impl Storm {
         });
         let sent = during.iter().map(|arrival| self.since + tag(arrival).1);
         Trip {
-            told: news.at.saturating_duration_since(third),
+            news: news.at.saturating_duration_since(third),
             last: last.collect(),
             sent_after_news: sent.filter_map(|at| at.checked_duration_since(news.at)).collect(),
         }
@@ -121,7 +125,7 @@ impl Storm {
     }
 }
 
-/// Each request says in its path when its client sent it.
+/// The path of each request contains the time at which its client sent it.
 async fn crawl(proxy: SocketAddr, url: String, since: Instant, stop: Arc<AtomicBool>) {
     let mut client = ProxyClient::connect(proxy).await;
     while !stop.load(Ordering::Relaxed) {
@@ -130,7 +134,7 @@ async fn crawl(proxy: SocketAddr, url: String, since: Instant, stop: Arc<AtomicB
     }
 }
 
-/// The member that a request passed, and when its client sent it.
+/// The member of a request, and when its client sent it.
 fn tag(arrival: &Arrival) -> (usize, Duration) {
     let mut words = arrival.path.trim_start_matches('/').split('/');
     let member = words.next().and_then(|word| word.parse().ok());

@@ -1,8 +1,8 @@
-//! Everything that reads bytes from outside, each behind a function that takes any bytes at all: it must neither panic
-//! nor break the promises that are checked here.
+//! Every parser of bytes from outside, behind a function that accepts any bytes. It must neither
+//! panic nor break the properties that are checked here.
 //!
-//! `tests/fuzz.rs` feeds them with seeds and random changes of these; `fuzz/` lets libFuzzer look for more. This file is
-//! the library of that workspace too, so it uses nothing of this crate.
+//! `tests/fuzz.rs` runs them with seeds and random changes; `fuzz/` uses libFuzzer. That workspace
+//! also uses this file as its library, so it must not depend on this crate.
 
 use std::{
     collections::VecDeque,
@@ -35,10 +35,10 @@ use tidegate::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
-/// What takes any bytes.
+/// A function that accepts any bytes.
 pub type Feed = fn(&[u8]);
 
-/// Every target by its name.
+/// Every target with its name.
 pub const ALL: [(&str, Feed); 8] = [
     ("rule_file", rule_file),
     ("classifier", classifier),
@@ -50,7 +50,7 @@ pub const ALL: [(&str, Feed); 8] = [
     ("store", store::store),
 ];
 
-/// A rule file: it is taken, or refused with a reason.
+/// A rule file is accepted, or refused with a reason.
 pub fn rule_file(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let env = |name: &str| (name == "NUMBER").then(|| "5".to_owned());
@@ -59,8 +59,8 @@ pub fn rule_file(data: &[u8]) {
     }
 }
 
-/// An answer of a site, `status`, fields and an empty line before the body: its verdict does not depend on how the body
-/// is cut into pieces.
+/// A response: `status`, header fields, an empty line, the body. Its verdict does not depend on how
+/// the body is split.
 pub fn classifier(data: &[u8]) {
     let (head, body) = split(data);
     let mut lines = head.lines();
@@ -91,7 +91,8 @@ fn verdict(status: StatusCode, headers: &HeaderMap, pieces: &[&[u8]]) -> Verdict
     }
 }
 
-/// A method and a target, as in a request line: what is taken has one spelling, and that spelling is the same target.
+/// The method and target of a request line. An accepted target has one spelling, which parses to
+/// the same target.
 pub fn request_target(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Some((method, uri)) = text.trim_end_matches(['\r', '\n']).split_once(' ') else { return };
@@ -118,7 +119,8 @@ pub fn request_target(data: &[u8]) {
     assert_eq!(again.ok(), Some(Ok(target)), "{text:?} is read as {spelt}");
 }
 
-/// A path, and a pattern behind a line end: what rules compare has one spelling, and names no other folder.
+/// A path, and a pattern on the next line. A normalised path is stable and stays in the same
+/// folder.
 pub fn path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (path, pattern) = text.split_once('\n').unwrap_or((text, "*"));
@@ -138,7 +140,7 @@ pub fn path(data: &[u8]) {
     }
 }
 
-/// Header fields that are read for their meaning: who is let in, how long a site asks to wait, whom a Host field names.
+/// Header fields with a meaning: credentials, `Retry-After`, `Host`.
 pub fn fields(data: &[u8]) {
     static DOOR: OnceLock<Authenticator> = OnceLock::new();
     let door = DOOR.get_or_init(|| {
@@ -150,7 +152,7 @@ pub fn fields(data: &[u8]) {
     let wait = retry_after(&headers, SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
     assert!(wait.is_none_or(|wait| wait > Duration::ZERO && wait <= MAX_RETRY_AFTER), "{wait:?}");
     if door.check(&headers, Ipv4Addr::LOCALHOST.into()).is_ok() {
-        // base64 of `crawler:open-sesame`, the only way in.
+        // base64 of `crawler:open-sesame`, the only valid credentials.
         let given = headers.get("proxy-authorization").map(HeaderValue::as_bytes);
         let right = b"Y3Jhd2xlcjpvcGVuLXNlc2FtZQ";
         let is_right = given.is_some_and(|given| given.windows(right.len()).any(|w| w == right));
@@ -164,7 +166,7 @@ pub fn fields(data: &[u8]) {
     }
 }
 
-/// The bytes of a client's connection: what passes is what was sent, and the same however it is cut into reads.
+/// The bytes of a client's connection. Accepted bytes pass unchanged, however the reads are split.
 pub fn http1(data: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -180,7 +182,7 @@ pub fn http1(data: &[u8]) {
     assert_eq!(cut, (passed, status), "it depends on the reads: {}", data.escape_ascii());
 }
 
-/// What the strict reader passes on of these reads, and the status with which it refuses the rest.
+/// The bytes that the strict reader passes on, and the status with which it refuses the rest.
 async fn through(reads: &[&[u8]]) -> (Vec<u8>, Option<String>) {
     const LIMITS: Limits = Limits { bytes: 64 << 10, fields: 100 };
     let reads = reads.iter().filter(|read| !read.is_empty()).map(|read| read.to_vec()).collect();
@@ -191,13 +193,13 @@ async fn through(reads: &[&[u8]]) -> (Vec<u8>, Option<String>) {
         drop(handle.answering());
     }
     let mut passed = Vec::new();
-    // A read that fails ends the connection like one that finds nothing.
+    // A read error ends the connection like its end does.
     while connection.read_buf(&mut passed).await.is_ok_and(|read| read > 0) {}
     let answer = String::from_utf8_lossy(&written.lock()).into_owned();
     (passed, answer.get(9..12).map(str::to_owned))
 }
 
-/// Refuses with the status alone.
+/// Refuses with the status only.
 struct Status;
 
 impl Refuse for Status {
@@ -207,7 +209,7 @@ impl Refuse for Status {
     }
 }
 
-/// A socket that delivers exactly these reads, then the end, and keeps what is written.
+/// A socket that delivers exactly these reads, then the end, and records what is written.
 struct Reads {
     reads: VecDeque<Vec<u8>>,
     written: Arc<parking_lot::Mutex<Vec<u8>>>,
@@ -249,14 +251,14 @@ impl AsyncWrite for Reads {
     }
 }
 
-/// Head and body, parted by the first empty line.
+/// Head and body, separated by the first empty line.
 fn split(data: &[u8]) -> (String, &[u8]) {
     let end = data.windows(2).position(|two| two == b"\n\n").unwrap_or(data.len());
     let body = data.get(end + 2..).unwrap_or_default();
     (String::from_utf8_lossy(&data[..end]).into_owned(), body)
 }
 
-/// Lines of `name: value`; those that are none are left out.
+/// Lines of `name: value`; invalid ones are skipped.
 fn read_fields<'a>(lines: impl Iterator<Item = &'a str>) -> HeaderMap {
     let field = |line: &'a str| {
         let (name, value) = line.split_once(':')?;

@@ -1,5 +1,5 @@
-//! Real clients, pointed at a proxy by their usual variables: commands of the machine, and the crawlers of `clients/`
-//! with what `clients/install.sh` has installed for them.
+//! Real clients, configured for a proxy by their usual variables: system commands, and the crawlers
+//! of `clients/`, whose libraries `clients/install.sh` installs.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,22 +15,22 @@ use tokio::{
 
 use crate::member::Member;
 
-/// No client in the tests takes longer; one that does is ended.
+/// Longest run of a client; then it is killed.
 const AT_MOST: Duration = Duration::from_secs(90);
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace")
 }
 
-/// What `install.sh` puts below `target/`.
+/// A file that `install.sh` puts below `target/`.
 fn installed(path: &str) -> PathBuf {
     let path = root().join("target").join(path);
-    let way = "run `make tools`, or `make test-clients` for all clients";
-    assert!(path.exists(), "{} is missing: {way}", path.display());
+    let fix = "run `make tools`, or `make test-clients` for all clients";
+    assert!(path.exists(), "{} is missing: {fix}", path.display());
     path
 }
 
-/// The interpreter with the clients of `clients/requirements.txt`.
+/// The Python interpreter with the packages of `clients/requirements.txt`.
 ///
 /// # Panics
 /// If it is not installed (`make test` does it).
@@ -45,34 +45,35 @@ pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(name)
 }
 
-/// What a crawler of `clients/` says of its crawl: one entry per answer.
+/// The report of a crawler of `clients/`: one entry per response.
 #[derive(Debug, Deserialize)]
 pub struct Report {
-    /// What it was answered with.
+    /// The statuses.
     pub statuses: Vec<u16>,
-    /// `Tidegate-Verdict` of each answer.
+    /// `Tidegate-Verdict` of each response.
     pub verdicts: Vec<Option<String>>,
-    /// `Tidegate-Refused` of each answer.
+    /// `Tidegate-Refused` of each response.
     pub refused: Vec<Option<String>>,
-    /// What kept an answer from coming.
+    /// Why a response is missing.
     pub error: Option<String>,
 }
 
 impl Report {
-    /// How many answers had this status.
+    /// The number of responses with this status.
     #[must_use]
     pub fn count(&self, status: u16) -> usize {
         self.statuses.iter().filter(|s| **s == status).count()
     }
 
-    /// How many answers had this verdict.
+    /// The number of responses with this verdict.
     #[must_use]
     pub fn judged(&self, verdict: &str) -> usize {
         self.verdicts.iter().filter(|v| v.as_deref() == Some(verdict)).count()
     }
 }
 
-/// Lets a crawler of `clients/` crawl `index` through `proxy` (`http://ADDRESS`), with these variables of its own.
+/// Runs a crawler of `clients/` on `index` through `proxy` (`http://ADDRESS`), with these extra
+/// variables.
 ///
 /// # Panics
 /// If it is not installed, does not end in time, fails or prints no report.
@@ -95,8 +96,9 @@ pub async fn crawl(proxy: &str, name: &str, index: &str, variables: &[(&str, &st
     report.unwrap_or_else(|error| panic!("{name} prints no report: {error}\n{said}"))
 }
 
-/// Starts Scrapy's spider under its AutoThrottle, with this least delay and its default first one so many times
-/// shorter; it gets `url`, four at a time, until its handle is dropped. `None` where Scrapy is not installed.
+/// Starts a Scrapy spider with AutoThrottle, which requests `url`, four at a time, until its handle
+/// is dropped. `delay` is the least delay; the default first delay is `faster` times shorter.
+/// `None` if Scrapy is not installed.
 #[must_use]
 pub fn throttled_spider(url: &str, delay: Duration, faster: u32) -> Option<Child> {
     let python = root().join("target/clients-venv/bin/python");
@@ -112,12 +114,12 @@ pub fn throttled_spider(url: &str, delay: Duration, faster: u32) -> Option<Child
         command.env_remove(name);
     }
     command.env("PYTHONDONTWRITEBYTECODE", "1");
-    // Scrapy tells of its start whatever its log level.
+    // Scrapy reports its start at any log level.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.kill_on_drop(true).spawn().ok()
 }
 
-/// The variables by which clients are told whom to trust, all with these certificates (PEM).
+/// The variables that make clients trust these certificates (PEM).
 #[must_use]
 pub fn trusting(roots: &Path) -> Vec<(&'static str, &str)> {
     let roots = roots.to_str().expect("a plain path");
@@ -126,14 +128,14 @@ pub fn trusting(roots: &Path) -> Vec<(&'static str, &str)> {
         .to_vec()
 }
 
-/// Node, with the libraries of `clients/package.json`.
+/// Node, with the packages of `clients/package.json`.
 fn node() -> Command {
     let mut command = Command::new("node");
     command.env("NODE_PATH", installed("clients-node/node_modules"));
     command
 }
 
-/// Java takes its proxy from system properties; by default it goes past it to loopback sites.
+/// Java is configured by system properties. By default it does not use a proxy for loopback.
 fn java(proxy: &str) -> Command {
     let (host, port) = proxy
         .strip_prefix("http://")
@@ -148,8 +150,8 @@ fn java(proxy: &str) -> Command {
     command
 }
 
-/// Runs a client with its usual variables (`HTTP_PROXY` and its kin, upper and lower case) set to `proxy`, and
-/// returns what it wrote.
+/// Runs a client with its proxy variables (`HTTP_PROXY` and the like, in upper and lower case) set
+/// to `proxy`, and returns its output.
 ///
 /// # Panics
 /// If it cannot be started, takes too long or fails.
@@ -176,11 +178,12 @@ async fn finish(name: &str, mut command: Command) -> Output {
     output
 }
 
-/// Opens the status page of `member` in Chromium, does what an operator does, and returns what was seen; the program
-/// is `clients/status_page.cjs`, `other` the member that trips the cooldown, and `wall` the URL of a page that blocks.
+/// Opens the status page of `member` in Chromium, acts like an operator, and returns what the page
+/// showed. The program is `clients/status_page.cjs`; `other` is the member that trips the cooldown,
+/// and `wall` the URL of a page that blocks.
 ///
 /// # Panics
-/// If something on the page never comes.
+/// If something on the page does not appear.
 pub async fn status_page(
     member: &Member,
     token: &str,
@@ -195,11 +198,11 @@ pub async fn status_page(
     serde_json::from_slice(&output.stdout).expect("it prints JSON")
 }
 
-/// Opens the status page of `member` and waits for so many rows and this tone of its health; the program is
-/// `clients/fleet_page.cjs`.
+/// Opens the status page of `member` and waits for so many rows and this tone of its health. The
+/// program is `clients/fleet_page.cjs`.
 ///
 /// # Panics
-/// If they never come.
+/// If they do not appear.
 pub async fn fleet_page(member: &Member, rows: usize, tone: &str, name: &str) -> serde_json::Value {
     let mut command = node();
     command.arg(script("fleet_page.cjs")).arg(format!("http://{}/", member.admin()));

@@ -1,4 +1,4 @@
-//! Upstream proxies beside another Tidegate: SOCKS 5, a proxy behind TLS, and one that says what it is told.
+//! Upstream proxies: SOCKS 5, a proxy behind TLS, and a server with a fixed response.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// A SOCKS 5 proxy that leads every name and address to one server.
+/// A SOCKS 5 proxy that connects every name and address to one server.
 #[derive(Debug)]
 pub struct Socks {
     address: SocketAddr,
@@ -28,31 +28,31 @@ impl Drop for Socks {
     }
 }
 
-/// How a SOCKS proxy behaves.
+/// The behaviour of a SOCKS proxy.
 #[derive(Debug, Clone, Default)]
-pub struct Manners {
-    /// The login that it wants.
+pub struct SocksOptions {
+    /// The required login.
     pub login: Option<(String, String)>,
     /// Its reply to a request: 0, or an error (RFC 1928 section 6).
     pub reply: u8,
-    /// What it sends in the segment of its reply, before the server says anything.
+    /// Bytes that it sends together with its reply, before the server sends anything.
     pub greeting: Vec<u8>,
 }
 
 impl Socks {
-    /// Starts one that leads to `server`.
+    /// Starts one that connects to `server`.
     ///
     /// # Panics
     /// If loopback cannot be bound.
-    pub async fn start(server: SocketAddr, manners: Manners) -> Self {
+    pub async fn start(server: SocketAddr, options: SocksOptions) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let notes = Arc::clone(&asked);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (manners, notes) = (manners.clone(), Arc::clone(&notes));
-                tokio::spawn(async move { serve(stream, server, &manners, &notes).await });
+                let (options, notes) = (options.clone(), Arc::clone(&notes));
+                tokio::spawn(async move { serve(stream, server, &options, &notes).await });
             }
         });
         Self { address, asked, task }
@@ -64,7 +64,7 @@ impl Socks {
         format!("socks5://{login}{}", self.address)
     }
 
-    /// What it was asked for, as `name:port` or `address:port`.
+    /// The requested addresses, as `name:port` or `address:port`.
     #[must_use]
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().clone()
@@ -74,18 +74,18 @@ impl Socks {
 async fn serve(
     mut client: TcpStream,
     server: SocketAddr,
-    manners: &Manners,
+    options: &SocksOptions,
     asked: &Mutex<Vec<String>>,
 ) -> std::io::Result<()> {
     let _version = client.read_u8().await?;
     let mut methods = vec![0; client.read_u8().await?.into()];
     client.read_exact(&mut methods).await?;
-    let method = if manners.login.is_some() { 2 } else { 0 };
+    let method = if options.login.is_some() { 2 } else { 0 };
     if !methods.contains(&method) {
         return client.write_all(&[5, 0xff]).await;
     }
     client.write_all(&[5, method]).await?;
-    if let Some((user, password)) = &manners.login {
+    if let Some((user, password)) = &options.login {
         let _version = client.read_u8().await?;
         let given = (text(&mut client).await?, text(&mut client).await?);
         let fits = given == (user.clone(), password.clone());
@@ -103,10 +103,10 @@ async fn serve(
     };
     let port = client.read_u16().await?;
     asked.lock().push(format!("{host}:{port}"));
-    let mut reply = vec![5, manners.reply, 0, 1, 0, 0, 0, 0, 0, 0];
-    reply.extend_from_slice(&manners.greeting);
+    let mut reply = vec![5, options.reply, 0, 1, 0, 0, 0, 0, 0, 0];
+    reply.extend_from_slice(&options.greeting);
     client.write_all(&reply).await?;
-    if manners.reply == 0 {
+    if options.reply == 0 {
         let mut server = TcpStream::connect(server).await?;
         copy_bidirectional(&mut client, &mut server).await?;
     }
@@ -119,7 +119,7 @@ async fn text(client: &mut TcpStream) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// TLS before `server`; its address. It ends with the test's runtime.
+/// Puts TLS in front of `server` and returns the address. It ends with the test's runtime.
 ///
 /// # Panics
 /// If loopback cannot be bound.
@@ -142,11 +142,12 @@ pub async fn behind_tls(server: SocketAddr, tls: Arc<ServerConfig>) -> SocketAdd
     address
 }
 
-/// A server that reads one head per connection, says `answer` and ends the connection; its address, and what it read.
+/// A server that reads one head per connection, sends `answer` and closes. Returns its address and
+/// the heads.
 ///
 /// # Panics
 /// If loopback cannot be bound.
-pub async fn saying(answer: &'static str) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+pub async fn with_response(answer: &'static str) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let heads = Arc::<Mutex<Vec<String>>>::default();

@@ -1,14 +1,14 @@
-//! Waiting for a condition, at most so long: the only way in which a test waits.
+//! Waiting for a condition with a time limit: the only kind of wait in a test.
 
 use std::time::{Duration, Instant};
 
-/// How often a condition is looked at; short beside every limit that tests give.
+/// The interval between two checks, short compared with every limit.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Waits until `condition` holds.
 ///
 /// # Panics
-/// After `at_most`, naming `what` was waited for.
+/// After `at_most`, with `what` in the message.
 pub async fn wait_until(what: &str, at_most: Duration, mut condition: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !condition().await {
@@ -20,7 +20,7 @@ pub async fn wait_until(what: &str, at_most: Duration, mut condition: impl Async
 /// [`wait_until`] for code without a runtime.
 ///
 /// # Panics
-/// After `at_most`, naming `what` was waited for.
+/// After `at_most`, with `what` in the message.
 pub fn wait_until_blocking(what: &str, at_most: Duration, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {

@@ -6,7 +6,7 @@ import socket
 
 from common import HERE, Tidegate, free_port, run, site
 
-# Notes that stand, with the reason. They are compared by the beginning of their line.
+# Accepted notes, with the reason. They are compared by the beginning of their line.
 KNOWN = {
     "STATUS_BAD_REQUEST": "says what the status means",
     "STATUS_VERSION_NOT_SUPPORTED": "says what the status means",

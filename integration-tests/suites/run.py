@@ -16,10 +16,10 @@ from answers import lint
 from common import FOLDER, HERE, Skip, Tidegate, counts, install, intercepted, need, program, run, venv
 
 SCRAPY = "2.19.0"
-# The oldest curl whose tests know proxies as these commands use them.
+# The oldest curl whose tests support proxies as used here.
 CURL = (8, 10)
 CURL_FILES = ["01_basic", "02_download", "07_upload", "10_proxy", "12_reuse", "14_auth", "18_methods"]
-# What says nothing about a proxy: HTTP/3, names that only curl's own options resolve, HTTP/2 without TLS, the port of
+# Tests that do not concern a proxy: HTTP/3, names that only curl's own options resolve, HTTP/2 without TLS, the port of
 # the site as seen by curl, programs of curl's own build.
 CURL_NOT = (
     "not h3 and not 01_01 and not 01_02 and not 01_03 and not 01_04 and not 01_06 and not 01_07 and not 01_08 "
@@ -51,7 +51,7 @@ def scrapy():
         pip = [python, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
         install([*pip, "--dest", FOLDER, f"scrapy=={SCRAPY}"], "Scrapy's sources")
         install(["tar", "-xzf", FOLDER / f"scrapy-{SCRAPY}.tar.gz", "-C", FOLDER], "Scrapy's sources")
-        # What shows that an answer came through the proxy.
+        # Shows that a response came through the proxy.
         file = tests / "tests/utils/bases/download_handlers_http.py"
         file.write_text(re.sub(r"X-Via-Mitmproxy(-TLS)?", "Tidegate-Verdict", file.read_text()))
     environment = os.environ | {"MITMDUMP": str(HERE / "scrapy_proxy.sh"), "TIDEGATE": str(program())}
@@ -105,7 +105,7 @@ def curl_sources():
         install([need("apt-get", "apt"), *apt, "update"], f"Debian's list for {suite}", cwd=folder)
         packages = [f"curl/{suite}", f"libcurl4/{suite}"]
         install(["apt-get", *apt, "download", *packages], f"curl of {suite}", cwd=folder)
-        # Debian's own patches may be gone from the mirror already; the tests are in curl's archive.
+        # The mirror may no longer have Debian's patches; the tests are in curl's archive.
         _, said = run(["apt-get", *apt, "source", "--download-only", f"curl/{suite}"], 120, cwd=folder)
         for package in folder.glob("*.deb"):
             install(["dpkg", "-x", package, folder / "system"], package.name)
@@ -114,7 +114,7 @@ def curl_sources():
         if not archive:
             raise Skip(f"curl's sources cannot be had: {said.strip().splitlines()[-1:]}")
         install(["tar", "-xf", archive, "-C", folder / "sources", "--strip-components=1"], "curl's sources")
-        # The answer to a CONNECT would count as one of the site's.
+        # The response to a CONNECT would count as one of the site's.
         wrapper.write_text(
             f'#!/bin/sh\nexport LD_LIBRARY_PATH="$(echo {folder}/system/usr/lib/*-linux-gnu)"\n'
             f'curl={folder}/system/usr/bin/curl\nif [ "$1" = -V ]; then exec "$curl" -V; fi\n'
@@ -141,7 +141,7 @@ def private_apt(folder, suite):
     return ["-qq", *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
 
 
-# What is said of the machine or of a local CA.
+# Findings about the machine or a local CA.
 TESTSSL_KNOWN = {
     "engine_problem": "of the scanner's own OpenSSL",
     "cert_expirationStatus": "leaves live 30 days on purpose",

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands in for mitmdump in Scrapy's tests: reads its options and starts Tidegate.
+# Replaces mitmdump in Scrapy's tests: reads its options and starts Tidegate.
 set -eu
 while [ $# -gt 0 ]; do
   case $1 in

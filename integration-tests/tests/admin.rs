@@ -1,4 +1,4 @@
-//! The admin port: who may come in, what it says, what it changes.
+//! The admin port: access control, responses and changes.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn member() -> Member {
     Member::start(&RuleFile::one_rule("rate: 50/s, burst: 20, cooldown: {for: 60s-60s}")).await
 }
 
-/// A request with these fields; `host` stands first and may be replaced.
+/// A request with these header fields; the first one, `host`, may be replaced.
 async fn ask(
     member: &Member,
     method: Method,
@@ -103,7 +103,7 @@ async fn a_cooldown_by_hand_holds_requests_until_it_is_cleared() {
     let member = member().await;
     assert_eq!(post(&member, COOLDOWN, &json!({"seconds": 300})).await.status, 200);
     let (proxy, url) = (member.proxy(), site.url("/"));
-    // 300 s are longer than the default `max_wait`: refused at once.
+    // 300 s are longer than the default `max_wait`, so the request is refused at once.
     assert_eq!(get(proxy, &url).await.status, 503);
     assert_eq!(ask(&member, Method::DELETE, COOLDOWN, &[], "").await.status, 200);
     assert_eq!(get(proxy, &url).await.status, 200);
@@ -212,7 +212,8 @@ async fn a_reported_retry_after_trips_at_once_and_a_picture_counts_for_nothing()
 #[tokio::test]
 async fn as_much_of_a_response_is_judged_as_the_proxy_itself_would_look_at() {
     let member = member().await;
-    // `inspect.error_bytes`, of which base64 makes a third more; only its end tells what it is.
+    // `inspect.error_bytes`, plus a third for base64. Only the end of the page shows that it is a
+    // wall.
     let title = "<title>Just a moment...</title><script>window._cf_chl_opt={};</script>";
     let page = format!("<html>{}{title}</html>", "<!-- -->".repeat(15_000));
     let body = json!({"url": "https://shop.example/", "status": 403, "body": page,
@@ -310,7 +311,7 @@ async fn the_settings_in_force_are_shown_without_secrets() {
 }
 
 #[tokio::test]
-async fn a_block_is_told_with_its_evidence_and_without_its_query() {
+async fn a_block_is_reported_with_its_evidence_and_without_its_query() {
     let site = Site::start();
     site.on("/wall", Page::Captcha);
     let member = member().await;
@@ -328,7 +329,7 @@ async fn a_block_is_told_with_its_evidence_and_without_its_query() {
 }
 
 #[tokio::test]
-async fn the_stream_tells_a_trip_within_a_second() {
+async fn the_stream_reports_a_trip_within_a_second() {
     let member = member().await;
     let mut stream = Raw::connect(member.admin()).await;
     let head = format!(
@@ -404,7 +405,7 @@ async fn slow_clients_of_the_proxy_do_not_touch_the_admin_port() {
 }
 
 #[tokio::test]
-async fn health_and_readiness_tell_a_store_that_is_away() {
+async fn health_and_readiness_report_a_store_that_is_away() {
     for (on_failure, ready) in [("local", 200), ("closed", 503)] {
         let mut redis = Redis::start();
         let store = format!("{{url: \"{}\", on_failure: {on_failure}}}", redis.url());
@@ -445,7 +446,7 @@ async fn clients_that_never_read_do_not_silence_health() {
     let mut silent = Vec::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(member.admin()).await.expect("it accepts");
-        // What does not fit into the buffers stays unsent.
+        // More than the buffers hold, so the rest stays unsent.
         let asking = stream.write_all(asks.as_bytes());
         drop(tokio::time::timeout(Duration::from_millis(5), asking).await);
         silent.push(stream);

@@ -1,7 +1,8 @@
-//! How often a request allocates: a number that no clock and no load of the machine changes, with a bound that fails
-//! when it grows by a tenth.
+//! Counts the allocations of a request. The number does not depend on time or load, and the test
+//! fails if it grows by a tenth.
 //!
-//! The proxy runs in this very process; client and site are threads that allocate nothing while it is counted.
+//! The proxy runs in this process. Client and site are threads that allocate nothing while it is
+//! measured.
 #![allow(clippy::unwrap_used)]
 
 use std::{alloc::System, net::SocketAddr, sync::Arc};
@@ -37,10 +38,10 @@ fn proxy(rule: &str) -> (SocketAddr, Runtime) {
     let app = runtime.block_on(App::build(loaded, overrides, metrics, events, no_log));
     let app = app.unwrap();
     let at = app.listen().unwrap();
-    let (stop, told) = mpsc::channel(1);
+    let (stop, signals) = mpsc::channel(1);
     runtime.spawn(async move {
         let _stop = stop;
-        app.serve(told).await
+        app.serve(signals).await
     });
     (at, runtime)
 }

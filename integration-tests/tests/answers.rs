@@ -1,4 +1,5 @@
-//! What the proxy itself answers: the same parts on every refusal, so that people and programs know who spoke and why.
+//! The proxy's own responses: every refusal has the same parts, so that people and programs know
+//! its source and reason.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use integration_tests::{
     site::{Page, Site},
 };
 
-/// What section 7 of the contract asks of each own answer.
+/// The parts that section 7 of the contract requires of every refusal.
 fn is_own_answer(answer: &Answer, status: u16, refused: &str, error: &str) {
     let what = format!("{refused}: {:?} {}", answer.headers, answer.text());
     assert_eq!(answer.status, status, "{what}");

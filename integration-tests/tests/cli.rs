@@ -1,4 +1,4 @@
-//! The command line: what people and scripts rely on, exit codes above all.
+//! The command line from the view of people and scripts, exit codes above all.
 
 #[path = "cli/fleet.rs"]
 mod fleet;
@@ -325,11 +325,11 @@ async fn a_learned_rate_is_set_frozen_thawed_and_forgotten_by_hand() {
     let place = folder();
     let with = |words: &[&str]| run(place.path(), &[words, &["--admin", &admin]].concat());
     for (words, said) in [
-        (&["rate", "set", "default", "90/m"][..], "default goes at 1.50/s\n"),
-        (&["rate", "freeze", "default"], "default stays at 1.50/s\n"),
-        (&["rate", "thaw", "default"], "default goes at 1.50/s\n"),
-        (&["rate", "set", "default", "2/s", "--freeze"], "default stays at 2.00/s\n"),
-        (&["rate", "forget", "default"], "default goes at 50.00/s\n"),
+        (&["rate", "set", "default", "90/m"][..], "default runs at 1.50/s\n"),
+        (&["rate", "freeze", "default"], "default is fixed at 1.50/s\n"),
+        (&["rate", "thaw", "default"], "default runs at 1.50/s\n"),
+        (&["rate", "set", "default", "2/s", "--freeze"], "default is fixed at 2.00/s\n"),
+        (&["rate", "forget", "default"], "default runs at 50.00/s\n"),
     ] {
         let done = with(words);
         assert_eq!((done.status.code(), out(&done).as_str()), (Some(0), said), "{}", err(&done));

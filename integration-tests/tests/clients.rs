@@ -1,5 +1,5 @@
-//! Real clients crawl a small site through `HTTP_PROXY`: a page that passes, one that is blocked, and some that are held.
-//! These are the light ones; `real_clients.rs` drives the whole list.
+//! Real clients crawl a small site through `HTTP_PROXY`: one page passes, one is blocked, some are
+//! held. These are the fast clients; `real_clients.rs` has all of them.
 
 use std::{
     path::Path,
@@ -25,7 +25,7 @@ async fn small_site() -> (Site, Member) {
     (site, member)
 }
 
-/// Lets a Python client crawl the small site and checks what it got and what the site saw.
+/// Crawls the small site with a Python client, and checks its results and the site's.
 async fn python_client_crawls(name: &str) {
     let (site, member) = small_site().await;
     let report = crawl(&member.proxy_url(), name, &site.url("/"), &[]).await;

@@ -1,5 +1,5 @@
-//! The rule file as a user meets it: good files load, bad ones say why, examples and documentation
-//! are true.
+//! The rule file from a user's view: valid files load, invalid ones are explained, examples and
+//! documentation are correct.
 
 #[path = "config/fixtures.rs"]
 mod fixtures;

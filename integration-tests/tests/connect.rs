@@ -1,4 +1,4 @@
-//! CONNECT: tunnels, their tokens, and what is refused before any byte goes out.
+//! CONNECT: tunnels, their tokens, and requests that are refused before anything is sent.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use integration_tests::{
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// Opens a tunnel and returns it with the head of the proxy's answer.
+/// Opens a tunnel and returns it with the head of the proxy's response.
 async fn connect(member: &Member, to: &str) -> (Raw, String) {
     let mut client = Raw::connect(member.proxy()).await;
     client.send(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n")).await;

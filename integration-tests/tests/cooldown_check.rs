@@ -1,9 +1,10 @@
-//! The cooldown protocol, checked exhaustively: every order of asks, answers, news, losses, crashes, flushes and clock
-//! steps of a small fleet, to a stated depth.
+//! An exhaustive check of the cooldown protocol: every order of requests, responses, news, losses,
+//! crashes, flushes and clock changes of a small fleet, up to a stated depth.
 //!
-//! The model runs the real state machine ([`tidegate::limiter::cooldown::Cooldown`]) and the real member's cache
-//! ([`tidegate::gate::cache::CooldownCache`]); only the network, the site and the time between them are modelled. Each
-//! defect that the protocol once had is put back in turn, and the check must find it.
+//! The model runs the real state machine ([`tidegate::limiter::cooldown::Cooldown`]) and the real
+//! cache of a member ([`tidegate::gate::cache::CooldownCache`]). Only the network, the site and
+//! time are modelled. Each defect that the protocol once had is put back in turn, and the check
+//! must find it.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +19,7 @@ use std::collections::{HashSet, VecDeque};
 
 use crate::world::{Defect, World};
 
-/// What a search found.
+/// The result of a search.
 struct Found {
     states: usize,
     depth: usize,

@@ -1,4 +1,5 @@
-//! The cooldown's promises, each with real processes: one wall anywhere, and the fleet stands still, then recovers.
+//! The cooldown's promises with real processes: after a trip anywhere the whole fleet pauses, then
+//! recovers.
 
 #[path = "cooldown_fleet/blocks.rs"]
 mod blocks;
@@ -43,8 +44,8 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(10);
 const COOLDOWN: &str = "/api/v1/scopes/default/cooldown";
 
-/// The promise is 20 ms. The rest is for a machine that builds and tests at the same time, where a member or this test
-/// may not be scheduled for so long; `make bench-cooldown` prints what it really takes.
+/// The promise is 20 ms. The rest allows for a busy machine that does not schedule a member or this
+/// test. `make bench-cooldown` measures the real time.
 const SLACK: Duration = Duration::from_millis(20 + 80);
 
 /// `POST` of JSON to the admin port.
@@ -52,17 +53,17 @@ async fn post(member: &Member, path: &str, body: &Value) -> Answer {
     post_json(member.admin(), path, &body.to_string()).await
 }
 
-/// Ends the cooldown by hand.
+/// Ends the cooldown with a manual clear.
 async fn clear(member: &Member) {
     assert_eq!(try_clear(member).await, 200);
 }
 
-/// Asks for the end of the cooldown: the status of the answer.
+/// Sends a manual clear and returns the status of the response.
 async fn try_clear(member: &Member) -> u16 {
     delete(member.admin(), COOLDOWN).await.status
 }
 
-/// Waits until the member says that a scope cools down, or that none does.
+/// Waits until the member reports that a scope cools down, or that none does.
 async fn cools(member: &Member, at_most: Duration, cools: bool) {
     wait_until(&format!("cooling: {cools}"), at_most, async || {
         (member.metric("tidegate_cooldown_active", &[]).await > 0.0) == cools
@@ -70,8 +71,8 @@ async fn cools(member: &Member, at_most: Duration, cools: bool) {
     .await;
 }
 
-/// Waits until the member knows of so many blocks in a row. A report is not waited for by who makes it, so the next
-/// member could be quicker than its news.
+/// Waits until the member reports this many blocks in a row. A client does not wait for the report
+/// of its response, so another member may not have the news yet.
 async fn streak(member: &Member, blocks: u32) {
     wait_until(&format!("a streak of {blocks}"), SOON, async || {
         let known = member.metric("tidegate_consecutive_blocks", &[]).await;

@@ -1,8 +1,8 @@
-//! The cooldown's state machine against a plain model of the promises.
+//! Compares the cooldown's state machine with a plain model of its promises.
 //!
-//! Random interleavings of asks, answers (also to grants of older epochs), deaths, time, trips and clears by hand go to
-//! the embedded store, whose time is given. The model keeps the whole history of a scope and derives every answer from
-//! it; beside it, a witness looks at nothing but the store's own answers.
+//! Random sequences of requests, responses (also of older epochs), deaths, time, trips and manual
+//! clears run against the embedded store with a simulated clock. The model keeps the whole history
+//! of a scope and derives every reply from it. A second check uses only the store's own replies.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,21 +21,21 @@ use crate::world::World;
 /// One step.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// Somebody wants to send.
+    /// A request.
     Ask,
-    /// A grant that is out gets its answer.
+    /// The response to an earlier grant.
     Answer { which: usize, answer: Reply, oks: u32, draw: f64 },
     /// The process that holds a grant dies without a word.
     Die(usize),
     /// Time passes, in milliseconds.
     Wait(i64),
-    /// By hand.
+    /// A manual trip.
     Trip(i64),
-    /// By hand.
+    /// A manual clear.
     Clear,
 }
 
-/// What a site says.
+/// A response of a site.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reply {
     /// A page.

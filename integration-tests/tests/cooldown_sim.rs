@@ -1,4 +1,5 @@
-//! The probe in a fleet of fifty, in virtual time: the real gate, store code and scripts; see `integration_tests::sim`.
+//! The probe in a fleet of fifty, in virtual time, with the real gate, store code and scripts; see
+//! `integration_tests::sim`.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -14,12 +15,12 @@ const HELD: usize = 4;
 /// The rule's longest first cooldown, and `grow`.
 const COOLDOWN: Duration = Duration::from_secs(60);
 const GROW: u32 = 2;
-/// What the simulated fleet gives a probe.
+/// The lease of a probe.
 const LEASE: Duration = Duration::from_secs(90);
-/// Long beside every line of the fleet, short beside its cooldowns.
+/// Long compared with every round trip, short compared with every cooldown.
 const MOMENT: Duration = Duration::from_secs(5);
 
-/// A request that has reached the site: it waits for its answer.
+/// A request at the site that waits for its response.
 type Arrived = (usize, Permit);
 
 /// One request: held, sent, and handed to the site.
@@ -32,7 +33,7 @@ async fn request(gate: Arc<Gate>, member: usize, site: Sender<Arrived>) {
     while !permit.may_send() {
         permit.again().await.expect("there is time");
     }
-    // Where the test has ended, nobody waits for it any more.
+    // After the end of the test, nothing receives it.
     drop(site.send((member, permit)).await);
 }
 
@@ -40,7 +41,8 @@ fn blocked() -> Judgement {
     Judgement { verdict: Verdict::RateLimited, status: Some(429), ..Judgement::ok(429) }
 }
 
-/// A fleet in its cooldown, each member with requests that wait, and what reaches the site from then on.
+/// A fleet in its cooldown, with held requests at each member, and the requests that reach the
+/// site.
 async fn walled(fleet: &mut Fleet) -> Receiver<Arrived> {
     let (site, mut arrived) = channel(MEMBERS * HELD);
     for member in 0..3 {
@@ -56,7 +58,7 @@ async fn walled(fleet: &mut Fleet) -> Receiver<Arrived> {
     arrived
 }
 
-/// The next to reach the site, within `at_most`, and nobody with it.
+/// The next request at the site within `at_most`. It must be the only one.
 async fn exactly_one(
     fleet: &mut Fleet,
     arrived: &mut Receiver<Arrived>,
@@ -69,7 +71,7 @@ async fn exactly_one(
     one.expect("the fleet lives")
 }
 
-/// Everything that still waits goes, once the scope is open.
+/// All held requests are sent once the scope is open.
 async fn the_rest_goes(fleet: &mut Fleet, arrived: &mut Receiver<Arrived>, count: usize) {
     for _ in 0..count {
         let (_, mut permit) = arrived.recv().await.expect("it goes");
@@ -110,7 +112,7 @@ fn a_probe_of_fifty_members_that_is_lost_gives_way_to_exactly_one_other() {
         let (last_at, mut last) = exactly_one(fleet, &mut arrived, 3 * MOMENT).await;
         drop(never_answered);
         last.report(&Judgement::ok(200)).await;
-        // What the killed member held is lost with it.
+        // The requests of the killed member are lost.
         let tried = [left_at, silent_at, broken_at, last_at];
         let tried = tried.iter().filter(|member| **member != killed).count();
         the_rest_goes(fleet, &mut arrived, (MEMBERS - 1) * HELD - tried).await;

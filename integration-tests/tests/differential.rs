@@ -1,4 +1,5 @@
-//! What the proxy forwards is read alike by real servers. `make soak` does the same with 100,000 mutations.
+//! Real servers read every message of the proxy alike. `make soak` does the same with 100,000
+//! mutations.
 
 use integration_tests::differential::run;
 

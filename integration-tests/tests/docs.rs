@@ -1,5 +1,5 @@
-//! What README and docs say is true: their rule files are good, their commands run, their links lead somewhere; and
-//! what lies in `docker/` fits the program.
+//! README and docs are correct: their rule files are valid, their commands run, their links work,
+//! and `docker/` fits the program.
 
 #[path = "docs/api.rs"]
 mod api;
@@ -67,7 +67,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Reports all at once: one run shows everything there is to mend.
+/// Reports all problems at once, so that one run shows everything to fix.
 fn assert_none(what: &str, found: &[String]) {
     assert!(found.is_empty(), "{what}:\n\n{}", found.join("\n\n"));
 }

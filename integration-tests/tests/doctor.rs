@@ -1,4 +1,5 @@
-//! `tidegate doctor`: whether what is wrong with a client's environment is found, and what is right is not blamed.
+//! `tidegate doctor` finds what is wrong with a client's environment, and does not report what is
+//! right.
 
 use std::{
     path::Path,
@@ -13,7 +14,7 @@ use integration_tests::{
 };
 use serde_json::Value;
 
-/// Asks about `url` in a shell with these variables and no other.
+/// Runs it for `url` in a shell with only these variables.
 fn doctor(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = Command::new(binary_path());
     command.arg("doctor").args(arguments).arg("--json").env_clear().current_dir(folder);
@@ -21,7 +22,7 @@ fn doctor(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Outp
     command.output().expect("the binary starts")
 }
 
-/// What is bad: its check, and the cure.
+/// The failed checks, each with its fix.
 fn bad(output: &Output) -> Vec<(String, String)> {
     let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!("{error}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,5 @@
-//! `errors`: a budget of 4xx answers for the fleet, for walls that ban clients for their 404s.
+//! `errors`: a limit on 4xx responses for the whole fleet, for walls that ban clients for their
+//! 404s.
 
 use std::time::Duration;
 

@@ -12,8 +12,8 @@ use integration_tests::{
     wait::wait_until,
 };
 
-/// What a site may see above the bound although no grant was: requests that were under way at different speeds. At 20
-/// a second, two requests are a tenth of a second of jitter.
+/// How far a site may see more than the bound although no grant exceeded it, because requests were
+/// in flight for different times. At 20 per second, two requests are a tenth of a second.
 const IN_FLIGHT_JITTER: f64 = 2.0;
 const SOON: Duration = Duration::from_secs(5);
 
@@ -151,7 +151,7 @@ async fn the_bound_holds_when_a_member_is_killed_and_another_starts() {
     });
     for _ in 0..5 {
         let (url, proxy) = (url.clone(), fleet[1].proxy());
-        // Some of these die with their member; how is not what this test is about.
+        // Some of these fail with their member, which this test ignores.
         tokio::spawn(async move { try_get(proxy, &url).await.is_ok() });
     }
     wait_until("the load runs", SOON, async || site.count() > 20).await;

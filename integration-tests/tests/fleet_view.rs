@@ -1,4 +1,4 @@
-//! `GET /api/v1/fleet` and `tidegate status`: every member and every scope, asked of any member.
+//! `GET /api/v1/fleet` and `tidegate status`: every member shows every member and every scope.
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ async fn ten_thousand_scopes_are_searched_sorted_and_paged() {
     let redis = Redis::start();
     let member = Member::start(&RuleFile::new(RULES).redis(&redis)).await;
     member.store_is(true).await;
-    // What a fleet leaves behind that has crawled many sites.
+    // The state of a fleet that has crawled many sites.
     let fill = "for i = 1, 10000 do redis.call('HSET', 'tidegate:{shops}:b:site-' .. i .. \
                 '.example', 'at', 1) end return 1";
     assert_eq!(redis.command(&["EVAL", fill, "0"]), ":1\r\n", "{}", resp(&["EVAL"]));

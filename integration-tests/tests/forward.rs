@@ -1,4 +1,5 @@
-//! Plain HTTP through the proxy: what reaches the site, what comes back, and that bodies stream.
+//! Plain HTTP through the proxy: requests at the site, responses at the client, and streaming
+//! bodies.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full};
 use integration_tests::{
-    client::{PATIENCE, ProxyClient, Raw, get, get_request, try_get},
+    client::{ProxyClient, Raw, TIMEOUT, get, get_request, try_get},
     member::{Member, RuleFile},
     site::{Page, Site},
     wait::wait_until,
@@ -20,7 +21,8 @@ const SOON: Duration = Duration::from_secs(5);
 /// A body far larger than all buffers between the site and the client together.
 const LARGE: u64 = 200;
 const MIB: u64 = 1 << 20;
-/// What the proxy may grow by while such a body waits or passes: buffers of sockets and a few chunks.
+/// How much the proxy's memory may grow while a body is held up or streams: socket buffers and a
+/// few chunks.
 const GROWTH: u64 = 32 * MIB;
 
 async fn start() -> (Site, Member) {
@@ -41,7 +43,7 @@ async fn a_request_in_absolute_form_reaches_the_site_in_origin_form() {
 }
 
 #[tokio::test]
-async fn relayed_answers_tell_verdict_rule_and_times() {
+async fn relayed_responses_contain_verdict_rule_and_times() {
     let (site, member) = start().await;
     let answer = get(member.proxy(), &site.url("/")).await;
     assert_eq!(answer.verdict(), Some("ok"));
@@ -105,7 +107,7 @@ async fn http_1_0_clients_are_served_and_the_connection_ends() {
 async fn connections_to_sites_are_kept_and_used_again() {
     let (site, member) = start().await;
     for n in 0..10 {
-        // A connection of its own for each request: what is kept is the one to the site.
+        // Each request has its own client connection; the connection to the site is reused.
         assert_eq!(get(member.proxy(), &site.url(&format!("/{n}"))).await.status, 200);
     }
     assert!(site.connections() <= 2, "{} connections for ten requests", site.connections());
@@ -149,11 +151,11 @@ async fn a_chunked_answer_comes_chunk_by_chunk() {
     let response = client.stream(get_request(&site.url("/slow"))).await.expect("an answer");
     let mut body = response.into_body();
     let start = std::time::Instant::now();
-    let first = timeout(PATIENCE, body.frame()).await.expect("in time").expect("a chunk");
+    let first = timeout(TIMEOUT, body.frame()).await.expect("in time").expect("a chunk");
     let after = start.elapsed();
     assert!(after < Duration::from_millis(1500), "the first chunk came after {after:?} of 2 s");
     let mut received = first.expect("a chunk").into_data().expect("data").len();
-    while let Some(frame) = timeout(PATIENCE, body.frame()).await.expect("in time") {
+    while let Some(frame) = timeout(TIMEOUT, body.frame()).await.expect("in time") {
         received += frame.expect("whole").into_data().expect("data").len();
     }
     assert_eq!(received, 20 * 4096);
@@ -173,7 +175,7 @@ async fn a_head_request_gets_the_head_alone() {
 #[tokio::test]
 async fn a_body_that_breaks_off_never_looks_whole() {
     let (site, member) = start().await;
-    // While the proxy still looks at the prefix it can say so itself; a body that is on its way breaks off.
+    // While the proxy inspects the prefix, it can send an error itself. Later the body is cut off.
     site.on("/early", Page::CutOff(1));
     site.on("/late", Page::CutOff(1024));
     if let Ok(answer) = try_get(member.proxy(), &site.url("/early")).await {
@@ -197,11 +199,11 @@ async fn memory_stays_flat_while_a_large_answer_passes_and_waits() {
     let response = client.stream(get_request(&site.url("/large"))).await.expect("an answer");
     let mut body = response.into_body();
     let (mut received, mut most) = (0, 0);
-    while let Some(frame) = timeout(PATIENCE, body.frame()).await.expect("in time") {
+    while let Some(frame) = timeout(TIMEOUT, body.frame()).await.expect("in time") {
         let before = received / (20 * MIB);
         received += frame.expect("whole").into_data().expect("data").len() as u64;
         if received / (20 * MIB) > before {
-            // A reader slower than the site: what it does not take must wait at the site.
+            // A reader slower than the site: the unread rest must wait at the site.
             tokio::time::sleep(Duration::from_millis(50)).await;
             most = most.max(member.resident_bytes());
         }
@@ -226,7 +228,7 @@ async fn memory_stays_flat_while_a_site_does_not_take_a_large_upload() {
     stream.write_all(head.as_bytes()).await.expect("the head is taken");
     let chunk = vec![0; 1 << 20];
     let mut sent = 0;
-    // Until nobody takes any more: a second without a byte taken is the back-pressure that this is about.
+    // Until reading stops: a second without progress is the back-pressure that this test expects.
     while let Ok(taken) = timeout(Duration::from_secs(1), stream.write(&chunk)).await {
         sent += taken.expect("the connection is open") as u64;
         assert!(sent < length, "everything was taken although the site reads nothing");
@@ -244,7 +246,7 @@ async fn memory_stays_flat_while_a_site_does_not_take_a_large_upload() {
         writer
     });
     let mut status = [0; 12];
-    timeout(PATIENCE, reader.read_exact(&mut status)).await.expect("in time").expect("an answer");
+    timeout(TIMEOUT, reader.read_exact(&mut status)).await.expect("in time").expect("an answer");
     assert_eq!(&status, b"HTTP/1.1 200");
     rest.await.expect("all of it was taken");
 }

@@ -1,5 +1,5 @@
-//! What reads bytes from outside, fed with seeds and with random changes of them: a few seconds of what `make fuzz` does
-//! for as long as one likes. The same seed makes the same changes on every machine.
+//! Feeds every parser of outside bytes with seeds and random changes of them: a few seconds of what
+//! `make fuzz` does without a limit. The same seed makes the same changes on every machine.
 
 use std::{
     fs,
@@ -15,11 +15,11 @@ use integration_tests::targets;
 
 /// Printed with every failure.
 const SEED: u64 = 20_261_122;
-/// Panics so far, also those of tasks that nobody waits for.
+/// Panics so far, including those of background tasks.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
-/// Longest input: what is beyond is more of the same.
+/// Longest input; longer ones find nothing new.
 const LONGEST: usize = 16 << 10;
-/// What parsers stumble over, beside bits that flip.
+/// Tokens that often break parsers, in addition to flipped bits.
 const TOKENS: [&[u8]; 24] = [
     b"\r\n",
     b"\n",

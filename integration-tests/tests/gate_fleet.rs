@@ -1,4 +1,4 @@
-//! Several real processes on one real Redis: the bound, whatever happens in the middle.
+//! Several real processes on one real Redis: the bound holds whatever happens.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,8 +12,8 @@ use integration_tests::{
     wait::wait_until,
 };
 
-/// What a site may see above the bound although no grant was: requests that were under way for 100 ms longer than
-/// others, on a machine that builds at the same time.
+/// How far a site may see more than the bound although no grant exceeded it: requests that were in
+/// flight for 100 ms longer than others, on a busy machine.
 fn jitter(rate: f64) -> f64 {
     1.0 + rate * 0.1
 }
@@ -46,7 +46,8 @@ async fn a_flush_of_everything_refills_no_bucket() {
     assert!(excess <= jitter(20.0), "the worst window has {excess:.2} requests too many");
 }
 
-/// Three members whose wall clocks are an hour slow, right, and an hour fast, and go on at different speeds.
+/// Three members whose wall clocks are an hour slow, right, and an hour fast, and run at different
+/// speeds.
 #[tokio::test]
 async fn clocks_that_are_hours_apart_change_nothing() {
     let (redis, site) = (Redis::start(), Site::start());
@@ -101,7 +102,7 @@ async fn clients_that_leave_in_hundreds_take_no_token() {
     let start = std::time::Instant::now();
     crawl(&proxies(&fleet), 5, &url, 40).await;
     let took = start.elapsed().as_secs_f64();
-    // Those who left would have used up another twenty seconds.
+    // The cancelled requests would have used up another twenty seconds.
     assert!(took <= 5.0, "{took:.2} s for 40 requests at 20/s: tokens were lost to those who left");
     assert!(site.count() >= before + 40);
     let excess = worst_window_excess(&site.times(), 20.0, 1.0);
@@ -143,7 +144,7 @@ async fn members_come_and_go_under_load_at_a_high_rate() {
     });
     for _ in 0..50 {
         let (url, proxy) = (url.clone(), fleet[1].proxy());
-        // Some of these die with their member; how is not what this test is about.
+        // Some of these fail with their member, which this test ignores.
         tokio::spawn(async move { try_get(proxy, &url).await.is_ok() });
     }
     wait_until("the load runs", SOON, async || site.count() > 100).await;
@@ -164,7 +165,7 @@ async fn a_rate_of_one_in_five_seconds_is_kept_by_two_members() {
     let times = site.times();
     let took = (times[3] - times[0]).as_secs_f64();
     assert!(took > 14.0, "{took:.2} s for three more at 0.2/s");
-    // What one request may be late on its way, in tokens: a second.
+    // How late one request may arrive, in tokens: a second.
     let excess = worst_window_excess(&times, 0.2, 1.0);
     assert!(excess <= 0.2, "the worst window has {excess:.2} requests too many");
 }

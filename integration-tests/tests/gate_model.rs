@@ -1,9 +1,11 @@
-//! The bucket against a plain model of the promises, and against its formulation by timestamps (GCRA).
+//! Compares the bucket with a plain model of its promises, and with its formulation by timestamps
+//! (GCRA).
 //!
-//! Random sequences of takes, time, tickets handed back, reports that trip, trips and clears by hand, outages and
-//! reloads go to the embedded store, whose time is given, and to a real Redis, whose time is its own. Every ticket must
-//! be the first moment at which all limits hold, by a model that keeps nothing but the history. Nothing here is shared
-//! with the stores: not the arithmetic, not the state.
+//! Random sequences of takes, time, returned tickets, reports that trip, manual trips and clears,
+//! outages and reloads run against the embedded store with a simulated clock, and against a real
+//! Redis with its own clock. Every ticket must be the first moment at which all limits hold,
+//! according to a model that keeps only the history. The model shares neither arithmetic nor state
+//! with the stores.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,17 +28,17 @@ use crate::{
 /// One step.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// Asks for so many tickets, with so much patience (us).
+    /// Requests this many tickets, waiting at most this long (us).
     Take { wanted: u32, bound: i64 },
-    /// Hands back tickets that were given: the latest so many.
+    /// Returns this many of the latest tickets.
     HandBack(usize),
     /// A block, which trips with the second in a row.
     Block,
     /// A success.
     Ok,
-    /// By hand, for so many milliseconds.
+    /// A manual trip, for this many milliseconds.
     Trip(i64),
-    /// By hand.
+    /// A manual clear.
     Clear,
     /// The member was away from the store.
     Outage,
@@ -83,7 +85,7 @@ fn check<S: Strategy>(cases: u32, of: &S, test: impl Fn(S::Value) -> Result<(), 
     }
 }
 
-/// Plays sequences on subjects and says how many tickets, reloads and trips there were.
+/// Runs sequences on subjects and returns the numbers of tickets, reloads and trips.
 fn play(cases: u32, longest: i64, length: usize, subject: impl Fn(u64) -> Subject) {
     let seen = Cell::new([0u64; 3]);
     let run = Cell::new(0u64);

@@ -13,7 +13,7 @@ use integration_tests::{
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Starts a member that must not come up, and returns its exit code and what it said.
+/// Starts a member that must fail, and returns its exit code and output.
 fn refused_start(text: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
     std::fs::write(folder.path().join("rules.yaml"), text).expect("it is writable");
@@ -77,7 +77,7 @@ async fn a_client_without_the_password_gets_a_407_and_nothing_goes_out() {
     let file = RuleFile::one_rule("rate: 100/s").with("auth: {users: {crawler: secret}}");
     let member = Member::start(&file).await;
     let url = site.url("/");
-    // base64 of `crawler:wrong`, `nobody:secret`, and what is no base64 at all
+    // base64 of `crawler:wrong` and of `nobody:secret`, and a text that is not base64.
     for wrong in [
         None,
         Some("Basic Y3Jhd2xlcjp3cm9uZw=="),
@@ -132,7 +132,7 @@ async fn a_proxy_with_auth_may_listen_anywhere() {
     assert_eq!(output.status.code(), Some(0), "{said}");
 }
 
-/// What a refused client reads first, over a connection of its own.
+/// The first bytes that a refused client reads on a new connection.
 async fn first_line(member: &Member, request: String) -> String {
     let mut client = Raw::connect(member.proxy()).await;
     client.send(request).await;

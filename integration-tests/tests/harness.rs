@@ -1,4 +1,4 @@
-//! The harness itself: what the other tests rely on.
+//! Tests of the harness itself.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use integration_tests::{
 use tokio::task::JoinSet;
 
 #[tokio::test]
-async fn a_site_answers_as_told_and_records_what_reached_it() {
+async fn a_site_follows_its_script_and_records_requests() {
     let site = Site::start();
     site.on("/wall", Page::CloudflareChallenge);
     site.on("/fast", Page::TooManyRequests(Some("7".to_owned())));

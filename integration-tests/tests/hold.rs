@@ -1,4 +1,5 @@
-//! Requests wait inside the proxy: how long, how many, in which order, and what becomes of clients that leave.
+//! Held requests: how long, how many, in which order, and what happens when their clients
+//! disconnect.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use integration_tests::{
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// Waits until so many requests are held.
+/// Waits until this many requests are held.
 async fn held(member: &Member, n: u32) {
     wait_until(&format!("{n} requests are held"), SOON, async || {
         let held = member.metric("tidegate_held_requests", &[("rule", "default")]).await;
@@ -161,7 +162,7 @@ async fn fifo_lets_requests_go_in_the_order_in_which_they_came() {
     let mut waiting = Vec::new();
     for n in 1..=4 {
         waiting.push(spawn_get(&member, site.url(&format!("/{n}"))));
-        // The rate lets some go meanwhile; what counts is that this one came before the next.
+        // The rate lets some pass; only the order matters.
         wait_until("it is held or gone", SOON, async || {
             let queued = member.metric("tidegate_held_requests", &[]).await;
             let sent = u32::try_from(site.count()).expect("a few");
@@ -180,7 +181,7 @@ async fn fifo_lets_requests_go_in_the_order_in_which_they_came() {
 async fn urgent_requests_go_first() {
     const COOLDOWN: &str = "/api/v1/scopes/default/cooldown";
     let site = Site::start();
-    // Slow enough that no request overtakes another one on its way.
+    // Slow enough that no request overtakes another one in flight.
     let file = RuleFile::one_rule("rate: 2/s, burst: 1, cooldown: {probe: false, ramp: 0s}");
     let member = Member::start(&file).await;
     let paused = post_json(member.admin(), COOLDOWN, r#"{"seconds": 60}"#).await;

@@ -1,4 +1,4 @@
-//! `hours`: outside of them requests are held, or refused with the time of the next opening.
+//! `hours`: outside of them, requests are held, or refused with the time of the next opening.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// `hours` that begin so many seconds from now, and last an hour.
+/// `hours` that begin in this many seconds and last an hour.
 fn hours_from(seconds: u64) -> String {
     let now = clock::unix_ms() / 1_000;
     let time = |seconds: u64| {
@@ -85,7 +85,7 @@ async fn a_reload_that_ends_the_hours_or_begins_them_counts_for_those_that_are_h
     holds(&member, 1.0).await;
     member.rewrite(&rules("max_wait: 24h"));
     assert_eq!(held.await.expect("it is answered").status, 200);
-    // The other way round, those that wait for a token wait for the opening.
+    // In the opposite case, requests that wait for a token wait for the opening.
     member.rewrite(&rules(&later));
     wait_until("the hours are in force", SOON, async || {
         member.status().await["scopes"][0]["state"] == "outside_hours"

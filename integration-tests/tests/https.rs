@@ -1,4 +1,4 @@
-//! HTTPS with real clients and a site that speaks TLS: through interception, and through tunnels.
+//! HTTPS with real clients and a TLS site, through interception and through tunnels.
 
 #[path = "https/blind.rs"]
 mod blind;
@@ -30,7 +30,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// Links on the index page.
 const LINKS: usize = 6;
 
-/// A site that speaks TLS, with an index page, six pages behind it, and the root of its certificate.
+/// A TLS site with an index page and six linked pages, and the root of its certificate.
 fn secure_site() -> (Site, Root) {
     let root = Root::new();
     let site = Site::secure(root.server(Flaw::None));
@@ -38,7 +38,7 @@ fn secure_site() -> (Site, Root) {
     (site, root)
 }
 
-/// A client that crawls the index page and what it links to.
+/// A client that crawls the index page and its links.
 #[derive(Debug, Clone, Copy)]
 enum Crawler {
     /// One command with all URLs: one connection.
@@ -71,13 +71,13 @@ impl Crawler {
     }
 }
 
-/// curl asks for the same pages, one after the other on one connection.
+/// curl requests the same pages, one after the other on one connection.
 async fn curl(member: &Member, roots: &Path, site: &Site, http2: bool) -> (Vec<u16>, Vec<String>) {
     let version = if http2 { "--http2" } else { "--http1.1" };
-    let told = "%{http_code} %header{tidegate-verdict}\n";
+    let format = "%{http_code} %header{tidegate-verdict}\n";
     let roots = roots.to_str().expect("a plain path");
     let mut arguments =
-        vec![version, "--silent", "--show-error", "--cacert", roots, "--write-out", told];
+        vec![version, "--silent", "--show-error", "--cacert", roots, "--write-out", format];
     let mut urls = vec![site.url("/")];
     urls.extend((1..=LINKS).map(|item| site.url(&format!("/item/{item}"))));
     for url in &urls {

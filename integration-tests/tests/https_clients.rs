@@ -1,5 +1,6 @@
-//! HTTPS with the clients that `make test-clients` installs: each crawls through interception with the CA trusted as
-//! `docs/https.md` says, and through a tunnel whose flights are counted. Chromium loads a page with twenty pictures.
+//! HTTPS with the clients that `make test-clients` installs. Each crawls through interception, with
+//! the CA trusted as `docs/https.md` describes, and through a tunnel with counted flights. Chromium
+//! loads a page with twenty pictures.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -33,7 +34,7 @@ fn small_site() -> (Site, Root) {
     (site, root)
 }
 
-/// How a client is told to trust the CA: the ways of `docs/https.md`.
+/// How a client learns to trust the CA, as in `docs/https.md`.
 #[derive(Debug, Clone, Copy)]
 enum Trust {
     /// By the variable that it reads.
@@ -45,7 +46,7 @@ enum Trust {
 }
 
 impl Trust {
-    /// The variables that say so, and what they name in `home`.
+    /// The variables for it, and the files in `home` that they name.
     async fn variables(self, ca: &Path, home: &Path) -> Vec<(&'static str, String)> {
         let ca = ca.to_str().expect("a plain path");
         let file = |name: &str| home.join(name).display().to_string();
@@ -75,12 +76,12 @@ impl Trust {
     }
 }
 
-/// Lets a client crawl a site, and returns what it got.
+/// Crawls a site with a client and returns the result.
 async fn crawled(program: &str, trust: Trust, site: &Site, member: &Member, ca: &Path) -> Report {
     let home = tempfile::tempdir().expect("the folder for temporary files is writable");
     let variables = trust.variables(ca, home.path()).await;
     let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    // Go sends nothing for loopback sites to the proxy, as long as it knows the name.
+    // Go uses no proxy for loopback, which it recognises by the name.
     let name = if program.ends_with(".go") { "localhost." } else { "localhost" };
     let index = site.url("/").replace("localhost", name);
     let report = crawl(&member.proxy_url(), program, &index, &variables).await;
@@ -132,7 +133,7 @@ async fn flights_in_tunnels_are_near_the_requests() {
     }
 }
 
-/// Runs a command to its end in a home of its own and returns what it wrote.
+/// Runs a command to its end, with its own home directory, and returns its output.
 async fn run(home: &Path, program: &str, arguments: &[&str]) -> String {
     let command = Command::new(program)
         .args(arguments)
@@ -147,7 +148,7 @@ async fn run(home: &Path, program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Loads a page in a browser that trusts `roots`, and returns what became of it.
+/// Loads a page in a browser that trusts `roots`, and returns the result.
 async fn load(member: &Member, roots: &Path, url: &str) -> String {
     let home = tempfile::tempdir().expect("the folder for temporary files is writable");
     let store = home.path().join(".pki/nssdb");
@@ -187,7 +188,7 @@ async fn each_request_of_a_page_is_a_full_citizen() {
     let pictures = arrivals.iter().filter(|arrival| arrival.path.starts_with("/image/")).count();
     assert_eq!(pictures, PICTURES);
     assert!(arrivals.iter().all(|arrival| arrival.version == Version::HTTP_2));
-    // The browser may end while its last request, for an icon, is under way.
+    // The browser may close while its last request, for an icon, is in flight.
     let judged = member.metric("tidegate_requests_total", &[("verdict", "ok")]).await;
     let shown = f64::from(u32::try_from(PICTURES + 1).expect("few"));
     assert!(judged >= shown, "{judged} verdicts for {shown} requests");

@@ -1,8 +1,9 @@
-//! How many instructions a request costs: a number that no clock and no load of the machine changes, with a bound that
-//! fails when it grows by a tenth.
+//! Counts the instructions of a request. The number does not depend on time or load, and the test
+//! fails if it grows by a tenth.
 //!
-//! Counted by callgrind, user mode only. Compilers differ, so the bound is a ratio to a bare hyper proxy (`bench floor`),
-//! which the same compiler has built and the same run has counted. Client and site are threads of this program.
+//! callgrind counts user mode only. Compilers differ, so the bound is a ratio to a bare hyper proxy
+//! (`bench floor`), built by the same compiler and counted in the same run. Client and site are
+//! threads of this program.
 #![allow(clippy::unwrap_used)]
 
 use std::{net::SocketAddr, path::Path, process::Command, thread};

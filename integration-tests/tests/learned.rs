@@ -1,4 +1,4 @@
-//! The learned rate of a fleet: set by hand, brought down by walls, kept over restarts and outages.
+//! The learned rate of a fleet: changed manually, lowered by walls, kept over restarts and outages.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn set(member: &Member, body: Value) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-/// What a member knows of the learned rate.
+/// A member's view of the learned rate.
 async fn learned(member: &Member) -> Value {
     member.status().await["scopes"][0]["learned"].clone()
 }
@@ -44,13 +44,13 @@ fn is(value: &Value, wanted: f64) -> bool {
     value.as_f64().is_some_and(|value| (value - wanted).abs() < 1e-9)
 }
 
-/// The reasons of all changes that a member has told.
+/// The reasons of all changes that a member has reported.
 async fn reasons(member: &Member) -> Vec<String> {
-    let told = member.events("rate_learned").await.into_iter();
-    told.map(|event| event["why"].as_str().expect("a word").to_owned()).collect()
+    let changes = member.events("rate_learned").await.into_iter();
+    changes.map(|event| event["why"].as_str().expect("a word").to_owned()).collect()
 }
 
-/// Three answers like `page`, then the cooldown, and one good page after it.
+/// Three responses like `page`, then the cooldown, and one good page after it.
 async fn trip(site: &Site, member: &Member, page: Page) {
     site.answer_everything_with(Some(page));
     for _ in 0..3 {
@@ -76,7 +76,7 @@ async fn a_rate_set_by_hand_counts_for_the_whole_fleet_at_once() {
     let proxies = [fleet[1].proxy()];
     let held = crawl(&proxies, 4, &url, 40);
     let faster = async {
-        // Three may be held at the old rate too, as long as this member has not heard of the new one.
+        // Three may be held at the old rate, until this member has the news of the new one.
         wait_until("requests are held at the slow rate", SOON, async || {
             let knows = is(&learned(&fleet[1]).await["rate"], 0.5);
             knows && fleet[1].metric("tidegate_held_requests", &[]).await >= 3.0
@@ -88,7 +88,8 @@ async fn a_rate_set_by_hand_counts_for_the_whole_fleet_at_once() {
     };
     // At the slow rate they would take more than a minute.
     let both = async { tokio::join!(held, faster) };
-    let (answers, ()) = tokio::time::timeout(SOON, both).await.expect("the held ones are told");
+    let (answers, ()) =
+        tokio::time::timeout(SOON, both).await.expect("the held requests get the new rate");
     assert_eq!(statuses(&answers), [(200, 40)].into());
     assert!(is(&learned(&fleet[1]).await["rate"], 50.0));
     assert_eq!(reasons(&fleet[0]).await, ["hand", "hand"]);
@@ -153,7 +154,8 @@ async fn a_sure_sign_costs_more_than_plain_refusals() {
         (Page::Forbidden, "doubtful_trip"),
     ] {
         let member = Member::start(&RuleFile::one_rule(RULE)).await;
-        // The scope is new: without this, what its first second carried would be all that is known.
+        // The scope is new, so without these requests it would only know the rate of its first
+        // second.
         set(&member, json!({"rate": 20})).await;
         trip(&site, &member, page).await;
         let learned = learned(&member).await;
@@ -163,7 +165,7 @@ async fn a_sure_sign_costs_more_than_plain_refusals() {
     assert!(marks[2] > marks[0].max(marks[1]), "{marks:?}");
 }
 
-/// Pages that are refused to everybody hold nobody back, and a wall that comes later still trips.
+/// Pages that are always refused do not slow the crawl down, and a later wall still trips.
 #[tokio::test]
 async fn pages_that_are_always_refused_do_not_slow_the_others() {
     let (redis, site) = (Redis::start(), Site::start());

@@ -1,4 +1,4 @@
-//! `/metrics`: valid by the letter of OpenMetrics 1.0, true in its numbers, bounded in its series.
+//! `/metrics`: valid OpenMetrics 1.0, with correct numbers and a bounded number of series.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -15,7 +15,7 @@ use integration_tests::{
     tools::{python, script},
 };
 
-/// The scrape in the format that `accept` asks for: content type and text.
+/// A scrape in the format that `accept` requests: content type and text.
 async fn scrape(member: &Member, accept: &str) -> (String, String) {
     let request = Request::get("/metrics")
         .header(header::HOST, member.admin().to_string())
@@ -69,7 +69,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(good) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// A label value up to its closing quote, escapes undone, and what comes after.
+/// A label value up to its closing quote, unescaped, and the rest.
 fn quoted<'a>(text: &'a str, line: &str) -> (String, &'a str) {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -198,7 +198,7 @@ async fn the_number_of_series_does_not_grow_with_the_sites() {
     let before = strict(&open_metrics(&member).await).len();
     let port = site.address().port();
     for host in 2..30 {
-        // Nobody listens there: each is a scope of its own all the same.
+        // Nothing listens there, but each is a scope of its own.
         get(member.proxy(), &format!("http://127.0.0.{host}:{port}/")).await;
     }
     let text = open_metrics(&member).await;
@@ -236,7 +236,7 @@ fn the_reference_names_no_metric_that_there_is_not() {
     }
 }
 
-/// What Prometheus' own parser finds in `text`.
+/// The samples that Prometheus' own parser finds in `text`.
 fn read_by_prometheus(text: &str, format: &str) -> serde_json::Value {
     let program = script("read_metrics.py");
     let mut child = Command::new(python())
@@ -247,7 +247,7 @@ fn read_by_prometheus(text: &str, format: &str) -> serde_json::Value {
         .spawn()
         .expect("python is there");
     let mut input = child.stdin.take().expect("it has an input");
-    // The parser reads all before it writes.
+    // The parser reads everything before it writes.
     input.write_all(text.as_bytes()).expect("it reads");
     drop(input);
     let output = child.wait_with_output().expect("it ends");

@@ -1,7 +1,7 @@
-//! HTTP to the letter, judged by what the other side received: the built binary between raw sockets, one row of a
-//! table per case, and a site that records each byte.
+//! HTTP conformance, judged by the received bytes: the built binary between raw sockets, one table
+//! row per case, and a site that records each byte.
 //!
-//! What a case is for stands in `docs/security.md`, which maps the groups of cases to these files.
+//! `docs/security.md` explains the cases and maps their groups to these files.
 
 #[path = "protocol/answers.rs"]
 mod answers;

@@ -1,5 +1,6 @@
-//! The store in each of its forms, started for the test: ACL user, Sentinel with a failover (`stale`: to a replica that lags
-//! behind), a Cluster that loses a node or grows (`reshard`), each under load; and stores that cannot be reached (`causes`).
+//! Every kind of Redis, started for the test: an ACL user, Sentinel with a failover (`stale`: to a
+//! lagging replica), a Cluster that loses a node or grows (`reshard`), each under load; and stores
+//! that cannot be reached (`causes`).
 
 use std::{fs, process::Command, time::Duration};
 
@@ -51,8 +52,8 @@ async fn nobody_reaches(member: &Member, servers: &[std::net::SocketAddr]) {
     }
 }
 
-/// Two members crawl; meanwhile, something happens to the store. The answers all come, and within the bound but for
-/// `slack` requests.
+/// Two members crawl while something happens to the store. All responses must arrive, within the
+/// bound plus `slack` requests.
 async fn crawl_while(fleet: &[Member], total: usize, slack: f64, happens: impl AsyncFnOnce(&Site)) {
     let site = Site::start();
     let load = tokio::spawn({
@@ -68,7 +69,7 @@ async fn crawl_while(fleet: &[Member], total: usize, slack: f64, happens: impl A
 
 #[tokio::test]
 async fn an_acl_user_with_a_password() {
-    // No more than the documentation asks for.
+    // Only the permissions that the documentation requires.
     let user = [
         "--user",
         "crawler",
@@ -153,8 +154,9 @@ async fn sentinel_fails_over_under_load() {
     let url = format!("redis-sentinel://{}?sentinelServiceName=main", sentinel.address);
     let fleet = Member::fleet(2, &rule_on(&url)).await;
     joined(&fleet).await;
-    // While the store is away each member keeps to its half, and its share starts empty. What may come on top is what
-    // was in hand when it went and when it came back: a quarter of a second's worth each, and the jitter of the site.
+    // While the store is away each member keeps to its half, and its share starts empty. The extra
+    // requests are the tickets in hand when the store went away and when it came back, a quarter of
+    // a second's worth each, and the jitter of the site.
     crawl_while(&fleet, 240, 5.0 + 5.0, async |_| {
         main.kill();
         wait_until("the sentinel promotes the replica", SOON, async || {
@@ -178,7 +180,7 @@ async fn a_cluster_loses_a_node_and_gets_it_back() {
     let all: Vec<_> = cluster.nodes.iter().map(Redis::address).collect();
     nobody_reaches(&fleet[0], &all).await;
     let (_, owner) = cluster.owner("tidegate:{default}:b:");
-    // What was in hand when the node went, and the jitter of the site.
+    // The tickets in hand when the node went away, and the jitter of the site.
     crawl_while(&fleet, 200, 5.0, async |site| {
         cluster.nodes[owner].freeze();
         let before = site.count();
@@ -200,7 +202,8 @@ async fn a_cluster_node_that_dies_is_replaced_by_its_replica() {
     let replica = cluster.stand_by(owner).await;
     let fleet = Member::fleet(2, &rule_on(&cluster.url())).await;
     joined(&fleet).await;
-    // As with a Sentinel: what was in hand when the node went and when the other came, and the jitter of the site.
+    // As with Sentinel: the tickets in hand when one node went away and the other took over, and
+    // the jitter of the site.
     crawl_while(&fleet, 260, 5.0 + 5.0, async |_| {
         cluster.nodes[owner].kill();
         wait_until("the replica takes over", SOON, async || {
@@ -228,10 +231,10 @@ async fn tls_with_a_certificate_of_an_own_root() {
     let options: Vec<_> = options.into_iter().chain(trust).collect();
     let redis = Redis::start_with(&options);
     let stranger = rule_on(&format!("rediss://{tls}"));
-    let told = rule().store(&format!("{{url: \"rediss://{tls}\", timeout: 1s, ca: \"{ca}\"}}"));
+    let explicit = rule().store(&format!("{{url: \"rediss://{tls}\", timeout: 1s, ca: \"{ca}\"}}"));
     // One knows the root from the rule file, the other from the system.
     let system = stranger.clone().roots(&root.file());
-    let fleet = [Member::start(&told).await, Member::start(&system).await];
+    let fleet = [Member::start(&explicit).await, Member::start(&system).await];
     joined(&fleet).await;
     crawl_while(&fleet, 60, 3.0, async |_| {}).await;
     assert!(redis.command(&["DBSIZE"]) != ":0\r\n", "the members use it");

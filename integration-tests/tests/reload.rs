@@ -1,4 +1,5 @@
-//! The rule file while the proxy runs: a good one takes effect without dropping anything, a bad one changes nothing.
+//! Changes of the rule file while the proxy runs: a valid file takes effect without dropping a
+//! request, an invalid one changes nothing.
 
 use std::time::Duration;
 

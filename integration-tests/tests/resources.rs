@@ -1,5 +1,5 @@
-//! A member that runs short of something: descriptors, somebody who reads its log, quiet. It slows down or says no, and
-//! never spins, stops or grows.
+//! A member that lacks a resource: descriptors, a reader of its log, idle time. It slows down or
+//! refuses, but never spins, stops or grows.
 
 use std::time::{Duration, Instant};
 
@@ -53,8 +53,8 @@ async fn it_takes_as_many_descriptors_as_the_system_lets_it_and_says_where_they_
     let file = RuleFile::one_rule("rate: 1000/s, burst: 1000");
     let member = Member::start_after("ulimit -Sn 64 && ulimit -Hn 512", &file).await;
     assert_eq!(member.descriptors_at_most(), 512);
-    let told = "may take 20000 descriptors, and the system allows 512";
-    wait_until("it says so", SOON, async || member.log().contains(told)).await;
+    let warning = "may take 20000 descriptors, and the system allows 512";
+    wait_until("it says so", SOON, async || member.log().contains(warning)).await;
     let mut idle = Vec::new();
     for _ in 0..100 {
         idle.push(Raw::connect(member.proxy()).await);
@@ -67,7 +67,7 @@ async fn it_takes_as_many_descriptors_as_the_system_lets_it_and_says_where_they_
 }
 
 #[tokio::test]
-async fn a_shortage_of_descriptors_is_not_told_as_the_sites_doing() {
+async fn a_shortage_of_descriptors_is_not_blamed_on_the_site() {
     let (known, site) = (Site::start(), Site::start());
     let rule =
         "rate: 1000/s, burst: 1000, cooldown: {after: 1, for: 5m, on: [connection_error, timeout]}";
@@ -196,7 +196,7 @@ async fn a_log_that_nobody_reads_stops_no_request() {
     .await;
 }
 
-/// What the log is written to takes nothing, as a disk that is full.
+/// The log's destination accepts nothing, like a full disk.
 #[tokio::test]
 async fn a_log_that_cannot_be_written_stops_no_request() {
     let site = Site::start();
@@ -275,7 +275,8 @@ async fn a_hundred_reloads_and_scrapes_lose_no_request() {
 
 #[tokio::test]
 async fn a_rolling_restart_fails_no_request_and_brings_no_burst() {
-    // A machine that stalls bunches what is under way; at this rate that is no burst.
+    // Requests that are delayed on a stalled machine arrive together; at this rate they are not a
+    // burst.
     const RATE: f64 = 15.0;
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule("rate: 15/s, burst: 5").redis(&redis);
@@ -291,7 +292,7 @@ async fn a_rolling_restart_fails_no_request_and_brings_no_burst() {
             let mut answered = 0;
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 let mut got = None;
-                // As a client does that knows three proxies: the next one, where one does not answer.
+                // A client with three proxies that uses the next one if one does not respond.
                 for turn in first..first + 6 {
                     let proxy = proxies.lock()[turn % 3];
                     got = try_get(proxy, &url).await.ok().filter(|answer| answer.status == 200);

@@ -1,4 +1,5 @@
-//! SIGTERM: stop accepting, finish what is in flight, answer what is held with 503, exit 0.
+//! SIGTERM: the proxy stops accepting, finishes the requests in flight, answers held requests with
+//! 503, and exits with 0.
 
 use std::{
     os::unix::net::UnixDatagram,
@@ -112,24 +113,24 @@ async fn with_a_notice_clients_are_served_while_readiness_says_no() {
 }
 
 #[tokio::test]
-async fn systemd_is_told_that_it_is_ready_lives_and_stops() {
+async fn systemd_is_notified_of_start_watchdog_and_stop() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
     socket.set_read_timeout(Some(SOON)).expect("a socket takes options");
-    let told = || {
+    let message = || {
         let mut text = [0; 256];
         let length = socket.recv(&mut text).expect("it says something in time");
         String::from_utf8_lossy(&text[..length]).into_owned()
     };
     let variables = format!("export NOTIFY_SOCKET={} WATCHDOG_USEC=200000", path.display());
     let mut member = Member::start_after(&variables, &RuleFile::one_rule("rate: 100/s")).await;
-    assert_eq!(told(), "READY=1\n");
-    assert_eq!((told(), told()), ("WATCHDOG=1\n".to_owned(), "WATCHDOG=1\n".to_owned()));
+    assert_eq!(message(), "READY=1\n");
+    assert_eq!((message(), message()), ("WATCHDOG=1\n".to_owned(), "WATCHDOG=1\n".to_owned()));
     member.terminate();
-    let mut last = told();
+    let mut last = message();
     while last == "WATCHDOG=1\n" {
-        last = told();
+        last = message();
     }
     assert_eq!(last, "STOPPING=1\n");
     assert_eq!(member.exit_code(SOON).await, 0);

@@ -1,4 +1,5 @@
-//! Limits that a site names: they lower the rate of the fleet, pause it when nothing is left, and never make it faster.
+//! Limits that a site announces: they lower the rate of the fleet, pause it when nothing is left,
+//! and never raise it.
 
 use std::time::Duration;
 
@@ -117,7 +118,7 @@ async fn a_rate_that_the_site_names_is_the_fleets() {
     crawl(&proxies, 4, &site.url("/"), 8).await;
     let times = site.times();
     let took = times[times.len() - 1] - times[1];
-    // Two at once, then two a second.
+    // Two at once, then two per second.
     assert!(took >= Duration::from_millis(2_400), "seven requests took {took:?}");
 }
 

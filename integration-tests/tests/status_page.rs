@@ -1,4 +1,4 @@
-//! The status page in a real Chromium, as an operator uses it. `make test-clients` runs it.
+//! The status page in a real Chromium, used like an operator does. `make test-clients` runs it.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ async fn the_page_shows_ten_thousand_scopes_at_once_and_says_in_red_that_the_sto
     })
     .await;
     let seen = fleet_page(&fleet[0], 50, "warn", "many-scopes").await;
-    // Coarse: this is a debug build, and the machine may build meanwhile.
+    // A coarse limit: this is a debug build, and the machine may be busy.
     assert!(seen["loaded_ms"].as_u64().is_some_and(|ms| ms < 3_000), "{seen}");
     assert_eq!(seen["title"], "1 cooling · Tidegate", "{seen}");
     assert!(

@@ -1,4 +1,4 @@
-//! Redis dies, stalls, comes back: what each `on_failure` promises.
+//! Redis dies, stalls and returns: the promises of each `on_failure`.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,8 @@ async fn local_shares_add_up_to_the_rate_of_the_fleet() {
     assert_eq!(statuses(&answers), [(200, 36)].into());
     let excess = worst_window_excess(&site.times(), 12.0, 3.0);
     assert!(excess <= 2.0, "{excess:.2} requests too many without the store");
-    // From the first that goes: before that, all keep still, since others may yet draw from the store.
+    // From the first request that is sent. Before it all members pause, because others may still
+    // use the store.
     let times = site.times();
     let took = (times[times.len() - 1] - times[0]).as_secs_f64();
     assert!(took < 6.0, "{took:.2} s: the shares are far below a third of the rate");
@@ -141,7 +142,7 @@ async fn members_that_start_without_redis_hold_until_they_have_reached_it() {
         .await;
         member.store_is(false).await;
     }
-    // A client that may not wait hears why.
+    // A client that cannot wait gets the reason.
     let answer = get_with(fleet[0].proxy(), &site.url("/"), "prefer", "wait=1").await;
     assert_eq!((answer.status, answer.refused()), (503, Some("store")), "{}", answer.text());
     assert_eq!(site.count(), 0, "nobody knows a share");
@@ -217,7 +218,7 @@ async fn a_quota_goes_on_while_the_store_is_away_and_when_it_comes_back_empty() 
     }
     let answers = crawl(&proxies, 2, &site.url("/"), 60).await;
     let alone = statuses(&answers).get(&200).copied().unwrap_or_default();
-    // A third of what was left, each, and no new window.
+    // A third of the rest for each, and no new window.
     assert!(alone <= QUOTA - 12, "{alone} without the store");
     redis.restart();
     for member in &fleet {

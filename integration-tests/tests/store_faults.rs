@@ -1,5 +1,5 @@
-//! What stands between a member and its Redis goes wrong, and Redis answers what it should not: nobody waits for it,
-//! nobody gets more than the limits allow, and everything is as before once it is over.
+//! Faults between a member and its Redis, and invalid replies of Redis: no request waits for them,
+//! no member exceeds the limits, and everything recovers afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use integration_tests::{
 mod errors;
 
 const SOON: Duration = Duration::from_secs(20);
-/// The store's timeout in these tests; a machine that builds meanwhile stalls for less.
+/// The store's timeout in these tests; a busy machine stalls for less.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 fn rules(keys: &str, url: &str, on_failure: &str) -> RuleFile {
@@ -128,7 +128,7 @@ async fn a_reply_that_is_lost_costs_a_token_at_most_and_is_never_a_free_pass() {
     let answers = crawl(&[member.proxy()], 1, &site.url("/"), BURST + 5).await;
     let passed = statuses(&answers)[&200];
     assert_eq!(site.count(), passed);
-    // What was taken and lost is one request's; a member asks for a handful at most.
+    // The lost tickets of one call; a member takes a handful at most.
     assert!((BURST - 1..=BURST).contains(&passed), "{passed} passed of {BURST}");
 }
 
@@ -150,7 +150,7 @@ async fn a_thousand_held_requests_on_a_frozen_store_cost_little_memory() {
         waiting.push(client);
     }
     wait_until("all are held", SOON, async || {
-        // All but what the member lets go on its own while the store is silent.
+        // All requests except those that the member sends on its own during the outage.
         member.metric("tidegate_held_requests", &[]).await > 990.0
     })
     .await;
@@ -165,7 +165,8 @@ async fn a_thousand_held_requests_on_a_frozen_store_cost_little_memory() {
     member.store_is(true).await;
 }
 
-/// Three members that know of each other, at 30/s; the last one's line to Redis is this relay.
+/// Three members that know of each other, at 30/s. The last one's connection to Redis is this
+/// relay.
 async fn three_of_whom_one_is_behind(relay: &Relay, redis: &Redis) -> Vec<Member> {
     let keys = "rate: 30/s, burst: 3";
     let mut fleet = Member::fleet(2, &rules(keys, &redis.url(), "local")).await;
@@ -188,7 +189,7 @@ async fn one_of_three_that_is_cut_off_keeps_to_its_share_and_comes_back() {
     let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
     let answers = crawl(&proxies, 4, &site.url("/"), 120).await;
     assert_eq!(statuses(&answers), [(200, 120)].into());
-    // The others may use the whole rate, and who is cut off a third of it on top.
+    // The others may use the whole rate, and the isolated member a third of it in addition.
     let excess = worst_window_excess(&site.times(), RATE * 4.0 / 3.0, 3.0 + 1.0);
     assert!(excess <= 3.0, "{excess:.2} requests too many while one is cut off");
     relay.set(Fault::None);
@@ -203,7 +204,7 @@ async fn one_of_three_that_is_cut_off_keeps_to_its_share_and_comes_back() {
 #[tokio::test]
 async fn one_of_three_that_is_cut_off_for_a_moment_sends_nothing_on_top() {
     const RATE: f64 = 30.0;
-    /// For how long it keeps still, less what its heartbeat and its connection may be late.
+    /// How long it pauses, minus the possible delay of its heartbeat and its connection.
     const STILL: f64 = 2.0;
     let (redis, site) = (Redis::start(), Site::start());
     let relay = Relay::before(redis.address());
@@ -240,7 +241,7 @@ async fn idle_scopes_leave_nothing_in_redis() {
     member.store_is(true).await;
     let port = site.address().port();
     for host in 2..60 {
-        // Nobody listens there: each is a scope of its own all the same.
+        // Nothing listens there, but each is a scope of its own.
         get(member.proxy(), &format!("http://127.0.0.{host}:{port}/")).await;
     }
     let keys = redis.command(&["DBSIZE"]);
@@ -249,7 +250,7 @@ async fn idle_scopes_leave_nothing_in_redis() {
     let keys = redis.command(&["KEYS", "*"]);
     let of_rules = |line: &&str| line.ends_with("}:m");
     assert_eq!(keys.split("\r\n").filter(of_rules).count(), 1, "one for the rule: {keys}");
-    // What may live longest of the others is told by PTTL: minutes, not days.
+    // PTTL shows the longest TTL of the other keys: minutes, not days.
     let others = keys.split("\r\n").filter(|l| l.contains("tidegate:") && !of_rules(l));
     for line in others {
         let ttl = redis.command(&["PTTL", line]);

@@ -1,4 +1,5 @@
-//! What no compiler and no lint holds: layers, file heads and sizes, and that nothing is left undocumented or unused.
+//! Checks that no compiler and no lint makes: layers, module heads, file sizes, undocumented and
+//! unused items.
 
 #[path = "tidy/circles.rs"]
 mod circles;
@@ -8,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Each module uses only what stands before it, or on its own line (neighbours that are one layer).
+/// Each module uses only modules on earlier lines, or on its own line (neighbours in one layer).
 const LAYERS: [&[&str]; 12] = [
     &["runtime", "http1", "target"],
     &["classify"],
@@ -21,7 +22,7 @@ const LAYERS: [&[&str]; 12] = [
     &["config"],
     &["cli"],
     &["main"],
-    // The map of the crate stands outside of its layers.
+    // The crate root is outside of the layers.
     &["lib"],
 ];
 
@@ -72,7 +73,7 @@ fn name(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// Reports all at once: one run shows everything there is to mend.
+/// Reports all problems at once, so that one run shows everything to fix.
 fn assert_none(what: &str, found: &[String]) {
     assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
 }
@@ -163,7 +164,7 @@ fn word(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// The first word of each entry of a `{...}` list whose opening brace is already read.
+/// The first word of each entry of a `{...}` list after its opening brace.
 fn list_heads(list: &str) -> Vec<String> {
     let (mut depth, mut heads, mut fresh) = (1_usize, Vec::new(), true);
     for (at, c) in list.char_indices() {

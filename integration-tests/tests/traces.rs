@@ -1,5 +1,5 @@
-//! Traces: where the environment names a collector, every request is a span with a span for each step of its path. The
-//! collector here is a real HTTP server on loopback that reads what comes as OTLP.
+//! Traces: if the environment names a collector, every request is a span, with a span for each step
+//! of its path. The collector is a real HTTP server on loopback that parses OTLP.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ const ERROR: u64 = 2;
 struct Collector {
     address: SocketAddr,
     came: Arc<Mutex<Vec<(HeaderMap, Value)>>>,
-    /// What it answers.
+    /// The status of its responses.
     status: Arc<Mutex<StatusCode>>,
 }
 
@@ -79,8 +79,8 @@ impl Collector {
         scopes.flat_map(|scope| list(&scope["spans"])).map(Span::read).collect()
     }
 
-    /// The spans of the only request whose span has this attribute, once they are there: the request's own first, then
-    /// its steps by their beginning.
+    /// The spans of the only request whose span has this attribute, once they have arrived: the
+    /// request's own first, then its steps by their start.
     async fn trace_with(&self, key: &str, value: &str) -> Vec<Span> {
         let mut found = Vec::new();
         wait_until(&format!("a trace with {key}={value}"), SOON, async || {

@@ -1,4 +1,5 @@
-//! Each of the seven ways to be turned away is counted under its name; five of them trip the cooldown, two do not.
+//! Each of the seven kinds of block is counted under its name; five of them trip the cooldown, two
+//! do not.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const FAILURES: [(&str, Page, u16); 2] =
     [("connection_error", Page::Reset, 502), ("timeout", Page::Hang, 504)];
 const SOON: Duration = Duration::from_secs(5);
 
-/// Waits until the member counts so many verdicts of this name.
+/// Waits until the member has counted this many verdicts of this name.
 async fn counted(member: &Member, verdict: &str, n: u32) {
     let labels = [("rule", "default"), ("verdict", verdict)];
     wait_until(&format!("{verdict} is counted"), SOON, async || {
@@ -30,7 +31,7 @@ async fn counted(member: &Member, verdict: &str, n: u32) {
 }
 
 #[tokio::test]
-async fn each_verdict_is_told_and_counted_under_its_name() {
+async fn each_verdict_is_reported_and_counted_under_its_name() {
     let site = Site::start();
     let file = RuleFile::one_rule("cooldown: {after: 100, respect_retry_after: false}")
         .with("timeouts: {response: 300ms}");
@@ -150,8 +151,7 @@ async fn a_missing_page_and_a_broken_site_are_no_blocks() {
 const SUSPECT: &str = "<title>Shop</title><nav>Menu</nav><nav>More</nav><article><h1>Verify you are human</h1></article>";
 
 #[tokio::test]
-async fn a_page_like_a_wall_that_nothing_matches_is_told_kept_and_a_block_once_it_is_all_that_comes()
- {
+async fn a_page_like_a_wall_is_reported_and_kept_and_a_block_once_every_page_is_like_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let kept = folder.path().join("suspects");
     let site = Site::start();

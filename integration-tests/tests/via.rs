@@ -1,4 +1,5 @@
-//! `via`: the requests of a rule go through its upstream proxy, and what that proxy fails at is not the site's verdict.
+//! `via`: the requests of a rule go through its upstream proxy, and that proxy's failures are not
+//! the site's verdict.
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -9,7 +10,7 @@ use integration_tests::{
     ports::free_address,
     secure::{Flaw, Root},
     site::{Page, Site},
-    upstream::{Manners, Socks, behind_tls, saying},
+    upstream::{Socks, SocksOptions, behind_tls, with_response},
     wait::wait_until,
 };
 use rustls::{
@@ -37,7 +38,7 @@ fn rule(via: &str, more: &str) -> RuleFile {
     RuleFile::one_rule(&format!("via: \"{via}\", cooldown: {{after: 1, silence: 2}}{more}"))
 }
 
-/// That the upstream proxy is what failed, and that the site has no part in it.
+/// Asserts that the upstream proxy failed, and that the site is not blamed.
 async fn is_refused(member: &Member, answer: &Answer, status: u16, error: &str, part: &str) {
     let what = format!("{:?} {}", answer.headers, answer.text());
     assert_eq!((answer.status, answer.refused()), (status, Some("via")), "{what}");
@@ -56,14 +57,14 @@ async fn passed(upstream: &Member) -> f64 {
     upstream.metric("tidegate_user_requests_total", &[("result", "relayed")]).await
 }
 
-/// A CONNECT to the site; its answer's head and the connection.
+/// A CONNECT to the site: the head of its response and the connection.
 async fn connect(member: &Member, authority: &str) -> (String, Raw) {
     let mut client = Raw::connect(member.proxy()).await;
     client.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
     (client.head().await, client)
 }
 
-/// One GET inside a CONNECT, over TLS with whoever has a certificate of `root`.
+/// One GET inside a CONNECT, over TLS with a server whose certificate comes from `root`.
 async fn get_inside(member: &Member, site: &Site, root: &Path) -> String {
     let (head, client) = connect(member, &site.authority()).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -156,7 +157,8 @@ async fn a_websocket_goes_through_a_connect() {
 async fn socks_gets_names_as_they_are_and_a_login() {
     let site = Site::start();
     let login = Some(("crawler".to_owned(), "p@ss".to_owned()));
-    let socks = Socks::start(site.address(), Manners { login, ..Manners::default() }).await;
+    let socks =
+        Socks::start(site.address(), SocksOptions { login, ..SocksOptions::default() }).await;
     // The proxy's own address is private, and nothing allows that but the rule itself.
     let file = rule(&socks.url("crawler:p%40ss@"), "").egress("{}");
     let member = Member::start(&file).await;
@@ -188,12 +190,12 @@ async fn socks_gets_names_as_they_are_and_a_login() {
 async fn what_a_site_says_first_is_not_lost() {
     let site = Site::start();
     let greeting = b"hello from the site\n".to_vec();
-    let manners = Manners { greeting: greeting.clone(), ..Manners::default() };
-    let socks = Socks::start(site.address(), manners).await;
+    let options = SocksOptions { greeting: greeting.clone(), ..SocksOptions::default() };
+    let socks = Socks::start(site.address(), options).await;
     let member = Member::start(&rule(&socks.url(""), "")).await;
     let (_, mut client) = connect(&member, "shop.example:443").await;
     assert_eq!(client.exactly(greeting.len()).await, greeting);
-    let (http, _) = saying("HTTP/1.1 200 Connected\r\n\r\nhello").await;
+    let (http, _) = with_response("HTTP/1.1 200 Connected\r\n\r\nhello").await;
     let member = Member::start(&rule(&format!("http://{http}"), "")).await;
     let (_, mut client) = connect(&member, "shop.example:443").await;
     assert_eq!(client.exactly(5).await, b"hello");
@@ -215,7 +217,7 @@ async fn an_upstream_proxy_behind_tls_needs_a_certificate_that_is_trusted() {
     assert!(get_inside(&member, &secure, &root.file()).await.starts_with("HTTP/1.1 200"));
     for flaw in [Flaw::SelfSigned, Flaw::OtherName] {
         let bad = behind_tls(upstream.proxy(), root.server(flaw)).await;
-        // Only the certificates of sites may be anybody's.
+        // Only the verification of sites' certificates may be switched off.
         let file = rule(&url(bad), ", verify: false").with(&trusts);
         let member = Member::start(&file).await;
         let answer = get(member.proxy(), &site.url("/")).await;
@@ -230,14 +232,15 @@ async fn what_the_upstream_proxy_fails_at_is_no_verdict_on_the_site() {
     let upstream = upstream().await;
     let login = format!("http://crawler:wrong@{}", upstream.proxy());
     let away = format!("http://{}", free_address());
-    let socks = Socks::start(site.address(), Manners { reply: 2, ..Manners::default() }).await;
-    let (squid, _) = saying(
+    let socks =
+        Socks::start(site.address(), SocksOptions { reply: 2, ..SocksOptions::default() }).await;
+    let (squid, _) = with_response(
         "HTTP/1.1 503 Service Unavailable\r\nX-Squid-Error: ERR_CONNECT_FAIL 111\r\n\
          Content-Length: 0\r\n\r\n",
     )
     .await;
     let (squid, socks) = (format!("http://{squid}"), socks.url(""));
-    let (mute, _) = saying("").await;
+    let (mute, _) = with_response("").await;
     let mute = format!("http://{mute}");
     for (via, error, part) in [
         (&login, "proxy_configuration_error", "password of `via`"),

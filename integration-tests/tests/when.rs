@@ -1,4 +1,4 @@
-//! `POST /api/v1/when`: the earliest moment at which a request could go, and that nothing is taken by asking.
+//! `POST /api/v1/when`: the earliest time at which a request could be sent; asking takes no token.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn one(member: &Member, url: &str) -> Value {
 }
 
 /// Wait in milliseconds and reason.
-fn told(next: &Value) -> (u64, &str) {
+fn wait_of(next: &Value) -> (u64, &str) {
     let wait = next["in_ms"].as_u64().unwrap_or_else(|| panic!("a wait: {next}"));
     (wait, next["reason"].as_str().unwrap_or("none"))
 }
@@ -47,7 +47,7 @@ async fn asking_takes_nothing_and_each_reason_has_its_word() {
                  - {name: rest, match: {hosts: [\"127.0.0.1\"]}, per: host, rate: 100/s}";
     let member = Member::start(&RuleFile::new(rules)).await;
     for _ in 0..5 {
-        assert_eq!(told(&one(&member, &site.url("/slow")).await), (0, "none"));
+        assert_eq!(wait_of(&one(&member, &site.url("/slow")).await), (0, "none"));
     }
     for (path, status) in [("/slow", 200), ("/slow", 200), ("/day", 200), ("/wall", 403)] {
         assert_eq!(get(member.proxy(), &site.url(path)).await.status, status, "{path}");
@@ -62,7 +62,7 @@ async fn asking_takes_nothing_and_each_reason_has_its_word() {
     let expected = ["rate", "quota", "cooldown", "none", "denied", "none", "denied", "none"];
     assert_eq!(words, expected, "{answer:#}");
     for (at, seconds) in [(0, 60), (1, 86_400), (2, 90)] {
-        let (wait, _) = told(&results[at]);
+        let (wait, _) = wait_of(&results[at]);
         assert!(wait <= seconds * 1_000 && wait > (seconds - 30) * 1_000, "{}", results[at]);
         let at_ms = results[at]["at_ms"].as_u64().expect("a moment");
         assert!(at_ms > wait, "{}", results[at]);
@@ -101,14 +101,14 @@ async fn a_thousand_sites_of_a_fleet_cost_ten_calls_that_go_out_together() {
     urls.push(site.url("/"));
     let ask = json!({"urls": urls});
     let asked = when(&members[1], &ask).await;
-    assert!(asked["results"].as_array().is_some_and(|all| all.iter().all(|r| told(r).0 == 0)));
+    assert!(asked["results"].as_array().is_some_and(|all| all.iter().all(|r| wait_of(r).0 == 0)));
     assert_eq!(calls(&members[1], "when").await, 10.0);
     assert_eq!(get(members[0].proxy(), &site.url("/")).await.status, 200);
     let asked = when(&members[1], &ask).await;
     let last = &asked["results"][999];
-    assert!(told(last).0 > 30_000, "another member took the token: {last}");
-    assert_eq!(told(last).1, "rate");
-    assert_eq!(told(&asked["results"][0]), (0, "none"));
+    assert!(wait_of(last).0 > 30_000, "another member took the token: {last}");
+    assert_eq!(wait_of(last).1, "rate");
+    assert_eq!(wait_of(&asked["results"][0]), (0, "none"));
     assert_eq!(members[1].status().await["scopes_total"], 0, "a look makes no scope");
     assert_eq!(calls(&members[1], "take").await, 0.0);
 }
@@ -132,9 +132,9 @@ async fn those_that_are_held_stand_before_one_that_comes() {
     })
     .await;
     let next = one(&member, &url).await;
-    let (wait, reason) = told(&next);
+    let (wait, reason) = wait_of(&next);
     assert_eq!(reason, "queue");
-    // Ten seconds for each of the three, after the next ticket, less what has passed.
+    // Ten seconds for each of the three, after the next ticket, minus the elapsed time.
     assert!(wait > 25_000 && wait <= 40_000, "{next}");
     held.into_iter().for_each(|task| task.abort());
 }
@@ -160,8 +160,8 @@ async fn a_store_that_is_away_is_named() {
     let next = one(&closed, url).await;
     assert_eq!((&next["in_ms"], &next["reason"]), (&Value::Null, &"store".into()), "{next}");
     let next = one(&local, url).await;
-    assert_eq!(told(&next), (180_000, "store"), "a third of the rate, from an empty bucket");
-    assert_eq!(told(&one(&open, url).await), (0, "none"));
+    assert_eq!(wait_of(&next), (180_000, "store"), "a third of the rate, from an empty bucket");
+    assert_eq!(wait_of(&one(&open, url).await), (0, "none"));
 }
 
 /// Seconds of `Tidegate-Next`.
@@ -193,7 +193,7 @@ async fn each_answer_says_when_the_next_one_could_go() {
     let refused = ask("/wall").await;
     assert_eq!(refused.refused(), Some("cooldown"));
     assert!(next_of(&refused) > 60.0, "{:?}", refused.headers);
-    // Whoever waits for as long as it is told is hardly held.
+    // A client that waits for the announced time is hardly held.
     for _ in 0..5 {
         let next = next_of(&ask("/serial").await);
         assert!(next <= 0.05, "{next}");

@@ -1,4 +1,4 @@
-//! Feeds `targets::classifier`; see there.
+//! Runs the fuzz target `classifier` of `targets`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::classifier(data));

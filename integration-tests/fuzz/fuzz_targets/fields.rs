@@ -1,4 +1,4 @@
-//! Feeds `targets::fields`; see there.
+//! Runs the fuzz target `fields` of `targets`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::fields(data));

@@ -1,4 +1,4 @@
-//! Feeds `targets::http1`; see there.
+//! Runs the fuzz target `http1` of `targets`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::http1(data));

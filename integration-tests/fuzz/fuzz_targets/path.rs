@@ -1,4 +1,4 @@
-//! Feeds `targets::ALL`'s `path`; see there.
+//! Runs the fuzz target `path` of `targets`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::ALL.iter().find(|(name, _)| *name == "path").expect("it is there").1(data));

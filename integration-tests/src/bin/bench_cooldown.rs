@@ -1,5 +1,6 @@
-//! `make bench-cooldown`: three members, sixty busy connections, fifty trips: how long requests still reach a site
-//! after its third blocked answer in a row, and how long the news takes to every member.
+//! `make bench-cooldown`: three members, sixty busy connections, fifty trips. Measures how long
+//! requests still reach a site after its third block in a row, and how long the news takes to every
+//! member.
 
 use std::{io::Write as _, time::Duration};
 
@@ -8,7 +9,7 @@ use integration_tests::storm::{RULE, Storm, Trip};
 const MEMBERS: usize = 3;
 const CLIENTS: usize = 20;
 const TRIPS: usize = 50;
-/// The promise.
+/// The promised limit.
 const PROMISE: Duration = Duration::from_millis(20);
 
 #[tokio::main]
@@ -34,14 +35,14 @@ fn report(trips: &[Trip]) -> std::io::Result<()> {
         let [p50, p99, worst] = [0.5, 0.99, 1.0].map(|share| ms(at(&times, share)));
         writeln!(out, "{what:44} {p50:>7.1} {p99:>7.1} {worst:>7.1}")
     };
-    line("until the news is there (Redis push)", trips.iter().map(|trip| trip.told).collect())?;
+    line("until the news arrives (Redis push)", trips.iter().map(|trip| trip.news).collect())?;
     line("until the last request of the first member", trips.iter().map(first).collect())?;
     line("until the last request of any member", trips.iter().map(Trip::last_of_all).collect())?;
     let leaked: usize = trips.iter().map(|trip| trip.leaked(PROMISE)).sum();
     writeln!(out, "sent by a client more than {PROMISE:?} after the news, and leaked: {leaked}")
 }
 
-/// The member that stood still first: most often the one that read the tripping answer.
+/// The member that paused first, usually the one that read the tripping response.
 fn first(trip: &Trip) -> Duration {
     trip.last.iter().min().copied().unwrap_or_default()
 }

@@ -1,15 +1,15 @@
 //! Precision and recall of the built-in signatures over a folder of saved responses, by kind and by
-//! language; what changed since other signatures; and what a scan costs.
+//! language; the differences from other signatures; and the cost of a scan.
 //!
-//! `bench_detect DIR [--status N] [--since FILE]`: DIR has a `manifest.tsv` with the columns `file`,
-//! `verdict` (alternatives separated by `|`), `status`, `headers` (`; ` between) and `kind`, and
-//! perhaps `language`. `--status` serves every wall with that status, as many sites do with 200.
-//! `--since` names the `signatures.yaml` of a release: what it judges otherwise is listed. Exits with 1
-//! under a precision of 0.995 or a recall of 0.97.
+//! `bench_detect DIR [--status N] [--since FILE]`: DIR has a `manifest.tsv` with the columns
+//! `file`, `verdict` (alternatives separated by `|`), `status`, `headers` (separated by `; `),
+//! `kind` and optionally `language`. `--status` serves every wall with that status, as many sites
+//! do with 200. `--since` names the `signatures.yaml` of a release and lists the responses that it
+//! judges differently. Exits with 1 if precision is below 0.995 or recall below 0.97.
 //!
-//! Then it judges the folder with every signature switched off that was made for one product or one site: what the
-//! families of `config/walls/words.yaml` and the status find alone. This is the measure for walls that nobody has
-//! seen: each kind is judged as if it were unknown.
+//! Then it judges the folder again without the signatures of single products or sites. This shows
+//! what the families of `config/walls/words.yaml` and the status find alone, which is the measure
+//! for unknown walls.
 
 use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc, time::Instant};
 
@@ -26,10 +26,10 @@ use tidegate::{
 const LEAST_PRECISION: f64 = 0.995;
 const LEAST_RECALL: f64 = 0.97;
 
-/// How much is looked at, as by default in the rule file.
+/// The defaults of the rule file.
 const LIMITS: ScanLimits = ScanLimits { bytes: 16 * 1024, error_bytes: 128 * 1024 };
 
-/// What the command line asks for.
+/// The command line.
 struct Args {
     folder: String,
     status: Option<u16>,
@@ -94,7 +94,7 @@ fn judge(folder: &Path, builtin: Arc<Classifier>) -> anyhow::Result<Vec<Item>> {
     }
 }
 
-/// The folder, served as the command line asks, and what its manifest says beside.
+/// The folder, as the command line wants it served, and the rest of its manifest.
 struct Manifest {
     /// A copy of the manifest with links to the files.
     folder: tempfile::TempDir,
@@ -141,7 +141,7 @@ impl Manifest {
     }
 }
 
-/// The language of a page: what it says itself, else the script that it is written in.
+/// The language of a page: the declared one, otherwise that of its script.
 fn language(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(16 * 1024)]);
     let small = text.to_ascii_lowercase();
@@ -171,14 +171,14 @@ fn language(body: &[u8]) -> String {
 struct Row {
     right: usize,
     missed: usize,
-    /// Another block than the one expected.
+    /// Judged as a block, but not the expected one.
     other: usize,
-    /// Judged as a block where nothing but `ok` is right.
+    /// Judged as a block although only `ok` is right.
     false_blocks: usize,
 }
 
-/// Counts over all responses. A response is positive if its verdict is a block; where the folder
-/// accepts both a block and `ok`, either is right and it is left out of the sums.
+/// Counts over all responses. A response is positive if its verdict is a block. If the folder
+/// accepts both a block and `ok`, the response is left out of the totals.
 #[derive(Default)]
 struct Tally {
     verdicts: BTreeMap<String, Row>,
@@ -290,7 +290,7 @@ impl Tally {
     }
 }
 
-/// What the families and the status find where no signature names a product: as served and under 200.
+/// What the families and the status find without signatures of products: as served, and under 200.
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 fn print_unknown(args: &Args) -> anyhow::Result<()> {
     let named = builtin_signatures().into_iter().filter(|signature| signature.family.is_none());
@@ -332,10 +332,10 @@ fn print_unknown(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Walls found without a signature of their own.
+/// Walls that are found without a signature of their own.
 #[derive(Default)]
 struct Unknown {
-    /// Found and all, by kind and by language.
+    /// Found and total, by kind and by language.
     kinds: BTreeMap<String, (usize, usize)>,
     languages: BTreeMap<String, (usize, usize)>,
     found: usize,
@@ -375,7 +375,7 @@ impl Unknown {
     }
 }
 
-/// What other signatures judged otherwise.
+/// Responses that other signatures judge differently.
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 fn print_changes(before: &[Item], now: &[Item]) {
     let changed = before.iter().zip(now).filter(|(one, other)| one.verdict != other.verdict);
@@ -408,9 +408,8 @@ fn interval(part: usize, whole: usize) -> (f64, f64) {
     ((middle - half).max(0.0), (middle + half).min(1.0))
 }
 
-/// Microseconds that one scan takes, over the folder's own pages of at least 64 KB served with 200,
-/// each cut to that: the mean in the best of some rounds, since everything else that runs makes a
-/// round longer, never shorter.
+/// Microseconds per scan, over the folder's own pages of at least 64 KB with status 200, each cut
+/// to 64 KB. The mean of the fastest round, because other load only makes a round longer.
 fn cost(folder: &Path, items: &[Item]) -> anyhow::Result<f64> {
     const PAGE: usize = 64 * 1024;
     const ROUNDS: usize = 50;

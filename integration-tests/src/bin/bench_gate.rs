@@ -1,16 +1,19 @@
-//! `make bench-gate`: what the gate costs beside the least that any shared limiter costs, and what waiting costs.
+//! `make bench-gate`: the cost of the gate compared with the minimum for any shared limiter, and
+//! the cost of waiting.
 //!
-//! Grants: a plain blocking loop sends the very `EVALSHA` that the gate sends (recorded from it) over one connection:
-//! the limit of one round trip; with 64 of them on their way at once it is the limit of one Redis. Beside it, in the same rounds, the gate on Redis and the gate in memory, one request at
-//! a time and with 64 at once. The rule has a rate that is never reached and a cooldown, so that every grant does the
-//! whole work. Each ratio is that of a round to the loop of the same round; printed are medians. `EVALSHA again` is
-//! the loop once more: how far its ratio is from 1 is what the run cannot tell apart.
+//! Grants: a plain blocking loop sends the same `EVALSHA` as the gate (recorded from it) over one
+//! connection. One call at a time shows the limit of a round trip, and 64 in flight the limit of
+//! one Redis. The same rounds measure the gate on Redis and in memory, with one request at a time
+//! and with 64 at once. The rule has an unreachable rate and a cooldown, so that every grant does
+//! the whole work. Each ratio compares a round with the loop of the same round; the table shows
+//! medians. `EVALSHA again` repeats the loop: the distance of its ratio from 1 is the noise.
 //!
-//! Waiting: one real process on each store holds 10,000 requests of as many connections behind a quota of one an hour:
-//! resident memory of each, connection included, and CPU while nothing moves.
+//! Waiting: one real process on each store holds 10,000 requests on as many connections behind a
+//! quota of one per hour. Measured are the resident memory of each, connection included, and the
+//! CPU while nothing happens.
 //!
-//! Its parts, both of them or the one that is named: `grants` and `held`; each takes less than two minutes.
-//! `BENCH_ROUNDS` (5) and `BENCH_MILLIS` (700, of each load) make it longer.
+//! The parts are `grants` and `held`; without an argument both run. Each takes less than two
+//! minutes. `BENCH_ROUNDS` (5) and `BENCH_MILLIS` (700, per load) change the length.
 
 #[path = "bench_gate/floor.rs"]
 mod floor;
@@ -26,10 +29,10 @@ use integration_tests::redis::Redis;
 
 use self::{floor::Floor, held::Held, load::Load};
 
-/// Fewer scripts than so many in a load are none of its grants'.
+/// A load with fewer scripts than this has only heartbeats.
 const HEARTBEATS: f64 = 10.0;
 
-/// What is measured in each round.
+/// The loads of each round.
 const LOADS: [(&str, Kind); 7] = [
     ("EVALSHA", Kind::Floor),
     ("EVALSHA again", Kind::Floor),
@@ -48,16 +51,16 @@ enum Kind {
     Memory(usize),
 }
 
-/// What one load of one round cost.
+/// The cost of one load in one round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
     /// Grants per second.
     rate: f64,
-    /// Microseconds of CPU per grant, this process and Redis together.
+    /// Microseconds of CPU per grant, of this process and Redis together.
     cpu: f64,
-    /// Microseconds of Redis's CPU per script; 0 where it ran none.
+    /// Microseconds of Redis's CPU per script; 0 if there were none.
     script: f64,
-    /// Scripts that Redis ran per grant.
+    /// Scripts per grant.
     calls: f64,
 }
 
@@ -87,7 +90,7 @@ fn grants(redis: &Redis) -> anyhow::Result<()> {
     let mut costs: BTreeMap<&str, Vec<Cost>> = BTreeMap::new();
     for round in 0..rounds {
         let mut loads = LOADS;
-        // No load always comes after the same one.
+        // The order changes, so that no load always follows the same one.
         loads.rotate_left(usize::try_from(round)? % LOADS.len());
         for (name, kind) in loads {
             let cost = match kind {
@@ -146,11 +149,11 @@ fn say(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// What this process and Redis have used so far.
+/// The resources used so far by this process and Redis.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Used {
     own: Duration,
-    /// Seconds of Redis's.
+    /// Redis's CPU in seconds.
     redis: f64,
     calls: f64,
     at: std::time::Instant,
@@ -169,7 +172,7 @@ impl Used {
         })
     }
 
-    /// What `grants` have cost since then.
+    /// The cost of `grants` since then.
     #[allow(clippy::cast_precision_loss, reason = "counts")]
     pub(crate) fn until_now(self, redis: &Redis, grants: u64) -> anyhow::Result<Cost> {
         let took = self.at.elapsed().as_secs_f64();
@@ -180,14 +183,14 @@ impl Used {
         Ok(Cost {
             rate: grants / took,
             cpu: (own + redis) * 1e6 / grants,
-            // A member that asks for nothing still says now and then that it is there.
+            // An idle member still sends heartbeats.
             script: if calls < HEARTBEATS { 0.0 } else { redis * 1e6 / calls },
             calls: calls / grants,
         })
     }
 }
 
-/// The number after `name` in what INFO says; 0 where there is none.
+/// The number after `name` in the reply to INFO; 0 if there is none.
 fn field(info: &str, name: &str) -> f64 {
     let rest = info.split(name).nth(1).unwrap_or_default();
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());

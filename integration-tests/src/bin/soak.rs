@@ -1,5 +1,6 @@
-//! `make soak`: a fleet of three under load and under faults for MINUTES (5), then MUTATIONS (100,000) of requests whose
-//! reading real servers must agree on, and a report of both. Ends with 1 where anything is not as promised.
+//! `make soak`: a fleet of three under load and faults for MINUTES (5), then MUTATIONS (100,000) of
+//! requests that real servers must read alike, and a report of both. Exits with 1 if a promise is
+//! broken.
 
 use std::{process::ExitCode, time::Duration};
 

@@ -1,6 +1,7 @@
-//! Requests that are nearly well formed: templates of every framing, with lines that two parsers may read differently.
+//! Nearly valid requests: templates of every framing, with lines that two parsers may read
+//! differently.
 
-/// Request lines and the rest, `SITE` being the site.
+/// Requests; `SITE` stands for the site.
 const TEMPLATES: [&str; 8] = [
     "GET http://SITE/a?b=c HTTP/1.1\r\nHost: SITE\r\nAccept: */*\r\n\r\n",
     "GET http://SITE HTTP/1.0\r\nUser-Agent: x\r\n\r\n",
@@ -14,7 +15,7 @@ const TEMPLATES: [&str; 8] = [
      GET /smuggled HTTP/1.1\r\nHost: evil.example\r\n\r\n",
 ];
 
-/// Lines that are put among the fields.
+/// Lines that are inserted among the fields.
 const LINES: [&str; 32] = [
     "Content-Length: 5",
     "Content-Length: 6",
@@ -50,7 +51,7 @@ const LINES: [&str; 32] = [
     "X:",
 ];
 
-/// Texts that replace others.
+/// Replacements of text.
 const SWAPS: [(&str, &str); 18] = [
     ("\r\n", "\n"),
     ("\r\n", "\r\n\r\n"),
@@ -111,7 +112,7 @@ fn change(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Replaces those of the occurrences of `from` that are `chosen` by their number.
+/// Replaces those occurrences of `from` whose number is `chosen`.
 fn replace(bytes: &[u8], from: &[u8], to: &[u8], chosen: impl Fn(usize) -> bool) -> Vec<u8> {
     let (mut replaced, mut at, mut number) = (Vec::with_capacity(bytes.len()), 0, 0);
     while at < bytes.len() {

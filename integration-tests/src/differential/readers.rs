@@ -31,7 +31,7 @@ impl Readers {
     pub(super) async fn start() -> Self {
         let mut command = Command::new(python());
         command.arg(script("readers.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // It ends its servers when its standard input ends, which is with this process at the latest.
+        // It stops its servers when its standard input closes, at the latest with this process.
         let mut program = command.spawn().expect("Python can be started");
         let said = program.stdout.take().expect("its output is piped");
         let mut lines = BufReader::new(said).lines();

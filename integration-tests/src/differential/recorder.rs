@@ -1,4 +1,4 @@
-//! A site that keeps each message as it came, to the byte.
+//! A site that records each message byte by byte.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -16,7 +16,7 @@ use tokio::{
 
 use super::Seen;
 
-/// How long the proxy may take to end a connection once it has its answer.
+/// How long the proxy may take to close a connection after the response.
 const END: Duration = Duration::from_secs(2);
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
@@ -62,7 +62,7 @@ impl Drop for Recorder {
     }
 }
 
-/// One message, and whatever comes behind it; `None` if it was broken off.
+/// One message, and any bytes after it; `None` if it was cut off.
 async fn record(mut stream: TcpStream) -> Option<Vec<u8>> {
     let mut message = Vec::new();
     let mut buffer = [0; 16 * 1024];
@@ -80,8 +80,8 @@ async fn record(mut stream: TcpStream) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// The request that a message of the proxy begins with; `None` until it is whole. What the proxy sends is in its own
-/// plain form, so that no more than this is needed to read it.
+/// The first request in the message; `None` until it is complete. Messages of the proxy always have
+/// the same plain form.
 pub(super) fn read(message: &[u8]) -> Option<Seen> {
     let end = message.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&message[..end]);
@@ -106,7 +106,7 @@ pub(super) fn read(message: &[u8]) -> Option<Seen> {
     Some(Seen { method, target, host: field("host").unwrap_or_default(), length: Some(length) })
 }
 
-/// Length of a chunked body; `None` until its last chunk is there.
+/// Length of a chunked body; `None` until its last chunk has arrived.
 fn chunked(mut rest: &[u8]) -> Option<u64> {
     let mut length = 0;
     loop {

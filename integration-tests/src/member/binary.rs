@@ -1,4 +1,5 @@
-//! Where the built binary is; cargo does not build it for another package's tests, so a missing or old one is named.
+//! Finds the built binary. Cargo does not build it for another package's tests, so a missing or
+//! outdated one is reported.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,10 +7,10 @@ use std::{
     time::SystemTime,
 };
 
-/// The binary `tidegate` of the profile in which the tests run.
+/// The binary `tidegate` of the tests' profile.
 ///
 /// # Panics
-/// If it is missing, or older than a source file that it is made of.
+/// If it is missing, or older than one of its source files.
 #[must_use]
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
@@ -35,7 +36,7 @@ pub fn path() -> &'static Path {
     })
 }
 
-/// A source file, by cargo's own list beside the binary, that changed after it was linked.
+/// A source file (by cargo's own list) that changed after the binary was linked.
 fn newer_source(binary: &Path) -> Option<String> {
     let list = std::fs::read_to_string(binary.with_extension("d")).ok()?;
     let built = changed(binary)?;

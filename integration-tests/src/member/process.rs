@@ -1,4 +1,4 @@
-//! What the machine says of a member's process, and what it can be made to lack.
+//! Facts about a member's process, and limits on its resources.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::Member;
 
-/// Clock ticks a second in `/proc` (USER_HZ), the same on every Linux that there is.
+/// Clock ticks per second in `/proc` (USER_HZ), the same on every Linux.
 const TICKS: f64 = 100.0;
 
 impl Member {
     /// Resident memory in bytes.
     ///
     /// # Panics
-    /// If the process is gone or the machine has no `/proc`.
+    /// If the process has ended or the machine has no `/proc`.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(self.proc("status")).expect("the process runs");
@@ -22,14 +22,15 @@ impl Member {
         kib.parse::<u64>().expect("VmRSS is a number") * 1024
     }
 
-    /// Seconds of processor time that it has used.
+    /// Processor time in seconds.
     ///
     /// # Panics
-    /// If the process is gone or the machine has no `/proc`.
+    /// If the process has ended or the machine has no `/proc`.
     #[must_use]
     pub fn cpu_seconds(&self) -> f64 {
         let stat = fs::read_to_string(self.proc("stat")).expect("the process runs");
-        // The name before the bracket may hold anything; user and system time are the 14th and 15th word of the line.
+        // The name in brackets may contain anything. User and system time are the 14th and 15th
+        // word of the line.
         let (_, rest) = stat.rsplit_once(')').expect("the name is in brackets");
         let words: Vec<&str> = rest.split_whitespace().collect();
         let ticks = |at: usize| words[at].parse::<f64>().expect("times are numbers");
@@ -39,16 +40,16 @@ impl Member {
     /// Descriptors that it has open.
     ///
     /// # Panics
-    /// If the process is gone or the machine has no `/proc`.
+    /// If the process has ended or the machine has no `/proc`.
     #[must_use]
     pub fn descriptors(&self) -> usize {
         fs::read_dir(self.proc("fd")).expect("the process runs").count()
     }
 
-    /// From now on it may have at most `n` descriptors open (`ulimit -Sn`); returns how many it could have before.
+    /// Limits its open descriptors to `n` (`ulimit -Sn`). Returns the previous limit.
     ///
     /// # Panics
-    /// If the process is gone.
+    /// If the process has ended.
     pub fn limit_descriptors(&self, n: u64) -> u64 {
         let process = Some(Pid::from_child(&self.child));
         let maximum = getrlimit(Resource::Nofile).maximum;
@@ -58,21 +59,21 @@ impl Member {
         before.current.expect("every system limits descriptors")
     }
 
-    /// From now on it may open nothing more; returns how many descriptors it could have before.
+    /// Prevents it from opening another descriptor. Returns the previous limit.
     ///
     /// # Panics
-    /// If the process is gone or the machine has no `/proc`.
+    /// If the process has ended or the machine has no `/proc`.
     pub fn take_free_descriptors(&self) -> u64 {
-        // The lowest free number is the next to be used, and must be below the limit.
+        // The next descriptor gets the lowest free number, which must be below the limit.
         let free = |n: &u64| !fs::exists(self.proc(&format!("fd/{n}"))).is_ok_and(|there| there);
         let lowest = (0..).find(free).expect("numbers do not end");
         self.limit_descriptors(lowest)
     }
 
-    /// How many descriptors it may have open.
+    /// Its limit of descriptors.
     ///
     /// # Panics
-    /// If the process is gone or the machine has no `/proc`.
+    /// If the process has ended or the machine has no `/proc`.
     #[must_use]
     pub fn descriptors_at_most(&self) -> u64 {
         let limits = fs::read_to_string(self.proc("limits")).expect("the process runs");
@@ -81,7 +82,7 @@ impl Member {
         soft.parse().expect("the limit is a number")
     }
 
-    /// Reads nothing of what it writes, until the answer is dropped; [`Member::log`] waits for that too.
+    /// Stops reading its output until the result is dropped. [`Member::log`] waits for that too.
     #[must_use]
     pub fn stop_reading(&self) -> impl Drop + '_ {
         self.log.lock()

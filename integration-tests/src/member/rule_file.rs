@@ -1,4 +1,4 @@
-//! A rule file for one member: addresses and folders are filled in when it starts.
+//! A rule file for one member. Addresses and folders are filled in when it starts.
 
 use std::{
     net::SocketAddr,
@@ -7,7 +7,8 @@ use std::{
 
 use crate::redis::Redis;
 
-/// What a test says of the rule file; the rest is what tests need (loopback sites, free ports, a private folder).
+/// The test's part of a rule file. The rest is what all tests need (loopback sites, free ports, a
+/// private folder).
 #[derive(Debug, Clone)]
 pub struct RuleFile {
     rules: String,
@@ -38,8 +39,8 @@ impl RuleFile {
         Self::new(&format!("- {{name: default, match: \"*\", {keys}}}"))
     }
 
-    /// On this Redis. The timeout is longer than the default: the machine builds and tests at the same time, and a
-    /// stall of it is not what most tests are about.
+    /// With this Redis. The timeout is longer than the default, because the machine is busy and few
+    /// tests are about timeouts.
     #[must_use]
     pub fn redis(self, redis: &Redis) -> Self {
         self.store(&format!("{{url: \"{}\", timeout: 2s}}", redis.url()))
@@ -69,7 +70,7 @@ impl RuleFile {
         Self { roots: Some(file.to_owned()), ..self }
     }
 
-    /// The roots, where they are not the machine's.
+    /// The roots, if they are not the machine's.
     pub(super) fn roots_file(&self) -> Option<&Path> {
         self.roots.as_deref()
     }

@@ -1,4 +1,4 @@
-//! One run of the binary to its end: for commands, and for starts that must fail.
+//! Runs the binary to its end: for commands, and for starts that must fail.
 
 use std::{
     io::Read,
@@ -11,7 +11,7 @@ use std::{
 use super::binary_path;
 use crate::wait::wait_until_blocking;
 
-/// No command takes longer; one that serves by mistake is ended.
+/// Longest run of a command; then it is killed.
 const AT_MOST: Duration = Duration::from_secs(15);
 
 /// Runs `tidegate` with these arguments in `folder` and returns what it wrote and how it ended.
@@ -30,7 +30,7 @@ pub fn run(folder: &Path, arguments: &[&str]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary can be started");
-    // Read meanwhile: a command that writes more than a pipe holds would never end.
+    // Reads concurrently: a command that writes more than a pipe holds would never end.
     let stdout = all_of(child.stdout.take().expect("it is piped"));
     let stderr = all_of(child.stderr.take().expect("it is piped"));
     let started = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Reading `/metrics`: enough of the text format for sums over series.
+//! Parses `/metrics`, as far as sums over series need it.
 
 /// The samples of one scrape.
 #[derive(Debug, Clone)]
@@ -14,7 +14,8 @@ struct Sample {
 }
 
 impl Metrics {
-    /// Reads the Prometheus or OpenMetrics text format; label values with commas or quotes inside do not occur.
+    /// Parses the Prometheus or OpenMetrics text format. Label values must not contain commas or
+    /// quotes.
     ///
     /// # Panics
     /// On a line that is neither a comment nor a sample.
@@ -24,7 +25,7 @@ impl Metrics {
         Self { samples: lines.map(Sample::parse).collect() }
     }
 
-    /// The sum of `name` over the series that have all of `labels`; 0 where there is none.
+    /// The sum of `name` over the series with all of `labels`; 0 if there is none.
     #[must_use]
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let has = |sample: &&Sample, (key, value): &(&str, &str)| {

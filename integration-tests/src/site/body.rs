@@ -1,4 +1,4 @@
-//! A response body by script: one chunk, so many times, with pauses, whole or broken off.
+//! A scripted response body: one chunk, repeated, with pauses, complete or cut off.
 
 use std::{
     future::Future,
@@ -44,13 +44,13 @@ impl Script {
         Self { pause, ..self }
     }
 
-    /// Without a stated length: chunked.
+    /// Chunked, without a stated length.
     #[must_use]
     pub fn chunked(self) -> Self {
         Self { length_known: false, ..self }
     }
 
-    /// Broken off after the last chunk, so that the connection ends inside the body.
+    /// Cut off after the last chunk: the connection ends inside the body.
     #[must_use]
     pub fn cut_off(self) -> Self {
         Self { cut_off: true, length_known: false, ..self }
@@ -66,7 +66,7 @@ impl Body for Script {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         if self.left == 0 {
-            let broken = || Err(io::Error::other("broken off as told"));
+            let broken = || Err(io::Error::other("cut off by the script"));
             return Poll::Ready(self.cut_off.then(broken));
         }
         if !self.pause.is_zero() {

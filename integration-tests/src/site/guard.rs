@@ -1,14 +1,15 @@
-//! A wall before a site: it answers by the rules of [`Wall`], on the site's own clock, which may run faster.
+//! A wall in front of a site. It applies the rules of [`Wall`] on the site's own clock, which may
+//! run faster.
 //!
-//! At ten times the speed a wall that bears 2 requests per second with bans of 30 s bears 20 with bans of 3 s. What
-//! cannot be had faster is a wait that the wall names (`Retry-After` has whole seconds): it is rounded up to one.
+//! At ten times the speed, a wall of 2 requests per second with bans of 30 s becomes one of 20 with
+//! bans of 3 s. A requested wait (`Retry-After`) has whole seconds, so it is rounded up to one.
 
 use std::time::{Duration, Instant};
 
 use super::Page;
 use crate::walls::{Answer, Kind, SECOND, Wall};
 
-/// Answers of a real site take so many seconds, at least and at most.
+/// Latency of a real site, in seconds: least and most.
 const LATENCY: (f64, f64) = (0.15, 0.45);
 
 /// A wall whose time begins with the first request.
@@ -25,7 +26,7 @@ impl Guard {
         Self { wall, faster, since: None, draw: fastrand::Rng::with_seed(u64::from(faster)) }
     }
 
-    /// The page that blocks a request at `at`, if it is blocked.
+    /// The page that blocks a request at `at`, or `None` if the request passes.
     pub(super) fn answer(&mut self, at: Instant) -> Option<Page> {
         let passed = at.saturating_duration_since(*self.since.get_or_insert(at)) * self.faster;
         let now = i64::try_from(passed.as_micros()).expect("a run lasts minutes");
@@ -36,7 +37,7 @@ impl Guard {
         }
     }
 
-    /// How long the answer takes.
+    /// How long the response takes.
     pub(super) fn latency(&mut self) -> Duration {
         let (least, most) = LATENCY;
         Duration::from_secs_f64(least + self.draw.f64() * (most - least)) / self.faster

@@ -1,6 +1,8 @@
-//! What a site can answer: an ordinary page, each of the walls, and every way of not answering.
+//! The responses of a site: an ordinary page, each of the walls, and every kind of missing
+//! response.
 //!
-//! The walls carry the marks of the real ones (headers, titles, scripts), in a page written for these tests.
+//! The walls have the marks of real ones (headers, titles, scripts), on pages written for these
+//! tests.
 
 use std::time::Duration;
 
@@ -10,10 +12,10 @@ use hyper::body::Incoming;
 
 use super::body::Script;
 
-/// One scripted answer.
+/// One scripted response.
 #[derive(Debug, Clone)]
 pub enum Page {
-    /// 200 and a page that a person would read.
+    /// 200 and an ordinary page.
     Ok,
     /// 200 and a page with links to `/item/1`, `/item/2`, ... up to this number.
     Index(usize),
@@ -23,13 +25,13 @@ pub enum Page {
     Image,
     /// 403 and a plain page.
     Forbidden,
-    /// 429, with this `Retry-After` where there is one.
+    /// 429, with this `Retry-After` if there is one.
     TooManyRequests(Option<String>),
     /// 403 and a captcha wall (the marks of HUMAN).
     Captcha,
     /// 403 and Cloudflare's challenge.
     CloudflareChallenge,
-    /// 200 and an HTML page with nothing in it.
+    /// 200 and an HTML page without content.
     Blank,
     /// 200 and this HTML page.
     Html(String),
@@ -43,15 +45,15 @@ pub enum Page {
     Status(u16),
     /// [`Page::Ok`] after this time.
     Slow(Duration),
-    /// Never an answer.
+    /// No response.
     Hang,
-    /// [`Page::Ok`] once [`super::Site::release`] was called.
+    /// [`Page::Ok`], after [`super::Site::release`] was called.
     Held,
-    /// 429 with this `Retry-After`, once [`super::Site::release`] was called.
+    /// 429 with this `Retry-After`, after [`super::Site::release`] was called.
     HeldWall(String),
-    /// The connection is reset (RST) once the head is read.
+    /// A reset (RST) after the request's head was read.
     Reset,
-    /// A head that promises more body than comes before the connection ends: so many KiB.
+    /// A head that announces more body than is sent: so many KiB.
     CutOff(u64),
     /// 200 and `times` chunks of 4 KiB plain text, one each `pause`.
     Chunked {
@@ -60,23 +62,23 @@ pub enum Page {
         /// Before each.
         pause: Duration,
     },
-    /// 200 and this many MiB of zeros, as fast as they are taken.
+    /// 200 and this many MiB of zeros, as fast as the client reads them.
     Mebibytes(u64),
     /// 200 and the head of the request, as text.
     Echo,
     /// 200 and the number of bytes in the request's body, as text.
     Upload,
-    /// 101 and then every byte back.
+    /// 101, then an echo of every byte.
     Upgrade,
-    /// 200 and a page that sends a word to `/ws` over a WebSocket and gets `/echo/` with what comes back. It is not
-    /// loaded before `/last` is.
+    /// 200 and a page that sends a message to `/ws` over a WebSocket and requests `/echo/` with the
+    /// reply. It waits for `/last`.
     Chat,
-    /// 101 and then every short message of a WebSocket back.
+    /// 101, then an echo of every short message of a WebSocket.
     WebSocket,
 }
 
 impl Page {
-    /// The status it answers with.
+    /// The status of the response.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
@@ -90,7 +92,7 @@ impl Page {
     }
 }
 
-/// Enough words that nobody takes the page for a blank one.
+/// Enough words that the page does not count as blank.
 const PROSE: &str = "<p>The harbour of this small town has been in use for four hundred years. Fishing boats \
 leave before sunrise and come back at noon, when the market opens and half of the town meets on the quay.</p>\
 <p>Visitors reach it by the coastal road or, in summer, with the ferry that calls twice a day. The museum beside \
@@ -107,7 +109,7 @@ fn plain(title: &str) -> String {
     format!("<html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>")
 }
 
-/// The answer to `request`, whose body had `received` bytes.
+/// The response to `request`, whose body had `received` bytes.
 pub(super) fn render(page: &Page, request: &Request<Incoming>, received: u64) -> Response<Script> {
     let (kind, script) = match page {
         Page::Image => ("image/png", Script::whole(&b"\x89PNG\r\n\x1a\n"[..])),
@@ -203,7 +205,7 @@ fn head_as_text(request: &Request<Incoming>) -> String {
     text
 }
 
-/// Reads a request's body to its end and returns its length.
+/// Reads the body of a request to its end and returns its length.
 pub(super) async fn swallow(body: &mut Incoming) -> Result<u64, std::io::Error> {
     let mut received = 0;
     while let Some(frame) = body.frame().await {

@@ -1,4 +1,4 @@
-//! What a site does on a connection that was upgraded: every byte back, or every message of a WebSocket.
+//! Upgraded connections of a site: an echo of every byte, or of every message of a WebSocket.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -9,19 +9,19 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::body::Script;
 
-/// What is hashed together with a client's key (RFC 6455 section 1.3).
+/// Hashed together with the client's key (RFC 6455 section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// The bit that says that a message ends here.
+/// The bit of the last frame of a message.
 const FIN: u8 = 0x80;
-/// The kind of frame that ends a WebSocket.
+/// The opcode that closes a WebSocket.
 const CLOSE: u8 = 8;
 
-/// 101, and every byte back.
+/// 101, then an echo of every byte.
 pub(super) fn bytes(request: Request<Incoming>) -> Response<Script> {
     switch(request, echo_bytes)
 }
 
-/// 101 with the answer to the client's key, and every message back.
+/// 101 with the reply to the client's key, then an echo of every message.
 pub(super) fn messages(request: Request<Incoming>) -> Response<Script> {
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY);
     let key = key.map(|key| [key.as_bytes(), GUID.as_bytes()].concat()).unwrap_or_default();
@@ -39,7 +39,7 @@ fn switch<F: Future<Output = std::io::Result<()>> + Send>(
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let Ok(upgraded) = upgraded.await else { return };
-        // How it ends is what the tests look at from the other side.
+        // The tests observe the end from the other side.
         drop(serve(TokioIo::new(upgraded)).await);
     });
     let mut response = Response::new(Script::default());
@@ -60,8 +60,8 @@ async fn echo_bytes(mut stream: TokioIo<Upgraded>) -> std::io::Result<()> {
     }
 }
 
-/// Frames of a client are masked, those of a site are not (RFC 6455 section 5.1). Of their lengths only the shortest
-/// form is known.
+/// Frames of a client are masked, those of a site are not (RFC 6455 section 5.1). Only the shortest
+/// form of a length is supported.
 async fn echo_messages(mut stream: TokioIo<Upgraded>) -> std::io::Result<()> {
     loop {
         let kind = stream.read_u8().await? & !FIN;

@@ -1,4 +1,5 @@
-//! Who crawls: patient clients, clients that leave, uploads, tunnels, and sites that answer nonsense.
+//! The traffic of the soak: patient clients, clients that disconnect, uploads, tunnels, and sites
+//! that send garbage.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -13,16 +14,16 @@ use tokio::{
 };
 
 use super::{Ordering, World};
-use crate::client::{PATIENCE, ProxyClient, get_request, try_get};
+use crate::client::{ProxyClient, TIMEOUT, get_request, try_get};
 
-/// What a site says that speaks no HTTP.
+/// Responses of a site that are not HTTP.
 const GARBAGE: [&[u8]; 4] = [
     b"\x16\x03\x01\0\0",
     b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
     b"HTTP/1.1 999999 \r\n\r\n",
     b"SSH-2.0-OpenSSH_9.6\r\n",
 ];
-/// Pages of the rough site; what stands behind the bar may break off and be no answer.
+/// Pages of the rough site, and whether they may end early.
 const PAGES: [(&str, bool); 11] = [
     ("/", false),
     ("/a", false),
@@ -37,7 +38,7 @@ const PAGES: [(&str, bool); 11] = [
     ("/cut", true),
 ];
 
-/// A site that answers nonsense, for as long as the runtime lives.
+/// A site that sends garbage, as long as the runtime lives.
 pub(super) async fn garbage() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");
     let address = listener.local_addr().expect("a bound socket has an address");
@@ -46,7 +47,7 @@ pub(super) async fn garbage() -> SocketAddr {
             let Ok((mut stream, _)) = listener.accept().await else { return };
             tokio::spawn(async move {
                 let mut head = [0; 1024];
-                // However it ends: the proxy is what is looked at.
+                // The result does not matter; the proxy is tested.
                 drop(stream.read(&mut head).await);
                 drop(stream.write_all(answer).await);
             });
@@ -55,7 +56,7 @@ pub(super) async fn garbage() -> SocketAddr {
     address
 }
 
-/// Starts them all; each ends once it is over.
+/// Starts all clients; they end with the soak.
 pub(super) fn start(world: &Arc<World>, seed: u64) -> JoinSet<()> {
     let mut all = JoinSet::new();
     for n in 0..20 {
@@ -79,15 +80,15 @@ pub(super) fn start(world: &Arc<World>, seed: u64) -> JoinSet<()> {
 }
 
 impl World {
-    /// Where the slot's member listens now, and its generation.
+    /// The current address of the slot's member, and its generation.
     fn at(&self, slot: usize) -> (SocketAddr, usize) {
         let slot = &self.slots[slot];
-        // In this order: an address that is older than the generation is excused, not the other way round.
+        // The generation is read first: a change after that excuses the request.
         let generation = slot.generation.load(Ordering::SeqCst);
         (*slot.proxy.lock(), generation)
     }
 
-    /// Counts what came of a request; an error is a loss unless the member was ended under it.
+    /// Counts the result of a request. An error is a loss, unless the member was stopped meanwhile.
     fn count(&self, kind: &'static str, slot: usize, seen: usize, came: Result<String, String>) {
         let mut tally = self.tally.lock();
         match came {
@@ -125,7 +126,7 @@ impl World {
         self.count("nonsense", slot, seen, came.map(outcome).map_err(|error| error.to_string()));
     }
 
-    /// Sends a request and goes before its answer is there, as a rule.
+    /// Sends a request and usually disconnects before the response.
     async fn leave(&self, slot: usize, random: &mut fastrand::Rng) {
         let (proxy, _) = self.at(slot);
         let Ok(mut stream) = TcpStream::connect(proxy).await else { return };
@@ -169,7 +170,7 @@ impl World {
             }
             std::io::Result::Ok(opened.split(' ').nth(1).unwrap_or("nothing").to_owned())
         };
-        let came = match timeout(PATIENCE, talk).await {
+        let came = match timeout(TIMEOUT, talk).await {
             Ok(Ok(status)) => Ok(status),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("no answer in time".to_owned()),
@@ -189,7 +190,7 @@ fn outcome(answer: crate::client::Answer) -> String {
     }
 }
 
-/// The first line, and what follows up to the empty one.
+/// The first line of a head. The rest up to the empty line is skipped.
 async fn line(stream: &mut TcpStream) -> std::io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < 16 << 10 {

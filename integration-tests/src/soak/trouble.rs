@@ -1,4 +1,4 @@
-//! What goes wrong every few seconds.
+//! The faults of the soak, one every few seconds.
 
 use std::{
     sync::Arc,
@@ -13,10 +13,10 @@ use crate::{
     redis::Redis,
 };
 
-/// A member that is asked to stop has longer than its drain time.
+/// A member that stops needs longer than its drain time.
 const ENDS: Duration = Duration::from_secs(20);
 
-/// The store and the members, and the hand that breaks them.
+/// The store and the members, and the choice of faults.
 pub(super) struct Trouble {
     world: Arc<World>,
     redis: Redis,
@@ -31,7 +31,7 @@ impl Trouble {
         Self { world, redis, fleet, file, random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// Makes trouble for this long.
+    /// Injects faults for this long.
     pub(super) async fn make(&mut self, length: Duration) {
         let start = Instant::now();
         while start.elapsed() < length {
@@ -46,7 +46,7 @@ impl Trouble {
     async fn one(&mut self) {
         let begun = Instant::now();
         let short = Duration::from_millis(self.random.u64(100..1_500));
-        // The first member lives through it all: what leaks, leaks there.
+        // The first member runs all the time, so that leaks accumulate in it.
         let victim = self.random.usize(1..self.fleet.len());
         let (name, disturbs) = match self.random.u8(..9) {
             0 => {
@@ -99,7 +99,7 @@ impl Trouble {
         }
     }
 
-    /// Ends a member, by SIGKILL or as one should, and starts another in its place.
+    /// Stops a member, with SIGKILL or SIGTERM, and starts another one in its place.
     async fn replace(&mut self, victim: usize, at_once: bool, pause: Duration) {
         self.ask(victim).await;
         self.world.tally.lock().ended += 1;
@@ -119,7 +119,7 @@ impl Trouble {
         slot.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What a member has to tell before it goes.
+    /// Reads a member's metrics before it stops.
     async fn ask(&self, n: usize) {
         let metrics = self.fleet[n].metrics().await;
         let mut tally = self.world.tally.lock();
@@ -127,7 +127,7 @@ impl Trouble {
         tally.panics += metrics.sum("tidegate_panics_total", &[]);
     }
 
-    /// The fleet as it is when all is over.
+    /// The fleet at the end.
     pub(super) async fn end(self) -> (Vec<Member>, Redis) {
         for n in 0..self.fleet.len() {
             self.ask(n).await;

@@ -1,4 +1,4 @@
-//! A whole connection: what a client says and what its site says, both free.
+//! A whole connection, with arbitrary bytes from the client and from the site.
 
 use std::{
     net::SocketAddr,
@@ -24,15 +24,15 @@ use tokio::{
 
 use super::message;
 
-/// Between what the client says and what the site says.
+/// Separates the client's bytes from the site's.
 const PARTED: &[u8] = b"\n==== site ====\n";
-/// Stands for the site in what the client says.
+/// Replaced by the site's address in the client's bytes.
 const SITE: &[u8] = b"SITE";
-/// Silence after which nothing more comes.
+/// After this long without a byte, nothing more is expected.
 const QUIET: Duration = Duration::from_millis(30);
-/// Most that is read of one answer.
+/// Most bytes of a response that are read.
 const MOST: usize = 1 << 20;
-/// What is inside a CONNECT is looked into: a raw tunnel counts flights, not requests.
+/// The rule intercepts, because a raw tunnel counts flights instead of requests.
 const RULES: &str = "listen: 127.0.0.1:0\nadmin: off\negress: {allow: [loopback]}\nca_dir: ${CA_DIR}\n\
     rules: [{name: all, match: '*', intercept: true, rate: 100000/s, burst: 100000, learn: false, \
     cooldown: off}]\n";
@@ -43,8 +43,8 @@ struct Proxy {
     metrics: Arc<Metrics>,
 }
 
-/// A client's bytes, in which `SITE` is the site, a line that parts them, and what the site says to each request: no
-/// request reaches the site without a permit of the gate.
+/// The client's bytes, in which `SITE` stands for the site, a separator, and the site's response to
+/// each request. No request may reach the site without a permit of the gate.
 pub(super) fn connection(data: &[u8]) {
     static PROXY: OnceLock<Proxy> = OnceLock::new();
     let proxy = PROXY.get_or_init(start);
@@ -68,7 +68,7 @@ fn runtime() -> Runtime {
 }
 
 fn start() -> Proxy {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         runtime().block_on(async {
             let folder = format!("tidegate-fuzz-{}", std::process::id());
@@ -81,17 +81,17 @@ fn start() -> Proxy {
             let app = App::build(loaded, Overrides::default(), Arc::clone(&metrics), events, log);
             let app = app.await.expect("loopback has a port");
             let at = app.listen().expect("it is bound");
-            tell.send(Proxy { at, metrics }).expect("somebody waits for it");
+            sender.send(Proxy { at, metrics }).expect("the caller waits for it");
             let (_stop, stopped) = tokio::sync::mpsc::channel(1);
             let ended = app.serve(stopped).await;
             panic!("the proxy ended: {ended:?}");
         });
     });
-    told.recv().expect("the proxy starts")
+    receiver.recv().expect("the proxy starts")
 }
 
 impl Proxy {
-    /// Permits so far, and requests that went out again on another connection without one.
+    /// Permits so far, plus requests that were retried on another connection without one.
     fn permits(&self) -> usize {
         let text = self.metrics.render();
         let value = |name: &str| {
@@ -103,7 +103,7 @@ impl Proxy {
     }
 }
 
-/// How many requests reach the site.
+/// The number of requests that reach the site.
 async fn converse(proxy: SocketAddr, client: &[u8], answer: Vec<u8>) -> usize {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback is there");
     let site = listener.local_addr().expect("it is bound").to_string();
@@ -136,7 +136,7 @@ async fn converse(proxy: SocketAddr, client: &[u8], answer: Vec<u8>) -> usize {
     reached.load(Ordering::SeqCst)
 }
 
-/// Counts each request whose head is whole, and answers it once its body is.
+/// Counts each request with a complete head, and responds once its body is complete.
 async fn serve(mut stream: TcpStream, answer: Vec<u8>, reached: Arc<AtomicUsize>) {
     let (mut held, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
@@ -154,7 +154,7 @@ async fn serve(mut stream: TcpStream, answer: Vec<u8>, reached: Arc<AtomicUsize>
             held.drain(..head + body);
             let is_tunnel = answer.windows(5).any(|window| window == b" 101 ");
             if stream.write_all(&answer).await.is_err() || is_tunnel {
-                // After a protocol switch (101) the bytes are not a request.
+                // After a protocol switch (101), the bytes are not a request.
                 while let Ok(1..) = stream.read(&mut buffer).await {}
                 return;
             }

@@ -1,11 +1,11 @@
-//! Messages as the proxy writes them, in its own plain form: no more than this is needed to read them.
+//! Parses messages of the proxy, which always have the same plain form.
 
-/// Length of the first message's head; `None` until it is whole.
+/// Length of the first message's head; `None` until it is complete.
 pub(super) fn head(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// Length of the body behind `head`; `None` until it is whole.
+/// Length of the body after `head`; `None` until it is complete.
 pub(super) fn body(head: &[u8], rest: &[u8]) -> Option<usize> {
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     let field = |name: &str| {

@@ -1,4 +1,4 @@
-//! What a store says to a member: replies to scripts, and news.
+//! The input of a member from its store: replies to scripts, and news.
 
 use std::{
     collections::VecDeque,
@@ -22,13 +22,13 @@ use tidegate::{
 };
 use tokio::sync::broadcast;
 
-/// Lines that are looked at; a request hears a handful.
+/// Most lines that are used; a request needs a handful.
 const LINES: usize = 100;
-/// More than any wait of the rule below.
+/// Longer than any wait of the rule below.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Lines: the values of a reply with spaces between them, or behind a `!` news with `|` between their parts. Whatever they
-/// say, each request has its answer in time.
+/// Lines with the values of a reply, separated by spaces, or a `!` and the parts of a news message,
+/// separated by `|`. Whatever they contain, each request gets its response in time.
 pub(super) fn store(data: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -77,7 +77,7 @@ fn reply(line: &str) -> Reply {
     Reply::List(line.split(' ').map(value).collect())
 }
 
-/// Every part of a reply counts for this rule.
+/// Every part of a reply matters for this rule.
 fn rules() -> RuleSet {
     static RULES: OnceLock<RuleSet> = OnceLock::new();
     let text = "rules: [{name: r, match: \"*\", rate: 10/s, burst: 5, quota: [100/h, 1000/d], max_wait: 1m, \
@@ -97,7 +97,7 @@ fn settings() -> RedisSettings {
     }
 }
 
-/// A server that says what it was told to, and then nothing but errors.
+/// A server that sends the given replies, and then only errors.
 #[derive(Debug, Clone)]
 struct Says {
     replies: Arc<Mutex<VecDeque<Reply>>>,

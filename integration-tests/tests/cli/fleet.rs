@@ -1,4 +1,4 @@
-//! `--store`: a whole fleet as its store knows it.
+//! `--store`: a whole fleet, read from its store.
 
 use std::{process::Stdio, time::Duration};
 
@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{err, folder, json, out, write};
 
-/// A frame: a look at a store that is away alone takes some seconds.
+/// Time limit for a frame: a read of a store that is away takes some seconds.
 const A_FRAME: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn top_of_a_store_draws_the_whole_fleet_again_and_again() {
     write(folder.path(), "rules.yaml", &format!("rules:\n  {rules}\n"));
     let binary = binary_path();
     let line = format!("'{}' top --config rules.yaml --store {}", binary.display(), redis.url());
-    // It gives the program the terminal that `top` asks for.
+    // Provides the terminal that `top` requires.
     let mut terminal = Command::new("script")
         .args(["-q", "-f", "-c", &line, "/dev/null"])
         .current_dir(folder.path())
@@ -94,7 +94,7 @@ async fn top_of_a_store_draws_the_whole_fleet_again_and_again() {
     }
 }
 
-/// What is drawn from now on until `part` is.
+/// The output from now on, up to `part`.
 async fn drawn(screen: &mut (impl AsyncRead + Unpin), part: &str) -> String {
     let mut text = String::new();
     while !text.contains(part) {

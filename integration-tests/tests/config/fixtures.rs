@@ -1,5 +1,5 @@
-//! Whole files: examples and valid fixtures load, each invalid one gives exactly the message beside
-//! it.
+//! Whole files: examples and valid fixtures load, and each invalid one gives exactly the expected
+//! message.
 
 use std::fs;
 

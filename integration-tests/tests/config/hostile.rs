@@ -1,4 +1,4 @@
-//! Files made to hurt: each is an error (or loads) soon, and in bounded memory.
+//! Malicious files: each fails (or loads) quickly and in bounded memory.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use tidegate::config::{
 };
 
 /// Far longer than any of this takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A folder with these files.
 fn folder(files: &[(&str, &str)]) -> TempDir {
@@ -133,7 +133,7 @@ fn defaults_count_for_rules_that_do_not_give_the_key() {
 }
 
 #[test]
-fn a_mistake_in_defaults_is_told_once_even_if_no_rule_needs_the_value() {
+fn a_mistake_in_defaults_is_reported_once_even_if_no_rule_needs_the_value() {
     let rules = "rules:\n- {name: a, match: a.example}\n- {name: rest, match: '*', rate: 1/s}\n";
     for (defaults, what) in [
         ("{rate: fast}", "main.yaml:1:18: defaults.rate"),
@@ -164,7 +164,7 @@ async fn included_files_that_change_come_and_go_are_seen() {
     let path = folder.path().join("main.yaml");
     let mut reloader = Reloader::new(&path, &loaded, Overrides::default(), env);
     let mut next = async || {
-        let read = tokio::time::timeout(PATIENCE, reloader.next()).await;
+        let read = tokio::time::timeout(TIMEOUT, reloader.next()).await;
         read.expect("the change is seen").map(|loaded| names(&loaded).join(" "))
     };
     write(folder.path(), "rules.d/a.yaml", &rule("a"));

@@ -1,4 +1,4 @@
-//! The file watched: every way in which files are replaced is seen, on real files.
+//! The watch of the file notices every kind of replacement, with real files.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tidegate::config::{
 };
 
 /// Far longer than any of this takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn text(rate: u32) -> String {
     format!("rules:\n  - {{name: default, match: '*', rate: {rate}/s}}\n")
@@ -21,7 +21,7 @@ fn watch(path: &Path) -> (Reloader, Loaded) {
 }
 
 async fn next(reloader: &mut Reloader) -> Result<Loaded, Problems> {
-    tokio::time::timeout(PATIENCE, reloader.next()).await.expect("the change is seen")
+    tokio::time::timeout(TIMEOUT, reloader.next()).await.expect("the change is seen")
 }
 
 fn rate(loaded: &Loaded) -> Option<f64> {
@@ -59,8 +59,8 @@ async fn an_atomic_rename_is_seen_again_and_again() {
     }
 }
 
-/// What the kubelet does: `tidegate.yaml -> ..data/tidegate.yaml`, `..data -> ..1`, and a rename of
-/// `..data`.
+/// Replaces files like the kubelet: `tidegate.yaml -> ..data/tidegate.yaml`, `..data -> ..1`, and a
+/// rename of `..data`.
 #[cfg(unix)]
 #[tokio::test]
 async fn the_symlink_swap_of_a_config_map_is_seen_again_and_again() {
@@ -144,7 +144,7 @@ async fn a_change_is_not_lost_when_the_wait_is_given_up() {
     let (mut reloader, _) = watch(&path);
     for rate_now in [5, 6] {
         fs::write(&path, text(rate_now)).expect("writable");
-        // Given up somewhere in the middle: heard, but not yet answered.
+        // Dropped in between: the change was noticed, but not returned.
         let given_up = tokio::time::timeout(Duration::from_millis(50), reloader.next()).await;
         let read = match given_up {
             Ok(read) => read,

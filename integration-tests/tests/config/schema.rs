@@ -1,4 +1,4 @@
-//! JSON Schema, reference page, default file and reader say the same.
+//! JSON Schema, reference page, default file and parser agree.
 
 use std::fs;
 
@@ -8,8 +8,8 @@ use tidegate::config::{self, reference, schema};
 
 use crate::{env, is_as_in, root, yaml_files};
 
-/// Whether `value` is valid by `schema`: the part of JSON Schema that ours uses. An unknown keyword
-/// panics, so that the check cannot fall behind.
+/// Whether `value` is valid under `schema`, for the part of JSON Schema that ours uses. An unknown
+/// keyword panics, so that this check stays complete.
 fn check(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     for (keyword, wanted) in schema.as_object().expect("a schema is an object") {
         let fits = match keyword.as_str() {
@@ -191,12 +191,12 @@ fn every_key_of_the_table_is_read() {
     let mut all = Vec::new();
     paths(&schema::json(), "", &mut all);
     assert!(all.len() > 70, "{all:?}");
-    // A given CA needs a key that nobody else can read, which a repository cannot hold.
+    // A given CA needs a private key file, which a repository cannot contain.
     all.retain(|path| !path.starts_with("ca."));
-    // What is in `defaults` is read as values of the rules.
+    // Keys in `defaults` are read as values of the rules.
     all.retain(|path| !path.starts_with("defaults."));
     for path in all {
-        assert!(read.contains(&path.as_str()), "{path} is in the table, but nobody reads it");
+        assert!(read.contains(&path.as_str()), "{path} is in the table, but is not read");
     }
 }
 

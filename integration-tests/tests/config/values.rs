@@ -1,4 +1,4 @@
-//! What the file says is what the program gets; and what a reload changes.
+//! The program gets the values of the file; and the effect of a reload.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn every_key_of_a_rule_reaches_the_runtime() {
 }
 
 #[test]
-fn a_rate_is_learned_where_its_own_cooldowns_tell_of_it() {
+fn a_rate_is_learned_only_with_cooldowns_per_scope() {
     let limits = |keys: &str| {
         let loaded = good(&format!("rules: [{{name: a, match: '*', {keys}}}]"));
         loaded.rules.as_slice()[0].limits.clone()
@@ -211,7 +211,7 @@ rules:
 }
 
 #[test]
-fn a_diff_tells_rules_that_come_go_and_change_places() {
+fn a_diff_reports_added_removed_and_moved_rules() {
     let old = "\
 rules:
   - {name: a, match: a.example}
@@ -247,7 +247,7 @@ fn a_diff_says_what_needs_a_restart() {
 }
 
 #[test]
-fn a_changed_secret_is_told_but_not_shown() {
+fn a_changed_secret_is_reported_but_not_shown() {
     let file = |password: &str| {
         format!("auth: {{users: {{crawler: {password}}}}}\nrules: [{{name: a, match: '*'}}]\n")
     };
@@ -265,7 +265,7 @@ fn a_last_rule_that_leaves_something_over_is_a_warning() {
     assert!(warning.message.contains("does not match everything"), "{warning}");
 }
 
-/// A rule file with `text` and the files of a CA beside it, with these modes.
+/// A rule file with `text`, and the files of a CA with these modes.
 #[cfg(unix)]
 fn folder(text: &str, mode: u32, key_mode: u32) -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt as _;
@@ -389,7 +389,7 @@ fn intercept_on_a_rule_with_paths_is_a_warning() {
     let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
     assert_eq!(warning.path, "rules[0].intercept");
     assert!(warning.message.contains("CONNECT"), "{warning}");
-    assert_eq!(rule("*").warnings, [], "`*` stands for no path, too");
+    assert_eq!(rule("*").warnings, [], "`*` also matches a request without a path");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! A fleet, its store and the messages between them, as one state that can be copied, compared and moved on by a step.
+//! A fleet, its store and the messages between them, as one state that can be copied, compared and
+//! advanced by a step.
 
 use std::{
     fmt::{self, Write},
@@ -34,9 +35,9 @@ pub(crate) enum Defect {
     RestoringOpens,
     /// Each trip counts the epoch up by one, also in a store that forgot.
     EpochsAreCounted,
-    /// A member says that all is open, whatever it knows.
+    /// A member reports that all is open, whatever it knows.
     CoolingIsNotTold,
-    /// The store does not know whose the probe is.
+    /// The store does not know which member has the probe.
     ProbeOfNobody,
     /// News open a scope.
     NewsOpen,
@@ -47,25 +48,25 @@ pub(crate) enum Defect {
 pub(crate) enum Step {
     /// Time passes.
     Tick,
-    /// A member asks for leave, and the store decides.
+    /// A member requests a grant, and the store decides.
     Ask(usize),
     /// The reply arrives, or is lost.
     Reply(usize, bool),
     /// A member sends its request.
     Send(usize),
-    /// The site answers: a page, or a block. The member reports it, and the store decides.
+    /// The site responds with a page or a block. The member reports it, and the store decides.
     Answer(usize, bool),
     /// The reply to the report arrives, or is lost.
     Told(usize, bool),
     /// The oldest of a member's news arrives, or is lost.
     News(usize, bool),
-    /// A member reads the scope, and says what it knows where the store knows less.
+    /// A member reads the scope, and restores what the store has lost.
     Look(usize),
     /// A member dies, and another takes its place.
     Crash(usize),
     /// The store forgets everything.
     Flush,
-    /// Somebody publishes a trip, or an opening, that never was.
+    /// Forged news of a trip or an opening.
     Forge(bool),
 }
 
@@ -104,14 +105,14 @@ struct Leave {
 #[derive(Debug, Clone, PartialEq)]
 struct Member {
     cache: CooldownCache<Moment>,
-    /// A reply under way, and when it was asked for.
+    /// A reply in flight, and the time of its request.
     reply: Option<(Granted, Moment)>,
     /// Leave that is not used yet.
     leave: Option<Leave>,
-    /// A request that the site has not answered yet.
+    /// A request without a response so far.
     sent: Option<Leave>,
     told: Option<(Reported, Moment)>,
-    /// Whether the report under way is the probe's.
+    /// Whether the report in flight is the probe's.
     told_of_probe: bool,
     news: Vec<ScopeNews>,
     /// The latest trip of which anything that arrived here has spoken.
@@ -125,7 +126,7 @@ pub(crate) struct World {
     store: Cooldown,
     members: Vec<Member>,
     defect: Option<Defect>,
-    /// The trip in force, as it really is: its epoch and its end.
+    /// The true trip: its epoch and its end.
     trip: Option<(u64, i64)>,
     /// The latest epoch that ever began.
     latest: u64,
@@ -133,7 +134,7 @@ pub(crate) struct World {
     flushes: u8,
     forged: u8,
     lost: u8,
-    /// What happened so far.
+    /// The steps so far.
     pub(crate) story: Vec<Step>,
 }
 
@@ -178,7 +179,8 @@ impl World {
         world
     }
 
-    /// The same once the probe of the first member has opened the scope, of which the others have not heard.
+    /// The same after the probe of the first member has opened the scope, before the others have
+    /// the news.
     pub(crate) fn opened(members: usize, defect: Option<Defect>) -> Self {
         let mut world = Self::tripped(members, defect);
         world.now += 2;
@@ -190,7 +192,7 @@ impl World {
         world
     }
 
-    /// What may happen next.
+    /// The possible next steps.
     pub(crate) fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         if self.now < LATEST {
@@ -323,7 +325,7 @@ impl World {
         self.members[at].reply = Some((granted, Moment(now, 0)));
     }
 
-    /// What a member says of itself with each question.
+    /// The state that a member sends with each call.
     fn known(&self, at: usize) -> Known {
         let known = self.members[at].cache.known(Moment(self.now, 0), LONG);
         match self.defect {
@@ -381,7 +383,7 @@ impl World {
         if alive > most { Err(format!("{alive} probes at once")) } else { Ok(()) }
     }
 
-    /// True if the answer opens the scope.
+    /// True if the response opens the scope.
     fn answer(&mut self, at: usize, page: bool) -> Result<bool, String> {
         let now = self.now;
         let Some(leave) = self.members[at].sent.take() else { return Ok(false) };
@@ -399,7 +401,7 @@ impl World {
             if page {
                 return Err("a page tripped the scope".to_owned());
             }
-            // What happens in one moment has one name.
+            // Events of the same moment have the same number.
             if self.store.epoch < self.latest {
                 return Err("a trip began an epoch that is not later than all before".to_owned());
             }
@@ -491,14 +493,14 @@ impl World {
         let member = &mut self.members[at];
         member.cache.peeked(&peeked, Moment(now, 2), Moment(now, 2));
         if hinted && peeked.epoch < member.heard {
-            // What a flush may cost: a member that has only heard of the trip believes the store, until a member that
-            // knows brings it back.
+            // A flush may cost this: a member that only has the news of the trip believes the
+            // store, until another member restores it.
             member.heard = peeked.epoch;
         }
         member.hears(peeked.epoch, peeked.until > 0);
     }
 
-    /// What must hold in every state.
+    /// The invariants of every state.
     fn check(&self) -> Result<(), String> {
         if self.store.until > 0 && self.latest == 0 && self.forged == 0 {
             return Err("a cooldown without a block".to_owned());
@@ -506,7 +508,7 @@ impl World {
         self.comes_back()
     }
 
-    /// Nothing is closed for ever, and a probe whose reply was lost is there for the asking.
+    /// No scope stays closed for ever, and a probe whose reply was lost is granted again.
     fn comes_back(&self) -> Result<(), String> {
         let idle = |member: &Member| {
             member.reply.is_none() && member.leave.is_none() && member.sent.is_none()
@@ -537,7 +539,7 @@ impl World {
         Ok(())
     }
 
-    /// The state as a number: all that decides what happens next.
+    /// The state as a number: everything that influences the next steps.
     pub(crate) fn key(&self) -> u64 {
         let mut hasher = Digest(DefaultHasher::new());
         let counts = (self.crashes, self.flushes, self.forged, self.lost);

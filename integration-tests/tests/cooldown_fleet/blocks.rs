@@ -1,4 +1,5 @@
-//! What counts as a block, what it weighs, what it names, and what says nothing.
+//! Which responses are blocks, their weights, the waits that they request, and which responses mean
+//! nothing.
 
 use std::{process::Command, time::Duration};
 
@@ -10,7 +11,7 @@ use integration_tests::{
 
 use crate::{SOON, cools, streak};
 
-/// The pause that the fleet made after the first answer.
+/// The length of the pause after the first response.
 async fn pause_after(first: Page) -> Duration {
     let site = Site::start();
     let file = RuleFile::one_rule("cooldown: {after: 3, for: 60s, ramp: 0s}");
@@ -91,7 +92,7 @@ async fn images_and_robots_txt_say_nothing() {
     cools(&member, SOON, true).await;
 }
 
-/// Whether `times` answers like this trip under this `on`.
+/// Whether `times` responses like this trip under this `on`.
 async fn trips(on: &str, page: Page, times: usize) {
     let site = Site::start();
     let file = RuleFile::one_rule(&format!("cooldown: {{after: 3, for: 1m, on: {on}}}"))

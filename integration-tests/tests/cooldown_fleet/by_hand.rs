@@ -1,4 +1,4 @@
-//! By hand, and by a rule that only watches.
+//! Manual trips and clears, and a rule that only observes.
 
 use std::time::{Duration, Instant};
 

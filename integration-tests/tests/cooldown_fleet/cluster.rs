@@ -13,7 +13,7 @@ use crate::{COOLDOWN, SOON, cools, post, try_clear};
 
 const CHANNEL: &str = "tidegate:{default}:news";
 
-/// Waits until both members hear the channel at this node.
+/// Waits until both members subscribe to the channel at this node.
 async fn both_hear(cluster: &Cluster, node: usize) {
     wait_until(&format!("both members hear node {node}"), SOON, async || {
         cluster.nodes[node].command(&["PUBSUB", "SHARDNUMSUB", CHANNEL]).ends_with(":2\r\n")

@@ -1,4 +1,4 @@
-//! The check that stands directly before the first byte: a trip that comes while a request connects.
+//! The last check, directly before the first byte: a trip that comes while a request connects.
 
 use std::{
     net::Ipv4Addr,
@@ -22,7 +22,7 @@ use crate::{COOLDOWN, SOON, cools, post, spawn_get};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
 
-/// A TLS site's own certificate; nobody verifies it here.
+/// A TLS site's own certificate; it is not verified here.
 fn acceptor() -> TlsAcceptor {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]);
     let made = made.expect("a certificate");
@@ -71,7 +71,7 @@ async fn a_request_that_was_connecting_when_the_cooldown_tripped_is_not_sent() {
     assert_eq!(sent, None, "the connection is closed without a byte of the request");
     let mut stream = acceptor.accept(accept(&listener).await).await.expect("TLS as usual");
     let pause = tripped.elapsed();
-    // The trip began a moment before its answer was here.
+    // The trip began shortly before its response arrived here.
     assert!(pause > Duration::from_millis(2_500), "again after {pause:?} of three seconds");
     let sent = timeout(SOON, head(&mut stream)).await.expect("in time").expect("it is sent");
     assert!(sent.starts_with(b"GET /page HTTP/1.1\r\n"), "{}", String::from_utf8_lossy(&sent));

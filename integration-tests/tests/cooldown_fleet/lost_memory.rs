@@ -1,4 +1,4 @@
-//! A store that has lost its memory of a cooldown: the cooldown outlives it, and epochs go on rising.
+//! A store that has lost a cooldown: the cooldown survives, and epochs keep rising.
 
 use std::time::Duration;
 

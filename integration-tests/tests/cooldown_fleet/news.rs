@@ -1,4 +1,4 @@
-//! News: who was cut off, or starts later, knows within a second.
+//! News: a member that was cut off, or starts later, has the current state within a second.
 
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,8 @@ async fn a_member_whose_subscription_was_cut_knows_of_a_trip_within_a_second() {
     }
 }
 
-/// As after a firewall has forgotten the connection: nothing tells either end that the other is out of reach, and
-/// whatever stands between still takes what the system sends to keep the connection alive.
+/// As after a firewall has forgotten the connection: neither end notices, and TCP keep-alive
+/// packets are still accepted.
 #[tokio::test]
 async fn a_member_whose_subscription_hears_nothing_more_notices_and_knows_of_a_trip() {
     let (redis, site) = (Redis::start(), Site::start());
@@ -78,7 +78,7 @@ async fn a_member_whose_subscription_overflowed_knows_of_a_trip_once_it_reads_ag
     }
 }
 
-/// Whoever may publish can close a scope for as long as it takes to read it, and no longer; and open none.
+/// A forged message can close a scope until the store is read again, but can never open one.
 #[tokio::test]
 async fn forged_news_are_refuted_by_the_store() {
     let (redis, site) = (Redis::start(), Site::start());
@@ -149,7 +149,7 @@ async fn an_isolated_block_is_published_once_and_a_longer_streak_when_it_begins_
     let fleet = Member::fleet(2, &file).await;
     site.on("/wall", Page::Forbidden);
     let listener = Listener::start(&redis);
-    let published = || listener.heard().iter().filter(|item| item.phase == "streak").count();
+    let published = || listener.messages().iter().filter(|item| item.phase == "streak").count();
     for n in 1..=3 {
         assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
         wait_until("its news come", SOON, async || published() == n).await;
@@ -192,7 +192,7 @@ async fn a_member_that_may_not_hear_the_news_says_so_and_asks_before_it_sends() 
     }
     let tripped = post(&first, COOLDOWN, &json!({"seconds": 600})).await;
     assert_eq!(tripped.status, 200, "{}", tripped.text());
-    // As long as it goes by an answer of the store.
+    // The member uses the store's replies.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let answer = get(deaf.proxy(), &site.url("/")).await;
     assert_eq!((answer.status, answer.refused()), (503, Some("cooldown")));

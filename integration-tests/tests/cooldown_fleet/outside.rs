@@ -1,4 +1,4 @@
-//! Work that goes another way than through the proxy: `/api/v1/report` and `/api/v1/acquire`.
+//! Requests that do not go through the proxy: `/api/v1/report` and `/api/v1/acquire`.
 
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,7 @@ async fn an_acquired_probe_stays_out_until_its_answer_is_reported() {
     })
     .await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(site.count(), 0, "the probe is out, another way");
+    assert_eq!(site.count(), 0, "the probe is in flight, outside of the proxy");
     report(&member, &json!({"url": site.url("/"), "verdict": "ok"})).await;
     assert_eq!(held.await.expect("the client lives").status, 200);
     let probes = member.metric("tidegate_probes_total", &[("result", "ok")]).await;

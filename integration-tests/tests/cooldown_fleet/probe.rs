@@ -1,4 +1,4 @@
-//! The probe: exactly one in the whole fleet, and a lost one gives way to another.
+//! The probe: exactly one in the whole fleet, and a lost one is replaced.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use integration_tests::{
 
 use crate::{SOON, cools, spawn_get, three_blocks};
 
-/// What `src/cli/app.rs` adds to the time-outs before a probe counts as lost.
+/// What `src/cli/app.rs` adds to the timeouts before a probe counts as lost.
 const LEASE_SLACK: Duration = Duration::from_secs(5);
 
 /// Sees that nothing comes for a while: the only wait here that is not for something.

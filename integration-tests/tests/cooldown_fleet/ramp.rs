@@ -1,4 +1,4 @@
-//! The way back: the rate climbs linearly, over the whole fleet.
+//! The ramp after a cooldown: the rate of the whole fleet climbs linearly.
 
 use std::time::Duration;
 

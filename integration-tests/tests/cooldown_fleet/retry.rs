@@ -1,4 +1,5 @@
-//! A rule's `retry`: the blocked answer is not relayed, the request goes out again after the cooldown.
+//! A rule's `retry`: the blocked response is not relayed, and the request is sent again after the
+//! cooldown.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use crate::{SOON, cools, story::the_only};
 
 const RULE: &str = "per: host, rate: 1000/s, max_wait: 0s, cooldown: {for: 60s, ramp: 0s}";
 
-/// Asks `count` times, one after the other; how many of them the cooldown let go to the site.
+/// Sends `count` requests, one after the other, and returns how many the cooldown let pass.
 async fn reached(member: &Member, site: &Site, path: &str, count: usize) -> usize {
     let mut reached = 0;
     for _ in 0..count {
@@ -60,7 +60,7 @@ async fn the_fleet_counts_the_silence_together_and_one_answer_ends_it() {
 #[tokio::test]
 async fn sites_that_fall_silent_together_are_a_network_that_is_down() {
     let (one, other) = (Site::start(), Site::start());
-    // Loopback has many addresses and one name: the port is no part of a host.
+    // Loopback has many addresses and one name; a host does not include the port.
     let other_url = |path: &str| format!("http://localhost:{}{path}", other.address().port());
     let member = Member::start(&RuleFile::one_rule(RULE)).await;
     assert_eq!(get(member.proxy(), &one.url("/")).await.status, 200);
@@ -71,7 +71,7 @@ async fn sites_that_fall_silent_together_are_a_network_that_is_down() {
         assert_eq!(get(member.proxy(), &one.url("/")).await.status, 502);
         assert_eq!(get(member.proxy(), &other_url("/")).await.status, 502);
     }
-    // The other one answers again: only the first is silent.
+    // The other one responds again: only the first is silent.
     other.answer_everything_with(None);
     assert_eq!(get(member.proxy(), &other_url("/")).await.status, 200);
     reached(&member, &one, "/", 10).await;

@@ -1,4 +1,5 @@
-//! A process that is stopped (SIGSTOP, a paused virtual machine) goes on with nothing of what it knew before.
+//! A process that was stopped (SIGSTOP, a paused virtual machine) does not resume with outdated
+//! knowledge.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use crate::{COOLDOWN, SOON, clear, post};
 /// Longer than the lease: a heartbeat, the store's timeout and half a second.
 const STOPPED: Duration = Duration::from_secs(5);
 
-/// A busy machine answers late: a store that seems away would let the member go on alone.
+/// A busy machine replies late, and a store that seems away would switch the member to local mode.
 fn rules(keys: &str, redis: &Redis) -> RuleFile {
     RuleFile::one_rule(keys).store(&format!("{{url: \"{}\", timeout: 2s}}", redis.url()))
 }
@@ -44,7 +45,7 @@ async fn a_member_that_was_stopped_sends_no_more_than_its_rule_allows() {
     for _ in 0..3 {
         let before = site.count();
         wait_until("the load runs", SOON, async || site.count() > before + 60).await;
-        // The connections are made, and what was late before does not count.
+        // The connections are open, and earlier delays do not count.
         site.forget();
         stop_for(&member, STOPPED).await;
         let woke = Instant::now();

@@ -1,4 +1,4 @@
-//! Afterwards: what the events tell of a trip, at each member of the fleet.
+//! The events of a trip, at each member of the fleet.
 
 use integration_tests::{
     client::get,
@@ -25,7 +25,7 @@ pub(crate) async fn the_only(member: &Member, kind: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_trip_is_told_with_its_blocks_its_answer_and_its_probe_at_every_member() {
+async fn a_trip_is_reported_with_its_blocks_its_response_and_its_probe_at_every_member() {
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule("cooldown: {after: 3, for: 2s, ratio: off, ramp: 0s}");
     let fleet = Member::fleet(2, &file.redis(&redis)).await;
@@ -41,11 +41,15 @@ async fn a_trip_is_told_with_its_blocks_its_answer_and_its_probe_at_every_member
     }
     let (ours, theirs) =
         (the_only(&fleet[0], "tripped").await, the_only(&fleet[1], "tripped").await);
-    for told in [&ours, &theirs] {
-        assert_eq!(told["blocks"], json!({"403_forbidden": 1, "captcha": 2}), "{told}");
-        assert_eq!((&told["cause"], &told["by"]), (&json!("streak"), &json!("captcha")), "{told}");
-        assert_eq!((&told["streak"], &told["member"]), (&json!(3.0), &ours["member"]), "{told}");
-        assert_eq!(told["observe"], false, "{told}");
+    for event in [&ours, &theirs] {
+        assert_eq!(event["blocks"], json!({"403_forbidden": 1, "captcha": 2}), "{event}");
+        assert_eq!(
+            (&event["cause"], &event["by"]),
+            (&json!("streak"), &json!("captcha")),
+            "{event}"
+        );
+        assert_eq!((&event["streak"], &event["member"]), (&json!(3.0), &ours["member"]), "{event}");
+        assert_eq!(event["observe"], false, "{event}");
     }
     assert_eq!((&ours["ours"], &theirs["ours"]), (&json!(true), &json!(false)));
     assert_eq!(ours["length_ms"], 2_000);
@@ -65,7 +69,7 @@ async fn a_trip_is_told_with_its_blocks_its_answer_and_its_probe_at_every_member
 }
 
 #[tokio::test]
-async fn a_trip_and_a_clear_by_hand_are_told_at_every_member() {
+async fn a_manual_trip_and_clear_are_reported_at_every_member() {
     let (redis, site) = (Redis::start(), Site::start());
     let fleet = Member::fleet(2, &RuleFile::one_rule("cooldown: {for: 1m}").redis(&redis)).await;
     news::is_heard_by(2, &redis).await;
@@ -83,7 +87,7 @@ async fn a_trip_and_a_clear_by_hand_are_told_at_every_member() {
 }
 
 #[tokio::test]
-async fn a_member_that_has_sent_nothing_is_told_of_a_trip_too() {
+async fn a_member_that_has_sent_nothing_receives_a_trip_too() {
     let (redis, site) = (Redis::start(), Site::start());
     let rule = "- {name: shops, match: \"*\", per: host, cooldown: {for: 1m}}";
     let fleet = Member::fleet(2, &RuleFile::new(rule).redis(&redis)).await;
@@ -97,7 +101,7 @@ async fn a_member_that_has_sent_nothing_is_told_of_a_trip_too() {
 }
 
 #[tokio::test]
-async fn a_cooldown_without_a_probe_is_told_to_end_by_time() {
+async fn a_cooldown_without_a_probe_is_reported_to_end_by_time() {
     let site = Site::start();
     let file = RuleFile::one_rule("cooldown: {ramp: 0s, probe: false}");
     let member = Member::start(&file).await;
@@ -108,7 +112,7 @@ async fn a_cooldown_without_a_probe_is_told_to_end_by_time() {
 }
 
 #[tokio::test]
-async fn a_retry_after_and_a_share_of_blocks_are_told_as_what_tripped() {
+async fn a_retry_after_and_a_share_of_blocks_are_reported_as_causes() {
     let site = Site::start();
     let file = RuleFile::one_rule("cooldown: {after: 3, for: 1m, ratio: 50% of 4}");
     let member = Member::start(&file).await;
@@ -131,7 +135,7 @@ async fn a_retry_after_and_a_share_of_blocks_are_told_as_what_tripped() {
 }
 
 #[tokio::test]
-async fn a_rule_that_observes_tells_what_would_have_happened_and_for_how_long() {
+async fn a_rule_that_observes_reports_what_would_have_happened_and_for_how_long() {
     let site = Site::start();
     let file = RuleFile::one_rule(
         "mode: observe, max_wait: 30s, rate: 1/m, burst: 5, learn: false, \

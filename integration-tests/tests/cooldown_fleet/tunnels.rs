@@ -1,4 +1,4 @@
-//! Open tunnels belong to the traffic: a cooldown holds what their clients send.
+//! A cooldown also holds the traffic of open tunnels.
 
 use std::{
     net::Ipv4Addr,
@@ -26,7 +26,7 @@ use crate::{COOLDOWN, SOON, cools, post};
 
 const REQUEST: &str = "GET /inside HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// A tunnel in which one request has been answered.
+/// A tunnel after its first response.
 async fn open_tunnel(member: &Member, site: &Site) -> Raw {
     let mut client = Raw::connect(member.proxy()).await;
     let to = site.address();
@@ -59,12 +59,12 @@ async fn a_tunnel_stands_still_during_a_cooldown_and_goes_on_afterwards() {
         let times = site.times();
         assert_eq!(times.len(), 2);
         let pause = times[1].saturating_duration_since(tripped);
-        // The trip began a moment before its answer was here.
+        // The trip began shortly before its response arrived here.
         assert!(
             pause > Duration::from_millis(1_500),
             "{counts}: sent {pause:?} into a cooldown of 2 s"
         );
-        // Nothing in a tunnel can be judged: that the site answered the probe has to do.
+        // Nothing in a tunnel can be judged, so a response to the probe is enough.
         cools(&member, SOON, false).await;
         let probes = member.metric("tidegate_probes_total", &[("result", "ok")]).await;
         assert!((probes - 1.0).abs() < 1e-9, "{counts}: {probes} probes");
@@ -91,10 +91,10 @@ async fn a_flight_that_has_long_been_under_way_waits_out_a_cooldown_like_a_new_o
     }
 }
 
-/// More than the sockets between a client and a site take on the way.
+/// More than the socket buffers between client and site.
 const FLIGHT: usize = 64 << 20;
 
-/// Sends a flight that is larger than what is taken, and counts.
+/// Sends a flight that is larger than the buffers, and counts.
 async fn send_flight(mut stream: TcpStream, sent: Arc<AtomicUsize>) -> TcpStream {
     let piece = vec![7; 64 << 10];
     while sent.load(Ordering::Relaxed) < FLIGHT {
@@ -142,7 +142,7 @@ async fn a_flight_that_a_trip_cuts_in_the_middle_is_held_and_goes_on() {
     assert!(tripped.elapsed() < length, "the machine is too slow for this test");
     let more = site.read_u8().await.expect("the flight goes on");
     let pause = tripped.elapsed();
-    // The trip began a moment before its answer was here.
+    // The trip began shortly before its response arrived here.
     assert!(pause > length - Duration::from_millis(500), "on after {pause:?} of {length:?}");
     assert_eq!((more, read_on(&mut site, during + 1, SOON).await), (7, FLIGHT));
     site.write_all(b"!").await.expect("the tunnel is open");

@@ -1,4 +1,4 @@
-//! The promises, written down as plainly as they are made: a history and what follows from it. Slow and obvious.
+//! A plain, slow and obvious model of the promises: a history, and conclusions from it.
 
 use tidegate::limiter::{
     cooldown::{Cause, Change},
@@ -7,10 +7,10 @@ use tidegate::limiter::{
 
 use crate::Reply;
 
-/// What a scope has seen since it last opened.
+/// The events of a scope since it last opened.
 #[derive(Debug, Clone, Copy)]
 enum Seen {
-    /// A success. A quiet one came without a call and says nothing about the streak.
+    /// A success. A quiet one needed no call and does not affect the streak.
     Ok { quiet: bool },
     /// A block of this weight.
     Block { weight: f64, at: i64 },
@@ -38,7 +38,7 @@ pub(crate) struct Plain {
     pub(crate) blame: Option<(Cause, usize)>,
 }
 
-/// What the model expects of an ask.
+/// The result that the model expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leave {
     Open,
@@ -131,7 +131,7 @@ impl Plain {
         self.history.clear();
     }
 
-    /// Epochs are named by the clock, and rise whatever it says.
+    /// Epochs are numbered by the clock, and rise even if it is set back.
     fn begin_epoch(&mut self, now: i64) {
         self.epoch = (self.epoch + 1).max(u64::try_from(now).unwrap());
     }
@@ -179,7 +179,7 @@ impl Plain {
         blocks
     }
 
-    /// The blocks among the last verdicts, where they are too many.
+    /// The blocks among the last verdicts, if they are too many.
     fn share_that_is_reached(&self) -> Option<usize> {
         let ratio = self.policy.ratio?;
         let from = self.history.len().checked_sub(ratio.of as usize)?;
@@ -193,7 +193,8 @@ impl Plain {
         let max = us(self.policy.max);
         match reply {
             Reply::Ok => {
-                // What had to grow is where the next one starts; what sufficed at once may be shorter next time.
+                // If the cooldown had to grow, the next one starts at its length. If it was enough
+                // at once, the next one may be shorter.
                 let next = match self.failures {
                     0 => whole(exact(self.sufficed) / self.policy.grow.max(1.25)),
                     _ => self.length,

@@ -1,4 +1,4 @@
-//! `docs/api.md` has the paths that the admin port serves, and no other.
+//! `docs/api.md` has exactly the paths that the admin port serves.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ fn the_page_of_the_api_has_every_path_of_the_admin_port() {
     let routes = source.split(".route(").skip(1);
     let routes = routes.map(|rest| rest.split('"').nth(1).unwrap_or_default().to_owned());
     let mut served: BTreeSet<String> = routes.filter(|path| !FILES.contains(&&**path)).collect();
-    // One path of the program stands for three.
+    // One path of the router covers three of the page.
     assert!(served.remove("/api/v1/scopes/{*scope}"), "{served:?}");
     served.insert("/api/v1/scopes/{scope}".to_owned());
     for part in ["cooldown", "rate"] {

@@ -18,9 +18,9 @@ const AT_MOST: Duration = Duration::from_secs(60);
 pub(crate) struct Block {
     /// Page and line, for messages.
     pub(crate) place: String,
-    /// What stands behind the opening fence.
+    /// The text after the opening fence.
     pub(crate) language: String,
-    /// The comment on the line before it (`<!-- ... -->`), without its marks.
+    /// The comment on the line before it (`<!-- ... -->`), without its delimiters.
     pub(crate) mark: String,
     /// Its text.
     pub(crate) text: String,
@@ -63,7 +63,7 @@ fn blocks_of(page: &Path) -> Vec<Block> {
     found
 }
 
-/// With a running member and a site in the places of the ones that the pages speak of.
+/// Replaces the member and the site of the pages by running ones.
 #[tokio::test]
 async fn every_shell_block_that_is_marked_to_run_runs() {
     let site = Site::start();

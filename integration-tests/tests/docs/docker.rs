@@ -1,4 +1,4 @@
-//! `docker/`: what can be told without a container engine.
+//! `docker/`: the checks that need no container engine.
 
 use std::{
     collections::BTreeSet,
@@ -66,7 +66,7 @@ fn what_the_files_mount_and_copy_is_there() {
 }
 
 #[tokio::test]
-async fn the_health_check_of_the_image_tells_a_member_that_lives_from_one_that_does_not() {
+async fn the_health_check_of_the_image_fails_only_without_a_running_member() {
     let member = Member::start(&RuleFile::one_rule("rate: 3/s")).await;
     let check = health_check();
     let place = member.admin().to_string().replace(':', "/");
@@ -94,7 +94,7 @@ fn succeeds(words: &[String]) -> bool {
     command.status().expect("the program is installed").success()
 }
 
-/// Dashboards and alerts on a metric that nobody serves stay silent for ever.
+/// Dashboards and alerts on a metric that does not exist stay silent for ever.
 #[tokio::test]
 async fn every_metric_in_dashboards_and_alerts_is_served() {
     let served = served_after_everything_has_happened().await;
@@ -139,7 +139,8 @@ async fn served_after_everything_has_happened() -> BTreeSet<String> {
         member.metric("tidegate_config_reloads_total", &[("result", "error")]).await > 0.0
     })
     .await;
-    // Somebody else's key in the place of the bucket: the script fails, and the member decides without the store.
+    // A foreign key in the place of the bucket: the script fails, and the member decides without
+    // the store.
     assert!(redis.command(&["SET", "tidegate:{default}:b:", "not a bucket"]).starts_with("+OK"));
     wait_until("a decision is taken without Redis", AT_MOST, async || {
         client::get(member.proxy(), &page).await;

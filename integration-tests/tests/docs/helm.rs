@@ -1,5 +1,6 @@
-//! The Helm chart renders to manifests that fit together, whatever is switched on. The templates keep to a few actions
-//! (values, `if`, `toYaml | nindent`), which are rendered here as Helm does; any other fails the test.
+//! The Helm chart renders to consistent manifests, with any options. The templates use few actions
+//! (values, `if`, `toYaml | nindent`), which this test renders like Helm; any other action fails
+//! the test.
 
 use serde::Deserialize as _;
 use serde_yaml::Value;
@@ -22,7 +23,7 @@ fn values(set: &[(&str, Value)]) -> Value {
     values
 }
 
-/// What a path such as `.Values.redis.enabled` stands for.
+/// The value of a path such as `.Values.redis.enabled`.
 fn look_up<'v>(values: &'v Value, path: &str) -> &'v Value {
     let path = path.strip_prefix(".Values.").unwrap_or_else(|| panic!("{path} is no value"));
     path.split('.')

@@ -1,5 +1,5 @@
-//! What `docker/kubernetes/` and `docker/compose.yaml` call by name is there: a name that nothing answers to is not
-//! refused when it is applied, it only never works.
+//! The names in `docker/kubernetes/` and `docker/compose.yaml` exist: a wrong name is accepted when
+//! applied, but never works.
 
 use serde::Deserialize as _;
 use serde_yaml::Value;
@@ -90,7 +90,7 @@ fn every_port_volume_and_config_map_that_a_manifest_names_is_there() {
     for (place, service) in all.iter().filter(|(_, d)| d["kind"] == "Service") {
         for port in list(&service["spec"]["ports"]) {
             if !deployments.iter().any(|(_, d)| has_port(container(d), &port["targetPort"])) {
-                bad.push(format!("{place}: nobody listens at {port:?}"));
+                bad.push(format!("{place}: nothing listens at {port:?}"));
             }
         }
     }

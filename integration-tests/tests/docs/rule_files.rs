@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::{assert_none, blocks::blocks, name, read, root};
 
-/// Whole files, and pieces of a rule (a `detect:`, say) in a rule that has nothing else.
+/// Whole files, and parts of a rule (such as `detect:`) inside a minimal rule.
 #[test]
 fn every_yaml_block_is_a_good_rule_file() {
     let mut checked = 0;
@@ -47,7 +47,7 @@ fn as_rule(text: &str) -> String {
     rule
 }
 
-/// What `tidegate check` says of a file with this text, where it is not good.
+/// The message of `tidegate check` for this text, if it is invalid.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
     let path = folder.path().join("tidegate.yaml");

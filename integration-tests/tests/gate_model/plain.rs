@@ -1,21 +1,21 @@
-//! The promises of a bucket, written down as plainly as they are made: a history, and what follows from it. Slow and
-//! obvious: nothing is kept but what happened, and every level is worked out from the beginning.
+//! A plain, slow and obvious model of a bucket's promises. It keeps only the history and computes
+//! every level from the beginning.
 
 use std::collections::BTreeMap;
 
 use tidegate::{limiter::policy::Limits, runtime::clock};
 
-/// What a double may be wrong by after a long history, in tokens.
+/// The rounding error of a double after a long history, in tokens.
 const ROUNDING: f64 = 1e-6;
 
 /// Something that changed the bucket.
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    /// A request was let go.
+    /// A request was granted.
     Grant(f64),
     /// The bucket is empty.
     Empty,
-    /// The scope opened again: empty, and the rate climbs from nothing over so long.
+    /// The scope opened again: empty, with a rate that climbs from zero over this time.
     Opened(f64),
     /// Rate and burst are these from now on.
     Limits { rate: f64, burst: f64 },
@@ -53,7 +53,7 @@ impl Plain {
         self.note_limits(now.max(self.latest()));
     }
 
-    /// What was handed out ahead is void, once for these limits.
+    /// Tickets handed out ahead are void, once for these limits.
     pub(crate) fn void(&mut self, now: i64) {
         if self.voided_for.as_ref() != Some(&self.limits) {
             self.voided_for = Some(self.limits.clone());
@@ -63,28 +63,28 @@ impl Plain {
         }
     }
 
-    /// A member comes back from an outage.
+    /// A member returns from an outage.
     pub(crate) fn drain(&mut self, now: i64) {
         self.empty(now.max(self.latest()));
     }
 
     /// A cooldown is over since then.
     pub(crate) fn opened(&mut self, at: i64, ramp: f64) {
-        // What was handed out beyond it is void: the epoch is another.
+        // Tickets handed out beyond it are void, because the epoch has changed.
         self.history.retain(|(moment, _)| *moment <= at);
         self.note_limits(at);
         self.history.push((at, Event::Opened(ramp)));
         self.free.clear();
     }
 
-    /// Tickets whose requests have left.
+    /// Tickets of cancelled requests.
     pub(crate) fn hand_back(&mut self, tickets: &[i64], now: i64) {
         self.free.extend(tickets);
         self.free.sort_unstable();
         self.expire(now);
     }
 
-    /// Tickets of the past that nobody used are spent, but their quotas do not count them.
+    /// Unused tickets in the past are used up, but do not count against their quotas.
     pub(crate) fn expire(&mut self, now: i64) {
         let late = self.free.partition_point(|ticket| *ticket < now);
         for ticket in self.free.drain(..late) {
@@ -108,13 +108,13 @@ impl Plain {
         if !self.fits(ticket, -ROUNDING) {
             return Some(format!("a limit does not hold at {ticket}"));
         }
-        // A microsecond is what the store counts in, and another is what a double may be wrong by.
+        // One microsecond is the resolution of the store, and another one the error of a double.
         let earlier = ticket - 2;
         (earlier >= from && self.fits(earlier, ROUNDING))
             .then(|| format!("it could have been {earlier}"))
     }
 
-    /// The request goes.
+    /// The request is granted.
     pub(crate) fn take(&mut self, ticket: i64) {
         if let Some(at) = self.free.iter().position(|free| *free == ticket) {
             self.free.remove(at);
@@ -192,9 +192,9 @@ fn flowed(rate: f64, climb: Option<(i64, f64)>, start: i64, end: i64) -> f64 {
     whole(end) - whole(start)
 }
 
-/// The same bucket in the formulation of timestamps (the Generic Cell Rate Algorithm, ITU-T I.371): a request conforms
-/// where it comes no earlier than its theoretical arrival time less a tolerance. In whole numbers: the unit is a
-/// `rate`-th of a microsecond, so that a token is a million of them.
+/// The same bucket, formulated by timestamps (the Generic Cell Rate Algorithm, ITU-T I.371): a
+/// request conforms if it is not earlier than its theoretical arrival time minus a tolerance. In
+/// integers: the unit is one `rate`-th of a microsecond, so a token is a million of them.
 #[derive(Debug)]
 pub(crate) struct Gcra {
     rate: i128,

@@ -1,4 +1,4 @@
-//! A cooldown that cannot see what sites answer says so, once for each rule.
+//! A cooldown without visible responses warns once per rule.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -20,7 +20,7 @@ async fn tunnel(member: &Member, host: &str, port: u16) {
 
 #[tokio::test]
 async fn the_first_tunnel_of_each_rule_with_a_cooldown_says_that_it_sees_nothing() {
-    // A tunnel stands as soon as its connection is in this backlog.
+    // A tunnel is open as soon as its connection is in this backlog.
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     let member = Member::start(&RuleFile::new(
@@ -37,7 +37,7 @@ async fn the_first_tunnel_of_each_rule_with_a_cooldown_says_that_it_sees_nothing
         let log = member.log();
         log.matches(&format!("rule `{rule}` has a cooldown, but its tunnels")).count()
     };
-    // The log has an order: what was said before is there as well.
+    // The log is ordered, so earlier lines are complete.
     wait_until("the last one has said it", SOON, async || warnings("last") > 0).await;
     let told = ["first", "without", "intercepted", "last"].map(warnings);
     assert_eq!(told, [1, 0, 0, 1], "{}", member.log());

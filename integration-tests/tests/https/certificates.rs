@@ -1,4 +1,5 @@
-//! Certificates of sites: the good one is accepted, each kind of bad one is the client's 502 with its reason.
+//! Certificates of sites: a valid one is accepted, and each kind of invalid one gives a 502 with
+//! its reason.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -17,7 +18,7 @@ use rcgen::{
 
 use crate::SOON;
 
-/// What curl gets through interception, trusting the proxy's CA.
+/// The result of curl through interception, with the proxy's CA.
 async fn ask(member: &Member, site: &Site) -> String {
     ask_trusting(member, &member.ca_file(), site).await
 }

@@ -1,4 +1,4 @@
-//! What one member sees inside an intercepted connection is the whole fleet's business.
+//! A verdict inside an intercepted connection of one member counts for the whole fleet.
 
 use std::{path::Path, time::Duration};
 
@@ -12,7 +12,7 @@ use integration_tests::{
 
 use crate::{SOON, secure_site};
 
-/// Asks through this member, trusting its CA and nothing else; the status and the verdict.
+/// Sends a request through this member, trusting only its CA. Returns the status and the verdict.
 async fn ask(member: &Member, url: &str) -> String {
     let roots = member.ca_file();
     let roots = roots.to_str().expect("a plain path");

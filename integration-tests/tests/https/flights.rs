@@ -1,4 +1,5 @@
-//! Tunnels that nobody decrypts: each request of HTTP/1.1 counts, as do most of HTTP/2, and a cooldown holds them.
+//! Tunnels without interception: each request of HTTP/1.1 counts, and most of HTTP/2. A cooldown
+//! holds them.
 
 use std::{
     sync::Arc,

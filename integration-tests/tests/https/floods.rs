@@ -1,4 +1,5 @@
-//! HTTP/2 floods on an intercepted connection: each ends that connection, costs bounded memory, and harms nobody else.
+//! HTTP/2 floods on an intercepted connection: each ends that connection, costs bounded memory, and
+//! affects no other client.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use integration_tests::site::Page;
 
 use crate::{Crawler, LINKS, secure_site};
 
-/// Lets a client crawl, one page of which is a wall, and checks what it got and what the proxy saw.
+/// Runs a crawl in which one page is a wall, and checks the results of the client and the proxy.
 async fn crawls(client: Crawler) {
     let (site, root) = secure_site();
     site.on("/item/3", Page::Forbidden);

@@ -1,4 +1,5 @@
-//! Large answers stream: memory does not grow with them, neither in a tunnel nor in an intercepted connection.
+//! Large responses stream: memory does not grow with them, neither in a tunnel nor in an
+//! intercepted connection.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use crate::secure_site;
 
 /// Enough to be seen if it were kept; a gigabyte would show the same and take eight times as long.
 const MEBIBYTES: u64 = 128;
-/// Buffers of a connection, with room for what an allocator keeps.
+/// The buffers of a connection, plus what the allocator keeps.
 const GROWTH_AT_MOST: u64 = 24 << 20;
 
 async fn fetch(keys: &str, certificate: impl Fn(&Member, &Path) -> String) {

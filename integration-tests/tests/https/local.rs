@@ -1,4 +1,4 @@
-//! `tidegate.local`: the CA, and whether a client is proxied, intercepted and trusts it.
+//! `tidegate.local`: the CA, and whether a client is proxied, is intercepted and trusts the CA.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{SOON, secure_site};
 
-/// What curl is answered, as JSON.
+/// The response that curl gets, as JSON.
 async fn check(member: &Member, url: &str) -> Value {
     let ca = member.ca_file().display().to_string();
     let arguments = ["--silent", "--show-error", "--fail", "--cacert", ca.as_str(), url];

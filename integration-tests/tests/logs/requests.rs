@@ -1,4 +1,5 @@
-//! The access log answers "why slow, why refused": one line for every request, whatever became of it.
+//! The access log shows why a request was slow or refused: one line for every request, whatever its
+//! result.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What sites send: relayed as it was meant, or a 502, and never more than one answer to one request.
+//! Responses of sites: relayed with their meaning intact, or replaced by a 502; never more than one
+//! response to a request.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::{
 
 const GET: &str = "GET http://SITE/x HTTP/1.1\r\nHost: SITE\r\n\r\n";
 
-/// What a client gets from a site that answers so and then closes.
+/// The client's result if a site sends this response and closes.
 async fn relayed(proxy: std::net::SocketAddr, answer: Vec<u8>) -> String {
     let site = Origin::scripted(move |_, _| Reply::last(answer.clone())).await;
     let get = GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
@@ -107,7 +108,7 @@ async fn a_body_that_does_not_come_whole_is_never_whole_for_the_client() {
     each(rows, move |answer| async move {
         let text = relayed(proxy, answer).await;
         match statuses(&text)[..] {
-            // A client that gets nothing at all has no whole answer either.
+            // A client without any bytes has no complete response either.
             [] | [502] => Ok(()),
             [200] => {
                 let (head, body) = text.split_once("\r\n\r\n").ok_or("no head")?;

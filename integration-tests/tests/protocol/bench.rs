@@ -1,4 +1,4 @@
-//! A client of bytes, and tables of cases that run side by side.
+//! A client that sends raw bytes, and tables of cases that run in parallel.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::origin::{chunks_end, field, head_end};
 
 /// Longest wait for anything that must come.
 pub(crate) const SOON: Duration = Duration::from_secs(15);
-/// What follows a message that must be refused: nothing may ever serve it.
+/// The request after a message that must be refused; it must never be served.
 pub(crate) const FOLLOWING: &str = "GET http://SITE/following HTTP/1.1\r\nHost: SITE\r\n\r\n";
 
 /// A member with one rule that limits nothing.
@@ -22,7 +22,7 @@ pub(crate) async fn member() -> Member {
     Member::start(&RuleFile::one_rule("cooldown: off")).await
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) head: String,
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// The next answer to a request that was no HEAD; with the trailers of a chunked body.
+    /// The next response, with the trailers of a chunked body. The request must not be HEAD.
     pub(crate) async fn answer(&mut self) -> Answer {
         let head = self.head().await;
         let status = head.split(' ').nth(1).unwrap_or("");
@@ -119,7 +119,7 @@ impl Client {
     }
 }
 
-/// Sends `bytes` on a connection of their own, ends its own side where told so, and reads to the end.
+/// Sends `bytes` on a new connection, closes its own side if requested, and reads to the end.
 pub(crate) async fn exchange(proxy: SocketAddr, bytes: impl AsRef<[u8]>) -> String {
     let mut client = Client::connect(proxy).await;
     client.send(bytes).await;
@@ -133,7 +133,7 @@ pub(crate) async fn ask(proxy: SocketAddr, bytes: impl AsRef<[u8]>) -> Answer {
     client.answer().await
 }
 
-/// The statuses of the answers in `text`.
+/// The statuses of the responses in `text`.
 pub(crate) fn statuses(text: &str) -> Vec<u16> {
     let status = |(at, _)| {
         let (space, status) = text.get(at + 8..at + 12)?.split_at_checked(1)?;

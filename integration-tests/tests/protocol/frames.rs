@@ -1,5 +1,5 @@
-//! HTTP/2 inside an intercepted CONNECT, frame by frame: requests that must not become others, and clients that make
-//! work for nothing.
+//! HTTP/2 inside an intercepted CONNECT, frame by frame: requests that must not turn into others,
+//! and clients that cause useless work.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -43,13 +43,13 @@ type Fields = Vec<Field>;
 /// A flood by its name, and whether it must end its connection.
 type Flood = (&'static str, (bool, Vec<u8>));
 
-/// A request that is as it should be.
+/// A valid request.
 const GET: [Field; 4] =
     [(b":method", b"GET"), (b":scheme", b"https"), (b":path", b"/x"), (b":authority", b"SITE")];
 const CONNECT: Field = (b":method", b"CONNECT");
 const WEBSOCKET: Field = (b":protocol", b"websocket");
 
-/// One request may go; whatever else comes is held for an hour. Only `/calm` is free.
+/// One request is sent; all others are held for an hour. Only `/calm` is unlimited.
 async fn holding() -> Member {
     let rules = "- {name: calm, match: {hosts: \"*\", paths: /calm}, cooldown: off}\n\
         - {name: held, match: \"*\", intercept: true, rate: 1/h, burst: 1, max_wait: 2h, cooldown: off}";
@@ -74,7 +74,7 @@ fn block(fields: &[(&[u8], &[u8])]) -> Vec<u8> {
     fields.iter().flat_map(|(name, value)| [vec![0], text(name), text(value)].concat()).collect()
 }
 
-/// A connection that speaks HTTP/2 to the proxy, which takes it for the site at `origin`.
+/// An HTTP/2 connection to the proxy, which intercepts it for the site at `origin`.
 async fn h2(member: &Member, origin: &Origin) -> TlsStream<TcpStream> {
     let mut client = Client::connect(member.proxy()).await;
     let connect = b"CONNECT SITE HTTP/1.1\r\nHost: SITE\r\n\r\n";
@@ -98,7 +98,7 @@ async fn h2(member: &Member, origin: &Origin) -> TlsStream<TcpStream> {
     stream
 }
 
-/// What a connection brings until the stream 1 or all of it ends: the frames by kind, each with its payloads.
+/// The frames of a connection until stream 1 or the connection ends: payloads by kind.
 async fn outcome(stream: &mut TlsStream<TcpStream>) -> BTreeMap<u8, Vec<Vec<u8>>> {
     let mut frames = BTreeMap::<u8, Vec<Vec<u8>>>::new();
     let reading = async {
@@ -208,8 +208,8 @@ async fn a_request_in_frames_that_would_be_another_in_lines_is_refused() {
             let ask = frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(&fields));
             stream.write_all(&ask).await.map_err(|error| error.to_string())?;
             let frames = outcome(&mut stream).await;
-            // Either the stream or the connection is at fault, or the proxy says no: 0x88 is `:status` 200 (RFC 7541
-            // appendix A).
+            // A stream error, a connection error, or a refusal by the proxy: 0x88 is `:status` 200
+            // (RFC 7541 appendix A).
             let refused = frames.get(&HEADERS).is_none_or(|heads| !heads[0].starts_with(&[0x88]));
             check(refused && !frames.is_empty(), || format!("{frames:02x?}"))?;
             check(origin.connections() == 0, || "the site was connected to".to_owned())
@@ -294,7 +294,7 @@ fn floods_of_requests() -> Vec<Flood> {
     let more = frame(CONTINUATION, 0, 1, &block(&[(b"x", &[b'y'; 250])])).repeat(2000);
     let nothing = frame(CONTINUATION, 0, 1, b"").repeat(100_000);
     let empty = frame(DATA, 0, 1, b"").repeat(100_000);
-    // Name and value enter the table once, then each byte stands for nearly 4 KiB of them.
+    // Name and value are put into the table once; then each byte expands to nearly 4 KiB.
     let bomb = [&[0x40, 1, b'x', 0x7f, 0x81, 0x1e][..], &[b'y'; 3968], &[0xbe; 12_000]].concat();
     vec![
         ("rapid resets", (true, resets)),
@@ -324,7 +324,8 @@ fn floods_of_control() -> Vec<Flood> {
     ]
 }
 
-/// Another client's requests, one after the other until it is stopped; how many were answered.
+/// Another client's requests, one after the other until it is stopped. Returns the number of
+/// responses.
 async fn served_meanwhile(proxy: SocketAddr, mut stopped: oneshot::Receiver<()>) -> usize {
     let site = Origin::answering(OK).await;
     let get = addressed(b"GET http://SITE/calm HTTP/1.1\r\nHost: SITE\r\n\r\n", site.address());

@@ -1,5 +1,5 @@
-//! Requests that two parsers would read differently: nothing of one reaches a site, and what stands behind it is
-//! never served.
+//! Requests that two parsers would read differently: no part of them reaches a site, and the bytes
+//! after them are never served.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
 
 const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
 
-/// A POST with these fields beside Host, and this body.
+/// A POST with these fields in addition to Host, and this body.
 fn post(fields: &str, body: &str) -> Vec<u8> {
     format!("POST http://SITE/x HTTP/1.1\r\nHost: SITE\r\n{fields}\r\n{body}").into_bytes()
 }
@@ -21,7 +21,7 @@ fn chunked(body: &str) -> Vec<u8> {
     post(CHUNKED, body)
 }
 
-/// A GET with these fields beside Host.
+/// A GET with these fields in addition to Host.
 fn get(fields: &str) -> Vec<u8> {
     format!("GET http://SITE/x HTTP/1.1\r\nHost: SITE\r\n{fields}\r\n").into_bytes()
 }
@@ -30,8 +30,8 @@ fn line(line: &str) -> Vec<u8> {
     format!("{line}\r\nHost: SITE\r\n\r\n").into_bytes()
 }
 
-/// Each row is answered by the proxy with one of these statuses, once; nothing of it reaches the site; the connection
-/// ends, and a request behind it is not served.
+/// For each row the proxy sends exactly one response, with one of these statuses. Nothing reaches
+/// the site, the connection ends, and a request after it is not served.
 async fn are_refused(rows: Vec<(&'static str, &'static [u16], Vec<u8>)>) {
     let member = member().await;
     let proxy = member.proxy();
@@ -104,7 +104,7 @@ async fn a_transfer_coding_that_is_not_plainly_chunked_is_refused() {
         ("chunked twice", bad, te("chunked, chunked")),
         ("not the last", bad, te("chunked, gzip")),
         ("gzip before it", &[501], te("gzip, chunked")),
-        ("gzip alone", bad, te("gzip")),
+        ("only gzip", bad, te("gzip")),
         ("identity", bad, te("identity")),
         ("identity before it", bad, te("identity, chunked")),
         ("unknown", bad, te("xchunked")),
@@ -182,7 +182,7 @@ async fn a_request_line_is_never_repaired() {
         ("half a version", bad, line("GET http://SITE/x HTTP/1")),
         ("another protocol", bad, line("GET http://SITE/x ICY/1.1")),
         ("no version", bad, line("GET http://SITE/x")),
-        ("a method alone", bad, line("GET")),
+        ("only a method", bad, line("GET")),
         ("a control byte in the target", bad, line("GET http://SITE/\x01 HTTP/1.1")),
         ("a CR in the target", bad, line("GET http://SITE/\rx HTTP/1.1")),
         ("a NUL in the target", bad, line("GET http://SITE/\0x HTTP/1.1")),
@@ -214,8 +214,8 @@ async fn bytes_that_are_no_http_are_answered_or_cut_off_and_the_proxy_lives() {
     .await;
 }
 
-/// Each row is a message whose body goes wrong after its head has passed: the site never has the whole of it, and what
-/// stands behind is not served.
+/// Each row is a message whose body becomes invalid after its head has passed: the site never gets
+/// all of it, and the bytes after it are not served.
 async fn are_never_whole(rows: Vec<(&'static str, Vec<u8>)>) {
     let member = member().await;
     let proxy = member.proxy();

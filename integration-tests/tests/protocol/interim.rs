@@ -1,4 +1,4 @@
-//! Interim answers (1xx), and bodies that wait for one.
+//! Interim responses (1xx), and bodies that wait for one.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n
     Tidegate-Verdict: captcha\r\n\r\n";
 const POST: &str = "POST http://SITE/x HTTP/1.1\r\nHost: SITE\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
 
-/// Long before a proxy that waits for the whole answer would say anything.
+/// Much shorter than the delay of a proxy that waits for the whole response.
 const EARLY: Duration = Duration::from_secs(2);
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Bounds in size, number and time: each is kept, counted by its name, and costs nobody else anything.
+//! Limits on size, number and time: each is enforced, counted by its name, and affects no other
+//! client.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -222,7 +223,7 @@ async fn a_full_house_says_so_and_one_client_leaves_room_for_others() {
             answer.field("proxy-status").is_some_and(|s| s.contains("connection_limit_reached"))
         );
     };
-    // Connections of those who asked whether it is up may still be in.
+    // Connections of the readiness check may still be open.
     let mut inside = Vec::new();
     wait_until("four of one client are in", SOON, async || {
         inside.clear();

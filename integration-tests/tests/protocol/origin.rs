@@ -1,4 +1,4 @@
-//! A site of bytes: it answers what it is told, whole or in pieces, and records everything that reaches it.
+//! A site that sends scripted bytes, whole or in pieces, and records all bytes that it receives.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -9,14 +9,14 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// An ordinary answer.
+/// An ordinary response.
 pub(crate) const OK: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 2\r\n\r\nhi";
 
-/// What the site does once a request is there.
+/// The action of the site after a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
-    /// What is written, with a pause after each piece.
+    /// The bytes to send, with a pause after each piece.
     pub(crate) pieces: Vec<Vec<u8>>,
     /// How long each pause is.
     pub(crate) pause: Duration,
@@ -34,7 +34,7 @@ impl Reply {
     }
 }
 
-/// What a site does with the request of this number.
+/// The action for the request with this number.
 type Script = dyn Fn(usize, &str) -> Reply + Send + Sync;
 
 #[derive(Debug, Default)]
@@ -56,20 +56,20 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Gives every request the same answer and keeps its connections.
+    /// Sends the same response to every request and keeps its connections open.
     pub(crate) async fn answering(answer: impl Into<Vec<u8>>) -> Self {
         let reply = Reply::whole(answer);
         Self::scripted(move |_, _| reply.clone()).await
     }
 
-    /// Does as `script` says once a request is whole.
+    /// Follows `script` after each complete request.
     pub(crate) async fn scripted(
         script: impl Fn(usize, &str) -> Reply + Send + Sync + 'static,
     ) -> Self {
         Self::start(Arc::new(script), false).await
     }
 
-    /// Does as `script` says once the head of a request is there, and reads on.
+    /// Follows `script` after the head of a request, and continues to read.
     pub(crate) async fn early(
         script: impl Fn(usize, &str) -> Reply + Send + Sync + 'static,
     ) -> Self {
@@ -179,12 +179,12 @@ async fn converse(mut stream: TcpStream, script: &Script, early: bool, record: &
     }
 }
 
-/// Where the head ends, its empty line included.
+/// The end of the head, including its empty line.
 pub(crate) fn head_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// Where a request ends that begins with these bytes, where all of it is there.
+/// The end of the first request in these bytes, if it is complete.
 fn request_end(bytes: &[u8]) -> Option<usize> {
     let head = head_end(bytes)?;
     let text = String::from_utf8_lossy(&bytes[..head]).to_lowercase();
@@ -204,7 +204,7 @@ pub(crate) fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     })
 }
 
-/// Where a chunked body ends, trailers included.
+/// The end of a chunked body, including trailers.
 pub(crate) fn chunks_end(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {

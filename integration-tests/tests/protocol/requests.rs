@@ -1,16 +1,16 @@
-//! Well-formed requests on their way: what reaches the site, byte by byte, and what never leaves the proxy.
+//! Well-formed requests: the bytes that reach the site, and those that must not.
 
 use crate::{
     bench::{Client, FOLLOWING, addressed, ask, check, each, exchange, member, statuses},
     origin::{OK, Origin, Reply, field},
 };
 
-/// A GET with these fields beside Host, which ends its connection.
+/// A GET with these fields in addition to Host, which closes its connection.
 fn get(fields: &str) -> String {
     format!("GET http://SITE/x HTTP/1.1\r\nHost: SITE\r\nConnection: close\r\n{fields}\r\n")
 }
 
-/// What the site got for `request`, which was answered with 200.
+/// The bytes that the site received for `request`, which must get a 200.
 async fn seen(proxy: std::net::SocketAddr, request: &[u8]) -> Result<String, String> {
     let site = Origin::answering(OK).await;
     let answer = exchange(proxy, addressed(request, site.address())).await;
@@ -96,7 +96,7 @@ async fn a_request_without_one_good_host_is_refused() {
         ("a port too large", "Host: a.example:99999999\r\n"),
         ("an open bracket", "Host: [::1\r\n"),
         ("a name in brackets", "Host: [a.example]\r\n"),
-        ("a port alone", "Host: :80\r\n"),
+        ("only a port", "Host: :80\r\n"),
         ("a letter beyond ASCII", "Host: caf\u{e9}.example\r\n"),
         ("a question mark", "Host: a.example?x\r\n"),
         ("a fragment", "Host: a.example#x\r\n"),

@@ -1,4 +1,4 @@
-//! CONNECT: what it may name, when it is answered, what passes, and how each side's end is the other's.
+//! CONNECT: valid targets, the time of the response, the bytes that pass, and the end of each side.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     origin::{OK, Origin},
 };
 
-/// A listener whose connections are handled so.
+/// A listener with this handler for its connections.
 async fn listening<F: Future<Output = ()> + Send + 'static>(
     handle: impl Fn(TcpStream) -> F + Send + 'static,
 ) -> SocketAddr {
@@ -266,7 +266,7 @@ async fn a_site_that_ends_is_heard_to_its_last_byte() {
     })
     .await;
     let mut client = tunnel(&member, site).await;
-    // What does not read at once must not lose what is on its way.
+    // A peer that does not read immediately must not lose bytes in flight.
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(client.rest().await.len(), SIZE);
     wait_until("the tunnel is gone", SOON, async || {
@@ -296,7 +296,7 @@ async fn places_for_tunnels_are_as_many_as_said_and_each_is_given_back() {
         let mut client = Client::connect(member.proxy()).await;
         client.send(connect(site)).await;
         if n % 2 == 0 {
-            // Every second one leaves before it has its answer.
+            // Every second client disconnects before its response.
             client.head().await;
         }
         drop(client);

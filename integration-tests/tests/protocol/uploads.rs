@@ -1,4 +1,4 @@
-//! Bodies of requests on their way: each piece reaches the site while the client has not yet written the next.
+//! Request bodies stream: each piece reaches the site before the client has written the next one.
 
 use integration_tests::wait::wait_until;
 

@@ -1,4 +1,4 @@
-//! Changes of protocol: a handshake is a request, what follows is bytes.
+//! Protocol upgrades: the handshake is a request, and the rest are bytes.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn a_handshake_passes_with_its_fields_and_every_byte_behind_it() {
     let length = frames.len() + 256;
     let site = Origin::answering(first).await;
     let mut client = Client::connect(member.proxy()).await;
-    // A mebibyte behind the handshake, before any answer.
+    // A mebibyte after the handshake, before any response.
     let sent: Vec<u8> = (0..1_u32 << 20).map(|n| (n % 251) as u8).collect();
     let all = [addressed(UPGRADE.as_bytes(), site.address()), sent.clone()].concat();
     let (head, received) = {

@@ -1,8 +1,9 @@
-//! A store that cannot be reached: the log names the cause at once, the metric has the kind, and limited requests wait.
+//! A store that cannot be reached: the log names the cause at once, the metric has the kind, and
+//! limited requests wait.
 
 use super::*;
 
-/// A member that starts with this store says `cause` at once, counts `kind`, and sends nothing.
+/// A member that starts with this store reports `cause` at once, counts `kind`, and sends nothing.
 async fn says(store: &str, cause: &str, kind: &str) {
     let site = Site::start();
     let file = RuleFile::one_rule("rate: 20/s, burst: 2, max_wait: 1s").store(store);

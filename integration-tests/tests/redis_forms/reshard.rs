@@ -1,16 +1,17 @@
-//! A Cluster that grows under load: the rule's slot moves to a new node step by step, and back again in one go.
+//! A Cluster that grows under load: the rule's slot moves to a new node step by step, and back at
+//! once.
 
 use std::time::Instant;
 
 use super::*;
 
 const BUCKET: &str = "tidegate:{default}:b:";
-/// Moves, each with what was in hand when members went on alone and when they came back.
+/// Moves. Each costs the tickets in hand when members switched to local mode and back.
 const SLACK: f64 = 5.0 + 5.0;
-/// Over which the use of the rate is looked at.
+/// The period over which the use of the rate is measured.
 const A_WHILE: Duration = Duration::from_secs(2);
 
-/// How often members have decided alone.
+/// How often members have decided in local mode.
 async fn alone(fleet: &[Member]) -> f64 {
     let mut all = 0.0;
     for member in fleet {
@@ -24,7 +25,7 @@ async fn more_go(site: &Site, when: &str) {
     wait_until(when, SOON, async || site.count() > before + 10).await;
 }
 
-/// Nobody decides alone any more, and the whole rate is used.
+/// No member is in local mode any more, and the whole rate is used.
 async fn whole_again(fleet: &[Member], site: &Site) {
     wait_until("the whole rate goes, with the store", SOON, async || {
         let before = alone(fleet).await;

@@ -1,12 +1,12 @@
-//! A server that takes over and lacks the latest: a replica that was cut off, a restart from an old snapshot. What members
-//! know makes up for it, whoever of them comes first.
+//! A server that takes over without the latest data: a lagging replica, or a restart from an old
+//! snapshot. The members' knowledge restores it, in any order.
 
 use super::*;
 
 const QUOTA: usize = 150;
 /// A full bucket is a second's worth: given a second time, it shows.
 const BURST: f64 = 20.0;
-/// As where a Sentinel fails over to a replica that lacks nothing.
+/// As in a failover of Sentinel to an up-to-date replica.
 const SLACK: f64 = 5.0 + 5.0;
 
 fn quota_on(store: &str) -> RuleFile {
@@ -14,7 +14,7 @@ fn quota_on(store: &str) -> RuleFile {
         .store(&format!("{{url: \"{store}\", timeout: 1s}}"))
 }
 
-/// The replica hears nothing any more, and does not get through to its main server again.
+/// The replica is cut off from its main server.
 async fn cut_off(main: &Redis, replica: &Redis) {
     let refused = main.command(&["ACL", "SETUSER", "default", "-psync", "-sync"]);
     assert!(refused.starts_with("+OK"), "{refused}");
@@ -25,8 +25,9 @@ async fn cut_off(main: &Redis, replica: &Redis) {
     .await;
 }
 
-/// Two of three members crawl; `forgets` makes the store one that does not know of the latest grants, and the third, who knows
-/// of none, comes too. Neither rate nor quota are exceeded, and all of the quota is used.
+/// Two of three members crawl. `forgets` makes the store lose the latest grants, and the third
+/// member, which knows of none, starts too. Neither rate nor quota are exceeded, and the whole
+/// quota is used.
 async fn crawl_over(fleet: &[Member], forgets: impl AsyncFnOnce(&Site)) {
     let site = Site::start();
     let (busy, url) = ([fleet[0].proxy(), fleet[1].proxy()], site.url("/"));
@@ -49,7 +50,7 @@ async fn crawl_over(fleet: &[Member], forgets: impl AsyncFnOnce(&Site)) {
     assert!(excess <= SLACK, "the worst window has {excess:.2} requests too many");
 }
 
-/// So many requests more go.
+/// This many more requests are sent.
 async fn more_go(site: &Site, requests: usize) {
     let before = site.count();
     wait_until("more requests go", SOON, async || site.count() >= before + requests).await;

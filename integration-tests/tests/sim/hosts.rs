@@ -1,4 +1,4 @@
-//! One bucket for many hosts whose cooldowns are split: one queue per member, whatever it crawls.
+//! One bucket for many hosts with split cooldowns: one queue per member, for any number of hosts.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -66,7 +66,7 @@ fn a_member_with_sixty_hosts_gets_no_more_than_one_with_a_single_host() {
     assert!(figures.ticket_excess <= ROUNDING, "{figures}");
     assert!(figures.used >= 0.98, "{figures}");
     assert!((190..=210).contains(&shares), "{shares} of the first 400 went to 60 hosts");
-    // A host that nobody has asked for yet costs a call of its own.
+    // The first request for a host needs a call of its own.
     assert!(figures.calls_per_grant <= 1.4, "{figures}");
 }
 

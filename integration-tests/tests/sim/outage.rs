@@ -1,4 +1,4 @@
-//! The store goes away for the whole fleet and comes back, with its memory or without.
+//! An outage of the store for the whole fleet, with or without a loss of its data.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use tidegate::{limiter::policy::Quota, runtime::clock::Instant};
 
 use super::*;
 
-/// What a fleet may send on top of the bound in virtual time: shares add up to no more than the rate, but each begins on
-/// its own; timers count whole milliseconds, and lines differ.
+/// What a fleet may send beyond the bound in virtual time. The shares add up to the rate at most,
+/// but each begins at its own time; timers count whole milliseconds, and latencies differ.
 fn jitter(rate: f64) -> f64 {
     2.0 + rate * 0.03
 }
 
-/// Seconds of the rate that outages of 2.5 and 7 s may cost a fleet: the whole of the first; of the second three in which
-/// everybody keeps still, and the call that hangs for another before it goes alone; and until the members find the store
-/// again each time.
+/// Seconds of the rate that outages of 2.5 and 7 s may cost a fleet. The first costs all of it. The
+/// second costs three seconds in which all members pause, another one for the call that hangs
+/// before local mode, and in both cases the time until the members find the store again.
 const LOST: f64 = 2.5 + 3.0 + 1.0 + 2.0 * 0.7;
 
 #[test]
@@ -51,12 +51,14 @@ fn an_outage_breaks_no_bound_neither_when_it_begins_nor_when_members_come_back()
 const WINDOW: Duration = Duration::from_secs(10);
 const QUOTA: u64 = 30;
 
-/// What a request may be sent later than its ticket says: timers count whole milliseconds, and answers take their way.
+/// How much later than its ticket a request may be sent: timers count whole milliseconds, and
+/// replies have a latency.
 const LATE: Duration = Duration::from_millis(5);
 
-/// The most that was sent in any window. One starts with the first request after the one before; where that is depends on
-/// when within `LATE` before it was sent a request had its ticket, and on tickets that never were used (a call that nobody
-/// waited for any more), so that what counts is the way to see it that puts fewest into the fullest window.
+/// The most requests in any window. A window starts with the first request after the previous one.
+/// That depends on when, up to `LATE` before it was sent, a request had its ticket, and on unused
+/// tickets (of a call that timed out). So the assignment with the fewest requests in the fullest
+/// window counts.
 fn fullest(fleet: &Fleet) -> u64 {
     let sent = fleet.ledger.all().into_iter().map(|Sent { at, .. }| (at, 1));
     let tickets = fleet.ledger.moments().into_iter().map(|ticket| (fleet.redis.when(ticket), 0));
@@ -111,13 +113,14 @@ fn no_quota_is_exceeded_by_an_outage_whatever_a_member_knows_of_it() {
         let figures = with_quota(seed, 20.0, async |fleet| {
             for _ in 0..2 {
                 fleet.pass(millis(100, 14_000)).await;
-                // A frozen server keeps what it knows; another in its place may know nothing.
+                // A frozen server keeps its data; a replacement may have none.
                 let (health, forgets) = match seed % 4 {
                     0 | 3 => (Health::Gone, true),
                     1 => (Health::Gone, false),
                     _ => (Health::Frozen, false),
                 };
-                // Back before anybody has noticed, before all have, or long after.
+                // The store returns before any member notices, before all have noticed, or much
+                // later.
                 let away = [1_000, 3_000, 20_000][usize::try_from(seed / 4 % 3).expect("small")];
                 fleet.redis.set(health);
                 fleet.pass(millis(0, away / 2)).await;

@@ -1,5 +1,5 @@
-//! Short outages of the store, for all members or for some of them: nobody goes alone, and no bound is broken. And longer
-//! ones, in which each goes on with its share.
+//! Short outages of the store, for all members or some of them: no member switches to local mode,
+//! and no bound is broken. Longer ones, in which each member uses its share.
 
 use integration_tests::{
     bound::worst_window_excess,
@@ -12,21 +12,22 @@ use super::*;
 /// Outages that are drawn: short ones for whomever, and longer ones for all.
 const SHORT: u64 = 24;
 const LONG: u64 = 12;
-/// Fleets whose members lose the store at different moments, four times each.
+/// Fleets whose members lose the store at different times, four runs each.
 const ONE_BY_ONE: u64 = 5;
-/// What a request may be sent later than its ticket says: the answer takes its way, and timers count whole milliseconds.
+/// How much later than its ticket a request may be sent: the reply has a latency, and timers count
+/// whole milliseconds.
 const LATE: Duration = Duration::from_millis(25);
 /// Until all members have found the store again: a call that hangs, and a knock.
 const FOUND: Duration = Duration::from_millis(2_000);
-/// A store that was away for longer than this leaves members their shares, for so long.
+/// After an outage longer than this, members keep their shares for this long.
 const AWAY: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_secs(3);
-/// How long the rate is looked at then.
+/// The period over which the rate is then measured.
 const LOOKS: Duration = Duration::from_secs(3);
 /// How long a member keeps still.
-const PATIENCE: Duration = Duration::from_secs(3);
+const OUTAGE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// One outage of a fleet whose busy members always want more than there is.
+/// One outage of a fleet whose busy members always have waiting requests.
 #[derive(Debug)]
 struct Case {
     seed: u64,
@@ -41,7 +42,7 @@ struct Case {
     away: Duration,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 struct Came {
     /// Requests that went without a ticket of the store.
@@ -67,13 +68,13 @@ impl Case {
         Self { seed, members, rate, burst, idle, hit, health, away }
     }
 
-    /// The same for longer, and for all. No server answers nobody, but takes calls.
+    /// The same for longer, and for all members. A server that is gone still accepts calls.
     fn longer(self) -> Self {
         let health = if self.health == Health::Mute { Health::Gone } else { self.health };
-        Self { hit: self.members, health, away: self.away + PATIENCE, ..self }
+        Self { hit: self.members, health, away: self.away + OUTAGE_TIMEOUT, ..self }
     }
 
-    /// What was under way for longer than another looks like too much.
+    /// A request that was in flight for longer than another one looks like an excess.
     fn under_way(&self) -> f64 {
         0.5 + f64::from(self.rate) * 0.015
     }
@@ -93,7 +94,7 @@ impl Case {
             fleet.pass(Duration::from_millis(fastrand::u64(2_000..3_500))).await;
             self.set(fleet, self.health);
             fleet.pass(self.away / 2).await;
-            // Who knows nothing of the scope comes in the middle of it.
+            // A member without knowledge of the scope joins in the middle.
             idle.for_each(|member| fleet.hold(member, each));
             fleet.pass(self.away / 2).await;
             self.set(fleet, Health::Well);
@@ -143,7 +144,7 @@ fn nothing_goes_without_a_ticket_in_a_short_outage_whomever_it_hits() {
         let came = case.play();
         println!("{case:?}: {came:?}");
         assert!(came.tickets <= ROUNDING, "{case:?}: {came:?}");
-        // Who knows of no other need not wait.
+        // A member that knows of no other one need not wait.
         assert!(came.alone == 0 || case.members == 1, "{case:?}: {came:?}");
         assert!(came.sent <= case.under_way(), "{case:?}: {came:?}");
         assert!(came.used >= 0.98, "{case:?}: {came:?}");
@@ -158,7 +159,8 @@ fn a_longer_outage_for_all_lets_shares_add_up_to_no_more_than_the_rate() {
         let came = case.play();
         println!("{case:?}: {came:?}");
         assert!(came.tickets <= ROUNDING, "{case:?}: {came:?}");
-        // Each takes its turns at its pace, but not one exactly between those of others: so many come together by chance.
+        // Each member sends at its own pace, not exactly between those of others, so this many may
+        // coincide.
         let together = 1.7 * (case.members as f64).sqrt();
         assert!(came.sent <= case.under_way() + together, "{case:?}: {came:?}");
     }
@@ -178,8 +180,8 @@ fn who_is_cut_off_for_longer_keeps_still_at_first_and_then_goes_on_with_its_shar
         let ended = clock::now();
         let went = alone(fleet, 0..4);
         let still = *went.iter().min().expect("it goes on alone") - begun;
-        assert!(still >= PATIENCE, "only {still:?}");
-        // A quarter of the rate, from a second later at most: its last call hangs for so long.
+        assert!(still >= OUTAGE_TIMEOUT, "only {still:?}");
+        // A quarter of the rate, at most a second later, because the last call hangs for that long.
         let count = went.len();
         assert!((60..=92).contains(&count), "{count} without a ticket in about 8 s at 10/s");
         fleet.pass(Duration::from_secs(2)).await;
@@ -187,7 +189,8 @@ fn who_is_cut_off_for_longer_keeps_still_at_first_and_then_goes_on_with_its_shar
     });
 }
 
-/// Each member's line goes at its own moment and comes back at its own: when, whose, and how it is from then on.
+/// Each member loses the store at its own time and reaches it again at its own: the time, the
+/// member, and the new health.
 fn one_by_one(random: &mut fastrand::Rng, members: usize) -> Vec<(u64, usize, Health)> {
     let mut changes = Vec::new();
     for member in 0..members {

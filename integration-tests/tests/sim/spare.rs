@@ -1,4 +1,5 @@
-//! Spare tickets: where a bucket has plenty, a fast crawl takes those of the next moment along, and a slow one none.
+//! Spare tickets: if a bucket has plenty, a fast crawl takes the next ones in advance, and a slow
+//! one takes none.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -11,7 +12,7 @@ use tidegate::{
 
 use super::*;
 
-/// A client that asks so often, with a pause behind each answer.
+/// A client that sends requests with a pause after each response.
 fn crawls(fleet: &mut Fleet, number: u8, requests: usize, pause: Duration) {
     let (gate, ledger) = (fleet.gate(0), Arc::clone(&fleet.ledger));
     let client = Client::Address(IpAddr::from([10, 0, 1, number]));
@@ -49,7 +50,7 @@ fn a_fast_crawl_shares_a_call_with_those_who_come_next() {
     show("a fast crawl", &figures);
     assert!(figures.ticket_excess <= 0.0, "{figures}");
     assert!(figures.calls_per_grant < 0.02, "{figures}");
-    // What was left over at the end.
+    // The tickets left at the end.
     assert!(taken >= figures.sent && taken - figures.sent <= 1_000, "{taken} tickets, {figures}");
 }
 

@@ -1,4 +1,5 @@
-//! Windows of quotas are known by their length: whoever has other quotas ends none that runs.
+//! Quota windows are identified by their length: a member with other quotas does not end a running
+//! one.
 
 use tidegate::{
     limiter::policy::{Limits, Quota},

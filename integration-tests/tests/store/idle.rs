@@ -1,10 +1,10 @@
-//! How long a scope is kept in Redis that nobody asks for any more, and what it takes there.
+//! How long Redis keeps an unused scope, and how much memory it takes.
 
 use super::*;
 
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;
-/// What a key outlives its content by.
+/// How long a key outlives its content.
 const SLACK: i64 = MINUTE;
 
 fn number(reply: &str) -> i64 {

@@ -59,10 +59,10 @@ fn a_flush_forgets_no_quota_that_members_know() {
     let taken = |member, wanted| take(member, wanted).tickets.len();
     assert_eq!((taken(first, 10), taken(second, 15)), (10, 15));
     assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
-    // Who knows nothing of it comes first, and has to wait until the others have told what they know.
+    // A member without knowledge of it comes first, and has to wait until the others have reported.
     let held = take(third, 5);
     assert!(held.tickets.is_empty() && held.come_back > held.now, "{held:?}");
-    runtime.block_on(wait_until("the others have told", SOON, async || {
+    runtime.block_on(wait_until("the others have reported", SOON, async || {
         let ask = Ask { wanted: 1, ..Ask::default() };
         third.0.take(&third.1, &rule, &ask).await.unwrap().tickets.len() == 1
     }));
@@ -79,7 +79,7 @@ fn a_flush_forgets_no_quota_that_members_know() {
 }
 
 #[test]
-fn a_flush_refills_no_bucket_either_that_is_asked_for_once_all_have_told() {
+fn a_flush_refills_no_bucket_that_is_used_after_all_members_reported() {
     let redis = Redis::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let limits = Limits { rate: Some(0.1), burst: 10, quotas: vec![], cost: 1, learn: None };
@@ -98,11 +98,11 @@ fn a_flush_refills_no_bucket_either_that_is_asked_for_once_all_have_told() {
     assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
     let held = take(0, "a");
     assert!(held.tickets.is_empty() && held.come_back > held.now, "{held:?}");
-    wait_until_blocking("both have told", SOON, || {
+    wait_until_blocking("both have reported", SOON, || {
         let granted = take(0, "a");
         granted.come_back - granted.now > 1_000_000
     });
-    assert_eq!(take(0, "b").tickets.len(), 0, "who has taken them has nothing to tell of them");
+    assert_eq!(take(0, "b").tickets.len(), 0, "the member that took them has reported");
 }
 
 #[test]

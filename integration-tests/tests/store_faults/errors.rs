@@ -1,15 +1,15 @@
-//! Errors by which Redis refuses: each is counted by its kind, and requests go on without it.
+//! Errors of Redis: each is counted by its kind, and requests continue without the store.
 
 use super::*;
 
-/// How often members knock at a store that is away, per second, and what a test adds.
+/// How often members retry a store that is away, per second, plus the test's own calls.
 const KNOCKS: f64 = 30.0;
 
 async fn errors(member: &Member, kind: &str) -> f64 {
     member.metric("tidegate_store_errors_total", &[("kind", kind)]).await
 }
 
-/// Requests get their answers while the store refuses with `kind`; afterwards it is used again.
+/// Requests get responses while the store fails with `kind`; afterwards it is used again.
 async fn goes_on(member: &Member, site: &Site, kind: &str) {
     wait_until(&format!("{kind} is counted"), SOON, async || {
         assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200, "{kind}");
@@ -71,7 +71,7 @@ async fn a_server_that_is_full_read_only_or_busy_is_done_without() {
 }
 
 #[tokio::test]
-async fn somebody_elses_key_under_our_name_is_told_and_not_asked_in_a_loop() {
+async fn a_foreign_key_under_our_name_is_reported_and_not_retried_in_a_loop() {
     let (redis, site) = (Redis::start(), Site::start());
     redis.command(&["SET", "tidegate:{default}:b:", "somebody else's"]);
     let member = Member::start(&rules("rate: 1000/s, burst: 1000", &redis.url(), "local")).await;
@@ -94,7 +94,7 @@ async fn somebody_elses_key_under_our_name_is_told_and_not_asked_in_a_loop() {
 }
 
 #[tokio::test]
-async fn a_password_that_changes_is_told_without_showing_ours() {
+async fn a_changed_password_is_reported_without_showing_it() {
     let (redis, site) = (Redis::start_with(&["--requirepass", "s3cret-1"]), Site::start());
     let url = format!("redis://:s3cret-1@{}", redis.address());
     let member = Member::start(&rules("rate: 1000/s, burst: 1000", &url, "local")).await;

@@ -1,7 +1,7 @@
-//! Which file of `src/` names which, and whether any go in a circle.
+//! Finds import circles between the files of `src/`.
 //!
-//! A file and the files of its own folder belong together: a parent hands on what its parts offer, and the parts share
-//! its types. Between all others the imports go one way.
+//! A file and the files of its own folder belong together: a parent re-exports its parts, and the
+//! parts use its types. All other imports must have one direction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use std::{
 /// A file of the crate as the path of its module: `src/gate/queue.rs` is `[gate, queue]`.
 type Module = Vec<String>;
 
-/// The files of the crate, what each hands on under which name, and which files each names.
+/// The files of the crate, the names that each exports, and the files that each uses.
 pub(crate) struct Imports {
     handed_on: BTreeMap<(Module, String), Module>,
     modules: BTreeSet<Module>,
@@ -102,7 +102,7 @@ impl Imports {
         Some(base)
     }
 
-    /// The file in which what `path` names is defined.
+    /// The file that defines the target of `path`.
     fn home(&self, path: &Module, depth: usize) -> Option<Module> {
         let length = (0..=path.len()).rev().find(|n| self.modules.contains(&path[..*n]))?;
         let (module, rest) = path.split_at(length);

@@ -1,13 +1,14 @@
-//! What was measured of whom, and how it stands beside what is aimed at.
+//! The measurements of each proxy, and the goals that they are compared with.
 //!
-//! A ratio is the median of the rounds' own ratios. What the floor's second run differs from its first by is what the
-//! run cannot tell apart: an aim that is nearer than that is called near, neither met nor missed.
+//! A ratio is the median of the ratios of the rounds. The difference between two runs of the floor
+//! is the noise of the run. A result within the noise of its goal is "near", neither met nor
+//! missed.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::middle;
 
-/// What was done, in words; the same words name it in the aims.
+/// The name of a load, also used by the goals.
 pub(crate) type What = &'static str;
 
 pub(crate) const C1: What = "1 KB, 1 connection";
@@ -28,28 +29,28 @@ pub(crate) const HELD: What = "a held request";
 pub(crate) const WAITING: What = "8,000 held, nothing happens";
 pub(crate) const RELEASED: What = "8,000 held, released";
 
-/// What of it is counted.
+/// The unit of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Unit {
-    /// Microseconds of CPU each, user and system, the proxy's whole process tree.
+    /// Microseconds of CPU per request, user and system, of the proxy's whole process tree.
     Cpu,
     /// The same of its Redis.
     RedisCpu,
-    /// So many a second.
+    /// Requests per second.
     Rate,
-    /// Milliseconds within which half are answered.
+    /// Milliseconds until half of the requests had a response.
     P50,
-    /// Milliseconds within which 99 of 100 are answered.
+    /// Milliseconds until 99 % of the requests had a response.
     P99,
-    /// How many were not answered.
+    /// Requests without a response.
     Errors,
-    /// KiB each.
+    /// KiB per connection or request.
     Memory,
-    /// MiB by which a process was larger at its largest than before.
+    /// MiB between the peak size of a process and its size before.
     Growth,
     /// Percent of one core.
     Core,
-    /// How many were answered.
+    /// Requests with a response.
     Answered,
 }
 
@@ -70,12 +71,12 @@ impl Unit {
     }
 }
 
-/// Figures by what, unit and proxy, one for each round.
+/// Measurements by load, unit and proxy, one per round.
 #[derive(Debug, Default)]
 pub(crate) struct Record(BTreeMap<(What, Unit, &'static str), Vec<f64>>);
 
 impl Record {
-    /// One more round's.
+    /// Adds the measurement of one round.
     pub(crate) fn add(&mut self, what: What, unit: Unit, proxy: &'static str, figure: f64) {
         self.0.entry((what, unit, proxy)).or_default().push(figure);
     }
@@ -84,17 +85,17 @@ impl Record {
         self.0.get(&(what, unit, proxy)).map_or(&[], Vec::as_slice)
     }
 
-    /// The median; not a number where nothing was measured.
+    /// The median; NaN if nothing was measured.
     pub(crate) fn median(&self, what: What, unit: Unit, proxy: &'static str) -> f64 {
         middle(self.rounds(what, unit, proxy).to_vec())
     }
 
-    /// The sum of all rounds'.
+    /// The sum of all rounds.
     pub(crate) fn total(&self, what: What, unit: Unit, proxy: &'static str) -> f64 {
         self.rounds(what, unit, proxy).iter().fold(0.0, |sum, figure| sum + figure)
     }
 
-    /// Over another proxy's in the same round.
+    /// The ratio to another proxy, round by round.
     pub(crate) fn ratio(
         &self,
         what: What,
@@ -107,7 +108,7 @@ impl Record {
     }
 }
 
-/// A bound, on a ratio to a proxy or on the figure itself.
+/// A limit on a ratio to another proxy, or on the measurement itself.
 #[derive(Clone, Copy)]
 enum Bound {
     AtMost(f64, &'static str),
@@ -170,7 +171,7 @@ const AIMS: [Aim; 21] = [
     aim(14, RELEASED, Answered, FULL, AtLeast(1.0, "those held"), Bound::None),
 ];
 
-/// The aims of which something was measured, as a table.
+/// The goals with a measurement, as a table.
 pub(crate) fn table(record: &Record) -> anyhow::Result<String> {
     let mut rows = String::new();
     for aim in AIMS {
@@ -192,7 +193,7 @@ pub(crate) fn table(record: &Record) -> anyhow::Result<String> {
     ))
 }
 
-/// Two cells: the bound, and what was measured with what that means.
+/// Two cells: the limit, and the result with its meaning.
 fn stands(record: &Record, aim: &Aim, bound: Bound, noise: f64) -> String {
     let (sign, at, base) = match bound {
         Bound::None => return " – | – |".to_owned(),
@@ -205,7 +206,7 @@ fn stands(record: &Record, aim: &Aim, bound: Bound, noise: f64) -> String {
         None => record.median(aim.what, aim.unit, aim.who),
     };
     let over = if sign == "≤" { is / at } else { at / is };
-    // A ratio may be off by as much as two runs of the same program were.
+    // A ratio may be off by as much as two runs of the same program.
     let noise = if noise.is_nan() { 0.0 } else { (noise - 1.0).abs() };
     let word = if over.is_nan() {
         "not measured"

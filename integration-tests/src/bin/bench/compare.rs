@@ -1,8 +1,8 @@
-//! The proxies side by side.
+//! Compares the proxies.
 //!
-//! Every round starts each proxy anew, in another order; a figure is the median of the rounds, a ratio the median of
-//! the rounds' own ratios. `floor-aa` is the floor once more: how far its ratio is from 1 is what the run cannot tell
-//! apart.
+//! Every round starts each proxy again, in another order. A figure is the median of the rounds, a
+//! ratio the median of their ratios. `floor-aa` is a second run of the floor: the distance of its
+//! ratio from 1 is the noise.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use super::{
     say, serves, turned, usage,
 };
 
-/// A load: what it is called, the page, and over how many connections.
+/// A load: its name, the page, and the number of connections.
 pub(crate) type Row = (What, Page, usize);
 
 /// 1 KB over one connection.
@@ -30,11 +30,11 @@ pub(crate) const PAGES: &[Row] = &[(aims::HTML, Page::Large, 64), (aims::IMAGE, 
 /// 1 MB of HTML, of which the first part is inspected.
 pub(crate) const STREAM: &[Row] = &[(aims::STREAM, Page::Huge, 8)];
 
-/// Lets each proxy do each of `rows`, and prints a table for each of them.
+/// Runs each of `rows` on each proxy, and prints a table for each.
 pub(crate) async fn all(rows: &[Row], length: Length, record: &mut Record) -> anyhow::Result<()> {
     let is_large = rows.iter().all(|(_, page, _)| *page != Page::Small);
     let mut names = peers::installed();
-    // What a look at bodies costs is told by large ones, what calls to Redis cost by small ones.
+    // Large bodies show the cost of inspection, small ones the cost of calls to Redis.
     names
         .retain(|name| if is_large { !name.ends_with("redis") } else { *name != "tidegate-blind" });
     let (site, _origin) = origin().await?;
@@ -56,7 +56,7 @@ pub(crate) async fn all(rows: &[Row], length: Length, record: &mut Record) -> an
     Ok(())
 }
 
-/// A short load to fill the pools, then the one that counts.
+/// A short load fills the pools before the measured one.
 async fn measure(
     peer: &Peer,
     name: &'static str,

@@ -1,5 +1,5 @@
-//! What everything is compared with: a forward proxy of hyper and hyper-util without any feature, or with one: a script
-//! call to Redis for each request, or interception.
+//! The baseline: a forward proxy of hyper and hyper-util without any feature, or with one: a script
+//! call to Redis per request, or interception.
 
 mod intercept;
 mod redis;
@@ -20,7 +20,7 @@ use self::{intercept::Interceptor, redis::Limiter};
 
 type Answer = Response<Either<Incoming, Empty<Bytes>>>;
 
-/// A floor, with at most one of the two features.
+/// A baseline with at most one of the two features.
 #[derive(Clone)]
 pub(crate) struct Floor {
     client: Client<HttpConnector, Incoming>,
@@ -42,12 +42,12 @@ impl Floor {
         Ok(Self { limiter: Some(Limiter::connect(redis).await?), ..Self::bare() })
     }
 
-    /// Intercepting: it trusts sites of this root and writes its own root to `ca`.
+    /// With interception. It trusts sites with this root and writes its own root to `ca`.
     pub(crate) fn intercepting(root: &Path, ca: &Path) -> anyhow::Result<Self> {
         Ok(Self { interceptor: Some(Arc::new(Interceptor::new(root, ca)?)), ..Self::bare() })
     }
 
-    /// Serves until the process is ended.
+    /// Serves until the process ends.
     pub(crate) async fn serve(self, at: SocketAddr) -> anyhow::Result<()> {
         let listener = TcpListener::bind(at).await?;
         loop {

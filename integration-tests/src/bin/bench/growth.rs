@@ -1,4 +1,5 @@
-//! What a request costs as there is more of something that should not matter to it: connections, rules, scopes.
+//! The cost of a request as the number of connections, rules or scopes grows, which should not
+//! change it.
 
 mod plot;
 
@@ -19,14 +20,14 @@ use super::{
     say, usage,
 };
 
-/// Connections that ask while the others are there.
+/// Busy connections beside the idle ones.
 const ACTIVE: usize = 64;
-/// Connections that ask, one after the other, while instructions are counted; and how often each.
+/// Connections that send requests in turn while instructions are counted, and how many each sends.
 const COUNTED: (usize, usize) = (16, 25);
 /// Where the plot is drawn.
 const PLOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/growth.svg");
 
-/// What grows.
+/// The number that grows.
 #[derive(Debug, Clone, Copy)]
 enum Grows {
     Connections,
@@ -53,7 +54,7 @@ impl Grows {
         }
     }
 
-    /// The rule file with so many.
+    /// The rule file with this many.
     fn file(self, size: usize) -> RuleFile {
         let last = format!("- {{name: last, match: \"*\", {FULL}}}");
         let file = match self {
@@ -91,7 +92,7 @@ pub(crate) async fn all(length: Length) -> anyhow::Result<()> {
         say(&table(grows, &points)?)?;
         panels.push((grows.name(), points));
     }
-    // A copy of the program without its sources has no place for it.
+    // A copy of the program without its sources has no such folder.
     let place = Path::new(PLOT);
     if place.parent().is_some_and(Path::is_dir) {
         std::fs::write(place, plot::draw(&panels)).context(PLOT)?;
@@ -99,8 +100,8 @@ pub(crate) async fn all(length: Length) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same in instructions, user mode, below callgrind: they do not depend on what else the machine does. The largest
-/// sizes would take minutes there.
+/// The same in user-mode instructions under callgrind, which do not depend on other load. The
+/// largest sizes would take minutes there.
 pub(crate) async fn instructions() -> anyhow::Result<()> {
     let (site, _origin) = origin().await?;
     for grows in Grows::ALL {
@@ -124,7 +125,7 @@ async fn count(grows: Grows, size: usize, site: SocketAddr) -> anyhow::Result<f6
     let idle = fill(grows, size, proxy.at(), site).await?;
     let (connections, times) = COUNTED;
     let mut clients = load::idle(proxy.at(), site, connections).await?;
-    // What is made once is made.
+    // Allocations on first use are done.
     load::ask_in_turn(&mut clients, site, times).await?;
     let runtime = tokio::runtime::Handle::current();
     let mut asked = Ok(());
@@ -140,7 +141,7 @@ async fn count(grows: Grows, size: usize, site: SocketAddr) -> anyhow::Result<f6
 fn tidegate(file: &RuleFile, at: SocketAddr, folder: &Path) -> Command {
     let path = folder.join("tidegate.yaml");
     let admin = free_address();
-    // What the admin port tells of each rule is renewed every second, however few requests there are.
+    // The admin port renews its data of each rule every second, regardless of requests.
     let text = file.render(at, admin, folder).replace(&format!("admin: {admin}"), "admin: off");
     std::fs::write(&path, text).expect("a temporary folder is writable");
     let mut command = Command::new(binary_path());
@@ -148,7 +149,7 @@ fn tidegate(file: &RuleFile, at: SocketAddr, folder: &Path) -> Command {
     command
 }
 
-/// Makes as much of it as there is to be; the connections last as long as what is returned.
+/// Creates this many. The connections last as long as the result.
 async fn fill(
     grows: Grows,
     size: usize,
@@ -176,7 +177,8 @@ async fn one(grows: Grows, size: usize, site: SocketAddr, length: Length) -> any
     Ok(load.each(used))
 }
 
-/// So many addresses of the origin, which listens on all of 127.0.0.0/8; the first is its own.
+/// This many addresses of the origin, which listens on all of 127.0.0.0/8. The first is its main
+/// address.
 fn hosts(site: SocketAddr, size: usize) -> Vec<SocketAddr> {
     (1..=size)
         .map(|number| {

@@ -1,4 +1,4 @@
-//! The load client: so many keep-alive connections, each with one request at a time.
+//! The load client: keep-alive connections with one request at a time each.
 
 use std::{
     io,
@@ -19,23 +19,23 @@ use tokio::{
 
 use super::pages::Page;
 
-/// An answer that takes longer is an error.
+/// A response that takes longer is an error.
 const ANSWER_AT_MOST: Duration = Duration::from_secs(10);
-/// The same for those that are all let go at once.
+/// The same for requests that are all released at once.
 const RELEASED_AT_MOST: Duration = Duration::from_secs(60);
-/// The part of a load, one in so many, in which hundreds of connections are set up at once: how long an answer takes then
-/// is another question than how long it takes over those that are kept.
+/// The first part of a load (one in so many), which is not measured, because hundreds of
+/// connections are set up at once.
 const SETTLING: u32 = 4;
-/// Connections that fill something before the load that counts.
+/// Connections that warm up a proxy before the measured load.
 const FILLING: usize = 64;
 
-/// What a load saw.
+/// The results of a load.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     pub(crate) requests: u64,
     pub(crate) errors: u64,
     pub(crate) seconds: f64,
-    /// Microseconds from request to answer once all has settled, ascending.
+    /// Microseconds from request to response, without the first part, ascending.
     waits: Vec<u32>,
 }
 
@@ -45,18 +45,18 @@ impl Load {
         self.requests as f64 / self.seconds
     }
 
-    /// Microseconds of `used` for each request.
+    /// Microseconds of `used` per request.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn each(&self, used: Duration) -> f64 {
         used.as_secs_f64() * 1e6 / self.requests.max(1) as f64
     }
 
-    /// Milliseconds within which half of all are answered.
+    /// Milliseconds until half of the requests had a response.
     pub(crate) fn p50(&self) -> f64 {
         self.percentile(50)
     }
 
-    /// Milliseconds within which 99 of 100 are answered.
+    /// Milliseconds until 99 % of the requests had a response.
     pub(crate) fn p99(&self) -> f64 {
         self.percentile(99)
     }
@@ -73,7 +73,7 @@ impl Load {
     }
 }
 
-/// Asks `proxy` for a page of `site` for so long.
+/// Requests a page of `site` through `proxy` for this long.
 pub(crate) async fn run(
     proxy: SocketAddr,
     site: SocketAddr,
@@ -114,10 +114,10 @@ pub(crate) async fn run(
     all
 }
 
-/// Asks each of `sites` for its small page once.
+/// Requests the small page of each of `sites` once.
 ///
 /// # Errors
-/// One of them gave no answer.
+/// One of them sent no response.
 pub(crate) async fn ask_each(proxy: SocketAddr, sites: Vec<SocketAddr>) -> anyhow::Result<()> {
     let (sites, next) = (Arc::new(sites), Arc::new(AtomicUsize::new(0)));
     let mut clients = JoinSet::new();
@@ -137,10 +137,10 @@ pub(crate) async fn ask_each(proxy: SocketAddr, sites: Vec<SocketAddr>) -> anyho
     Ok(())
 }
 
-/// So many connections that have had one answer and now are idle.
+/// This many idle connections, each of which has had one response.
 ///
 /// # Errors
-/// One of them got none.
+/// One of them got no response.
 pub(crate) async fn idle(
     proxy: SocketAddr,
     site: SocketAddr,
@@ -155,10 +155,10 @@ pub(crate) async fn idle(
     Ok(clients)
 }
 
-/// Asks on each of these connections, one after the other, so many times.
+/// Sends this many requests on each of the connections in turn.
 ///
 /// # Errors
-/// One of them got no answer.
+/// One of them got no response.
 pub(crate) async fn ask_in_turn(
     clients: &mut [Client],
     site: SocketAddr,
@@ -172,10 +172,10 @@ pub(crate) async fn ask_in_turn(
     Ok(())
 }
 
-/// So many connections, each with a request for the small page whose answer nobody waits for.
+/// This many connections, each with a request for the small page that is still without a response.
 ///
 /// # Errors
-/// One of them is not taken.
+/// A request cannot be sent.
 pub(crate) async fn ask_only(
     proxy: SocketAddr,
     site: SocketAddr,
@@ -190,7 +190,7 @@ pub(crate) async fn ask_only(
     Ok(clients)
 }
 
-/// How many of these requests are answered.
+/// How many of these requests get a response.
 pub(crate) async fn answered(clients: Vec<Client>) -> usize {
     let mut waiting = JoinSet::new();
     for mut client in clients {
@@ -223,7 +223,8 @@ impl Client {
         Ok(Self { stream, buffer: Vec::new() })
     }
 
-    /// One request; microseconds until its answer was there. What is not the page is an error.
+    /// Sends one request and returns the microseconds until its response. Any other response is an
+    /// error.
     async fn ask(&mut self, site: SocketAddr, page: Page) -> io::Result<u32> {
         let request = request(site, page);
         let start = Instant::now();

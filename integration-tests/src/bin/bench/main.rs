@@ -1,19 +1,21 @@
-//! `make bench`: what Tidegate costs beside the proxies that are installed and a bare hyper proxy.
+//! `make bench`: the cost of Tidegate compared with other installed proxies and a bare hyper proxy.
 //!
-//! Free-standing: origin, bare proxy (`floor`) and load client are this program; haproxy, nginx, squid, tinyproxy and
-//! redis-server take part where they are installed. Its parts, all of them or those that are named:
-//! - `c1`, `c64`, `c512`: a page of 1 KB over so many connections;
+//! Origin, bare proxy (`floor`) and load client are part of this program. haproxy, nginx, squid,
+//! tinyproxy and redis-server take part if they are installed. Without arguments all parts run,
+//! otherwise the named ones:
+//! - `c1`, `c64`, `c512`: a page of 1 KB over this many connections;
 //! - `pages`: 64 KB of HTML, inspected and not, and 64 KB of an image, over 64 connections;
 //! - `stream`: 1 MB of HTML over 8 connections;
-//! - `tunnels`, `interception`: set-ups, requests and 1 GiB;
-//! - `memory`: of 2,000 idle connections and of 2,000 held requests;
-//! - `held`: 8,000 held requests, what they cost while nothing happens, and whether all are answered;
-//! - `growth`: what a request costs as connections, rules and scopes become more; draws `docs/growth.svg`;
-//! - `instructions`: the same below callgrind, only where it is named: it needs valgrind.
+//! - `tunnels`, `interception`: set-up, requests and 1 GiB;
+//! - `memory`: 2,000 idle connections and 2,000 held requests;
+//! - `held`: 8,000 held requests, their cost while nothing happens, and whether all get a response;
+//! - `growth`: the cost of a request as the number of connections, rules and scopes grows; draws
+//!   `docs/growth.svg`;
+//! - `instructions`: the same under callgrind, only if named, because it needs valgrind.
 //!
-//! At its end it says how what was measured stands beside what is aimed at. A part takes as many rounds as fit into four
-//! minutes, at most `BENCH_ROUNDS` (15); `BENCH_SECONDS` (1) is the length of each load, and `BENCH_ONLY=floor,tidegate`
-//! leaves the other proxies out.
+//! At the end it compares the results with the goals. A part takes as many rounds as fit into four
+//! minutes, at most `BENCH_ROUNDS` (15). `BENCH_SECONDS` (1) is the length of each load, and
+//! `BENCH_ONLY=floor,tidegate` selects proxies.
 
 mod aims;
 mod compare;
@@ -39,15 +41,15 @@ use integration_tests::{ports::free_address, wait::wait_until};
 
 use self::{aims::Record, floor::Floor, tls::Kind};
 
-/// A process that does not serve after so long is left out.
+/// A process that does not serve after this time is left out.
 const START_AT_MOST: Duration = Duration::from_secs(15);
-/// How long a part may take: no round begins that would not end by then.
+/// The time limit of a part: no round starts that would end later.
 const PART_AT_MOST: Duration = Duration::from_secs(220);
 /// All parts.
 const PARTS: [&str; 10] =
     ["c1", "c64", "c512", "pages", "stream", "tunnels", "interception", "memory", "held", "growth"];
 
-/// How often and how long.
+/// The number of rounds and the length of a load.
 #[derive(Debug, Clone, Copy)]
 struct Length {
     rounds: usize,
@@ -55,7 +57,7 @@ struct Length {
 }
 
 impl Length {
-    /// Does `round` as often as it shall be done, or as often as fits; how often that was.
+    /// Runs `round` as often as configured, or as often as fits. Returns the number of rounds.
     async fn rounds(
         self,
         mut round: impl AsyncFnMut(usize) -> anyhow::Result<()>,
@@ -116,11 +118,11 @@ async fn bench(parts: &[&str]) -> anyhow::Result<()> {
     say(&aims::table(&record)?)
 }
 
-/// Lets this process and those that it starts have as many connections as the system allows.
+/// Raises the limit of descriptors for this process and its children.
 fn open_many() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
-    // Where it is refused, a load that needs them fails and says so.
+    // If this fails, a load that needs them reports an error.
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
 }
 
@@ -131,7 +133,7 @@ fn number(variable: &str, usual: u64) -> anyhow::Result<u64> {
     }
 }
 
-/// An origin at a port of its own, on all loopback addresses.
+/// An origin on its own port, on all loopback addresses.
 async fn origin() -> anyhow::Result<(SocketAddr, peers::Process)> {
     let at = free_address();
     let process = peers::this_program("origin", SocketAddr::from(([0, 0, 0, 0], at.port())))?;
@@ -146,7 +148,7 @@ async fn serves(at: SocketAddr) {
     .await;
 }
 
-/// The same in another order in each round: no proxy always comes after the same one's mess.
+/// A different order in each round, so that no proxy always follows the same one.
 fn turned(mut names: Vec<&'static str>, round: usize) -> Vec<&'static str> {
     let first = round % names.len().max(1);
     names.rotate_left(first);

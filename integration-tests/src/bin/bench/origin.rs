@@ -1,4 +1,4 @@
-//! The site that all ask: it serves the pages.
+//! The origin that all proxies use: it serves the pages.
 
 use std::{convert::Infallible, net::SocketAddr};
 
@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 use super::pages::Page;
 
-/// Serves the pages until the process is ended.
+/// Serves the pages until the process ends.
 pub(crate) async fn serve(at: SocketAddr) -> anyhow::Result<()> {
     let pages = Page::ALL.map(|page| (page, Bytes::from(page.body())));
     let listener = TcpListener::bind(at).await?;

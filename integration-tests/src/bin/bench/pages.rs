@@ -1,24 +1,24 @@
-//! What the origin serves.
+//! The pages of the origin.
 
 /// A page of the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Page {
     /// 1 KB of HTML.
     Small,
-    /// 64 KB of HTML that begins as pages of shops and papers do: scripts, styles and menus, and
-    /// hardly any text in the part that is looked at, so that all of it must be.
+    /// 64 KB of HTML that begins like pages of shops and newspapers: scripts, styles and menus. It
+    /// has hardly any text in the scanned part, so that all of that part must be read.
     Large,
-    /// As many bytes that are no text.
+    /// The same number of bytes without text.
     Image,
-    /// 1 MB of HTML that begins as `Large` does: most of it passes unseen.
+    /// 1 MB of HTML that begins like `Large`. Most of it is not scanned.
     Huge,
 }
 
 impl Page {
-    /// All of them.
+    /// All pages.
     pub(crate) const ALL: [Self; 4] = [Self::Small, Self::Large, Self::Image, Self::Huge];
 
-    /// Where it is found.
+    /// Its path.
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::Small => "/",
@@ -69,7 +69,8 @@ impl Page {
     }
 }
 
-/// The first 20 KB of a page: three fifths scripts and styles, the rest tags with a word between.
+/// The first 20 KB of a page: three fifths scripts and styles, the rest tags with a word between
+/// them.
 fn head_and_menus() -> String {
     let mut page = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\n\
                     <title>A shop with many things</title>\n"

@@ -1,7 +1,8 @@
-//! What connections and requests cost that sit and wait.
+//! The cost of idle connections and of held requests.
 //!
-//! Memory is proportional set size, of the proxy's whole process tree. A proxy without a gate holds a request at a site
-//! that does not answer, and has a connection there for it; Tidegate holds it in a cooldown, before it dials.
+//! Memory is the proportional set size of the proxy's whole process tree. A proxy without a gate
+//! holds a request at a site that does not respond, with a connection to it. Tidegate holds it in a
+//! cooldown, before it connects.
 
 use std::{
     io,
@@ -29,17 +30,17 @@ use super::{
     say, serves, usage,
 };
 
-/// Connections, or requests, whose memory is told.
+/// Connections or requests whose memory is measured.
 const SITTING: usize = 2_000;
-/// Requests that are held for their CPU.
+/// Requests that are held to measure CPU.
 const HELD: usize = 8_000;
 /// How long nothing happens.
 const QUIET: Duration = Duration::from_secs(5);
 /// Thousands of connections take seconds on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
-/// From one run to the next these figures hardly differ.
+/// These figures hardly vary between runs.
 const ROUNDS: usize = 3;
-/// Who can hold so many.
+/// The proxies that can hold that many.
 const ABLE: [&str; 5] = ["floor", "floor-aa", "tidegate", "haproxy", "squid"];
 /// The rule's cooldown.
 const COOLDOWN: &str = "/api/v1/scopes/default/cooldown";
@@ -74,7 +75,7 @@ pub(crate) async fn memory(length: Length, record: &mut Record) -> anyhow::Resul
     say(&text)
 }
 
-/// One that has room for all, and what is made once is made.
+/// A proxy with enough descriptors, after its allocations on first use.
 async fn start(name: &str, site: SocketAddr) -> anyhow::Result<Peer> {
     let peer = if name == "tidegate" {
         let rule = format!("max_wait: 1h, queue: 20000, {FULL}");
@@ -86,7 +87,7 @@ async fn start(name: &str, site: SocketAddr) -> anyhow::Result<Peer> {
     Ok(peer)
 }
 
-/// KiB per connection that has had one answer.
+/// KiB per connection that has had one response.
 async fn idle(name: &str, site: SocketAddr) -> anyhow::Result<f64> {
     let peer = start(name, site).await?;
     load::run(peer.at, site, Page::Small, 8, Duration::from_millis(300)).await;
@@ -96,7 +97,7 @@ async fn idle(name: &str, site: SocketAddr) -> anyhow::Result<f64> {
     Ok(each)
 }
 
-/// KiB per request that has no answer.
+/// KiB per request without a response.
 async fn waiting(name: &str, site: SocketAddr) -> anyhow::Result<f64> {
     let silent = Silent::start().await?;
     let peer = start(name, silent.at).await?;
@@ -115,7 +116,7 @@ async fn waiting(name: &str, site: SocketAddr) -> anyhow::Result<f64> {
     Ok(each)
 }
 
-/// Many held requests in a cooldown: CPU while nothing happens, and the answers when it ends.
+/// Many requests held in a cooldown: the CPU while nothing happens, and the responses at its end.
 pub(crate) async fn held(record: &mut Record) -> anyhow::Result<()> {
     let (site, _origin) = origin().await?;
     let peer = start("tidegate", site).await?;
@@ -144,16 +145,16 @@ pub(crate) async fn held(record: &mut Record) -> anyhow::Result<()> {
     ))
 }
 
-/// What a process does while nothing happens.
+/// The activity of a process while nothing happens.
 struct Quiet {
     /// Percent of one core.
     core: f64,
-    /// A second, all threads.
+    /// Wakeups per second of all threads.
     wakeups: f64,
 }
 
 async fn quiet(pid: u32) -> anyhow::Result<Quiet> {
-    // What has just happened ends.
+    // Lets earlier work finish.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (cpu, wakeups) = (usage::cpu(pid)?, usage::wakeups(pid)?);
     tokio::time::sleep(QUIET).await;
@@ -171,7 +172,7 @@ async fn trip(member: &Member) -> anyhow::Result<()> {
 
 async fn clear(member: &Member) -> anyhow::Result<()> {
     let answer = delete(member.admin(), COOLDOWN).await;
-    anyhow::ensure!(answer.status == 200, "the cooldown goes on: {}", answer.text());
+    anyhow::ensure!(answer.status == 200, "the cooldown continues: {}", answer.text());
     Ok(())
 }
 
@@ -182,7 +183,7 @@ async fn all_held(member: &Member, wanted: usize) {
     .await;
 }
 
-/// A site that reads requests and does not answer.
+/// A site that reads requests but does not respond.
 struct Silent {
     at: SocketAddr,
     asked: Arc<AtomicUsize>,
@@ -207,7 +208,7 @@ impl Silent {
         Ok(Self { at, asked })
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until this many requests have arrived.
     async fn has(&self, wanted: usize) {
         wait_until("all are at the site", SOON, async || {
             self.asked.load(Ordering::Relaxed) >= wanted

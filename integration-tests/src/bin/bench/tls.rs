@@ -1,7 +1,7 @@
-//! HTTPS: what tunnels cost beside the other proxies, and what interception costs.
+//! HTTPS: the cost of tunnels compared with the other proxies, and the cost of interception.
 //!
-//! Client and site do their TLS on the same cores, so that how fast it goes is theirs as much as the proxy's; the CPU
-//! is the proxy's alone. Each figure is of a new process.
+//! Client and site run TLS on the same cores, so the throughput depends on them too; the CPU is the
+//! proxy's only. Each figure comes from a new process.
 
 mod client;
 
@@ -32,36 +32,36 @@ use super::{
 
 /// Length of the large page.
 const MEBIBYTES: u64 = 1024;
-/// Counts hosts, so that each is a new one.
+/// Numbers the hosts, so that each is new.
 static NEW_HOST: AtomicU64 = AtomicU64::new(0);
-/// Who tunnels; haproxy and nginx do not.
+/// The proxies that tunnel; haproxy and nginx do not.
 const TUNNELLING: [&str; 5] = ["floor", "floor-aa", "tidegate", "squid", "tinyproxy"];
-/// Who intercepts.
+/// The proxies that intercept.
 const INTERCEPTING: [&str; 3] = ["floor", "floor-aa", "tidegate"];
 
-/// What is done with the client's TLS.
+/// How the proxy treats the client's TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// It passes through.
     Tunnels,
-    /// It ends in the proxy.
+    /// The proxy terminates it.
     Interception,
 }
 
-/// What is measured.
+/// A measured operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Row {
-    /// A connection to the proxy, a CONNECT, its answer.
+    /// A connection to the proxy, a CONNECT, its response.
     Setup,
     /// The large page through one tunnel.
     Tunnelled,
-    /// Small pages over intercepted connections that are kept, in HTTP/1.1.
+    /// Small pages over kept-alive intercepted connections, with HTTP/1.1.
     Request,
-    /// The same in HTTP/2, one stream at a time on each connection.
+    /// The same with HTTP/2, one stream at a time per connection.
     Request2,
-    /// A connection to the proxy, a CONNECT, a full handshake of TLS, a small page.
+    /// A connection to the proxy, a CONNECT, a full TLS handshake, a small page.
     Connection,
-    /// The same, each time for a host that has no certificate yet.
+    /// The same, each time for a host without a cached certificate.
     Host,
     /// The large page through one intercepted connection.
     Intercepted,
@@ -89,7 +89,7 @@ impl Row {
         }
     }
 
-    /// Connections at a time.
+    /// Concurrent connections.
     const fn at_once(self) -> usize {
         match self {
             Self::Request | Self::Request2 => 64,
@@ -98,7 +98,7 @@ impl Row {
         }
     }
 
-    /// The proxies that do it and are here.
+    /// The installed proxies that support it.
     fn proxies(self) -> Vec<&'static str> {
         let able: &[&str] = match self {
             Self::Setup | Self::Tunnelled => &TUNNELLING,
@@ -108,7 +108,7 @@ impl Row {
         peers::installed().into_iter().filter(|name| able.contains(name)).collect()
     }
 
-    /// One connection after the other, or one; the units that were done.
+    /// Repeats the operation, or does it once, and returns the number of units.
     async fn work(self, client: &Client, time: Duration) -> io::Result<u64> {
         let (start, mut done) = (Instant::now(), 0);
         match self {
@@ -154,7 +154,7 @@ impl Row {
         Ok(done)
     }
 
-    /// Several clients at a time; the first that fails ends it.
+    /// Several clients at once. The first error ends the load.
     async fn load(self, client: &Client, time: Duration) -> anyhow::Result<u64> {
         let mut clients = JoinSet::new();
         for _ in 0..self.at_once() {
@@ -176,7 +176,7 @@ impl Row {
         time: Duration,
         record: &mut Record,
     ) -> anyhow::Result<()> {
-        // What is made once is there before it counts.
+        // Allocations on first use are done before the measurement.
         client.get(&mut client.secure().await?, "/").await?;
         let (memory, cpu) = (usage::status(peer.pid(), "VmRSS:")?, usage::cpu(peer.pid())?);
         let start = Instant::now();
@@ -193,7 +193,7 @@ impl Row {
     }
 }
 
-/// A proxy, and the file of the root that a client trusts that looks through it.
+/// Starts a proxy, with the root that its client trusts.
 async fn start(kind: Kind, name: &str, site: &Site, root: &Root) -> anyhow::Result<Peer> {
     let peer = match (kind, name) {
         (Kind::Tunnels, _) => Peer::start(name, site.address()).await?,

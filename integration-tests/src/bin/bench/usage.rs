@@ -1,4 +1,4 @@
-//! What `/proc` says of a process: CPU, memory, how often it woke up.
+//! Figures of a process from `/proc`: CPU, memory and wakeups.
 
 use std::{collections::HashMap, fs, time::Duration};
 
@@ -13,15 +13,15 @@ pub(crate) fn cpu(root: u32) -> anyhow::Result<Duration> {
     Ok(TICK * ticks)
 }
 
-/// A process and all its descendants, each with the ticks that it has used.
+/// A process and all its descendants, each with its used ticks.
 fn tree(root: u32) -> anyhow::Result<Vec<(u32, u32)>> {
     let mut all: HashMap<u32, (u32, u32)> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
         let Ok(pid) = name.parse() else { continue };
-        // It may have ended since.
+        // It may have ended.
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        // The name in brackets may hold anything; what follows it does not.
+        // The name in brackets may contain anything; the rest is numbers.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
         let field = |at: usize| fields.get(at).and_then(|text| text.parse::<u32>().ok());
         if let (Some(parent), Some(user), Some(system)) = (field(1), field(11), field(12)) {
@@ -38,12 +38,12 @@ fn tree(root: u32) -> anyhow::Result<Vec<(u32, u32)>> {
     Ok(own.map(|(pid, (_, used))| (*pid, *used)).collect())
 }
 
-/// What `/proc/PID/status` says under this name (`VmHWM:`, in KiB).
+/// The value of `name` in `/proc/PID/status` (`VmHWM:`, in KiB).
 pub(crate) fn status(pid: u32, name: &str) -> anyhow::Result<u64> {
     value(&format!("/proc/{pid}/status"), name)
 }
 
-/// KiB of a process and all its descendants; what some of them share counts once.
+/// KiB of a process and all its descendants. Shared memory counts once.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn memory(root: u32) -> anyhow::Result<f64> {
     let mut all = 0;
@@ -53,7 +53,7 @@ pub(crate) fn memory(root: u32) -> anyhow::Result<f64> {
     Ok(all as f64)
 }
 
-/// How often threads of the process have been woken up so far.
+/// How often threads of the process have woken up.
 pub(crate) fn wakeups(pid: u32) -> anyhow::Result<u64> {
     let mut all = 0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -1,4 +1,4 @@
-//! The least that a shared limiter costs: the gate's own script call, sent by a plain blocking loop.
+//! The minimum for a shared limiter: the gate's own script call, sent by a plain blocking loop.
 
 use std::{
     io::{Read as _, Write as _},
@@ -21,7 +21,7 @@ use tokio::sync::broadcast;
 
 use super::{Cost, Used, load};
 
-/// Calls on their way at once where the server is to have no rest.
+/// Calls in flight that keep the server busy.
 const IN_FLIGHT: usize = 64;
 
 /// A connection and the bytes of one call.
@@ -49,7 +49,7 @@ impl Floor {
         Ok(Self { stream, call })
     }
 
-    /// Calls for so long, one after the other.
+    /// Sends calls for this long, one after the other.
     pub(crate) fn run(&mut self, redis: &Redis, time: Duration) -> anyhow::Result<Cost> {
         let (before, until, mut grants) = (Used::now(redis)?, Instant::now() + time, 0);
         let mut reply = [0; 4_096];
@@ -63,7 +63,7 @@ impl Floor {
         before.until_now(redis, grants)
     }
 
-    /// Calls for so long, many at once: as many as the server carries.
+    /// Sends calls for this long, many at once: the most that the server handles.
     pub(crate) fn flood(&mut self, redis: &Redis, time: Duration) -> anyhow::Result<Cost> {
         let calls = self.call.repeat(IN_FLIGHT);
         let (before, until, mut grants) = (Used::now(redis)?, Instant::now() + time, 0);
@@ -73,8 +73,8 @@ impl Floor {
             let mut come = 0;
             while come < IN_FLIGHT {
                 let read = self.stream.read(&mut replies)?;
-                ensure!(read > 0, "the server leaves");
-                // Each reply is one array; no field of it has a star.
+                ensure!(read > 0, "the server closes the connection");
+                // Each reply is one array, and no field contains a star.
                 come += replies[..read].iter().filter(|byte| **byte == b'*').count();
             }
             grants += IN_FLIGHT as u64;
@@ -83,7 +83,7 @@ impl Floor {
     }
 }
 
-/// The text, keys and arguments with which the gate's store takes one ticket.
+/// The script, keys and arguments with which the gate's store takes one ticket.
 fn record() -> anyhow::Result<[Vec<String>; 3]> {
     let recorder = Recorder::default();
     let seen = Arc::clone(&recorder.0);
@@ -97,14 +97,14 @@ fn record() -> anyhow::Result<[Vec<String>; 3]> {
             ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
         let ask = Ask { wanted: 1, bound: 1_000_000, lease: 1_000_000, ..Ask::default() };
         let answer = store.take(&store.scope(name), &rule, &ask).await;
-        // The recorder's answer is none that a store gives; what was asked is what counts.
+        // The recorder's reply is invalid; only the call matters.
         drop(answer);
     });
     let recorded = seen.lock().take();
     recorded.context("the store takes tickets by a script")
 }
 
-/// A server that keeps the call that takes tickets.
+/// A server that records the call that takes tickets.
 #[derive(Debug, Default)]
 struct Recorder(Arc<Mutex<Option<[Vec<String>; 3]>>>);
 

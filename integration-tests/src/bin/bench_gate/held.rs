@@ -1,4 +1,4 @@
-//! What waiting costs: 10,000 held requests of one real process, in memory and in CPU.
+//! The cost of waiting: 10,000 held requests of one real process, in memory and in CPU.
 
 use std::{
     fmt,
@@ -14,23 +14,23 @@ use integration_tests::{
     wait::wait_until,
 };
 
-/// Requests held, each on a connection of its own.
+/// Held requests, each on its own connection.
 const HELD: u32 = 10_000;
-/// How long nothing moves.
+/// How long nothing happens.
 const IDLE: Duration = Duration::from_secs(5);
 /// Ten thousand connections take seconds on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 /// One tick of `/proc/PID/stat`: `USER_HZ` is 100 on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What waiting cost.
+/// The cost of waiting.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Resident bytes per held request, its connection included.
+    /// Resident bytes per held request, including its connection.
     each: u64,
-    /// CPU per second while nothing moves.
+    /// CPU per second while nothing happens.
     idle: Duration,
-    /// The same before anything was held.
+    /// The same before any request was held.
     empty: Duration,
 }
 
@@ -49,7 +49,8 @@ impl Held {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let member = Member::start(file).await;
-            // The first request is granted and finds nobody; what a member makes once is there before it counts.
+            // The first request is granted but not sent anywhere. After it, the member has done its
+            // allocations on first use.
             let _first = request(member.proxy())?;
             wait_until("the hour's quota is used", SOON, async || {
                 member.metric("tidegate_tokens_granted_total", &[]).await > 0.5
@@ -73,7 +74,7 @@ impl Held {
     }
 }
 
-/// Asks for a page on a new connection and does not wait for it.
+/// Requests a page on a new connection without waiting for the response.
 fn request(proxy: SocketAddr) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(proxy)?;
     stream.write_all(
@@ -95,7 +96,7 @@ async fn cpu_per_second(member: &Member) -> anyhow::Result<Duration> {
 /// CPU of a process so far, user and system.
 fn cpu(pid: u32) -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in brackets may hold anything; what follows it does not.
+    // The name in brackets may contain anything; the rest is numbers.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks: Vec<u32> = fields.skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
     Ok(TICK * ticks.iter().sum())

@@ -1,4 +1,4 @@
-//! Requests that go through the real gate as fast as they can, so many at once.
+//! Requests that pass the real gate as fast as possible, many at once.
 
 use std::{
     net::IpAddr,
@@ -22,18 +22,18 @@ use tokio::{runtime::Runtime, task::JoinSet};
 
 use super::{Cost, Used};
 
-/// Tokens per second and in the bucket: never reached.
+/// Tokens per second and in the bucket; never exhausted.
 const RATE: f64 = 1e9;
 const BURST: u32 = 1_000_000;
 
-/// The rule under which all loads run: a rate, a burst and a cooldown.
+/// The rule of all loads: a rate, a burst and a cooldown.
 pub(crate) fn rule() -> Rule {
     let mut plan = Plan::new(1, RATE, 0);
     plan.burst = BURST;
     plan.rule()
 }
 
-/// A gate on its store.
+/// A gate with its store.
 #[derive(Debug)]
 pub(crate) struct Load {
     runtime: Runtime,
@@ -62,7 +62,7 @@ impl Load {
         Ok(Self { runtime, gate })
     }
 
-    /// `tasks` clients, each with one request after the other, for so long.
+    /// Runs `tasks` clients for this long, each with one request after the other.
     pub(crate) fn run(
         &mut self,
         redis: &Redis,

@@ -1,5 +1,5 @@
-//! Interception without any feature: TLS is ended here with a certificate made for the host, and a pool of connections
-//! to sites is shared by all.
+//! Interception without any other feature: TLS is terminated with a certificate for the host, and
+//! all clients share a pool of connections to sites.
 
 use std::{collections::HashMap, convert::Infallible, path::Path, sync::Arc};
 
@@ -26,10 +26,10 @@ use tokio_rustls::{LazyConfigAcceptor, TlsConnector};
 
 use super::{Answer, dial, empty, strip};
 
-/// Makes certificates and keeps connections.
+/// Creates certificates and keeps connections.
 pub(super) struct Interceptor {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    /// The key of all certificates that are made.
+    /// The key of all certificates.
     key: KeyPair,
     made: Mutex<HashMap<String, Arc<ServerConfig>>>,
     sites: TlsConnector,
@@ -37,7 +37,7 @@ pub(super) struct Interceptor {
 }
 
 impl Interceptor {
-    /// One that trusts sites of this root, and whose own root is then in the file `ca`.
+    /// Trusts sites with this root, and writes its own root to the file `ca`.
     pub(super) fn new(root: &Path, ca: &Path) -> anyhow::Result<Self> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -96,7 +96,7 @@ impl Interceptor {
         let path = request.uri().path_and_query().cloned();
         *request.uri_mut() = path.unwrap_or_else(|| uri::PathAndQuery::from_static("/")).into();
         let answer = connection.send_request(request).await?;
-        // It is ready again, and taken again, once the body has come.
+        // The connection is reused once the body is complete.
         self.kept.lock().entry(to.to_owned()).or_default().push(connection);
         Ok(answer.map(Either::Left))
     }

@@ -1,4 +1,4 @@
-//! The least that a shared limiter costs: one script call for each request, all on one connection.
+//! The minimum for a shared limiter: one script call per request, all on one connection.
 
 use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc};
 
@@ -14,7 +14,8 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-/// A limit that keeps one moment per key (GCRA) on the server's clock: 1 where the request may go, else 0.
+/// A limit that keeps one time per key (GCRA) on the server's clock. Returns 1 if the request may
+/// be sent, otherwise 0.
 const SCRIPT: &str = "\
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -24,17 +25,17 @@ if next - now > gap * tonumber(ARGV[2]) then return 0 end
 redis.call('SET', KEYS[1], string.format('%.0f', next), 'PX', math.ceil((next - now) / 1000) + 1)
 return 1
 ";
-/// Tokens per second, and at once: never reached.
+/// The rate per second and the burst; never reached.
 const NEVER_REACHED: &str = "1000000";
-/// Calls that go out in one write.
+/// Calls per write.
 const AT_ONCE: usize = 128;
 
-/// A call, and who waits for what it says.
+/// A call, and the sender for its reply.
 type Call = (String, oneshot::Sender<bool>);
-/// Who waits for an answer, in the order of the calls.
+/// The senders of pending replies, in the order of the calls.
 type Waiting = Arc<Mutex<VecDeque<oneshot::Sender<bool>>>>;
 
-/// Calls the script, on one connection for all.
+/// Calls the script over one shared connection.
 #[derive(Debug, Clone)]
 pub(super) struct Limiter {
     calls: mpsc::UnboundedSender<Call>,
@@ -60,11 +61,11 @@ impl Limiter {
         Ok(Self { calls, digest: digest.into() })
     }
 
-    /// Whether a request to this host may go.
+    /// Whether a request to this host may be sent.
     pub(super) async fn allows(&self, host: &str) -> bool {
         let call = ["EVALSHA", &self.digest, "1", host, NEVER_REACHED, NEVER_REACHED];
-        let (told, tells) = oneshot::channel();
-        self.calls.send((resp(&call), told)).is_ok() && tells.await.unwrap_or(false)
+        let (reply, receiver) = oneshot::channel();
+        self.calls.send((resp(&call), reply)).is_ok() && receiver.await.unwrap_or(false)
     }
 }
 
@@ -78,9 +79,9 @@ async fn write(
         bytes.clear();
         {
             let mut waiting = waiting.lock();
-            for (call, told) in batch.drain(..) {
+            for (call, reply) in batch.drain(..) {
                 bytes.extend_from_slice(call.as_bytes());
-                waiting.push_back(told);
+                waiting.push_back(reply);
             }
         }
         writer.write_all(&bytes).await?;
@@ -88,13 +89,13 @@ async fn write(
     Ok(())
 }
 
-/// Each answer is one line, `:1` or `:0`.
+/// Each reply is one line, `:1` or `:0`.
 async fn read(mut reader: BufReader<OwnedReadHalf>, waiting: Waiting) -> anyhow::Result<()> {
     let mut line = String::new();
     while reader.read_line(&mut line).await? > 0 {
-        let told = waiting.lock().pop_front().context("an answer that nobody asked for")?;
-        // A client that left does not wait any more.
-        told.send(line.trim_end() == ":1").ok();
+        let reply = waiting.lock().pop_front().context("a reply without a call")?;
+        // A client that has disconnected no longer waits.
+        reply.send(line.trim_end() == ":1").ok();
         line.clear();
     }
     Ok(())

@@ -1,13 +1,14 @@
-//! The plot: a panel for each that grows, decades to the right, microseconds upwards from zero.
+//! The plot: one panel for each quantity that grows; decades on the x axis, microseconds on the y
+//! axis.
 
 use super::middle;
 
-/// Width and height of a panel, its distance from the left edge, and the room above it.
+/// Width and height of a panel, its distance from the left edge, and the space above it.
 const PANEL: (f64, f64, f64, f64) = (640.0, 120.0, 60.0, 40.0);
-/// Decades from 1 to 100,000, the widest panel's.
+/// Decades from 1 to 100,000, as in the widest panel.
 const DECADES: f64 = 5.0;
 
-/// What was measured at one size.
+/// The result at one size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Point {
     pub(super) size: usize,
@@ -17,7 +18,7 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// Of the rounds' figures.
+    /// From the figures of the rounds.
     pub(super) fn new(size: usize, figures: Vec<f64>) -> Self {
         let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
         let most = figures.iter().copied().fold(0.0, f64::max);
@@ -25,7 +26,7 @@ impl Point {
     }
 }
 
-/// All panels as SVG, on one scale.
+/// All panels as SVG, with the same scale.
 pub(super) fn draw(panels: &[(&str, Vec<Point>)]) -> String {
     let (width, height, left, head) = PANEL;
     let points = panels.iter().flat_map(|(_, points)| points);
@@ -78,7 +79,7 @@ fn panel(name: &str, points: &[Point], most: f64) -> String {
     )
 }
 
-/// Half a decade from the left edge on.
+/// The x axis begins half a decade from the left edge.
 fn x(size: usize) -> f64 {
     let decades = f64::from(u32::try_from(size).unwrap_or(u32::MAX)).log10();
     (decades + 0.5) / (DECADES + 1.0) * PANEL.0

@@ -1,4 +1,4 @@
-//! The client of tunnels: it opens them, speaks TLS inside, and asks for pages.
+//! A client of tunnels: it opens them, uses TLS inside, and requests pages.
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
@@ -19,10 +19,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// What is read at once of the large page.
+/// Bytes of the large page per read.
 const PIECE: usize = 256 << 10;
 
-/// Who asks, through which proxy, whom.
+/// A client, its proxy and its site.
 #[derive(Clone)]
 pub(super) struct Client {
     proxy: SocketAddr,
@@ -31,7 +31,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// One that trusts the certificates of this file.
+    /// A client that trusts the certificates of this file.
     pub(super) fn new(proxy: SocketAddr, site: SocketAddr, trusted: &Path) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(trusted)?)?;
@@ -39,7 +39,7 @@ impl Client {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        // A new connection is to be one of a client that is new.
+        // Each connection behaves like the first one of a client.
         config.resumption = Resumption::disabled();
         Ok(Self { proxy, site, tls: TlsConnector::from(Arc::new(config)) })
     }
@@ -56,12 +56,12 @@ impl Client {
         if is_open && rest == 0 { Ok(stream) } else { Err(io::Error::other(head)) }
     }
 
-    /// A tunnel with TLS to whoever answers as the site.
+    /// A tunnel with TLS inside.
     pub(super) async fn secure(&self) -> io::Result<TlsStream<TcpStream>> {
         self.secure_as(ServerName::from(self.site.ip()), b"http/1.1").await
     }
 
-    /// The same with a name that is asked for, and one protocol inside.
+    /// The same with a host name and one protocol.
     pub(super) async fn secure_as(
         &self,
         name: ServerName<'static>,
@@ -71,7 +71,7 @@ impl Client {
         tls.connect(name, self.tunnel().await?).await
     }
 
-    /// A tunnel that speaks HTTP/2 with whoever answers as the site.
+    /// A tunnel with HTTP/2 inside.
     pub(super) async fn http2(&self) -> io::Result<SendRequest<Empty<Bytes>>> {
         let stream = self.secure_as(ServerName::from(self.site.ip()), b"h2").await?;
         let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
@@ -81,7 +81,7 @@ impl Client {
         Ok(sender)
     }
 
-    /// One request in HTTP/2.
+    /// One request over HTTP/2.
     pub(super) async fn get_http2(&self, sender: &mut SendRequest<Empty<Bytes>>) -> io::Result<()> {
         let request = Request::get(format!("https://{}/", self.site)).header("accept", "*/*");
         let request = request.body(Empty::new()).map_err(io::Error::other)?;
@@ -92,7 +92,7 @@ impl Client {
         answer.into_body().collect().await.map_err(io::Error::other).map(drop)
     }
 
-    /// One request; the length of its body, which has come.
+    /// One request. Returns the length of its body after it was read.
     pub(super) async fn get<S>(&self, stream: &mut S, path: &str) -> io::Result<u64>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -116,7 +116,7 @@ impl Client {
     }
 }
 
-/// The next head, and how many bytes came behind it.
+/// Reads a head, and returns the number of bytes that came after it.
 async fn head<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<(String, u64)> {
     let mut buffer = Vec::with_capacity(4096);
     loop {
