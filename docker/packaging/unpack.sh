@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Takes the program out of a package: unpack.sh PACKAGE FILE. The Dockerfile makes images from packages with it.
+# Extracts the program from a package: unpack.sh PACKAGE FILE. The Dockerfile uses it.
 set -euo pipefail
 
 package=${1:?usage: unpack.sh PACKAGE FILE}

@@ -75,7 +75,7 @@ def test_one_line_sets_what_suits_the_proxy_over_the_project_template(tidegate: 
 
 def test_a_refusal_is_scheduled_again_after_its_time_and_is_no_error(tidegate: Tidegate) -> None:
     shop = tidegate.site("shop", links=5)
-    # Nothing may be held, so what has no token is refused at once.
+    # Nothing may be held, so a request without a token is refused at once.
     tidegate.rule("shop", rate="3/s", burst=1, max_wait="0s")
     done = crawl(tidegate, shop.url)
     assert len(done["pages"]) == 6

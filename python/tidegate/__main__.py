@@ -1,4 +1,4 @@
-"""`python -m tidegate`: runs the program in place of this process."""
+"""`python -m tidegate`: replaces this process by the program."""
 
 import os
 import sys

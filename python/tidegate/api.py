@@ -1,4 +1,4 @@
-"""What crawlers in Python share: the admin port's API, and when a refused request may come back."""
+"""Shared by the Python clients: the admin port's API, and when to retry a refused request."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ PROXY = "http://127.0.0.1:3128"
 ADMIN = "http://127.0.0.1:9128"
 #: `max_wait` of a rule file that does not set it.
 MAX_WAIT = 120.0
-#: The site's own time, on top of the longest hold.
+#: The time for the site's response, in addition to the longest hold.
 SITE_TIME = 60.0
 #: A refusal with a longer wait goes to the caller.
 MAX_PAUSE = 3600.0
 #: Refusals that end by themselves.
 PASSING = frozenset({"limit", "cooldown", "hours", "queue", "store"})
-#: The wait if a refusal names none; a refused CONNECT reaches no client with its fields.
+#: The wait if a refusal names none. Clients do not see the fields of a refused CONNECT.
 DEFAULT_PAUSE = 5.0
 #: Start of a body that is judged: `inspect.bytes`; for 4xx, 5xx and 202 `inspect.error_bytes`.
 PAGE_BYTES, ERROR_BYTES = 16 * 1024, 128 * 1024
-#: Longest wait for the admin port, and how long it is left alone after a failure.
+#: Longest wait for the admin port, and the pause after a failure.
 TIMEOUT = BACK_OFF = 5.0
 
 
 class ApiError(Exception):
-    """The admin port is unreachable, or does not take the request."""
+    """The admin port is unreachable, or refuses the request."""
 
 
 def refusal_wait(headers: Mapping[str, str], max_pause: float) -> float | None:
-    """Return the seconds after which a refused request may come back.
+    """Return the seconds after which a refused request may be retried.
 
     `None` if it was not refused, or if the wait is longer than `max_pause`.
     """
@@ -61,7 +61,7 @@ class Api:
     """The admin port of one member."""
 
     def __init__(self, url: str = ADMIN, token: str = "") -> None:
-        """Name the port; nothing is sent yet."""
+        """Store the address of the port; nothing is sent yet."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is not a URL such as {ADMIN}")

@@ -23,7 +23,7 @@ from tidegate.api import (
 
 
 class _Settings:
-    """What both transports share."""
+    """The common part of both transports."""
 
     def __init__(self, admin: str | None, token: str, max_pause: float) -> None:
         self._api = Api(admin, token) if admin else None

@@ -89,7 +89,7 @@ class TidegateAdapter(HTTPAdapter):
 def session(proxy: str = PROXY, admin: str | None = ADMIN, **settings: Any) -> requests.Session:
     """Return a session that sends everything through Tidegate; see `TidegateAdapter`."""
     made = requests.Session()
-    # Proxies of the environment are not asked.
+    # Proxies of the environment are ignored.
     made.trust_env = False
     adapter = TidegateAdapter(proxy, admin, **settings)
     made.mount("http://", adapter)

@@ -1,4 +1,4 @@
-"""The add-on: one line in `settings.py` sets everything that suits a crawl through Tidegate."""
+"""The add-on: one line in `settings.py` configures a crawl through Tidegate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ABOVE_PROJECT = 25
 
 #: `max_wait` of the rule file, unless `TIDEGATE_MAX_WAIT` says otherwise: 2 minutes.
 MAX_WAIT = 120
-#: The site's own time, on top of the longest hold.
+#: The time for the site's response, in addition to the longest hold.
 SITE_TIME = 60
 
 
@@ -27,7 +27,7 @@ class Addon:
     """Points a crawl at Tidegate. The settings are listed in the package's README."""
 
     def update_settings(self, settings: BaseSettings) -> None:
-        """Set what suits the proxy; what a spider or the command line set stays."""
+        """Set the values for the proxy, unless a spider or the command line set them."""
         default = settings.setdefault
         default("TIDEGATE_PROXY", os.environ.get("TIDEGATE_PROXY", "http://127.0.0.1:3128"))
         default("TIDEGATE_ADMIN", os.environ.get("TIDEGATE_ADMIN", "http://127.0.0.1:9128"))
@@ -43,7 +43,7 @@ class Addon:
             "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
             "DOWNLOAD_TIMEOUT": max(timeout, settings.getfloat("DOWNLOAD_TIMEOUT")),
         }
-        # No queue that looks at the downloader works with a limit by address.
+        # No queue that uses the downloader's state works with a limit by address.
         if not settings.getint("CONCURRENT_REQUESTS_PER_IP"):
             overrides["SCHEDULER_PRIORITY_QUEUE"] = "scrapy_tidegate.queue.TidegateQueue"
         for name, value in overrides.items():

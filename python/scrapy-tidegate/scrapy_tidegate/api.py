@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 PAGE_BYTES = 16 * 1024
 #: The same for 4xx, 5xx and 202, as `inspect.error_bytes`.
 ERROR_BYTES = 128 * 1024
-#: URLs of one question.
+#: Most URLs in one call.
 MOST_URLS = 1000
-#: Longest wait for an answer: the port is near, and a crawl must not wait for it.
+#: Longest wait for a response. The port is near, and a crawl must not wait for it.
 TIMEOUT = 5.0
-#: After a failure the port is left alone for this time.
+#: After a failure no call is made for this time.
 BACK_OFF = 5.0
 
 
 class ApiError(Exception):
-    """The admin port is unreachable, or does not take the request."""
+    """The admin port is unreachable, or refuses the request."""
 
 
 class Api:
     """The admin port of one member."""
 
     def __init__(self, url: str, token: str = "") -> None:
-        """Name the port; nothing is sent yet."""
+        """Store the address of the port; nothing is sent yet."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"TIDEGATE_ADMIN: {url!r} is not a URL such as http://127.0.0.1:9128")
@@ -46,7 +46,7 @@ class Api:
 
     @property
     def is_silent(self) -> bool:
-        """Whether a call has just failed, so that none is worth trying."""
+        """Whether a call has failed recently, so that the next one is skipped."""
         return time.monotonic() < self._silent_until
 
     def status(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Api:
         return self._call("GET", "/api/v1/status", None)
 
     def when(self, urls: list[str]) -> list[dict[str, Any]]:
-        """Return when requests for these URLs could go (`POST /api/v1/when`)."""
+        """Return when requests for these URLs could be sent (`POST /api/v1/when`)."""
         results: list[dict[str, Any]] = self._call("POST", "/api/v1/when", {"urls": urls})[
             "results"
         ]

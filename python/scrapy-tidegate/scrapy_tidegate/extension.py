@@ -1,4 +1,4 @@
-"""Asks the proxy once a second: which scopes are in a cooldown, and when requests could go."""
+"""Asks the proxy every second which scopes cool down, and when requests could be sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at the status.
+#: Seconds between two reads of the status.
 INTERVAL = 1.0
 
 
@@ -47,7 +47,7 @@ class StatusExtension:
         return extension
 
     def spider_opened(self) -> None:
-        """Start to look."""
+        """Start reading the status."""
         self._is_open = True
         loop.start(self._follow())
 

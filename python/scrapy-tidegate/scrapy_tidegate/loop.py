@@ -37,7 +37,7 @@ async def sleep(seconds: float) -> None:
 
 
 def start(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine beside the crawl."""
+    """Run a coroutine in the background."""
     loop = _running_loop()
     if loop is not None:
         task = loop.create_task(coroutine)

@@ -1,4 +1,4 @@
-"""The two downloader middlewares: one on the way to the proxy, one on the way back."""
+"""The two downloader middlewares: one for requests to the proxy, one for its responses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ProxyMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Make the middleware of a crawl."""
+        """Create the middleware of a crawl."""
         return cls(crawler)
 
     def process_request(self, request: Request, spider: object = None) -> None:
@@ -48,7 +48,7 @@ class ProxyMiddleware:
         if is_routed:
             self._routed.add(request)
         if is_routed and request.url.startswith("http://"):
-            # Longer holds become a refusal with a `Retry-After`, and the slot is free meanwhile.
+            # Longer holds become a refusal with a `Retry-After`, so that the slot is free.
             request.headers.setdefault("Prefer", self._prefer)
         elif request.headers.get("Prefer") == self._prefer:
             # After a redirect to https:// it would reach the site.
@@ -56,7 +56,7 @@ class ProxyMiddleware:
 
 
 class VerdictMiddleware:
-    """Reads what the proxy says of a response, and schedules refused requests again."""
+    """Reads the proxy's verdict on a response, and schedules refused requests again."""
 
     def __init__(self, crawler: Crawler) -> None:
         """Read the settings."""
@@ -72,11 +72,11 @@ class VerdictMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Make the middleware of a crawl."""
+        """Create the middleware of a crawl."""
         return cls(crawler)
 
     async def process_request(self, request: Request, spider: object = None) -> Request | None:
-        """Turn a request to a paused site back to the scheduler, where it holds no slot."""
+        """Return a request to a paused site to the scheduler, where it occupies no slot."""
         _ = spider
         slot = self._pauses.slot(request)
         remaining = self._pauses.remaining(slot)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _of_crawlers: WeakKeyDictionary[Crawler, Pauses] = WeakKeyDictionary()
 
-#: Added to each wait, so that a request does not return a moment too early and is refused again.
+#: Added to each wait, so that a request is not slightly early and refused again.
 MARGIN = 0.05
 
 
@@ -64,7 +64,7 @@ class Pauses:
             self._wake_at(until)
 
     def put_off(self, slot: str, wait: float) -> None:
-        """Pause a slot for `wait` seconds, because none of its requests could go earlier.
+        """Pause a slot for `wait` seconds, because none of its requests could be sent earlier.
 
         0 ends such a pause. The engine looks at the queue in either case.
         """

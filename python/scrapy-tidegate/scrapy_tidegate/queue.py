@@ -45,7 +45,7 @@ class TidegateQueue(DownloaderAwarePriorityQueue):
     """A `DownloaderAwarePriorityQueue` that skips paused sites."""
 
     def __init__(self, crawler: Crawler, *args: Any, **kwargs: Any) -> None:
-        """Make the queue of a crawl."""
+        """Create the queue of a crawl."""
         super().__init__(crawler, *args, **kwargs)
         self._downloader_interface = _OpenSlots(crawler)
         self._queued = pauses_of(crawler).queued

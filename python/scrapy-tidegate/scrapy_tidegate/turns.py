@@ -1,4 +1,4 @@
-"""Asks the proxy when the requests in the scheduler could go, before they take a slot."""
+"""Asks the proxy when queued requests could be sent, before they take a slot."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 
 _of_crawlers: WeakKeyDictionary[Crawler, Turns] = WeakKeyDictionary()
 
-#: A request that could go within this time may take a slot, so that the proxy never runs dry.
+#: A request that could be sent within this time may take a slot, so that the proxy stays busy.
 NEAR = 2.0
-#: How long a site waits for its first answer: a proxy that is slow must not stop the crawl.
+#: How long a site waits for its first answer. A slow proxy must not stop the crawl.
 FIRST = 1.0
-#: Scopes of one site that are asked about. A site has few, by path.
+#: Most scopes of one site in a call. A site has few, by path.
 SCOPES = 4
-#: Stands for the scope of a URL that was not asked about yet.
+#: The scope of a URL that the proxy has not answered yet.
 UNKNOWN = "?"
 
 
@@ -40,14 +40,14 @@ def turns_of(crawler: Crawler) -> Turns:
 
 
 class Turns:
-    """What the proxy says of the sites in the scheduler.
+    """The proxy's answers for the sites in the scheduler.
 
     One call asks for all sites that have queued requests, once a second and at once for a site that
     is new. A site with no request that could go soon is paused until one could.
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        """Read the settings; without an admin port nobody is asked."""
+        """Read the settings; without an admin port there are no calls."""
         settings = crawler.settings
         self._api: Api | None = None
         if settings["TIDEGATE_ADMIN"]:
@@ -58,14 +58,14 @@ class Turns:
         self._pauses = pauses_of(crawler)
         #: By site: one URL of each scope that is known, and the latest URL.
         self._urls: dict[str, dict[str, str]] = {}
-        #: Sites that wait for their first answer, and how long they do.
+        #: Sites that wait for their first answer, and until when.
         self._new: dict[str, float] = {}
         self._is_asking = False
         #: The sites that have requests in the scheduler, if our queue is in use.
         self.sites: Container[str] | None = None
 
     def queued(self, request: Request) -> None:
-        """Take note of a request that went into the scheduler."""
+        """Record a request that went into the scheduler."""
         if self._api is None or request.meta.get("proxy", self._proxy) is None:
             return
         slot = self._pauses.slot(request)
@@ -77,7 +77,7 @@ class Turns:
         urls[UNKNOWN] = request.url
 
     def is_awaited(self, slot: str) -> bool:
-        """Return whether the first answer for a site is about to come."""
+        """Return whether the first answer for a site is still pending."""
         until = self._new.get(slot)
         return until is not None and time.monotonic() < until
 
@@ -89,7 +89,7 @@ class Turns:
         await self._ask(list(self._urls))
 
     async def _ask_about_new(self) -> None:
-        # Those that are queued in the same moment go into one call.
+        # Requests that are queued at the same time share one call.
         await loop.sleep(0)
         if self._new and not self._is_asking:
             await self._ask(list(self._new))
@@ -135,10 +135,10 @@ class Turns:
         if result.get("in_ms") is None:
             return 0.0
         wait = float(result["in_ms"]) / 1000
-        # A longer one is the spider's to decide about, once the proxy has refused.
+        # The spider decides about a longer one, after the proxy has refused it.
         if wait > self._max_pause:
             return 0.0
-        # A cooldown lets nobody wait in the proxy; a token is waited for there.
+        # Requests wait in the proxy for a token, but not for the end of a cooldown.
         return wait if result["reason"] == "cooldown" else max(wait - NEAR, 0.0)
 
     def _is_queued(self, slot: str) -> bool:
