@@ -31,8 +31,8 @@ for i = 1, #KEYS - 1, 3 do
     set_pace(bucket, now, limits, learn, news, known, scope.shares)
     fill_by(bucket, now, limits)
     if own then restart_bucket(bucket, scope.opened) end
-    -- Without a probe, the scope opens by itself, and its bucket begins empty.
-    if own and phase == 'cooling' and not policy.probe then restart_bucket(bucket, ends) end
+    -- Without a probe, the scope opens by itself, and its bucket begins empty; not after a pause.
+    if own and phase == 'cooling' and not policy.probe and not is_pause(scope.cause) then restart_bucket(bucket, ends) end
     moment = next_moment(bucket, now, limits)
     local quotas = limits.quotas
     limits.quotas = {}

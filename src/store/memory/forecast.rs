@@ -4,7 +4,7 @@ use super::{Memory, Place, news};
 use crate::{
     limiter::{
         bucket::{self, Bucket, Pace},
-        cooldown::{Cooldown, Phase},
+        cooldown::{Cause, Cooldown, Phase},
         learn::Known,
         policy::Limits,
     },
@@ -73,9 +73,10 @@ impl Memory {
         let limits = &*under;
         bucket.fill_by(now, limits, pace);
         bucket.restart(news.opened);
-        // Without a probe, the scope opens by itself, and its bucket begins empty.
-        if let (Some(Closed::Cooling(until)), Some(false)) =
-            (closed, own.map(|policy| policy.probe))
+        // Without a probe, the scope opens by itself, and its bucket begins empty; not after a pause.
+        let is_pause = state.cause.is_some_and(Cause::is_pause);
+        if let (Some(Closed::Cooling(until)), Some(false), false) =
+            (closed, own.map(|policy| policy.probe), is_pause)
         {
             bucket.restart(until);
         }
