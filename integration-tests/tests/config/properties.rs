@@ -155,11 +155,13 @@ fn a_thousand_rules_are_not_scanned_for_a_request() {
         port: 80,
         path: "/".into(),
     };
-    let time = |find: &dyn Fn() -> Option<usize>| {
+    // The shortest of many short rounds: nothing has interrupted that one, however busy the machine is.
+    let round = |find: &dyn Fn() -> Option<usize>| {
         let start = std::time::Instant::now();
-        (0..2_000).for_each(|_| assert_eq!(std::hint::black_box(find()), Some(999)));
+        (0..50).for_each(|_| assert_eq!(std::hint::black_box(find()), Some(999)));
         start.elapsed()
     };
+    let time = |find: &dyn Fn() -> Option<usize>| (0..40).map(|_| round(find)).min().unwrap();
     let (indexed, scanned) = (time(&|| rules.find(&target)), time(&|| linear(&rules, &target)));
     assert!(indexed * 5 < scanned, "index {indexed:?}, scan {scanned:?}");
 }
