@@ -48,18 +48,19 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 use tokio::sync::Notify;
 
-use self::{
-    lane::Lane,
-    lanes::Lanes,
-    permit::{Grant, Request},
-    reach::Reach,
-};
 pub use self::{
+    bucket::Slot,
     permit::Permit,
     preferences::{Preferences, Urgency},
     status::{NoSuchScope, ScopeError},
     waiting::Waiting,
     when::{WaitsFor, When},
+};
+use self::{
+    lane::Lane,
+    lanes::Lanes,
+    permit::{Grant, Request},
+    reach::Reach,
 };
 use crate::{
     observability::{
@@ -142,6 +143,8 @@ struct Shared {
     lease: AtomicI64,
     stopping: AtomicBool,
     arrivals: AtomicU64,
+    /// Queues that there have been.
+    queues: AtomicU64,
     /// Which sites answer.
     reach: Reach,
     /// News may have been lost: every scope is to be read again.
@@ -197,6 +200,7 @@ impl Gate {
             lease: clock::micros(lease).into(),
             stopping: false.into(),
             arrivals: 0.into(),
+            queues: 0.into(),
             reach: Reach::default(),
             resync: Notify::new(),
         });

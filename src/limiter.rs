@@ -10,3 +10,4 @@ pub mod learn;
 pub mod policy;
 pub mod refusals;
 pub mod shares;
+pub mod slots;

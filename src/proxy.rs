@@ -302,7 +302,8 @@ impl Granted<'_> {
             if !head.status.is_success() {
                 pass.hear_refusal(&head);
             }
-            let mut body = SiteBody::new(body, conn, live.settings.timeouts.idle);
+            let idle = live.settings.timeouts.idle;
+            let mut body = SiteBody::new(body, conn, idle, pass.take_slot());
             let judged = match asking.entry.rule.action {
                 Action::Bypass => None,
                 Action::Limit | Action::Deny => self.observe(&head, &mut body, pass).await,
@@ -318,6 +319,9 @@ impl Granted<'_> {
                 let blocked = again && asking.entry.rule.retry.on.contains(&verdict);
                 exchange.verdict = Some(verdict);
                 let holding = if blocked { asking.step(StepName::Hold) } else { None };
+                if blocked {
+                    body.end_slot();
+                }
                 // Where there is no time for another attempt, the client gets the answer that there is.
                 if blocked && leave.again(live).await.is_ok() {
                     pass = leave;

@@ -126,6 +126,8 @@ pub struct Rule {
     pub auto_rate: bool,
     /// Whether limits that a site names in its answers count.
     pub site_limits: bool,
+    /// Most requests under way at once in a scope, over the fleet; `None`: as many as come.
+    pub parallel: Option<u32>,
     /// Most answers with a 4xx, blocks aside, in a sliding window.
     pub errors: Option<Quota>,
     /// Longest hold.
@@ -159,6 +161,12 @@ impl Rule {
     #[must_use]
     pub fn opens_in(&self) -> Option<Duration> {
         self.hours.as_ref().and_then(Hours::opens_in)
+    }
+
+    /// Whether its requests share something that the store divides.
+    #[must_use]
+    pub fn limits_something(&self) -> bool {
+        !self.limits.is_unlimited() || self.parallel.is_some()
     }
 
     /// The limit of errors towards which an answer with this status counts, unless it is a block.

@@ -170,6 +170,32 @@ impl Reported {
     }
 }
 
+/// A wish for slots: leave to have requests under way (`parallel`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotAsk {
+    /// Who asks: one queue of one member.
+    pub queue: Arc<str>,
+    /// Slots in use.
+    pub under_way: u32,
+    /// Slots that could be used, those included; 0 = none is needed any more.
+    pub wanted: u32,
+}
+
+/// An answer to a [`SlotAsk`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotsGranted {
+    /// The store's time.
+    pub now: i64,
+    /// As many requests may be under way.
+    pub slots: u32,
+    /// Whether others are short of slots: each one that becomes free is to be given back.
+    pub contended: bool,
+    /// When to ask again; 0 where everything wanted was given.
+    pub come_back: i64,
+    /// Whether the store was away, so that the member decided alone.
+    pub alone: bool,
+}
+
 /// What an operator does to a cooldown by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Override {
@@ -235,6 +261,14 @@ pub trait Store: Send + Sync {
         rule: &Rule,
         report: &Report,
     ) -> impl Future<Output = Result<Reported, StoreError>> + Send;
+
+    /// Asks for slots, under a rule with `parallel`.
+    fn slots(
+        &self,
+        scope: &Scope,
+        most: u32,
+        ask: &SlotAsk,
+    ) -> impl Future<Output = Result<SlotsGranted, StoreError>> + Send;
 
     /// Trips or clears by hand.
     fn set(
@@ -320,7 +354,7 @@ impl Backend {
     /// A rule with limits is in force: a store that loses its memory of it is to be told what its members know.
     pub fn attend(&self, rule: &Rule) {
         if let Self::Shared(shared) = self
-            && !rule.limits.is_unlimited()
+            && rule.limits_something()
         {
             shared.attend(&rule.name);
         }
@@ -369,6 +403,18 @@ impl Store for Backend {
         match self {
             Self::Memory(store) => store.report(scope, rule, report).await,
             Self::Shared(store) => store.report(scope, rule, report).await,
+        }
+    }
+
+    async fn slots(
+        &self,
+        scope: &Scope,
+        most: u32,
+        ask: &SlotAsk,
+    ) -> Result<SlotsGranted, StoreError> {
+        match self {
+            Self::Memory(store) => store.slots(scope, most, ask).await,
+            Self::Shared(store) => store.slots(scope, most, ask).await,
         }
     }
 

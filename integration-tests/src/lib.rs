@@ -27,6 +27,7 @@ pub mod callgrind;
 pub mod client;
 pub mod cluster;
 pub mod counting;
+pub mod crowd;
 pub mod differential;
 pub mod families;
 mod freeze;

@@ -327,6 +327,7 @@ impl Plan {
             per: Split::All,
             auto_rate: false,
             site_limits: true,
+            parallel: None,
             errors: None,
             limits: Limits {
                 rate: Some(self.rate),

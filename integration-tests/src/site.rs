@@ -29,7 +29,7 @@ mod guard;
 pub mod pages;
 mod socket;
 
-use crate::walls::Wall;
+use crate::{crowd::Crowd, walls::Wall};
 use body::Script;
 use guard::Guard;
 pub use pages::Page;
@@ -60,11 +60,14 @@ struct State {
     guard: Option<Guard>,
     arrivals: Vec<Arrival>,
     connections: u64,
+    /// More requests at once are answered 429.
+    most: Option<usize>,
 }
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    crowd: Crowd,
     released: watch::Sender<bool>,
 }
 
@@ -99,8 +102,11 @@ impl Site {
 
     fn start_with(tls: Option<TlsAcceptor>) -> Self {
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let shared =
-            Arc::new(Shared { state: Mutex::default(), released: watch::Sender::new(false) });
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            crowd: Crowd::default(),
+            released: watch::Sender::new(false),
+        });
         let stop = watch::Sender::new(false);
         let (tell, told) = mpsc::channel();
         let (for_thread, stopped) = (Arc::clone(&shared), stop.subscribe());
@@ -181,6 +187,17 @@ impl Site {
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.shared.state.lock().connections
+    }
+
+    /// Answers 429 to each request that comes while `most` others are being answered.
+    pub fn bears_at_once(&self, most: usize) {
+        self.shared.state.lock().most = Some(most);
+    }
+
+    /// How many requests were being answered at once, at most.
+    #[must_use]
+    pub fn crowd(&self) -> usize {
+        self.shared.crowd.most()
     }
 
     /// Forgets what arrived.
@@ -288,9 +305,13 @@ async fn answer(
     mut request: Request<Incoming>,
 ) -> Result<Response<Script>, std::io::Error> {
     let at = Instant::now();
+    let visit = shared.crowd.begin();
     let (page, latency) = {
         let mut state = shared.state.lock();
-        let page = state.page_for(request.uri().path(), at);
+        let page = match state.most {
+            Some(most) if visit.number > most => Page::TooManyRequests(None),
+            _ => state.page_for(request.uri().path(), at),
+        };
         (page, state.guard.as_mut().map(Guard::latency))
     };
     let arrival = Arrival {

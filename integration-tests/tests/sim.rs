@@ -10,6 +10,8 @@ mod hosts;
 mod lost_memory;
 #[path = "sim/outage.rs"]
 mod outage;
+#[path = "sim/parallel.rs"]
+mod parallel;
 #[path = "sim/short_outage.rs"]
 mod short_outage;
 #[path = "sim/spare.rs"]

@@ -38,6 +38,8 @@ mod idle;
 mod memory;
 #[path = "store/probe.rs"]
 mod probe;
+#[path = "store/slots.rs"]
+mod slots;
 
 /// One step of a sequence.
 #[derive(Debug, Clone)]
@@ -191,6 +193,7 @@ fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
         limits,
         auto_rate: false,
         site_limits: true,
+        parallel: None,
         errors: None,
         max_wait: Duration::from_secs(60),
         queue: 100,

@@ -98,8 +98,11 @@ fn busiest(
         let before = sent.get(&name).copied().unwrap_or(scope.sent);
         #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
         let per_s = scope.sent.saturating_sub(before) as f64;
-        if scope.held > 0 || per_s > 0.0 {
-            busy.push((name.clone(), ScopeFigures { held: scope.held, per_s }));
+        if scope.held > 0 || scope.under_way > 0 || per_s > 0.0 {
+            busy.push((
+                name.clone(),
+                ScopeFigures { held: scope.held, per_s, under_way: scope.under_way },
+            ));
         }
         now.insert(name, scope.sent);
     }

@@ -34,6 +34,7 @@ pub fn of_store(survey: &Survey, rules: &RuleSet) -> FleetStatus {
         for (name, share) in &figures.scopes {
             let Some(scope) = by_name.get(name).map(|at| &mut scopes[*at]) else { continue };
             scope.held += share.held;
+            scope.under_way += share.under_way;
             scope.sent_per_s += share.per_s;
         }
         for (name, trip) in &figures.trips {
@@ -162,6 +163,8 @@ fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
         learned,
         site_rate: cooldown.named,
         held: 0,
+        parallel: rule.and_then(|rule| rule.parallel),
+        under_way: 0,
         sent_per_s: 0.0,
         members_waiting: seen.waiting,
         epoch: cooldown.epoch,
@@ -215,6 +218,8 @@ fn own_scope(scope: &ScopeStatus, figures: &MemberFigures) -> FleetScope {
         learned,
         site_rate: scope.site_rate,
         held: scope.held,
+        parallel: scope.parallel,
+        under_way: scope.under_way,
         sent_per_s: figures.scopes.get(&name).map_or(0.0, |share| share.per_s),
         members_waiting: u64::from(scope.held > 0),
         epoch: scope.epoch,

@@ -16,7 +16,9 @@ use crate::{
     config::Loaded,
     observability::{
         event::clean,
-        status::{FleetScope, FleetStatus, MemberStatus, ScopeState, StoreStatus, Summary},
+        status::{
+            FleetScope, FleetStatus, MemberStatus, ScopeState, StoreStatus, Summary, under_way,
+        },
     },
     rules::settings::{RedisSettings, StoreSettings},
     store::survey,
@@ -182,6 +184,7 @@ fn scope(scope: &FleetScope) -> [String; 8] {
         ScopeState::Open => "open".to_owned(),
         state => format!("{} {}", state.as_str(), span(Duration::from_millis(scope.remaining_ms))),
     };
+    let state = state + &under_way(scope.under_way, scope.parallel);
     [
         cut(&clean(&scope.name())),
         format!("{:.0}/s", scope.sent_per_s),

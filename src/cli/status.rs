@@ -13,7 +13,7 @@ use super::{
 };
 use crate::observability::{
     event::clean,
-    status::{ScopeState, ScopeStatus, Status},
+    status::{ScopeState, ScopeStatus, Status, under_way},
 };
 
 /// Scopes in the table; `--json` has all.
@@ -124,6 +124,7 @@ fn row(scope: &ScopeStatus) -> [String; 8] {
             format!("{} {}", state.as_str(), span(Duration::from_millis(scope.remaining_ms)))
         }
     };
+    let state = state + &under_way(scope.under_way, scope.parallel);
     let mark = match (&scope.learned, scope.site_rate) {
         (_, Some(site)) => format!("site {}", per_time(site)),
         (Some(learned), None) if learned.frozen => "frozen".to_owned(),

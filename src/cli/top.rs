@@ -201,6 +201,8 @@ mod tests {
             learned: None,
             site_rate: None,
             held: n as u64,
+            parallel: None,
+            under_way: 0,
             sent_per_s: 0.0,
             members_waiting: 0,
             epoch: 0,

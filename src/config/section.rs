@@ -296,6 +296,12 @@ impl<'a> Reader<'a> {
         self.read(key, |text| range::count(kind, text))
     }
 
+    /// The same, where it may be absent.
+    pub(super) fn optional_count<T: TryFrom<u64>>(&self, key: &str) -> Option<T> {
+        let kind = &self.key(key).kind;
+        self.optional(key, |text| range::count(kind, text))
+    }
+
     /// A number within the key's range.
     pub(super) fn factor(&self, key: &str) -> f64 {
         let kind = &self.key(key).kind;

@@ -12,16 +12,22 @@ mod estimate;
 mod next;
 mod release;
 mod scheduler;
+mod slots;
 mod spare;
 mod waits;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use self::spare::Spare;
+pub use self::slots::Slot;
+use self::{slots::Slots, spare::Spare};
 use super::{
     Entry, Outcome, Shared, Why,
     cache::Gateway,
@@ -82,6 +88,8 @@ struct Asked {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Requests that are under way; `None` where the rule has no `parallel`.
+    slots: Option<Slots>,
     queue: Queue<Arc<Lane>>,
     tickets: VecDeque<Ticket>,
     /// Probes in hand, each for its scope.
@@ -128,6 +136,8 @@ pub(super) struct BucketQueue {
     pub(super) entry: ArcSwap<Entry>,
     /// The key of the bucket.
     key: Arc<str>,
+    /// Its name among the queues of the fleet that share its slots.
+    name: Arc<str>,
     /// The cooldown of all its requests; `None` if scopes with cooldowns of their own share the bucket.
     only: Option<Arc<View>>,
     state: Mutex<State>,
@@ -146,16 +156,25 @@ impl BucketQueue {
         key: Arc<str>,
         only: Option<Arc<View>>,
     ) -> Arc<Self> {
+        let number = shared.queues.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}.{number}", shared.member).into();
+        let slots = entry.rule.parallel.map(Slots::new);
         Arc::new(Self {
             shared,
             entry: ArcSwap::new(entry),
             key,
+            name,
             only,
-            state: Mutex::default(),
+            state: Mutex::new(State { slots, ..State::default() }),
             wake: Arc::default(),
             learned: Mutex::default(),
             full_at: Mutex::default(),
         })
+    }
+
+    /// Whether it is the queue of this bucket.
+    pub(super) fn serves(&self, key: &str) -> bool {
+        *self.key == *key
     }
 
     /// Whether requests may go without an answer of the store for their own scope.
@@ -164,26 +183,32 @@ impl BucketQueue {
     }
 
     /// A permit without waiting, if there is one without a call.
-    pub(super) fn try_now(&self, lane: &Arc<Lane>, entry: &Arc<Entry>) -> Option<Grant> {
+    pub(super) fn try_now(self: &Arc<Self>, lane: &Arc<Lane>, entry: &Arc<Entry>) -> Option<Grant> {
         let rule = &entry.rule;
         if rule.opens_in().is_some() {
             return None;
         }
         let is_free = rule.limits.is_unlimited();
         let epoch = lane.usable_epoch()?;
-        if is_free && !self.is_spreading(lane, rule) {
-            let ticket = Ticket { at: clock::now(), id: 0, epoch, probe: false };
-            return Some(Grant::new(lane, entry, ticket));
+        let goes_free = is_free && !self.is_spreading(lane, rule);
+        let free_ticket = || Ticket { at: clock::now(), id: 0, epoch, probe: false };
+        if goes_free && rule.parallel.is_none() {
+            return Some(Grant::new(lane, entry, free_ticket(), None));
         }
         let mut state = self.state.lock();
+        let now = clock::now();
         let waits = state.queue.ready() > 0 || state.queue.of_scope(lane) > 0;
-        if waits || !state.tickets.is_empty() {
+        if waits || !state.tickets.is_empty() || state.free_slots(now) == 0 {
             return None;
         }
-        if let Some(ticket) = state.spare.take(self.epoch_in_hand(epoch), clock::now()) {
+        if goes_free {
+            return Some(Grant::new(lane, entry, free_ticket(), self.take_slot(&mut state)));
+        }
+        if let Some(ticket) = state.spare.take(self.epoch_in_hand(epoch), now) {
+            let slot = self.take_slot(&mut state);
             drop(state);
             entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
-            return Some(Grant::new(lane, entry, Ticket { epoch, ..ticket }));
+            return Some(Grant::new(lane, entry, Ticket { epoch, ..ticket }, slot));
         }
         let returned = std::mem::take(&mut state.returned);
         let known = Known::open(epoch);
@@ -193,6 +218,7 @@ impl BucketQueue {
             state.returned = ask.returned;
             return None;
         };
+        let slot = self.take_slot(&mut state);
         drop(state);
         let ticket = granted.tickets.first().copied();
         self.note_learned(granted.learned);
@@ -202,7 +228,7 @@ impl BucketQueue {
         let ticket = ticket.filter(|_| granted.phase == Phase::Open)?;
         entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
         let ticket = Ticket { at: asked, id: ticket, epoch: granted.epoch, probe: false };
-        Some(Grant::new(lane, entry, ticket))
+        Some(Grant::new(lane, entry, ticket, slot))
     }
 
     /// The epoch of a ticket in hand. A trip of the only cooldown voids it; if scopes share the bucket, it serves another.
@@ -307,7 +333,8 @@ impl BucketQueue {
             let estimate = self.estimate(&state, rule, lane, ahead, now);
             return Err((Why::Queue, estimate.map(|estimate| estimate.at - now)));
         }
-        let judged = self.refuse_hopeless(&state, rule, lane, ahead, deadline)?;
+        let judged =
+            self.refuse_hopeless(&state, rule, lane, ahead, deadline)? || state.is_full(now);
         let deadline = if judged { deadline.max(now + FRESH) } else { deadline };
         if is_closed {
             state.queue.park(lane);
@@ -350,7 +377,7 @@ impl BucketQueue {
         let is_good = is_fresh && lane.view.allows(ticket.epoch, false) && lane.is_in_touch();
         let mut state = self.state.lock();
         let ticket = Ticket { epoch: self.epoch_in_hand(ticket.epoch), ..ticket };
-        if !is_good || state.queue.ready() == 0 {
+        if !is_good || state.ready(clock::now()) == 0 {
             self.void(&mut state, limits, ticket);
             return;
         }
@@ -364,8 +391,10 @@ impl BucketQueue {
     pub(super) fn set_entry(&self, entry: Arc<Entry>) {
         let now = clock::now();
         let new_limits = self.entry.load().rule.limits != entry.rule.limits;
+        let parallel = entry.rule.parallel;
         self.entry.store(entry);
         let mut state = self.state.lock();
+        state.limit_slots(parallel);
         let due_later = |ticket: &Ticket| ticket.at > now;
         let waits = state.come_back.is_some_and(|at| at > now);
         if new_limits && (waits || state.tickets.iter().any(due_later)) {

@@ -175,7 +175,7 @@ impl Lanes {
 fn shares_buckets(rule: &Rule) -> bool {
     let cooldown = cooldown_split(rule);
     let one_each = rule.per == Split::Host || cooldown == Split::All || cooldown == rule.per;
-    !one_each && !rule.limits.is_unlimited()
+    !one_each && rule.limits_something()
 }
 
 /// Keys of the bucket and of the cooldown of a request to `target`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::{Gate, tell};
+use super::{Gate, bucket::BucketQueue, tell};
 use crate::{
     observability::event::Event,
     store::{Backend, News, ScopeNews, What},
@@ -21,9 +21,21 @@ impl Gate {
                         self.rate_changed(&rule, &key);
                     }
                 }
-                Ok(News::Told { rule }) => self.told(&rule),
-                Ok(News::Lost { .. }) => {}
-                Ok(News::Resync) | Err(RecvError::Lagged(_)) => self.shared.resync.notify_one(),
+                Ok(News::Slots { rule, key, queue }) => {
+                    for one in self.queues_of(&rule).filter(|one| one.serves(&key)) {
+                        one.hear_of_slots(&queue);
+                    }
+                }
+                Ok(News::Told { rule }) => {
+                    self.queues_of(&rule).for_each(|queue| queue.ask_again());
+                }
+                Ok(News::Lost { rule, .. }) => {
+                    self.queues_of(&rule).for_each(|queue| queue.report_slots());
+                }
+                Ok(News::Resync) | Err(RecvError::Lagged(_)) => {
+                    self.shared.resync.notify_one();
+                    self.lanes().iter().for_each(|lane| lane.queue.report_slots());
+                }
                 Ok(News::Up(up)) => self.tell_store(up),
                 Ok(News::Heard { hears, reason }) => {
                     self.shared.events.emit(Event::StoreNews { hears, reason });
@@ -56,12 +68,12 @@ impl Gate {
         }
     }
 
-    /// The store has recovered a rule's state: requests that waited for it ask again.
-    fn told(&self, rule: &str) {
+    /// The queues of a rule.
+    fn queues_of(&self, rule: &str) -> impl Iterator<Item = Arc<BucketQueue>> {
         let table = self.table.load();
         let entry = table.entries.iter().find(|entry| *entry.rule.name == *rule);
         let lanes = entry.map(|entry| entry.lanes.all()).unwrap_or_default();
-        lanes.iter().for_each(|lane| lane.queue.ask_again());
+        lanes.into_iter().map(|lane| Arc::clone(&lane.queue))
     }
 
     fn tell_store(&self, up: bool) {

@@ -33,7 +33,7 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
         let would = if refused { Observed::Refuse } else { Observed::Hold };
         note(lane, entry, would, wait);
         let ticket = Ticket { at: clock::now(), id: 0, epoch: lane.view.epoch(), probe: false };
-        return Grant::new(lane, entry, ticket);
+        return Grant::new(lane, entry, ticket, None);
     }
     let known = lane.view.known(entry.rule.cooldown.as_ref());
     let lease = shared.lease();
@@ -45,6 +45,7 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
             lane,
             entry,
             Ticket { at: asked, id: 0, epoch: lane.view.epoch(), probe: false },
+            None,
         );
     };
     tell::granted(lane, &granted, asked);
@@ -60,7 +61,8 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
     }
     let id = granted.tickets.first().copied().unwrap_or(0);
     let probe = granted.phase == Phase::Probe;
-    Grant::new(lane, entry, Ticket { at: clock::now(), id, epoch: lane.view.epoch(), probe })
+    let ticket = Ticket { at: clock::now(), id, epoch: lane.view.epoch(), probe };
+    Grant::new(lane, entry, ticket, None)
 }
 
 fn note(lane: &Lane, entry: &Entry, action: Observed, wait: Duration) {

@@ -56,7 +56,7 @@ impl Gate {
             Some((epoch, id)) => Ticket { at: since, id, epoch, probe: true },
             None => Ticket { at: since, id: 0, epoch: lane.view.epoch(), probe: false },
         };
-        let grant = Grant::new(&lane, &entry, ticket);
+        let grant = Grant::new(&lane, &entry, ticket, None);
         Permit::new(grant, request, Duration::ZERO, true).report(judgement).await;
         true
     }

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Client, Entry, Outcome, Refused, Why,
-    bucket::Ticket,
+    bucket::{Slot, Ticket},
     lane::Lane,
     preferences::Urgency,
     tell::{self, Seen, deliver},
@@ -38,6 +38,8 @@ pub(super) struct Grant {
     entry: Arc<Entry>,
     ticket: Ticket,
     stage: Stage,
+    /// One of those that `parallel` allows; boxed, as few rules have it.
+    slot: Option<Box<Slot>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,14 +50,20 @@ enum Stage {
 }
 
 impl Grant {
-    pub(super) fn new(lane: &Arc<Lane>, entry: &Arc<Entry>, ticket: Ticket) -> Self {
+    pub(super) fn new(
+        lane: &Arc<Lane>,
+        entry: &Arc<Entry>,
+        ticket: Ticket,
+        slot: Option<Slot>,
+    ) -> Self {
         let (lane, entry) = (Arc::clone(lane), Arc::clone(entry));
-        Self { lane, entry, ticket, stage: Stage::Unsent }
+        Self { lane, entry, ticket, stage: Stage::Unsent, slot: slot.map(Box::new) }
     }
 
-    /// Drops it without giving anything back: its ticket is dealt with.
-    pub(super) fn forget(mut self) {
+    /// Drops it without giving its ticket back, which is dealt with. Its slot is left.
+    pub(super) fn forget(mut self) -> Option<Slot> {
         self.stage = Stage::Done;
+        self.slot.take().map(|slot| *slot)
     }
 
     fn report(&self, answer: Answer, oks: u32) -> Report {
@@ -77,6 +85,7 @@ impl Grant {
 
     /// Gives back what it holds.
     fn give_back(&mut self) {
+        self.slot = None;
         let unsent = self.stage == Stage::Unsent;
         if std::mem::replace(&mut self.stage, Stage::Done) == Stage::Done {
             return;
@@ -164,10 +173,16 @@ impl Permit {
     }
 
     /// The check directly before the first byte goes to the site. False if a cooldown has tripped since the grant, or
-    /// if the ticket is void: the request must not be sent, see [`Permit::again`].
+    /// if the ticket or the slot is void: the request must not be sent, see [`Permit::again`].
     #[must_use]
     pub fn may_send(&mut self) -> bool {
         !self.is_late() && self.may_open()
+    }
+
+    /// What counts the request as one under way (`parallel`), to be kept until its response is over.
+    #[must_use]
+    pub fn take_slot(&mut self) -> Option<Box<Slot>> {
+        self.grant.slot.take()
     }
 
     /// A new connection took this long. That does not make the request late; otherwise every ticket for a distant site
@@ -185,7 +200,7 @@ impl Permit {
     /// The same check for a tunnel: it used its ticket when it began to connect.
     #[must_use]
     pub fn may_open(&mut self) -> bool {
-        let may = self.may_go_on();
+        let may = self.may_go_on() && self.grant.slot.as_ref().is_none_or(|slot| slot.is_good());
         let grant = &mut self.grant;
         if may {
             if grant.ticket.probe && grant.stage == Stage::Unsent {
@@ -205,7 +220,8 @@ impl Permit {
         if ticket.probe {
             *lane.outside_probe.lock() = Some((ticket.epoch, ticket.id));
         }
-        self.grant.forget();
+        // What goes another way is not counted: nobody says when it is over.
+        drop(self.grant.forget());
     }
 
     /// Whether no cooldown has tripped since the grant, for traffic that continues under it (a tunnel). Changes

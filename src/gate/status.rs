@@ -312,6 +312,8 @@ fn status(lane: &Arc<Lane>) -> ScopeStatus {
         burst: rule.limits.burst,
         tokens: None,
         held: lane.held() as u64,
+        parallel: rule.parallel,
+        under_way: lane.queue.under_way().into(),
         sent: lane.sent.load(Ordering::Relaxed),
         streak: lane.view.streak(),
         after: rule.cooldown.as_ref().map(|policy| policy.after),

@@ -60,6 +60,7 @@ fn rule(rate: Option<f64>, burst: u32) -> Rule {
         limits: Limits { rate, burst, quotas: vec![], cost: 1, learn: None },
         auto_rate: false,
         site_limits: true,
+        parallel: None,
         errors: None,
         max_wait: Duration::from_secs(120),
         queue: 10_000,

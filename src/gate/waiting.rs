@@ -23,6 +23,8 @@ pub struct Waiting {
     closed: bool,
     /// It came outside of the rule's hours.
     early: bool,
+    /// As many requests as `parallel` allows were under way when it came.
+    full: bool,
 }
 
 impl Gate {
@@ -32,7 +34,8 @@ impl Gate {
         let lane = entry.lanes.find(entry, target);
         let closed = is_closed(&lane);
         let early = entry.rule.opens_in().is_some();
-        Waiting { ahead: lane.held(), since: clock::now(), closed, early, lane }
+        let full = lane.queue.is_full();
+        Waiting { ahead: lane.held(), since: clock::now(), closed, early, full, lane }
     }
 }
 
@@ -54,6 +57,9 @@ impl Waiting {
         let reopened = view.opened().is_some_and(|opened| opened > self.since);
         if self.closed || reopened || is_closed(&self.lane) {
             return HoldCause::Cooldown;
+        }
+        if self.full || self.lane.queue.is_full() {
+            return HoldCause::Parallel;
         }
         let waits = self.lane.queue.waits();
         if waits.alone {

@@ -118,6 +118,19 @@ pub enum Event {
         /// Who did it by hand, as they call themselves.
         who: Option<Arc<str>>,
     },
+    /// As many requests are under way as `parallel` allows, and others wait. Told once a minute for each scope.
+    PlacesTaken {
+        /// Name of the rule.
+        rule: Arc<str>,
+        /// The bucket's key.
+        key: Arc<str>,
+        /// `parallel` of the rule.
+        parallel: u32,
+        /// Requests of this member that are under way.
+        under_way: u32,
+        /// Requests that this member holds.
+        held: usize,
+    },
     /// A site names its limit in its answers. Told once in a while for each scope.
     SiteLimit {
         /// Name of the rule.
@@ -362,6 +375,7 @@ impl Events {
             | Event::ProbeSent { .. }
             | Event::Observed { .. }
             | Event::RateLearned { .. }
+            | Event::PlacesTaken { .. }
             | Event::SiteLimit { .. }
             | Event::StoreNews { .. }
             | Event::Warned { .. }

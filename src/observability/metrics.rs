@@ -56,6 +56,8 @@ pub struct RuleMetrics {
     pub held_gone: Counter,
     pub suspects: Counter,
     pub tunnels: Gauge,
+    /// Requests under way that `parallel` counts.
+    pub under_way: Gauge,
     pub rate_mark: Float,
     pub rate_allowed: Float,
     pub cooldown_age: Float,
@@ -324,6 +326,7 @@ impl Metrics {
             held_gone: f.held_gone.get_or_create_owned(&own),
             suspects: f.suspects.get_or_create_owned(&own),
             tunnels: f.tunnels.get_or_create_owned(&own),
+            under_way: f.under_way.get_or_create_owned(&own),
             rate_allowed: f.rate_allowed.get_or_create_owned(&own),
             cooldown_age: f.cooldown_age.get_or_create_owned(&own),
             rate_mark: f.rate_mark.get_or_create_owned(&own),

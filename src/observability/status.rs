@@ -89,6 +89,12 @@ pub struct ConfigStatus {
     pub needs_restart: Vec<String>,
 }
 
+/// A note on requests under way, for a table: empty where nothing limits them.
+#[must_use]
+pub fn under_way(count: u64, parallel: Option<u32>) -> String {
+    parallel.map_or_else(String::new, |most| format!(", {count} of {most} under way"))
+}
+
 /// One scope as this member knows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScopeStatus {
@@ -115,6 +121,12 @@ pub struct ScopeStatus {
     pub tokens: Option<f64>,
     /// Requests held by this member.
     pub held: u64,
+    /// `parallel` of the rule.
+    #[serde(default)]
+    pub parallel: Option<u32>,
+    /// Requests of this member under way that `parallel` counts.
+    #[serde(default)]
+    pub under_way: u64,
     /// Requests that this member has let through since its start.
     pub sent: u64,
     /// Blocks in a row over the whole fleet (a sum of weights).

@@ -23,7 +23,10 @@ use super::{
     pool::Conn,
     upload::{BodyError, Idle},
 };
-use crate::classify::{BodyEnd, Scan, verdict::Judgement};
+use crate::{
+    classify::{BodyEnd, Scan, verdict::Judgement},
+    gate::Slot,
+};
 
 /// Most bytes on the wire that are read ahead of the client. The scan has bounds of its own in
 /// *decoded* bytes; this one holds where nothing decodes.
@@ -41,6 +44,8 @@ pub struct SiteBody {
     /// Goes back to the pool once the site's answer is complete.
     conn: Option<Conn>,
     watch: Option<Box<Watch>>,
+    /// Counts the request as one under way (`parallel`).
+    slot: Option<Box<Slot>>,
 }
 
 /// A body being looked at, and the permit to report with.
@@ -62,11 +67,16 @@ impl Watch {
 }
 
 impl SiteBody {
-    /// A body that nobody looks at.
-    pub(super) fn new(rest: Incoming, conn: Conn, idle: Duration) -> Self {
+    /// A body that nobody looks at. `slot` is kept until it is over.
+    pub(super) fn new(rest: Incoming, conn: Conn, idle: Duration, slot: Option<Box<Slot>>) -> Self {
         let idle = Idle::new(idle);
         let (ahead, broken, watch) = (VecDeque::new(), None, None);
-        Self { ahead, broken, rest: Some(rest), idle, conn: Some(conn), watch }
+        Self { ahead, broken, rest: Some(rest), idle, conn: Some(conn), watch, slot }
+    }
+
+    /// The request does not count as one under way any more: another attempt takes its place.
+    pub(super) fn end_slot(&mut self) {
+        self.slot = None;
     }
 
     /// Looks at the body while it passes.
@@ -246,6 +256,7 @@ impl Drop for SiteBody {
                 idle: Idle::new(LEFT),
                 conn: self.conn.take(),
                 watch: self.watch.take(),
+                slot: self.slot.take(),
             };
             tokio::spawn(async move {
                 match left.look(LEFT).await {

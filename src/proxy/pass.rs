@@ -14,7 +14,7 @@ use crate::{
         site_limits::{SiteLimit, site_limit},
         verdict::Judgement,
     },
-    gate::{Client, Entry, Permit, Preferences},
+    gate::{Client, Entry, Permit, Preferences, Slot},
     limiter::refusals::PlainRefusal,
     observability::traces::{OpenStep, StepName, Trace},
     rules::Action,
@@ -170,6 +170,11 @@ impl Pass {
         if let Some(permit) = &mut self.permit {
             permit.renew();
         }
+    }
+
+    /// What counts the request as one under way, to be kept until its response is over.
+    pub(crate) fn take_slot(&mut self) -> Option<Box<Slot>> {
+        self.permit.as_mut().and_then(Permit::take_slot)
     }
 
     /// Waits for the permit once more.

@@ -385,6 +385,7 @@ impl Flights {
         let Some(mut flight) = under_way else { return };
         if may_be && flight.hears(bytes.len()) {
             flight.pass.report_unseen().await;
+            drop(flight.pass.take_slot());
         }
         *self.under_way.lock() = Some(flight);
     }
@@ -417,6 +418,7 @@ impl Flight {
         if self.used && self.unanswered > 0 {
             self.unanswered = 0;
             self.pass.report(&mut Judgement::unseen(false)).await;
+            drop(self.pass.take_slot());
         }
     }
 

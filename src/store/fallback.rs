@@ -25,6 +25,7 @@ mod recover;
 mod rejoin;
 mod share;
 mod silence;
+mod slots;
 
 use std::{
     sync::{
@@ -50,7 +51,8 @@ pub(super) use self::{
 };
 use self::{lease::Lease, outage::Outage, recover::Recovery, rejoin::Rejoin};
 use super::{
-    Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, Store, StoreError,
+    Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, SlotAsk,
+    SlotsGranted, Store, StoreError,
     failure::Failure,
     keys::Keys,
     redis::Place,
@@ -336,6 +338,19 @@ impl Store for Shared {
             }
         }
         Ok(self.here.report_now(scope, rule, report))
+    }
+
+    async fn slots(
+        &self,
+        scope: &Scope,
+        most: u32,
+        ask: &SlotAsk,
+    ) -> Result<SlotsGranted, StoreError> {
+        let Some(keys) = &scope.keys else { return self.here.slots(scope, most, ask).await };
+        match self.ask_for_slots(scope, keys, most, ask).await {
+            Some(granted) => Ok(granted),
+            None => self.slots_alone(keys, most, ask),
+        }
     }
 
     async fn set(

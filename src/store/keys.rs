@@ -43,6 +43,8 @@ pub(crate) struct Keys {
     pub(super) listed: AtomicBool,
     /// The store's memory of its rule.
     pub(super) memory: Arc<Remembered>,
+    /// Whether requests have begun under `parallel` without the store since it last answered.
+    pub(super) slots_alone: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -97,6 +99,7 @@ impl Keys {
             silence: Silence::default(),
             listed: false.into(),
             memory,
+            slots_alone: false.into(),
         }
     }
 
@@ -112,6 +115,11 @@ impl Keys {
     /// What a script needs to publish as `member`.
     pub(super) fn news<'a>(&'a self, member: &'a str) -> [&'a str; 4] {
         [member, self.channel.0, &self.channel.1, &self.news]
+    }
+
+    /// The command and the channel of its news.
+    pub(super) fn channel(&self) -> (&'static str, &str) {
+        (self.channel.0, &self.channel.1)
     }
 
     /// Takes note of an answer of the store.

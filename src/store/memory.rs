@@ -5,6 +5,7 @@
 
 mod alone;
 mod forecast;
+mod slots;
 mod steer;
 
 use std::{
@@ -17,7 +18,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, Store, StoreError};
+use super::{
+    Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, SlotAsk, SlotsGranted,
+    Store, StoreError,
+};
 use crate::{
     limiter::{
         bucket::{self, BATCH, Bucket, FIRST, Pace, Window},
@@ -25,6 +29,7 @@ use crate::{
         learn::{Known, News},
         policy::CooldownPolicy,
         shares::Shares,
+        slots::Slots,
     },
     rules::Rule,
     runtime::clock::{self, Instant},
@@ -74,6 +79,7 @@ pub struct Memory {
     time: Time,
     buckets: Mutex<Shelf<Bucket>>,
     cooldowns: Mutex<Shelf<Cooldown>>,
+    slots: Mutex<Shelf<Slots>>,
 }
 
 /// Where the store's time comes from.
@@ -99,7 +105,12 @@ impl Memory {
     }
 
     fn with(time: Time) -> Self {
-        Self { time, buckets: Mutex::default(), cooldowns: Mutex::default() }
+        Self {
+            time,
+            buckets: Mutex::default(),
+            cooldowns: Mutex::default(),
+            slots: Mutex::default(),
+        }
     }
 
     /// The store's time, in microseconds.
@@ -167,6 +178,15 @@ impl Store for Memory {
         report: &Report,
     ) -> Result<Reported, StoreError> {
         Ok(self.report_now(scope, rule, report))
+    }
+
+    async fn slots(
+        &self,
+        scope: &Scope,
+        most: u32,
+        ask: &SlotAsk,
+    ) -> Result<SlotsGranted, StoreError> {
+        Ok(self.slots_now(scope, most, ask))
     }
 
     async fn set(

@@ -64,6 +64,15 @@ pub enum News {
         /// Who says so.
         member: Arc<str>,
     },
+    /// Slots have become free, or somebody is short of them.
+    Slots {
+        /// The rule.
+        rule: Arc<str>,
+        /// The bucket's key.
+        key: Arc<str>,
+        /// The queue that can have one; empty: somebody is short, so all give back what they do not use.
+        queue: Arc<str>,
+    },
     /// The store has lost its memory of a rule, and waits for what members know.
     Lost {
         /// The rule.
@@ -99,6 +108,7 @@ pub(super) fn parse(text: &str) -> Option<News> {
     if let [rule, about, what, member] = text.split('\x1f').collect::<Vec<_>>()[..] {
         let (rule, about, member) = (Arc::from(rule), Arc::from(about), Arc::from(member));
         return match what {
+            "slots" => Some(News::Slots { rule, key: about, queue: member }),
             "rate" => Some(News::Rate { rule, key: about, member }),
             "lost" => Some(News::Lost { rule, since: about.parse().ok().and_then(sane)? }),
             "told" => Some(News::Told { rule }),

@@ -3,7 +3,8 @@
 mod reply;
 
 pub(super) use self::reply::{
-    BadReply, forecasts, granted, members, memory, peeked, reported, sane, set, steered, surveyed,
+    BadReply, forecasts, granted, members, memory, peeked, reported, sane, set, slots, steered,
+    surveyed,
 };
 use super::Ask;
 use crate::{
@@ -35,6 +36,7 @@ pub(super) struct Scripts {
     pub(super) set: Script,
     pub(super) rate: Script,
     pub(super) memory: Script,
+    pub(super) slots: Script,
     pub(super) peek: Script,
     pub(super) when: Script,
     pub(super) members: Script,
@@ -65,6 +67,23 @@ fn take() -> Script {
         "lib/cooldown.lua",
         "take.lua"
     )
+}
+
+/// The script that divides `parallel` among members.
+fn allot() -> Script {
+    script!(
+        "slots",
+        "lib/clock.lua",
+        "lib/news.lua",
+        "lib/memory.lua",
+        "lib/slots.lua",
+        "slots.lua"
+    )
+}
+
+/// The script in which members say what they know to a store that has lost its memory.
+fn recover() -> Script {
+    script!("memory", "lib/clock.lua", "lib/news.lua", "lib/memory.lua", "memory.lua")
 }
 
 impl Scripts {
@@ -100,13 +119,8 @@ impl Scripts {
                 "lib/cooldown.lua",
                 "rate.lua"
             ),
-            memory: script!(
-                "memory",
-                "lib/clock.lua",
-                "lib/news.lua",
-                "lib/memory.lua",
-                "memory.lua"
-            ),
+            memory: recover(),
+            slots: allot(),
             peek: script!(
                 "peek",
                 "lib/clock.lua",

@@ -78,6 +78,14 @@ impl Keys {
                 }
                 Ok(Answer::Whole(0))
             }
+            ("HGETALL", [key]) => {
+                let hash = self.hash(now, key)?;
+                let pairs = hash.iter().flat_map(|(field, value)| [field.clone(), value.clone()]);
+                Ok(Answer::Row(pairs.map(Some).collect()))
+            }
+            ("HDEL", [key, field]) => {
+                Ok(Answer::Whole(i64::from(self.hash(now, key)?.remove(*field).is_some())))
+            }
             ("HLEN", [key]) => {
                 Ok(Answer::Whole(i64::try_from(self.hash(now, key)?.len()).unwrap_or(i64::MAX)))
             }

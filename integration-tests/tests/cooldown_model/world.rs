@@ -240,6 +240,7 @@ fn rule(policy: CooldownPolicy) -> Rule {
         limits: Limits { rate: None, burst: 1, quotas: vec![], cost: 1, learn: None },
         auto_rate: false,
         site_limits: true,
+        parallel: None,
         errors: None,
         max_wait: Duration::from_secs(60),
         queue: 100,

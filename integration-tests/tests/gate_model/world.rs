@@ -56,7 +56,7 @@ pub(crate) fn connect(redis: &Redis) -> Connected {
 /// A store under test.
 #[derive(Debug)]
 pub(crate) enum Subject {
-    Memory { store: Memory, time: Arc<AtomicI64>, scope: Scope, runtime: Runtime },
+    Memory { store: Memory, time: Arc<AtomicI64>, scope: Scope, runtime: Box<Runtime> },
     Redis { redis: Connected, scope: Scope },
 }
 
@@ -69,7 +69,7 @@ impl Subject {
         let time = Arc::new(AtomicI64::new(START));
         let store = Memory::at(Arc::clone(&time));
         let scope = store.scope(name(""));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = Box::new(tokio::runtime::Builder::new_current_thread().build().unwrap());
         Self::Memory { store, time, scope, runtime }
     }
 

@@ -413,6 +413,7 @@ async function showDetail() {
 function showFacts(scope) {
   const facts = [["sent by the fleet", `${number(scope.sent_per_s)}/s`], ["rate", rateOf(scope)],
     ...scope.site_rate ? [["the site allows", `${number(scope.site_rate)}/s`]] : [],
+    ...scope.parallel ? [["under way", `${count(scope.under_way)} of ${count(scope.parallel)}`]] : [],
     ["held", count(scope.held)], ["members with waiting requests", count(scope.members_waiting)],
     ["streak", scope.after === null ? "no cooldown" : `${number(scope.streak)} of ${number(scope.after)}`]];
   part("facts").replaceChildren(...facts.map(([name, value]) => {

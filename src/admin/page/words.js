@@ -24,6 +24,7 @@ const TELL = {
   probe: (e) => ["cooldown", e.result === "ok" ? "good" : "warn", "probe", `${scopeOf(e)}: ${e.result}`],
   rate_learned: (e) => ["cooldown", "busy", "rate", `${scopeOf(e)}: ${
     e.from ? `${number(e.from)}/s to ` : ""}${number(e.to)}/s, ${WHY[e.why] || e.why}${e.frozen ? ", frozen" : ""}${e.who ? `, by ${e.who}` : ""}`],
+  places_taken: (e) => ["cooldown", "busy", "all places taken", `${scopeOf(e)}: ${e.under_way} of ${e.parallel} requests under way here, ${e.held} held`],
   site_limit: (e) => ["cooldown", "busy", "site limit", `${scopeOf(e)}: the site allows ${number(e.rate)}/s (${e.url})`],
   store_down: (e) => ["other", "bad", "store away", `${e.server}: ${e.reason} (${e.kind}); ${e.advice}`],
   store_up: () => ["other", "good", "store back", "the store answers"],

@@ -90,6 +90,7 @@ pub(super) fn read(
         cooldown = cooldown::read(&reader, per);
         limits.learn = learn::read(&reader, ceiling, per, cooldown.as_ref());
     }
+    let parallel = reader.optional_count("parallel");
     let errors = errors(&reader, cooldown.is_some());
     Rule {
         name: reader.optional("name", hosts::name).unwrap_or_else(|| Arc::from("unnamed")),
@@ -99,6 +100,7 @@ pub(super) fn read(
         limits,
         auto_rate: matches!(ceiling, Some(Ceiling::Auto)),
         site_limits: reader.word("site_limits") != "ignore",
+        parallel,
         errors,
         max_wait: reader.duration("max_wait"),
         queue: reader.count("queue"),

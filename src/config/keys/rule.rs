@@ -105,6 +105,13 @@ pub(in crate::config) static RULE: Section = Section {
              like the rule.",
         ),
         key(
+            "parallel",
+            Kind::Count(1, 100_000),
+            Absent("as many as come"),
+            "Most requests under way at once in a scope, over the whole fleet. A request is under way \
+             until its response is over; a tunnel until the site answers.",
+        ),
+        key(
             "errors",
             Kind::Quota,
             Absent("no limit of errors"),

@@ -144,7 +144,7 @@ impl BucketQueue {
             let why = if is_open { self.why_late() } else { Why::Cooldown };
             waiter.tell.send(Outcome::Refused(why, state.come_back.map(|at| at - now))).ok();
         }
-        let nothing_in_hand = state.tickets.is_empty() && state.queue.ready() > 0;
+        let nothing_in_hand = state.tickets.is_empty() && state.ready(now) > 0;
         if let Some(at) = state.come_back.filter(|_| nothing_in_hand) {
             while let Some(waiter) = state.queue.pop_hopeless(at) {
                 waiter.tell.send(Outcome::Refused(self.why_late(), Some(at - now))).ok();

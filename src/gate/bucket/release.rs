@@ -88,7 +88,9 @@ impl BucketQueue {
         if entry.rule.limits.is_unlimited() {
             self.release_unlimited(state, entry, now);
         }
-        while let Some(ticket) = state.tickets.front().copied().filter(|ticket| ticket.at <= now) {
+        while let Some(ticket) = state.tickets.front().copied().filter(|ticket| ticket.at <= now)
+            && state.free_slots(now) > 0
+        {
             let Some(lane) = state.queue.next_scope().cloned() else { break };
             let Some(epoch) = lane.usable_epoch() else {
                 self.settle(state, &lane, now);
@@ -97,7 +99,7 @@ impl BucketQueue {
             let Some(waiter) = state.queue.pop() else { break };
             state.turns += 1;
             // If the client has just left, the ticket is for the next request.
-            if send_off(waiter, entry, Ticket { epoch, ..ticket }) {
+            if send_off(state, waiter, entry, Ticket { epoch, ..ticket }) {
                 state.tickets.pop_front();
                 state.spare.note(now);
                 entry.metrics.tokens_granted.inc_by(u64::from(entry.rule.limits.cost));
@@ -112,11 +114,11 @@ impl BucketQueue {
                 self.void(state, &entry.rule.limits, ticket);
             } else if state.queue.of_scope(&lane) == 0 {
                 lose_probe(lane, ticket);
-            } else if ticket.at > now || !lane.is_in_touch() {
+            } else if ticket.at > now || !lane.is_in_touch() || state.free_slots(now) == 0 {
                 state.probes.push((lane, ticket));
             } else if let Some(waiter) = state.queue.pop_of(&lane) {
                 state.turns += 1;
-                if send_off(waiter, entry, ticket) {
+                if send_off(state, waiter, entry, ticket) {
                     entry.metrics.tokens_granted.inc_by(u64::from(entry.rule.limits.cost));
                 } else {
                     state.probes.push((lane, ticket));
@@ -133,6 +135,9 @@ impl BucketQueue {
                 self.settle(state, &lane, now);
                 continue;
             };
+            if state.free_slots(now) == 0 {
+                return;
+            }
             let end = lane.view.opened().map(|opened| opened + ramp).filter(|end| *end > now);
             if let (Some(end), Some(next)) = (end, state.spread)
                 && next > now
@@ -143,11 +148,33 @@ impl BucketQueue {
             #[allow(clippy::cast_precision_loss)]
             let gap = end.map(|end| (end - now).div_f64(state.queue.len() as f64));
             let Some(waiter) = state.queue.pop() else { return };
-            if send_off(waiter, entry, Ticket { at: now, id: 0, epoch, probe: false }) {
+            let ticket = Ticket { at: now, id: 0, epoch, probe: false };
+            if send_off(state, waiter, entry, ticket) {
                 state.spread = gap.map(|gap| now + gap);
             }
         }
         state.spread = None;
+    }
+}
+
+/// Lets a request go, with a slot that is free; false if its client has just left.
+fn send_off(
+    state: &mut State,
+    waiter: Waiter<Arc<Lane>>,
+    entry: &Arc<Entry>,
+    ticket: Ticket,
+) -> bool {
+    let slot = waiter.scope.queue.take_slot(state);
+    let grant = Grant::new(&waiter.scope, entry, ticket, slot);
+    match waiter.tell.send(Outcome::Go(grant)) {
+        Ok(()) => true,
+        Err(Outcome::Go(grant)) => {
+            if let Some(slot) = grant.forget() {
+                slot.cancel(state);
+            }
+            false
+        }
+        Err(Outcome::Refused(..)) => false,
     }
 }
 
@@ -157,23 +184,10 @@ pub(super) fn lose_probe(lane: Arc<Lane>, ticket: Ticket) {
     tokio::spawn(tell::deliver(lane, report, None));
 }
 
-/// False if the client has just left.
-fn send_off(waiter: Waiter<Arc<Lane>>, entry: &Arc<Entry>, ticket: Ticket) -> bool {
-    let grant = Grant::new(&waiter.scope, entry, ticket);
-    match waiter.tell.send(Outcome::Go(grant)) {
-        Ok(()) => true,
-        Err(Outcome::Go(grant)) => {
-            grant.forget();
-            false
-        }
-        Err(Outcome::Refused(..)) => false,
-    }
-}
-
 /// Tickets for which nobody waits go back if their time has not come or a quota counts them; else they are for the next
 /// requests that come.
 pub(super) fn hand_back_surplus(state: &mut State, limits: &Limits, now: Instant) {
-    while state.tickets.len() > state.queue.ready() {
+    while state.tickets.len() > state.ready(now) {
         let Some(ticket) = state.tickets.pop_back() else { return };
         if ticket.at > now || !limits.quotas.is_empty() {
             state.returned.push(ticket.id);

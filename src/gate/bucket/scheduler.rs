@@ -2,20 +2,21 @@
 //!
 //! At most one call at a time asks for the requests that are ready, on behalf of the scope of the first of them. A scope
 //! that is not known to be open is asked for by itself, beside that call: its answer says whether its requests may go, or
-//! carries its probe.
+//! carries its probe. Slots are asked for by themselves, too ([`super::slots`]).
 
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use super::{
     Asked, BucketQueue, Gateway, Lane, SLACK, State, Ticket, Why, refuse_all,
     release::{hand_back_surplus, lose_probe},
+    slots::{self, SlotCall, Slots},
 };
 use crate::{
     gate::{Outcome, tell, view::moment},
     limiter::{bucket, policy::Limits},
     rules::Rule,
     runtime::clock::{self, Instant},
-    store::{Ask, Granted, Phase, Store, StoreError},
+    store::{Ask, Granted, Phase, SlotsGranted, Store, StoreError},
 };
 
 /// Tickets that all members together take in one turn of each: a fortieth of the thousand over which they are to be
@@ -41,8 +42,10 @@ const A_DAY: f64 = 86_400.0;
 
 /// What the scheduler does next.
 enum Step {
-    /// Asks the store.
+    /// Asks the store for tickets.
     Ask(Call),
+    /// Asks the store for slots.
+    AskForSlots(SlotCall),
     /// Sleeps until then, or until something happens.
     Sleep(Option<Instant>),
     /// Ends: nobody waits.
@@ -84,24 +87,27 @@ impl BucketQueue {
         self.release(&mut state, &entry, now);
         hand_back_surplus(&mut state, limits, now);
         if state.asking.is_empty()
-            && state.queue.ready() == 0
+            && state.ready(now) == 0
             && !state.returned.is_empty()
             && let Some(lane) = self.to_return_for(&mut state)
         {
             return Step::Ask(self.call(&mut state, lane, 0, true, now));
         }
+        let slots_at = match self.next_slots(&mut state, now) {
+            Ok(call) => return Step::AskForSlots(call),
+            Err(at) => at,
+        };
         if state.queue.is_empty() && state.asking.is_empty() {
-            state.pumping = false;
             state.tickets.clear();
-            state.latest = None;
             state.come_back = None;
             state.look_again = None;
             state.members = 1;
             state.most = 0;
             state.fill_at = None;
-            return Step::End;
+            return state.rest(slots_at);
         }
         let mut wakes = [
+            slots_at,
             state.tickets.front().map(|ticket| ticket.at),
             state.probes.iter().map(|(_, ticket)| ticket.at).min(),
             // A request that may wait until this very moment is not late yet.
@@ -116,20 +122,20 @@ impl BucketQueue {
                     let wanted = self.wanted_for(&mut state, &lane, limits, now);
                     return Step::Ask(self.call(&mut state, lane, wanted, false, now));
                 }
-                next => wakes[4] = next.map(|(at, _)| at),
+                next => wakes[5] = next.map(|(at, _)| at),
             }
             let ask_at = self.ask_at(&state, limits, now);
             if ask_at.is_some_and(|at| at <= now)
                 && let Some(lane) = state.queue.next_scope().cloned()
             {
-                let waiting = waiting(&state);
+                let waiting = state.waiting(now);
                 let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
                 let spare = state.spare.wanted(limits, now);
                 let mut call = self.call(&mut state, lane, wanted + spare, true, now);
                 call.for_all = wanted == waiting;
                 return Step::Ask(call);
             }
-            wakes[5] = ask_at;
+            wakes[6] = ask_at;
         }
         Step::Sleep(wakes.into_iter().flatten().filter(|at| *at > now).min())
     }
@@ -160,13 +166,24 @@ impl BucketQueue {
         }
         state.probes.drain(..).for_each(|(lane, ticket)| lose_probe(lane, ticket));
         state.come_back = None;
+        let slots_at = match self.next_slots(state, now) {
+            Ok(call) => return Step::AskForSlots(call),
+            Err(at) => at,
+        };
         if state.queue.is_empty() {
-            state.pumping = false;
-            state.latest = None;
-            return Step::End;
+            return state.rest(slots_at);
         }
         // The wall clock may be set meanwhile.
-        Step::Sleep(Some(opens.min(now + WALL_CLOCK)))
+        let opens = opens.min(now + WALL_CLOCK);
+        Step::Sleep(Some(slots_at.map_or(opens, |at| at.min(opens))))
+    }
+
+    /// The question for slots, or when it is due.
+    fn next_slots(&self, state: &mut State, now: Instant) -> Result<SlotCall, Option<Instant>> {
+        self.tell_of_full(state, now);
+        let at = state.ask_for_slots_at(now, self.shared.is_stopping());
+        let is_due = at.is_some_and(|at| at <= now);
+        is_due.then(|| self.slot_call(state, now)).flatten().ok_or(at)
     }
 
     /// The parked scope that is to be asked for next, and when.
@@ -195,7 +212,7 @@ impl BucketQueue {
         if lane.is_due() {
             return 1;
         }
-        let waiting = waiting(state) + state.queue.of_scope(lane);
+        let waiting = state.waiting(now) + state.queue.of_scope(lane);
         let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
         wanted.max(1) + state.spare.wanted(limits, now)
     }
@@ -203,7 +220,7 @@ impl BucketQueue {
     /// When to ask for tickets for the requests that are ready; `None` if there is no need.
     fn ask_at(&self, state: &State, limits: &Limits, now: Instant) -> Option<Instant> {
         let asks = |asked: &Asked| asked.for_ready || state.queue.next_scope() == Some(&asked.lane);
-        if waiting(state) == 0 || limits.is_unlimited() || state.asking.iter().any(asks) {
+        if state.waiting(now) == 0 || limits.is_unlimited() || state.asking.iter().any(asks) {
             return None;
         }
         if state.tickets.is_empty() {
@@ -352,21 +369,26 @@ impl BucketQueue {
     }
 
     /// The store is away and the rule file says `closed`.
-    fn refuse_held(&self, call: &Call) {
-        let mut state = self.state.lock();
-        self.is_answered(&mut state, call);
-        refuse(&mut state);
+    pub(super) fn refuse_held(&self) {
+        refuse(&mut self.state.lock());
+    }
+}
+
+impl State {
+    /// Nobody waits: the end, or a rest for as long as slots are in use.
+    fn rest(&mut self, slots_at: Option<Instant>) -> Step {
+        if self.slots.as_ref().is_some_and(|slots| !slots.is_idle()) {
+            return Step::Sleep(slots_at);
+        }
+        self.pumping = false;
+        self.latest = None;
+        Step::End
     }
 }
 
 /// No decision can be taken for the requests that are held.
 fn refuse(state: &mut State) {
     refuse_all(state, Why::Store, Some(Duration::from_secs(1)));
-}
-
-/// Requests that are ready and have no ticket in hand.
-fn waiting(state: &State) -> usize {
-    state.queue.ready().saturating_sub(state.tickets.len())
 }
 
 fn before(moment: Instant, lead: Duration) -> Instant {
@@ -387,14 +409,22 @@ impl Drop for AtWork {
             return;
         }
         let mut state = self.queue.state.lock();
-        let start_over = state.start_over;
-        let mut left = std::mem::replace(&mut *state, State { start_over, ..State::default() });
+        let kept = State {
+            start_over: state.start_over,
+            slots: state.slots.take().map(Slots::resumed),
+            ..State::default()
+        };
+        let mut left = std::mem::replace(&mut *state, kept);
         drop(state);
         refuse(&mut left);
     }
 }
 
-type Answer = (Call, Result<Granted, StoreError>);
+enum Answer {
+    Tickets(Call, Result<Granted, StoreError>),
+    Slots(SlotCall, Result<SlotsGranted, StoreError>),
+}
+
 type Asking = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// Drives a queue while somebody waits.
@@ -411,12 +441,23 @@ pub(super) async fn run(queue: Arc<BucketQueue>) {
                 asking.push(Box::pin(take(Arc::clone(&queue), call)));
                 continue;
             }
+            Step::AskForSlots(call) => {
+                asking.push(Box::pin(async {
+                    let answer = slots::ask(&call).await;
+                    Answer::Slots(call, answer)
+                }));
+                continue;
+            }
             Step::Sleep(until) => until,
         };
         tokio::select! {
-            (call, answer) = first_answer(&mut asking) => match answer {
-                Ok(granted) => queue.absorb(&call, &granted),
-                Err(_) => queue.refuse_held(&call),
+            answer = first_answer(&mut asking) => match answer {
+                Answer::Tickets(call, Ok(granted)) => queue.absorb(&call, &granted),
+                Answer::Tickets(call, Err(_)) => {
+                    queue.is_answered(&mut queue.state.lock(), &call);
+                    queue.refuse_held();
+                }
+                Answer::Slots(call, answer) => queue.allotted(&call, answer),
             },
             () = sleep_until(until) => {}
             () = queue.wake.wait() => {}
@@ -427,10 +468,10 @@ pub(super) async fn run(queue: Arc<BucketQueue>) {
 async fn take(queue: Arc<BucketQueue>, call: Call) -> Answer {
     let entry = queue.entry.load_full();
     let answer = queue.shared.store.take(&call.lane.scope, &entry.rule, &call.ask).await;
-    (call, answer)
+    Answer::Tickets(call, answer)
 }
 
-/// The first answer to any of the calls under way; there are at most [`CALLS_AT_ONCE`].
+/// The first answer to any of the calls under way; there are at most [`CALLS_AT_ONCE`], and one for slots.
 async fn first_answer(asking: &mut Vec<Asking>) -> Answer {
     poll_fn(|context| {
         for at in 0..asking.len() {

@@ -16,6 +16,8 @@ pub enum HoldCause {
     Cooldown,
     /// It came outside of the rule's hours.
     Hours,
+    /// As many requests were under way as `parallel` allows.
+    Parallel,
     /// Other requests of the scope were before it.
     Queue,
     /// The store was away, or slow.
@@ -31,6 +33,7 @@ impl HoldCause {
             Self::Quota => "quota",
             Self::Cooldown => "cooldown",
             Self::Hours => "hours",
+            Self::Parallel => "parallel",
             Self::Queue => "queue",
             Self::Store => "store",
         }

@@ -19,6 +19,7 @@ pub(super) fn write(event: &Event) {
         | Event::Probe { .. }
         | Event::Observed { .. }
         | Event::RateLearned { .. }
+        | Event::PlacesTaken { .. }
         | Event::SiteLimit { .. } => of_a_scope(event),
         Event::StoreDown { kind, cause, server, reason, advice, mode, holds } => error!(
             kind,
@@ -120,6 +121,10 @@ fn of_a_scope(event: &Event) {
             frozen = told.frozen,
             who = who.as_deref().map(clean),
             "learned a rate"
+        ),
+        Event::PlacesTaken { rule, key, parallel, under_way, held } => info!(
+            scope = scope_name(rule, key),
+            parallel, under_way, held, "as many requests are under way as the rule allows"
         ),
         Event::SiteLimit { rule, key, target, rate } => info!(
             scope = scope_name(rule, key),

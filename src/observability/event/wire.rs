@@ -37,6 +37,7 @@ impl Event {
             Self::Probe { .. } => "probe",
             Self::Observed { .. } => "observed",
             Self::RateLearned { .. } => "rate_learned",
+            Self::PlacesTaken { .. } => "places_taken",
             Self::SiteLimit { .. } => "site_limit",
             Self::StoreDown { .. } => "store_down",
             Self::StoreUp => "store_up",
@@ -62,6 +63,7 @@ impl Event {
             | Self::Observed { rule, key, .. }
             | Self::Probe { rule, key, .. }
             | Self::RateLearned { rule, key, .. }
+            | Self::PlacesTaken { rule, key, .. }
             | Self::SiteLimit { rule, key, .. } => Some(scope_name(rule, key)),
             Self::StoreDown { .. }
             | Self::StoreUp
@@ -110,6 +112,10 @@ impl Event {
                 "rule": &**rule, "key": clean(key), "from": from, "to": told.rate,
                 "mark": (told.mark > 0.0).then_some(told.mark), "why": told.why.as_str(),
                 "frozen": told.frozen, "ours": ours, "who": who.as_deref().map(clean),
+            }),
+            Self::PlacesTaken { rule, key, parallel, under_way, held } => json!({
+                "rule": &**rule, "key": clean(key), "parallel": parallel, "under_way": under_way,
+                "held": held,
             }),
             Self::SiteLimit { rule, key, target, rate } => {
                 json!({"rule": &**rule, "key": clean(key), "url": shown(target), "rate": rate})

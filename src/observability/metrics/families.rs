@@ -47,6 +47,7 @@ pub(super) struct Families {
     pub(super) probes: Family<Labels, Counter>,
     pub(super) held_gone: Family<Labels, Counter>,
     pub(super) tunnels: Family<Labels, Gauge>,
+    pub(super) under_way: Family<Labels, Gauge>,
     pub(super) observed: Family<Labels, Counter>,
     pub(super) observed_seconds: Family<Labels, Seconds>,
     pub(super) signature_hits: Family<Labels, Counter>,
@@ -100,6 +101,7 @@ impl Families {
             probes: Family::default(),
             held_gone: Family::default(),
             tunnels: Family::default(),
+            under_way: Family::default(),
             observed: Family::default(),
             observed_seconds: Family::default(),
             signature_hits: Family::default(),
@@ -146,6 +148,7 @@ impl Families {
         registry.register("probes", "Probes at the end of a cooldown, by result", self.probes.clone());
         registry.register("held_gone", "Clients that left while their request was held", self.held_gone.clone());
         registry.register("tunnels", "Open tunnels", self.tunnels.clone());
+        registry.register("under_way_requests", "Requests under way that `parallel` counts", self.under_way.clone());
         registry.register("observed", "What `mode: observe` would have done", self.observed.clone());
         registry.register("observed_seconds", "For how long `mode: observe` would have held requests, each by itself", self.observed_seconds.clone());
         registry.register("signature_hits", "Verdicts that rest on this signature, and matches of one that is set to log", self.signature_hits.clone());

@@ -112,6 +112,8 @@ pub struct ScopeFigures {
     pub held: u64,
     /// Requests sent a second.
     pub per_s: f64,
+    /// Requests under way that `parallel` counts.
+    pub under_way: u64,
 }
 
 /// A member as the store knows it.
@@ -157,6 +159,12 @@ pub struct FleetScope {
     pub site_rate: Option<f64>,
     /// Requests held by all members.
     pub held: u64,
+    /// `parallel` of the rule.
+    #[serde(default)]
+    pub parallel: Option<u32>,
+    /// Requests of all members under way that `parallel` counts.
+    #[serde(default)]
+    pub under_way: u64,
     /// Requests sent a second by all members.
     pub sent_per_s: f64,
     /// Members with requests that wait for a token.

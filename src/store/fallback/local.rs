@@ -57,6 +57,11 @@ impl Shared {
             && (self.knows_no_share() || !self.may_go_alone(keys))
     }
 
+    /// Whether this member begins no requests under `parallel` for now.
+    pub(super) fn keeps_slots_still(&self, keys: &Keys) -> bool {
+        self.knows_no_share() || !self.may_go_alone(keys)
+    }
+
     /// The answer to who asks meanwhile: no tickets. Of what this member saved up on its own before, nothing is left.
     pub(super) fn still(
         &self,

@@ -10,7 +10,7 @@ use crate::{
         learn::{Known, Why},
     },
     store::{
-        Granted, Peeked, Phase, Reported,
+        Granted, Peeked, Phase, Reported, SlotsGranted,
         forecast::{Closed, Forecast, Reading},
     },
 };
@@ -180,6 +180,19 @@ pub(in crate::store) fn set(reply: Value) -> Result<Reported, BadReply> {
 pub(in crate::store) fn steered(reply: Value) -> Result<(i64, Known), BadReply> {
     let mut fields = Fields::of("rate", reply);
     Ok((fields.micros()?, fields.known()?))
+}
+
+/// The slots, and the memory of the rule that the store has.
+pub(in crate::store) fn slots(reply: Value) -> Result<(SlotsGranted, i64), BadReply> {
+    let mut fields = Fields::of("slots", reply);
+    let granted = SlotsGranted {
+        now: fields.micros()?,
+        slots: u32::try_from(fields.whole()?).map_err(|_| BadReply { script: "slots" })?,
+        contended: fields.whole()? == 1,
+        come_back: fields.micros()?,
+        alone: false,
+    };
+    Ok((granted, fields.micros()?))
 }
 
 /// The memory that the store has of a rule.

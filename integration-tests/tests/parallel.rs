@@ -1,0 +1,183 @@
+//! `parallel`: at most so many requests to a site under way at once, over the fleet.
+
+use std::time::Duration;
+
+use integration_tests::{
+    client::{Raw, get, get_with},
+    load::crawl,
+    member::{Member, RuleFile},
+    news,
+    redis::Redis,
+    site::{Page, Site},
+    wait::wait_until,
+};
+
+const SOON: Duration = Duration::from_secs(15);
+
+/// The requests that a member has under way, and those that it holds.
+async fn figures(member: &Member) -> (u64, u64) {
+    let scope = member.status().await["scopes"][0].clone();
+    let number = |name: &str| scope[name].as_u64().unwrap_or_default();
+    (number("under_way"), number("held"))
+}
+
+async fn shows(member: &Member, under_way: u64, held: u64) {
+    let what = format!("{under_way} are under way and {held} are held");
+    wait_until(&what, SOON, async || figures(member).await == (under_way, held)).await;
+}
+
+#[tokio::test]
+async fn a_site_that_answers_429_to_the_third_never_does() {
+    let redis = Redis::start();
+    let fleet_rule = RuleFile::one_rule("rate: 500/s, parallel: 2").redis(&redis);
+    let alone = RuleFile::one_rule("rate: 500/s, parallel: 2");
+    let no_rate = RuleFile::one_rule("parallel: 2, cooldown: off");
+    for (file, members) in [(&alone, 1), (&no_rate, 1), (&fleet_rule, 3)] {
+        let site = Site::start();
+        site.bears_at_once(2);
+        site.answer_everything_with(Some(Page::Slow(Duration::from_millis(20))));
+        let fleet = Member::fleet(members, file).await;
+        let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
+        let answers = crawl(&proxies, 4, &site.url("/"), 60).await;
+        assert!(answers.iter().all(|answer| answer.status == 200), "with {members} members");
+        assert_eq!((site.count(), site.crowd()), (60, 2), "with {members} members");
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_under_way_until_its_response_is_over() {
+    let site = Site::start();
+    let member = Member::start(&RuleFile::one_rule("parallel: 1")).await;
+    site.on("/long", Page::Chunked { times: 3_000, pause: Duration::from_millis(10) });
+    let mut reader = Raw::connect(member.proxy()).await;
+    reader.send(format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", site.url("/long"))).await;
+    assert!(reader.head().await.starts_with("HTTP/1.1 200 "));
+    shows(&member, 1, 0).await;
+    let (proxy, url) = (member.proxy(), site.url("/next"));
+    let next = tokio::spawn(async move { get(proxy, &url).await });
+    shows(&member, 1, 1).await;
+    assert_eq!(site.count(), 1, "the next one waits");
+    let told = member.events("places_taken").await;
+    assert_eq!((told.len(), &told[0]["parallel"], &told[0]["held"]), (1, &1.into(), &1.into()));
+    let refused = get_with(member.proxy(), &site.url("/"), "prefer", "wait=0").await;
+    assert_eq!((refused.status, refused.refused()), (429, Some("limit")));
+    // Who leaves ends it.
+    drop(reader);
+    assert_eq!(next.await.expect("it ends").status, 200);
+    shows(&member, 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_tunnel_counts_until_the_site_answers() {
+    let site = Site::start();
+    let member = Member::start(&RuleFile::one_rule("parallel: 1, rate: 500/s")).await;
+    site.on("/held", Page::Held);
+    let mut tunnel = Raw::connect(member.proxy()).await;
+    let to = site.authority();
+    tunnel.send(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n")).await;
+    assert!(tunnel.head().await.starts_with("HTTP/1.1 200 "));
+    tunnel.send(format!("GET /held HTTP/1.1\r\nHost: {to}\r\n\r\n")).await;
+    wait_until("the flight arrives", SOON, async || site.count() == 1).await;
+    let (proxy, url) = (member.proxy(), site.url("/next"));
+    let next = tokio::spawn(async move { get(proxy, &url).await });
+    shows(&member, 1, 1).await;
+    assert_eq!(site.count(), 1, "the next one waits");
+    site.release();
+    assert_eq!(next.await.expect("it ends").status, 200);
+    shows(&member, 0, 0).await;
+    // An open tunnel that says nothing takes no place, and its next flight waits like a request.
+    assert!(tunnel.head().await.starts_with("HTTP/1.1 200 "));
+    assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_reload_lets_more_go_at_once_and_revokes_nothing() {
+    let redis = Redis::start();
+    let rule = |parallel: u32| {
+        RuleFile::one_rule(&format!("parallel: {parallel}, rate: 500/s")).redis(&redis)
+    };
+    let site = Site::start();
+    site.answer_everything_with(Some(Page::Held));
+    let member = Member::start(&rule(2)).await;
+    let (proxy, url) = (member.proxy(), site.url("/"));
+    let requests: Vec<_> = (0..5)
+        .map(|_| {
+            let url = url.clone();
+            tokio::spawn(async move { get(proxy, &url).await.status })
+        })
+        .collect();
+    shows(&member, 2, 3).await;
+    member.rewrite(&rule(4));
+    shows(&member, 4, 1).await;
+    member.rewrite(&rule(1));
+    wait_until("it is in force", SOON, async || {
+        member.status().await["scopes"][0]["parallel"] == 1
+    })
+    .await;
+    shows(&member, 4, 1).await;
+    site.release();
+    for request in requests {
+        assert_eq!(request.await.expect("it ends"), 200);
+    }
+    assert_eq!(site.crowd(), 4);
+}
+
+#[tokio::test]
+async fn the_slot_of_a_member_that_was_killed_comes_back() {
+    let redis = Redis::start();
+    let site = Site::start();
+    site.answer_everything_with(Some(Page::Held));
+    let file = RuleFile::one_rule("parallel: 1").redis(&redis);
+    let mut fleet = Member::fleet(3, &file).await;
+    news::is_heard_by(3, &redis).await;
+    let ask = |member: &Member| {
+        let (proxy, url) = (member.proxy(), site.url("/"));
+        tokio::spawn(async move { integration_tests::client::try_get(proxy, &url).await })
+    };
+    let lost = ask(&fleet[0]);
+    wait_until("the first is under way", SOON, async || site.count() == 1).await;
+    let second = ask(&fleet[1]);
+    shows(&fleet[1], 0, 1).await;
+    fleet[0].kill();
+    assert!(lost.await.expect("it ends").is_err());
+    // The lease lasts 20 seconds.
+    wait_until("the second is under way", Duration::from_secs(60), async || site.count() == 2)
+        .await;
+    let third = ask(&fleet[2]);
+    shows(&fleet[2], 0, 1).await;
+    site.release();
+    assert_eq!(second.await.expect("it ends").expect("an answer").status, 200);
+    assert_eq!(third.await.expect("it ends").expect("an answer").status, 200);
+    assert_eq!(site.crowd(), 1);
+}
+
+#[tokio::test]
+async fn without_its_store_a_fleet_divides_the_slots() {
+    let redis = Redis::start();
+    let site = Site::start();
+    let file = RuleFile::one_rule("parallel: 5").redis(&redis);
+    let fleet = Member::fleet(2, &file).await;
+    for member in &fleet {
+        member.knows_of(2).await;
+    }
+    redis.freeze();
+    for member in &fleet {
+        member.store_is(false).await;
+    }
+    site.answer_everything_with(Some(Page::Held));
+    let requests: Vec<_> = (0..8)
+        .map(|n| {
+            let (proxy, url) = (fleet[n % 2].proxy(), site.url("/"));
+            tokio::spawn(async move { get(proxy, &url).await.status })
+        })
+        .collect();
+    for member in &fleet {
+        shows(member, 2, 2).await;
+    }
+    site.release();
+    for request in requests {
+        assert_eq!(request.await.expect("it ends"), 200);
+    }
+    assert_eq!(site.crowd(), 4);
+    redis.thaw();
+}

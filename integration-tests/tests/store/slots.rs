@@ -1,0 +1,43 @@
+//! Slots (`parallel`): Redis allots them as `limiter::slots` does.
+
+use tidegate::{
+    limiter::slots::{LEASE, Need, Slots},
+    store::SlotAsk,
+};
+
+use super::*;
+
+#[tokio::test]
+async fn redis_allots_slots_as_the_model_does() {
+    let redis = Redis::start();
+    let store = shared(&redis).await;
+    for seed in 0..20 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let name = ScopeName {
+            rule: Arc::from("slots"),
+            bucket: Arc::from(format!("host-{seed}.example")),
+            cooldown: Arc::from(""),
+        };
+        let (scope, mut model) = (store.scope(name), Slots::default());
+        for step in 0..100 {
+            let most = random.u32(1..7);
+            let under_way = random.u32(0..4);
+            let ask = SlotAsk {
+                queue: Arc::from(format!("member-{}", random.u8(0..5))),
+                under_way,
+                wanted: under_way + random.u32(0..5),
+            };
+            let there = store.slots(&scope, most, &ask).await.unwrap();
+            let SlotAsk { queue, under_way, wanted } = ask;
+            let need = Need { member: queue, under_way, wanted, fleet: 1, was_alone: false };
+            let here = model.allot(there.now, most, &need, 0);
+            let same = (here.slots, here.contended, here.come_back)
+                == (there.slots, there.contended, there.come_back);
+            assert!(same, "seed {seed}, step {step}: {there:?} and {here:?} for {need:?}");
+        }
+        let key = format!("tidegate:{{slots}}:p:host-{seed}.example");
+        let ttl: i64 =
+            redis.command(&["PTTL", &key]).trim_start_matches(':').trim().parse().unwrap();
+        assert!((1..=LEASE / 1_000 + 60_000).contains(&ttl), "{ttl} ms");
+    }
+}

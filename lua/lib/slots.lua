@@ -1,0 +1,81 @@
+-- How many requests of a scope are under way at once, divided among members: src/limiter/slots.rs, operation by operation.
+--
+-- Hash: for each member `slots:wanted:until:served` (slots that it may use, slots that it could use, when its lease ends, when
+-- it last got one), and `settled` (nobody gets a slot more before this moment).
+local SLOT_LEASE = 20000000
+local SETTLE = 3000000
+
+-- The shares of the members whose leases run, and the moment from which slots are given out.
+local function load_slots(key, now)
+  local shares, settled = {}, 0
+  local fields = redis.call('HGETALL', key)
+  for i = 1, #fields, 2 do
+    if fields[i] == 'settled' then
+      settled = math.min(tonumber(fields[i + 1]), now + SETTLE)
+    else
+      local slots, wanted, till, served = string.match(fields[i + 1], '^(%d+):(%d+):(%d+):(%d+)$')
+      local share = { member = fields[i], slots = tonumber(slots), wanted = tonumber(wanted), served = tonumber(served) }
+      share.till = math.min(tonumber(till), now + SLOT_LEASE)
+      if share.till > now then
+        shares[#shares + 1] = share
+      else
+        redis.call('HDEL', key, fields[i])
+      end
+    end
+  end
+  return shares, settled
+end
+
+local function save_share(key, share)
+  redis.call('HSET', key, share.member,
+    table.concat({ whole(share.slots), whole(share.wanted), whole(share.till), whole(share.served) }, ':'))
+end
+
+local function is_short(share) return share.wanted > share.slots end
+
+local function waited_longer(one, other)
+  if one.served ~= other.served then return one.served < other.served end
+  return one.member < other.member
+end
+
+-- How many slots each member should have: one after the other to whoever has waited longest, until all are given out or
+-- nobody wants more.
+local function divide(shares, most)
+  local order, left = {}, most
+  for i, share in ipairs(shares) do order[i], share.fair = share, 0 end
+  table.sort(order, waited_longer)
+  while left > 0 do
+    local unserved = {}
+    for _, share in ipairs(order) do
+      if share.fair < share.wanted then unserved[#unserved + 1] = share end
+    end
+    if #unserved == 0 then return end
+    for _, share in ipairs(unserved) do
+      if left == 0 then return end
+      share.fair, left = share.fair + 1, left - 1
+    end
+    order = unserved
+  end
+end
+
+-- Slots that are for others who are short and have waited longer than `own`.
+local function due_before(shares, own)
+  local due = 0
+  for _, share in ipairs(shares) do
+    if share ~= own and waited_longer(share, own) then due = due + math.max(share.fair - share.slots, 0) end
+  end
+  return due
+end
+
+-- The members that are short and can have some of the slots that are left; `own` is not one of them.
+local function next_served(shares, most, left, own)
+  local short, named = {}, {}
+  if left == 0 then return named end
+  divide(shares, most)
+  for _, share in ipairs(shares) do
+    if share ~= own and is_short(share) and share.fair > share.slots then short[#short + 1] = share end
+  end
+  table.sort(short, waited_longer)
+  for i = 1, math.min(#short, left) do named[i] = short[i].member end
+  return named
+end

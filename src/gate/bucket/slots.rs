@@ -1,0 +1,340 @@
+//! The slots of a bucket (`parallel`): how many of its requests this member may have under way, and how many it has.
+//!
+//! The store allots them ([`crate::limiter::slots`]). A request takes a slot as it is released and keeps it until its
+//! response is over, however that ends. The allotment is a lease, so the scheduler works for as long as there is one:
+//! it renews it, and gives it back once nobody uses it. While it asks, nothing begins that the store has not been
+//! told of: should the answer be lost, the store may have given the free slots to others.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{BucketQueue, FRESH, Lane, State, scheduler};
+use crate::{
+    limiter::slots::LEASE,
+    observability::event::Event,
+    runtime::clock::{self, Instant},
+    store::{SlotAsk, SlotsGranted, Store as _, StoreError},
+};
+
+/// How long slots are kept that nobody uses.
+const IDLE: Duration = Duration::from_secs(1);
+/// When to ask again if the store is away, or does not tell this member what others do.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Between two events about the same scope.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+/// The least time to the next question after an answer that left this member short.
+const SOON: Duration = Duration::from_millis(5);
+
+/// What this member knows of the slots of a bucket.
+#[derive(Debug)]
+pub(super) struct Slots {
+    /// `parallel`.
+    most: u32,
+    /// As many requests may be under way here.
+    allotted: u32,
+    under_way: u32,
+    /// When the lease ends.
+    until: Option<Instant>,
+    /// Leases that have run out: slots of before are not good for what has not been sent.
+    lapsed: u64,
+    /// Others are short of slots: each one that becomes free is given back.
+    contended: bool,
+    asking: bool,
+    /// There is something to say now.
+    due: bool,
+    /// The latest answer left this member short: when to ask again.
+    come_back: Option<Instant>,
+    renew_at: Option<Instant>,
+    last_used: Option<Instant>,
+    /// When it was last told that requests wait for slots.
+    told: Option<Instant>,
+}
+
+impl Slots {
+    pub(super) fn new(most: u32) -> Self {
+        Self {
+            most,
+            allotted: 0,
+            under_way: 0,
+            until: None,
+            lapsed: 0,
+            contended: false,
+            asking: false,
+            due: false,
+            come_back: None,
+            renew_at: None,
+            last_used: None,
+            told: None,
+        }
+    }
+
+    /// The scheduler has died with its calls: another one asks.
+    pub(super) fn resumed(self) -> Self {
+        Self { asking: false, due: true, ..self }
+    }
+
+    fn is_on(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until > now)
+    }
+
+    fn free(&self, now: Instant) -> usize {
+        if self.is_on(now) { self.allotted.saturating_sub(self.under_way) as usize } else { 0 }
+    }
+
+    /// Whether there is nothing to renew or to give back.
+    pub(super) fn is_idle(&self) -> bool {
+        self.allotted == 0 && self.under_way == 0 && !self.asking
+    }
+}
+
+/// The slot of one request, from its release to the end of its response.
+#[derive(Debug)]
+pub struct Slot {
+    queue: Arc<BucketQueue>,
+    lapsed: u64,
+    is_open: bool,
+}
+
+impl Slot {
+    /// Whether the member's lease has not run out since.
+    pub(in crate::gate) fn is_good(&self) -> bool {
+        let state = self.queue.state.lock();
+        state
+            .slots
+            .as_ref()
+            .is_none_or(|slots| slots.lapsed == self.lapsed && slots.is_on(clock::now()))
+    }
+
+    /// The request was not let go: for whoever has the lock of the queue.
+    pub(super) fn cancel(mut self, state: &mut State) {
+        self.is_open = false;
+        state.end_slot();
+        self.queue.entry.load().metrics.under_way.dec();
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            self.queue.slot_ends();
+        }
+    }
+}
+
+impl State {
+    /// Slots that a request may take now.
+    pub(super) fn free_slots(&self, now: Instant) -> usize {
+        self.slots.as_ref().map_or(usize::MAX, |slots| slots.free(now))
+    }
+
+    /// Requests that wait for nothing but a ticket.
+    pub(super) fn ready(&self, now: Instant) -> usize {
+        self.queue.ready().min(self.free_slots(now))
+    }
+
+    /// Requests that are ready and have no ticket in hand.
+    pub(super) fn waiting(&self, now: Instant) -> usize {
+        self.ready(now).saturating_sub(self.tickets.len())
+    }
+
+    /// Whether requests wait for slots alone.
+    pub(super) fn is_full(&self, now: Instant) -> bool {
+        let known = self.slots.as_ref().is_some_and(|slots| slots.is_on(now) && !slots.asking);
+        known && self.free_slots(now) == 0
+    }
+
+    /// A reload: a new limit revokes nothing. Requests that are under way without a slot are not counted.
+    pub(super) fn limit_slots(&mut self, parallel: Option<u32>) {
+        match (&mut self.slots, parallel) {
+            (Some(slots), Some(most)) => {
+                slots.due |= slots.most != most;
+                slots.most = most;
+                slots.come_back = None;
+            }
+            (slots, parallel) => *slots = parallel.map(Slots::new),
+        }
+    }
+
+    fn end_slot(&mut self) {
+        let Some(slots) = &mut self.slots else { return };
+        slots.under_way = slots.under_way.saturating_sub(1);
+        slots.last_used = Some(clock::now());
+        if slots.contended {
+            slots.due = true;
+            slots.allotted = slots.allotted.min(slots.under_way);
+        }
+    }
+
+    /// Slots that are in use or promised to a ticket in hand, and slots that could be used.
+    fn slots_wanted(&self) -> (u32, u32) {
+        let Some(slots) = &self.slots else { return (0, 0) };
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let probes = self.queue.parked().filter(|lane| lane.is_due()).count();
+        let ready = self.queue.ready().saturating_add(probes);
+        let promised = (self.tickets.len() + self.probes.len()).min(ready);
+        let promised = count(promised).min(slots.allotted.saturating_sub(slots.under_way));
+        let wanted = count(ready).saturating_add(slots.under_way).min(slots.most);
+        let under_way = slots.under_way.saturating_add(promised);
+        (under_way, wanted.max(under_way))
+    }
+
+    /// When to ask for slots, or to give them back; `None` if there is no need.
+    pub(super) fn ask_for_slots_at(&self, now: Instant, is_stopping: bool) -> Option<Instant> {
+        let slots = self.slots.as_ref().filter(|slots| !slots.asking)?;
+        let (under_way, wanted) = self.slots_wanted();
+        if slots.due && (slots.allotted > 0 || wanted > 0) {
+            return Some(now);
+        }
+        let more = (wanted > slots.allotted || wanted > 0 && !slots.is_on(now))
+            .then(|| slots.come_back.unwrap_or(now));
+        let unused = (wanted == 0 && under_way == 0 && slots.allotted > 0)
+            .then(|| slots.last_used.filter(|_| !is_stopping).map_or(now, |used| used + IDLE));
+        let renewed = slots.renew_at.filter(|_| slots.allotted > 0 || wanted > 0);
+        [more, unused, renewed].into_iter().flatten().min()
+    }
+}
+
+/// A question for slots that is under way.
+#[derive(Debug)]
+pub(super) struct SlotCall {
+    lane: Arc<Lane>,
+    ask: SlotAsk,
+    most: u32,
+    sent: Instant,
+}
+
+impl BucketQueue {
+    /// Takes one of the free slots for a request that is released; `None` where the rule has no `parallel`.
+    pub(super) fn take_slot(self: &Arc<Self>, state: &mut State) -> Option<Slot> {
+        let slots = state.slots.as_mut()?;
+        slots.under_way += 1;
+        slots.last_used = Some(clock::now());
+        self.entry.load().metrics.under_way.inc();
+        Some(Slot { queue: Arc::clone(self), lapsed: slots.lapsed, is_open: true })
+    }
+
+    /// A request is over.
+    fn slot_ends(self: &Arc<Self>) {
+        self.entry.load().metrics.under_way.dec();
+        let mut state = self.state.lock();
+        state.end_slot();
+        let runs = std::mem::replace(&mut state.pumping, true);
+        drop(state);
+        if runs {
+            self.wake.now();
+        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(scheduler::run(Arc::clone(self)));
+        } else {
+            // The process is ending, and the lease with it.
+            self.state.lock().pumping = false;
+        }
+    }
+
+    /// Tells, once in a while, that requests wait for slots.
+    pub(super) fn tell_of_full(&self, state: &mut State, now: Instant) {
+        let held = state.queue.ready();
+        if held == 0 || !state.is_full(now) {
+            return;
+        }
+        let Some(slots) = &mut state.slots else { return };
+        if slots.told.is_some_and(|told| now < told + TELL_EVERY) {
+            return;
+        }
+        slots.told = Some(now);
+        self.shared.events.emit(Event::PlacesTaken {
+            rule: Arc::clone(&self.entry.load().rule.name),
+            key: Arc::clone(&self.key),
+            parallel: slots.most,
+            under_way: slots.under_way,
+            held,
+        });
+    }
+
+    /// The question to the store, which is under way from now on.
+    pub(super) fn slot_call(&self, state: &mut State, now: Instant) -> Option<SlotCall> {
+        let (under_way, wanted) = state.slots_wanted();
+        let lane = state.latest.clone()?;
+        let slots = state.slots.as_mut()?;
+        if slots.until.is_some_and(|until| until <= now) {
+            slots.lapsed += 1;
+        }
+        slots.asking = true;
+        slots.due = false;
+        slots.allotted = slots.allotted.min(under_way);
+        let ask = SlotAsk { queue: Arc::clone(&self.name), under_way, wanted };
+        Some(SlotCall { lane, ask, most: slots.most, sent: now })
+    }
+
+    /// Takes over what the store answered.
+    pub(super) fn allotted(&self, call: &SlotCall, answer: Result<SlotsGranted, StoreError>) {
+        let now = clock::now();
+        let is_deaf = self.shared.store.is_deaf();
+        let mut state = self.state.lock();
+        let Some(slots) = &mut state.slots else { return };
+        slots.asking = false;
+        let Ok(granted) = answer else {
+            slots.renew_at = Some(now + AGAIN);
+            drop(state);
+            self.refuse_held();
+            return;
+        };
+        slots.allotted = granted.slots;
+        slots.contended = granted.contended || is_deaf;
+        slots.until = Some(call.sent + clock::from_micros(LEASE));
+        let hears = !granted.alone && !is_deaf;
+        slots.renew_at =
+            Some(if hears { call.sent + clock::from_micros(LEASE / 3) } else { now + AGAIN });
+        slots.come_back = (call.ask.wanted > granted.slots).then(|| {
+            let wait = clock::from_micros((granted.come_back - granted.now).max(0));
+            now + if hears { wait.max(SOON) } else { AGAIN }
+        });
+        if state.is_full(now) {
+            // Nobody knows when a slot becomes free: whoever may not wait for one is late now.
+            for (seq, one) in state.queue.unjudged() {
+                state.queue.set_judged(seq, one.deadline.max(now + FRESH));
+            }
+        }
+    }
+
+    /// News of the slots: `queue` can have one, or, if it is empty, another queue is short of them.
+    pub(in crate::gate) fn hear_of_slots(&self, queue: &str) {
+        if !queue.is_empty() && *queue != *self.name {
+            return;
+        }
+        let mut state = self.state.lock();
+        let (under_way, _) = state.slots_wanted();
+        let Some(slots) = &mut state.slots else { return };
+        if queue.is_empty() {
+            slots.contended = true;
+            slots.due |= slots.allotted > under_way;
+        } else {
+            slots.due = true;
+        }
+        drop(state);
+        self.wake.now();
+    }
+
+    /// The store may have forgotten the slots that are in use: it is told of them.
+    pub(in crate::gate) fn report_slots(&self) {
+        let mut state = self.state.lock();
+        let Some(slots) = &mut state.slots else { return };
+        slots.due |= slots.allotted > 0;
+        drop(state);
+        self.wake.now();
+    }
+
+    /// Requests that are under way here; 0 where the rule has no `parallel`.
+    pub(in crate::gate) fn under_way(&self) -> u32 {
+        self.state.lock().slots.as_ref().map_or(0, |slots| slots.under_way)
+    }
+
+    /// Whether requests wait for those that are under way.
+    pub(in crate::gate) fn is_full(&self) -> bool {
+        self.state.lock().is_full(clock::now())
+    }
+}
+
+/// Asks the store.
+pub(super) async fn ask(call: &SlotCall) -> Result<SlotsGranted, StoreError> {
+    let lane = &call.lane;
+    lane.shared.store.slots(&lane.scope, call.most, &call.ask).await
+}

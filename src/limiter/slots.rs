@@ -1,0 +1,299 @@
+//! How many requests of a scope are under way at once (`parallel`), divided among the members of a fleet.
+//!
+//! Each member has an allotment of slots, and begins a request only in a free one of them. Nothing but its own call
+//! changes its allotment, so no message that is late or lost lets two members use the same slot. While nobody is short,
+//! a member keeps what it has. Once one is, the others give back each slot that becomes free, and the slots go to
+//! whoever has waited longest for one.
+//!
+//! An allotment is a lease: it ends [`LEASE`] after the latest call, so the slots of a member that has crashed come back.
+//! A lower limit revokes nothing; it only lets nobody have more. `lua/lib/slots.lua` is this file, operation by operation.
+//! All times are microseconds of the store's clock.
+
+use std::sync::Arc;
+
+/// How long an allotment is good after the call that set it.
+pub const LEASE: i64 = 20_000_000;
+
+/// How long nobody gets a slot more after the store was away or lost its memory: in this time all members that are still
+/// there report what they have under way.
+pub const SETTLE: i64 = 3_000_000;
+
+/// What a member says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// Who it is.
+    pub member: Arc<str>,
+    /// Slots that it uses.
+    pub under_way: u32,
+    /// Slots that it could use, those included; 0 = it leaves.
+    pub wanted: u32,
+    /// Members of the fleet, as far as it knows.
+    pub fleet: u32,
+    /// Whether it has begun requests without the store since the latest answer.
+    pub was_alone: bool,
+}
+
+/// What it is told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Allotted {
+    /// As many of its requests may be under way.
+    pub slots: u32,
+    /// Whether others are short of slots: it is to give back each one that becomes free.
+    pub contended: bool,
+    /// When to ask again; 0 = it has all that it wants.
+    pub come_back: i64,
+    /// Others that can have a slot now.
+    pub can_have: Vec<Arc<str>>,
+    /// Whether it has just become short of slots, so that the others are to hear of it.
+    pub is_newly_short: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Share {
+    member: Arc<str>,
+    slots: u32,
+    wanted: u32,
+    /// When its lease ends.
+    until: i64,
+    /// When it last got a slot.
+    served: i64,
+}
+
+impl Share {
+    fn waits_before(&self, other: &Self) -> bool {
+        (self.served, &self.member) < (other.served, &other.member)
+    }
+
+    fn is_short(&self) -> bool {
+        self.wanted > self.slots
+    }
+}
+
+/// The slots of one scope.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Slots {
+    shares: Vec<Share>,
+    /// Nobody gets a slot more before this moment.
+    settled: i64,
+}
+
+impl Slots {
+    /// Takes note of what a member says, and allots slots to it: at most `most` over the fleet. `lost` is when the
+    /// store lost its memory (0 = it did not).
+    pub fn allot(&mut self, now: i64, most: u32, need: &Need, lost: i64) -> Allotted {
+        for share in &mut self.shares {
+            share.until = share.until.min(now + LEASE);
+        }
+        self.shares.retain(|share| share.until > now);
+        self.settled = self.settled.min(now + SETTLE);
+        if need.was_alone && self.settled <= now {
+            self.settled = now + SETTLE;
+        }
+        let recovers = if lost > 0 { (lost + SETTLE).min(now + SETTLE) } else { 0 };
+        let settled = self.settled.max(recovers);
+        let at = self.shares.iter().position(|share| share.member == need.member);
+        let before = at.map(|at| self.shares.remove(at));
+        let used: u32 = self.shares.iter().map(|share| share.slots).sum();
+        let contended = self.shares.iter().any(Share::is_short);
+        let free = most.saturating_sub(used);
+        let mut own = Share {
+            member: Arc::clone(&need.member),
+            slots: need.under_way,
+            wanted: need.wanted,
+            until: now + LEASE,
+            served: before.as_ref().map_or(0, |share| share.served),
+        };
+        let stays = need.wanted > 0 || need.under_way > 0;
+        if stays {
+            self.shares.push(own.clone());
+        }
+        let goal = if settled > now || !stays {
+            0
+        } else if contended {
+            let fair = self.fair(most);
+            let first = self.due_before(&own, &fair);
+            fair.last().copied().unwrap_or(0).min(free.saturating_sub(first))
+        } else {
+            need.wanted.max(most / need.fleet.max(1)).min(free)
+        };
+        own.slots = need.under_way.max(goal);
+        if own.slots > need.under_way {
+            own.served = now;
+        }
+        let left = free.saturating_sub(own.slots);
+        let (slots, is_short) = (own.slots, own.is_short());
+        if let Some(share) = self.shares.last_mut().filter(|_| stays) {
+            *share = own;
+        }
+        let leases = self.shares.iter().filter(|share| share.member != need.member);
+        let ends = leases.map(|share| share.until).min().unwrap_or(now + LEASE);
+        let ends = if settled > now { settled.min(ends) } else { ends };
+        Allotted {
+            slots,
+            contended,
+            come_back: if is_short { ends } else { 0 },
+            can_have: if settled > now { Vec::new() } else { self.next_served(most, left, need) },
+            is_newly_short: is_short && !before.is_some_and(|share| share.is_short()),
+        }
+    }
+
+    /// Slots that are for others who are short and have waited longer than `own`.
+    fn due_before(&self, own: &Share, fair: &[u32]) -> u32 {
+        let others = self.shares.iter().zip(fair).filter(|(share, _)| share.waits_before(own));
+        others.map(|(share, fair)| fair.saturating_sub(share.slots)).sum()
+    }
+
+    /// The others that are short and can have some of the slots that are left.
+    fn next_served(&self, most: u32, left: u32, need: &Need) -> Vec<Arc<str>> {
+        if left == 0 {
+            return Vec::new();
+        }
+        let fair = self.fair(most);
+        let short = self.shares.iter().zip(fair).filter(|(share, fair)| {
+            share.member != need.member && share.is_short() && *fair > share.slots
+        });
+        let mut short: Vec<_> = short.map(|(share, _)| share).collect();
+        short.sort_by(|one, other| (one.served, &one.member).cmp(&(other.served, &other.member)));
+        short.truncate(left as usize);
+        short.into_iter().map(|share| Arc::clone(&share.member)).collect()
+    }
+
+    /// How many slots each member should have: one after the other to whoever has waited longest, until all are given
+    /// out or nobody wants more.
+    fn fair(&self, most: u32) -> Vec<u32> {
+        let mut order: Vec<usize> = (0..self.shares.len()).collect();
+        order.sort_by_key(|at| (self.shares[*at].served, &self.shares[*at].member));
+        let (mut fair, mut left) = (vec![0; self.shares.len()], most);
+        while left > 0 {
+            order.retain(|at| fair[*at] < self.shares[*at].wanted);
+            if order.is_empty() {
+                break;
+            }
+            for at in &order {
+                if left == 0 {
+                    break;
+                }
+                fair[*at] += 1;
+                left -= 1;
+            }
+        }
+        fair
+    }
+
+    /// When the last lease ends: from then on it means nothing any more.
+    #[must_use]
+    pub fn ends(&self) -> i64 {
+        self.shares.iter().map(|share| share.until).max().unwrap_or(0).max(self.settled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn need(member: &str, under_way: u32, wanted: u32) -> Need {
+        Need { member: Arc::from(member), under_way, wanted, fleet: 3, was_alone: false }
+    }
+
+    #[test]
+    fn a_member_among_others_has_what_it_wants_and_at_least_its_even_share() {
+        let mut slots = Slots::default();
+        assert_eq!(slots.allot(SECOND, 9, &need("a", 0, 1), 0).slots, 3);
+        assert_eq!(slots.allot(SECOND, 9, &need("b", 0, 6), 0).slots, 6);
+        let third = slots.allot(SECOND, 9, &need("c", 0, 1), 0);
+        assert_eq!((third.slots, third.is_newly_short), (0, true));
+        assert_eq!(third.come_back, SECOND + LEASE);
+    }
+
+    #[test]
+    fn a_slot_that_becomes_free_goes_to_whoever_has_waited_longest() {
+        let mut slots = Slots::default();
+        assert_eq!(slots.allot(1, 2, &need("a", 0, 9), 0).slots, 2);
+        for (moment, member) in [(2, "b"), (3, "c")] {
+            let said = slots.allot(moment, 2, &need(member, 0, 9), 0);
+            assert_eq!((said.slots, said.is_newly_short), (0, true));
+            assert!(!slots.allot(moment, 2, &need(member, 0, 9), 0).is_newly_short, "once");
+        }
+        let said = slots.allot(4, 2, &need("a", 1, 9), 0);
+        assert_eq!((said.slots, said.contended), (1, true), "it keeps what it uses");
+        assert_eq!(said.can_have, [Arc::from("b")]);
+        assert_eq!(slots.allot(5, 2, &need("b", 0, 9), 0).slots, 1);
+        assert_eq!(slots.allot(6, 2, &need("a", 0, 9), 0).can_have, [Arc::from("c")]);
+        assert_eq!(slots.allot(7, 2, &need("c", 0, 9), 0).slots, 1);
+        assert_eq!(slots.allot(8, 2, &need("b", 0, 9), 0).can_have, [Arc::from("a")]);
+    }
+
+    #[test]
+    fn the_slots_of_a_crashed_member_come_back_when_its_lease_ends() {
+        let mut slots = Slots::default();
+        assert_eq!(slots.allot(0, 2, &need("a", 0, 2), 0).slots, 2);
+        let said = slots.allot(LEASE - 1, 2, &need("b", 0, 2), 0);
+        assert_eq!((said.slots, said.come_back), (0, LEASE));
+        assert_eq!(slots.allot(LEASE, 2, &need("b", 0, 2), 0).slots, 2);
+    }
+
+    #[test]
+    fn a_lower_limit_revokes_nothing() {
+        let mut slots = Slots::default();
+        assert_eq!(slots.allot(1, 8, &need("a", 0, 6), 0).slots, 6);
+        assert_eq!(slots.allot(2, 2, &need("a", 6, 9), 0).slots, 6);
+        assert_eq!(slots.allot(3, 2, &need("b", 0, 1), 0).slots, 0);
+        assert_eq!(slots.allot(4, 2, &need("a", 2, 9), 0).slots, 2);
+        assert_eq!(slots.allot(5, 2, &need("b", 0, 1), 0).slots, 0);
+        assert_eq!(slots.allot(6, 2, &need("a", 1, 9), 0).slots, 1);
+        assert_eq!(slots.allot(7, 2, &need("b", 0, 1), 0).slots, 1);
+    }
+
+    #[test]
+    fn after_a_loss_nobody_gets_more_before_all_have_reported() {
+        let mut slots = Slots::default();
+        let lost = 50 * SECOND;
+        assert_eq!(slots.allot(lost, 4, &need("a", 1, 4), lost).slots, 1);
+        assert_eq!(slots.allot(lost + SECOND, 4, &need("b", 2, 4), lost).slots, 2);
+        assert_eq!(slots.allot(lost + SETTLE, 4, &need("a", 1, 4), lost).slots, 2);
+        let alone = Need { was_alone: true, ..need("b", 2, 4) };
+        assert_eq!(slots.allot(lost + SETTLE, 4, &alone, lost).slots, 2);
+        assert_eq!(slots.allot(lost + SETTLE + 1, 4, &need("a", 0, 4), lost).slots, 0);
+    }
+
+    /// Members that begin, end, ask, crash and lose answers as it comes.
+    #[test]
+    fn never_are_more_under_way_than_the_limit_and_none_starves() {
+        for seed in 0..200 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let most = random.u32(1..6);
+            let (mut slots, mut now) = (Slots::default(), SECOND);
+            // Slots that each may use, and those that it does.
+            let mut members = [(0_u32, 0_u32); 4];
+            let mut begun = [0; 4];
+            for _ in 0..3_000 {
+                now += random.i64(1..SECOND / 100);
+                let at = random.usize(..members.len());
+                let (allotted, under_way) = &mut members[at];
+                match random.u8(0..3) {
+                    0 if *under_way < *allotted => {
+                        *under_way += 1;
+                        begun[at] += 1;
+                    }
+                    1 if *under_way > 0 => *under_way -= 1,
+                    _ => {
+                        // While it asks, it begins nothing.
+                        *allotted = *under_way;
+                        let name = at.to_string();
+                        let wanted = *under_way + 5;
+                        let said = slots.allot(now, most, &need(&name, *under_way, wanted), 0);
+                        // The answer may be lost.
+                        if random.u8(0..10) > 0 {
+                            *allotted = said.slots;
+                        }
+                    }
+                }
+                let total: u32 = members.iter().map(|(_, under_way)| under_way).sum();
+                assert!(total <= most, "{total} of {most} with seed {seed}");
+            }
+            assert!(begun.iter().all(|count| *count > 10), "{begun:?} with seed {seed}");
+        }
+    }
+}

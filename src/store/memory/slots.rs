@@ -1,0 +1,36 @@
+//! Slots of the embedded store. Its queues share them as the members of a fleet do.
+
+use std::sync::Arc;
+
+use super::{Memory, shelve};
+use crate::{
+    limiter::slots::Need,
+    store::{Scope, SlotAsk, SlotsGranted},
+};
+
+impl Memory {
+    /// Allots slots, at once.
+    pub(super) fn slots_now(&self, scope: &Scope, most: u32, ask: &SlotAsk) -> SlotsGranted {
+        let now = self.now();
+        let name = (Arc::clone(&scope.name.rule), Arc::clone(&scope.name.bucket));
+        let place = shelve(&mut self.slots.lock(), name, now);
+        let mut kept = place.lock();
+        let need = Need {
+            member: Arc::clone(&ask.queue),
+            under_way: ask.under_way,
+            wanted: ask.wanted,
+            fleet: 1,
+            was_alone: false,
+        };
+        let slots = kept.state.get_or_insert_default();
+        let allotted = slots.allot(now, most, &need, 0);
+        kept.forget_at = kept.state.as_ref().map_or(now, |slots| slots.ends());
+        SlotsGranted {
+            now,
+            slots: allotted.slots,
+            contended: allotted.contended,
+            come_back: allotted.come_back,
+            alone: false,
+        }
+    }
+}
