@@ -6,7 +6,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, mpsc},
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use http::{HeaderMap, Method, Request, Response, Version};
@@ -29,7 +29,7 @@ mod guard;
 pub mod pages;
 mod socket;
 
-use crate::{crowd::Crowd, walls::Wall};
+use crate::{bound::worst_window_excess, crowd::Crowd, walls::Wall};
 use body::Script;
 use guard::Guard;
 pub use pages::Page;
@@ -68,6 +68,8 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     crowd: Crowd,
+    /// The longest time for which the machine kept the site waiting.
+    pause: Mutex<Duration>,
     released: watch::Sender<bool>,
 }
 
@@ -105,6 +107,7 @@ impl Site {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             crowd: Crowd::default(),
+            pause: Mutex::default(),
             released: watch::Sender::new(false),
         });
         let stop = watch::Sender::new(false);
@@ -177,6 +180,14 @@ impl Site {
         self.shared.state.lock().arrivals.iter().map(|arrival| arrival.at).collect()
     }
 
+    /// By how much the worst window of arrivals exceeds `burst + rate * t`. Arrivals that came closer together only
+    /// because a busy machine kept the site waiting do not count.
+    #[must_use]
+    pub fn excess(&self, rate: f64, burst: f64) -> f64 {
+        let waited = self.shared.pause.lock().as_secs_f64();
+        worst_window_excess(&self.times(), rate, burst) - rate * waited
+    }
+
     /// How many requests arrived.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -202,6 +213,7 @@ impl Site {
 
     /// Forgets what arrived.
     pub fn forget(&self) {
+        *self.shared.pause.lock() = Duration::ZERO;
         self.shared.state.lock().arrivals.clear();
     }
 }
@@ -224,6 +236,7 @@ async fn serve(
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback binds");
     tell.send(listener.local_addr().expect("a bound socket has an address"))
         .expect("whoever starts the site waits for its address");
+    tokio::spawn(watch_pauses(Arc::clone(&shared)));
     loop {
         tokio::select! {
             accepted = listener.accept() => {
@@ -238,6 +251,19 @@ async fn serve(
             }
             _ = stopped.changed() => return,
         }
+    }
+}
+
+/// Notes how late a timer of the site's thread is.
+async fn watch_pauses(shared: Arc<Shared>) {
+    const STEP: Duration = Duration::from_millis(5);
+    loop {
+        let start = Instant::now();
+        tokio::time::sleep(STEP).await;
+        // Timers count whole milliseconds.
+        let late = start.elapsed().saturating_sub(STEP + Duration::from_millis(2));
+        let mut pause = shared.pause.lock();
+        *pause = late.max(*pause);
     }
 }
 

@@ -7,7 +7,6 @@ use std::{
 };
 
 use integration_tests::{
-    bound::worst_window_excess,
     member::{Member, RuleFile},
     site::{Page, Site},
     tools::{crawl, run_through},
@@ -34,7 +33,7 @@ async fn python_client_crawls(name: &str) {
     assert_eq!(report.judged("ok"), 6, "{name}: {report:?}");
     assert_eq!(report.judged("403_forbidden"), 1, "{name}: {report:?}");
     assert_eq!(site.count(), 7, "{name}: nothing went twice, nothing past the proxy");
-    let excess = worst_window_excess(&site.times(), RATE, 1.0);
+    let excess = site.excess(RATE, 1.0);
     assert!(excess <= 1.0, "{name}: {excess:.2} requests too many");
 }
 

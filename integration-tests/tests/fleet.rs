@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use integration_tests::{
-    bound::worst_window_excess,
     client::{ProxyClient, get, try_get},
     load::{crawl, statuses},
     member::{Member, RuleFile},
@@ -31,7 +30,7 @@ async fn no_window_exceeds_burst_plus_rate_over_three_members() {
     let took = start.elapsed().as_secs_f64();
     assert_eq!(statuses(&answers), [(200, TOTAL)].into());
     assert_eq!(site.count(), TOTAL);
-    let excess = worst_window_excess(&site.times(), RATE, BURST);
+    let excess = site.excess(RATE, BURST);
     assert!(excess <= IN_FLIGHT_JITTER, "the worst window has {excess:.2} requests too many");
     let needed = (125.0 - BURST) / RATE;
     // How much of the rate is used to the percent is shown in virtual time (`sim`): here the machine may be slow.
@@ -163,6 +162,6 @@ async fn the_bound_holds_when_a_member_is_killed_and_another_starts() {
     }
     let answers = load.await.expect("the load ends");
     assert_eq!(statuses(&answers), [(200, 80)].into());
-    let excess = worst_window_excess(&site.times(), 20.0, 4.0);
+    let excess = site.excess(20.0, 4.0);
     assert!(excess <= IN_FLIGHT_JITTER, "the worst window has {excess:.2} requests too many");
 }

@@ -42,7 +42,7 @@ async fn a_flush_of_everything_refills_no_bucket() {
         assert!(redis.command(&["FLUSHALL"]).starts_with("+OK"));
     }
     assert_eq!(statuses(&load.await.expect("the load ends")), [(200, 140)].into());
-    let excess = worst_window_excess(&site.times(), 20.0, 20.0);
+    let excess = site.excess(20.0, 20.0);
     assert!(excess <= jitter(20.0), "the worst window has {excess:.2} requests too many");
 }
 
@@ -68,7 +68,7 @@ async fn clocks_that_are_hours_apart_change_nothing() {
     assert!(apart > Duration::from_secs(7_000), "the clocks are set: {apart:?} apart");
     let answers = crawl(&proxies(&fleet), 8, &site.url("/"), 60).await;
     assert_eq!(statuses(&answers), [(200, 60)].into());
-    let excess = worst_window_excess(&site.times(), 20.0, 5.0);
+    let excess = site.excess(20.0, 5.0);
     assert!(excess <= jitter(20.0), "the worst window has {excess:.2} requests too many");
     site.on("/wall", Page::Forbidden);
     for member in &fleet {
@@ -105,7 +105,7 @@ async fn clients_that_leave_in_hundreds_take_no_token() {
     // The cancelled requests would have used up another twenty seconds.
     assert!(took <= 5.0, "{took:.2} s for 40 requests at 20/s: tokens were lost to those who left");
     assert!(site.count() >= before + 40);
-    let excess = worst_window_excess(&site.times(), 20.0, 1.0);
+    let excess = site.excess(20.0, 1.0);
     assert!(excess <= jitter(20.0), "the worst window has {excess:.2} requests too many");
 }
 
@@ -152,7 +152,7 @@ async fn members_come_and_go_under_load_at_a_high_rate() {
     let late = Member::start(&file).await;
     crawl(&[late.proxy()], 5, &url, 100).await;
     assert_eq!(statuses(&load.await.expect("the load ends")), [(200, 1_500)].into());
-    let excess = worst_window_excess(&site.times(), 500.0, 10.0);
+    let excess = site.excess(500.0, 10.0);
     assert!(excess <= jitter(500.0), "the worst window has {excess:.2} requests too many");
 }
 

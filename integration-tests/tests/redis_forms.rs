@@ -5,7 +5,6 @@
 use std::{fs, process::Command, time::Duration};
 
 use integration_tests::{
-    bound::worst_window_excess,
     client::get,
     cluster::Cluster,
     load::{Crawl, crawl, statuses},
@@ -63,7 +62,7 @@ async fn crawl_while(fleet: &[Member], total: usize, slack: f64, happens: impl A
     wait_until("the load runs", SOON, async || site.count() > 10).await;
     happens(&site).await;
     assert_eq!(statuses(&load.await.expect("the load ends")), [(200, total)].into());
-    let excess = worst_window_excess(&site.times(), RATE, 2.0);
+    let excess = site.excess(RATE, 2.0);
     assert!(excess <= slack, "the worst window has {excess:.2} requests too many");
 }
 

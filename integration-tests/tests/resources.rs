@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Full;
 use integration_tests::{
-    bound::worst_window_excess,
     client::{ProxyClient, Raw, get, get_direct, try_get},
     load::{crawl, statuses},
     member::{Member, RuleFile},
@@ -318,6 +317,6 @@ async fn a_rolling_restart_fails_no_request_and_brings_no_burst() {
     done.store(true, std::sync::atomic::Ordering::Relaxed);
     let answered: usize = clients.join_all().await.into_iter().sum();
     assert!(answered > 80, "{answered} answers");
-    let excess = worst_window_excess(&site.times(), RATE, 5.0);
+    let excess = site.excess(RATE, 5.0);
     assert!(excess <= 3.0, "{excess:.2} requests too many over a rolling restart");
 }

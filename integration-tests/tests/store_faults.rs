@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use integration_tests::{
-    bound::worst_window_excess,
     client::get,
     load::{crawl, statuses},
     member::{Member, RuleFile},
@@ -190,14 +189,14 @@ async fn one_of_three_that_is_cut_off_keeps_to_its_share_and_comes_back() {
     let answers = crawl(&proxies, 4, &site.url("/"), 120).await;
     assert_eq!(statuses(&answers), [(200, 120)].into());
     // The others may use the whole rate, and the isolated member a third of it in addition.
-    let excess = worst_window_excess(&site.times(), RATE * 4.0 / 3.0, 3.0 + 1.0);
+    let excess = site.excess(RATE * 4.0 / 3.0, 3.0 + 1.0);
     assert!(excess <= 3.0, "{excess:.2} requests too many while one is cut off");
     relay.set(Fault::None);
     fleet[2].store_is(true).await;
     site.forget();
     let answers = crawl(&proxies, 4, &site.url("/"), 60).await;
     assert_eq!(statuses(&answers), [(200, 60)].into());
-    let excess = worst_window_excess(&site.times(), RATE, 3.0);
+    let excess = site.excess(RATE, 3.0);
     assert!(excess <= 3.0, "{excess:.2} requests too many after its return");
 }
 
@@ -226,7 +225,7 @@ async fn one_of_three_that_is_cut_off_for_a_moment_sends_nothing_on_top() {
     let away = begun.elapsed().as_secs_f64();
     fleet[2].store_is(true).await;
     assert_eq!(statuses(&load.await.expect("the load ends")), [(200, 150)].into());
-    let excess = worst_window_excess(&site.times(), RATE, 3.0);
+    let excess = site.excess(RATE, 3.0);
     // On a machine that is held up for seconds, it has its share of the rest.
     let allowed = 3.0 + (away - STILL).max(0.0) * RATE / 3.0;
     assert!(excess <= allowed, "{excess:.2} requests too many in {away:.2} s");

@@ -72,7 +72,7 @@ async fn a_rule_moves_to_a_new_node_of_a_cluster_and_back() {
     whole_again(&fleet, &site).await;
     let answers = load.end().await;
     assert_eq!(statuses(&answers), [(200, answers.len())].into(), "nothing is refused or lost");
-    let excess = worst_window_excess(&site.times(), RATE, 2.0);
+    let excess = site.excess(RATE, 2.0);
     assert!(excess <= SLACK, "the worst window has {excess:.2} requests too many");
     // All that went is counted, and tickets that were never used: a quarter of a second's worth each time.
     let (counted, went) = (counted(&cluster.nodes[old]), site.count());

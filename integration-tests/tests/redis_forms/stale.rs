@@ -46,7 +46,7 @@ async fn crawl_over(fleet: &[Member], forgets: impl AsyncFnOnce(&Site)) {
     busy.end().await;
     idle.end().await;
     assert_eq!(site.count(), QUOTA);
-    let excess = worst_window_excess(&site.times(), RATE, BURST);
+    let excess = site.excess(RATE, BURST);
     assert!(excess <= SLACK, "the worst window has {excess:.2} requests too many");
 }
 
