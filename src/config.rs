@@ -35,7 +35,7 @@ pub use problem::{Problem, Problems, Severity, report_json};
 use self::diagnostics::{Diagnostics, Shown};
 use crate::rules::{RuleSet, settings::Settings};
 
-/// Where the rule file is looked for when none is named, in the working directory.
+/// The rule file in the working directory that is used if none is named.
 pub const DEFAULT_PATH: &str = "config/tidegate.yaml";
 /// The rule file that is used if there is none.
 pub const BUILT_IN: &str = include_str!("../config/tidegate.yaml");
@@ -51,14 +51,14 @@ pub struct Loaded {
     pub settings: Settings,
     /// The rules.
     pub rules: RuleSet,
-    /// What is probably not as meant.
+    /// Warnings: values that are probably a mistake.
     pub warnings: Vec<Problem>,
     /// The file it was read from; `None` for the built-in defaults.
     pub path: Option<PathBuf>,
     values: BTreeMap<String, Shown>,
     /// The rule file and the files that it includes, as messages name them.
     files: Vec<String>,
-    /// Of the text, so that a watcher can tell whether the file has changed since.
+    /// A hash of the text, by which a watcher notices changes.
     fingerprint: u64,
 }
 
@@ -68,7 +68,7 @@ impl Loaded {
         self.values.iter().map(|(path, shown)| (path.as_str(), shown.text.as_str()))
     }
 
-    /// Where the value of this path stands, `rules.yaml:7`; `None` for a default.
+    /// The place of the value of this path, `rules.yaml:7`; `None` for a default.
     #[must_use]
     pub fn origin(&self, path: &str) -> Option<String> {
         let (file, line) = self.values.get(path)?.origin()?;
@@ -76,7 +76,7 @@ impl Loaded {
     }
 }
 
-/// Values of the command line, which stand in place of the file's and are checked alike.
+/// Values of the command line. They override the file's and are checked alike.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--listen`
@@ -97,7 +97,7 @@ impl Overrides {
 /// A rate as the rule file writes it (`3/s`, `90/m`), in tokens per second.
 ///
 /// # Errors
-/// What is wrong, and what would be right.
+/// The mistake, and the fix.
 pub fn rate(text: &str) -> Result<f64, String> {
     units::rate(text).map_err(|wrong| match wrong.help {
         Some(help) => format!("{}: {help}", wrong.message),
@@ -111,8 +111,8 @@ pub fn process_env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Reads the rule file at `path`; without one [`DEFAULT_PATH`] where that exists, else the built-in
-/// defaults.
+/// Reads the rule file at `path`. Without a path it reads [`DEFAULT_PATH`] if that exists,
+/// otherwise the built-in defaults.
 ///
 /// # Errors
 /// Everything that is wrong with it.
@@ -138,7 +138,7 @@ pub fn load_with(
     Ok(Loaded { path: Some(path), ..loaded })
 }
 
-/// The file that [`load`] reads: the one named, else the default one where it exists.
+/// The file that [`load`] reads: the named one, otherwise the default one if it exists.
 #[must_use]
 pub fn file_of(path: Option<&Path>) -> Option<PathBuf> {
     let default = Path::new(DEFAULT_PATH);
@@ -176,14 +176,14 @@ pub fn parse(text: &str, name: &str, env: &Env<'_>) -> Result<Loaded, Problems> 
     parse_with(text, name, &Overrides::default(), env, false)
 }
 
-/// Whether everybody on this machine can read the file, and so what is secret in it.
+/// Whether every user of this machine can read the file, and so its secrets.
 #[cfg(unix)]
 fn is_readable_by_all(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o004 != 0)
 }
 
-/// Whether everybody on this machine can read the file: not to be told from a mode here.
+/// Whether every user of this machine can read the file: this system has no modes.
 #[cfg(not(unix))]
 fn is_readable_by_all(_path: &Path) -> bool {
     false
@@ -241,7 +241,7 @@ fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// Reports what is wrong with a syntax tree's form and returns its tree.
+/// Reports the flaws of a syntax tree and returns the tree.
 fn take_in(
     diagnostics: &Diagnostics<'_>,
     syntax_tree: syntax_tree::SyntaxTree,

@@ -1,22 +1,25 @@
-//! A client's connection, with a strict reading of HTTP/1.1 framing in front of hyper.
+//! A client's connection, with strict checks of HTTP/1.1 framing in front of hyper.
 //!
-//! hyper accepts what a proxy must refuse: a Content-Length beside Transfer-Encoding, lines that it repairs, fields that
-//! it skips. Where two parsers read a message differently, a request can be smuggled. [`Connection`] reads the raw bytes
-//! first. A message that is not exactly what RFC 9112 describes never reaches hyper: the owner of the connection
-//! ([`Refuse`]) writes the answer, which goes out after the answers to earlier requests, and the connection ends.
+//! hyper accepts messages that a proxy must refuse: both Content-Length and Transfer-Encoding,
+//! malformed lines that it repairs, fields that it skips. If two parsers read a message
+//! differently, a request can be smuggled. [`Connection`] reads the raw bytes first. A message that
+//! RFC 9112 does not allow never reaches hyper. Instead the owner of the connection ([`Refuse`])
+//! writes the response, which is sent after the responses to earlier requests, and the connection
+//! ends.
 //!
-//! Bodies pass as they come and are never kept. A head is kept only until its last line is there, and a head that arrives
-//! in one piece is read where it lies. How long a head may take is for the owner to decide.
+//! Bodies pass through and are never stored. A head is buffered only until its last line is
+//! complete, and a head that arrives in one piece is parsed in place. The owner limits the time for
+//! a head.
 //!
-//! A client that leaves before it has its answer is noticed here (`disconnect`). hyper must be given `half_close`, or it
-//! would look as well.
+//! This module also notices clients that disconnect before their response (`disconnect`). hyper
+//! must be configured with `half_close`; otherwise it would check too.
 //!
-//! To keep the case of field names costs hyper a second map of them. So hyper is asked to only for clients that write
-//! names otherwise than hyper would. A head with such names that follows heads without waits here until another hyper
-//! has the connection.
+//! To keep the case of field names, hyper needs a second map of them. So it is configured to do
+//! that only for clients with unusual case. When such a head follows ordinary ones on a connection,
+//! it waits here until another hyper instance has the connection.
 //!
-//! After a CONNECT or an Upgrade nothing is read as HTTP, and nothing is passed on, until the owner has decided
-//! ([`Handle::pass_through`]) or has answered.
+//! After a CONNECT or an Upgrade, nothing is read as HTTP and nothing is passed on until the owner
+//! has accepted it ([`Handle::pass_through`]) or has responded.
 
 mod ascii;
 mod chunks;
@@ -49,58 +52,58 @@ pub use self::{
     violation::Violation,
 };
 
-/// Bytes taken at a time while a head is incomplete, and kept at most while a CONNECT or an Upgrade
-/// is undecided: a TLS hello that a client sends without waiting.
+/// Bytes per read while a head is incomplete.
 const PIECE: usize = 4096;
-/// Most bytes that are kept while a CONNECT or an Upgrade is undecided.
+/// Most bytes that are kept while a CONNECT or an Upgrade is undecided: the TLS hello of a client
+/// that does not wait.
 const MAX_EARLY: usize = 4 * PIECE;
 
-/// What the next byte belongs to.
+/// The meaning of the next byte.
 #[derive(Debug)]
 enum Phase {
     Head(Head),
     Length(u64),
     Chunks(Chunks),
-    /// A CONNECT (true) or an Upgrade was read, and is not yet answered.
+    /// A CONNECT (true) or an Upgrade without a response so far.
     Undecided(bool),
-    /// A tunnel: nothing is HTTP any more.
+    /// A tunnel, without HTTP.
     Through,
     Refused(Refusal),
 }
 
-/// A client's socket whose requests are well formed, as far as one who reads from it can tell.
+/// A client's socket that only delivers well-formed requests.
 #[derive(Debug)]
 pub struct Connection<S, R> {
     io: S,
     phase: Phase,
-    /// Bytes that are read but not handed over; the first `good` of them may be.
+    /// Bytes that were read but not passed on; the first `good` of them may be.
     held: BytesMut,
     good: usize,
-    /// The client has closed its side while something was undecided.
+    /// The client has closed its side while a decision was pending.
     ended: bool,
-    /// Requests handed over.
+    /// Requests that were passed on.
     requests: u64,
-    /// Something was written since the last request was handed over.
+    /// Something was written since the last request was passed on.
     wrote: bool,
-    /// Everything written is flushed: nothing of an answer is under way.
+    /// Everything written is flushed.
     flushed: bool,
-    /// Whoever reads takes only heads whose names are in title case.
+    /// The reader accepts only heads with field names in title case.
     title_case: bool,
-    /// A head that has others is held: it waits for somebody who takes it.
+    /// A head with other names waits for another reader.
     waits: bool,
-    /// What is left of an interim answer that is being written.
+    /// The unwritten rest of an interim response.
     interim: Bytes,
     limits: Limits,
     handle: Handle,
     refuse: R,
 }
 
-/// Answers requests that are malformed.
+/// Responds to malformed requests.
 pub trait Refuse {
-    /// The answer, as it stands on the wire; the connection ends after it. Called once, when the violation is found. It is
-    /// not sent where an answer to the same request is already under way.
+    /// The complete response, after which the connection ends. Called once, when the violation is
+    /// found. The response is not sent if another one to the same request has begun.
     ///
-    /// `in_body`: the head was well formed and was handed over.
+    /// `in_body`: the head was well formed and was passed on.
     fn refuse(&mut self, violation: Violation, in_body: bool) -> Bytes;
 }
 
@@ -127,18 +130,18 @@ impl<S, R: Refuse> Connection<S, R> {
         (connection, handle)
     }
 
-    /// Who answers malformed requests.
+    /// The value that responds to malformed requests.
     pub fn refuse_mut(&mut self) -> &mut R {
         &mut self.refuse
     }
 
-    /// The socket, and what was read from it early; for a tunnel, once hyper gave the connection
-    /// back.
+    /// The socket and the bytes that were read early, for a tunnel, after hyper has returned the
+    /// connection.
     pub fn into_inner(self) -> (S, Bytes) {
         (self.io, self.held.freeze())
     }
 
-    /// Reads on in `bytes`, which follow what was read before.
+    /// Scans `bytes`, which follow the bytes that were read before.
     fn scan(&mut self, bytes: &[u8]) -> Scanned {
         let mut good = 0;
         while good < bytes.len() {
@@ -189,14 +192,14 @@ impl<S, R: Refuse> Connection<S, R> {
 
     fn violated(&mut self, violation: Violation, in_body: bool) {
         let answer = self.refuse.refuse(violation, in_body);
-        // A body belongs to a request that is being answered: either nothing of that answer is out,
-        // or it is too late for another one.
+        // A body belongs to a request with a response in progress. Either nothing of that response
+        // was sent, or it is too late for another one.
         let before = if in_body { self.requests - 1 } else { self.requests };
         let too_late = in_body && (self.wrote || self.handle.answered() < before);
         self.phase = Phase::Refused(Refusal::new(answer, before, too_late));
     }
 
-    /// Reads on in what is held.
+    /// Scans the buffered bytes.
     fn scan_held(&mut self) {
         let mut held = std::mem::take(&mut self.held);
         loop {
@@ -210,29 +213,29 @@ impl<S, R: Refuse> Connection<S, R> {
         self.held = held;
     }
 
-    /// Hands over what is held and good. False where there is nothing.
+    /// Passes on the valid part of the buffered bytes. False if there is none.
     fn hand_over(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let length = self.good.min(buf.remaining());
         buf.put_slice(&self.held[..length]);
         self.held.advance(length);
         self.good -= length;
         if self.held.is_empty() {
-            // Nobody needs its room before the next head that comes in pieces.
+            // The buffer is not needed until the next head that arrives in pieces.
             self.held = BytesMut::new();
         }
         length > 0
     }
 }
 
-/// What a scan found.
+/// The result of a scan.
 struct Scanned {
     good: usize,
     empty_path: Option<usize>,
 }
 
-/// The `http` crate reads `OPTIONS http://host` like `OPTIONS http://host/`, which asks for
-/// something else (RFC 9112 section 3.2.4). So an empty path gets an empty query, which the reader of
-/// the target must take for the former.
+/// The `http` crate reads `OPTIONS http://host` like `OPTIONS http://host/`, which means something
+/// else (RFC 9112 section 3.2.4). So an empty path gets an empty query, by which the parser of the
+/// target recognises the former.
 fn spell_empty_path(held: &mut BytesMut, at: usize) {
     let rest = held.split_off(at);
     held.extend_from_slice(b"?");
@@ -250,8 +253,8 @@ fn after(follows: Follows) -> Phase {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
-    /// The usual read: into hyper's own buffer, judged there. False where nothing can be handed
-    /// over yet.
+    /// The usual read: into hyper's own buffer, checked in place. False if nothing can be passed on
+    /// yet.
     fn poll_in_place(
         &mut self,
         cx: &mut Context<'_>,
@@ -275,7 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
         Poll::Ready(Ok(scanned.good > 0))
     }
 
-    /// Reads another piece behind what is held; true at the end of the stream.
+    /// Appends another piece to the buffer; true at the end of the stream.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut piece = [const { MaybeUninit::uninit() }; PIECE];
         let mut piece = ReadBuf::uninit(&mut piece);
@@ -284,16 +287,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
         Poll::Ready(Ok(piece.filled().is_empty()))
     }
 
-    /// Waits for the decision about a CONNECT or an Upgrade. True where the stream ends for whoever
-    /// reads.
+    /// Waits for the decision about a CONNECT or an Upgrade. True if the stream ends for the
+    /// reader.
     fn poll_decision(&mut self, connect: bool, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let answered = self.handle.is_answered(self.requests, cx);
         if self.handle.passes_through() {
             return Poll::Ready(Ok(false));
         }
         if answered {
-            // A refused CONNECT ends the connection (RFC 9931), a refused Upgrade is a request like
-            // any other.
+            // A refused CONNECT ends the connection (RFC 9931). A refused Upgrade is an ordinary
+            // request.
             self.phase = Phase::Head(Head::default());
             self.scan_held();
             return Poll::Ready(Ok(connect));
@@ -381,7 +384,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> AsyncWrite for Connec
         let this = self.get_mut();
         ready!(Pin::new(&mut this.io).poll_flush(cx))?;
         if !std::mem::replace(&mut this.flushed, true) && this.waits {
-            // So that hyper reads once more.
+            // Makes hyper read once more.
             cx.waker().wake_by_ref();
         }
         this.watch_for_disconnect(cx)?;

@@ -1,8 +1,8 @@
 //! Tidegate: an HTTP forward proxy that keeps a whole fleet of crawlers polite.
 //!
-//! Every request takes a token that the fleet shares. Every response is judged. When a site starts to block, one shared
-//! cooldown holds back what has not been sent yet, on every member at once. `ARCHITECTURE.md` has the invariants; this is
-//! the map.
+//! Every request takes a token that the fleet shares. Every response is judged. When a site starts
+//! to block, one shared cooldown holds all unsent requests, on every member at once.
+//! `ARCHITECTURE.md` has the invariants; this is the map.
 //!
 //! # The path of a request
 //!
@@ -29,10 +29,11 @@
 //! | the rule file | [`config`] |
 //! | the commands, and how a member is put together | [`cli`], and `main.rs` |
 //!
-//! A module uses only what stands above it. Decisions know neither the network nor the rule file, the proxy knows the
-//! gate but not Redis, and nothing knows the command line.
+//! A module uses only modules above it. Decisions know neither the network nor the rule file, the
+//! proxy knows the gate but not Redis, and nothing knows the command line.
 
-// The request path is one future, deep in others: rustc's default depth of 128 queries does not reach its end.
+// The request path is one deeply nested future, for which rustc's default depth of 128 queries is
+// not enough.
 #![recursion_limit = "256"]
 
 pub mod admin;

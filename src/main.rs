@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use tikv_jemallocator::Jemalloc;
 
-/// Buffers come and go with each request; this one keeps what is free at hand, and gives pages back
-/// once the load is over.
+/// Every request allocates and frees buffers. jemalloc reuses them quickly, and returns pages after
+/// the load.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

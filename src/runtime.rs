@@ -1,5 +1,4 @@
-//! What the process itself needs: a clock, threads with a runtime of their own, the signals that end it, and what it
-//! reports to systemd.
+//! The process itself: its clock, background runtimes, signals, and the notifications to systemd.
 
 pub mod background;
 pub mod clock;

@@ -1,6 +1,6 @@
-//! From the tree to the runtime types: the top level of the file.
+//! Builds the runtime types from the tree: the top level of the file.
 //!
-//! Reading never stops at a mistake; what is built from a wrong file is thrown away by the caller.
+//! Reading does not stop at a mistake. The caller discards the result of an invalid file.
 
 mod cooldown;
 mod detect;
@@ -35,7 +35,7 @@ static ROOT: Kind = Kind::Section(&FILE);
 /// A file that it includes, as a kind.
 static INCLUDED_ROOT: Kind = Kind::Section(&INCLUDED);
 
-/// Where the values of a file that are no plain values come from.
+/// The sources of values that are not plain values.
 pub(super) struct Surroundings<'a> {
     /// Relative paths start here.
     pub(super) folder: &'a Path,
@@ -45,8 +45,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) exposed: bool,
 }
 
-/// Reads the file whose tree is `root`, with the trees of the files that it includes and the values of the command
-/// line in place of its own.
+/// Reads the file with the tree `root`, with the trees of its included files and the values of the
+/// command line.
 pub(super) fn file(
     diagnostics: &Diagnostics<'_>,
     root: &Rc<Node>,
@@ -59,7 +59,7 @@ pub(super) fn file(
         reader.replace(key, text);
     }
     let settings = top::settings(&reader, around);
-    // What is wrong with a pattern was noted where its files were looked for.
+    // A mistake in the pattern was reported when its files were listed.
     reader.many("include", |_| Ok(()));
     let included = included.iter().map(|root| {
         let file = Cursor::root(diagnostics, Rc::clone(root), &INCLUDED_ROOT).open();
@@ -73,7 +73,8 @@ pub(super) fn file(
     (settings, RuleSet::new(rules(&reader, &lists, around)))
 }
 
-/// The rules of the built-in file. They stand nowhere: their lines are not those of this file.
+/// The rules of the built-in file. They have no place, because their lines are not those of this
+/// file.
 fn built_in_rules<'a>(reader: &Reader<'a>, around: &Surroundings<'_>) -> Option<Cursor<'a>> {
     let node = syntax_tree::parse(BUILT_IN, around.env).root?.get("rules")?.nowhere();
     Some(reader.spot_with("rules", node))

@@ -69,12 +69,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text, where it is a scalar.
+    /// The text of a scalar; `None` otherwise.
     pub(super) fn text(&self) -> Option<&str> {
         self.node.text()
     }
 
-    /// Reads a scalar by `read`; `None` where that fails, which is noted.
+    /// Parses a scalar with `read`; `None` if that fails, which is reported.
     pub(super) fn scalar<T>(&self, read: impl FnOnce(&str) -> Read<T>) -> Option<T> {
         let Value::Scalar(scalar) = &self.node.value else {
             self.mistyped();
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
         self.diagnostics.has_error(&join(&self.path, key))
     }
 
-    /// Whether it is a text that stands in the file itself, nothing of it from the environment.
+    /// Whether it is a text of the file itself, without a part from the environment.
     pub(super) fn is_literal(&self) -> bool {
         let in_file = self.node.place.line > 0;
         matches!(&self.node.value, Value::Scalar(scalar) if in_file && scalar.written.is_none())

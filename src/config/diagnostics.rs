@@ -1,4 +1,4 @@
-//! What reading a file gathers: problems, places to hide, and the values that count.
+//! The results of reading a file: problems, places to hide, and the effective values.
 
 use std::{
     cell::RefCell,
@@ -23,14 +23,14 @@ pub(super) struct Diagnostics<'a> {
     defaults: RefCell<HashMap<&'static str, Rc<Node>>>,
 }
 
-/// The value of a key as it counts, for people and for comparing two files.
+/// The effective value of a key, for people and for comparing two files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shown {
     /// The value; `***` for a secret.
     pub(super) text: String,
-    /// Differs where the values differ, secrets included.
+    /// Differs if the values differ, including secrets.
     pub(super) print: u64,
-    /// Where it stands.
+    /// Its place.
     place: Place,
 }
 
@@ -46,8 +46,8 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
-    /// A default of the key table as a value, read once. It stands nowhere: what is wrong with it is
-    /// wrong with the mapping that lacks the key.
+    /// A default of the key table, parsed once. It has no place of its own: a mistake in it is
+    /// reported at the mapping that lacks the key.
     pub(super) fn default_node(&self, text: &'static str) -> Rc<Node> {
         let read = || match text.as_bytes().first() {
             Some(b'[' | b'{' | b'"') => {
@@ -83,8 +83,8 @@ impl<'a> Diagnostics<'a> {
         self.hidden.borrow_mut().push(place);
     }
 
-    /// Blanks the whole line of a flaw in the file's form where a secret may stand: nothing is
-    /// known about it yet.
+    /// Hides the whole line of a syntax error if it may contain a secret, because nothing is known
+    /// about it yet.
     pub(super) fn hide_near_secrets(&self, flaw: &Flaw) {
         let near = ["auth", "admin", "store"].iter().any(|key| flaw.path.starts_with(key));
         let line = self.source(flaw.place).line(flaw.place).to_ascii_lowercase();
@@ -98,7 +98,7 @@ impl<'a> Diagnostics<'a> {
     /// Blanks a value with all that is in it.
     pub(super) fn hide_all(&self, node: &Node) {
         match &node.value {
-            // What was meant as the value may be a comment on its line.
+            // The intended value may be in a comment on its line.
             Value::Null => {
                 self.hide(Place { end_line: node.place.line, end_column: 0, ..node.place })
             }
@@ -155,7 +155,7 @@ impl<'a> Diagnostics<'a> {
 }
 
 impl Shown {
-    /// File and line that the value stands in; `None` for a default.
+    /// File and line of the value; `None` for a default.
     pub(super) fn origin(&self) -> Option<(usize, usize)> {
         (self.place.line > 0).then_some((self.place.file, self.place.line))
     }
@@ -169,8 +169,7 @@ impl Shown {
         let hidden = secret && !matches!(full.as_str(), "memory" | "none" | "off" | "{}");
         let text = match full.split_once("://") {
             Some((scheme, rest)) if hidden && matches!(node.value, Value::Scalar(_)) => {
-                // A store's URL: its place is worth telling, its user and its options may be
-                // secret.
+                // A store's URL. Its host is worth showing, but its user and options may be secret.
                 let place = rest.split(['?', '#']).next().unwrap_or("");
                 let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
                 format!("{scheme}://{place}")

@@ -1,4 +1,4 @@
-//! What a reload changes, in short lines for the log. Pure.
+//! The changes of a reload, as short lines for the log. Pure.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ const MOST_LINES: usize = 100;
 /// Most characters of a value in a line.
 const MOST_CHARS: usize = 80;
 
-/// What changes from one file to another.
+/// The differences between two files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Diff {
     /// One line per change: `rules.default.rate: 3/s -> 5/s`. Secrets are not shown.
@@ -30,7 +30,7 @@ impl Diff {
     }
 }
 
-/// What changes from `old` to `new`.
+/// The changes from `old` to `new`.
 #[must_use]
 pub fn diff(old: &Loaded, new: &Loaded) -> Diff {
     let mut diff = Diff::default();

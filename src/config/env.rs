@@ -1,15 +1,15 @@
 //! `${NAME}` and `${NAME:-default}` in scalar values.
 //!
-//! Values are put in after the YAML has been parsed, so that no value can change the file's
-//! structure; the typed reader then sees `3` as the number it is. `$${` stands for a plain `${`.
+//! Variables are replaced after the YAML has been parsed, so that no value can change the file's
+//! structure. The typed reader then reads `3` as a number. `$${` stands for a literal `${`.
 
-/// Where values of the environment come from.
+/// The source of the environment's values.
 pub type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// Most bytes that a substituted value may have, so that no variable can fill the memory.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// Puts values in for the variables of `text`; `None` where it names none.
+/// Replaces the variables in `text`; `None` if there are none.
 ///
 /// # Errors
 /// The first variable that is not set and has no default, and a `${` that is never closed or names

@@ -1,7 +1,8 @@
 //! `include`: the files with more rules that a rule file names.
 //!
-//! They are looked for again at each look at the rule file, so that a file that comes, goes or changes is a change of
-//! the whole. A pattern has its wildcards in the name of the file only: the folders that can matter are known.
+//! The patterns are expanded each time that the rule file is read, so an added, removed or changed
+//! file is a change of the whole. A pattern may have wildcards in the file name only, so the
+//! folders to watch are known.
 
 use std::{
     collections::HashSet,
@@ -28,12 +29,12 @@ const MOST_FILES: usize = 1000;
 pub(super) struct File {
     /// Its name in messages.
     pub(super) name: String,
-    /// What is in it.
+    /// Its text.
     pub(super) text: String,
 }
 
-/// The files that the rule file with the tree `root` includes, in their order, and what is wrong with the patterns or
-/// cannot be read.
+/// The files that the rule file with the tree `root` includes, in order, and the patterns or files
+/// with errors.
 pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>) {
     let (mut files, mut flaws, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     let mut bytes = 0;

@@ -1,8 +1,7 @@
-//! The keys of the rule file: names, types, ranges, defaults and what they mean, in one table.
+//! The keys of the rule file in one table: names, types, ranges, defaults and descriptions.
 //!
-//! The reader ([`super::section`]), the JSON Schema, `docs/rule-file.md` and "did you mean" are all
-//! made from it, so they cannot disagree. Defaults are written as in a rule file and read by the
-//! same code as a file.
+//! The reader ([`super::section`]), the JSON Schema, `docs/rule-file.md` and "did you mean" all use
+//! it, so they cannot disagree. Defaults are written as in a rule file and read by the same code.
 
 mod detect;
 mod files;
@@ -21,7 +20,7 @@ pub(super) use top::{ADMIN, AUTH, CA, EGRESS, FILE, INSPECT, LIMITS, REFUSE, STO
 pub(super) struct Section {
     /// Its name in the documentation.
     pub(super) name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub(super) doc: &'static str,
     /// Its keys, in the order of the documentation.
     pub(super) keys: &'static [Key],
@@ -32,11 +31,11 @@ pub(super) struct Section {
 pub(super) struct Key {
     /// Its name.
     pub(super) name: &'static str,
-    /// What may stand there.
+    /// Its allowed values.
     pub(super) kind: Kind,
-    /// What counts where the key is absent.
+    /// Its value if the key is absent.
     pub(super) default: Default,
-    /// What it means; one or two sentences.
+    /// Its description, in one or two sentences.
     pub(super) doc: &'static str,
 }
 
@@ -45,18 +44,18 @@ const fn key(name: &'static str, kind: Kind, default: Default, doc: &'static str
     Key { name, kind, default, doc }
 }
 
-/// What counts where a key is absent.
+/// The value of an absent key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Default {
     /// The key must be there.
     Required,
-    /// Nothing; the text says what that means.
+    /// None; the text says what that means.
     Absent(&'static str),
-    /// This value, as it would stand in the file.
+    /// This value, written as in the file.
     Is(&'static str),
 }
 
-/// What may stand at a key.
+/// The allowed values of a key.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// `true` or `false`.
@@ -89,7 +88,7 @@ pub(super) enum Kind {
     StoreUrl,
     /// A URL of an upstream proxy.
     ProxyUrl,
-    /// Any text up to so many characters.
+    /// Any text up to this many characters.
     Text(usize),
     /// Text that is never shown.
     Secret,
@@ -115,14 +114,14 @@ pub(super) enum Kind {
     List(&'static Kind),
     /// One or a list.
     OneOrMany(&'static Kind),
-    /// A mapping with free keys: what a key is called in the documentation, and what stands there.
+    /// A mapping with free keys: the name of a key in the documentation, and the allowed values.
     Map(&'static str, &'static Kind),
     /// Any of these.
     Either(&'static [Kind]),
 }
 
 impl Section {
-    /// Whether keys that begin with `x-` may stand there: values that aliases refer to.
+    /// Whether keys that begin with `x-` are allowed, for values that aliases refer to.
     pub(super) fn has_anchors(&self) -> bool {
         matches!(self.name, "file" | "included")
     }
@@ -134,7 +133,7 @@ impl Section {
 }
 
 impl Kind {
-    /// The section that may stand here.
+    /// The allowed section, if any.
     pub(super) fn section(&self) -> Option<&'static Section> {
         match self {
             Self::Section(section) => Some(section),
@@ -144,7 +143,7 @@ impl Kind {
         }
     }
 
-    /// Every word that may stand here.
+    /// The allowed words.
     pub(super) fn all_words(&self) -> Vec<&'static str> {
         match self {
             Self::Word(words) => words.to_vec(),
@@ -154,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// Whether what stands here must never be shown.
+    /// Whether the value must never be shown.
     pub(super) fn is_secret(&self) -> bool {
         match self {
             Self::Secret | Self::StoreUrl | Self::ProxyUrl => true,

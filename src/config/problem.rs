@@ -1,14 +1,13 @@
-//! What is wrong in a rule file, told so that a person can mend it: place, key, line, caret, way
-//! out.
+//! A mistake in a rule file, explained so that a person can fix it: place, key, line, caret, fix.
 //!
-//! Nothing here ever shows a secret: scalars that may be one are blanked in the lines shown, and
-//! whatever stands before an `@` is blanked everywhere.
+//! Secrets are never shown: scalars that may be one are hidden in the shown lines, and everything
+//! before an `@` is hidden everywhere.
 
 use std::fmt;
 
 use super::syntax_tree::Place;
 
-/// Most problems kept of one file; a file with more is not read to its end by anybody.
+/// Most problems that are kept per file. Nobody reads more.
 pub(super) const MOST_PROBLEMS: usize = 100;
 /// Most characters of a line that are shown.
 const SHOWN_LINE: usize = 140;
@@ -40,20 +39,20 @@ pub struct Problem {
     pub severity: Severity,
     /// Name of the file, as given.
     pub file: String,
-    /// Line, from 1; 0 where the whole file is meant (it cannot be read, or the value stood on the
-    /// command line).
+    /// Line, from 1; 0 for the whole file (it cannot be read, or the value is from the command
+    /// line).
     pub line: usize,
     /// Column in characters, from 1; 0 as for `line`.
     pub column: usize,
-    /// The key's path, `rules[2].cooldown.for`; empty where no key is meant.
+    /// The path of the key, `rules[2].cooldown.for`; empty if the problem has no key.
     pub path: String,
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
-    /// What would be right.
+    /// The fix.
     pub help: Option<String>,
     /// The line itself, with secrets blanked; may be empty.
     pub source: String,
-    /// Where in `source` the caret begins, from 1.
+    /// The start of the caret in `source`, from 1.
     pub caret: usize,
     /// Characters that the caret covers.
     pub width: usize,
@@ -84,7 +83,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// The problem in one line, for the log: its place, what is wrong, and the way out.
+    /// The problem in one line for the log: place, mistake and fix.
     #[must_use]
     pub fn one_line(&self) -> String {
         let mut line = self.file.clone();
@@ -166,7 +165,7 @@ impl fmt::Display for Problems {
     }
 }
 
-/// What `tidegate check --json` prints, for a good file (warnings only) as for a bad one.
+/// The output of `tidegate check --json`, for a valid file (only warnings) and an invalid one.
 #[must_use]
 pub fn report_json(problems: &[Problem]) -> serde_json::Value {
     let count = |severity| problems.iter().filter(|p| p.severity == severity).count();
@@ -178,7 +177,7 @@ pub fn report_json(problems: &[Problem]) -> serde_json::Value {
     })
 }
 
-/// The text of a file and what must not be shown of it.
+/// The text of a file, and the places to hide.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     /// Name of the file.
@@ -193,13 +192,13 @@ impl<'a> Source<'a> {
         Self { name, lines: text.lines().collect() }
     }
 
-    /// The line of `place` as it stands.
+    /// The line of `place`, unchanged.
     pub(super) fn line(&self, place: Place) -> &'a str {
         place.line.checked_sub(1).and_then(|at| self.lines.get(at)).copied().unwrap_or("")
     }
 
-    /// The line of `place` with `hidden` places blanked, cut to what a terminal shows; and the
-    /// column in it.
+    /// The line of `place` with its `hidden` places replaced, cut for a terminal; and the column in
+    /// it.
     pub(super) fn show(&self, place: Place, hidden: &[Place]) -> (String, usize) {
         let line = self.line(place);
         if line.is_empty() {
@@ -220,8 +219,7 @@ impl<'a> Source<'a> {
                 c
             }
         };
-        // Nobody can read a line of megabytes: what lies far before or behind the place is left
-        // out.
+        // A very long line is cut on both sides of the place.
         let skip = place.column.saturating_sub(SHOWN_LINE / 2);
         let skip = if place.column <= SHOWN_LINE { 0 } else { skip };
         let chars = line.chars().enumerate().skip(skip).take(SHOWN_LINE);
@@ -230,8 +228,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Which characters of a line are a comment, a tag or an anchor: no value to YAML, but perhaps what
-/// somebody took for one (`bob: #Hunter2`).
+/// The characters of a line that are a comment, a tag or an anchor. To YAML they are not values,
+/// but the author may have meant one (`bob: #Hunter2`).
 fn no_values(line: &str) -> Vec<bool> {
     let (mut comment, mut word, mut before) = (false, false, ' ');
     let mut marked = Vec::with_capacity(line.len());
@@ -245,7 +243,7 @@ fn no_values(line: &str) -> Vec<bool> {
     marked
 }
 
-/// Blanks what stands before an `@` (the password of a URL), keeping the length of the text.
+/// Hides the text before an `@` (the password of a URL), without changing the length.
 pub(super) fn blank_before_at(text: &str) -> String {
     let mut out: Vec<char> = text.chars().collect();
     for at in (0..out.len()).filter(|&at| out[at] == '@').collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! Texts to values within the range or the words of a key's kind; and "did you mean".
+//! Parses texts to values within the range or the words of a kind; and "did you mean".
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(super) fn out_of_range(text: &str, kind: &Kind) -> Wrong {
     Wrong::new(format!("{} is out of range", quote(text)), format!("write {}", kind.words()))
 }
 
-/// The word most like `text`, where one is alike enough.
+/// The word most similar to `text`, if one is similar enough.
 pub(super) fn did_you_mean<'w>(
     text: &str,
     words: impl Iterator<Item = &'w str>,
@@ -60,7 +60,7 @@ pub(super) fn did_you_mean<'w>(
     best.filter(|(score, _)| *score >= 0.8).map(|(_, word)| word)
 }
 
-/// A way out for an unknown key or word: the most alike, else all of them.
+/// A suggestion for an unknown key or word: the most similar one, otherwise all of them.
 pub(super) fn nearest<'w>(text: &str, words: impl Iterator<Item = &'w str> + Clone) -> String {
     match did_you_mean(text, words.clone()) {
         Some(word) => format!("did you mean `{word}`?"),

@@ -1,8 +1,8 @@
-//! `docs/rule-file.md`, made from the key table.
+//! `docs/rule-file.md`, generated from the key table.
 
 use super::keys::{Default, Key, Section, sections};
 
-/// The head of the page: what holds for every key.
+/// The head of the page, which applies to all keys.
 const HEAD: &str = include_str!("reference/head.md");
 
 /// The whole page.
@@ -15,7 +15,7 @@ pub fn markdown() -> String {
     page
 }
 
-/// Where a section stands in the file.
+/// The place of a section in the file.
 fn place(section: &Section) -> String {
     match section.name {
         "file" => "Top level".into(),

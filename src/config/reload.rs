@@ -1,8 +1,8 @@
-//! Reads the rule file again when it or a file that it includes changes, or when asked to.
+//! Reads the rule file again when it or an included file changes, or on request.
 //!
-//! The folders are watched, not the files: an editor's rename and the symlink swap of a Kubernetes
-//! ConfigMap put a new file in the old one's place. Whoever holds the [`Reloader`] decides what to
-//! do with what it reads.
+//! The folders are watched instead of the files, because an editor's rename and the symlink swap of
+//! a Kubernetes ConfigMap replace a file. The owner of the [`Reloader`] decides what to do with the
+//! result.
 
 use std::{
     collections::HashSet,
@@ -18,18 +18,18 @@ use super::{Env, Loaded, MOST_BYTES, Overrides, Problems, include, load_with};
 
 /// Changes within this time are one: editors and `kubectl` touch a folder several times.
 const SETTLE: Duration = Duration::from_millis(100);
-/// The file is looked at this often even without news: network file systems tell none, and a folder
-/// that was itself replaced is no longer watched.
+/// The file is checked at this interval even without a notification. Network file systems send
+/// none, and a replaced folder is no longer watched.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// Longest wait for a folder to come to rest.
+/// Longest wait for changes in a folder to end.
 const RESTLESS: Duration = Duration::from_secs(1);
-/// A file that is gone may be on its way back: between a delete and a create.
+/// A missing file may be between a delete and a create, so it is awaited this long.
 const GONE: Duration = Duration::from_secs(1);
 
 /// The environment, as threads can share it.
 pub type SharedEnv = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Asks for a reload from elsewhere: a signal, the admin port.
+/// Requests a reload from elsewhere: a signal, the admin port.
 #[derive(Debug, Clone)]
 pub struct Trigger(Arc<Wake>);
 
@@ -52,7 +52,7 @@ pub struct Reloader {
     overrides: Overrides,
     env: SharedEnv,
     wake: Arc<Wake>,
-    /// A change or a request that has been heard, but not yet answered.
+    /// A noticed change or request without a result so far.
     changed: bool,
     asked: bool,
     seen: Option<u64>,
@@ -66,7 +66,7 @@ impl Reloader {
     /// Watches the file at `path`, from which `loaded` was read, with the command line's
     /// `overrides`.
     ///
-    /// Where the system offers no watch (none left, an odd file system) the file is still looked at
+    /// If the system offers no watch (none left, an unusual file system), the file is still checked
     /// every 10 s.
     #[must_use]
     pub fn new(path: &Path, loaded: &Loaded, overrides: Overrides, env: SharedEnv) -> Self {
@@ -83,7 +83,7 @@ impl Reloader {
             overrides,
             env,
             wake,
-            // What was written between reading and watching is news as well.
+            // A change between reading and watching must be noticed too.
             changed: true,
             asked: false,
             seen: Some(loaded.fingerprint),
@@ -101,7 +101,7 @@ impl Reloader {
         reloader
     }
 
-    /// A handle that asks for a reload.
+    /// A handle that requests a reload.
     #[must_use]
     pub fn trigger(&self) -> Trigger {
         Trigger(Arc::clone(&self.wake))
@@ -151,7 +151,7 @@ impl Reloader {
         let _restless = tokio::time::timeout(RESTLESS, quiet).await.is_err();
     }
 
-    /// Waits until the file is there, up to [`GONE`].
+    /// Waits until the file exists, up to [`GONE`].
     async fn wait_for_return(&self) {
         let returned = async {
             while !self.path.exists() {
@@ -161,7 +161,7 @@ impl Reloader {
         let _timed_out = tokio::time::timeout(GONE, returned).await.is_err();
     }
 
-    /// Watches the file's folder and, where the file is a symlink, the folder that it leads to.
+    /// Watches the file's folder and, if the file is a symlink, the folder of its target.
     fn watch_folders(&mut self) {
         let folder = |path: &Path| {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -176,7 +176,7 @@ impl Reloader {
         folders.dedup();
         let Some(watcher) = &mut self.watcher else { return };
         for old in self.watched.iter().filter(|old| !folders.contains(old)) {
-            // It may be gone, and its watch with it.
+            // The folder may be gone, together with its watch.
             let _gone = watcher.unwatch(old).is_err();
         }
         for new in folders.iter().filter(|new| !self.watched.contains(new)) {
@@ -195,7 +195,7 @@ impl std::fmt::Debug for Reloader {
     }
 }
 
-/// The folders of what the file includes, and the fingerprint of all; `None` where it cannot be read.
+/// The folders of the included files, and a hash of all files; `None` if they cannot be read.
 fn look(path: &Path, env: &Env<'_>) -> (HashSet<PathBuf>, Option<u64>) {
     use std::io::Read as _;
     let mut bytes = Vec::new();

@@ -1,13 +1,14 @@
-//! The JSON Schema of the rule file, made from the key table; editors complete and check by it.
+//! The JSON Schema of the rule file, generated from the key table, for completion and checks in
+//! editors.
 
 use serde_json::{Map, Value, json};
 
 use super::keys::{DEFAULTS, Default, FILE, Key, Kind, Section};
 
-/// A reference to the environment may stand for any scalar.
+/// A variable of the environment may replace any scalar.
 const ENV: &str = r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}";
 
-/// Where the schema has the keys of a rule, which `defaults` has too.
+/// The place of a rule's keys in the schema, which `defaults` shares.
 const RULE_KEYS: &str = "#/properties/rules/items/properties";
 
 /// The JSON Schema (draft 2020-12) of a rule file.
@@ -53,7 +54,8 @@ fn property(key: &Key) -> Value {
     if let Value::Object(schema) = &mut schema {
         schema.insert("description".into(), json!(key.doc));
         if let Default::Is(text) = key.default {
-            // A default that reads the environment or looks like a number is what YAML makes of it.
+            // A default that reads the environment or looks like a number has the type that YAML
+            // gives it.
             let value = serde_yaml::from_str::<Value>(text).unwrap_or_else(|_| json!(text));
             schema.insert("default".into(), value);
         }
@@ -61,7 +63,7 @@ fn property(key: &Key) -> Value {
     schema
 }
 
-/// The schema of a kind. Patterns say the form; ranges of units are said in the description only.
+/// The schema of a kind. Patterns describe the form; ranges of units are only in the description.
 fn of(kind: &Kind) -> Value {
     match kind {
         Kind::Flag => or_env(json!({"type": "boolean"})),

@@ -1,9 +1,9 @@
 //! A YAML file as a syntax tree in which every value has its position.
 //!
-//! One bounded pass over the parser's events builds the tree: nesting, size and what aliases expand
-//! to are counted while it grows, so that a hostile file costs no more than a big one. Scalars keep
-//! their text; what it means is decided where a key's type is known, which leaves no room for
-//! YAML's surprises (`no`, `1:30`, `0777`).
+//! One bounded pass over the parser's events builds the tree. Nesting, size and the expansion of
+//! aliases are counted during the pass, so that a malicious file costs no more than a big one.
+//! Scalars keep their text, which is interpreted only where the type of the key is known. This
+//! avoids YAML's surprises (`no`, `1:30`, `0777`).
 
 mod builder;
 
@@ -16,18 +16,18 @@ use builder::Builder;
 
 /// Deepest nesting; the schema needs 7 levels.
 const MOST_DEPTH: usize = 32;
-/// Most values of a file, each alias counted with all that it stands for: room for thousands of
+/// Most values of a file, where each alias counts with all its content: enough for thousands of
 /// full rules.
 const MOST_NODES: usize = 150_000;
 
-/// Characters of a scalar that weigh as much as one value more: what aliases of a long text expand to
-/// counts too.
+/// This many characters of a scalar count as another value, so that aliases of a long text are
+/// bounded too.
 const CHARS_PER_NODE: usize = 32;
 /// Longest key, in bytes; the longest that means something is a user name.
 const LONGEST_KEY: usize = 256;
 
-/// Where something stands in the file: lines and columns from 1, columns in characters, the end
-/// exclusive. All zero for what does not stand in a file (a default, the command line).
+/// A position in the file: lines and columns from 1, columns in characters, the end exclusive. All
+/// zero for a value outside of the file (a default, the command line).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Place {
     /// Which file: 0 is the rule file itself, the others are those that it includes.
@@ -72,9 +72,9 @@ impl Place {
 /// A value and its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Node {
-    /// Where it stands.
+    /// Its position.
     pub(super) place: Place,
-    /// What it is.
+    /// Its content.
     pub(super) value: Value,
     /// Values in it, itself included, aliases expanded, long texts by their length.
     weight: usize,
@@ -85,7 +85,7 @@ pub(super) struct Node {
 pub(super) enum Value {
     /// Nothing: an empty value, `~` or `null`.
     Null,
-    /// Something that a flaw has been told about already.
+    /// A value with a flaw that was already reported.
     Broken {
         /// Whether it is nothing but a reference to the environment.
         reference: bool,
@@ -103,9 +103,9 @@ pub(super) enum Value {
 pub(super) struct Scalar {
     /// The text, variables put in.
     pub(super) text: String,
-    /// The text as written, where variables were put in.
+    /// The text as written, if variables were replaced.
     pub(super) written: Option<String>,
-    /// Whether it stood in quotes (or a block) and so is text even where it looks like a number.
+    /// Whether it is quoted (or a block), and so a text even if it looks like a number.
     pub(super) quoted: bool,
 }
 
@@ -121,12 +121,12 @@ impl Scalar {
 pub(super) struct Name {
     /// The key.
     pub(super) text: String,
-    /// Where it stands.
+    /// Its position.
     pub(super) place: Place,
 }
 
 impl Node {
-    /// A scalar that stands in no file: a default, or a value of the command line.
+    /// A scalar outside of a file: a default, or a value of the command line.
     pub(super) fn of_text(text: &str) -> Rc<Self> {
         let scalar = Scalar { text: text.to_owned(), written: None, quoted: false };
         Rc::new(Self { place: Place::default(), value: Value::Scalar(scalar), weight: 1 })
@@ -138,7 +138,7 @@ impl Node {
         Rc::new(Self { place, value: Value::Map(entries), weight })
     }
 
-    /// The value of a key, where this is a mapping that has it.
+    /// The value of a key, if this is a mapping with that key.
     pub(super) fn get(&self, key: &str) -> Option<&Rc<Self>> {
         match &self.value {
             Value::Map(entries) => {
@@ -166,7 +166,7 @@ impl Node {
         Rc::new(Self { place: Place::default(), value, weight: self.weight })
     }
 
-    /// The text, where it is a scalar.
+    /// The text of a scalar; `None` otherwise.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar(scalar) => Some(&scalar.text),
@@ -174,7 +174,7 @@ impl Node {
         }
     }
 
-    /// What it is, for a person.
+    /// The kind of value, for people.
     pub(super) fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null | Value::Broken { .. } => "nothing",
@@ -188,22 +188,22 @@ impl Node {
 /// A mistake of the file's form.
 #[derive(Debug)]
 pub(super) struct Flaw {
-    /// Where.
+    /// Its position.
     pub(super) place: Place,
     /// The path of the key.
     pub(super) path: String,
-    /// What is wrong.
+    /// The flaw.
     pub(super) message: String,
-    /// What would be right.
+    /// The fix.
     pub(super) help: Option<String>,
-    /// Whether the tree ends here: nothing more can be said about the file.
+    /// Whether the tree ends here, because the rest of the file cannot be read.
     pub(super) fatal: bool,
 }
 
-/// A file read into a tree, and what is wrong with its form.
+/// A file as a tree, and its syntax errors.
 #[derive(Debug)]
 pub(super) struct SyntaxTree {
-    /// The tree; `None` where a fatal flaw ended it.
+    /// The tree; `None` if a fatal flaw ended it.
     pub(super) root: Option<Rc<Node>>,
     /// Flaws, in the order of the file.
     pub(super) flaws: Vec<Flaw>,

@@ -1,7 +1,7 @@
-//! Texts with units to values: durations, sizes, rates, shares. Pure.
+//! Parses texts with units: durations, sizes, rates, shares. Pure.
 //!
-//! A unit is never guessed: a bare number where a unit belongs is a mistake, and the answer names
-//! the likely one.
+//! A unit is never guessed: a bare number without its unit is a mistake, and the message suggests
+//! the likely unit.
 
 mod hours;
 
@@ -14,14 +14,14 @@ use crate::limiter::policy::{Quota, Ratio};
 /// Why a text is not a valid value of its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wrong {
-    /// What is wrong.
+    /// The mistake.
     pub(super) message: String,
-    /// What would be right.
+    /// The fix.
     pub(super) help: Option<String>,
 }
 
 impl Wrong {
-    /// Wrong, with a way out.
+    /// A mistake with a fix.
     pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { message: message.into(), help: Some(help.into()) }
     }
@@ -32,7 +32,7 @@ pub(super) type Read<T> = Result<T, Wrong>;
 
 const DURATION_HELP: &str = "write a number and a unit: `500ms`, `30s`, `2m`, `1h`, `7d`";
 
-/// A text as it is quoted in a message: short, and on one line.
+/// A text as quoted in a message: short, and on one line.
 pub(super) fn quote(text: &str) -> String {
     if text.is_empty() {
         return "an empty text".to_owned();
@@ -259,7 +259,8 @@ pub(super) fn factor(text: &str) -> Read<f64> {
     })
 }
 
-/// A whole number. One that no integer holds is as large as can be: what reads it names the range.
+/// A whole number. One that is too large becomes the largest one, so that the range check reports
+/// it.
 pub(super) fn count(text: &str) -> Read<u64> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         let what = format!("{} is not a whole number", quote(text));

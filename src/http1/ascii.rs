@@ -1,4 +1,4 @@
-//! Which bytes may stand where: one table, looked up on the hot path.
+//! Classes of bytes: one table, looked up on the hot path.
 
 const TOKEN: u8 = 1;
 const AUTHORITY: u8 = 2;
@@ -44,17 +44,17 @@ pub(super) const fn is_token(b: u8) -> bool {
     is(b, TOKEN)
 }
 
-/// A character of a usual host name.
+/// A character of an ordinary host name.
 pub(super) const fn is_name(b: u8) -> bool {
     is(b, AUTHORITY)
 }
 
-/// A character of a usual path and query.
+/// A character of an ordinary path and query.
 pub(super) const fn is_path(b: u8) -> bool {
     is(b, PATH)
 }
 
-/// Whether each word of a field name, and nothing else, begins with a capital letter.
+/// Whether each word of a field name begins with a capital letter, and no other letter is one.
 pub(super) fn is_in_title_case(name: &[u8]) -> bool {
     let mut begins = true;
     name.iter().all(|b| {
@@ -64,14 +64,13 @@ pub(super) fn is_in_title_case(name: &[u8]) -> bool {
     })
 }
 
-/// A control character other than a tab. Without a branch, so that the compiler looks at 16 bytes
-/// at a time.
+/// A control character other than a tab. Without a branch, the compiler checks 16 bytes at a time.
 pub(super) fn has_control(bytes: &[u8]) -> bool {
     bytes.iter().fold(false, |bad, &b| bad | ((b < b' ') & (b != b'\t')) | (b == 0x7f))
 }
 
-/// `host` or `host:port` as far as their characters go: what is asked for is in the target, but a
-/// Host field that no server would understand is a sign of an attack.
+/// Whether all characters of a Host field are allowed in `host` or `host:port`. The target decides
+/// the site, but an invalid Host field is a sign of an attack.
 pub(super) fn is_host(value: &[u8]) -> bool {
     let (host, port) = match value {
         [b'[', rest @ ..] => {
@@ -92,7 +91,7 @@ pub(super) fn is_host(value: &[u8]) -> bool {
     }
 }
 
-/// Whether a target is of the usual form `http://name:port/path`, which every parser reads alike.
+/// Whether a target has the usual form `http://name:port/path`, which every parser reads alike.
 pub(super) fn is_usual_target(target: &[u8]) -> bool {
     let Some(rest) = target.strip_prefix(b"http://") else { return false };
     let slash = rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());

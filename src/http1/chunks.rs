@@ -1,21 +1,21 @@
-//! A chunked body on the wire (RFC 9112 section 7.1), byte by byte and to the letter.
+//! A strict parser for chunked bodies (RFC 9112 section 7.1), byte by byte.
 //!
-//! Where parsers disagree about chunks, a request can be hidden in them; so there is one reading
-//! here or none.
+//! Where parsers disagree about chunks, a request can be hidden in them. So every ambiguous form is
+//! refused.
 
 use super::{
     ascii::{has_control, is_token},
     violation::Violation,
 };
 
-/// Extension bytes of a whole body.
+/// Most extension bytes of a body.
 const MAX_EXTENSIONS: usize = 16 * 1024;
-/// Trailer bytes of a whole body.
+/// Most trailer bytes of a body.
 const MAX_TRAILERS: usize = 16 * 1024;
-/// Hex digits of a chunk size: all of 60 bits, so that nothing overflows.
+/// Hex digits of a chunk size: 60 bits, so that nothing overflows.
 const MAX_DIGITS: u8 = 15;
 
-/// What the next byte belongs to.
+/// The meaning of the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Size,
@@ -31,7 +31,7 @@ enum At {
     LastLf,
 }
 
-/// A chunked body that is being read.
+/// The parser's state.
 #[derive(Debug)]
 pub(super) struct Chunks {
     at: At,
@@ -41,12 +41,12 @@ pub(super) struct Chunks {
     trailers: usize,
 }
 
-/// How far a body has come.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Read {
-    /// Bytes that are fine.
+    /// The number of valid bytes.
     pub(super) good: usize,
-    /// What is wrong with the byte after them, or whether the body ends there.
+    /// The violation in the next byte, or whether the body ends there.
     pub(super) end: Result<bool, Violation>,
 }
 
@@ -57,7 +57,7 @@ impl Default for Chunks {
 }
 
 impl Chunks {
-    /// Reads on.
+    /// Parses more bytes.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Read {
         let mut good = 0;
         while let Some(&b) = bytes.get(good) {
@@ -80,7 +80,7 @@ impl Chunks {
         Read { good, end: Ok(false) }
     }
 
-    /// One byte of framing; true where it is the last one.
+    /// Parses one byte of framing; true if it is the last one.
     fn step(&mut self, b: u8) -> Result<bool, Violation> {
         self.at = match (self.at, b) {
             (At::Size, _) if b.is_ascii_hexdigit() && self.digits < MAX_DIGITS => {

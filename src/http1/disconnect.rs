@@ -1,8 +1,9 @@
-//! Notices a client that leaves before it has its answer, and says what a client is waited for.
+//! Notices a client that disconnects before its response, and reports what the connection waits
+//! for.
 //!
-//! hyper notices it too, by a read that keeps 8 KiB for as long as the answer takes, and a request may be held for hours.
-//! With `half_close` it does not. So this module reads whenever hyper has written all that it has, which happens each time
-//! that hyper is polled.
+//! hyper notices it too, but with a pending read that keeps 8 KiB until the response is sent, and a
+//! request may be held for hours. With `half_close` it does not. So this module reads after hyper
+//! has written everything, which happens each time that hyper is polled.
 
 use std::{
     io,
@@ -13,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, MAX_EARLY, Phase, Refuse};
 
-/// What a client is waited for.
+/// What the connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
     /// The first byte of a connection.
@@ -22,12 +23,13 @@ pub enum Waiting {
     Head,
     /// A request on a kept-alive connection.
     NextRequest,
-    /// A request is being answered (or its body read): other times count.
+    /// Not for the client: a request is being answered or its body read, and other time limits
+    /// apply.
     Nothing,
 }
 
 impl<S, R: Refuse> Connection<S, R> {
-    /// What the client is waited for, after a read that found nothing.
+    /// What the connection waits for, after a read without data.
     pub fn waiting(&self) -> Waiting {
         match &self.phase {
             Phase::Head(_) if !self.held.is_empty() => Waiting::Head,
@@ -42,24 +44,24 @@ impl<S, R: Refuse> Connection<S, R> {
         }
     }
 
-    /// Whether the client has all that was written.
+    /// Whether everything written is flushed.
     pub fn is_flushed(&self) -> bool {
         self.flushed
     }
 
-    /// Whether [`Connection::rest`] was said.
+    /// Whether [`Connection::rest`] was set.
     pub fn rests(&self) -> bool {
         self.handle.rests()
     }
 
-    /// From now on only heads in title case are handed over, until [`Connection::take_up`].
+    /// From now on only passes on heads in title case, until [`Connection::take_up`].
     pub fn watch_case(&mut self) {
         self.title_case = true;
     }
 
-    /// Somebody reads again, after [`Connection::poll_ahead`]. True where what is to be handed over is in
-    /// title case, and so will be all that follows; a head that is not then waits, and
-    /// [`super::Handle::rests`] tells so.
+    /// Resumes reading after [`Connection::poll_ahead`]. True if the next head is in title case;
+    /// then only such heads are passed on, and another one waits, which [`super::Handle::rests`]
+    /// reports.
     pub fn take_up(&mut self) -> bool {
         self.title_case = !std::mem::take(&mut self.waits);
         if !self.title_case {
@@ -68,18 +70,18 @@ impl<S, R: Refuse> Connection<S, R> {
         self.title_case
     }
 
-    /// Says that hyper may let go of the connection for now, or that it has it back.
+    /// Sets whether hyper may release the connection for now.
     pub fn rest(&self, rests: bool) {
         self.handle.rest(rests);
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
-    /// Looks whether the client is still there while something is answered. Of what it sends
-    /// meanwhile the beginning is kept.
+    /// Checks whether the client is still connected during a response. A bounded part of its data
+    /// is kept.
     ///
     /// # Errors
-    /// It has closed its side, or the connection broke: nobody waits for the answer.
+    /// The client has closed its side or the connection failed, so the response has no receiver.
     pub(super) fn watch_for_disconnect(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.handle.answered() >= self.requests {
             return Ok(());
@@ -100,8 +102,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
         }
     }
 
-    /// Reads until there is something to hand over: a whole head, or what is to be refused. True at
-    /// the end of the stream.
+    /// Reads until there is something to pass on: a complete head or a violation. True at the end
+    /// of the stream.
     pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         while matches!(self.phase, Phase::Head(_)) && self.good == 0 && !self.waits {
             if ready!(self.poll_piece(cx))? {
@@ -112,8 +114,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
         Poll::Ready(Ok(false))
     }
 
-    /// Keeps what follows a CONNECT or an Upgrade that is undecided; true where the stream has ended
-    /// and nothing is kept.
+    /// Buffers the bytes after an undecided CONNECT or Upgrade. True if the stream has ended and
+    /// nothing is buffered.
     pub(super) fn poll_early(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         while !self.ended && self.held.len() < MAX_EARLY {
             self.ended = ready!(self.poll_piece(cx))?;

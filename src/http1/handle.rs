@@ -1,5 +1,5 @@
-//! What the proxy tells a [`super::Connection`]: which answers are done, what is to be said before one,
-//! and that a tunnel has begun.
+//! How the proxy controls a [`super::Connection`]: which responses are complete, which interim
+//! responses to send, and whether a tunnel has begun.
 
 use std::{
     future::poll_fn,
@@ -13,7 +13,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
-/// The proxy's end of a [`super::Connection`].
+/// The proxy's handle of a [`super::Connection`].
 #[derive(Debug, Clone, Default)]
 pub struct Handle(Arc<Shared>);
 
@@ -23,16 +23,16 @@ struct Shared {
     through: AtomicBool,
     waiting: Mutex<Option<Waker>>,
     rests: AtomicBool,
-    /// Whether interim answers are still to be written; looked at after each flush.
+    /// Whether interim responses are pending; checked after each flush.
     has_interim: AtomicBool,
     interim: Mutex<Interim>,
 }
 
-/// Interim answers on their way out.
+/// Interim responses to send.
 #[derive(Debug, Default)]
 struct Interim {
     bytes: BytesMut,
-    /// Whoever waits until they are.
+    /// Woken when they are sent.
     sender: Option<Waker>,
 }
 
@@ -44,7 +44,7 @@ impl Shared {
     }
 }
 
-/// A request that is being answered; dropped when the last byte of the answer's body was given to
+/// A request with a response in progress; dropped when the last byte of the body was given to
 /// hyper.
 #[derive(Debug)]
 pub struct Answering(Arc<Shared>);
@@ -57,23 +57,23 @@ impl Drop for Answering {
 }
 
 impl Handle {
-    /// To be called once for every request that hyper hands to its service; the value must live as
-    /// long as the body of the answer.
+    /// Must be called once for every request that hyper passes to its service. The result must live
+    /// as long as the body of the response.
     #[must_use]
     pub fn answering(&self) -> Answering {
         Answering(Arc::clone(&self.0))
     }
 
-    /// From now on nothing is HTTP: the CONNECT or the Upgrade is accepted. To be called before
-    /// that answer is given to hyper.
+    /// Accepts the CONNECT or the Upgrade: from now on nothing is HTTP. Must be called before the
+    /// response is given to hyper.
     pub fn pass_through(&self) {
         self.0.through.store(true, Ordering::Release);
         self.0.wake();
     }
 
-    /// Writes interim answers (whole ones, as they stand on the wire) and returns when they are
-    /// out. To be called by the handler of the request that is being answered, which must not
-    /// answer meanwhile: nothing else is then written.
+    /// Writes complete interim responses and returns when they are sent. Only the handler of the
+    /// current request may call this, before it responds, so that nothing else is written at the
+    /// same time.
     pub async fn interim(&self, answers: &[u8]) {
         self.0.interim.lock().bytes.extend_from_slice(answers);
         self.0.has_interim.store(true, Ordering::Release);
@@ -87,8 +87,8 @@ impl Handle {
         .await;
     }
 
-    /// Whether the client has said nothing for so long that the connection may rest: hyper need not
-    /// keep its buffers until the next request.
+    /// Whether the connection has been idle for so long that hyper need not keep its buffers until
+    /// the next request.
     pub fn rests(&self) -> bool {
         self.0.rests.load(Ordering::Acquire)
     }
@@ -97,7 +97,7 @@ impl Handle {
         self.0.rests.store(rests, Ordering::Release);
     }
 
-    /// What is to be written, whole.
+    /// Takes the pending interim responses.
     pub(super) fn take_interim(&self) -> Option<Bytes> {
         if !self.0.has_interim.load(Ordering::Acquire) {
             return None;
@@ -123,7 +123,7 @@ impl Handle {
         self.0.answered.load(Ordering::Acquire)
     }
 
-    /// Whether so many requests are answered; if not, the task is woken when that, or
+    /// Whether this many responses are complete. Otherwise wakes the task when that, or
     /// [`Handle::passes_through`], changes.
     pub(super) fn is_answered(&self, requests: u64, cx: &Context<'_>) -> bool {
         if self.answered() >= requests {

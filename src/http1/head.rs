@@ -1,9 +1,9 @@
-//! The head of a request, line by line as it arrives: what must be refused, and how its body is
-//! framed.
+//! A strict parser for the head of a request, line by line as it arrives: what must be refused, and
+//! how the body is framed.
 //!
-//! Lines are judged in their order, each once, as soon as its end is there; so the verdict does not
-//! depend on how the bytes were split into reads. What hyper judges as strictly (which methods
-//! there are, say) is left to it.
+//! Each line is checked once, as soon as it is complete, so the result does not depend on how the
+//! bytes were split into reads. Checks that hyper makes as strictly, such as for methods, are left
+//! to it.
 
 use http::Uri;
 use memchr::memchr;
@@ -15,13 +15,12 @@ use super::{
 
 /// Length of `HTTP/1.1`.
 const VERSION: usize = 8;
-/// Longest request line; a target of 16 KiB and room for the method.
+/// Longest request line: a target of 16 KiB, and space for the method.
 const MAX_REQUEST_LINE: usize = 16 * 1024 + 256;
-/// Empty lines before a request line that are skipped; one is what old clients send (RFC 9112
-/// section 2.2).
+/// Empty lines before a request line that are skipped. Old clients send one (RFC 9112 section 2.2).
 const MAX_EMPTY_LINES: u8 = 4;
 
-/// How large a head may be.
+/// Upper bounds of a head.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Bytes of a head.
@@ -30,33 +29,33 @@ pub struct Limits {
     pub fields: usize,
 }
 
-/// What follows a head.
+/// The bytes after a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Follows {
     /// The next head.
     Head,
-    /// So many bytes, then the next head.
+    /// A body of this length, then the next head.
     Length(u64),
     /// Chunks, then the next head.
     Chunks,
-    /// Whatever the answer to a CONNECT makes of it.
+    /// Depends on the response to a CONNECT.
     AfterConnect,
-    /// Whatever the answer to an Upgrade makes of it.
+    /// Depends on the response to an Upgrade.
     AfterUpgrade,
 }
 
-/// How far a head has come.
+/// The progress of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Its last line is not there yet.
+    /// Its last line is incomplete.
     Incomplete,
-    /// It ends after so many bytes.
+    /// It ends after this many bytes.
     Complete(usize, Follows),
-    /// An `OPTIONS http://host` whose empty path ends at this offset; see [`super`].
+    /// An `OPTIONS http://host` whose empty path is at this offset; see [`super`].
     EmptyPath(usize),
 }
 
-/// A head that is being read.
+/// A head that is being parsed.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     line_start: usize,
@@ -71,7 +70,7 @@ pub(super) struct Head {
     other_case: bool,
 }
 
-/// What the request line says.
+/// The request line.
 #[derive(Debug, Clone, Copy)]
 struct Request {
     connect: bool,
@@ -79,7 +78,7 @@ struct Request {
 }
 
 impl Head {
-    /// Reads on in `bytes`, which begin with the first byte of the head and grow from call to call.
+    /// Parses more of `bytes`, which begin with the head and grow from call to call.
     pub(super) fn advance(&mut self, bytes: &[u8], limits: Limits) -> Result<Progress, Violation> {
         while let Some(found) = memchr(b'\n', &bytes[self.searched..]) {
             let end = self.searched + found;
@@ -90,7 +89,7 @@ impl Head {
             };
             let progress =
                 self.line(line, limits).map_err(|violation| match memchr(b'\r', line) {
-                    // No line is good with one in it; this is what is wrong with it then.
+                    // No valid line contains one, so this is the violation.
                     Some(_) => Violation::LineEnd,
                     None => violation,
                 })?;
@@ -106,8 +105,8 @@ impl Head {
         self.searched = bytes.len();
         self.bound(bytes.len(), limits)?;
         match bytes.get(self.line_start) {
-            // No request begins like this; a TLS hello on the wrong port need not wait for a line
-            // end.
+            // No request begins like this, so a TLS hello on the wrong port need not wait for a
+            // line end.
             Some(first) if self.request.is_none() && !is_token(*first) && *first != b'\r' => {
                 Err(Violation::RequestLine)
             }
@@ -115,8 +114,7 @@ impl Head {
         }
     }
 
-    /// Whether the names of all its fields are in title case (`User-Agent`), as hyper writes them of
-    /// its own accord.
+    /// Whether all field names are in title case (`User-Agent`), as hyper writes them by default.
     pub(super) fn is_in_title_case(&self) -> bool {
         !self.other_case
     }
@@ -145,7 +143,7 @@ impl Head {
     }
 
     fn request_line(&mut self, line: &[u8]) -> Result<Option<Progress>, Violation> {
-        // The words at both ends; a blank in what is between them makes no target.
+        // The first and the last word. The target between them must not contain a blank.
         let method = &line[..line.iter().position(|b| !is_token(*b)).unwrap_or(line.len())];
         let Some((target, version)) = line[method.len()..]
             .strip_prefix(b" ")
@@ -206,7 +204,7 @@ impl Head {
     }
 
     fn length(&mut self, value: &[u8]) -> Result<(), Violation> {
-        // 18 digits: far beyond any body, and no arithmetic on it can overflow.
+        // 18 digits are more than any body needs, and cannot overflow.
         let plain = (1..=18).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
         if !plain || self.length.is_some() {
             return Err(Violation::ContentLength);
@@ -253,10 +251,9 @@ impl Head {
     }
 }
 
-/// Whether a target is one that the `http` crate reads too, so that hyper has nothing left to
-/// refuse in its own words.
+/// Whether the `http` crate accepts the target too, so that hyper never has to refuse it.
 fn is_target(target: &[u8]) -> bool {
-    // Behind a `#` that crate looks at nothing.
+    // That crate ignores everything after a `#`.
     is_usual_target(target) || !target.contains(&b' ') && Uri::try_from(target).is_ok()
 }
 

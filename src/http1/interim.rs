@@ -1,5 +1,5 @@
-//! Interim answers on their way to the client: hyper's server has no way to send any, so they are
-//! written past it, where nothing else is under way.
+//! Sends interim responses to the client. hyper's server cannot send any, so they are written
+//! directly, while nothing else is being written.
 
 use std::{
     io,
@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{Connection, Refuse};
 
 impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
-    /// Writes what the proxy gave to [`super::Handle::interim`]. To be called when everything that
-    /// hyper wrote is out; it writes no answer before the request's handler is done, which waits
-    /// for this.
+    /// Writes the responses of [`super::Handle::interim`]. Must be called after everything that
+    /// hyper wrote is sent. hyper writes no other response, because the handler of the request
+    /// waits for this.
     pub(super) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.interim.is_empty() {
             match self.handle.take_interim() {
@@ -31,7 +31,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
         Poll::Ready(Ok(()))
     }
 
-    /// Finishes an interim answer that is half out, before anything else is written.
+    /// Completes a partly written interim response before anything else is written.
     pub(super) fn poll_rest_of_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.interim.has_remaining() {
             match ready!(Pin::new(&mut self.io).poll_write(cx, &self.interim))? {

@@ -1,4 +1,4 @@
-//! The end of a connection on which something malformed came: one answer, then nothing.
+//! The end of a connection after a malformed request: one response, then nothing.
 
 use std::{
     io,
@@ -15,16 +15,16 @@ use tokio::{
 
 use super::{Connection, PIECE, Phase, Refuse};
 
-/// How long what the client still sends is read and thrown away, so that the system does not meet
-/// it with a reset that destroys the answer on its way (RFC 9112 section 9.6).
+/// How long the client's remaining data is read and discarded. Otherwise the kernel would send a
+/// reset, which could destroy the response (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
-/// How much of it.
+/// Most bytes that are discarded.
 const MAX_LINGER: usize = 256 * 1024;
 
-/// Where a refusal stands.
+/// A refusal and its progress.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    /// Requests before this one, whose answers go first.
+    /// Earlier requests, whose responses go first.
     before: u64,
     stage: Stage,
 }
@@ -39,8 +39,7 @@ enum Stage {
 }
 
 impl Refusal {
-    /// `too_late`: an answer to this very request is under way already, so that the connection just
-    /// ends.
+    /// `too_late`: a response to the same request has begun, so the connection just ends.
     pub(super) fn new(answer: Bytes, before: u64, too_late: bool) -> Self {
         let stage = if too_late { Stage::Done } else { Stage::Wait(answer) };
         Self { before, stage }
@@ -52,7 +51,7 @@ impl Refusal {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
-    /// Once the refusal is being written, nothing else is.
+    /// Once the refusal is being written, nothing else may be.
     pub(super) fn begin_write(&mut self) -> io::Result<()> {
         if matches!(&self.phase, Phase::Refused(refusal) if refusal.has_begun()) {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -61,14 +60,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
         Ok(())
     }
 
-    /// Answers and ends; whoever reads sees the end of the stream, so that an unfinished body stays
-    /// unfinished.
+    /// Sends the response and ends the connection. The reader sees the end of the stream, so an
+    /// incomplete body stays incomplete.
     pub(super) fn poll_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Phase::Refused(refusal) = &mut self.phase else { return Poll::Ready(Ok(())) };
         loop {
             match &mut refusal.stage {
                 Stage::Wait(answer) => {
-                    // hyper polls again when it has flushed what it holds.
+                    // hyper polls again when it has flushed its data.
                     if !self.handle.is_answered(refusal.before, cx) || !self.flushed {
                         return Poll::Pending;
                     }

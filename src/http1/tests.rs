@@ -1,5 +1,4 @@
-//! What reaches hyper and what does not, however it is cut into reads; and whole exchanges with
-//! hyper behind it.
+//! Tests of what reaches hyper, however it is split into reads, and of whole exchanges with hyper.
 #![allow(clippy::unwrap_used)]
 
 mod exchange;
@@ -14,7 +13,7 @@ use super::*;
 
 const LIMITS: Limits = Limits { bytes: 64 * 1024, fields: 100 };
 
-/// Answers with the status alone.
+/// Responds with the status only.
 #[derive(Debug)]
 struct Status;
 
@@ -31,7 +30,7 @@ Content-Length: 0
     }
 }
 
-/// A socket that delivers exactly these reads, then the end of the stream, and keeps what is
+/// A socket that delivers exactly these reads, then the end of the stream, and records what is
 /// written.
 #[derive(Debug)]
 struct Pieces {
@@ -76,7 +75,7 @@ impl AsyncWrite for Pieces {
     }
 }
 
-/// What became of some bytes: what was handed to hyper, and the status of the refusal.
+/// The result: the bytes that were passed to hyper, and the status of the refusal.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     passed: String,
@@ -119,7 +118,7 @@ fn chunked(body: &str) -> Vec<u8> {
     post("Transfer-Encoding: chunked\r\n", body)
 }
 
-/// Requests that pass as they are.
+/// Requests that pass unchanged.
 fn good() -> Vec<Vec<u8>> {
     let mut good = vec![
         get(""),
@@ -141,7 +140,7 @@ fn good() -> Vec<Vec<u8>> {
     good
 }
 
-/// Requests that are refused, with the status; nothing of their heads passes.
+/// Requests that are refused, with the status. No part of their heads passes.
 fn bad_heads() -> Vec<(u16, Vec<u8>)> {
     let line = |line: &&str| (400, format!("{line}\r\nHost: h\r\n\r\n").into_bytes());
     let host = |host: &&str| (400, format!("GET / HTTP/1.1\r\n{host}\r\n").into_bytes());
@@ -153,7 +152,7 @@ fn bad_heads() -> Vec<(u16, Vec<u8>)> {
     bad.chain(BAD_HEADS.iter().map(whole)).collect()
 }
 
-/// Cuts `input` at random; the same seed cuts the same way.
+/// Splits `input` at random; the same seed splits the same way.
 fn cut<'a>(input: &'a [u8], random: &mut fastrand::Rng) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     let mut rest = input;

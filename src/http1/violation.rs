@@ -1,6 +1,6 @@
-//! What is wrong with a request on the wire.
+//! The violations of a malformed request.
 
-/// Why a request is not served; the text is for a person.
+/// Why a request is refused; a message for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// RFC 9112 section 3.
@@ -24,7 +24,7 @@ pub enum Violation {
     /// RFC 9112 section 6.3.
     #[error("Content-Length is not one plain number")]
     ContentLength,
-    /// RFC 9112 section 6.1: the sign of an attempt to smuggle a request.
+    /// RFC 9112 section 6.1: a sign of request smuggling.
     #[error("the length of the body is given twice (Transfer-Encoding and Content-Length)")]
     TwoLengths,
     /// RFC 9112 section 6.1.
@@ -36,8 +36,7 @@ pub enum Violation {
     /// RFC 9112 section 7.1.
     #[error("the chunks of the body are not well formed")]
     Chunk,
-    /// RFC 9112 section 7.1.1: extensions mean nothing to a proxy, and are only good for hiding
-    /// things.
+    /// RFC 9112 section 7.1.1: extensions mean nothing to a proxy, but can hide things.
     #[error("the chunk extensions of the body are too long")]
     ChunkExtensions,
     /// RFC 9110 section 9.3.6.
@@ -58,7 +57,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// The status of the answer, and its reason phrase.
+    /// The status of the response, and its reason phrase.
     #[must_use]
     pub const fn status(self) -> (u16, &'static str) {
         match self {

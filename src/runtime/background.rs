@@ -1,8 +1,8 @@
-//! A thread with a runtime of its own.
+//! A thread with its own runtime.
 //!
-//! The store's client and the fleet's news have one: on a machine that is busy on every core, a task waits in line
-//! behind hundreds of requests, but a thread that mostly sleeps is run at once, and what closes a scope must not wait.
-//! The proxy has one for each core, so that a connection and what it talks to never change cores.
+//! The store's client and the fleet's news have one, because on a busy machine a task waits behind
+//! hundreds of requests, while the kernel runs a mostly idle thread at once, and news that close a
+//! scope must not wait. The proxy has one per core, so that a connection never changes cores.
 
 use std::future::Future;
 
@@ -20,8 +20,8 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// Starts a thread of this name, which does `first` before all else. Where the machine has no thread left, what is
-    /// spawned there runs in this runtime.
+    /// Starts a thread of this name, which runs `first` before anything else. If no thread can be
+    /// started, tasks run in the current runtime.
     #[must_use]
     pub fn start(name: &str, first: impl FnOnce() + Send + 'static) -> Self {
         let end = CancellationToken::new();
@@ -33,7 +33,7 @@ impl Apart {
         Self { handle, end }
     }
 
-    /// Runs a task there.
+    /// Runs a task on the thread.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         self.handle.spawn(task)
     }
@@ -44,7 +44,7 @@ impl Apart {
         &self.handle
     }
 
-    /// Ends the thread and what still runs there.
+    /// Ends the thread and its tasks.
     pub fn end(&self) {
         self.end.cancel();
     }

@@ -1,15 +1,16 @@
-//! The one place that reads a clock.
+//! The only module that reads a clock.
 //!
-//! A member's clock only ever measures *lengths* (how long to sleep, how old an idle entry is); when something
-//! happened is the store's business ([`crate::store`]). Reading tokio's clock makes every timer in the crate
-//! follow `tokio::time::pause`, so that big fleets can be simulated in virtual time.
+//! A member's clock only measures *durations* (how long to sleep, how old an idle entry is). The
+//! store's clock says when something happened ([`crate::store`]). All timers of the crate use
+//! tokio's clock and so follow `tokio::time::pause`, which lets big fleets be simulated in virtual
+//! time.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 pub use tokio::time::Instant;
 
-/// Now, on this process's monotonic clock.
+/// The current time of the process's monotonic clock.
 #[must_use]
 #[inline]
 #[allow(clippy::disallowed_methods, reason = "this is the one place")]
@@ -17,7 +18,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Milliseconds since 1970 on this machine's clock, for people to read; nothing is ever decided by it.
+/// Milliseconds since 1970 on this machine's clock, for display only. No decision uses it.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "this is the one place")]
 pub fn unix_ms() -> u64 {
@@ -25,7 +26,7 @@ pub fn unix_ms() -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Microseconds in `duration`, the unit in which stores keep time; saturates (after 584,000 years).
+/// Microseconds in `duration`, the unit of the stores; saturates (after 584,000 years).
 #[must_use]
 pub fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
@@ -38,26 +39,26 @@ pub fn exact(micros: i64) -> f64 {
     micros as f64
 }
 
-/// A whole number of microseconds; saturates at 2^53, the largest range in which a double (all that Lua has) still
-/// counts them one by one, so that absurdly slow rates end up far in the future.
+/// A whole number of microseconds, at most 2^53. Up to there a double, Lua's only number, is exact,
+/// and absurdly low rates end up far in the future.
 #[must_use]
 #[allow(clippy::cast_possible_truncation)]
 pub fn whole(micros: f64) -> i64 {
     micros.min(9_007_199_254_740_992.0) as i64
 }
 
-/// The length of `micros` microseconds; negative counts as nothing.
+/// The duration of `micros` microseconds; negative counts as zero.
 #[must_use]
 pub fn from_micros(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// Says yes at most once a second: for log lines about what may happen thousands of times.
+/// Allows at most one log line per second for frequent events.
 #[derive(Debug, Default)]
 pub struct Seldom(Mutex<Option<Instant>>);
 
 impl Seldom {
-    /// Whether it may be said now.
+    /// Whether a line may be logged now.
     #[must_use]
     pub fn may(&self) -> bool {
         let (mut last, now) = (self.0.lock(), now());
@@ -69,7 +70,7 @@ impl Seldom {
     }
 }
 
-/// The wall clock, for what the outside world dates (`Retry-After` in a response); never for measuring.
+/// The wall clock, for dates from outside (`Retry-After` in a response); never for measuring.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "this is the one place")]
 pub fn wall() -> std::time::SystemTime {
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_happens_often_is_said_once_a_second() {
+    async fn a_frequent_event_is_logged_once_a_second() {
         let seldom = Seldom::default();
         assert!(seldom.may());
         assert!(!seldom.may());

@@ -1,6 +1,6 @@
 //! Notifies systemd about a `Type=notify` service: ready, stopping, and the watchdog's keep-alive (`sd_notify(3)`).
 //!
-//! Nothing happens where no `NOTIFY_SOCKET` is set.
+//! Without `NOTIFY_SOCKET` nothing happens.
 
 use std::{
     env, io,
@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
-/// Where systemd listens.
+/// systemd's socket, if there is one.
 #[derive(Debug)]
 pub struct Notify(Option<UnixDatagram>);
 
 impl Notify {
-    /// As the environment says.
+    /// From the environment.
     #[must_use]
     pub fn of_process() -> Self {
         let Ok(name) = env::var("NOTIFY_SOCKET") else { return Self(None) };
@@ -29,23 +29,23 @@ impl Notify {
         }
     }
 
-    /// Requests are served from now on.
+    /// Reports that requests are served.
     pub fn ready(&self) {
         self.send("READY=1\n");
     }
 
-    /// The process has been told to stop.
+    /// Reports that the process stops.
     pub fn stopping(&self) {
         self.send("STOPPING=1\n");
     }
 
-    /// Says twice in each `WatchdogSec=` that the process lives, for as long as it is polled; returns at once where
-    /// there is no watchdog.
+    /// Sends two keep-alives per `WatchdogSec=`, for as long as it is polled. Returns at once
+    /// without a watchdog.
     pub async fn watch(&self) {
         let Some(interval) = watchdog() else { return };
-        let mut beat = tokio::time::interval(interval / 2);
+        let mut ticks = tokio::time::interval(interval / 2);
         loop {
-            beat.tick().await;
+            ticks.tick().await;
             self.send("WATCHDOG=1\n");
         }
     }
@@ -53,15 +53,15 @@ impl Notify {
     fn send(&self, text: &str) {
         let Some(socket) = &self.0 else { return };
         if let Err(error) = socket.send(text.as_bytes()) {
-            tracing::warn!(%error, "systemd does not listen");
+            tracing::warn!(%error, "systemd does not receive notifications");
         }
     }
 }
 
-/// A name that begins with `@` is an abstract one.
+/// A name that begins with `@` is in the abstract namespace.
 fn connect(name: &str) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
-    // A full queue must not hold up the runtime.
+    // A full queue must not block the runtime.
     socket.set_nonblocking(true)?;
     let address = match name.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -71,7 +71,7 @@ fn connect(name: &str) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// `WATCHDOG_USEC`, if it is meant for this process.
+/// `WATCHDOG_USEC`, if it applies to this process.
 fn watchdog() -> Option<Duration> {
     let read = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
     let is_ours = read("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));

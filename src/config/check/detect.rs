@@ -1,4 +1,4 @@
-//! Signatures of a rule, and which built-in ones are switched off.
+//! Signatures of a rule, and the switches for built-in ones.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -78,7 +78,7 @@ fn compile(
     })
 }
 
-/// One entry of `detect`; `None` where its name or verdict is missing or wrong.
+/// One entry of `detect`; `None` if its name or verdict is missing or wrong.
 fn signature(cursor: &Cursor<'_>) -> Option<Signature> {
     let reader = cursor.open();
     let name = reader.optional("name", hosts::name);

@@ -1,4 +1,4 @@
-//! Texts to names, hosts, networks and URLs. Pure.
+//! Parses names, hosts, networks and URLs. Pure.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -251,7 +251,7 @@ fn login(text: &str) -> Read<Login> {
     let fits = |part: &str| {
         part.len() <= LONGEST_LOGIN && !part.bytes().any(|byte| byte.is_ascii_control())
     };
-    // A colon ends the user where a login is sent (RFC 7617).
+    // A login's user ends at the first colon (RFC 7617).
     if user.is_empty() || user.contains(':') || !fits(&user) || !fits(&password) {
         return Err(Wrong::new("the login of the upstream proxy is invalid", help));
     }

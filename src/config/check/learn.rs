@@ -1,4 +1,4 @@
-//! `rate` and `learn` of a rule: what is learned, and where nothing can be.
+//! `rate` and `learn` of a rule: the learned rate, and rules that cannot have one.
 
 use crate::{
     config::{
@@ -16,16 +16,18 @@ use crate::{
     runtime::clock,
 };
 
-/// `rate: auto` never goes faster, in tokens per second: a bound, not a goal.
+/// The highest rate of `rate: auto`, in tokens per second: a bound, not a goal.
 const AUTO_MOST: f64 = 1_000.0;
-/// Where `rate: auto` starts, in tokens per second: a pace that hardly any site minds.
+/// The initial rate of `rate: auto`, in tokens per second: hardly any site blocks it.
 const AUTO_START: f64 = 0.5;
-/// `rate: auto` never goes slower, in tokens per second: a page in fifty seconds still finds out that a wall has gone.
+/// The lowest rate of `rate: auto`, in tokens per second. One page in fifty seconds still notices
+/// when a wall is gone.
 const AUTO_FLOOR: f64 = 0.02;
-/// A written rate is at most this many times too high, unless `floor` says otherwise.
+/// A configured rate is assumed to be at most this many times too high, unless `floor` says
+/// otherwise.
 const TOO_HIGH: f64 = 100.0;
 
-/// What `rate` says.
+/// The value of `rate`.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ceiling {
     /// Nothing: it is to be learned.
@@ -49,7 +51,7 @@ pub(super) fn ceiling(text: &str) -> Read<Ceiling> {
     if text == "auto" { Ok(Ceiling::Auto) } else { units::rate(text).map(Ceiling::Written) }
 }
 
-/// Reads `learn`; `None` where the rate is fixed, or there is none.
+/// Reads `learn`; `None` if the rate is fixed, or there is none.
 pub(super) fn read(
     rule: &Reader<'_>,
     ceiling: Option<Ceiling>,

@@ -1,4 +1,5 @@
-//! Paths of the rule file: relative to its folder, `~` for the home; files that must be there are.
+//! Paths of the rule file: relative to its folder, `~` for the home directory, and checks of
+//! required files.
 
 use std::{
     fs::File,
@@ -25,7 +26,7 @@ pub(super) fn resolve(text: &str, around: &Surroundings<'_>) -> Read<PathBuf> {
     }
     match text.strip_prefix("~/").or(Some("").filter(|_| text == "~")) {
         Some(rest) => {
-            // Without a home there is still a place where a service may write.
+            // Without a home directory, a service can still write here.
             let home = (around.env)("HOME").filter(|home| !home.is_empty());
             Ok(PathBuf::from(home.unwrap_or_else(|| "/var/lib/tidegate".to_owned())).join(rest))
         }
@@ -66,7 +67,7 @@ pub(super) fn ca(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<(Path
     }
 }
 
-/// Whether what is wrong is this file.
+/// Whether the mistake is in this file.
 fn names(error: &CaError, file: &Path) -> bool {
     match error {
         CaError::File { path, .. }
@@ -76,7 +77,7 @@ fn names(error: &CaError, file: &Path) -> bool {
     }
 }
 
-/// Warns of a secret that stands in the rule file itself where everybody can read that.
+/// Warns of a secret in a rule file that every user can read.
 pub(super) fn warn_if_exposed(cursor: &Cursor<'_>, around: &Surroundings<'_>) {
     if around.exposed && cursor.is_literal() {
         let help = "write `${NAME}` and set it in the environment, or `chmod 600` the file";

@@ -1,5 +1,4 @@
-//! Rules that no request ever reaches, those that `https` requests pass by, and requests that no rule
-//! matches.
+//! Rules that no request reaches, rules that `https` requests bypass, and requests without a rule.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,10 +11,10 @@ use crate::{
     target::glob_matches,
 };
 
-/// Which rules stand at a host pattern: number of the rule, its paths.
+/// The rules of a host pattern: number of the rule, its paths.
 type ByHost = HashMap<HostPattern, Vec<(usize, Vec<Arc<str>>)>>;
 
-/// Reports every rule that lies wholly behind earlier ones, and a last one that does not match
+/// Reports every rule that is hidden by earlier ones, and a last rule that does not match
 /// everything.
 pub(super) fn check(rules: &[(Cursor<'_>, Rule)]) {
     let mut seen = ByHost::new();
@@ -48,8 +47,8 @@ pub(super) fn check(rules: &[(Cursor<'_>, Rule)]) {
     }
 }
 
-/// Warns of rules with `paths` that see no `https` request: a CONNECT has no path, so that another
-/// rule takes it, and what is inside is seen only if that one intercepts.
+/// Warns of rules with `paths` that get no `https` request. A CONNECT has no path, so another rule
+/// matches it, and the requests inside are visible only if that rule intercepts.
 fn doubt_paths(rules: &[(Cursor<'_>, Rule)]) {
     let by_path = |rule: &Rule| {
         !rule.matcher.paths.is_empty() && !rule.matcher.paths.iter().any(|p| glob_matches(p, ""))
@@ -109,8 +108,8 @@ fn shadow(matcher: &Matcher, seen: &ByHost) -> Option<usize> {
 
 /// Whether every path that `glob` matches is matched by one of `paths`.
 fn covers(paths: &[Arc<str>], glob: &str) -> bool {
-    // A `*` of `glob`, read as a letter, can only be matched by a `*`: then whatever it stands for
-    // is matched too.
+    // A `*` of `glob`, taken literally, can only be matched by a `*`, which then also matches
+    // everything that it stands for.
     paths.is_empty() || paths.iter().any(|path| glob_matches(path, glob))
 }
 

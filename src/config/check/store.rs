@@ -1,4 +1,4 @@
-//! `store`: where scopes live.
+//! `store`: the store of the scopes.
 
 use super::{Surroundings, hosts, paths};
 use crate::{
@@ -61,7 +61,7 @@ fn redis(url: Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> RedisS
     }
 }
 
-/// Roots for the store's certificate; they help only where there is one.
+/// Roots for the store's certificate; they need a URL with TLS.
 fn ca(url: &Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> Vec<std::path::PathBuf> {
     let ca = paths::roots(section, "ca", around);
     let plain = url.expose().starts_with("redis:") || url.expose().starts_with("redis-");

@@ -1,4 +1,4 @@
-//! Everything but the rules.
+//! Everything except the rules.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -190,7 +190,7 @@ fn limits(section: &Reader<'_>, listen: SocketAddr) -> Bounds {
     let connections = section.count("connections");
     let per_client = |text: &str| range::count(section.kind("per_client"), text);
     let per_client = section.optional("per_client", per_client);
-    // A crawler beside its proxy comes from one address with all of its workers.
+    // All workers of a crawler on the proxy's machine have the same address.
     let unless_said = if listen.ip().is_loopback() { connections } else { PER_CLIENT };
     Bounds {
         connections,

@@ -8,7 +8,7 @@ use super::{
 /// Longest pattern, in bytes: as long as a line of a page that is worth looking for.
 pub(in crate::config) const LONGEST_PATTERN: usize = 512;
 
-/// Verdicts that an answer can have.
+/// Verdicts of a response.
 const ANSWERS: Kind = Kind::Word(&[
     "ok",
     "403_forbidden",

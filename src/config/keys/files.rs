@@ -1,4 +1,4 @@
-//! The keys by which rules are spread over several files and have values in common.
+//! The keys for rules in several files and for shared values.
 
 use super::{Default::Required, Kind, RULE, Section, key};
 

@@ -1,4 +1,4 @@
-//! Builds the tree from the parser's events, counting as it grows.
+//! Builds the tree from the parser's events, with limits on its size.
 
 use std::{borrow::Cow, collections::HashMap, rc::Rc};
 
@@ -25,7 +25,7 @@ enum Part {
     Map { entries: Vec<(Name, Rc<Node>)>, key: Option<Name>, seen: HashMap<String, usize> },
 }
 
-/// What is open while the events come in.
+/// The open lists and mappings.
 pub(super) struct Builder<'a> {
     env: &'a Env<'a>,
     frames: Vec<Frame>,
@@ -125,13 +125,13 @@ impl<'a> Builder<'a> {
             self.anchors.insert(anchor, Rc::clone(&node));
         }
         let place = node.place;
-        // What is in a list or mapping has been counted already.
+        // The content of a list or mapping was counted before.
         let is_scalar = matches!(node.value, Value::Scalar(_));
         self.weight += if is_scalar { node.weight } else { 1 };
         self.add(node, place)
     }
 
-    /// Puts a finished value where it belongs: the list or mapping that is open, else the root.
+    /// Adds a finished value to the open list or mapping; without one it is the root.
     fn add(&mut self, node: Rc<Node>, place: Place) -> Result<(), Flaw> {
         if self.weight > MOST_NODES {
             let message = format!("more than {MOST_NODES} values, with aliases expanded");
@@ -227,7 +227,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A flaw of what is being read now.
+    /// A flaw at the current event.
     pub(super) fn flaw(&self, place: Place, message: String, help: Option<&str>) -> Flaw {
         self.flaw_with(place, None, message, help.map(str::to_owned))
     }

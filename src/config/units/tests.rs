@@ -1,4 +1,4 @@
-//! What each unit takes, refuses and advises.
+//! The texts that each unit accepts and refuses, and its advice.
 
 use super::*;
 
@@ -100,7 +100,7 @@ fn numbers_are_digits_only() {
         assert!(count(text).is_err(), "{text}");
         assert!(factor(text).is_err(), "{text}");
     }
-    // Whoever reads it refuses this by its range.
+    // The range check refuses this.
     assert_eq!(count("99999999999999999999999"), Ok(u64::MAX));
 }
 
