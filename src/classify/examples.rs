@@ -23,9 +23,9 @@ impl Signature {
     /// # Errors
     /// The signature cannot be compiled.
     pub fn failed_examples(&self) -> Result<Vec<String>, SignatureError> {
-        let mut alone = self.clone();
-        alone.action = Action::Decide;
-        let classifier = Arc::new(Classifier::compile(vec![alone])?);
+        let mut single = self.clone();
+        single.action = Action::Decide;
+        let classifier = Arc::new(Classifier::compile(vec![single])?);
         let mut failures = Vec::new();
         for (number, example) in self.expect.iter().enumerate() {
             let at = format!("example {} of the signature `{}`", number + 1, self.name);

@@ -26,15 +26,15 @@ pub(crate) struct HeaderIndex {
 
 impl HeaderIndex {
     pub(crate) fn new(signatures: &[Compiled]) -> Self {
-        let mut heads = Self::default();
+        let mut index = Self::default();
         for (number, signature) in signatures.iter().enumerate() {
             match signature.first_field() {
-                Some(name) => heads.add_field(name, number),
-                None if signature.has_no_head_condition() => heads.unconditional.push(number),
-                None => heads.add_status(signature, number),
+                Some(name) => index.add_field(name, number),
+                None if signature.has_no_head_condition() => index.unconditional.push(number),
+                None => index.add_status(signature, number),
             }
         }
-        heads
+        index
     }
 
     /// The signatures without a condition on the head, ascending.

@@ -189,15 +189,15 @@ mod tests {
         for _ in 0..20_000 {
             let scraps = (0..random.usize(1..25)).map(|_| SCRAPS[random.usize(..SCRAPS.len())]);
             let source: String = scraps.collect();
-            let (mut whole, mut torn) = (Page::new(true), Page::new(true));
+            let (mut whole, mut split) = (Page::new(true), Page::new(true));
             whole.push(&source);
             for (at, character) in source.char_indices() {
-                torn.push(&source[at..at + character.len_utf8()]);
+                split.push(&source[at..at + character.len_utf8()]);
             }
-            assert_eq!(whole.visible.text(), torn.visible.text(), "{source}");
-            assert_eq!(whole.visible.count(), torn.visible.count(), "{source}");
-            assert_eq!(whole.has_content, torn.has_content, "{source}");
-            assert_eq!(whole.title(), torn.title(), "{source}");
+            assert_eq!(whole.visible.text(), split.visible.text(), "{source}");
+            assert_eq!(whole.visible.count(), split.visible.count(), "{source}");
+            assert_eq!(whole.has_content, split.has_content, "{source}");
+            assert_eq!(whole.title(), split.title(), "{source}");
         }
     }
 }

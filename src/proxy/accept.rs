@@ -41,8 +41,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
 /// hyper's floor for its read buffer.
 const MIN_BUFFER: usize = 8 * 1024;
 
-/// Serves clients of `listener` on the threads of `workers` until `stop`, then finishes what is in flight within
-/// `timeouts.drain`; what is still open then is cut. Returns how many connections and tunnels were.
+/// Serves clients of `listener` on the threads of `workers` until `stop`, then finishes the
+/// requests in flight within `timeouts.drain` and closes the rest. Returns how many connections and
+/// tunnels were closed.
 pub async fn serve(
     listener: TcpListener,
     cx: Arc<Context>,
@@ -181,7 +182,7 @@ impl Watched {
         }
     }
 
-    /// Serves requests until the connection ends or rests; a rested one comes back.
+    /// Serves requests until the connection ends or rests. Returns a resting connection.
     async fn stretch(
         &self,
         builder: &http1::Builder,
@@ -198,7 +199,7 @@ impl Watched {
         let rests = tokio::select! {
             served = serving => served?,
             () = stop => {
-                // Idle ones close now; what is in flight ends with `Connection: close`.
+                // Idle connections close now; a response in flight ends with `Connection: close`.
                 Pin::new(&mut connection).graceful_shutdown();
                 tokio::select! {
                     served = &mut connection => served?,
@@ -207,7 +208,7 @@ impl Watched {
                 false
             }
         };
-        // Nothing is left in its buffers: whole requests only are handed over, and all are answered.
+        // hyper's buffers are empty: it only gets whole requests, and all have a response.
         let parts = connection.into_parts().filter(|_| rests);
         Ok(parts.map(|parts| parts.io.into_inner()))
     }
@@ -222,9 +223,8 @@ impl Drop for Watched {
     }
 }
 
-/// A timer for hyper that never fires, and allocates nothing. [`ClientIo`] keeps the time for
-/// heads, but hyper reads on after an answer (so that the wait for the next request begins) only
-/// where it has a timer of its own.
+/// A timer for hyper that never fires and allocates nothing. [`ClientIo`] limits the time for
+/// heads, but hyper reads on after a response (to wait for the next request) only with a timer.
 #[derive(Debug)]
 struct Never;
 

@@ -1,5 +1,6 @@
-//! What the log says about a request: the identity that ties its lines together, and its line in the access log
-//! (`log.access`), gathered on its way and written when the request is over. Its trace ends with the line.
+//! The log entries of a request: the id that connects its lines, and its line in the access log
+//! (`log.access`), which is collected on its path and written at its end. Its trace ends with that
+//! line.
 
 use std::{
     sync::{
@@ -28,7 +29,8 @@ use crate::{
     target::{Scheme, Target},
 };
 
-/// W3C trace context, which ties our lines to the crawler's own. It goes on to the site as it came.
+/// W3C trace context, which connects our lines with the crawler's own. It is passed on to the site
+/// unchanged.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The client's name for its request. It is for the proxy: it does not go on to the site.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -37,12 +39,12 @@ const LONGEST_ID: usize = 128;
 /// A hold that is not worth a cause: the proxy's own work takes as long.
 const NO_HOLD: Duration = Duration::from_millis(1);
 
-/// The name of a request in the log, and what else its client says of it.
+/// The id of a request in the log, and its client's trace context.
 #[derive(Debug)]
 pub(super) struct Identity {
     /// The client's own, or the trace's, or one that was made for the access log.
     id: Option<HeaderValue>,
-    /// Around all that the log says of a request that its client has named; nothing for the others.
+    /// A span around all log lines of a request with an id from its client; `None` for others.
     pub(super) span: Span,
     /// Its spans, if they are exported.
     trace: Option<Arc<Trace>>,
@@ -66,17 +68,17 @@ impl Identity {
         };
         let request_id = id.to_str().unwrap_or_default();
         let (trace_id, parent_id) = named_trace.map(|t| (t.trace, t.parent)).unzip();
-        // As an error, so that no level of the log leaves it out.
+        // With level error, so that every log level includes it.
         let span = tracing::error_span!("request", request_id, trace_id, parent_id);
         Self { id: Some(id), span, trace }
     }
 
-    /// Whether somebody wants to know how the request ends.
+    /// Whether the end of the request is recorded.
     pub(super) fn is_traced(&self) -> bool {
         self.trace.is_some()
     }
 
-    /// Tells the client under which name the log has its request.
+    /// Adds the request's id in the log to the response.
     pub(super) fn annotate(self, headers: &mut HeaderMap) {
         if let Some(id) = self.id {
             headers.insert(headers::REQUEST_ID, id);
@@ -88,13 +90,13 @@ impl Identity {
     }
 }
 
-/// What can stand in a log and a field as it is.
+/// Whether a text can be in a log and a field unchanged.
 fn is_id(value: &HeaderValue) -> bool {
     let bytes = value.as_bytes();
     (1..=LONGEST_ID).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
 }
 
-/// Bytes and flights of a tunnel so far, counted where they pass.
+/// Bytes and flights of a tunnel so far, counted by its copy loop.
 #[derive(Debug)]
 pub(super) struct Tally {
     metrics: Arc<RuleMetrics>,
@@ -116,13 +118,13 @@ impl Tally {
         })
     }
 
-    /// So many bytes went to the site.
+    /// Counts bytes to the site.
     pub(super) fn up(&self, bytes: usize) {
         self.metrics.bytes_up.inc_by(bytes as u64);
         self.up.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// So many bytes came from the site.
+    /// Counts bytes from the site.
     pub(super) fn down(&self, bytes: usize) {
         self.metrics.bytes_down.inc_by(bytes as u64);
         self.down.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -159,7 +161,7 @@ pub(super) struct Line {
     span: Span,
     /// Whether the line is written: it may be there for the trace only.
     logs: bool,
-    /// For the trace, around which there is no log span that has it.
+    /// For the trace, which has no log span around it.
     request_id: Option<String>,
     trace: Option<Arc<Trace>>,
     accepting: Option<OpenStep>,
@@ -218,7 +220,7 @@ impl Line {
         })
     }
 
-    /// Whose request it is, and where it goes.
+    /// Records the client and the target.
     pub(super) fn admitted(&mut self, client: &Client, target: &Target) {
         if let Client::User(name) = client {
             self.access.client = clean(name);
@@ -244,7 +246,7 @@ impl Line {
         self.trace.clone()
     }
 
-    /// It goes to the gate; `upload` counts what its client sends with it.
+    /// The request enters the gate; `upload` counts the bytes of its body.
     pub(super) fn waits(&mut self, cx: &Context, asking: &Asking, upload: Option<&Progress>) {
         self.upload = upload.cloned();
         if asking.entry.rule.action == Action::Limit {
@@ -253,7 +255,7 @@ impl Line {
         }
     }
 
-    /// The gate has said yes or no.
+    /// The gate has decided.
     pub(super) fn waited(&mut self, held: &Result<Pass, Refused>) {
         if let (Some(mut holding), Err(refusal)) = (self.holding.take(), held) {
             holding.failed(refusal);
@@ -270,13 +272,13 @@ impl Line {
             Ok(pass) => self.holds.note(pass.held(), || waiting.cause(None)),
             Err(refusal) => {
                 self.holds.note(waiting.elapsed(), || cause(refusal));
-                // Refused at once is refused for a reason too.
+                // An immediate refusal has a cause too.
                 self.holds.cause = self.holds.cause.or_else(|| Some(cause(refusal)));
             }
         }
     }
 
-    /// It became a tunnel, whose bytes and flights are counted there.
+    /// It became a tunnel, which counts its own bytes and flights.
     pub(super) fn tunnels(&mut self, status: StatusCode, tally: &Arc<Tally>) {
         self.status(status);
         self.access.outcome = Outcome::Tunnelled;
@@ -284,12 +286,12 @@ impl Line {
         self.tunnel = Some(Arc::clone(tally));
     }
 
-    /// It is a CONNECT whose requests have lines of their own.
+    /// It is a CONNECT whose inner requests have their own lines.
     pub(super) fn intercepted(&mut self) {
         self.access.outcome = Outcome::Intercepted;
     }
 
-    /// What its client got.
+    /// Records the result for the client.
     pub(super) fn status(&mut self, status: StatusCode) {
         self.access.status = Some(status.as_u16());
     }
@@ -301,7 +303,7 @@ impl Line {
         self.access.status = Some(refusal.status().as_u16());
     }
 
-    /// The head of its answer goes to the client.
+    /// The head of the response is sent to the client.
     pub(super) fn answered(&mut self, status: StatusCode, exchange: &Exchange) {
         let access = &mut self.access;
         access.status = Some(status.as_u16());
@@ -315,7 +317,7 @@ impl Line {
         }
     }
 
-    /// So much of the answer goes to the client; `is_last` if nothing is left of it.
+    /// Counts bytes of the response to the client; `is_last` if it is complete.
     pub(super) fn sends(&mut self, bytes: usize, is_last: bool) {
         self.access.bytes_down += bytes as u64;
         if is_last && self.access.outcome == Outcome::Abandoned {
@@ -324,7 +326,7 @@ impl Line {
         }
     }
 
-    /// The site broke off its answer.
+    /// The site closed the connection within its response.
     pub(super) fn breaks_off(&mut self) {
         self.access.outcome = Outcome::CutOff;
     }

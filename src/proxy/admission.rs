@@ -11,7 +11,7 @@ use super::{
 };
 use crate::observability::metrics::Bound;
 
-/// Refuses an HTTP/2 request for what [`crate::http1`] refuses in HTTP/1.1.
+/// Refuses an HTTP/2 request for the violations that [`crate::http1`] finds in HTTP/1.1.
 ///
 /// # Errors
 /// More fields than `limits.headers` allows, an invalid path, or blanks around a value (RFC 9113 section 8.2.1).
@@ -36,8 +36,9 @@ pub(super) fn admit_frames(
     Ok(())
 }
 
-/// Handles requests that never go on to a site: one that has passed this proxy before, TRACE, and an OPTIONS whose
-/// `Max-Forwards` is used up (RFC 9110 sections 7.6.3, 9.3.8 and 7.6.2).
+/// Handles requests that are not passed on to a site: one that has been in this proxy before,
+/// TRACE, and an OPTIONS whose `Max-Forwards` is used up (RFC 9110 sections 7.6.3, 9.3.8 and
+/// 7.6.2).
 pub(super) fn answer_here(
     cx: &Context,
     request: &mut Request<Incoming>,
@@ -61,7 +62,7 @@ pub(super) fn answer_here(
     }
 }
 
-/// The proxy's own answer to OPTIONS.
+/// The proxy's own response to OPTIONS.
 fn options() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(reply::ALLOWED));

@@ -1,9 +1,9 @@
 //! Who may use the proxy: Basic credentials on `Proxy-Authorization` (RFC 7617, RFC 9110 section
 //! 11.7), or a client network that needs none.
 //!
-//! Judged for every request, before anything else is done for it. How long a refusal takes tells
-//! neither whether a user exists nor how much of a password was right. Credentials never show in
-//! `Debug` output or errors.
+//! Checked for every request, before anything else. The time of a refusal reveals neither whether a
+//! user exists nor how much of a password was right. `Debug` output and errors never contain
+//! credentials.
 
 use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
 
@@ -15,14 +15,13 @@ use subtle::ConstantTimeEq as _;
 
 use crate::{gate::Client, rules::settings};
 
-/// What a refused client is told to send: the `Proxy-Authenticate` field of a 407.
+/// The challenge to a refused client: the `Proxy-Authenticate` field of a 407.
 pub const CHALLENGE: &str = r#"Basic realm="tidegate", charset="UTF-8""#;
 
-/// Longest `Proxy-Authorization` value that is looked at; names and passwords are far shorter.
+/// Longest `Proxy-Authorization` value that is read. Names and passwords are far shorter.
 const MAX_FIELD: usize = 2048;
 
-/// A password as SHA-256; of equal length whatever the password is, so that comparing takes equal
-/// time.
+/// A password as SHA-256. All have the same length, so that comparisons take the same time.
 type PasswordHash = [u8; 32];
 
 /// Why a client may not use the proxy; the text is for a person and holds nothing that the client
@@ -43,7 +42,7 @@ pub enum Unauthorised {
     Network,
 }
 
-/// Tells who a client is.
+/// Identifies clients.
 pub struct Authenticator {
     users: HashMap<Arc<str>, PasswordHash>,
     networks: Vec<IpNet>,
@@ -57,7 +56,7 @@ impl fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    /// With neither users nor networks, everybody who can connect may use the proxy.
+    /// Without users and networks, everybody who can connect may use the proxy.
     #[must_use]
     pub fn new(auth: &settings::Auth) -> Self {
         let users = auth
@@ -72,10 +71,10 @@ impl Authenticator {
         }
     }
 
-    /// Who sends a request with `headers` from `peer`.
+    /// The client that sends a request with `headers` from `peer`.
     ///
     /// # Errors
-    /// The client may not use the proxy: answer 407 with [`CHALLENGE`].
+    /// The client may not use the proxy; respond with 407 and [`CHALLENGE`].
     pub fn check(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Client, Unauthorised> {
         let peer = peer.to_canonical();
         let free = self.open || self.networks.iter().any(|network| network.contains(&peer));
@@ -97,7 +96,7 @@ impl Authenticator {
         }
         let (name, password) = basic(field.as_bytes()).ok_or(Unauthorised::Malformed)?;
         let given: PasswordHash = Sha256::digest(password.as_bytes()).into();
-        // An unknown user's password is compared as well, with what no password hashes to.
+        // For an unknown user, the password is compared with a hash that no password has.
         let (user, stored) = match self.users.get_key_value(name.as_str()) {
             Some((user, stored)) => (Some(user), stored),
             None => (None, &[0; 32]),

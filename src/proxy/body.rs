@@ -17,11 +17,11 @@ use crate::{
     observability::metrics::{Metrics, RuleMetrics},
 };
 
-/// The body of an answer to a client.
+/// The body of a response to a client.
 #[derive(Debug)]
 pub struct Body {
     from: From,
-    /// Tells the connection when the answer is done.
+    /// Notifies the connection when the response is complete.
     answering: Option<Answering>,
     /// The access log's line, which ends with the body.
     line: Option<Box<Line>>,
@@ -37,7 +37,7 @@ pub struct Body {
 enum From {
     /// The proxy's own text; may be empty.
     Own(Bytes),
-    /// What the site sends.
+    /// The site's body.
     Site(SiteBody),
 }
 
@@ -119,7 +119,7 @@ impl HttpBody for Body {
 }
 
 impl Refusal {
-    /// The answer; counts it.
+    /// Counts the response and returns it.
     pub(crate) fn into_response(self, metrics: &Metrics) -> Response<Body> {
         self.count(metrics);
         let mut response = Response::new(Body::own(self.document()));

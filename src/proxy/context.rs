@@ -1,5 +1,4 @@
-//! What every request needs: the settings in force, the gate, the metrics, the connections to
-//! sites.
+//! Shared by all requests: the current settings, the gate, the metrics, the connections to sites.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -36,7 +35,7 @@ use crate::{
 /// Clients that are remembered for not accepting our certificates.
 const MAX_DISTRUSTING: usize = 1000;
 
-/// What a reload replaces as one.
+/// The part that a reload replaces as a whole.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) settings: Settings,
@@ -51,49 +50,49 @@ pub(crate) struct Live {
 /// Shared by all connections of the process.
 pub struct Context {
     live: ArcSwap<Live>,
-    /// What nobody may reach through the proxy.
+    /// Addresses that nobody may reach through the proxy.
     pub(crate) own: Arc<Own>,
     /// The gate.
     pub gate: Arc<Gate>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Where events go.
+    /// The events.
     pub events: Arc<Events>,
-    /// Where spans go, if the environment names a collector.
+    /// The spans, if the environment names a collector.
     pub(super) traces: Option<Arc<Traces>>,
     /// Pages that look like walls and match no signature.
     pub(super) suspects: Arc<Suspects>,
-    /// Rules whose first tunnel has been spoken of.
+    /// Rules whose first tunnel was reported.
     blind: Mutex<HashSet<Arc<str>>>,
-    /// Rules whose first refusal of an unknown protocol has been spoken of.
+    /// Rules whose first refusal of an unknown protocol was reported.
     refusing: Mutex<HashSet<Arc<str>>>,
-    /// Clients of whom it was said that they do not accept our certificates.
+    /// Clients that were reported for rejecting our certificates.
     distrusting: Mutex<HashSet<IpAddr>>,
-    /// Rules whose upstream proxy failed last.
+    /// Rules whose upstream proxy failed most recently.
     failing: Mutex<HashSet<Arc<str>>>,
-    /// What held requests of HTTP/2 keep.
+    /// The memory of held HTTP/2 requests.
     pub(super) held_memory: HeldMemory,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
     pub(crate) tunnels: TaskTracker,
     /// Their places, taken before a request for one is held.
     pub(super) places: TunnelSlots,
-    /// The proxy stops: intercepted connections finish what is in flight.
+    /// The proxy stops: intercepted connections finish their requests in flight.
     pub(super) stopping: CancellationToken,
     /// The local CA, once it was needed.
     ca: Mutex<Option<Arc<Ca>>>,
-    /// Ends what is still open when the drain deadline has passed.
+    /// Closes all open connections when the drain deadline has passed.
     pub(crate) end: CancellationToken,
     /// Connections to sites that wait for their next request.
     pub(super) pool: Arc<Pool>,
-    /// Our name in `Via` (RFC 9110 section 7.6.3): random for each process, so that a request that
-    /// comes back to us is told from one that passed another member.
+    /// Our name in `Via` (RFC 9110 section 7.6.3): random for each process, to detect a request
+    /// that returns to this process.
     pub(crate) pseudonym: String,
     /// Our entry in `Via`.
     pub(super) via: Via,
 }
 
 impl Context {
-    /// The context of a process. `own` are the addresses of its listeners and of its store, which
+    /// The context of a process. `own` are the addresses of its listeners and its store, which
     /// nobody may reach through the proxy.
     #[must_use]
     pub fn new(
@@ -147,7 +146,7 @@ impl Context {
         distrusting.insert(client)
     }
 
-    /// Says once per rule that its cooldown sees nothing inside tunnels.
+    /// Warns once per rule that its cooldown sees nothing inside tunnels.
     pub(super) fn tunnel_begins(&self, rule: &Rule) {
         if rule.cooldown.is_some() && self.blind.lock().insert(Arc::clone(&rule.name)) {
             self.events.emit(Event::Warned {
@@ -160,7 +159,7 @@ impl Context {
         }
     }
 
-    /// Says once per rule that it refuses what it cannot look into.
+    /// Warns once per rule that it refuses traffic that it cannot inspect.
     pub(super) fn refuses_unknown(&self, rule: &Rule) {
         if self.refusing.lock().insert(Arc::clone(&rule.name)) {
             self.events.emit(Event::Warned {
@@ -173,7 +172,7 @@ impl Context {
         }
     }
 
-    /// Says once per outage that the upstream proxy of a rule fails.
+    /// Warns once per outage that the upstream proxy of a rule fails.
     pub(super) fn via_fails(&self, rule: &Rule, why: &dyn fmt::Display) {
         if let Some(proxy) = &rule.via
             && self.failing.lock().insert(Arc::clone(&rule.name))
@@ -189,8 +188,9 @@ impl Context {
         self.failing.lock().remove(&rule.name);
     }
 
-    /// Puts reloaded settings in force: for the next request, and for the next connection where
-    /// they shape one. Connections that the settings before let be made serve no other request.
+    /// Applies reloaded settings to the next request, and to the next connection if they concern
+    /// connections. Existing connections to sites that depend on changed settings serve no further
+    /// request.
     pub fn reload(&self, settings: Settings) {
         let limits = settings.limits;
         let mut live = Live::new(settings, Arc::clone(&self.own), &self.metrics, &self.events);
@@ -202,7 +202,7 @@ impl Context {
     /// again: clients trust the one that they were given, and another one needs a restart.
     ///
     /// # Errors
-    /// [`CaError`]; asked again, it is tried again.
+    /// [`CaError`]. The next call tries again.
     pub fn ca(&self) -> Result<Arc<Ca>, CaError> {
         let mut opened = self.ca.lock();
         if let Some(ca) = &*opened {

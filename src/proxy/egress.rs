@@ -1,9 +1,9 @@
 //! The egress guard: where the proxy may connect to.
 //!
-//! It judges the address that is then dialled, with no second look-up in between, so that neither a
-//! spelling nor a DNS answer that changes (rebinding) gets past it. What is not public is denied
-//! unless `egress.allow` names it; `egress.deny` beats `egress.allow`; the proxy's own listeners
-//! and its store can never be reached through it.
+//! It judges the address that is then dialled, without a second lookup. So no special spelling and
+//! no changing DNS answer (rebinding) can bypass it. Addresses that are not public are denied
+//! unless `egress.allow` names them; `egress.deny` overrides `egress.allow`. The proxy's own
+//! listeners and its store can never be reached through it.
 
 mod dial;
 mod network;
@@ -70,13 +70,13 @@ impl Denied {
     }
 }
 
-/// Why there is no connection to a site; the text is for a person.
+/// Why there is no connection to a site; a message for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DialError {
     /// The name has no address.
     #[error("the name {0} could not be resolved: {1}")]
     Dns(Host, String),
-    /// The resolver did not answer in time.
+    /// The resolver did not respond in time.
     #[error("the name {0} could not be resolved in time")]
     DnsTimeout(Host),
     /// The site refused the connection.
@@ -111,7 +111,7 @@ impl DialError {
         }
     }
 
-    /// The status of the proxy's own answer.
+    /// The status of the proxy's own response.
     #[must_use]
     pub const fn status(&self) -> u16 {
         match self {
@@ -191,7 +191,7 @@ impl Guard {
     /// Whether the proxy may connect to `addr`, an address of `host`. Pure: no look-up.
     ///
     /// # Errors
-    /// [`Denied`] says why not.
+    /// The reason, as a [`Denied`].
     pub fn judge(&self, host: &Host, addr: SocketAddr) -> Result<(), Denied> {
         let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
         let reached = network::reached(addr.ip());
@@ -213,11 +213,12 @@ impl Guard {
         }
     }
 
-    /// Connects to `host`: looks it up, judges every address, dials only those that pass (the first
-    /// that answers wins, RFC 8305). All of it takes `connect_timeout` at most. `client` is who asks.
+    /// Connects to `host`: resolves it, judges every address, and dials the allowed ones (the first
+    /// to connect wins, RFC 8305). All of it takes `connect_timeout` at most. `client` is the
+    /// requesting client.
     ///
     /// # Errors
-    /// [`DialError`] says which step failed.
+    /// [`DialError`] names the step that failed.
     pub async fn connect(
         &self,
         host: &Host,
@@ -282,11 +283,11 @@ impl Guard {
         }
     }
 
-    /// Whether a site may be asked for whose address an upstream proxy looks up: an address is judged as one that is
-    /// dialled, a name by itself.
+    /// Whether a site whose name an upstream proxy resolves may be requested. An address is judged
+    /// like a dialled one, a name by itself.
     ///
     /// # Errors
-    /// [`Denied`] says why not.
+    /// The reason, as a [`Denied`].
     pub fn judge_unseen(&self, host: &Host, port: u16) -> Result<(), Denied> {
         self.judge_port(port)?;
         let name = match host {
@@ -308,9 +309,8 @@ impl Guard {
         Err(Denied::NotPublicName(host.clone(), kind))
     }
 
-    /// A listener on every address of this machine is reached by its public addresses too, which
-    /// the proxy does not know: a connection whose two ends are the same address came back to this
-    /// machine.
+    /// A listener on all addresses of this machine also listens on public ones that the proxy does
+    /// not know. A connection with the same address at both ends came back to this machine.
     fn refuse_own_machine(&self, stream: &TcpStream, port: u16) -> Result<(), DialError> {
         if !self.own.is_everywhere_at(port) {
             return Ok(());

@@ -1,8 +1,9 @@
-//! WebSocket over HTTP/2: extended CONNECT (RFC 8441), bridged to the handshake of HTTP/1.1 that sites speak.
+//! WebSocket over HTTP/2: extended CONNECT (RFC 8441), translated to the handshake of HTTP/1.1 that
+//! sites use.
 //!
-//! Before anything looks at it, the CONNECT becomes the GET with `Upgrade` that it stands for, so that rule, gate and
-//! verdict see one kind of WebSocket only; at the very end the site's 101 becomes a 200. The key of the handshake,
-//! which HTTP/2 has none of, is ours, and so is the look at what the site makes of it.
+//! At first the CONNECT becomes the equivalent GET with `Upgrade`, so that rule, gate and verdict
+//! see a single kind of WebSocket. At the end the site's 101 becomes a 200. HTTP/2 has no key for
+//! the handshake, so the proxy creates one and checks the site's reply.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -11,11 +12,11 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use super::{Body, Refusal, reply::Refused};
 
-/// What a site hashes together with the key (RFC 6455 section 1.3).
+/// A site hashes this together with the key (RFC 6455 section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
-/// What a site's 101 carries where it answers our key.
+/// The header field with which a site's 101 replies to our key.
 #[derive(Debug, Clone)]
 pub(super) struct Accept(HeaderValue);
 
@@ -26,13 +27,13 @@ impl Accept {
         HeaderValue::try_from(STANDARD.encode(hash)).ok().map(Self)
     }
 
-    /// Whether a site's 101 answers the key.
+    /// Whether a site's 101 replies correctly to the key.
     pub(super) fn is_in<B>(&self, response: &Response<B>) -> bool {
         response.headers().get(header::SEC_WEBSOCKET_ACCEPT) == Some(&self.0)
     }
 }
 
-/// Whether a request is an extended CONNECT, of whatever protocol.
+/// Whether a request is an extended CONNECT, for any protocol.
 pub(super) fn is_asked_by<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_2 && request.extensions().get::<Protocol>().is_some()
 }
@@ -64,8 +65,8 @@ pub(super) fn unfold<B>(request: &mut Request<B>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The answer to an extended CONNECT. Only where the site changed protocols is it a success: any other 2xx would be
-/// taken for an open WebSocket.
+/// The response to an extended CONNECT. It is a success only if the site switched protocols,
+/// because the client would take any other 2xx for an open WebSocket.
 pub(super) fn fold(response: &mut Response<Body>) {
     let status = response.status();
     if status == StatusCode::SWITCHING_PROTOCOLS {

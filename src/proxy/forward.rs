@@ -35,7 +35,7 @@ use crate::{
     target::{Scheme, Target},
 };
 
-/// A request as it is sent to the site.
+/// A request for the site.
 #[derive(Debug)]
 pub(super) struct Outbound {
     /// Everything but the body. Kept if the request may be sent again.
@@ -46,14 +46,14 @@ pub(super) struct Outbound {
     upgrades: bool,
     /// It authenticates its client for a whole connection (NTLM, Negotiate).
     logs_in: bool,
-    /// What a site's change to WebSocket is known by, where its client cannot tell.
+    /// The key of a WebSocket handshake, if the client has none.
     accept: Option<Accept>,
-    /// Whether the client's version has interim answers (RFC 9110 section 15.2).
+    /// Whether the client's HTTP version has interim responses (RFC 9110 section 15.2).
     hears_interim: bool,
     interim: Interim,
-    /// Whether its client waits for `100 Continue` before it sends the body.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     waits: bool,
-    /// How long the site has said nothing; lent by the client's connection, for all its requests.
+    /// How long the site has been idle. The client's connection lends it to all its requests.
     silence: Idle,
 }
 
@@ -162,7 +162,7 @@ impl Outbound {
         *visitor.silence.lock() = Some(std::mem::take(&mut self.silence));
     }
 
-    /// Who asks, as the client says; looked at before it is sent.
+    /// The login that the client claims; checked before sending.
     pub(super) fn agent(&self) -> String {
         let agent = self.head.headers().get(header::USER_AGENT);
         agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default().to_owned()
@@ -173,7 +173,7 @@ impl Outbound {
         self.repeatable
     }
 
-    /// Whether it asks to change protocols.
+    /// Whether it requests a protocol upgrade.
     pub(super) fn is_upgrade(&self) -> bool {
         self.upgrades
     }
@@ -181,7 +181,8 @@ impl Outbound {
     /// The request, to be sent now. With `keep` a copy of the head stays here.
     fn request(&mut self, keep: bool) -> Request<Upload> {
         let upload = std::mem::replace(&mut self.upload, Upload::Empty);
-        // The first goes, since it has room for the fields of the answer, which hyper puts there.
+        // Sends the first map, because it has space for the response's fields, for which hyper
+        // reuses it.
         let kept = if keep { self.head.clone() } else { Request::default() };
         std::mem::replace(&mut self.head, kept).map(|()| upload)
     }
@@ -203,7 +204,7 @@ fn origin_form(target: &Target, uri: &Uri) -> Result<Uri, Refused> {
     }
 }
 
-/// Sends `outbound` and waits for the head of the answer.
+/// Sends `outbound` and waits for the head of the response.
 ///
 /// A site may close a kept-alive connection at the moment when it is used. Then the request is sent once more on a new
 /// connection, without a second token, if that does no harm: nothing was sent, or the request is idempotent and has no
@@ -300,7 +301,8 @@ struct Wanted {
     own: bool,
 }
 
-/// A connection, and the permit to use it now: the last check of the cooldown stands between connecting and sending.
+/// A connection and the permit to use it now. The last check of the cooldown comes between
+/// connecting and sending.
 async fn connect(
     cx: &Arc<Context>,
     live: &Live,
@@ -434,7 +436,7 @@ pub(super) async fn dial(
     }
 }
 
-/// What a failed connection says about the site; nothing if the egress guard refused it.
+/// What a failed connection shows about the site; `None` if the egress guard refused it.
 fn dial_verdict(error: &DialError) -> Option<Judgement> {
     let verdict = match error {
         DialError::Denied(_) | DialError::Short(_) => return None,

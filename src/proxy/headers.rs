@@ -1,5 +1,5 @@
-//! Header fields on their way through: what belongs to one hop stays there (RFC 9110 section
-//! 7.6.1), and nothing that a client says to the proxy reaches a site.
+//! Header fields: hop-by-hop fields are removed (RFC 9110 section 7.6.1), and fields from the
+//! client to the proxy do not reach a site.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ const PRIORITY: HeaderName = HeaderName::from_static("priority");
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// Our name in it.
 const OUR_NAME: &[u8] = b"tidegate";
-/// Our own fields begin so; a site cannot speak in our name, and a site need not hear what is said
-/// to us.
+/// The prefix of our own fields. A site must not send them in our name, and does not get those of a
+/// client.
 const OURS: &str = "tidegate-";
 
-/// The verdict, on relayed answers.
+/// The verdict, on relayed responses.
 pub(super) const VERDICT: HeaderName = HeaderName::from_static("tidegate-verdict");
-/// The rule, on relayed answers.
+/// The rule, on relayed responses.
 pub(super) const RULE: HeaderName = HeaderName::from_static("tidegate-rule");
 /// The name under which the log has the request.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");
-/// How often the request went out, where that was more than once.
+/// How often the request was sent, if more than once.
 pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
 /// When the scope is free again.
 pub(super) const NEXT: HeaderName = HeaderName::from_static("tidegate-next");
-/// Where the time went (W3C Server Timing).
+/// Times of the steps (W3C Server Timing).
 pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Our entry in `Via`: the version in which a message came to us, and our name (RFC 9110 section
@@ -63,8 +63,8 @@ impl Via {
     }
 }
 
-/// What a head has that means something on the way: seen in one look over the names of its fields,
-/// since looking up each of these costs several times as much, and hardly any head has one.
+/// The fields of a head that matter to the proxy, found in one pass over their names. A lookup of
+/// each would cost several times as much, and hardly any head has one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HeaderFlags {
     /// Something of one hop; `Connection` is of them.
@@ -110,7 +110,7 @@ impl HeaderFlags {
     }
 }
 
-/// Removes what belongs to this hop, keeping the order of the rest: a site may judge a client by
+/// Removes hop-by-hop fields and keeps the order of the rest, because some sites judge a client by
 /// it.
 pub(super) fn strip(headers: &mut HeaderMap) {
     let named = connection_options(headers);
@@ -129,8 +129,8 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// The same for an answer, whose order means nothing to anybody: no new map for the one field that
-/// nearly every answer has.
+/// The same for a response, whose order does not matter. Most responses have a single such field,
+/// so the map is changed in place.
 pub(super) fn strip_answer(headers: &mut HeaderMap) {
     let named = connection_options(headers);
     let unwanted: Vec<HeaderName> = headers
@@ -162,8 +162,7 @@ fn is_of_one_hop(name: &str) -> bool {
 }
 
 /// The fields that `Connection` names, except those that no sender may name there (RFC 9110 section
-/// 7.6.1): a message that loses its length, its host or its credentials that way would be another
-/// message.
+/// 7.6.1). Without its length, its host or its credentials, a message would be a different one.
 fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
     headers
         .get_all(header::CONNECTION)
@@ -176,8 +175,8 @@ fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
-/// The options of a `Connection` field. One that is no token hides none of the others, and quotes,
-/// which no option has, hide nothing: what a sender wants to be dropped is dropped.
+/// The options of a `Connection` field. An invalid option does not hide the others, and quotes,
+/// which no option has, are ignored: an option that a sender wants to drop is dropped.
 fn options(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     let blank = |b: &u8| b.is_ascii_whitespace() || *b == b'"';
     value.as_bytes().split(|b| *b == b',').map(move |option| {
@@ -207,9 +206,9 @@ fn is_end_to_end(name: &HeaderName) -> bool {
     END_TO_END.contains(name)
 }
 
-/// Where the time went, in milliseconds with one digit: `hold;dur=0.0, upstream;dur=1.2`.
+/// Times of the steps, in milliseconds with one digit: `hold;dur=0.0, upstream;dur=1.2`.
 ///
-/// Every answer has it, and `format!` would cost several times as much.
+/// Written by hand, because every response has it, and `format!` would cost several times as much.
 pub(super) fn timing(held: Duration, took: Duration) -> Option<HeaderValue> {
     let mut text = Text { bytes: [0; 72], length: 0 };
     text.push(b"hold;dur=");
@@ -219,7 +218,7 @@ pub(super) fn timing(held: Duration, took: Duration) -> Option<HeaderValue> {
     HeaderValue::from_bytes(&text.bytes[..text.length]).ok()
 }
 
-/// Seconds, with three digits behind the point and rounded up: `0` for nothing, else `1.250`.
+/// Seconds with three decimals, rounded up: `0` for zero, otherwise `1.250`.
 pub(super) fn next(wait: Duration) -> HeaderValue {
     if wait.is_zero() {
         return HeaderValue::from_static("0");
@@ -241,7 +240,7 @@ impl Text {
         self.length += piece.len();
     }
 
-    /// Milliseconds, rounded to one digit behind the point.
+    /// Milliseconds, rounded to one decimal.
     fn push_milliseconds(&mut self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let tenths = micros.saturating_add(50) / 100;
@@ -272,14 +271,14 @@ pub(super) fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// What a client asks of its hold.
+/// A client's preferences for its hold.
 pub(super) fn hold_preferences(headers: &HeaderMap, flags: HeaderFlags) -> Preferences {
     let max_wait = if flags.prefer { max_wait(headers) } else { None };
     let urgency = if flags.priority { urgency(headers) } else { None };
     Preferences { max_wait, urgency: urgency.unwrap_or_default() }
 }
 
-/// `u` of `Priority` (RFC 9218 section 4.1); what cannot be read says nothing.
+/// `u` of `Priority` (RFC 9218 section 4.1); an invalid value is ignored.
 fn urgency(headers: &HeaderMap) -> Option<Urgency> {
     let lines: Vec<&str> =
         headers.get_all(PRIORITY).iter().map(HeaderValue::to_str).collect::<Result<_, _>>().ok()?;
@@ -320,9 +319,9 @@ fn wait_of(preference: &str) -> Option<&str> {
     name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"'))
 }
 
-/// The protocols that a request asks to change to, where `Connection` lists the wish.
+/// The protocols to which a request wants to upgrade, if `Connection` lists `Upgrade`.
 ///
-/// `h2c` is left out: it was never negotiated across proxies and is gone (RFC 9113 section 3.1).
+/// `h2c` is omitted: proxies never negotiated it, and it is obsolete (RFC 9113 section 3.1).
 pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let asked = headers
         .get_all(header::CONNECTION)
@@ -343,7 +342,7 @@ pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
 /// Schemes by which a site logs in a whole connection, not a request (RFC 4559 section 6).
 const CONNECTION_LOGINS: [&[u8]; 4] = [b"ntlm", b"negotiate", b"kerberos", b"nego2"];
 
-/// Whether a request logs its client in on the connection that it goes out on.
+/// Whether a request authenticates the connection on which it is sent.
 pub(super) fn logs_a_connection_in(headers: &HeaderMap) -> bool {
     headers.get_all(header::AUTHORIZATION).iter().any(|value| {
         let scheme = value.as_bytes().split(u8::is_ascii_whitespace).find(|word| !word.is_empty());
@@ -353,16 +352,16 @@ pub(super) fn logs_a_connection_in(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Transfer codings other than one `chunked` in a response: we asked for none, and without the field
-/// the body would be taken for something that it is not.
+/// Transfer codings of a response other than a single `chunked`. We requested none, and without the
+/// field the client would misread the body.
 pub(super) fn has_foreign_coding(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(header::TRANSFER_ENCODING).iter();
     let first = values.next().map(|value| value.as_bytes().trim_ascii());
     values.next().is_some() || !first.is_some_and(|one| one.eq_ignore_ascii_case(b"chunked"))
 }
 
-/// Writes a length that is given more than once, or with zeros before it, as one number; false where
-/// it is none, or several (RFC 9112 section 6.3). Whoever comes next may read it otherwise than we.
+/// Normalises a length that is repeated or has leading zeros to one number. False if it is invalid
+/// or ambiguous (RFC 9112 section 6.3), because the next recipient may read it differently.
 pub(super) fn normalise_length(headers: &mut HeaderMap) -> bool {
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
     let Some(first) = lengths.next() else { return true };
@@ -388,7 +387,8 @@ pub(super) fn normalise_length(headers: &mut HeaderMap) -> bool {
     true
 }
 
-/// Removes entries of `Proxy-Status` that speak in our name: a line with one goes as a whole.
+/// Removes entries of `Proxy-Status` in our name: a field line that contains one is removed as a
+/// whole.
 pub(super) fn strip_our_status(headers: &mut HeaderMap) {
     let ours = |value: &HeaderValue| {
         value.as_bytes().split(|b| *b == b',').any(|entry| {
@@ -407,8 +407,8 @@ pub(super) fn strip_our_status(headers: &mut HeaderMap) {
     }
 }
 
-/// Counts `Max-Forwards` down; true where it was used up, so that the request is for us (RFC 9110
-/// section 7.6.2).
+/// Decrements `Max-Forwards`. True if it was 0, so that the request is for us (RFC 9110 section
+/// 7.6.2).
 pub(super) fn count_down(headers: &mut HeaderMap) -> bool {
     let left = headers.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok());
     match left.and_then(|value| value.trim().parse::<u32>().ok()) {

@@ -1,7 +1,7 @@
 //! Bounds the memory that held HTTP/2 requests use together.
 //!
-//! An HTTP/1.1 client needs one connection for each held request. An HTTP/2 client can make the proxy hold hundreds with a
-//! few bytes each, by references to fields that it sent before (RFC 7541).
+//! An HTTP/1.1 client needs one connection for each held request. An HTTP/2 client can make the
+//! proxy hold hundreds with a few bytes each, by references to earlier fields (RFC 7541).
 
 use std::sync::{
     Arc,
@@ -12,9 +12,9 @@ use http::{HeaderMap, Request};
 
 /// Most bytes for all held HTTP/2 requests: about 30,000 usual ones.
 const MOST: usize = 128 * 1024 * 1024;
-/// Bytes of a request beside its fields: its stream, its task and its place in the queue.
+/// Bytes of a request without its fields: its stream, its task and its place in the queue.
 const REQUEST: usize = 2 * 1024;
-/// Bytes of a field beside its name and value: its entry in a map that doubles as it grows.
+/// Bytes of a field without its name and value: its entry in a map that doubles as it grows.
 const FIELD: usize = 200;
 
 /// The bytes that are in use.

@@ -1,9 +1,9 @@
-//! CONNECT on a rule that says `intercept: true`: the client's TLS ends here, and every request
-//! inside is a full citizen, with a token, a verdict and the cooldown.
+//! CONNECT under a rule with `intercept: true`: the proxy terminates the client's TLS, and every
+//! request inside is handled like any other, with a token, a verdict and the cooldown.
 //!
 //! The CONNECT itself is answered at once and takes no token: a refusal goes to the request inside,
-//! where clients can read it. Plain HTTP is served as well. Anything else (SSH, say) would be a tunnel
-//! that nobody looks into: it is refused, unless the rule sets `tunnel`.
+//! where clients can read it. Plain HTTP is served too. Any other protocol, such as SSH, would be a
+//! tunnel without inspection, so it is refused unless the rule sets `tunnel`.
 
 mod serve;
 
@@ -36,30 +36,31 @@ use crate::{
     tls::ca::Ca,
 };
 
-/// How long a client may take to begin to speak, and to finish a TLS handshake.
+/// How long a client may take to send its first bytes, and to finish a TLS handshake.
 const HELLO: Duration = Duration::from_secs(10);
 
-/// What the requests inside a CONNECT have from it.
+/// The data of the CONNECT that its inner requests share.
 #[derive(Debug, Clone)]
 pub(crate) struct Inside {
-    /// Where the CONNECT goes.
+    /// The target of the CONNECT.
     connect: Target,
-    /// What was found inside.
+    /// The scheme inside.
     scheme: Scheme,
-    /// Who sent the CONNECT.
+    /// The client of the CONNECT.
     client: Client,
     /// Whether it may still.
     tunnel_login: Arc<TunnelLogin>,
-    /// The CONNECT's place among the tunnels; an upgrade inside goes on in it.
+    /// The tunnel slot of the CONNECT; an upgrade inside keeps it.
     pub(super) place: Arc<TunnelSlot>,
 }
 
 impl Inside {
-    /// Target and client of a request inside: it stays on the site of the CONNECT, however it names
-    /// it. Otherwise it would be judged by one site's rule and sent to another.
+    /// The target and client of an inner request. It must stay on the site of the CONNECT, because
+    /// it would otherwise be judged by one site's rule and sent to another.
     ///
     /// # Errors
-    /// The refusal: 421 (RFC 9110 section 15.5.20), 405 for a CONNECT, 403 once its user is gone.
+    /// The refusal: 421 (RFC 9110 section 15.5.20), 405 for a CONNECT, 403 once its user is
+    /// removed.
     pub(super) fn admit<B>(
         &self,
         live: &Live,
@@ -86,7 +87,7 @@ impl Inside {
     }
 }
 
-/// Answers a CONNECT, and serves what comes then.
+/// Answers a CONNECT, and serves the requests inside.
 ///
 /// # Errors
 /// The port is not allowed, there are too many tunnels, or there is no CA.
@@ -196,8 +197,7 @@ impl Session {
         Inside { connect, scheme, client, tunnel_login, place }
     }
 
-    /// The TLS handshake with the client, as the host that it asks for; as the CONNECT's where it
-    /// asks for none.
+    /// The TLS handshake with the client, for the host that it names, otherwise for the CONNECT's.
     async fn end_tls(&self, stream: Peeked<TcpStream>) -> io::Result<TlsStream<Peeked<TcpStream>>> {
         let acceptor = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream);
         let hello = in_time(acceptor).await?;
@@ -213,13 +213,13 @@ impl Session {
         handshake
     }
 
-    /// The client does not take our certificate. Said once for a client, counted each time.
+    /// The client rejects our certificate. Reported once per client, counted each time.
     fn distrusted(&self, host: &Host, error: &io::Error) {
         self.cx.metrics.tls_client_rejected.inc();
         if self.cx.is_first_distrust(self.peer.ip()) {
             let what = format!(
                 "the client {} does not accept our certificate for {host} ({error}): it does not \
-                 trust the CA {} yet (`tidegate env` tells how), or it knows the site's own \
+                 trust the CA {} yet (`tidegate env` shows how), or it knows the site's own \
                  certificate by heart (pinning; then let a rule without `intercept` match it)",
                 self.peer.ip(),
                 self.ca.path().display(),

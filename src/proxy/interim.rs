@@ -1,8 +1,7 @@
-//! Interim answers (1xx) of a site, on their way to the client (RFC 9110 section 15.2).
+//! Relays interim responses (1xx) of a site to the client (RFC 9110 section 15.2).
 //!
-//! `100 Continue` opens the way for the request's body, where its client holds it back; the others
-//! are relayed, in HTTP/1.1. A site that sends them without end is cut off; in HTTP/2 by
-//! [`super::pool`].
+//! After `100 Continue` the request's body is sent, if the client holds it back. The others are
+//! relayed in HTTP/1.1. A site that sends too many is cut off; for HTTP/2 in [`super::pool`].
 
 use std::{
     pin::Pin,
@@ -19,22 +18,22 @@ use tokio::time::Sleep;
 use super::headers;
 use crate::runtime::clock;
 
-/// Interim answers to one request; real sites send one or two, one that works for long sends one
-/// every few seconds.
+/// Most interim responses to one request. Real sites send one or two; a long-running one may send
+/// one every few seconds.
 const MAX_COUNT: u32 = 100;
 /// Bytes of them that wait for a client that does not read.
 const MAX_BYTES: usize = 64 * 1024;
-/// How long a body that its client holds back waits for the site's `100 Continue`: many sites never
-/// send one, and clients that ask for one wait no longer either (RFC 9110 section 10.1.1).
+/// How long a body that its client holds back waits for the site's `100 Continue`. Many sites never
+/// send one, and clients wait no longer either (RFC 9110 section 10.1.1).
 const WAIT: Duration = Duration::from_secs(1);
 
-/// What a site said before its answer to one request.
+/// The interim responses of a site to one request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Interim(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is to be relayed, as it will stand on the wire.
+    /// The responses to relay, as they will be sent.
     relayed: BytesMut,
     count: u32,
     body: Body,
@@ -42,7 +41,7 @@ struct State {
     uploading: Option<Waker>,
 }
 
-/// What becomes of a body that its client holds back.
+/// The decision about a body that its client holds back.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Body {
     /// Nothing is known yet, or nothing is held back.
@@ -50,9 +49,9 @@ pub(super) enum Body {
     Waits,
     /// It may go.
     Goes,
-    /// The site has answered without it. It stays with its client.
+    /// The site responded without it, so the client keeps it.
     Unwanted,
-    /// The answer has been relayed too: the site's connection may end.
+    /// The response was relayed too, so the site's connection may end.
     Over,
 }
 
@@ -67,13 +66,13 @@ impl State {
     }
 }
 
-/// A site sends interim answers without end.
+/// A site sends too many interim responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Endless;
 
 impl Interim {
-    /// Listens to what the site says before its answer to `request`; `via` is our entry for it. Of
-    /// HTTP/2 (`h2`) hyper tells nothing, so a body waits for nothing there.
+    /// Collects the site's interim responses to `request`; `via` is our entry for them. hyper does
+    /// not report those of HTTP/2 (`h2`), so a body does not wait there.
     pub(super) fn listen<B>(&self, request: &mut Request<B>, h2: bool, via: HeaderValue) {
         if h2 {
             self.0.lock().settle(Body::Goes);
@@ -92,7 +91,7 @@ impl Interim {
         });
     }
 
-    /// What is to be relayed now.
+    /// The responses to relay now.
     ///
     /// # Errors
     /// There is too much of it.
@@ -108,7 +107,7 @@ impl Interim {
         Poll::Ready(Ok(state.relayed.split().freeze()))
     }
 
-    /// What came last, before the answer itself.
+    /// The last interim response.
     ///
     /// # Errors
     /// There is too much of it.
@@ -121,7 +120,7 @@ impl Interim {
         Ok(if state.relayed.is_empty() { Bytes::new() } else { state.relayed.split().freeze() })
     }
 
-    /// The answer is there. Where the body was never asked for, it is not wanted any more; the
+    /// The response has arrived. A body that was not requested by now is not needed; then the
     /// connection to the site must end with the value.
     pub(super) fn answered(&self, waits: bool) -> Option<Unwanted> {
         let mut state = self.0.lock();
@@ -142,7 +141,7 @@ impl Interim {
     }
 }
 
-/// The answer to a request whose body was never asked for, on its way to the client.
+/// The response to a request whose body was never requested.
 #[derive(Debug)]
 pub(super) struct Unwanted(Interim);
 
@@ -158,8 +157,8 @@ fn wake(waker: &mut Option<Waker>) {
     }
 }
 
-/// An interim answer as it stands on the wire: nothing of the site's hop, our entry in `Via`, and
-/// never a length, since it has no body.
+/// An interim response as it is sent: without the site's hop-by-hop fields, with our entry in
+/// `Via`, and without a length, because it has no body.
 fn write(out: &mut BytesMut, status: StatusCode, fields: &HeaderMap, via: &HeaderValue) {
     let mut fields = fields.clone();
     headers::strip_answer(&mut fields);
@@ -180,23 +179,23 @@ fn write(out: &mut BytesMut, status: StatusCode, fields: &HeaderMap, via: &Heade
     out.put_slice(b"\r\n");
 }
 
-/// The wait of a request's body for its site, where the client asked for `100 Continue`.
+/// The wait of a request's body for the site, if the client asked for `100 Continue`.
 #[derive(Debug)]
 pub(super) struct Wait {
     interim: Interim,
-    /// Runs from the first look on, which is when the head has gone out.
+    /// Runs from the first poll on, which is when the head has been sent.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl Wait {
-    /// For a request with these fields; none where nobody waits.
+    /// For a request with these fields; `None` if its client does not wait.
     pub(super) fn new(fields: &HeaderMap, interim: &Interim) -> Option<Self> {
         let expects = fields.get(header::EXPECT)?;
         let is_continue = expects.as_bytes().eq_ignore_ascii_case(b"100-continue");
         is_continue.then(|| Self { interim: interim.clone(), sleep: None })
     }
 
-    /// What becomes of the body; it may go once the site has said nothing for a while.
+    /// The decision about the body. It may be sent once the site has been silent for a while.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Body> {
         if let Poll::Ready(body) = self.interim.poll_body(cx, Body::Waits) {
             return Poll::Ready(body);
@@ -207,7 +206,7 @@ impl Wait {
         Poll::Ready(Body::Goes)
     }
 
-    /// What it waits for.
+    /// Waits for that decision.
     pub(super) fn into_interim(self) -> Interim {
         self.interim
     }

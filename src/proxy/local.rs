@@ -1,8 +1,9 @@
-//! `http://tidegate.local/`: what the proxy tells its own clients. It serves the CA that they must
-//! trust, and says whether a client is proxied, intercepted and trusts the CA.
+//! `http://tidegate.local/`: a page for the proxy's own clients. It serves the CA that they must
+//! trust, and shows whether a client uses the proxy, is intercepted and trusts the CA.
 //!
-//! The name exists only here: whoever gets an answer is proxied, and whoever gets one by `https`
-//! trusts the CA, since there is no other certificate for it. Nothing of this takes a token.
+//! The name exists only in the proxy. So a client with a response uses the proxy, and one with a
+//! response over `https` trusts the CA, because no other certificate exists for it. These requests
+//! take no token.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -11,9 +12,9 @@ use serde_json::json;
 use super::{Body, Context, Refusal, Visitor, reply::Refused};
 use crate::target::{Host, Scheme, Target};
 
-/// The name. `.local` is never asked of the public DNS (RFC 6762).
+/// The name. `.local` is never resolved by the public DNS (RFC 6762).
 const NAME: &str = "tidegate.local";
-/// Where the page comes from as long as it is not known whether its client trusts the CA.
+/// The page's source as long as it is unknown whether its client trusts the CA.
 const ORIGIN: &str = "http://tidegate.local";
 const PAGE: &str = include_str!("local/page.html");
 
@@ -22,7 +23,7 @@ pub(super) fn is_ours(target: &Target) -> bool {
     matches!(&target.host, Host::Name(name) if &**name == NAME)
 }
 
-/// Answers a request that is.
+/// Responds to such a request.
 ///
 /// # Errors
 /// The refusal: another method than GET and HEAD, a page that is not there, no CA.
@@ -51,7 +52,8 @@ pub(super) fn answer<B>(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // The page by `http` asks by `https`, which is another origin. No other page may read the client's address here.
+    // The page over `http` makes a request over `https`, which is another origin. No other page may
+    // read the client's address here.
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static(ORIGIN));
     Ok(response)
 }

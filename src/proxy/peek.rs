@@ -56,7 +56,7 @@ pub(super) async fn peek<S: AsyncRead + Unpin>(
     Ok(Some((protocol, Peeked { early: bytes.freeze(), stream })))
 }
 
-/// What the bytes begin; `None` where more are needed.
+/// The protocol that the bytes begin; `None` if more are needed.
 fn recognise(bytes: &[u8]) -> Option<Protocol> {
     if begins_tls(bytes)? {
         return Some(Protocol::Tls);
@@ -78,8 +78,8 @@ fn recognise(bytes: &[u8]) -> Option<Protocol> {
     }
 }
 
-/// Whether `bytes` begin TLS as widely as servers read it; `None` if more are needed. What only
-/// some servers take for TLS must not pass as another protocol: rustls refuses it.
+/// Whether `bytes` begin TLS, as generously as any server parses it; `None` if more are needed. TLS
+/// that only some servers accept must not pass as another protocol, so rustls refuses it.
 fn begins_tls(bytes: &[u8]) -> Option<bool> {
     match bytes {
         [] => None,

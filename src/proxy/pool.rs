@@ -1,9 +1,10 @@
 //! Kept-alive connections to sites.
 //!
-//! A pool of its own, for two reasons: the last check of the gate stands between having a connection and sending on it,
-//! and idle connections must be bounded, by site, in total and in age. The connection that was used last is taken
-//! first, so that a surplus ages out. One on the caller's own thread (see [`workers`]) is preferred, because two
-//! threads would wake each other all the time.
+//! The crate has its own pool for two reasons: the last check of the gate comes between getting a
+//! connection and sending on it, and idle connections must be bounded by site, in total and in age.
+//! The connection that was used last is taken first, so that surplus ones expire. A connection on
+//! the caller's own thread (see [`workers`]) is preferred, because two threads would keep waking
+//! each other.
 
 mod heads;
 mod pin;
@@ -39,8 +40,8 @@ use crate::{
     target::Host,
 };
 
-/// An idle connection is closed after this time. Most servers close theirs earlier (nginx after 75 s, Apache after 5
-/// s), and a connection that both ends close at once costs a request.
+/// Idle connections are closed after this time. Most servers close theirs earlier (nginx after 75
+/// s, Apache after 5 s), and a connection that both ends close at the same time costs a request.
 const MAX_IDLE: Duration = Duration::from_secs(60);
 /// How often idle connections are swept, while there are any.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -69,7 +70,8 @@ pub(super) struct Conn {
     sender: Sender,
     /// It has carried a request before, so the site may be closing it.
     pub(super) reused: bool,
-    /// The site answered without the request's body, so the connection cannot carry another request.
+    /// The site responded without the request's body, so the connection cannot carry another
+    /// request.
     pub(super) unwanted: Option<Unwanted>,
     key: Key,
     /// The generation of the settings that allowed it.
@@ -83,7 +85,7 @@ pub(super) struct Conn {
 #[derive(Debug)]
 enum Sender {
     /// One at a time.
-    Http1 { sender: SendRequest<Upload>, home: usize },
+    Http1 { sender: SendRequest<Upload>, worker: usize },
     /// Many at a time; this is one slot.
     Http2(Stream),
 }
@@ -102,28 +104,29 @@ impl Conn {
         }
         let Self { sender, key, pool, unwanted, generation, .. } = self;
         match sender {
-            Sender::Http1 { sender, home } if unwanted.is_none() => {
-                pool.put(key, generation, sender, home);
+            Sender::Http1 { sender, worker } if unwanted.is_none() => {
+                pool.put(key, generation, sender, worker);
             }
             Sender::Http1 { sender, .. } => drop(sender),
             Sender::Http2(stream) => drop(stream),
         }
     }
 
-    /// The upstream proxy whose requests name the site, on a connection that does not lead there itself.
+    /// The upstream proxy if requests must name the site, because the connection only leads to that
+    /// proxy.
     pub(super) fn names_the_site(&self) -> Option<&Route> {
         self.key.via.as_ref().filter(|route| !route.leads)
     }
 
-    /// Whether the site speaks HTTP/2 on it.
+    /// Whether the site uses HTTP/2 on it.
     pub(super) fn is_h2(&self) -> bool {
         matches!(self.sender, Sender::Http2(_))
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the head of the response.
     ///
     /// # Errors
-    /// hyper's. The request comes back if nothing of it was sent.
+    /// hyper's error. It contains the request if nothing of it was sent.
     pub(super) fn send(
         &mut self,
         request: Request<Upload>,
@@ -137,13 +140,14 @@ impl Conn {
     }
 }
 
-/// What is kept for each site; each request looks twice, and the standard library's hash costs it eight times as much.
+/// The connections of each site. Each request needs two lookups, and the standard library's hash
+/// costs eight times as much.
 type Sites<T> = HashMap<Key, T, RandomState>;
 
 #[derive(Debug)]
 struct Shelf {
     bounds: Bounds,
-    /// Rises with each reload; connections of others before it are not used again.
+    /// Increases with each reload. Older connections are not used again.
     generation: u64,
     sites: Sites<Site>,
     shared: Shared,
@@ -174,9 +178,9 @@ impl Pool {
         })
     }
 
-    /// Takes other bounds, after a reload. What is kept is closed, and what is lent is not kept when
-    /// it comes back: another egress guard and other roots let it be made. Gives the generation of
-    /// the connections from now on.
+    /// Applies other bounds after a reload. Idle connections are closed, and lent ones are not kept
+    /// when they return, because another egress guard and other roots allowed them. Returns the new
+    /// generation.
     pub(super) fn reload(&self, bounds: Bounds) -> u64 {
         let mut shelf = self.shelf.lock();
         shelf.bounds = bounds;
@@ -202,14 +206,15 @@ impl Pool {
         let before = site.len();
         let found = site.take(workers::here());
         let gone = before - site.len();
-        // The empty entry stays, because the connection mostly comes back at once. The sweep removes it.
+        // The empty entry stays, because the connection usually returns at once. The sweep removes
+        // it.
         if site.is_empty() && shelf.sites.len() > MAX_EMPTY {
             shelf.sites.remove(key);
         }
         shelf.total -= gone;
         drop(shelf);
-        found.map(|Kept { sender, home, .. }| {
-            self.conn(Sender::Http1 { sender, home }, key.clone(), generation, true)
+        found.map(|Kept { sender, worker, .. }| {
+            self.conn(Sender::Http1 { sender, worker }, key.clone(), generation, true)
         })
     }
 
@@ -218,7 +223,13 @@ impl Pool {
         Conn { sender, reused, unwanted: None, key, generation, owner: None, pool }
     }
 
-    fn put(self: &Arc<Self>, key: Key, generation: u64, sender: SendRequest<Upload>, home: usize) {
+    fn put(
+        self: &Arc<Self>,
+        key: Key,
+        generation: u64,
+        sender: SendRequest<Upload>,
+        worker: usize,
+    ) {
         let mut shelf = self.shelf.lock();
         let bounds = shelf.bounds;
         let is_old = shelf.generation != generation;
@@ -230,7 +241,7 @@ impl Pool {
         }
         let site = shelf.sites.entry(key).or_default();
         let surplus = if site.len() < bounds.idle_per_host { None } else { site.take_oldest() };
-        site.put(Kept { sender, home, since: clock::now() });
+        site.put(Kept { sender, worker, since: clock::now() });
         shelf.total += usize::from(surplus.is_none());
         self.sweep_later(&mut shelf);
     }
@@ -257,7 +268,7 @@ impl Pool {
         }
     }
 
-    /// Speaks HTTP/1.1 over `stream`, which leads to `key`; its task ends with the connection.
+    /// Starts HTTP/1.1 over `stream`, which leads to `key`. Its task ends with the connection.
     ///
     /// # Errors
     /// None is known today; hyper's handshake writes nothing.
@@ -279,12 +290,11 @@ impl Pool {
         }
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         self.drive(connection.with_upgrades());
-        let sender = Sender::Http1 { sender, home: workers::here() };
+        let sender = Sender::Http1 { sender, worker: workers::here() };
         Ok(self.conn(sender, key, generation, false))
     }
 
-    /// Speaks HTTP/2 over `stream`, which leads to `key`, and shares it with others who ask for
-    /// that.
+    /// Starts HTTP/2 over `stream`, which leads to `key`, and shares the connection.
     ///
     /// # Errors
     /// The connection broke in hyper's handshake.
@@ -332,7 +342,7 @@ impl Shelf {
         self.total = total;
     }
 
-    /// A quarter at a time: looking through all of them is paid once per so many.
+    /// A quarter at a time, so that the cost of scanning all is shared by many requests.
     fn drop_oldest_quarter(&mut self) {
         let mut ages: Vec<Instant> = self.sites.values().flat_map(Site::ages).collect();
         if ages.is_empty() {

@@ -1,8 +1,8 @@
-//! What the proxy itself answers: the table of `docs/faq.md`.
+//! The proxy's own responses: the table of `docs/faq.md`.
 //!
-//! Every own answer carries `Proxy-Status` (RFC 9209) for programs that know it, one word in
-//! `Tidegate-Refused` for plain clients, and a problem document (RFC 9457) with one sentence for a
-//! person.
+//! Every own response has `Proxy-Status` (RFC 9209) for programs that know it, one word in
+//! `Tidegate-Refused` for simple clients, and a problem document (RFC 9457) with one sentence for
+//! people.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -18,16 +18,16 @@ use crate::{
     target::BadTarget,
 };
 
-/// The methods of `Allow`: every method goes through but TRACE; these are the usual ones.
+/// The methods of `Allow`: the usual ones. All methods pass except TRACE.
 pub(super) const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
 
-/// When to come back where nobody knows how long it lasts.
+/// `Retry-After` if nobody knows how long it lasts.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A refusal, boxed: it travels through `?` beside far smaller things.
+/// A refusal, boxed because it is returned with `?` next to much smaller values.
 pub(crate) type Refused = Box<Refusal>;
 
-/// Why a request gets an answer of our own.
+/// Why the proxy answers a request itself.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
@@ -39,7 +39,7 @@ pub(crate) struct Refusal {
     /// How long until the scope is free again.
     next: Option<Duration>,
     entry: Option<Arc<Entry>>,
-    /// The rate is what refused: tell it.
+    /// The rate caused the refusal, so the response names it.
     tells_rate: bool,
 }
 
@@ -68,7 +68,7 @@ impl Refusal {
         self
     }
 
-    /// The status of the answer.
+    /// The status of the response.
     pub(super) const fn status(&self) -> StatusCode {
         self.status
     }
@@ -83,7 +83,7 @@ impl Refusal {
         self.reason
     }
 
-    /// When to come back, where that can be told.
+    /// When to retry, if that is known.
     pub(super) const fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -93,7 +93,7 @@ impl Refusal {
         self.next
     }
 
-    /// Says when the scope is free again.
+    /// Sets when the scope is open again.
     pub(super) fn next(mut self: Box<Self>, next: Option<Duration>) -> Refused {
         self.next = next;
         self
@@ -104,7 +104,7 @@ impl Refusal {
         self
     }
 
-    /// The gate does not let it through. `max_wait`: the client's own `Prefer: wait`, where that is shorter than the
+    /// The gate refuses it. `max_wait`: the client's own `Prefer: wait`, if it is shorter than the
     /// rule's `max_wait`.
     pub(crate) fn gate(
         refused: &crate::gate::Refused,
@@ -163,7 +163,7 @@ impl Refusal {
         let mut refusal = Self::new(status, reason, error, sentence).under(&refused.entry);
         refusal.tells_rate = true;
         let wait = refused.retry_after;
-        // A store that is away says nothing of the scope.
+        // A store that is away knows nothing about the scope.
         refusal.next = wait.filter(|_| refused.why != Why::Store);
         let soon = wait.or_else(|| status.is_server_error().then_some(SOON));
         refusal.retry_after = soon;
@@ -195,7 +195,7 @@ impl Refusal {
         Self::new(StatusCode::LOOP_DETECTED, Reason::Loop, "proxy_loop_detected", sentence)
     }
 
-    /// The site broke off its answer before we passed on any of it.
+    /// The site closed the connection within its response before any of it was passed on.
     pub(crate) fn cut_off() -> Refused {
         let sentence = "The site broke off its response.";
         let status = StatusCode::BAD_GATEWAY;
@@ -217,7 +217,7 @@ impl Refusal {
         }
     }
 
-    /// The header fields of the answer.
+    /// The header fields of the response.
     pub(super) fn fields(&self, headers: &mut HeaderMap) {
         let proxy_status = HeaderValue::from_str(&format!("tidegate; error={}", self.error));
         if let Ok(value) = proxy_status {
@@ -243,7 +243,7 @@ impl Refusal {
         self.rate_fields(headers);
     }
 
-    /// `X-RateLimit-*`: capacity of the bucket, what is left of it, seconds until there is more.
+    /// `X-RateLimit-*`: capacity of the bucket, remaining tokens, seconds until there are more.
     fn rate_fields(&self, headers: &mut HeaderMap) {
         let Some(entry) = self.entry.as_ref().filter(|_| self.tells_rate) else { return };
         headers.insert("x-ratelimit-limit", entry.rule.limits.burst.into());
@@ -251,8 +251,7 @@ impl Refusal {
         headers.insert("x-ratelimit-reset", self.seconds().unwrap_or(1).into());
     }
 
-    /// Whole seconds, rounded up, at least one: a client that comes back earlier comes back in
-    /// vain.
+    /// Whole seconds, rounded up, at least one: an earlier retry would be refused again.
     fn seconds(&self) -> Option<u64> {
         let wait = self.retry_after?;
         Some((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))

@@ -1,12 +1,12 @@
-//! Names to addresses, by the system's resolver (`getaddrinfo`: hosts file, resolv.conf and all).
+//! Resolves names with the system's resolver (`getaddrinfo`: hosts file, resolv.conf and so on).
 //!
-//! Bounded in every direction: a look-up is waited for 5 s at most, only so many run at a time (each
-//! occupies a thread until the system gives up), one name is looked up once however many ask, and the
-//! cache has a cap. One client and one registrable domain have a share of the places: names that hang
-//! stop nobody else. A wait for a place says nothing about the site.
+//! Everything is bounded: a lookup is awaited for 5 s at most; few run at the same time, because
+//! each occupies a thread until the system gives up; concurrent lookups of one name share a call;
+//! and the cache has a limit. Each client and each registrable domain has a limited share of the
+//! slots, so names that hang do not block others. A wait for a slot says nothing about the site.
 //!
-//! `getaddrinfo` tells no TTL, so answers are kept for seconds only: long enough for a burst of
-//! connections to one site, too short to go stale.
+//! `getaddrinfo` returns no TTL, so results are cached for seconds only: long enough for a burst of
+//! connections to one site, too short to become stale.
 
 use std::{
     collections::HashMap,
@@ -36,7 +36,7 @@ use crate::{
 
 /// Longest look-up.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// How long an answer is used.
+/// How long a result is used.
 const FRESH: Duration = Duration::from_secs(5);
 /// How long a failure is used.
 const FRESH_FAILURE: Duration = Duration::from_secs(1);
@@ -44,8 +44,8 @@ const FRESH_FAILURE: Duration = Duration::from_secs(1);
 const MAX_NAMES: usize = 10_000;
 /// Addresses of one name that are kept; a client dials a handful at most.
 const MAX_ADDRESSES: usize = 32;
-/// Look-ups at a time; each blocks a thread for as long as the system's resolver takes (some 30 s for
-/// a name whose servers are silent). Below tokio's 512 threads for what blocks.
+/// Most concurrent lookups. Each blocks a thread for as long as the system's resolver takes (some
+/// 30 s for a name whose servers are silent). Fewer than tokio's 512 blocking threads.
 const MAX_LOOKUPS: usize = 384;
 /// Those of one client.
 const PER_CLIENT: usize = 128;
@@ -57,12 +57,12 @@ const MAX_SHARES: usize = 1_000;
 /// Why a name has no address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unresolved {
-    /// The resolver says so.
+    /// The resolver's error.
     Failed(String),
-    /// The resolver says nothing.
+    /// The resolver did not respond.
     TimedOut,
-    /// It could not be asked: too many look-ups are under way, the process has no descriptor left, or
-    /// the system no memory.
+    /// The lookup could not start: too many are in progress, or the process lacks descriptors or
+    /// memory.
     Short(String),
 }
 
@@ -72,9 +72,9 @@ type Look = fn(&str) -> std::io::Result<Vec<IpAddr>>;
 /// One name.
 #[derive(Default)]
 struct Slot {
-    /// The lock is held while the name is looked up, so that others who ask wait for that answer.
+    /// The lock is held during the lookup, so that concurrent calls wait for the same result.
     answer: tokio::sync::Mutex<Option<(Answer, Instant)>>,
-    /// The system has been asked: whoever waits, waits for the site's name servers.
+    /// The lookup has started, so a wait now depends on the site's name servers.
     is_asked: AtomicBool,
 }
 
@@ -177,16 +177,16 @@ impl Resolver {
         })
     }
 
-    /// Waits for leave to ask. Whoever has the narrowest share waits there, and takes no place of
-    /// the others meanwhile.
+    /// Waits for a slot. The narrowest share comes first, so that a waiting call takes no slot of
+    /// others.
     async fn places(&self, name: &Arc<str>, client: &Client) -> Places {
         let domain = Split::Domain.key(&Host::Name(Arc::clone(name)));
         let (domain, client) = (self.by_domain.of(domain), self.by_client.of(client.clone()));
         [take(domain).await, take(client).await, take(Arc::clone(&self.lookups)).await]
     }
 
-    /// The places go with the thread, not with the future: whoever stops waiting does not free
-    /// the thread.
+    /// The slots belong to the thread, not to the future: a cancelled call does not free the
+    /// thread.
     async fn ask(&self, name: &Arc<str>, places: Places) -> Answer {
         let (name, look) = (Arc::clone(name), self.look);
         let asked = tokio::task::spawn_blocking(move || {
@@ -228,8 +228,8 @@ fn busy() -> Unresolved {
     Unresolved::Short("too many names are being looked up".to_owned())
 }
 
-/// Makes room: what is stale goes, and where nothing is, an arbitrary half (they come back with one
-/// look-up).
+/// Makes space: removes expired results or, without any, an arbitrary half, which costs one lookup
+/// each.
 fn shrink(slots: &mut HashMap<Arc<str>, Arc<Slot>>) {
     let now = clock::now();
     let fresh = |slot: &Slot| {

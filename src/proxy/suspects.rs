@@ -1,7 +1,7 @@
-//! Pages that look like walls and match no signature: counted, told once per site and hour, kept on
-//! request; and a site whose pages suddenly are all one such page, which is a block.
+//! Pages that look like walls but match no signature: counted, reported once per site and hour,
+//! kept on request. If all pages of a site suddenly are one such page, it is a block.
 //!
-//! What is remembered of a site is a few numbers, and of [`MAX_SITES`] sites at most.
+//! A few numbers are kept per site, for at most [`MAX_SITES`] sites.
 
 use std::{
     collections::{HashMap, hash_map::RandomState},
@@ -29,8 +29,8 @@ use crate::{
 /// Sites that are remembered: with some hundred bytes each about a megabyte.
 const MAX_SITES: usize = 4096;
 
-/// How often a site's suspects are told.
-const TELL: Duration = Duration::from_secs(3600);
+/// How often a site's suspects are reported.
+const REPORT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Different URLs in a row with one body, from which on a suspect is a block.
 const SAME: usize = 4;
@@ -38,13 +38,13 @@ const SAME: usize = 4;
 /// Pages after which the usual length of a site is known.
 const KNOWN: u32 = 5;
 
-/// A page that stands in the way is shorter than the usual one by this factor at least.
+/// A wall is shorter than the site's usual page by at least this factor.
 const SHORTER: f64 = 3.0;
 
 /// Bytes of a page that are kept.
 const MAX_KEPT: usize = 128 * 1024;
 
-/// What is known of suspects.
+/// The state of all sites.
 #[derive(Debug)]
 pub(crate) struct Suspects {
     events: Arc<Events>,
@@ -52,17 +52,17 @@ pub(crate) struct Suspects {
     sites: Mutex<HashMap<Host, Site>>,
 }
 
-/// What is remembered of a site.
+/// The state of one site.
 #[derive(Debug, Default)]
 struct Site {
     /// Pages that were no suspects, and their mean length.
     pages: u32,
     usual: f64,
-    /// The body that it answered with last, if that was a suspect, and to which URLs.
+    /// Its last body if that was a suspect, and the URLs that returned it.
     body: u64,
     urls: [u64; SAME],
     count: usize,
-    told: Option<clock::Instant>,
+    reported: Option<clock::Instant>,
 }
 
 impl Suspects {
@@ -71,7 +71,7 @@ impl Suspects {
         Arc::new(Self { events, hasher, sites })
     }
 
-    /// Looks at a judged answer before it is reported.
+    /// Examines a judged response before it is reported.
     pub(super) fn look(
         &self,
         entry: &Entry,
@@ -91,10 +91,11 @@ impl Suspects {
         entry.metrics.suspects.inc();
         let body = self.hasher.hash_one(&suspect.page);
         let url = self.hasher.hash_one(&target.path);
-        let (same, tell) =
-            self.with(&target.host, |site| (site.suspect(body, url, judgement.bytes), site.tell()));
-        if tell {
-            self.tell(&entry.rule, target, judgement.status, &suspect);
+        let (same, report) = self.with(&target.host, |site| {
+            (site.suspect(body, url, judgement.bytes), site.is_report_due())
+        });
+        if report {
+            self.report(&entry.rule, target, judgement.status, &suspect);
             if let Some(keep) = &inspect.keep {
                 keep_in_background(keep.clone(), target, judgement.status, *suspect);
             }
@@ -122,7 +123,7 @@ impl Suspects {
         look(sites.entry(host.clone()).or_default())
     }
 
-    fn tell(&self, rule: &Rule, target: &Target, status: Option<u16>, suspect: &Suspect) {
+    fn report(&self, rule: &Rule, target: &Target, status: Option<u16>, suspect: &Suspect) {
         let evidence = &suspect.evidence;
         self.events.emit(Event::Warned {
             what: format!(
@@ -140,14 +141,15 @@ impl Suspects {
 }
 
 impl Site {
-    /// An ordinary page of so many bytes.
+    /// Records an ordinary page of this many bytes.
     fn learn(&mut self, bytes: usize) {
         self.count = 0;
         self.pages = self.pages.saturating_add(1);
         self.usual += (bytes as f64 - self.usual) / f64::from(self.pages.min(50));
     }
 
-    /// A suspect; whether it is one body for many URLs, shorter than what the site usually has.
+    /// Records a suspect. Returns whether it is one body for many URLs and shorter than the site's
+    /// usual page.
     fn suspect(&mut self, body: u64, url: u64, bytes: usize) -> bool {
         if self.count == 0 || self.body != body {
             self.body = body;
@@ -161,12 +163,13 @@ impl Site {
         self.count >= SAME && self.pages >= KNOWN && is_short
     }
 
-    /// Whether it is time to tell of it.
-    fn tell(&mut self) -> bool {
+    /// Whether a report is due.
+    fn is_report_due(&mut self) -> bool {
         let now = clock::now();
-        let due = self.told.is_none_or(|told| now.duration_since(told) >= TELL);
+        let due =
+            self.reported.is_none_or(|reported| now.duration_since(reported) >= REPORT_INTERVAL);
         if due {
-            self.told = Some(now);
+            self.reported = Some(now);
         }
         due
     }

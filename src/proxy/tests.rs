@@ -1,4 +1,5 @@
-//! The way of a request through real sockets: a client that writes bytes, the proxy, a site that records them.
+//! Tests of the request path over real sockets: a client that writes bytes, the proxy, and a site
+//! that records them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,8 +1,8 @@
-//! TLS to sites: their certificates are verified against the system's roots (and `upstream_ca`),
+//! TLS to sites: certificates are verified against the system's roots (and `upstream_ca`), and
 //! sessions are resumed.
 //!
-//! A bad certificate is the client's 502 with the reason, never passed over, unless the site's rule
-//! says `verify: false`. The two kinds of connections share nothing, not even sessions.
+//! With an invalid certificate the client gets a 502 with the reason, unless the site's rule says
+//! `verify: false`. Verified and unverified connections share nothing, not even sessions.
 
 mod unverified;
 
@@ -32,13 +32,13 @@ const SESSIONS: usize = 1024;
 const H2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// Why there is no TLS connection to a site; the text is for a person.
+/// Why there is no TLS connection to a site; a message for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TlsError {
     /// Its certificate is not to be trusted.
     #[error("the certificate of {0} is not accepted: {1}")]
     Certificate(Host, String),
-    /// No common way to speak TLS.
+    /// There is no common version or cipher.
     #[error("the TLS handshake with {0} failed: {1}")]
     Protocol(Host, String),
     /// The connection broke in the handshake.
@@ -65,7 +65,7 @@ impl TlsError {
         Refusal::new(status, reason, error, super::reply::sentence(&self.to_string()))
     }
 
-    /// What it says about the site.
+    /// What it shows about the site.
     pub(super) fn judgement(&self) -> Judgement {
         let verdict = match self {
             Self::Timeout(_) => Verdict::Timeout,
@@ -77,7 +77,7 @@ impl TlsError {
     }
 }
 
-/// Speaks TLS to sites.
+/// Makes TLS connections to sites.
 #[derive(Clone)]
 pub struct Connector {
     verified: TlsConnector,
@@ -122,11 +122,11 @@ impl Connector {
         Self { verified: connector(verified), unverified: connector(unverified) }
     }
 
-    /// Speaks TLS over `stream`, which leads to `host`; `http1_only` for what HTTP/2 cannot do (an
-    /// Upgrade).
+    /// Starts TLS over `stream`, which leads to `host`; `http1_only` for requests that HTTP/2
+    /// cannot carry (an Upgrade).
     ///
     /// # Errors
-    /// [`TlsError`] says why not.
+    /// The reason, as a [`TlsError`].
     pub(super) async fn connect<S>(
         &self,
         host: &Host,
@@ -163,7 +163,7 @@ fn server_name(host: &Host) -> Result<ServerName<'static>, TlsError> {
     }
 }
 
-/// What went wrong in a handshake, in words that name the site's part in it.
+/// The reason of a failed handshake, from the site's view.
 fn explain(host: &Host, error: &io::Error) -> TlsError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
@@ -200,7 +200,7 @@ fn certificate_reason(error: &CertificateError) -> String {
     }
 }
 
-/// A library's name for an error (`CaUsedAsEndEntity`) as words; other text stays as it is.
+/// A library's name for an error (`CaUsedAsEndEntity`) as words; other text is unchanged.
 fn plain(name: &str) -> String {
     if !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return name.to_owned();

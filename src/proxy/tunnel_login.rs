@@ -1,5 +1,5 @@
-//! The login behind a tunnel or an intercepted CONNECT. Both outlive a reload, which may take their user or network away:
-//! the login is judged again when the settings have changed.
+//! The login of a tunnel or an intercepted CONNECT. Both outlive a reload, which may remove their
+//! user or network, so the login is checked again after each reload.
 
 use std::{
     net::IpAddr,
@@ -39,7 +39,7 @@ impl TunnelLogin {
     /// Judges the login by the settings in `live`, unless that was done before.
     ///
     /// # Errors
-    /// A 403: inside a CONNECT a client cannot be asked for a login.
+    /// A 403, because a client inside a CONNECT cannot be asked for a login.
     pub(super) fn judge(&self, live: &Live, client: &Client) -> Result<(), Refused> {
         if self.is_judged_by(live) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! WebSocket and other changes of protocol: one token for the handshake, then bytes both ways.
+//! WebSocket and other protocol upgrades: one token for the handshake, then bytes both ways.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use super::{
 };
 use crate::gate::Entry;
 
-/// What a request may become.
+/// The upgrade that a request may lead to.
 #[derive(Debug)]
 pub(super) struct Upgrading {
     client: OnUpgrade,
-    /// Its place among the tunnels; `None` if it does not ask to change protocols.
+    /// Its tunnel slot; `None` if it does not request an upgrade.
     place: Option<Arc<TunnelSlot>>,
 }
 
@@ -40,14 +40,15 @@ pub(super) fn admit(
 ) -> Result<Upgrading, Refused> {
     let place = match &visitor.inside {
         _ if !outbound.is_upgrade() => None,
-        // Inside an intercepted CONNECT of HTTP/1.1 an upgrade goes on in the place that this one has.
+        // Inside an intercepted CONNECT with HTTP/1.1, an upgrade keeps the slot of the CONNECT.
         Some(inside) if visitor.activity.is_none() => Some(Arc::clone(&inside.place)),
         Some(_) | None => Some(Arc::new(tunnel::place(cx, live, entry)?)),
     };
     Ok(Upgrading { client, place })
 }
 
-/// Joins client and site after the site's 101, which goes to the client with the site's fields.
+/// Connects client and site after the site's 101, which is sent to the client with the site's
+/// fields.
 pub(super) fn join(
     cx: &Arc<Context>,
     live: &Live,

@@ -27,24 +27,25 @@ pub enum BodyError {
     /// The client's connection broke, or its framing is malformed.
     #[error("the body broke off")]
     Broken(#[from] hyper::Error),
-    /// The site answered without the body, and the answer has been relayed.
+    /// The site responded without the body, and the response was relayed.
     #[error("the body was not wanted")]
     Unwanted,
 }
 
-/// The body of a request on its way to the site.
+/// The body of a request to the site.
 #[derive(Debug)]
 pub(super) enum Upload {
     /// None.
     Empty,
-    /// The client's body. The client gets its `100 Continue` when this is first read: after the request's head was sent
-    /// and the site asked for the body. So the body of a held request stays with the client.
+    /// The client's body. The client gets its `100 Continue` when this is first read: after the
+    /// request's head was sent and the site asked for the body. So the client keeps the body of a
+    /// held request.
     Client {
         /// The client's body.
         body: Incoming,
         /// Ends a body that stops.
         idle: Idle,
-        /// Counts what passed, for the response timeout.
+        /// Counts the bytes, for the response timeout.
         progress: Progress,
         /// Present if the client waits for `100 Continue`.
         wait: Option<Wait>,
@@ -54,8 +55,8 @@ pub(super) enum Upload {
 }
 
 impl Upload {
-    /// Ready when the body may be asked for. One that nobody wants is let go of, so that the
-    /// client's connection ends with its answer.
+    /// Ready when the body may be requested. One that is not needed is dropped, so that the
+    /// client's connection ends with its response.
     fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Self::Client { wait, .. } = self else { return Poll::Ready(()) };
         let Some(waiting) = wait else { return Poll::Ready(()) };
@@ -109,7 +110,7 @@ impl HttpBody for Upload {
     }
 }
 
-/// How much of an upload was sent. A site need not answer before it has the whole request.
+/// How much of an upload was sent. A site may wait for the whole request before it responds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress(Arc<Uploaded>);
 
@@ -137,8 +138,8 @@ impl Progress {
     }
 }
 
-/// A timer that runs only while nothing comes; it costs next to nothing as long as bytes flow. The
-/// default is for [`Idle::poll_expired`], which is told the limit.
+/// A timer that runs only while nothing arrives; while bytes flow it costs nearly nothing. The
+/// default is for [`Idle::poll_expired`], which gets the limit as an argument.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     limit: Duration,

@@ -1,8 +1,8 @@
-//! The way to a site through the upstream proxy of its rule (`via`).
+//! Connects to a site through the upstream proxy of its rule (`via`).
 //!
-//! The guard judges the address of the upstream proxy, which is dialled, and the site by its name: its address is the
-//! upstream proxy's to find. What fails before the site is reached is the upstream proxy's failure (`via`). It says
-//! nothing of the site, and is not reported to the fleet.
+//! The guard judges the address of the upstream proxy, which is dialled, and the name of the site,
+//! because the upstream proxy resolves it. A failure before the site is reached is the upstream
+//! proxy's (`via`). It says nothing about the site, and is not reported to the fleet.
 
 pub(super) mod route;
 
@@ -46,7 +46,7 @@ const REFUSED: &str = "tidegate-refused";
 /// A connection to an upstream proxy.
 type Link = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// A connection that leads to a site, with what came on it before anybody read.
+/// A connection to a site, with the bytes that were read early.
 pub(super) type Led = Peeked<Link>;
 
 /// Connects. The site is judged by its name before.
@@ -193,10 +193,10 @@ pub(super) async fn side(
     })
 }
 
-/// Looks at the answer to a request that names the site.
+/// Checks the response to a request that names the site.
 ///
 /// # Errors
-/// The upstream proxy says it for itself.
+/// The upstream proxy reports it itself.
 pub(super) fn judge_answer<B>(
     cx: &Context,
     response: &Response<B>,
@@ -231,7 +231,7 @@ fn own_answer<B>(response: &Response<B>) -> Option<ViaError> {
 /// Why the upstream proxy does not lead to the site; the text is for a person.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ViaError {
-    /// There is no connection to it.
+    /// It cannot be reached.
     #[error("{0}")]
     Dial(#[from] DialError),
     /// No TLS with it.
@@ -246,7 +246,7 @@ pub(super) enum ViaError {
     /// It refuses, in the words of SOCKS.
     #[error("it answered: {0}")]
     Socks(String),
-    /// It broke off, or what came is not its protocol.
+    /// It closed the connection, or does not follow its protocol.
     #[error("it broke off the connection, or does not speak the protocol of `via`: {0}")]
     Broken(String),
     /// Nothing in time.

@@ -1,8 +1,9 @@
-//! The threads that serve clients, one for each core, each with a runtime of its own.
+//! The threads that serve clients, one per core, each with its own runtime.
 //!
-//! A client's connection stays on the thread that it was given to, and a connection to a site on that of the client
-//! whom it was made for; the [pool](super::pool) hands it out there first. So hardly any step of a request wakes another
-//! core: compared with tasks that move to whichever core is free, a bare hyper proxy needs a quarter less CPU.
+//! A client's connection stays on its thread, and so does a connection to a site that was made for
+//! that client; the [pool](super::pool) prefers it there. So hardly any step of a request wakes
+//! another core. Compared with tasks that move between cores, a bare hyper proxy needs a quarter
+//! less CPU.
 
 use std::{cell::Cell, io};
 
@@ -18,12 +19,13 @@ thread_local! {
     static HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The number of this thread's worker, below that of [`Workers::count`]; 0 where it is none.
+/// The number of this thread's worker, less than [`Workers::count`]; 0 if it is not a worker.
 pub(super) fn here() -> usize {
     HERE.get()
 }
 
-/// The threads; they end with this. By default there is none, and clients are served in the runtime that accepts them.
+/// The threads; they end with this. By default there are none, and the accepting runtime serves the
+/// clients.
 #[derive(Debug, Default)]
 pub struct Workers(Vec<Apart>);
 
@@ -76,17 +78,17 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
     async fn connections_are_spread_over_the_threads_and_know_where_they_are() {
         let workers = Workers::start();
-        let (told, mut tells) = tokio::sync::mpsc::channel(12);
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(12);
         for _ in 0..12 {
-            let told = told.clone();
+            let sender = sender.clone();
             workers.calmest().spawn(async move {
-                told.send(here()).await.expect("the test listens");
+                sender.send(here()).await.expect("the test listens");
                 std::future::pending::<()>().await;
             });
         }
         let mut places = Vec::new();
         for _ in 0..12 {
-            places.push(tells.recv().await.expect("each task tells"));
+            places.push(receiver.recv().await.expect("each task sends"));
         }
         places.sort_unstable();
         assert_eq!(places, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);

@@ -177,8 +177,14 @@ mod tests {
         let metrics = Metrics::new();
         let events = Events::new(Arc::clone(&metrics));
         let store = Backend::Memory(Memory::default());
-        let (counts, told) = (Arc::clone(&metrics), Arc::clone(&events));
-        let gate = Gate::new(loaded.rules.clone(), store, counts, told, Duration::from_secs(60));
+        let (gate_metrics, gate_events) = (Arc::clone(&metrics), Arc::clone(&events));
+        let gate = Gate::new(
+            loaded.rules.clone(),
+            store,
+            gate_metrics,
+            gate_events,
+            Duration::from_secs(60),
+        );
         let settings = loaded.settings.clone();
         let proxy = proxy::Context::new(settings, gate, metrics, Arc::clone(&events), None, vec![]);
         let (status, stop) = (config_status(&loaded), CancellationToken::new());

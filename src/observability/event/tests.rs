@@ -45,10 +45,10 @@ async fn an_event_reaches_the_metrics_the_list_and_the_listeners() {
     let events = Events::new(Arc::clone(&metrics));
     let mut listener = events.subscribe();
     events.emit(tripped("a", true));
-    let heard = listener.recv().await.expect("the sender lives");
-    assert_eq!((heard.id, heard.event.kind()), (1, "tripped"));
+    let record = listener.recv().await.expect("the sender lives");
+    assert_eq!((record.id, record.event.kind()), (1, "tripped"));
     assert_eq!(events.recent().len(), 1);
-    let json = serde_json::to_string(&heard).expect("an event is JSON");
+    let json = serde_json::to_string(&record).expect("an event is JSON");
     assert!(json.contains(r#""blocks":{"403_forbidden":1,"captcha":2}"#), "{json}");
     let text = metrics.render();
     assert!(text.contains(r#"tidegate_cooldowns_total{rule="shops",type="captcha"} 1"#));

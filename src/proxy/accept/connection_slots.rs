@@ -15,11 +15,13 @@ use crate::{
     rules::settings::Bounds,
 };
 
-/// Connections that get a refusal at the same time; further ones are closed without an answer.
+/// Most connections that get a refusal at the same time; further ones are closed without a
+/// response.
 const MAX_REFUSING: usize = 64;
-/// How long a refused client has to read its answer.
+/// How long a refused client has to read its response.
 const REFUSING: Duration = Duration::from_secs(1);
-/// Bytes that a refused client may still send. To close on unread bytes would reset the connection and lose the answer.
+/// Bytes that a refused client may still send. Closing with unread bytes would reset the connection
+/// and lose the response.
 const REFUSED_BYTES: u64 = 64 * 1024;
 
 /// Counts open connections.
@@ -45,7 +47,7 @@ pub(super) enum Full {
 }
 
 impl Full {
-    /// What there is too much of, for a message.
+    /// The exceeded limit, for a message.
     pub(super) const fn what(self) -> &'static str {
         match self {
             Self::Total => "client connections",
@@ -110,7 +112,7 @@ impl ConnectionSlots {
         open.refusing += 1;
         let slots = Arc::clone(self);
         Some(async move {
-            // Ends in time whatever the client does; how does not matter.
+            // Ends in time whatever the client does; the result does not matter.
             drop(tokio::time::timeout(REFUSING, turn_away(stream, response)).await);
             slots.open.lock().refusing -= 1;
         })

@@ -38,12 +38,12 @@ pub(in crate::proxy) struct ClientIo<S = TcpStream> {
     metrics: Arc<Metrics>,
     silent: Idle,
     silence: Silence,
-    /// Whether hyper is to be let go of between requests; see [`ClientIo::poll_request`].
+    /// Whether hyper is dropped between requests; see [`ClientIo::poll_request`].
     may_rest: bool,
     stalled: Idle,
 }
 
-/// What the client has not sent.
+/// What the client has failed to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Silence {
     /// The first request.
@@ -84,7 +84,7 @@ impl<S> ClientIo<S> {
         self.connection.refuse_mut().log_for(client);
     }
 
-    /// The socket and what was read from it early, for a tunnel that keeps its own time.
+    /// The socket and the bytes that were read early, for a tunnel with its own time limits.
     pub(in crate::proxy) fn into_inner(self) -> (S, Bytes) {
         self.connection.into_inner()
     }
@@ -148,15 +148,16 @@ impl<S> ClientIo<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ClientIo<S> {
-    /// Waits for the client's next request; hyper need not be there before. A connection that waits
-    /// so takes a few KiB, one within hyper two buffers of 8 KiB more and the room for a request's
-    /// whole state. False where the client has left.
+    /// Waits for the client's next request, without hyper. A connection that waits here takes a few
+    /// KiB; within hyper it takes two buffers of 8 KiB more, and the space for a request's whole
+    /// state. False if the client has disconnected.
     ///
-    /// Then [`ClientIo::take_up`] is to be called. Afterwards [`Handle::rests`] tells when the client
-    /// has said nothing for a while, or something that another hyper must read.
+    /// After this, [`ClientIo::take_up`] must be called. Later [`Handle::rests`] reports when the
+    /// client has been idle for a while, or has sent something that another hyper instance must
+    /// read.
     ///
     /// # Errors
-    /// It said nothing for too long, or the connection broke.
+    /// It was idle for too long, or the connection failed.
     pub(super) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         self.connection.watch_case();
         let Poll::Ready(ended) = self.connection.poll_ahead(cx) else {
@@ -168,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientIo<S> {
         Poll::Ready(ended.map(|ended| !ended))
     }
 
-    /// hyper takes the connection. True where it need not keep the case of names.
+    /// hyper takes over the connection. True if it need not keep the case of names.
     pub(super) fn take_up(&mut self) -> bool {
         self.connection.take_up()
     }

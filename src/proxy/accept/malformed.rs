@@ -1,4 +1,4 @@
-//! Answers malformed requests, and records requests that cannot be read.
+//! Responds to malformed requests, and records requests that cannot be read.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     runtime::clock,
 };
 
-/// Answers the malformed requests of one connection.
+/// Responds to the malformed requests of one connection.
 #[derive(Debug)]
 pub(super) struct Malformed {
     metrics: Arc<Metrics>,
@@ -47,7 +47,7 @@ impl Refuse for Malformed {
         }
         tracing::debug!(%violation, "a malformed request is refused");
         if !in_body {
-            // A request whose body is malformed has a line already.
+            // A request with a malformed body already has a line.
             let status = violation.status().0;
             self.log(Reason::Malformed, Some(status), &violation.to_string());
         }
@@ -55,7 +55,7 @@ impl Refuse for Malformed {
     }
 }
 
-/// The bound that a request exceeds, if that is what is wrong with it.
+/// The exceeded limit, if the violation is one.
 const fn bound(violation: Violation) -> Option<Bound> {
     match violation {
         Violation::HeadTooLarge
@@ -67,7 +67,7 @@ const fn bound(violation: Violation) -> Option<Bound> {
     }
 }
 
-/// The whole answer. It holds nothing that the client sent.
+/// The complete response. It contains nothing from the client.
 fn answer(violation: Violation) -> Bytes {
     let (status, title) = violation.status();
     let body = format!(

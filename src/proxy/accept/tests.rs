@@ -1,4 +1,4 @@
-//! Panics, accept errors, and connections that rest.
+//! Tests of panics, accept errors and resting connections.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -58,7 +58,7 @@ fn only_what_one_client_did_is_passed_over_without_a_pause() {
 
 const GET: &[u8] = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
-/// Reads as hyper does, for so long at most; whether the connection may rest then.
+/// Reads like hyper, for at most this long. Returns whether the connection may rest.
 async fn rests(
     io: &mut ClientIo<DuplexStream>,
     handle: &crate::http1::Handle,

@@ -1,4 +1,4 @@
-//! Who is let in, who is not.
+//! Tests of accepted and refused clients.
 #![allow(clippy::unwrap_used)]
 
 use http::HeaderValue;

@@ -15,7 +15,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// Addresses of one site that are tried; each holds a socket while it is.
 const MAX_ADDRESSES: usize = 8;
 
-/// Why no address answered.
+/// Why no address could be connected.
 #[derive(Debug)]
 pub(super) enum Failed {
     Refused,
@@ -35,7 +35,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Connects to the first of `addresses` that answers before `deadline`.
+/// Connects to the first of `addresses` that accepts before `deadline`.
 pub(super) async fn first(
     addresses: &[SocketAddr],
     deadline: Instant,
@@ -86,8 +86,8 @@ async fn race(mut waiting: VecDeque<SocketAddr>) -> Result<TcpStream, Failed> {
     }
 }
 
-/// What says more about the site: it refused; then, that it is silent; then what the local network
-/// has to say. Where anything was lacking here, nothing was learnt about the site.
+/// The most informative error about the site: it refused, then it is silent, then errors of the
+/// local network. If local resources were exhausted, nothing is known about the site.
 fn worse(before: Option<Failed>, now: Failed) -> Failed {
     match (before, now) {
         (Some(short @ Failed::Short(_)), _) | (_, short @ Failed::Short(_)) => short,

@@ -3,7 +3,7 @@
 
 use super::{EgressPattern, IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Networks of IPv4 that are not public, and what each is called in a refusal.
+/// IPv4 networks that are not public, and their names in a refusal.
 const NOT_PUBLIC_V4: [(Ipv4Addr, u8, &str); 16] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8, "an address of this machine (RFC 1122)"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "a private address (RFC 1918)"),
@@ -34,8 +34,8 @@ const NOT_PUBLIC_V6: [(Ipv6Addr, u8, &str); 6] = [
     (Ipv6Addr::new(0x3ffe, 0, 0, 0, 0, 0, 0, 0), 16, "an address of the former 6bone"),
 ];
 
-/// The NAT64 prefix that every network may use (RFC 6052 section 2.1): what is dialled there
-/// reaches an IPv4 address.
+/// The NAT64 prefix for any network (RFC 6052 section 2.1). A connection to it reaches an IPv4
+/// address.
 const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
 /// The address that a connection to `ip` reaches in the end: the IPv4 address inside a mapped or
@@ -50,7 +50,7 @@ pub(super) fn reached(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// What `ip` is called where it is not public; `None` where it is.
+/// The name of a network that contains `ip` and is not public; `None` if `ip` is public.
 pub(super) fn not_public(ip: IpAddr) -> Option<&'static str> {
     match ip {
         IpAddr::V4(v4) => NOT_PUBLIC_V4
@@ -65,8 +65,8 @@ pub(super) fn not_public(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// What `name` is called if no public site has it, and the word of `egress.allow` that covers it: special-use names
-/// (RFC 6761, RFC 6762, RFC 8375, the `internal` of ICANN), and a name without a dot.
+/// The kind of a name that no public site has, and the word of `egress.allow` that covers it:
+/// special-use names (RFC 6761, RFC 6762, RFC 8375, ICANN's `internal`), and names without a dot.
 pub(super) fn not_public_name(name: &str) -> Option<(&'static str, EgressPattern)> {
     let below = |parent: &str| {
         name.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -78,7 +78,7 @@ pub(super) fn not_public_name(name: &str) -> Option<(&'static str, EgressPattern
     private.then_some(("a name of a private network", EgressPattern::Private))
 }
 
-/// Everything outside 2000::/3, named where it has a name.
+/// Everything outside 2000::/3, with its name if it has one.
 fn not_global_unicast(v6: Ipv6Addr) -> Option<&'static str> {
     if v6.segments()[0] & 0xe000 == 0x2000 {
         None

@@ -1,15 +1,16 @@
-//! The addresses of the proxy itself: its listeners and its store, which may name new servers while it runs.
+//! The addresses of the proxy itself: its listeners and its store, which may name new servers at
+//! run time.
 
 use std::net::{IpAddr, SocketAddr};
 
 use arc_swap::ArcSwap;
 
-/// Addresses that are kept; the oldest that were added later make room. Clusters are far smaller, but where each
-/// restart of a node brings a new address, they add up.
+/// Most addresses; the oldest of the added ones are dropped. Clusters are far smaller, but
+/// addresses add up if each restart of a node brings a new one.
 const MOST: usize = 1_024;
 
-/// Addresses that nobody may reach through the proxy; an unspecified one (`0.0.0.0`) stands for every address of this
-/// machine.
+/// Addresses that nobody may reach through the proxy. An unspecified one (`0.0.0.0`) stands for
+/// every address of this machine.
 #[derive(Debug)]
 pub struct Own {
     at_start: usize,
@@ -24,7 +25,7 @@ impl From<Vec<SocketAddr>> for Own {
 }
 
 impl Own {
-    /// Adds what has become known, for every guard that shares this list.
+    /// Adds an address, for every guard that shares this list.
     pub fn add(&self, more: Vec<SocketAddr>) {
         let more: Vec<_> = more.into_iter().map(canonical).collect();
         self.all.rcu(|all| {

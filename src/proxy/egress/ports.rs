@@ -1,7 +1,7 @@
-//! Ports of other protocols. A request in plain HTTP can be written so that a server of another protocol obeys parts of
-//! it, which is why browsers bar these ports.
+//! Ports of other protocols. A plain HTTP request can be written so that a server of another
+//! protocol executes parts of it, so browsers block these ports.
 
-/// Mail between servers: nobody asks a proxy for it but to send spam.
+/// Mail between servers: through a proxy it would only be spam.
 pub(super) const SMTP: u16 = 25;
 
 /// The bad ports of the Fetch standard (section 2.9), in order.
@@ -13,7 +13,7 @@ const BARRED: [u16; 82] = [
     6669, 6679, 6697, 10080,
 ];
 
-/// Whether browsers refuse to speak HTTP to a port.
+/// Whether browsers refuse HTTP to a port.
 pub(super) fn is_barred(port: u16) -> bool {
     BARRED.binary_search(&port).is_ok()
 }

@@ -1,4 +1,4 @@
-//! What may be reached: one table for every path, since all of them go through [`Guard::connect`].
+//! Tests of the egress guard: one table for all paths, because all use [`Guard::connect`].
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -307,7 +307,7 @@ async fn the_second_address_answers_when_the_first_is_closed() {
     assert!(begun.elapsed() < Duration::from_millis(200), "a refusal starts the next at once");
 }
 
-/// A listener whose queue is full: the system drops every further SYN, as a black hole would.
+/// A listener whose queue is full: the kernel drops every further SYN, like a black hole.
 async fn black_hole() -> (tokio::net::TcpListener, Vec<TcpStream>) {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.3:0".parse().unwrap()).unwrap();
@@ -373,7 +373,7 @@ fn ip(text: &str) -> IpAddr {
 #[tokio::test]
 async fn a_name_that_changes_its_address_is_judged_by_each_one_that_is_dialled() {
     static ASKED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    // As a rebinding server answers: an address that passes, then one inside.
+    // Like a rebinding server: first a public address, then an internal one.
     let look = |_: &str| {
         let n = ASKED.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         Ok(vec![ip(if n.is_multiple_of(2) { "127.0.0.2" } else { "127.0.0.1" })])
@@ -393,7 +393,7 @@ async fn a_name_that_changes_its_address_is_judged_by_each_one_that_is_dialled()
                 assert!(matches!(why, DialError::Denied(_)), "{why:?}");
             }
         }
-        // Past what the cache keeps.
+        // After the cache has expired.
         tokio::time::pause();
         tokio::time::advance(SECOND * 10).await;
         tokio::time::resume();

@@ -1,4 +1,4 @@
-//! The wait for the head of a site's answer, and for what the site says before.
+//! Waits for the head of a site's response, and for its interim responses.
 
 use std::{
     future::poll_fn,
@@ -27,14 +27,14 @@ use crate::{
 
 type Sent = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
 
-/// What comes, or does not, before the answer.
+/// The events before the response.
 enum Before {
     Interim(Result<Bytes, Endless>),
     Silence,
 }
 
-/// Waits for the head of the answer from `started` on, as long as the upload still moves, and passes interim answers
-/// on to `client`.
+/// Waits for the head of the response from `started` on, as long as the upload makes progress, and
+/// relays interim responses to `client`.
 pub(super) async fn wait(
     mut sending: Pin<&mut impl Future<Output = Sent>>,
     outbound: &mut Outbound,
@@ -81,8 +81,8 @@ async fn relay(client: Option<&Handle>, interim: Bytes) {
     }
 }
 
-/// What no client should get: a change of protocol that it did not ask for, a coding that it cannot
-/// see. Returns what there is to note of the others.
+/// Refuses responses that no client may get: an unrequested protocol upgrade, or a coding that the
+/// client cannot see. Returns the records of the others.
 pub(super) fn check(
     outbound: &Outbound,
     response: &mut Response<Incoming>,

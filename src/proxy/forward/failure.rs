@@ -1,4 +1,4 @@
-//! Why a site gave no answer: what the client is told, and what the fleet.
+//! Why a site gave no response: the refusal for the client, and the report to the fleet.
 
 use std::{error::Error as _, time::Duration};
 
@@ -17,16 +17,16 @@ use crate::{
     },
 };
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The connection was closed before anything was written; the request is whole.
     Unsent(Box<Request<Upload>>),
-    /// It broke off, or what came is no HTTP.
+    /// It closed the connection, or does not speak HTTP.
     Broken(hyper::Error),
     /// Nothing in time.
     NoAnswer(Duration),
-    /// Interim answers without end.
+    /// Too many interim responses.
     Endless,
 }
 
@@ -46,7 +46,7 @@ impl From<Endless> for Failure {
 }
 
 impl Failure {
-    /// Tells the fleet, and makes the client's answer.
+    /// Reports to the fleet, and creates the client's response.
     pub(super) async fn report(self, pass: &mut Pass) -> Refused {
         let refusal = self.refusal().under(pass.entry());
         if let Some(mut judgement) = self.verdict() {
@@ -55,7 +55,7 @@ impl Failure {
         refusal
     }
 
-    /// The bound that was reached, where that is why.
+    /// The reached bound, if that is the reason.
     pub(super) fn bound(&self) -> Option<Bound> {
         match self {
             Self::Endless => Some(Bound::Interim),

@@ -1,4 +1,4 @@
-//! Fields taken away and fields kept.
+//! Tests of removed and kept fields.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,4 @@
-//! HTTP inside an intercepted CONNECT, in either version, by the same [`handle`] as everything
-//! else.
+//! HTTP inside an intercepted CONNECT, in either version, through the same [`handle`].
 
 use std::{
     convert::Infallible,
@@ -36,12 +35,12 @@ use crate::{
 const MAX_LOCAL_RESETS: usize = 100;
 /// Largest list of request fields; bounds CONTINUATION frames as well.
 const MAX_HEADER_LIST: u32 = 16 * 1024;
-/// What a stream and a connection may send before we ask for more.
+/// What a stream and a connection may send ahead.
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// What is kept of an answer for a client that does not read.
+/// What is buffered of a response for a client that does not read.
 const MAX_SEND_BUFFER: usize = 64 * 1024;
-/// How often a client is asked whether it lives.
+/// The interval of pings to a client.
 const PING: Duration = Duration::from_secs(20);
 
 /// Serves HTTP/1.1.
@@ -148,23 +147,23 @@ fn is_abuse(error: &hyper::Error) -> bool {
     cause.and_then(h2::Error::reason) == Some(h2::Reason::ENHANCE_YOUR_CALM)
 }
 
-/// What moves on a connection.
+/// Activity on a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// Requests whose answers are not there yet, or on their way, and open WebSockets.
+    /// Requests without a complete response, and open WebSockets.
     active: AtomicUsize,
-    /// Answers on their way.
+    /// Responses being sent.
     passing: AtomicUsize,
-    /// Requests, and pieces of answers, so far.
+    /// Requests and pieces of responses so far.
     moves: AtomicUsize,
 }
 
 /// Why nothing moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// Nothing is asked for.
+    /// No request is open.
     Idle,
-    /// The client does not take its answers.
+    /// The client does not read its responses.
     Stalled,
 }
 
@@ -176,8 +175,8 @@ impl Activity {
         Active(Arc::clone(self))
     }
 
-    /// Ready when nothing moved during `idle`, and no request is held or with its site. (A site
-    /// that falls silent within an answer is noticed before, by the body itself.)
+    /// Ready after `idle` without activity, if no request is held or at its site. (The body notices
+    /// a site that falls silent within a response.)
     async fn rests(&self, idle: Duration) -> Rest {
         loop {
             let before = self.moves.load(Ordering::Relaxed);
@@ -217,8 +216,8 @@ impl Drop for Active {
     }
 }
 
-/// The body of an answer on its way. hyper does not look at it while the client's window is closed,
-/// so that its own timer does not run then.
+/// The body of a response. hyper does not poll it while the client's window is closed, so the
+/// body's own timer does not run then.
 struct Passing {
     body: Body,
     active: Active,

@@ -1,7 +1,7 @@
-//! A bound on the heads that a site sends on one stream of HTTP/2: interim answers (1xx) before the answer.
+//! A limit on the heads of one HTTP/2 stream: interim responses (1xx) before the response.
 //!
-//! hyper does not look at them, and h2 keeps each until the stream ends. So they are counted here, in the frames as they
-//! come: of a frame only its head is read (RFC 9113 section 4.1).
+//! hyper ignores them, and h2 keeps each until the stream ends. So they are counted here, in the
+//! received frames, of which only the frame head is parsed (RFC 9113 section 4.1).
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::observability::metrics::{Bound, Metrics};
 
-/// Heads of one stream; real sites send one or two before the answer.
+/// Most heads of one stream. Real sites send one or two before the response.
 const MAX_HEADS: u32 = 32;
 /// Streams that are remembered; those that we reset are never seen to end.
 const MAX_STREAMS: usize = 1_000;
@@ -27,7 +27,7 @@ const END_STREAM: u8 = 1;
 /// Length of a frame's head.
 const HEAD: usize = 9;
 
-/// A connection to a site that speaks HTTP/2.
+/// An HTTP/2 connection to a site.
 #[derive(Debug)]
 pub(super) struct Heads<S> {
     stream: S,
@@ -41,10 +41,10 @@ impl<S> Heads<S> {
     }
 }
 
-/// Where in the frames the next byte lies, and what has come.
+/// The position in the frames, and the counts so far.
 #[derive(Debug, Default)]
 struct Counter {
-    /// The head of a frame, as far as it is there.
+    /// The head of a frame, as far as it has arrived.
     head: [u8; HEAD],
     filled: usize,
     /// Bytes of the payload to come.

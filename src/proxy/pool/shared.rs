@@ -23,10 +23,9 @@ use crate::{proxy::upload::Upload, runtime::clock};
 const MAX_STREAMS: usize = 100;
 /// Connections of one site that are kept for sharing.
 const MAX_PER_SITE: usize = 4;
-/// How often a connection is asked whether it lives, and how long it may think about that; only
-/// while it is used.
+/// The interval of pings on a connection in use, and the time for a reply.
 const PING: Duration = Duration::from_secs(20);
-/// Windows of a stream and of a connection: what a slow client makes us buffer.
+/// Windows of a stream and of a connection: what is buffered for a slow client.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Largest list of response fields.
@@ -83,8 +82,8 @@ impl Shared {
         found
     }
 
-    /// Gives the first place of a new connection, and keeps it if it `shares`. Where the site has
-    /// enough of them, it serves this one request.
+    /// Returns the first use of a new connection, and keeps the connection if it `shares`. If the
+    /// site has enough of them, it serves this one request.
     pub(super) fn put(&mut self, key: Key, sender: SendRequest<Upload>, shares: bool) -> Stream {
         let mut connection = Connection { sender, used: Arc::default(), since: clock::now() };
         let stream = connection.stream();
@@ -98,8 +97,7 @@ impl Shared {
         stream
     }
 
-    /// Lets go of what nobody has used for `limit`; hyper then closes it. True while anything is
-    /// kept.
+    /// Drops connections without use for `limit`; hyper then closes them. True while any is kept.
     pub(super) fn sweep(&mut self, now: Instant, limit: Duration) -> bool {
         self.sites.retain(|_, connections| {
             let rested = |one: &Connection| now.duration_since(one.since) > limit;
@@ -120,7 +118,7 @@ impl Shared {
     }
 }
 
-/// Speaks HTTP/2 over `stream`.
+/// Starts HTTP/2 over `stream`.
 pub(super) async fn handshake<S>(
     stream: S,
 ) -> Result<

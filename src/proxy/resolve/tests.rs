@@ -1,4 +1,4 @@
-//! The resolver against look-ups that hang, fail and repeat.
+//! Tests of lookups that hang, fail and repeat.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ fn soon() -> Instant {
     clock::now() + Duration::from_secs(10)
 }
 
-/// Waits until a look-up of a hanging name has given its place back, whatever the test says.
+/// Waits until the lookup of a hanging name has freed its slot, also when the test fails.
 fn hang(_: &str) -> std::io::Result<Vec<IpAddr>> {
     std::thread::sleep(Duration::from_millis(800));
     Ok(vec!["192.0.2.1".parse().unwrap()])
@@ -84,7 +84,7 @@ async fn a_resolver_that_hangs_is_given_up_and_keeps_its_place_until_it_ends() {
     }
 }
 
-/// Looks `names` up at once, each for the client of its number, and gives the answers.
+/// Looks up `names` concurrently, each for another client, and returns the results.
 async fn all(
     resolver: &Arc<Resolver>,
     names: impl Iterator<Item = (String, u8)>,
@@ -106,7 +106,8 @@ async fn names_that_hang_stop_neither_other_clients_nor_other_domains() {
         _ => hang(name),
     }));
     let short = Duration::from_millis(100);
-    // One domain: the rest of its names waits for a place, and that is not said to be the site's doing.
+    // The names belong to one domain: the rest of them waits for a slot, which is not reported as
+    // the site's failure.
     let names = (0..2 * PER_DOMAIN).map(|n| (format!("n{n}.hung.example"), 1));
     let answers = all(&resolver, names, short).await;
     let asked = answers.iter().filter(|one| **one == Err(Unresolved::TimedOut)).count();

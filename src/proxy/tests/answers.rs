@@ -1,4 +1,4 @@
-//! What hostile or broken sites send.
+//! Responses of hostile or broken sites.
 
 use super::bench::{Bench, Site, settings};
 

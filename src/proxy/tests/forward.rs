@@ -1,4 +1,4 @@
-//! Requests to sites and their answers.
+//! Requests to sites and their responses.
 
 use super::bench::{Bench, Site, settings, until};
 
@@ -178,7 +178,7 @@ async fn names_keep_their_case_whatever_was_asked_before_on_the_connection() {
     for _ in &asked {
         assert_eq!(other.answer().await.status(), 200);
     }
-    // Behind a body, and in pieces.
+    // After a body, and in pieces.
     let mut third = bench.connect().await;
     let post = get(&site, "Content-Length: 4\r\n").replace("GET", "POST") + "body";
     let (first, rest) = asked[1].split_at(asked[1].len() - 9);
@@ -288,7 +288,7 @@ async fn a_kept_connection_is_used_again_and_a_dead_one_costs_nothing() {
     assert_eq!(connections, 2, "the site closed its first connection after two answers");
 }
 
-/// Closes a connection on its second request, as a server does whose idle time is over at that moment.
+/// Closes a connection on its second request, like a server whose idle timeout ends at that moment.
 async fn impatient() -> Site {
     Site::scripted(
         |number, _| if number == 1 { (String::new(), true) } else { (OK.to_owned(), false) },

@@ -1,4 +1,4 @@
-//! What the gate does to requests and tunnels on their way.
+//! How the gate treats requests and tunnels.
 
 use std::time::Duration;
 
@@ -170,7 +170,7 @@ async fn a_blocked_answer_is_relayed_where_no_time_is_left() {
     assert_eq!(site.count(), 1);
 }
 
-/// A site that echoes what comes through a tunnel, after each byte.
+/// A site that echoes the bytes of a tunnel one by one.
 async fn echo() -> std::net::SocketAddr {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

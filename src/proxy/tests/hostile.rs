@@ -41,7 +41,7 @@ async fn h2(bench: &Bench, site: &SecureSite) -> TlsStream<TcpStream> {
     stream
 }
 
-/// Sends `bytes` and reads until the proxy closes; true where it did within seconds.
+/// Sends `bytes` and reads until the proxy closes; true if it did within seconds.
 async fn is_cut_off(stream: TlsStream<TcpStream>, bytes: Vec<u8>) -> bool {
     let (mut from, mut to) = tokio::io::split(stream);
     let sending =

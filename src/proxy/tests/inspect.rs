@@ -1,4 +1,4 @@
-//! Looking at answers without standing in their way.
+//! Inspecting responses without delaying them.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use super::bench::{Bench, Site, rule, settings, until};
 const WALL: &str = "<html><head><title>Attention Required! | Cloudflare</title></head><body>\
                     <h1>Sorry, you have been blocked</h1></body></html>";
 
-/// A site that sends `first` at once and `then` when told to.
+/// A site that sends `first` at once and `then` on a signal.
 async fn halting(first: String, then: &'static str) -> (std::net::SocketAddr, watch::Sender<bool>) {
-    let (tell, told) = watch::channel(false);
+    let (release, released) = watch::channel(false);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let _ = stream.read(&mut [0; 1024]).await.unwrap();
         stream.write_all(first.as_bytes()).await.unwrap();
-        let mut told = told;
-        if told.wait_for(|go| *go).await.is_ok() {
+        let mut released = released;
+        if released.wait_for(|go| *go).await.is_ok() {
             stream.write_all(then.as_bytes()).await.unwrap();
         }
     });
-    (addr, tell)
+    (addr, release)
 }
 
 fn verdict(word: &str) -> String {
@@ -57,12 +57,12 @@ async fn what_streams_is_never_held_back() {
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n5\r\ndata:\r\n"
         );
-        let (site, tell) = halting(head, "2\r\nhi\r\n0\r\n\r\n").await;
+        let (site, release) = halting(head, "2\r\nhi\r\n0\r\n\r\n").await;
         let bench = patient().await;
         let mut client = bench.connect().await;
         client.send(&format!("GET http://{site}/ HTTP/1.1\r\nhost: x\r\n\r\n")).await;
         client.read_to("data:").await;
-        tell.send(true).unwrap();
+        release.send(true).unwrap();
         client.read_to("0\r\n\r\n").await;
         until("it is judged in the end", || bench.metric(&verdict("ok")) == 1.0).await;
     }
@@ -71,7 +71,7 @@ async fn what_streams_is_never_held_back() {
 #[tokio::test]
 async fn a_slow_page_is_held_back_for_the_delay_and_judged_in_passing() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ntransfer-encoding: chunked\r\n\r\n6\r\n<html>\r\n";
-    let (site, tell) = halting(head.to_owned(), "2\r\nhi\r\n0\r\n\r\n").await;
+    let (site, release) = halting(head.to_owned(), "2\r\nhi\r\n0\r\n\r\n").await;
     let mut settings = settings();
     settings.inspect.delay = Duration::from_millis(50);
     let bench = Bench::with(settings, vec![rule()]).await;
@@ -80,7 +80,7 @@ async fn a_slow_page_is_held_back_for_the_delay_and_judged_in_passing() {
     let answer = client.head().await;
     assert_eq!((answer.status(), answer.field("tidegate-verdict")), (200, None));
     client.read_to("<html>").await;
-    tell.send(true).unwrap();
+    release.send(true).unwrap();
     client.read_to("0\r\n\r\n").await;
     let judged = |word| bench.metric(&verdict(word));
     until("it is judged", || judged("ok") + judged("blank_page") == 1.0).await;
@@ -92,7 +92,7 @@ async fn a_wall_counts_even_when_its_client_has_left() {
         "HTTP/1.1 403 Forbidden\r\nserver: cloudflare\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n<html>",
         WALL.len()
     );
-    let (site, tell) = halting(head, WALL.strip_prefix("<html>").unwrap()).await;
+    let (site, release) = halting(head, WALL.strip_prefix("<html>").unwrap()).await;
     let bench = patient().await;
     let mut client = bench.connect().await;
     client.send(&format!("GET http://{site}/ HTTP/1.1\r\nhost: x\r\n\r\n")).await;
@@ -100,7 +100,7 @@ async fn a_wall_counts_even_when_its_client_has_left() {
     until("the head is there", || bench.metric(upstream) == 1.0).await;
     drop(client);
     until("the client is gone", || bench.metric("tidegate_client_connections") == 0.0).await;
-    tell.send(true).unwrap();
+    release.send(true).unwrap();
     until("the verdict is counted", || bench.metric(&verdict("403_forbidden")) == 1.0).await;
 }
 

@@ -1,4 +1,4 @@
-//! CONNECT on a rule that intercepts: real TLS on both sides.
+//! CONNECT under a rule that intercepts, with real TLS on both sides.
 
 use std::{process::Stdio, sync::atomic::Ordering, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Connections to sites that outlive a reload, or that a client has logged in.
+//! Connections to sites after a reload, or after a client's login on them.
 
 use std::sync::atomic::Ordering;
 
@@ -13,8 +13,8 @@ use crate::rules::settings::{EgressPattern, Settings};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 2\r\n\r\nhi";
 
-/// A page over a lent connection, then a reload of what `change` makes of the settings: the next request is refused with
-/// this status and word, and the site hears of none.
+/// A page over a lent connection, then a reload with the settings of `change`: the next request is
+/// refused with this status and word, and does not reach the site.
 async fn a_reload_refuses(change: fn(&mut Settings), status: u16, word: &str) {
     let root = Root::new();
     for alpn in [&["h2", "http/1.1"][..], &["http/1.1"]] {
@@ -45,7 +45,7 @@ async fn a_root_that_a_reload_takes_away_is_trusted_no_longer() {
 
 #[tokio::test]
 async fn a_connection_in_use_during_a_reload_is_not_kept() {
-    // It says no more than its head until somebody reads on.
+    // It sends only its head until somebody reads on.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let bench = Bench::start().await;
@@ -96,7 +96,7 @@ async fn a_login_of_a_connection_is_lent_to_nobody_else() {
         assert_eq!((bob.answer().await.status(), connections()), (200, 1));
         alice.send(&get(&site, &format!("authorization: {scheme}\r\n"))).await;
         assert_eq!((alice.answer().await.status(), connections()), (200, 2), "one of her own");
-        // The second half of the handshake, and what she asks for then.
+        // The second half of the handshake, and the next request.
         alice.send(&get(&site, &format!("authorization: {scheme}\r\n"))).await;
         assert_eq!((alice.answer().await.status(), connections()), (200, 2));
         alice.send(&get(&site, "")).await;

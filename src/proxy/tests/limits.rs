@@ -1,4 +1,4 @@
-//! Bounds in number and time, and the end of the proxy.
+//! Limits on number and time, and the end of the proxy.
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ async fn a_full_house_says_so() {
     }
 }
 
-/// A site whose answer never ends; gives the number of bytes that it could write.
+/// A site with an endless response; returns the number of bytes that it could write.
 async fn endless() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -143,8 +143,8 @@ async fn a_client_that_stops_reading_does_not_hold_its_site_for_ever() {
 
 #[tokio::test]
 async fn a_client_that_leaves_takes_its_site_connection_along() {
-    for patience in [false, true] {
-        let site = if patience {
+    for holds in [false, true] {
+        let site = if holds {
             Site::scripted(|_, _| (String::new(), false)).await.addr_for_good()
         } else {
             endless().await

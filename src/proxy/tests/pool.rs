@@ -1,4 +1,4 @@
-//! Kept-alive connections to sites: bounded, counted, given up in time.
+//! Kept-alive connections to sites: bounded, counted, closed in time.
 
 use std::sync::atomic::Ordering;
 

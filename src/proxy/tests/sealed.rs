@@ -1,4 +1,4 @@
-//! What an attacker tried: ways around a rule, a bound or a reload.
+//! Attacks: attempts to bypass a rule, a limit or a reload.
 
 use std::time::Duration;
 
@@ -223,7 +223,7 @@ async fn http2_has_the_bounds_of_http1() {
     assert_eq!(site.requests.lock().len(), 1);
 }
 
-/// A site of HTTP/2 that sends more interim answers than anybody needs, and then nothing.
+/// An HTTP/2 site that sends too many interim responses, and then nothing.
 async fn endless_interim(root: &Root) -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();

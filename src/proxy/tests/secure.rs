@@ -1,4 +1,4 @@
-//! Sites that speak TLS, with certificates of every kind, and clients that trust a CA.
+//! TLS sites, with certificates of every kind, and clients that trust a CA.
 
 use std::{
     convert::Infallible,
@@ -31,7 +31,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
 use super::bench::{Bench, Client, rule, settings};
 use crate::rules::{Rule, settings::Settings};
 
-/// What is wrong with a site's certificate.
+/// The defect of a site's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flaw {
     None,
@@ -64,7 +64,7 @@ impl Root {
         self.issuer.der().clone()
     }
 
-    /// For a site of its own kind that speaks TLS.
+    /// For a TLS site with its own handler.
     pub(super) fn acceptor(&self, alpn: &[&str]) -> TlsAcceptor {
         let (certificate, key) = self.certificate(Flaw::None);
         TlsAcceptor::from(Arc::new(server_config(certificate, key, alpn)))
@@ -114,7 +114,7 @@ fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A site that speaks TLS.
+/// A TLS site.
 pub(super) struct SecureSite {
     pub(super) addr: SocketAddr,
     pub(super) connections: Arc<AtomicUsize>,
@@ -150,7 +150,7 @@ impl SecureSite {
                         async move { Ok::<_, Infallible>(answer(request, &log).await) }
                     });
                     let io = TokioIo::new(stream);
-                    // A client that leaves is no failure of the test.
+                    // A disconnected client does not fail the test.
                     if h2 {
                         let builder =
                             hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -169,7 +169,7 @@ impl SecureSite {
         format!("https://localhost:{}{path}", self.addr.port())
     }
 
-    /// Where a CONNECT goes.
+    /// The target of a CONNECT.
     pub(super) fn authority(&self) -> String {
         format!("localhost:{}", self.addr.port())
     }
@@ -212,14 +212,14 @@ async fn answer(mut request: Request<Incoming>, log: &Mutex<Vec<Seen>>) -> Respo
         .unwrap()
 }
 
-/// The answer to a key (RFC 6455 section 4.2.2).
+/// The reply to a key (RFC 6455 section 4.2.2).
 fn accept(key: &[u8]) -> String {
     let all = [key, b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
     let hash = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, &all);
     base64::engine::general_purpose::STANDARD.encode(hash)
 }
 
-/// A proxy that trusts `root`, has its own CA beside it, and these rules.
+/// A proxy that trusts `root`, with its own CA and these rules.
 pub(super) async fn proxy(root: &Root, change: impl Fn(&mut Rule)) -> Bench {
     proxy_with(root, change, |_| {}).await
 }
@@ -255,7 +255,7 @@ pub(super) async fn tls_through(
     connector.connect(ServerName::try_from(name.to_owned()).unwrap(), client.stream).await
 }
 
-/// A connection on which a CONNECT was answered.
+/// A connection after a successful CONNECT.
 pub(super) async fn connected(bench: &Bench, authority: &str) -> Client {
     let mut client = bench.connect().await;
     client.send(&format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\r\n")).await;

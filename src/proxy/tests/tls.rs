@@ -1,4 +1,4 @@
-//! `https://` in absolute form: the proxy speaks TLS to the site, and believes no bad certificate.
+//! `https://` in absolute form: the proxy uses TLS to the site, and accepts no invalid certificate.
 
 use std::sync::atomic::Ordering;
 

@@ -17,7 +17,7 @@ use super::{
 
 const BOTH: &[&str] = &["h2", "http/1.1"];
 
-/// Asks for a protocol over a stream, on a connection whose SETTINGS have come.
+/// Requests a protocol over a stream, on a connection whose SETTINGS have arrived.
 async fn connect(
     sender: &mut SendRequest<Empty<Bytes>>,
     url: &str,

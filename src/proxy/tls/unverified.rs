@@ -1,5 +1,4 @@
-//! `verify: false`: any certificate will do, but the site must hold the key of the one that it
-//! shows.
+//! `verify: false`: any certificate is accepted, but the site must have its key.
 
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ const CHUNK: usize = 56 * 1024;
 /// have ended both, and only a write would show it.
 const AFTER_SITE: Duration = Duration::from_secs(2);
 
-/// One end of a tunnel, with what was read from it before the tunnel began.
+/// One end of a tunnel, with the bytes that were read before the tunnel began.
 pub(in crate::proxy) enum Side {
     /// A plain TCP connection: the usual case, copied without a lock and without a buffer while
     /// idle.
@@ -40,7 +40,7 @@ pub(in crate::proxy) enum Side {
 }
 
 impl Side {
-    /// An end that is no plain TCP connection.
+    /// An end that is not a plain TCP connection.
     pub(in crate::proxy) fn other(
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
@@ -72,7 +72,7 @@ impl Side {
     }
 }
 
-/// Copies until both directions have ended, or nothing moved for `idle`. `flights` is asked before
+/// Copies until both directions have ended, or nothing moved for `idle`. `flights` decides before
 /// bytes go from the client to the site.
 ///
 /// # Errors
@@ -183,7 +183,7 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
     }
 }
 
-/// Where bytes come from: adds to a buffer, 0 bytes at the end.
+/// A source of bytes: appends to a buffer, 0 bytes at the end.
 trait Source: Send {
     fn next(&mut self, buffer: &mut Vec<u8>) -> impl Future<Output = io::Result<usize>> + Send;
 }
@@ -245,7 +245,7 @@ impl<'t> Pace<'t> {
         self.last_ms.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Sends to a site what of `bytes` can be told already; the rest stays.
+    /// Sends the part of `bytes` to a site that can already be classified; the rest stays.
     async fn send<W: Sink>(
         &self,
         to: &mut W,
@@ -267,8 +267,8 @@ impl<'t> Pace<'t> {
         Ok(())
     }
 
-    /// Between the look at the cooldown and each piece that goes there is no wait: what a site takes
-    /// slowly is held by a trip like what has not begun.
+    /// There is no wait between the check of the cooldown and each write. So a trip also holds the
+    /// rest of a flight that the site reads slowly.
     async fn send_piece<W: Sink>(
         &self,
         to: &mut W,
@@ -301,7 +301,7 @@ impl<'t> Pace<'t> {
         Ok(())
     }
 
-    /// Asks the gate; a tunnel that is held is not idle.
+    /// Asks the gate. A tunnel that is held is not idle.
     async fn hold(&self, flights: Option<&Flights>, piece: Piece) -> io::Result<()> {
         let Some(flights) = flights else { return Ok(()) };
         self.held.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The name that a TLS client asks for in its first flight (SNI, RFC 6066 section 3).
+//! The host name in the first flight of a TLS client (SNI, RFC 6066 section 3).
 
 use rustls::server::Acceptor;
 
@@ -10,16 +10,16 @@ use crate::{
 /// Longest hello that is waited for; rustls takes none that is longer either.
 const MAX_HELLO: usize = 64 * 1024;
 
-/// What a client's first bytes are.
+/// The kind of a client's first bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Hello {
     /// The rest of a hello is missing.
     Partial,
-    /// A hello that asks for this host.
+    /// A hello for this host.
     Named(Host),
     /// A hello without a name, or no TLS at all.
     Nameless,
-    /// It begins like a hello and is none that can be read.
+    /// It begins like a hello but cannot be parsed.
     Unreadable,
 }
 
@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// What rustls says first to a site of this name.
+    /// The first bytes that rustls sends to a site of this name.
     fn hello(name: &str) -> Vec<u8> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)

@@ -1,5 +1,5 @@
-//! How many bytes a TLS record has beside its content. That depends on the version and the cipher, which the site's hello
-//! names in the clear (RFC 8446 section 4.1.3).
+//! The overhead of a TLS record beside its content. It depends on the version and the cipher, which
+//! the site's hello contains unencrypted (RFC 8446 section 4.1.3).
 
 /// The bytes that a cipher adds to the content of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,10 +15,10 @@ pub(super) enum RecordOverhead {
 /// A type and a tag (RFC 8446 section 5.2).
 const ADDED_V13: usize = 1 + 16;
 /// Sizes of HTTP/2 control frames (RFC 9113 section 6): the acknowledgement of SETTINGS,
-/// WINDOW_UPDATE and RST_STREAM, PRIORITY, PING; two WINDOW_UPDATE, of a stream and of its
-/// connection. A request of that size is rare: only one whose every field is known already.
+/// WINDOW_UPDATE and RST_STREAM, PRIORITY, PING; two WINDOW_UPDATE, for a stream and its
+/// connection. A request of that size is rare: all its fields must already be known.
 const CONTROL: [usize; 5] = [9, 13, 14, 17, 26];
-/// An alert in TLS 1.3, whose type is hidden.
+/// An alert in TLS 1.3, whose type is encrypted.
 const ALERT: usize = 2;
 /// The client's preface with the head of its SETTINGS (RFC 9113 section 3.4), one setting, and the
 /// WINDOW_UPDATE that may follow.

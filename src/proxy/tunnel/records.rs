@@ -1,7 +1,7 @@
-//! What can be told of a tunnel's bytes without a key: the headers of TLS records (RFC 8446 section
-//! 5.1) say where handshake, alerts and application data begin and how long each is.
+//! What a tunnel's bytes show without a key: the headers of TLS records (RFC 8446 section 5.1)
+//! separate handshake, alerts and application data, and contain their lengths.
 //!
-//! A client that speaks something else is told from its first bytes; all of them count then.
+//! A client with another protocol is recognised by its first bytes; then all bytes count.
 
 use super::record_overhead::RecordOverhead;
 
@@ -14,19 +14,20 @@ const TYPES: std::ops::RangeInclusive<u8> = 20..=24;
 const MAX_RECORD: usize = (1 << 14) + 2048;
 /// Longer records of HTTP/2 are taken for a part of a body: lists of fields are shorter.
 const MAX_REQUEST: usize = 8 * 1024;
-/// How a client's offer to speak HTTP/2 looks in its hello (RFC 7301: a length, then the name).
+/// A client's offer of HTTP/2 in its hello (RFC 7301: a length, then the name).
 const OFFERS_H2: &[u8] = b"\x02h2";
 
-/// What the next bytes of the client are to the count.
+/// How the client's next bytes count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::proxy) enum Piece {
-    /// Left alone: handshake, alerts, and application data of the size of a control frame.
+    /// They do not count: handshake, alerts, and application data of the size of a control frame.
     Free,
     /// Application data that begins an HTTP/2 connection, without a request in it.
     Opening,
-    /// A record of HTTP/2 that may be a request of its own: they do not wait for answers.
+    /// A record of HTTP/2 that may be a separate request, because requests do not wait for
+    /// responses.
     Request,
-    /// What may be a request, or more of one.
+    /// They may be a request, or a part of one.
     Counted,
 }
 
@@ -40,13 +41,13 @@ enum Stream {
     Plain,
 }
 
-/// The client's side of a tunnel, as far as it can be read.
+/// The client's side of a tunnel, as far as it can be parsed.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     stream: Stream,
     overhead: Option<RecordOverhead>,
     offers_h2: bool,
-    /// It speaks HTTP/2, as its control frames show.
+    /// It uses HTTP/2, as its control frames show.
     is_h2: bool,
     /// The Finished of TLS 1.3, which looks like data, has passed.
     finished: bool,
@@ -55,8 +56,8 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// What `bytes`, the next ones of the client, begin with, and how many they are; they have
-    /// passed then. `None` where there are too few to tell.
+    /// The kind and number of the next bytes in `bytes`, which then count as passed. `None` if
+    /// there are too few to decide.
     pub(super) fn piece(&mut self, bytes: &[u8]) -> Option<(Piece, usize)> {
         let (mut all, mut passed) = (None, 0);
         while passed < bytes.len() && all != Some(Piece::Request) {
@@ -67,7 +68,7 @@ impl Records {
         all.map(|piece| (piece, passed))
     }
 
-    /// The next bytes of one kind; `None` where more are needed or where they are not `wanted`.
+    /// The next bytes of one kind; `None` if more are needed or they are not `wanted`.
     fn next(&mut self, bytes: &[u8], wanted: Option<Piece>) -> Option<(Piece, usize)> {
         if let Stream::Tls { left: 0, .. } | Stream::Start = self.stream {
             match header(bytes, matches!(self.stream, Stream::Start)) {
@@ -127,14 +128,15 @@ impl Records {
         }
     }
 
-    /// Takes in what the site says first: in its hello are version and cipher.
+    /// Reads the site's first bytes: its hello contains version and cipher.
     pub(super) fn site_says(&mut self, bytes: &[u8]) {
         if self.overhead.is_none() && matches!(self.stream, Stream::Tls { .. }) {
             self.overhead = Some(RecordOverhead::of_hello(bytes));
         }
     }
 
-    /// Whether what the site says may be an answer: within TLS, only once the client has asked.
+    /// Whether bytes from the site may be a response: within TLS, only after the client has sent a
+    /// request.
     pub(super) fn may_be_answered(&self) -> bool {
         !matches!(self.stream, Stream::Tls { .. }) || self.spoken
     }
@@ -165,7 +167,7 @@ fn header(bytes: &[u8], first: bool) -> Header {
 mod tests {
     use super::*;
 
-    /// A record; what it holds does not matter but for the client's hello.
+    /// A record. Only the client's hello is parsed.
     fn record(content: u8, length: usize) -> Vec<u8> {
         let mut record = vec![content, 3, 3];
         record.extend(u16::try_from(length).expect("a short record").to_be_bytes());
@@ -179,7 +181,7 @@ mod tests {
         hello
     }
 
-    /// A TLS 1.3 connection whose handshake is done.
+    /// A TLS 1.3 connection after its handshake.
     fn talking(offer: &[u8]) -> Records {
         let mut records = Records::default();
         assert_eq!(records.piece(&hello(offer)), Some((Piece::Free, 205)));

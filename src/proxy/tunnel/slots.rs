@@ -1,5 +1,5 @@
-//! The slots of `limits.tunnels`. A slot is taken before a CONNECT is held, and freed when its tunnel ends. Otherwise
-//! requests that are held at the same time could all become tunnels, beyond the limit.
+//! The slots of `limits.tunnels`. A slot is taken before a CONNECT is held, and freed when its
+//! tunnel ends. Otherwise concurrently held requests could all become tunnels, beyond the limit.
 
 use std::sync::{
     Arc,

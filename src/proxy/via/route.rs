@@ -1,4 +1,4 @@
-//! How a connection goes through the upstream proxy, and what its requests look like then.
+//! How a connection uses the upstream proxy, and the form of its requests.
 
 use std::sync::Arc;
 
@@ -10,11 +10,12 @@ use crate::{
     target::{Scheme, Target},
 };
 
-/// How a connection goes through the upstream proxy.
+/// How a connection uses the upstream proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::proxy) struct Route {
     pub(in crate::proxy) proxy: Arc<UpstreamProxy>,
-    /// It leads to the site itself (CONNECT, SOCKS). Otherwise its requests name the site (absolute-form).
+    /// It leads to the site itself (CONNECT, SOCKS). Otherwise its requests name the site
+    /// (absolute-form).
     pub(in crate::proxy) leads: bool,
 }
 
@@ -39,7 +40,7 @@ impl Route {
         let path = request.uri().path_and_query().cloned();
         let uri = Uri::builder().scheme(target.scheme.as_str()).authority(target.authority());
         let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
-        // A target that was parsed is a URI; if it were none, hyper would say so.
+        // A parsed target is a valid URI; otherwise hyper would report it.
         if let Ok(uri) = uri.path_and_query(path).build() {
             *request.uri_mut() = uri;
         }
