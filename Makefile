@@ -7,6 +7,7 @@ SECONDS ?= 60
 PACKAGE_PROFILE ?= dist
 FROM ?= target
 IMAGE ?= tidegate
+DOCKER ?= docker
 
 .PHONY: help tools build test test-clients test-peers test-python python-tools wheel lint-python packaging-tools deb tarball static test-deb release-version release-files image publish-pypi publish-page publish-crate publish-image bench-scrapy demo bench bench-cooldown bench-detect bench-gate bench-yield soak fuzz fmt lint doc deny ci
 
@@ -70,8 +71,8 @@ release-version: ## check that all packages, the changelog and TAG=v1.2.3 agree 
 release-files: ## sort built packages (FROM=target) for PyPI and the release page, with checksums and notes
 	@docker/packaging/release.sh files $(FROM)
 
-image: ## the container image IMAGE=tidegate, from the source or from PACKAGE=target/packages/... (needs docker)
-	docker build -f docker/Dockerfile $(if $(PACKAGE),--build-arg FROM=package --build-arg PACKAGE=$(PACKAGE)) -t $(IMAGE) .
+image: ## the container image IMAGE=tidegate, from the source or from PACKAGE=target/packages/... (needs docker, or DOCKER=podman, or buildah)
+	$(DOCKER) build -f docker/Dockerfile $(if $(PACKAGE),--build-arg FROM=package --build-arg PACKAGE=$(PACKAGE)) -t $(IMAGE) .
 
 publish-pypi: python-tools ## upload FROM=release/pypi, sorted by release-files (DRY_RUN=1 in these four: upload nothing)
 	@docker/packaging/release.sh publish-pypi $(FROM)
@@ -82,8 +83,8 @@ publish-page: ## make the release page TAG=v1.2.3 from FROM=release/github (need
 publish-crate: ## upload the crate
 	@docker/packaging/release.sh publish-crate
 
-publish-image: ## tag the image with TAG=v1.2.3 and push it (needs docker)
-	@docker/packaging/release.sh publish-image $(IMAGE) $(TAG)
+publish-image: ## tag the image with TAG=v1.2.3 and push it (needs docker, or DOCKER=podman, or buildah)
+	@DOCKER="$(DOCKER)" docker/packaging/release.sh publish-image $(IMAGE) $(TAG)
 
 demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
 	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bins

@@ -8,7 +8,7 @@
 #   release.sh publish-page FOLDER TAG   makes the release page of github/ and notes.md, with GH_TOKEN
 #   release.sh publish-crate         uploads the crate, with CARGO_REGISTRY_TOKEN
 #   release.sh publish-image IMAGE TAG   tags and pushes an image that `make image` has built; with REGISTRY_TOKEN it
-#                                    logs in first, as REGISTRY_USER
+#                                    logs in first, as REGISTRY_USER; with DOCKER=podman by podman
 #
 # DRY_RUN=1 uploads nothing: uv and cargo check what they would upload, the commands of gh and docker are printed.
 set -euo pipefail
@@ -82,13 +82,15 @@ publish-crate() {
 }
 
 publish-image() { # IMAGE TAG
+  local docker
+  read -ra docker <<<"${DOCKER:-docker}"
   version "$2" >/dev/null
   if [ -n "${REGISTRY_TOKEN:-}" ]; then
-    upload docker login "${1%%/*}" --username "${REGISTRY_USER:?names the user of REGISTRY_TOKEN}" --password-stdin \
+    upload "${docker[@]}" login "${1%%/*}" --username "${REGISTRY_USER:?names the user of REGISTRY_TOKEN}" --password-stdin \
       <<<"$REGISTRY_TOKEN"
   fi
-  upload docker tag "$1" "$1:$2"
-  upload docker push "$1:$2"
+  upload "${docker[@]}" tag "$1" "$1:$2"
+  upload "${docker[@]}" push "$1:$2"
 }
 
 case ${1:-} in
