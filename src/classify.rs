@@ -30,6 +30,7 @@ mod patterns;
 mod retry_after;
 pub mod robots;
 mod scan;
+mod script_acts;
 pub mod signature;
 pub mod site_limits;
 mod structure;

@@ -10,6 +10,7 @@ use std::cell::OnceCell;
 use super::{
     head::is_refusal,
     page::Page,
+    script_acts::ScriptActs,
     signature::Family,
     structure::{Structure, has_many_links, script_or_meta},
     text::beginning,
@@ -137,6 +138,12 @@ impl<'a> FamilyMatcher<'a> {
         matches!(self.status, 403 | 418 | 429..=450 | 452..=499)
     }
 
+    /// Has no title, or only the name of its host.
+    fn is_untitled(&self) -> bool {
+        self.title.is_empty()
+            || !self.title.contains(char::is_whitespace) && self.title.contains('.')
+    }
+
     /// Says by its status that all is well.
     const fn is_success(&self) -> bool {
         matches!(self.status, 200..=299)
@@ -150,7 +157,8 @@ impl<'a> FamilyMatcher<'a> {
             structure.refresh,
             structure.challenge,
             structure.links <= 3,
-            structure.fields == 0 || structure.fields == 1 && self.weights().task,
+            structure.fields == 0
+                || structure.fields == 1 && (self.weights().task || structure.images > 0),
         ];
         let signs = signs.into_iter().map(u32::from).sum::<u32>();
         // Out of the index, a page's parts and its description are those of the site's template.
@@ -177,6 +185,10 @@ impl<'a> FamilyMatcher<'a> {
         if limited || refused {
             return Fit::No;
         }
+        if weights.human < 3 && weights.unusual && self.is_stopped() {
+            let asks = self.structure().challenge && !self.is_form_of_site();
+            return if asks { Fit::Full } else { Fit::No };
+        }
         // Most pages end here: neither links nor structure have been looked at yet.
         if weights.human < 3 {
             return if self.is_bare_widget() && !self.has_many_links() {
@@ -197,10 +209,16 @@ impl<'a> FamilyMatcher<'a> {
         let words = weights.human + u32::from(widget);
         let words = words.saturating_sub(2 * u32::try_from(weights.own).unwrap_or(9));
         let built = self.built_as_wall();
-        let suffices = words >= 8 && built >= 1 || words >= 4 && built >= 2 && words + built >= 7;
+        let least = 7 + 2 * u32::from(weights.has_topic);
+        let suffices = words >= 8 && built >= 1
+            || words >= 4 && built >= 2 && words + built >= least
+            || weights.lacks && structure.challenge && built >= 3;
         let is_strange = weights.only_strange && !structure.challenge && !structure.noindex;
         // The one field of a wall is for the answer.
-        let wants_data = structure.fields > 0 && !weights.task;
+        let shows_picture =
+            weights.insists && structure.images > 0 && self.visible <= MAX_WIDGET_TEXT;
+        let wants_data =
+            structure.fields > 0 && !weights.task && !shows_picture && !weights.names_human_case;
         let is_other = weights.has_purpose
             || weights.explains
             || weights.only_browser
@@ -234,7 +252,9 @@ impl<'a> FamilyMatcher<'a> {
         }
         let short = if self.is_refused() { 1_000 } else { 400 };
         let least = if self.is_refused() { 3 } else { 4 };
-        let is_own = weights.own > 0 || weights.has_purpose || self.is_form_of_site();
+        let is_about_it = !self.is_refused() && weights.is_about_refusals;
+        let is_own =
+            weights.own > 0 || weights.has_purpose || is_about_it || self.is_form_of_site();
         let is_wall = weights.too_many >= least && self.visible <= short && !is_own;
         if is_wall { Fit::Full } else { Fit::Partial }
     }
@@ -249,13 +269,16 @@ impl<'a> FamilyMatcher<'a> {
         // A server's own answer: a status, or a number to ask about, and nothing beside it.
         let is_short = self.visible <= MAX_BARE_TEXT && self.is_success();
         let is_case = weights.titled_denied && weights.names_case && words >= 4;
-        let is_bare = is_short && (weights.says_status || is_case);
+        let is_status = weights.says_status && self.structure().links == 0;
+        let is_bare = is_short && (is_status || is_case);
         let suffices = if self.is_refused() {
             words >= 4
         } else {
             let built = self.built_as_wall();
             let says_so = words >= 5 && built >= 2 || words >= 4 && built >= 3;
-            (says_so || is_bare && built >= 2) && !weights.has_purpose
+            let is_said = says_so && (weights.speaks_to_visitor || weights.titled_denied);
+            let is_about_it = weights.has_purpose || weights.is_about_refusals;
+            (is_said || is_bare && built >= 2) && !is_about_it
         };
         let is_named =
             weights.names_reason || weights.names_case && (self.is_refused() || self.is_success());
@@ -272,65 +295,72 @@ impl<'a> FamilyMatcher<'a> {
                 && self.structure().refresh_to_check;
             return if is_sent_on { Fit::Full } else { Fit::No };
         }
-        let is_part = !self.is_complete && !self.is_refused();
-        if is_part
-            || self.visible > MAX_EMPTY_TEXT
-            || self.source.len() > MAX_SCRIPT_BYTES
-            || self.has_many_links()
-        {
+        // A request for scripts is for those who have none.
+        let is_empty = self.visible <= MAX_EMPTY_TEXT
+            || self.visible <= MAX_WIDGET_TEXT && self.weights().needs;
+        if !is_empty || self.has_many_links() {
             return Fit::No;
         }
-        let structure = self.structure();
-        let is_content_page = structure.fields > 0 || structure.sections > 0 || structure.described;
-        if structure.scripts == 0 || self.is_form_of_site() || is_content_page {
-            return Fit::No;
-        }
-        let script: String = structure.inline(self.source).collect::<String>().to_ascii_lowercase();
-        let has = |words: &[&str]| words.iter().any(|word| script.contains(word));
-        let keeps = has(&[".cookie=", ".cookie =", "document.cookie"]) || has(&[".submit()"]);
-        let returns = has(&[
-            "location.reload",
-            "location.href",
-            "location.replace",
-            "location=",
-            "location =",
-            ".submit()",
-        ]) || structure.refresh;
-        let computes = has(&[
-            "charcodeat",
-            "charat(",
-            ".reverse()",
-            "unescape(",
-            ".tostring(16)",
-            ".tostring(36)",
-            "fromcharcode",
-            "eval(",
-            "atob(",
-            "crypto.subtle",
-            "sha256",
-            "sha-256",
-            "sha1",
-            "md5(",
-            "aes",
-            "_0x",
-            "tonumbers(",
-            "tohex(",
-            "parseint(",
-            "decrypt(",
-            "math.pow",
-        ]);
-        let leaves = structure.noindex || structure.refresh;
-        let challenges = structure.challenge && leaves && has(&["cookie"]);
-        // Code that is unpacked and run, and nothing beside it.
-        let unpacks = has(&["eval(", "=eval"]) && has(&["fromcharcode", "unescape(", "atob("]);
-        let is_alone = structure.scripts == 1 && structure.links == 0 && structure.forms == 0;
-        if structure.refresh_to_check || unpacks && is_alone {
+        if self.is_challenge_shell() {
             return Fit::Full;
         }
-        match (keeps && returns || challenges, computes) {
+        let structure = self.structure();
+        let is_part = !self.is_complete && !self.is_refused();
+        let is_other = structure.scripts == 0 || self.is_form_of_site() || structure.has_content();
+        if is_part || is_other || self.source.len() > MAX_SCRIPT_BYTES {
+            return Fit::No;
+        }
+        self.runs_check()
+    }
+
+    /// A page without text, and what it calls or is called says what it is for.
+    fn is_challenge_shell(&self) -> bool {
+        let (structure, weights) = (self.structure(), self.weights());
+        if structure.links > 0 || structure.fields > 0 {
+            return false;
+        }
+        let shows_nothing = self.visible == 0;
+        let sends_on = structure.challenge
+            && structure.refresh
+            && self.title.is_empty()
+            && !structure.has_content();
+        let calls = structure.calls_challenge
+            && structure.other_sources == 0
+            && self.is_untitled()
+            && !structure.has_content()
+            && !structure.has_root;
+        let refuses = weights.titled_denied && structure.scripts > 0;
+        shows_nothing && sends_on
+            || self.is_complete && (shows_nothing || weights.needs) && calls
+            || self.is_complete && shows_nothing && refuses
+    }
+
+    /// What the scripts of a page without text are for.
+    fn runs_check(&self) -> Fit {
+        let (structure, weights) = (self.structure(), self.weights());
+        let script = ScriptActs::of(structure.inline(self.source));
+        let leaves = structure.noindex || structure.refresh;
+        let challenges = structure.challenge && leaves && script.has_cookie;
+        // Code that is unpacked and run, and nothing beside it.
+        let is_alone = structure.scripts == 1 && structure.links == 0 && structure.forms == 0;
+        if structure.refresh_to_check || script.unpacks && is_alone {
+            return Fit::Full;
+        }
+        let is_bare = self.title.is_empty() && self.visible == 0;
+        // Nothing but scripts of others, which no search engine shall see.
+        let is_hidden = structure.noindex
+            && is_bare
+            && structure.links + structure.images == 0
+            && !structure.has_root
+            && !script.has_location;
+        // A refusal without a word, but with something to run, wants it to be run.
+        let is_to_run = self.is_stopped() && self.is_complete && is_bare;
+        let comes_back = script.keeps && (script.returns || structure.refresh) || challenges;
+        match (comes_back, script.computes) {
             (true, true) => Fit::Full,
-            (true, false) if structure.noindex => Fit::Full,
+            (true, false) if structure.noindex || weights.insists => Fit::Full,
             (true, false) => Fit::Partial,
+            _ if is_hidden || is_to_run => Fit::Full,
             _ if structure.challenge && (structure.noindex || self.is_stopped()) => Fit::Full,
             _ if structure.noindex || structure.challenge => Fit::Partial,
             _ => Fit::No,

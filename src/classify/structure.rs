@@ -14,13 +14,55 @@ const MAX_ATTRIBUTES: usize = 1024;
 /// Words in the address of the page to which a wall redirects its visitors.
 const CHECKS: &[&str] = &["captcha", "challenge", "antibot", "anti-bot", "botcheck", "human-check"];
 
+/// Elements whose names are looked at.
+const NAMED: &[&[u8]] =
+    &[b"script", b"form", b"div", b"iframe", b"input", b"button", b"main", b"body", b"section"];
+
+/// Names of elements into which an application is put.
+const ROOTS: &[&str] = &["id=root", "id=app", "id=__next", "id=___gatsby", "id=__nuxt"];
+
+/// Names of elements that a wall has.
+const CHALLENGES: &[&str] = &[
+    "captcha",
+    "challenge",
+    "turnstile",
+    "antibot",
+    "altcha",
+    "cap-widget",
+    "anti-bot",
+    "botcheck",
+    "bot-check",
+    "botdetect",
+    "bot-detect",
+    "geetest",
+    "arkose",
+    "frc-",
+    "antiddos",
+    "anti-ddos",
+    "proof-of-work",
+    "browser-check",
+    "human-check",
+    "/verify",
+    "hold-to",
+    "press-hold",
+    "data-pow",
+    "data-difficulty",
+];
+
+/// Widgets for the forms of any site.
+const WIDGETS: &[&str] =
+    &["recaptcha", "hcaptcha", "turnstile", "friendlycaptcha", "challenge-platform"];
+
 /// The structure of a page.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Structure {
     /// At most [`MANY_LINKS`].
     pub(super) links: usize,
-    /// Fields that a visitor fills in, except those of captchas.
+    /// Fields that a visitor fills in, except those of captchas and of visitors without scripts. One for an address
+    /// or a date counts as two, since no wall wants these.
     pub(super) fields: usize,
+    /// Pictures.
+    pub(super) images: usize,
     /// Has a password field.
     pub(super) password: bool,
     /// Elements of content pages: navigation, articles, asides, tables.
@@ -38,6 +80,12 @@ pub(super) struct Structure {
     pub(super) refresh_to_check: bool,
     /// The attributes of an element name a challenge.
     pub(super) challenge: bool,
+    /// A script or a frame comes from an address that names a challenge, other than those of the widgets for forms.
+    pub(super) calls_challenge: bool,
+    /// Scripts from other addresses.
+    pub(super) other_sources: usize,
+    /// Has an element into which an application is put.
+    pub(super) has_root: bool,
     /// Has a form that passes on a login (SAML, OpenID): all tokens, but not a wall.
     pub(super) single_sign_on: bool,
     /// Scripts, with or without a source.
@@ -78,7 +126,7 @@ impl Structure {
     pub(super) fn of(page: &str) -> Self {
         let bytes = page.as_bytes();
         let mut structure = Self { links: links(bytes), ..Self::default() };
-        let mut at = 0;
+        let (mut at, mut noscript_end) = (0, 0);
         while let Some(next) = memchr(b'<', &bytes[at..]) {
             at += next + 1;
             if bytes[at..].starts_with(b"!--") {
@@ -94,7 +142,13 @@ impl Structure {
             let attributes = &bytes[at + tag.name.len()..at + tag.len];
             at += tag.len;
             let name = tag.name.to_ascii_lowercase();
+            let fields = structure.fields;
             structure.add(&name, attributes);
+            if at < noscript_end {
+                structure.fields = fields;
+            } else if name == b"noscript" {
+                noscript_end = at + whole_content(&bytes[at..], &name).unwrap_or(0);
+            }
             if matches!(&*name, b"script" | b"style") {
                 let content = whole_content(&bytes[at..], &name).unwrap_or(bytes.len() - at);
                 if name == b"script" {
@@ -104,6 +158,11 @@ impl Structure {
             }
         }
         structure
+    }
+
+    /// Has what belongs to a page of a site.
+    pub(super) const fn has_content(&self) -> bool {
+        self.fields > 0 || self.sections > 0 || self.described
     }
 
     /// The inline scripts of `page`, from which this structure was made.
@@ -131,50 +190,24 @@ impl Structure {
                     .any(|name| meta.contains(name));
             }
             b"script" => self.scripts += 1,
+            b"img" => self.images += 1,
             _ => {}
         }
-        if matches!(
-            name,
-            b"script"
-                | b"form"
-                | b"div"
-                | b"iframe"
-                | b"input"
-                | b"button"
-                | b"main"
-                | b"body"
-                | b"section"
-        ) {
-            let names = normalized(attributes);
-            self.challenge |= [
-                "captcha",
-                "challenge",
-                "turnstile",
-                "antibot",
-                "altcha",
-                "cap-widget",
-                "anti-bot",
-                "botcheck",
-                "bot-check",
-                "botdetect",
-                "bot-detect",
-                "geetest",
-                "arkose",
-                "frc-",
-                "antiddos",
-                "anti-ddos",
-                "proof-of-work",
-                "browser-check",
-                "human-check",
-                "/verify",
-                "hold-to",
-                "press-hold",
-                "data-pow",
-                "data-difficulty",
-            ]
-            .iter()
-            .any(|word| names.contains(word));
+        if NAMED.contains(&name) {
+            self.add_names(name, &normalized(attributes));
         }
+    }
+
+    /// The names in the attributes of an element.
+    fn add_names(&mut self, element: &[u8], names: &str) {
+        let has = |words: &[&str]| words.iter().any(|word| names.contains(word));
+        let is_script = element == b"script";
+        let is_called = (is_script || element == b"iframe") && names.contains("src=");
+        let names_check = has(CHECKS);
+        self.has_root |= has(ROOTS);
+        self.calls_challenge |= is_called && names_check && !has(WIDGETS);
+        self.other_sources += usize::from(is_script && is_called && !names_check);
+        self.challenge |= has(CHALLENGES);
     }
 
     fn add_input(&mut self, attributes: &str) {
@@ -193,6 +226,7 @@ impl Structure {
         let unseen = ["hidden", "submit", "button", "checkbox", "image", "radio", "reset"];
         if !unseen.into_iter().any(is) {
             self.add_field(attributes);
+            self.fields += usize::from(["email", "tel", "date"].into_iter().any(is));
         }
     }
 

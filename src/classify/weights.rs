@@ -11,6 +11,9 @@ const FIRST: usize = 20;
 /// Characters of visible text in which an explanation begins.
 const OPENING: usize = 30;
 
+/// Characters of a heading.
+const HEADING: usize = 100;
+
 /// Characters in which a server's own answer names its status.
 const STATUS: usize = 40;
 
@@ -20,12 +23,27 @@ pub(super) struct Weights {
     pub(super) human: u32,
     pub(super) too_many: u32,
     pub(super) refusal: u32,
-    /// How many words speak of a page of the site itself.
+    /// How many words speak of a page of the site itself, of others than the visitor, or are cited.
     pub(super) own: usize,
+    /// It is about walls that refuse, as help is: its title explains or asks something, or its first words do under a
+    /// title that refuses nothing; it cites what walls say, or speaks of what may happen.
+    pub(super) is_about_refusals: bool,
+    /// It repeats its title as a heading, and neither has a word of a wall.
+    pub(super) has_topic: bool,
+    /// It speaks to the visitor, or names a number to ask about.
+    pub(super) speaks_to_visitor: bool,
     /// The title names what another page is for.
     pub(super) has_purpose: bool,
     /// It begins with an explanation for readers.
     pub(super) explains: bool,
+    /// It says that the visitor lacks scripts or cookies.
+    pub(super) needs: bool,
+    /// It says so, and what to do.
+    pub(super) lacks: bool,
+    /// It says that somebody behaves like a program.
+    pub(super) unusual: bool,
+    /// It asks first of all for a proof, and names a number to ask about.
+    pub(super) names_human_case: bool,
     /// The title speaks of a check, and nothing says of what.
     pub(super) titled_check: bool,
     /// It says in a saying that is known that there were too many requests.
@@ -88,12 +106,15 @@ impl Page<'_> {
     /// Points for what the text says at `begin`: so many where that is what it says first of all, so
     /// many where it comes later.
     fn at(&self, begin: Option<usize>, first: u32, later: u32) -> u32 {
-        let heading =
-            if self.text.trim_start().starts_with(self.title) { self.title.len() } else { 0 };
         begin.map_or(0, |begin| {
-            let before = self.text.get(heading..begin).unwrap_or("");
+            let before = self.text.get(self.heading()..begin).unwrap_or("");
             if weight(before) <= FIRST { first } else { later }
         })
+    }
+
+    /// Bytes of the heading that repeats the title.
+    fn heading(&self) -> usize {
+        if self.text.trim_start().starts_with(self.title) { self.title.len() } else { 0 }
     }
 
     /// Whether the title or the beginning of the text explains something to readers.
@@ -102,6 +123,13 @@ impl Page<'_> {
         let at_start = explains
             .is_some_and(|word| weight(self.text.get(..word.begin).unwrap_or("")) <= OPENING);
         self.titled.has(Meaning::Explain) || at_start
+    }
+
+    fn is_about_refusals(&self) -> bool {
+        let refuses = self.titled.has(Meaning::Denied) || self.titled.has(Meaning::TooMany);
+        self.titled.has(Meaning::Explain)
+            || is_question(self.title)
+            || !refuses && (self.begins_to_explain() || is_question(first_sentence(self.text)))
     }
 
     /// Points for what the text has of one of these meanings.
@@ -117,8 +145,22 @@ impl Weights {
         if page.titled.is_empty() && page.said.is_empty() {
             return Self::default();
         }
+        let own = |said: &WordMatches| {
+            said.count(Meaning::Own) + said.count(Meaning::General) + said.cited()
+        };
+        let cites = |said: &WordMatches| said.has(Meaning::General) || said.cited() > 0;
         let mut weights = Self {
-            own: page.titled.count(Meaning::Own) + page.said.count(Meaning::Own),
+            own: own(&page.titled) + own(&page.said),
+            is_about_refusals: page.is_about_refusals() || cites(&page.titled) || cites(&page.said),
+            has_topic: page.titled.has_only(Meaning::Human)
+                && title.contains(' ')
+                && !title.contains("captcha")
+                && page.heading() > 0,
+            needs: page.said.has(Meaning::Needs),
+            unusual: page.has(Meaning::Unusual),
+            speaks_to_visitor: page.has(Meaning::Visitor)
+                || page.said.has(Meaning::Reference)
+                || has_address(text),
             has_purpose: page.titled.has(Meaning::Purpose),
             explains: page.begins_to_explain(),
             says_too_many: page.has(Meaning::TooMany),
@@ -143,9 +185,12 @@ impl Weights {
         self.insists = page.has(Meaning::Proof);
         self.task = page.has(Meaning::Task);
         let check = page.has(Meaning::SecurityCheck);
-        let lacks = page.said.has(Meaning::Needs) && page.said.has(Meaning::Task);
-        let strange =
-            lacks || self.task && (page.said.has(Meaning::Unusual) || page.has(Meaning::TooMany));
+        self.lacks = page.said.has(Meaning::Needs) && page.said.has(Meaning::Task);
+        let is_first = |begin: usize| weight(page.text.get(..begin).unwrap_or("")) <= FIRST;
+        self.names_human_case =
+            self.insists && page.said.has(Meaning::Reference) && in_text.is_some_and(is_first);
+        let strange = self.lacks
+            || self.task && (page.said.has(Meaning::Unusual) || page.has(Meaning::TooMany));
         if in_title.or(in_text).is_none() && !check && !strange {
             return;
         }
@@ -225,6 +270,7 @@ impl Weights {
             + page.at(text, 3, 2)
             + 2 * both(Meaning::Firewall)
             + 2 * both(Meaning::Unusual)
+            + u32::from(has_address(page.text))
             + page.points(&[(Meaning::Address, 1), (Meaning::Reference, 1)]);
         if let (None, Some(begin), 0) = (title, text, self.human + self.too_many) {
             self.place = Place::Text(begin);
@@ -234,6 +280,27 @@ impl Weights {
 
 fn earlier(one: Option<Word>, other: Option<Word>) -> Option<Word> {
     one.into_iter().chain(other).min_by_key(|word| word.begin)
+}
+
+/// The first sentence of `text`, as far as a heading goes.
+fn first_sentence(text: &str) -> &str {
+    let heading = &text[..beginning(text, HEADING)];
+    let ends = |character| matches!(character, '.' | '!' | '?' | '。' | '！' | '？' | '؟');
+    heading.find(ends).map_or("", |at| {
+        let end = heading[at..].chars().next().map_or(0, char::len_utf8);
+        &heading[..at + end]
+    })
+}
+
+/// Whether `text` has an IPv4 address, as of the visitor.
+fn has_address(text: &str) -> bool {
+    let mut words = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+    words.any(|word| word.trim_matches('.').parse::<std::net::Ipv4Addr>().is_ok())
+}
+
+/// Whether something is asked in `text`.
+fn is_question(text: &str) -> bool {
+    text.contains(['?', '？', '؟'])
 }
 
 /// Whether a title has the number of a refusal.

@@ -58,6 +58,10 @@ pub(super) enum Meaning {
     Explain,
     /// A page of the site itself: an account, an age, maintenance.
     Own,
+    /// Speaks of what may happen, or happened to others: news, help, a policy.
+    General,
+    /// Speaks to the visitor, or of this one request.
+    Visitor,
 }
 
 /// The words, compiled.
@@ -82,6 +86,8 @@ pub(super) struct WordMatches {
     words: Vec<Word>,
     /// A bit for each meaning that they have.
     meanings: u32,
+    /// How many of them are cited: a quotation mark stands before them.
+    cited: usize,
 }
 
 /// A word of a text.
@@ -127,9 +133,11 @@ impl Words {
             let goes_on = |character: Option<char>| character.is_some_and(is_in_word);
             let before = border.begins && goes_on(text[..found.start()].chars().next_back());
             let after = border.ends && goes_on(text[found.end()..].chars().next());
-            if !before && !after {
+            let is_host = meaning == Meaning::Purpose && begins_host(&text[found.end()..]);
+            if !before && !after && !is_host {
                 said.words.push(Word { meaning, begin: found.start() });
                 said.meanings |= meaning.bit();
+                said.cited += usize::from(meaning.is_saying() && is_cited(&text[..found.start()]));
             }
         }
         said.words.sort_by_key(|word| word.begin);
@@ -143,9 +151,25 @@ fn is_in_word(character: char) -> bool {
         && !matches!(character, '\u{e00}'..='\u{e7f}' | '\u{2e80}'..='\u{d7af}' | '\u{f900}'..='\u{faff}')
 }
 
+/// Whether a name goes on as a host's does: `api` in `api.site.example` says nothing of the page.
+fn begins_host(after: &str) -> bool {
+    let mut characters = after.chars();
+    characters.next() == Some('.') && characters.next().is_some_and(char::is_alphanumeric)
+}
+
+/// Whether what comes behind `before` is cited.
+fn is_cited(before: &str) -> bool {
+    before.ends_with(['“', '„', '«', '「', '『', '»']) || before.ends_with(" \"")
+}
+
 impl Meaning {
     const fn bit(self) -> u32 {
         1 << self as u32
+    }
+
+    /// Whether its words are what a wall says as a whole.
+    const fn is_saying(self) -> bool {
+        matches!(self, Self::Proof | Self::Denied | Self::TooMany)
     }
 }
 
@@ -153,6 +177,11 @@ impl WordMatches {
     /// Whether there is no word at all.
     pub(super) const fn is_empty(&self) -> bool {
         self.meanings == 0
+    }
+
+    /// Whether there is no word of another meaning.
+    pub(super) fn has_only(&self, meaning: Meaning) -> bool {
+        self.meanings & !meaning.bit() == 0
     }
 
     /// Where a word of this meaning stands first.
@@ -163,6 +192,11 @@ impl WordMatches {
     /// Whether there is a word of this meaning.
     pub(super) const fn has(&self, meaning: Meaning) -> bool {
         self.meanings & meaning.bit() != 0
+    }
+
+    /// How many sayings are cited, as by a page that is about them.
+    pub(super) const fn cited(&self) -> usize {
+        self.cited
     }
 
     /// How many words of this meaning there are.

@@ -244,3 +244,142 @@ fn a_page_that_leads_on_is_no_wall_whatever_it_says() {
     let deep = markup("Verify you are human", &format!("{}<p>Please wait</p>", filler(9_000)));
     assert_eq!(page(200, &deep).verdict(), Verdict::Captcha);
 }
+
+/// The verdicts of two pages under 200.
+fn verdicts(wall: (&str, &str), ordinary: (&str, &str)) -> (Verdict, Verdict) {
+    let verdict = |(title, body)| page(200, &markup(title, body)).verdict();
+    (verdict(wall), verdict(ordinary))
+}
+
+#[test]
+fn a_saying_that_is_cited_is_not_said() {
+    let words = "Your IP address may be on a list of our firewall.";
+    let said = format!("<h1>Access denied</h1><p>{words}</p>");
+    let cited = format!("<h1>What “access denied” stands for</h1><p>{words}</p>");
+    let found = verdicts(("Access denied", &said), ("The words “access denied”", &cited));
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn a_refusal_under_200_speaks_to_the_visitor() {
+    let found = verdicts(
+        ("Firewall", "<p>Your request was blocked by the firewall as suspicious.</p>"),
+        ("Firewall", "<p>Every request that is suspicious gets blocked by the firewall.</p>"),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn what_may_happen_to_others_is_no_refusal_and_no_limit() {
+    let found = verdicts(
+        ("Notice", "<p>Your IP address has been blocked by the firewall: suspicious traffic.</p>"),
+        (
+            "Notice",
+            "<p>Your IP address can be blocked by the firewall when we see suspicious traffic.</p>",
+        ),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+    let found = verdicts(
+        ("Notice", "<p>You have sent too many requests.</p>"),
+        ("Notice", "<p>When we see too many requests, we ask for a pause.</p>"),
+    );
+    assert_eq!(found, (Verdict::RateLimited, Verdict::Ok));
+}
+
+#[test]
+fn a_title_that_asks_something_heads_no_refusal() {
+    let body = "<p>Your IP address was blocked by the firewall.</p>";
+    let found = verdicts(("Access denied", body), ("Is the access denied?", body));
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+    // Below a title that refuses, walls ask why themselves.
+    let asks =
+        "<h2>Why was I blocked?</h2><p>The firewall thinks that your visit is an attack.</p>";
+    assert_eq!(page(200, &markup("Access denied", asks)).verdict(), Verdict::Forbidden);
+}
+
+#[test]
+fn the_name_of_a_host_in_a_title_is_no_purpose() {
+    let body = "<p>Your IP address was blocked by the firewall.</p>";
+    let found = verdicts(
+        ("Access denied | api.site.example", body),
+        ("Access denied | API reference", body),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn a_page_with_a_topic_needs_more_than_the_question_for_a_human() {
+    let ask = "Are you human? Press and hold the button.";
+    let found = verdicts(
+        ("Wait", &format!("<h1>Wait</h1><p>{ask}</p>")),
+        ("Wooden puzzles", &format!("<h1>Wooden puzzles</h1><p>{ask}</p>")),
+    );
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+}
+
+#[test]
+fn a_server_s_bare_refusal_leads_nowhere() {
+    let body = "<h1>403 Forbidden</h1><p>The server refuses to do this.</p>";
+    let linked = format!("{body}<a href=/statuses>All statuses</a>");
+    let found = verdicts(("403 Forbidden", body), ("403 Forbidden", &linked));
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn fields_for_those_without_scripts_and_for_the_letters_of_a_picture_ask_for_no_data() {
+    let text =
+        "<p>Checking that you are human. Please wait.</p><script src=/challenge.js></script>";
+    let field = "<textarea name=solution></textarea><input name=more>";
+    let found = verdicts(
+        ("Hold on", &format!("{text}<noscript><form>{field}</form></noscript>")),
+        ("Hold on", &format!("{text}<form>{field}</form>")),
+    );
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+    let text = "<p>Show that you are a human being, not a robot.</p>";
+    let found = verdicts(
+        ("Verification", &format!("{text}<img src=letters.png><form><input name=letters></form>")),
+        (
+            "Verification",
+            &format!("{text}<img src=logo.png><form><input type=email name=mail></form>"),
+        ),
+    );
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+}
+
+#[test]
+fn a_shell_without_a_title_that_calls_a_challenge_is_one_and_an_application_with_a_widget_is_not() {
+    let challenge =
+        "<p>Please enable JS</p><script src=https://ct.site.example/captcha/c.js></script>";
+    let widget =
+        "<p>Please enable JS</p><script src=https://www.google.com/recaptcha/api.js></script>";
+    let found = verdicts(("shop.example", challenge), ("shop.example", widget));
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+    let application = format!("<div id=root></div>{challenge}");
+    let bundled = format!("{challenge}<script src=/bundle.js></script>");
+    let found = verdicts(("shop.example", &application), ("shop.example", &bundled));
+    assert_eq!(found, (Verdict::Ok, Verdict::Ok));
+}
+
+#[test]
+fn a_page_with_nothing_but_scripts_that_nobody_shall_index_is_a_check() {
+    let wall = "<meta name=robots content=noindex><script src=/x?a=1></script><iframe></iframe>";
+    let stub = "<meta name=robots content=noindex><script>location.href='/home'</script>";
+    let found = verdicts(("", wall), ("", stub));
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+    assert_eq!(page(200, &markup("Mail", wall)).verdict(), Verdict::Ok);
+}
+
+#[test]
+fn a_title_that_refuses_over_a_page_that_only_runs_scripts_is_a_check() {
+    let body = "<script src=/x.js></script>";
+    let found = verdicts(("Access denied", body), ("Accounting", body));
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+}
+
+#[test]
+fn a_refusal_that_sets_a_challenge_is_a_captcha() {
+    let text = "<h1>Unusual behaviour</h1><p>Something about this browser is unusual.</p>";
+    let asks = markup("Unusual behaviour", &format!("{text}<div id=captcha></div>"));
+    assert_eq!(page(403, &asks).verdict(), Verdict::Captcha);
+    assert_eq!(page(403, &markup("Unusual behaviour", text)).verdict(), Verdict::Forbidden);
+}

@@ -1,14 +1,16 @@
 //! Pages that were written before the classifier saw them: `fresh.yaml`, with which the general
-//! rules were then improved, and `held_out.yaml`, which measured the result.
+//! rules were then improved, and `held_out.yaml` and `blind.yaml`, which measured the result.
 
 use crate::unseen::Pages;
 
 /// The pages.
 const FILE: &str = include_str!("fresh.yaml");
 const HELD_OUT: &str = include_str!("held_out.yaml");
+const BLIND: &str = include_str!("blind.yaml");
 
-/// Walls of the set held out that are still missed, under whichever status.
-const MISSED: usize = 3;
+/// Walls of the sets held out that are still missed, under whichever status.
+const MISSED: usize = 1;
+const MISSED_BLIND: usize = 4;
 
 #[test]
 fn fresh_kinds_of_walls_are_found_under_any_status() {
@@ -32,15 +34,19 @@ fn fresh_kinds_of_ordinary_pages_are_ordinary() {
 }
 
 #[test]
-fn of_the_set_held_out_hardly_a_wall_is_missed_and_no_ordinary_page_blocked() {
-    let Pages { walls, ordinary } = Pages::read(HELD_OUT);
-    assert!(walls.len() >= 45 && ordinary.len() >= 65);
-    for status in [None, Some(200)] {
+fn of_the_sets_held_out_hardly_a_wall_is_missed_and_no_ordinary_page_blocked() {
+    for (file, missed) in [(HELD_OUT, MISSED), (BLIND, MISSED_BLIND)] {
+        let Pages { walls, ordinary } = Pages::read(file);
+        assert!(walls.len() >= 45 && ordinary.len() >= 65);
+        for status in [None, Some(200)] {
+            let mistakes: Vec<String> = walls
+                .iter()
+                .filter_map(|wall| wall.mistake(status.unwrap_or(wall.status)))
+                .collect();
+            assert!(mistakes.len() <= missed, "{mistakes:?}");
+        }
         let mistakes: Vec<String> =
-            walls.iter().filter_map(|wall| wall.mistake(status.unwrap_or(wall.status))).collect();
-        assert!(mistakes.len() <= MISSED, "{mistakes:?}");
+            ordinary.iter().filter_map(|page| page.mistake(page.status)).collect();
+        assert_eq!(mistakes, Vec::<String>::new());
     }
-    let mistakes: Vec<String> =
-        ordinary.iter().filter_map(|page| page.mistake(page.status)).collect();
-    assert_eq!(mistakes, Vec::<String>::new());
 }

@@ -1,0 +1,65 @@
+//! What the inline scripts of a page do, as far as their words tell.
+
+/// Words of code that computes an answer.
+const COMPUTES: &[&str] = &[
+    "charcodeat",
+    "charat(",
+    ".reverse()",
+    "unescape(",
+    ".tostring(16)",
+    ".tostring(36)",
+    "fromcharcode",
+    "eval(",
+    "atob(",
+    "crypto.subtle",
+    "sha256",
+    "sha-256",
+    "sha1",
+    "md5(",
+    "aes",
+    "_0x",
+    "tonumbers(",
+    "tohex(",
+    "parseint(",
+    "decrypt(",
+    "math.pow",
+];
+
+/// Words of code that loads another page, or the same one again.
+const RETURNS: &[&str] = &[
+    "location.reload",
+    "location.href",
+    "location.replace",
+    "location=",
+    "location =",
+    ".submit()",
+];
+
+/// What inline scripts do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ScriptActs {
+    /// They keep something, in a cookie or a form.
+    pub(super) keeps: bool,
+    /// They leave the page or load it again.
+    pub(super) returns: bool,
+    pub(super) computes: bool,
+    /// They run what they unpack.
+    pub(super) unpacks: bool,
+    pub(super) has_cookie: bool,
+    pub(super) has_location: bool,
+}
+
+impl ScriptActs {
+    pub(super) fn of<'a>(scripts: impl Iterator<Item = &'a str>) -> Self {
+        let script = scripts.collect::<String>().to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| script.contains(word));
+        Self {
+            keeps: has(&[".cookie=", ".cookie =", "document.cookie", ".submit()"]),
+            returns: has(RETURNS),
+            computes: has(COMPUTES),
+            unpacks: has(&["eval(", "=eval"]) && has(&["fromcharcode", "unescape(", "atob("]),
+            has_cookie: has(&["cookie"]),
+            has_location: has(&["location"]),
+        }
+    }
+}
