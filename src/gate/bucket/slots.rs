@@ -7,7 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{BucketQueue, FRESH, Lane, State, scheduler};
+use super::{BucketQueue, FRESH, Lane, State};
 use crate::{
     limiter::slots::LEASE,
     observability::event::Event,
@@ -215,18 +215,9 @@ impl BucketQueue {
     /// A request is over.
     fn slot_ends(self: &Arc<Self>) {
         self.entry.load().metrics.under_way.dec();
-        let mut state = self.state.lock();
-        state.end_slot();
-        let runs = std::mem::replace(&mut state.pumping, true);
-        drop(state);
-        if runs {
-            self.wake.now();
-        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(scheduler::run(Arc::clone(self)));
-        } else {
-            // The process is ending, and the lease with it.
-            self.state.lock().pumping = false;
-        }
+        self.state.lock().end_slot();
+        // Its scheduler works for as long as slots are in use; if it has died, the next request starts another one.
+        self.wake.now();
     }
 
     /// Tells, once in a while, that requests wait for slots.
