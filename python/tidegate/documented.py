@@ -6,6 +6,7 @@ Tidegate's own figures in `docs/learned-rate.md` are measured against the same t
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import deque
@@ -167,8 +168,8 @@ class DocumentedWall:
     def _two_windows(self, now: float) -> float | None:
         hits = self._hits[0]
         short = self._row.extra
-        recent = sum(hit > now - short for hit in hits)
-        if recent + 1 > self.rate * SHORT_WINDOW * short:
+        recent = itertools.takewhile(lambda hit: hit > now - short, reversed(hits))
+        if sum(1 for _ in recent) + 1 > self.rate * SHORT_WINDOW * short:
             if self._row.counts_refused:
                 hits.append(now)
             return short
