@@ -4,9 +4,10 @@
 //! that is closed, the requests of other scopes pass it. So a member holds no more tickets ahead than its share, however
 //! many hosts it crawls.
 //!
-//! While somebody waits, one task (`scheduler`) drives the queue. It asks the store for tickets, sleeps until the first
-//! is due or until the store said to come back, and hands each ticket to the next request. It never polls, and it ends
-//! when nobody waits. A ticket whose request has left goes to the next request, or back to the store.
+//! While requests wait, one task (`scheduler`) drives the queue. It takes tickets from the store,
+//! sleeps until the first is due or until the store's retry time, and gives each ticket to the next
+//! request. It never polls, and it ends when no request waits. A ticket of a cancelled request goes
+//! to the next one, or back to the store.
 
 mod estimate;
 mod next;
@@ -51,11 +52,11 @@ use crate::{
 /// this is how long a busy machine is late, and a process that was stopped is later.
 pub(super) const SLACK: Duration = Duration::from_millis(100);
 
-/// How long a ticket whose request has left is still good for the next request.
+/// How long the ticket of a cancelled request remains valid for the next request.
 const FRESH: Duration = Duration::from_millis(10);
 
-/// How long a request waits for the first answer of the store that judges it, whatever its deadline: longer than any
-/// call.
+/// How long a request waits for the first reply of the store, whatever its deadline: longer than
+/// any call.
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
 /// A moment at which one request may go.
@@ -65,7 +66,7 @@ pub(super) struct Ticket {
     pub(super) at: Instant,
     /// On the store's clock: the name of the ticket; 0 if none is needed.
     pub(super) id: i64,
-    /// The epoch under which its request goes. In hand it is 0 if scopes share the bucket: such a ticket is for any.
+    /// The epoch of its request. 0 if scopes share the bucket: then the ticket is valid for any.
     pub(super) epoch: u64,
     pub(super) probe: bool,
 }
@@ -77,7 +78,7 @@ impl Ticket {
     }
 }
 
-/// A call that is under way.
+/// A call in progress.
 #[derive(Debug)]
 struct Asked {
     lane: Arc<Lane>,
@@ -88,44 +89,46 @@ struct Asked {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Requests that are under way; `None` where the rule has no `parallel`.
+    /// Requests in flight; `None` if the rule has no `parallel`.
     slots: Option<Slots>,
     queue: Queue<Arc<Lane>>,
     tickets: VecDeque<Ticket>,
     /// Probes in hand, each for its scope.
     probes: Vec<(Arc<Lane>, Ticket)>,
-    /// What the store is being asked; one call at a time for each scope.
+    /// The calls in progress: at most one per scope.
     asking: Vec<Asked>,
     /// The scope of the latest request.
     latest: Option<Arc<Lane>>,
     returned: Vec<i64>,
     /// Tickets that may not be used any more and are to be returned once they are due.
     voided: Vec<Ticket>,
-    /// Due ones for those who come next.
+    /// Due tickets for the next requests.
     spare: Spare,
     pumping: bool,
     /// Not before this moment is there another ticket.
     come_back: Option<Instant>,
-    /// While the lease has run out and the store is away: not before this moment is it asked again.
+    /// While the lease has expired and the store is away: no call before this time.
     look_again: Option<Instant>,
-    /// With so many tickets left in hand it is time to ask for more.
+    /// With this many tickets left, more are requested.
     refill: usize,
-    /// Most tickets to ask for at once; 0 = no bound of its own.
+    /// Most tickets per call; 0 = no bound of its own.
     most: usize,
-    /// While the hand is filled: when to ask for more, but before its last ticket is due.
+    /// While filling up: when to request more, but before the last ticket is due.
     fill_at: Option<Instant>,
-    /// Whether the latest answer was this member's own: the store was away.
+    /// Whether the latest reply came from local mode, because the store was away.
     alone: bool,
-    /// Members that wait for the bucket, as last heard.
+    /// Members that wait for the bucket, as last known.
     members: u32,
-    /// The limits have changed: what the bucket has handed out ahead under the old ones is void.
+    /// The limits have changed: the tickets that the bucket handed out ahead under the old ones are
+    /// void.
     start_over: bool,
-    /// How long before a ticket is due here an ask must go so as to reach the store when the ticket is due there: a
-    /// round trip, smoothed, since a ticket is due here later by the way of the answer.
+    /// How long before a ticket is due a call must be sent to reach the store in time: a smoothed
+    /// round trip, because the reply's latency delays tickets here.
     lead: Duration,
     /// How many requests had their turn.
     turns: u64,
-    /// Release of the next held request where the rule has no rate and climbs back after a cooldown.
+    /// The release time of the next held request, if the rule has no rate and ramps up after a
+    /// cooldown.
     spread: Option<Instant>,
 }
 
@@ -142,9 +145,9 @@ pub(super) struct BucketQueue {
     only: Option<Arc<View>>,
     state: Mutex<State>,
     pub(super) wake: Arc<Wake>,
-    /// What has been learned of the rate, as last heard.
+    /// The learned rate, as last known.
     learned: Mutex<learn::Known>,
-    /// When the bucket is full again if nobody else takes from it.
+    /// When the bucket is full again if no other member takes from it.
     full_at: Mutex<Option<Instant>>,
 }
 
@@ -177,7 +180,7 @@ impl BucketQueue {
         *self.key == *key
     }
 
-    /// Whether requests may go without an answer of the store for their own scope.
+    /// Whether requests may be sent without a reply of the store for their own scope.
     pub(super) fn relies_on_news(&self) -> bool {
         self.only.is_none() || self.entry.load().rule.limits.is_unlimited()
     }
@@ -236,12 +239,12 @@ impl BucketQueue {
         if self.only.is_some() { epoch } else { 0 }
     }
 
-    /// What has been learned of the rate, as last heard.
+    /// The learned rate, as last known.
     pub(super) fn learned(&self) -> learn::Known {
         *self.learned.lock()
     }
 
-    /// Takes over what has been learned; reports a change.
+    /// Applies a learned rate, and reports a change.
     fn note_learned(&self, told: learn::Known) {
         if told.turn == 0 {
             return;
@@ -264,13 +267,13 @@ impl BucketQueue {
         });
     }
 
-    /// The next ticket may be due at another moment than the store said: asks again.
+    /// The next ticket may be due at another time than the store said, so it is requested again.
     pub(super) fn ask_again(&self) {
         self.state.lock().come_back = None;
         self.wake.now();
     }
 
-    /// The store is back: asks again for those who wait for a moment of this member's own share.
+    /// The store is back: requests tickets again for those that wait for this member's own share.
     pub(super) fn store_is_back(&self) {
         let mut state = self.state.lock();
         if state.alone {
@@ -280,7 +283,7 @@ impl BucketQueue {
         }
     }
 
-    /// Takes over what a person has just done here.
+    /// Applies a manual change that was made here.
     pub(super) fn steered(&self, told: learn::Known, who: Option<Arc<str>>) {
         let old = std::mem::replace(&mut *self.learned.lock(), told);
         self.tell_learned(old.rate, told, true, who);
@@ -309,7 +312,7 @@ impl BucketQueue {
 
     /// Adds a request. One that `returns` had its permit, and keeps its place.
     ///
-    /// Refuses at once what could not go in time.
+    /// Refuses requests that could not be sent in time.
     pub(super) fn enqueue(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
@@ -365,8 +368,8 @@ impl BucketQueue {
         }
     }
 
-    /// A ticket whose request left before it was sent goes to the next request, at once or never: a ticket that is used
-    /// later than it was due would come on top of those that are due then.
+    /// The ticket of a cancelled request goes to the next request, now or never. A ticket that is
+    /// used later than it was due would add to those that are due then.
     pub(super) fn take_back(&self, lane: &Lane, ticket: Ticket) {
         let entry = self.entry.load();
         let limits = &entry.rule.limits;
@@ -386,8 +389,9 @@ impl BucketQueue {
         self.wake.now();
     }
 
-    /// A reload: the queue goes on under the new rule. Requests that wait for a moment of the old limits (an hour away,
-    /// perhaps) get one of the new ones: such a bucket is empty, so nothing that was saved up is lost.
+    /// A reload: the queue continues under the new rule. Requests that wait for a time under the
+    /// old limits (an hour away, perhaps) get a new one. The bucket of such a rule is empty, so no
+    /// saved tokens are lost.
     pub(super) fn set_entry(&self, entry: Arc<Entry>) {
         let now = clock::now();
         let new_limits = self.entry.load().rule.limits != entry.rule.limits;
@@ -402,7 +406,7 @@ impl BucketQueue {
             state.start_over = true;
         }
         if new_limits {
-            // What a ticket of the old limits cost is not known to the new ones.
+            // The cost of a ticket under the old limits is unknown.
             state.returned.clear();
             state.voided.clear();
             state.spare = Spare::default();
@@ -412,7 +416,7 @@ impl BucketQueue {
         self.wake.now();
     }
 
-    /// Answers everything that is held with a refusal: the proxy stops.
+    /// Refuses all held requests, because the proxy stops.
     pub(super) fn stop(&self) {
         refuse_all(&mut self.state.lock(), Why::Stopping, None);
         self.wake.now();

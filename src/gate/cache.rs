@@ -1,10 +1,11 @@
-//! What a member knows of one cooldown. Pure, so that tests can drive it through every order of events.
+//! A member's knowledge of one cooldown. Pure, so that tests can try every order of events.
 //!
 //! - An older epoch changes nothing. Within an epoch a scope that is open stays open, since only a trip closes it, and
 //!   that begins another epoch.
-//! - News are hints. A trip closes the scope at once; nothing that is only heard opens it. The member then reads the
-//!   store and believes that. An answer to a question that was asked before the hint came is ignored.
-//! - What the cache knows goes with each question ([`CooldownCache::known`]) and repairs a store that forgot it.
+//! - News are hints. A trip closes the scope at once, but no news open it. The member then reads
+//!   the store and believes that. A reply to a call from before the hint is ignored.
+//! - Each call sends the cached state ([`CooldownCache::known`]), which repairs a store that lost
+//!   it.
 //!
 //! Times are of the member's own clock ([`Moment`]).
 
@@ -34,16 +35,16 @@ impl Moment for Instant {
     }
 }
 
-/// What the scope does with requests, as far as this member knows.
+/// How the scope handles requests, as far as this member knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Gateway<T> {
     /// They go.
     Open,
     /// They are held until then.
     Cooling(T),
-    /// A probe is out; ask again at this moment at the latest.
+    /// A probe is in flight; ask again at this time at the latest.
     Probing(T),
-    /// The cooldown is over, or nothing is known yet: ask.
+    /// The cooldown is over, or nothing is known yet; ask the store.
     Ask,
 }
 
@@ -58,14 +59,14 @@ pub struct CooldownCache<T> {
     hint: Option<Hint<T>>,
 }
 
-/// News of a trip that no answer has confirmed yet.
+/// News of a trip without confirmation so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Hint<T> {
     epoch: u64,
     came: T,
 }
 
-/// What an event did to the cache.
+/// The effect of an event on the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Effect {
     /// The epoch or the gateway has changed.
@@ -77,20 +78,20 @@ pub struct Effect {
 }
 
 impl<T: Moment> CooldownCache<T> {
-    /// Knows nothing. If `unknown`, requests ask the store first.
+    /// An empty cache. If `unknown`, requests ask the store first.
     #[must_use]
     pub fn new(unknown: bool) -> Self {
         let gateway = if unknown { Gateway::Ask } else { Gateway::Open };
         Self { epoch: 0, gateway, streak: 0.0, opened: None, holds_probe: false, hint: None }
     }
 
-    /// The latest epoch that an answer named.
+    /// The latest epoch in a reply.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// What requests do.
+    /// How requests are handled.
     #[must_use]
     pub fn gateway(&self) -> Gateway<T> {
         self.gateway
@@ -120,8 +121,8 @@ impl<T: Moment> CooldownCache<T> {
         self.hint.is_some()
     }
 
-    /// What to tell a store that may have lost it. A cooldown or probe that ended more than `keep` microseconds ago is
-    /// left out, because the store does not keep it longer either.
+    /// The state for a store that may have lost it. A cooldown or probe that ended more than `keep`
+    /// microseconds ago is omitted, because the store does not keep it longer either.
     #[must_use]
     pub fn known(&self, now: T, keep: i64) -> Known {
         let is_old = |end: T| end.until(now) > keep;
@@ -132,13 +133,14 @@ impl<T: Moment> CooldownCache<T> {
             Gateway::Probing(end) => KnownPhase::Probing(now.until(end)),
             Gateway::Ask => KnownPhase::Probing(0),
         };
-        // A trip that is only hinted at is told as the next epoch: any real one is later, as the store's clock names it.
+        // An unconfirmed trip is sent as the next epoch. Any real one is later, because its number
+        // is the store's time.
         let hinted = self.hint.is_some_and(|hint| hint.epoch > self.epoch);
         let epoch = self.epoch + u64::from(hinted && phase != KnownPhase::Open);
         Known { epoch, phase, holds_probe: self.holds_probe }
     }
 
-    /// Takes over the answer to an ask that was sent at `asked`.
+    /// Applies the reply to a take that was sent at `asked`.
     pub fn granted(&mut self, granted: &Granted, asked: T, now: T) -> Effect {
         if self.is_outdated(granted.epoch, asked) {
             return Effect::default();
@@ -156,7 +158,7 @@ impl<T: Moment> CooldownCache<T> {
         effect
     }
 
-    /// Takes over the answer to a report that was sent at `asked`.
+    /// Applies the reply to a report that was sent at `asked`.
     pub fn reported(&mut self, reported: &Reported, asked: T, now: T) -> Effect {
         if self.is_outdated(reported.epoch, asked) {
             return Effect::default();
@@ -166,7 +168,7 @@ impl<T: Moment> CooldownCache<T> {
         self.set(reported.epoch, gateway, streak, now)
     }
 
-    /// Takes over a scope that was read at `asked`.
+    /// Applies a scope that was read at `asked`.
     pub fn peeked(&mut self, peeked: &Peeked, asked: T, now: T) -> Effect {
         if self.is_outdated(peeked.epoch, asked) {
             return Effect::default();
@@ -201,7 +203,7 @@ impl<T: Moment> CooldownCache<T> {
         }
     }
 
-    /// The store was away and is back, or news were lost: the outcome of a probe must be asked for.
+    /// The store was away and is back, or news were lost: the outcome of a probe must be read.
     pub fn doubt(&mut self) {
         if matches!(self.gateway, Gateway::Probing(_)) {
             self.gateway = Gateway::Ask;
@@ -213,7 +215,7 @@ impl<T: Moment> CooldownCache<T> {
         self.holds_probe = false;
     }
 
-    /// Whether an answer of `epoch` to a question of `asked` may be older than the trip that was hinted at.
+    /// Whether a reply with `epoch` to a call from `asked` may be older than the hinted trip.
     fn is_outdated(&self, epoch: u64, asked: T) -> bool {
         self.hint.is_some_and(|hint| asked < hint.came && epoch < hint.epoch)
     }
@@ -224,7 +226,7 @@ impl<T: Moment> CooldownCache<T> {
         if late {
             return Effect::default();
         }
-        // A member that has just come finds an open scope open, and knows of no cooldown that has ended.
+        // A new member treats an open scope as open, and knows of no earlier cooldown.
         let reopened = gateway == Gateway::Open && self.gateway != Gateway::Open && self.epoch > 0;
         if reopened {
             self.opened = Some(now);
@@ -247,7 +249,7 @@ pub fn allows(word: u64, epoch: u64, probe: bool) -> bool {
     word >> 1 == epoch && (probe || word & 1 == 0)
 }
 
-/// The state of a cooldown that ends at `until` of the store's clock, 0 = there is none.
+/// The state of a cooldown that ends at `until` of the store's clock; 0 = there is none.
 fn gateway_until<T: Moment>(until: i64, store_now: i64, now: T) -> Gateway<T> {
     match until {
         0 => Gateway::Open,

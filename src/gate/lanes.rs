@@ -82,7 +82,7 @@ impl Lanes {
         lane
     }
 
-    /// The rule is gone: its lanes end with their last request.
+    /// The rule was removed: its lanes end with their last request.
     pub(super) fn dissolve(&self) {
         self.whole.store(None);
         self.split.lock().clear();
@@ -108,7 +108,7 @@ impl Lanes {
         self.split.lock().get(&key).map(Arc::clone)
     }
 
-    /// What is known of a cooldown, if this member has had requests for it.
+    /// The known state of a cooldown, if this member has had requests for it.
     pub(super) fn view(&self, key: &str) -> Option<Arc<View>> {
         self.views.lock().get(key).map(Arc::clone)
     }
@@ -118,8 +118,8 @@ impl Lanes {
         self.all().into_iter().find(|lane| Arc::ptr_eq(&lane.view, view))
     }
 
-    /// Puts a reloaded rule in force. If it shares its buckets in another way, the old lanes end with their last
-    /// requests.
+    /// Applies a reloaded rule. If its buckets are shared differently, the old lanes end with their
+    /// last requests.
     pub(super) fn set_entry(&self, entry: &Arc<Entry>) {
         let lanes = self.all();
         let shares = shares_buckets(&entry.rule);
@@ -131,8 +131,8 @@ impl Lanes {
         }
     }
 
-    /// Makes a lane. Its cooldown is unknown until the store was asked once, if there is a fleet, or if an idle lane of
-    /// the same name was dropped that had seen a trip.
+    /// Creates a lane. In a fleet its cooldown is unknown until the first call, and also if an idle
+    /// lane of the same name with a trip was dropped.
     pub(super) fn make(
         &self,
         entry: &Arc<Entry>,

@@ -45,9 +45,9 @@ impl Gate {
         }
     }
 
-    /// Takes a hint about a scope, reads the scope, and emits the event, also if this member has no requests for it.
-    /// This member's own news often arrive before the answer to the report that caused them: a trip closes the scope at
-    /// once, and the answer confirms it.
+    /// Applies a hint about a scope, reads the scope, and emits the event, even if this member has
+    /// no requests for it. This member's own news often arrive before the reply to the report that
+    /// caused them: a trip closes the scope at once, and the reply confirms it.
     fn hear(&self, news: ScopeNews) {
         let table = self.table.load();
         let Some(entry) = table.entries.iter().find(|entry| entry.rule.name == news.rule) else {

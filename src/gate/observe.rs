@@ -1,4 +1,4 @@
-//! `mode: observe`: what would have been done with a request is counted and told, and not done.
+//! `mode: observe`: counts and reports what would have been done with a request, without doing it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
 /// Between two events about the same thing in a scope: the metrics count every request.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// What has not been told yet, by action.
+/// Actions without a report so far.
 pub(super) type Untold = [Tally; Observed::ALL.len()];
 
 /// Requests that would have met one action.
@@ -23,7 +23,7 @@ pub(super) struct Tally {
     wait: Duration,
 }
 
-/// Leave for a request of a rule that only watches, with a ticket where there is one.
+/// A permit for a request of a rule that only observes, with a ticket if there is one.
 pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>) -> Grant {
     if let Some(grant) = lane.queue.try_now(lane, entry) {
         return grant;

@@ -1,4 +1,5 @@
-//! Work that goes another way than through the proxy: it takes its token here and tells here what came back.
+//! Requests that do not go through the proxy: they take their token here and report their response
+//! here.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,8 +11,9 @@ use super::{
 use crate::{classify::verdict::Judgement, runtime::clock, store::Store as _, target::Target};
 
 impl Gate {
-    /// Holds work that goes another way than through the proxy, and says for how long it was held. Its token is used
-    /// up; a probe stays out until [`Self::report_outside`] tells what came back, or until its lease ends.
+    /// Holds a request that does not go through the proxy, and returns how long it was held. Its
+    /// token is used up. A probe stays in flight until [`Self::report_outside`] reports its
+    /// response, or until its lease ends.
     ///
     /// # Errors
     /// As [`Self::hold`].
@@ -31,7 +33,7 @@ impl Gate {
         Ok(held)
     }
 
-    /// Counts an answer that did not pass through the proxy (`POST /api/v1/report`).
+    /// Counts a response that did not go through the proxy (`POST /api/v1/report`).
     pub async fn report_outside(&self, target: &Target, judgement: &Judgement) -> bool {
         let Some(entry) = self.find(target) else { return false };
         let lane = entry.lanes.find(&entry, target);
@@ -48,7 +50,8 @@ impl Gate {
         if lane.view.open_epoch().is_none()
             && let Ok(peeked) = self.shared.store.peek(&lane.scope).await
         {
-            // Who has not asked yet knows no epoch, and an answer without one would count as late.
+            // A client that has not acquired a token knows no epoch, and a report without one would
+            // count as late.
             lane.view.peeked(&peeked, asked);
         }
         let probe = lane.outside_probe.lock().take();

@@ -1,4 +1,4 @@
-//! What a client asks of its hold.
+//! A client's preferences for its hold.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Default for Urgency {
     }
 }
 
-/// What a client asks of its hold.
+/// A client's preferences for its hold.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Preferences {
     /// Longest hold, if that is shorter than the rule's `max_wait` (`Prefer: wait`, RFC 7240 section 4.3).
@@ -35,20 +35,20 @@ pub struct Preferences {
     pub urgency: Urgency,
 }
 
-/// Where a request stands in the queue.
+/// The rank of a request in the queue.
 ///
-/// A waiting request rises one step of urgency every tenth of `max_wait`, so that none starves. All rise alike, so the
-/// order of two requests never changes: it is that of their arrivals, each delayed by the steps that its urgency is behind
-/// the first.
+/// A waiting request rises one step of urgency every tenth of `max_wait`, so that none starves. All
+/// rise alike, so the order of two requests never changes: it is the order of their arrivals, where
+/// each is delayed by the steps between its urgency and the highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// `None` stands before all others.
+    /// `None` comes before all others.
     delayed: Option<Instant>,
     pub(super) urgency: Urgency,
 }
 
 impl Rank {
-    /// For a request that had its permit and lost it: it goes first.
+    /// For a request that lost its permit: it goes first.
     pub(super) const FIRST: Self = Self { delayed: None, urgency: Urgency::MOST };
 
     pub(super) fn new(arrival: Instant, urgency: Urgency, max_wait: Duration) -> Self {

@@ -1,10 +1,10 @@
-//! The requests that wait for one bucket: the order in which they go, and when they give up.
+//! The requests that wait for one bucket: their order, and when they give up.
 //!
 //! - More urgent requests go first ([`Rank`]).
 //! - `fair`: among requests of the same urgency clients take turns, and those of each client go first in, first out. So one
 //!   crawler with a thousand connections does not starve another with one. `fifo`: all of the same urgency are in one
 //!   line.
-//! - A request that had its permit and lost it to a trip keeps its place.
+//! - A request that lost its permit to a trip keeps its place.
 //! - Each request belongs to a scope `S`. While a scope is closed its requests are parked: they keep their order, and the
 //!   requests of other scopes pass them.
 
@@ -24,7 +24,7 @@ use crate::{rules::Order, runtime::clock::Instant};
 /// One held request.
 #[derive(Debug)]
 pub(super) struct Waiter<S> {
-    /// Its place in the order of arrival. It keeps this number if it comes back.
+    /// Its number in the order of arrival. It keeps the number if it returns.
     pub(super) seq: u64,
     /// When it gives up.
     pub(super) deadline: Instant,
@@ -42,7 +42,7 @@ pub(super) struct Waiter<S> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Line {
     urgency: Urgency,
-    /// Whose they are; `None` if they are everybody's (`fifo`).
+    /// The client of these requests; `None` if all clients share them (`fifo`).
     client: Option<Client>,
 }
 
@@ -52,18 +52,18 @@ impl Line {
     }
 }
 
-/// A held request that no answer of the store has judged yet. Before that answer nobody knows when the request could go,
-/// so it is not refused, however short its deadline is.
+/// A held request without a reply of the store so far. Until then nobody knows when it could be
+/// sent, so it is not refused, however short its deadline is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unjudged {
     pub(super) deadline: Instant,
-    /// Requests before it when it came.
+    /// Requests before it on arrival.
     pub(super) ahead: usize,
-    /// Requests that had gone when it came.
+    /// Requests released before its arrival.
     pub(super) turns: u64,
 }
 
-/// Where a request is.
+/// The place of a request.
 #[derive(Debug)]
 struct Place<S> {
     line: Line,
@@ -123,7 +123,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         self.counts.keys()
     }
 
-    /// The scopes whose requests are parked.
+    /// The scopes with parked requests.
     pub(super) fn parked(&self) -> impl Iterator<Item = &S> {
         self.parked.keys()
     }
@@ -139,7 +139,8 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         lines.ahead_of(&Line::new(client, order, rank.urgency), rank)
     }
 
-    /// Adds a request. A request that `returns` (it had its permit) goes to the head of its line, and its line goes next.
+    /// Adds a request. A request that `returns` (it had a permit) goes to the head of its line, and
+    /// its line is next.
     pub(super) fn push(&mut self, client: &Client, order: Order, waiter: Waiter<S>, returns: bool) {
         let line = Line::new(client, order, waiter.rank.urgency);
         let scope = waiter.scope.clone();
@@ -212,8 +213,8 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         self.remove(seq)
     }
 
-    /// The request that was just added cannot be judged before the store answers. If an answer judges nothing, it waits
-    /// until `latest`.
+    /// The new request cannot be judged before the store replies. If a reply does not judge it, it
+    /// waits until `latest`.
     pub(super) fn judge_later(&mut self, seq: u64, unjudged: Unjudged, latest: Instant) {
         self.unjudged.insert(seq, unjudged);
         self.set_deadline(seq, latest);
@@ -262,13 +263,13 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         self.deadlines.iter().rev().find(judged).map(|(deadline, _)| *deadline).max(unjudged)
     }
 
-    /// Takes out a request whose deadline is before `moment`.
+    /// Removes a request whose deadline is before `moment`.
     pub(super) fn pop_hopeless(&mut self, moment: Instant) -> Option<Waiter<S>> {
         let (deadline, seq) = *self.deadlines.first()?;
         if deadline >= moment { None } else { self.remove(seq) }
     }
 
-    /// Takes out the parked requests of a scope whose deadlines are before `moment`.
+    /// Removes the parked requests of a scope whose deadlines are before `moment`.
     pub(super) fn take_hopeless(&mut self, scope: &S, moment: Instant) -> Vec<Waiter<S>> {
         let Some(lines) = self.parked.get(scope) else { return Vec::new() };
         let hopeless = |waiter: &&Waiter<S>| waiter.deadline < moment;
@@ -483,7 +484,7 @@ mod tests {
     fn urgent_requests_go_first_and_each_rises_a_step_with_every_tenth_of_its_wait() {
         for order in [Order::Fair, Order::Fifo] {
             let mut queue = Queue::default();
-            // Urgency 7 has waited for four steps and a half, so it stands between 2 and 3.
+            // Urgency 7 has risen by four and a half steps, so it is between 2 and 3.
             let all = [(7, 4.5), (6, 2.5), (3, 0.0), (2, 0.0), (0, 0.0)];
             for (seq, (urgency, ago)) in (1..).zip(all) {
                 queue.push(&client(urgency), order, urgent(seq, urgency, ago), false);
@@ -507,14 +508,14 @@ mod tests {
         assert_eq!(order_of(&mut queue), [3, 5, 4, 0, 2, 1]);
     }
 
-    /// However many urgent requests come, one that is not urgent goes once it has risen above them.
+    /// However many urgent requests come, another one goes once it has risen above them.
     #[test]
     fn nobody_starves() {
         let mut queue = Queue::default();
         let start = clock::now();
         queue.push(&client(1), Order::Fair, urgent(0, 7, 0.0), false);
         let gone = (1..100).find(|seq| {
-            // One comes and one goes every tenth of a step.
+            // One arrives and one is released every tenth of a step.
             let now =
                 start + Duration::from_millis(100) * u32::try_from(*seq).expect("it is small");
             let rank = rank_at(now, 0);

@@ -1,6 +1,6 @@
-//! Remembers which sites answer, to distinguish a site that fell silent from a network that is down.
+//! Remembers which sites respond, to distinguish a silent site from a network outage.
 //!
-//! It keeps two moments for each site, for at most [`MAX_SITES`] sites.
+//! It keeps two times for each site, for at most [`MAX_SITES`] sites.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -14,17 +14,17 @@ use crate::{
 /// Number of sites that are remembered: about half a megabyte in all.
 const MAX_SITES: usize = 4096;
 
-/// A site that has not answered for longer than this is down, not silent.
+/// A site without a response for longer than this is down, not silent.
 const ANSWERED: Duration = Duration::from_secs(600);
 
-/// Which sites answer.
+/// Which sites respond.
 #[derive(Debug, Default)]
 pub(super) struct Reach(Mutex<Sites>);
 
 #[derive(Debug, Default)]
 struct Sites {
     by_host: HashMap<Host, Site>,
-    /// The two sites that answered last, the latest first: one of them is another than the one that is silent.
+    /// The two sites that responded last, the latest first. One of them is not the silent one.
     latest: [Option<Latest>; 2],
 }
 
@@ -32,7 +32,7 @@ struct Sites {
 struct Latest {
     host: Host,
     at: Instant,
-    /// Whether its site knows of it.
+    /// Whether its site has recorded it.
     noted: bool,
 }
 
@@ -44,7 +44,8 @@ struct Site {
 }
 
 impl Reach {
-    /// `host` has answered. Mostly it is the same host as before; then this only compares two names.
+    /// `host` has responded. Usually it is the same host as before; then this only compares two
+    /// names.
     pub(super) fn answered(&self, host: &Host) {
         let now = clock::now();
         let mut sites = self.0.lock();
@@ -58,8 +59,9 @@ impl Reach {
         }
     }
 
-    /// `host` did not answer. Whether that means silence: it answered a while ago, and nothing says that the network is
-    /// down. A `probe` asks a site that has been left alone, perhaps for longer.
+    /// `host` did not respond. Returns whether that means silence: it responded recently, and
+    /// nothing indicates a network outage. For a `probe` the last response may be older, because
+    /// the site had no requests.
     pub(super) fn is_silent(&self, host: &Host, probe: bool) -> bool {
         let now = clock::now();
         let mut sites = self.0.lock();
@@ -72,7 +74,7 @@ impl Reach {
 }
 
 impl Sites {
-    /// Notes the latest answer at its site.
+    /// Records the latest response of its site.
     fn settle(&mut self) {
         let Self { by_host, latest: [latest, _] } = self;
         let Some(latest) = latest.as_mut().filter(|latest| !latest.noted) else { return };

@@ -1,6 +1,7 @@
 //! Reads every scope again when news may have been lost: push messages arrive at most once.
 //!
-//! A task of its own, so that news are applied meanwhile. If they come out of order, the later epoch counts.
+//! A separate task, so that news are applied in the meantime. If they arrive out of order, the
+//! later epoch counts.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the gates look like from outside, and what an operator does to them by hand.
+//! The status of the gates, and manual changes by an operator.
 
 use std::{
     collections::BTreeMap, collections::HashSet, sync::Arc, sync::atomic::Ordering, time::Duration,
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no scope `{name}`; the rules are: {rules}")]
 pub struct NoSuchScope {
-    /// As asked.
+    /// The requested name.
     pub name: String,
     /// The rules that there are.
     pub rules: String,
@@ -45,14 +45,14 @@ pub enum ScopeError {
         "a rate of {rate} per second is out of bounds: the rule file says {floor} to {ceiling}"
     )]
     OutOfBounds {
-        /// As asked.
+        /// The requested name.
         rate: f64,
         /// The slowest.
         floor: f64,
         /// The fastest.
         ceiling: f64,
     },
-    /// The store did not answer.
+    /// The store did not reply.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -87,7 +87,7 @@ impl Gate {
         }
     }
 
-    /// Brings the gauges up to date: done when somebody looks, not on every request.
+    /// Updates the gauges: on each scrape instead of on every request.
     pub fn refresh_metrics(&self) {
         for entry in &self.table.load().entries {
             let lanes = entry.lanes.all();
@@ -120,7 +120,7 @@ impl Gate {
         }
     }
 
-    /// Starts a cooldown by hand, for the whole fleet; `who` did it, as they call themselves.
+    /// Starts a manual cooldown for the whole fleet; `who` is the name that the operator gave.
     ///
     /// # Errors
     /// No such scope, a rule without cooldown, or a store that is away.
@@ -139,10 +139,10 @@ impl Gate {
         Ok(())
     }
 
-    /// A length for a cooldown by hand that names none: one that the rule of `scope` would draw.
+    /// The length of a manual cooldown without one: drawn from the rule of `scope`.
     ///
     /// # Errors
-    /// There is no such scope, or its rule has no cooldown.
+    /// The scope does not exist, or its rule has no cooldown.
     pub fn draw_length(&self, scope: &str) -> Result<Duration, ScopeError> {
         let (entry, _) = self.named(scope)?;
         let policy = entry.rule.cooldown.as_ref();
@@ -151,7 +151,7 @@ impl Gate {
         Ok(least + (most - least).mul_f64(fastrand::f64()))
     }
 
-    /// Ends a cooldown by hand, for the whole fleet.
+    /// Ends a cooldown manually, for the whole fleet.
     ///
     /// # Errors
     /// As [`Gate::trip`].
@@ -169,8 +169,8 @@ impl Gate {
         Ok(())
     }
 
-    /// The lane of `rule` or `rule/key`. A rule that is not split has its scope even before its first request; of a
-    /// split one, a host name says which.
+    /// The lane of `rule` or `rule/key`. A rule that is not split has its scope even before its
+    /// first request. For a split one, the host name determines it.
     pub(super) fn named(&self, scope: &str) -> Result<(Arc<Entry>, Arc<Lane>), ScopeError> {
         let (rule, key) = scope.split_once('/').unwrap_or((scope, ""));
         let table = self.table.load();
@@ -192,7 +192,8 @@ impl Gate {
                 let host = if key.is_empty() { Ok(None) } else { Host::parse(key).map(Some) };
                 let host = host.map_err(|_| unknown())?;
                 match host {
-                    // Kept like a request's: what was tripped by hand is seen before its first request.
+                    // Kept like a request's lane, so that a manual trip is known before the first
+                    // request.
                     Some(host) => entry.lanes.find(&entry, &site(host)),
                     None if entry.rule.per == Split::All => entry.lanes.whole(&entry),
                     None => entry.lanes.make(&entry, Arc::from(""), Arc::from("")),
@@ -212,7 +213,7 @@ impl Entry {
     }
 }
 
-/// The key that a scope is known by: the cooldown's, or the bucket's where one cooldown is for all.
+/// The key of a scope: the cooldown's, or the bucket's if all share one cooldown.
 fn shown_key<'k>(bucket: &'k str, cooldown: &'k str) -> &'k str {
     if cooldown.is_empty() { bucket } else { cooldown }
 }
@@ -254,7 +255,7 @@ fn enforced(backend: &Backend, rate: Option<f64>) -> Option<f64> {
     }
 }
 
-/// What has been learned of the rate, where anything is.
+/// The learned rate, if there is one.
 fn learned(lane: &Arc<Lane>) -> Option<LearnedStatus> {
     let known = lane.queue.learned();
     (known.turn > 0 && lane.entry().rule.limits.learn.is_some()).then(|| LearnedStatus {

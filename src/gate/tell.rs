@@ -1,4 +1,4 @@
-//! Sends reports to the store, and emits the events of a scope: those of this member and those of others.
+//! Sends reports to the store, and emits the events of a scope, from this member and others.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     target::Target,
 };
 
-/// What was seen, for the events.
+/// The response, for the events.
 pub(super) struct Seen {
     pub(super) target: Target,
     pub(super) judgement: Judgement,
@@ -28,7 +28,7 @@ pub(super) fn probe_sent(lane: &Lane, target: &Target) {
     });
 }
 
-/// Takes over the answer to an ask. A cooldown without a probe ends here.
+/// Applies the reply to a take. A cooldown without a probe ends here.
 pub(super) fn granted(lane: &Lane, granted: &Granted, asked: Instant) {
     if !lane.view.granted(granted, asked) {
         return;
@@ -45,7 +45,7 @@ pub(super) fn granted(lane: &Lane, granted: &Granted, asked: Instant) {
     }
 }
 
-/// Sends a report to the store, takes over what it changed, and emits the events.
+/// Sends a report to the store, applies the change, and emits the events.
 pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>) {
     let entry = Arc::clone(&lane.entry());
     let asked = clock::now();
@@ -161,8 +161,8 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: S
     }
 }
 
-/// Reads a scope from the store. If the store has lost a cooldown that this member knows, the member reports it at
-/// once, before the store grants anything to others.
+/// Reads a scope from the store. If the store has lost a cooldown that this member knows, the
+/// member reports it at once, before the store grants anything to others.
 pub(super) async fn look(lane: &Lane) {
     let entry = Arc::clone(&lane.entry());
     let asked = clock::now();

@@ -1,5 +1,5 @@
-//! This member's copy of one cooldown, kept up to date by the store's answers and the fleet's news. The check directly
-//! before the first byte reads one atomic word of it.
+//! This member's copy of one cooldown, updated by the store's replies and the fleet's news. The
+//! check directly before the first byte reads one atomic word of it.
 
 use std::{
     sync::{
@@ -25,7 +25,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 
-/// How long a member that receives no news relies on the store's latest answer.
+/// How long a member without news relies on the store's latest reply.
 const RECENT: Duration = Duration::from_millis(100);
 
 /// This member's copy of one cooldown.
@@ -40,14 +40,14 @@ pub(super) struct View {
     /// 1 if there is a streak to reset, else 0.
     troubled: AtomicU32,
     cache: Mutex<CooldownCache<Instant>>,
-    /// When the store last answered.
+    /// When the store last replied.
     heard: Mutex<Instant>,
     /// When it was closed, by one cooldown or by several without a break.
     closed: Mutex<Option<Instant>>,
-    /// The queues whose requests it may hold. They are woken when it changes.
+    /// The queues with requests of this scope. They are woken when it changes.
     queues: Mutex<Vec<Weak<Wake>>>,
-    /// The latest epoch whose trip was reported as an event. News and a read scope may both bring it; it is reported
-    /// once.
+    /// The latest epoch whose trip was reported as an event. Both news and a read may contain it,
+    /// but it is reported once.
     told: AtomicU64,
     /// Plain refusals in a row.
     refusals: Mutex<Refusals>,
@@ -55,13 +55,13 @@ pub(super) struct View {
     well: AtomicBool,
     /// The limit that the site names, as this member last reported it.
     site_limit: Mutex<Told>,
-    /// Whether the cooldown in force is a pause that the site asked for.
+    /// Whether the current cooldown is a pause that the site requested.
     paused: AtomicBool,
-    /// Addresses (hashed) whose blank page has been counted since the last success.
+    /// Addresses (hashed) whose blank page was counted since the last success.
     blank: Mutex<Vec<u64>>,
 }
 
-/// What was reported of the limit that a site names.
+/// The last report of the limit that a site announces.
 #[derive(Debug, Default)]
 struct Told {
     /// The ceiling, and until when it is true.
@@ -84,7 +84,7 @@ const BLANKS: usize = 64;
 const SWEEP_FROM: usize = 8;
 
 impl View {
-    /// Nothing is known yet. With a shared store, requests ask first.
+    /// An empty state. With a shared store, requests ask first.
     pub(super) fn new(key: Arc<str>, unknown: bool) -> Self {
         Self {
             key,
@@ -115,12 +115,12 @@ impl View {
         (word & 1 == 0).then_some(word >> 1)
     }
 
-    /// Whether the store's latest answer is recent enough for a member that receives no news.
+    /// Whether the store's latest reply is recent enough for a member without news.
     pub(super) fn is_recent(&self) -> bool {
         self.heard.lock().elapsed() < RECENT
     }
 
-    /// When the call was sent whose answer is the latest.
+    /// When the call with the latest reply was sent.
     pub(super) fn heard(&self) -> Instant {
         *self.heard.lock()
     }
@@ -155,7 +155,8 @@ impl View {
         self.closed.lock().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// What to tell a store that may have lost it. `policy` says how long a store keeps a cooldown that is over.
+    /// The state for a store that may have lost it. `policy` says how long a store keeps a cooldown
+    /// that is over.
     pub(super) fn known(&self, policy: Option<&CooldownPolicy>) -> Known {
         let keep = policy.map_or(0, |policy| clock::micros(policy.forget_after.max(policy.max)));
         self.cache.lock().known(clock::now(), keep)
@@ -198,7 +199,7 @@ impl View {
         self.refusals.lock().refused(how, page)
     }
 
-    /// What to report to the store about the limit that the site names, if anything. A request takes `cost` tokens.
+    /// The announced limit to report to the store, if any. A request takes `cost` tokens.
     pub(super) fn name(&self, said: &SiteLimit, cost: u32) -> Option<Named> {
         let now = clock::now();
         let mut told = self.site_limit.lock();
@@ -274,7 +275,7 @@ impl View {
         true
     }
 
-    /// Forgets the blank addresses: the scope has answered well.
+    /// Forgets the blank addresses, because the scope has returned a good page.
     pub(super) fn forget_blanks(&self) {
         let mut blank = self.blank.lock();
         if !blank.is_empty() {
@@ -282,19 +283,19 @@ impl View {
         }
     }
 
-    /// Takes over the answer to an ask that was sent at `asked`; true if it opens the scope.
+    /// Applies the reply to a take that was sent at `asked`; true if it opens the scope.
     pub(super) fn granted(&self, granted: &Granted, asked: Instant) -> bool {
         *self.heard.lock() = asked;
         self.update(|cache, now| cache.granted(granted, asked, now)).reopened
     }
 
-    /// Takes over the answer to a report that was sent at `asked`.
+    /// Applies the reply to a report that was sent at `asked`.
     pub(super) fn reported(&self, reported: &Reported, asked: Instant) {
         *self.heard.lock() = asked;
         self.update(|cache, now| cache.reported(reported, asked, now));
     }
 
-    /// Takes over a scope that was read at `asked`.
+    /// Applies a scope that was read at `asked`.
     pub(super) fn peeked(&self, peeked: &Peeked, asked: Instant) {
         *self.heard.lock() = asked;
         self.update(|cache, now| cache.peeked(peeked, asked, now));
@@ -315,7 +316,7 @@ impl View {
         self.update(|cache, now| cache.pushed(news, clock::micros(longest), now)).confirm
     }
 
-    /// The store was away and is back, or news were lost: a closed scope is asked for again at once.
+    /// The store was away and is back, or news were lost: a closed scope is read again at once.
     pub(super) fn doubt(&self) {
         self.update(|cache, _| {
             cache.doubt();
@@ -347,8 +348,8 @@ impl View {
     }
 }
 
-/// A moment of the store's clock on this process's clock. The answer took time to arrive, so the result is a little
-/// late and never early.
+/// A time of the store's clock on this process's clock. The reply took time to arrive, so the
+/// result is slightly late and never early.
 pub(super) fn moment(store: i64, now: i64) -> Instant {
     clock::now() + clock::from_micros(store.saturating_sub(now))
 }

@@ -1,4 +1,4 @@
-//! Why a request is held: the one word that the access log has for it.
+//! Why a request is held: the word in the access log.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ pub struct Waiting {
     closed: bool,
     /// It came outside of the rule's hours.
     early: bool,
-    /// As many requests as `parallel` allows were under way when it came.
+    /// `parallel` requests were in flight when it arrived.
     full: bool,
 }
 
@@ -46,8 +46,8 @@ impl Waiting {
         self.since.elapsed()
     }
 
-    /// What it waits for, or has waited for until now. `more`: how much longer it would have had to wait, where it was
-    /// refused.
+    /// What it waits for, or has waited for until now. `more`: how much longer it would have had to
+    /// wait, if it was refused.
     #[must_use]
     pub fn cause(&self, more: Option<Duration>) -> HoldCause {
         let view = &self.lane.view;
@@ -76,7 +76,7 @@ impl Waiting {
         if self.ahead > 0 { HoldCause::Queue } else { HoldCause::Rate }
     }
 
-    /// Whether the rate alone would have let it go long ago.
+    /// Whether the rate by itself would have released it long ago.
     fn is_quota(&self, wait: Duration, members: u32) -> bool {
         let entry = self.lane.entry();
         let limits = &entry.rule.limits;

@@ -1,4 +1,4 @@
-//! Wakes the scheduler of a queue, and says whether a cooldown has changed meanwhile.
+//! Wakes the scheduler of a queue, and records whether a cooldown has changed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

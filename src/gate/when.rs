@@ -1,4 +1,5 @@
-//! When a request could go: what the store knows of its scope, and who waits here before it. Nothing is taken.
+//! When a request could be sent: the store's knowledge of its scope, and the requests that wait
+//! before it. Takes no token.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -54,11 +55,11 @@ pub struct When {
     pub scope: String,
     /// How long from now; `None` if that is not known, or never.
     pub wait: Option<Duration>,
-    /// What it would wait for; `None` if it could go at once.
+    /// What it would wait for; `None` if it could be sent at once.
     pub reason: Option<WaitsFor>,
 }
 
-/// One scope that is asked for, and what this member has of it.
+/// One requested scope, and this member's knowledge of it.
 struct Asked {
     entry: Arc<Entry>,
     lane: Option<Arc<Lane>>,
@@ -66,8 +67,8 @@ struct Asked {
 }
 
 impl Gate {
-    /// When a request to each of `targets` could go, as things are now. Targets of one scope are asked for once; a
-    /// fleet's store is asked for all of them in one round trip.
+    /// When a request to each of `targets` could be sent now. Targets of one scope share a result,
+    /// and a fleet's store is read for all scopes in one round trip.
     pub async fn when(&self, targets: &[Target]) -> Vec<When> {
         let mut asked: Vec<Asked> = Vec::new();
         let mut places: HashMap<ScopeName, usize> = HashMap::new();
@@ -111,7 +112,8 @@ impl Gate {
         let lane = entry.lanes.known(&name);
         let scope = match &lane {
             Some(lane) => lane.scope.clone(),
-            // A look makes no lane: a crawler may ask for a million sites that it never visits.
+            // This creates no lane, because a crawler may ask for a million sites that it never
+            // visits.
             None => self.shared.store.scope(name),
         };
         let learned = lane.as_ref().map(|lane| lane.queue.learned()).unwrap_or_default();
@@ -121,7 +123,7 @@ impl Gate {
 }
 
 impl Asked {
-    /// The wait, and what for: what the store said, put together with what is known here.
+    /// The wait and its reason: the store's reply combined with this member's knowledge.
     fn next(&self, forecast: Forecast) -> (Option<Duration>, Option<WaitsFor>) {
         let reason = forecast.binding.map(|binding| match binding {
             Binding::Rate => WaitsFor::Rate,
@@ -131,7 +133,7 @@ impl Asked {
         });
         let (Some(mut wait), mut reason) = (forecast.wait, reason) else { return (None, reason) };
         let Some(lane) = &self.lane else { return (Some(wait), reason) };
-        // A trip that the store has forgotten, or whose news have just come.
+        // A trip that the store has lost, or that has just been published.
         if let Gateway::Cooling(until) = lane.view.gateway()
             && (lane.view.epoch() > forecast.epoch || lane.view.is_hinted())
         {

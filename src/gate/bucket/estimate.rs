@@ -1,7 +1,8 @@
-//! When a request would go, and which ones would go too late: those are refused at once.
+//! When a request would be released, and which ones would be too late: those are refused at once.
 //!
-//! A request that comes while the store has not yet said when the next ticket is due is refused only if even the earliest
-//! possible ticket comes too late. Otherwise it is judged by the store's next answer, even if its deadline is now.
+//! If the store has not yet said when the next ticket is due, a request is refused only if even the
+//! earliest possible ticket is too late. Otherwise the store's next reply decides, even if its
+//! deadline is now.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,12 +16,13 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Estimate {
     pub(super) at: Instant,
-    /// False where this is only the earliest that can be.
+    /// False if this is only the earliest possible time.
     sure: bool,
 }
 
 impl BucketQueue {
-    /// Whether it is known that a newcomer with so many before it goes in time; an error if it cannot.
+    /// Whether a new request with this many before it is certainly released in time; an error if it
+    /// cannot be.
     pub(super) fn refuse_hopeless(
         &self,
         state: &State,
@@ -31,7 +33,7 @@ impl BucketQueue {
     ) -> Result<bool, (Why, Option<Duration>)> {
         let now = clock::now();
         if let Some(wait) = rule.opens_in() {
-            // Within the hours it is judged by nothing else: the store is not asked before.
+            // Outside of the hours nothing else matters, so the store is not asked.
             let late = now + wait > deadline;
             return if late { Err((Why::Hours, Some(wait))) } else { Ok(true) };
         }
@@ -50,8 +52,9 @@ impl BucketQueue {
         }
     }
 
-    /// Judges the requests that came before anything was known, now that the store has answered for `answered`; `served`
-    /// if it gave all that was asked for. Whoever need not wait any longer goes, however early its deadline was.
+    /// Judges the requests that arrived before the store's first reply, now that it has replied for
+    /// `answered`; `served` if it granted everything. A request at its deadline is released if it
+    /// need not wait any longer.
     pub(super) fn judge(&self, state: &mut State, rule: &Rule, answered: &Arc<Lane>, served: bool) {
         let now = clock::now();
         let mut refused = 0;
@@ -86,8 +89,8 @@ impl BucketQueue {
         Some(self.only.as_ref().and_then(|view| view.named()).map_or(rate, |named| named.min(rate)))
     }
 
-    /// When a request with so many before it would go, as far as this member can tell; `None` where nothing speaks for
-    /// a wait.
+    /// When a request with this many before it would be released, as far as this member can tell;
+    /// `None` if there is no reason to wait.
     pub(super) fn estimate(
         &self,
         state: &State,
@@ -97,7 +100,7 @@ impl BucketQueue {
         now: Instant,
     ) -> Option<Estimate> {
         let gateway = lane.confirmed();
-        // The tickets in hand are for those whose scopes are open.
+        // The tickets in hand are for open scopes.
         let is_open = gateway == Gateway::Open;
         if let Some(ticket) = state.tickets.get(ahead).filter(|_| is_open) {
             return Some(Estimate { at: ticket.at, sure: true });
@@ -109,7 +112,8 @@ impl BucketQueue {
         let after = |from: Instant, requests: usize, members: u32, sure: bool| {
             #[allow(clippy::cast_precision_loss)]
             let tokens = requests as f64 * f64::from(rule.limits.cost) * f64::from(members);
-            // A day is the longest `max_wait`; the bound keeps the sum within what a clock can hold.
+            // The longest `max_wait` is a day; the bound keeps the sum within the range of the
+            // clock.
             Some(Estimate {
                 at: from + Duration::from_secs_f64((tokens / rate).min(86_401.0)),
                 sure,
@@ -124,7 +128,7 @@ impl BucketQueue {
             }
             (_, None, Some(at)) => after(at, ahead, members, true),
             _ => {
-                // The bucket may be full, and nobody else may want it.
+                // The bucket may be full, without any other member that needs it.
                 let burst =
                     usize::try_from(rule.limits.burst / rule.limits.cost).unwrap_or(usize::MAX);
                 after(now, (ahead + 1).saturating_sub(burst), 1, false)

@@ -1,5 +1,5 @@
-//! When a scope is free again, as far as this member knows without a call: from its queue, from the store's last answer,
-//! and from what it has sent itself.
+//! When a scope is free again, as far as this member knows without a call: from its queue, the
+//! store's last reply, and its own requests.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use crate::{
     runtime::clock::{self, Instant},
 };
 
-/// How long a probe that is under way is taken to last: nobody knows. `POST /api/v1/when` says the same.
+/// The assumed duration of a probe in flight, which nobody knows. `POST /api/v1/when` assumes the
+/// same.
 const PROBE: Duration = Duration::from_secs(1);
 
 impl BucketQueue {

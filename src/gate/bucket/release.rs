@@ -1,4 +1,4 @@
-//! Hands tickets out: due ones to the next request, void and surplus ones back.
+//! Hands out tickets: due ones to the next request, void and surplus ones back to the store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl BucketQueue {
-    /// Parks or resumes scopes as their cooldowns are now. After a `change` all of them are looked at, else the parked
-    /// ones.
+    /// Parks or resumes scopes according to their cooldowns. After a `change` all of them are
+    /// checked, otherwise the parked ones.
     pub(super) fn settle_all(&self, state: &mut State, change: bool, now: Instant) {
         if change {
             let scopes: Vec<_> = state.queue.scopes().cloned().collect();
@@ -60,7 +60,7 @@ impl BucketQueue {
         }
     }
 
-    /// A ticket that is not used: what counts it gets it back with the next ask.
+    /// An unused ticket: quotas get it back with the next call.
     pub(super) fn void(&self, state: &mut State, limits: &Limits, ticket: Ticket) {
         let counted = self.outlives_cooldown() || !limits.quotas.is_empty();
         if counted && state.voided.len() < bucket::RETURNED {
@@ -68,7 +68,7 @@ impl BucketQueue {
         }
     }
 
-    /// Whether the bucket is not the one that a cooldown of its own leaves empty.
+    /// Whether the bucket is not emptied by a cooldown of its own.
     fn outlives_cooldown(&self) -> bool {
         self.only.as_ref().is_none_or(|view| view.key != self.key)
     }
@@ -107,7 +107,7 @@ impl BucketQueue {
         }
     }
 
-    /// Sends the probes that are due. A probe for which nobody waits any more is lost.
+    /// Sends the probes that are due. A probe without a waiting request is lost.
     fn send_probes(&self, state: &mut State, entry: &Arc<Entry>, now: Instant) {
         for (lane, ticket) in std::mem::take(&mut state.probes) {
             if !lane.view.allows(ticket.epoch, true) {
@@ -178,14 +178,15 @@ fn send_off(
     }
 }
 
-/// The probe was granted for a request that has left: the store is told, so that another member's turn comes.
+/// The probe was granted for a cancelled request, so the store gets a report, and another member
+/// can probe.
 pub(super) fn lose_probe(lane: Arc<Lane>, ticket: Ticket) {
     let report = Report { probe: ticket.id, ..Report::new(ticket.epoch, Answer::Nothing) };
     tokio::spawn(tell::deliver(lane, report, None));
 }
 
-/// Tickets for which nobody waits go back if their time has not come or a quota counts them; else they are for the next
-/// requests that come.
+/// Tickets without a waiting request are returned if they are not due yet or count against a quota.
+/// Otherwise they are kept for the next requests.
 pub(super) fn hand_back_surplus(state: &mut State, limits: &Limits, now: Instant) {
     while state.tickets.len() > state.ready(now) {
         let Some(ticket) = state.tickets.pop_back() else { return };

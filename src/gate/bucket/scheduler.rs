@@ -1,8 +1,10 @@
-//! The task that drives a queue while somebody waits: it asks, sleeps until something is due, and never polls.
+//! The task that drives a queue while requests wait: it calls the store, sleeps until something is
+//! due, and never polls.
 //!
-//! At most one call at a time asks for the requests that are ready, on behalf of the scope of the first of them. A scope
-//! that is not known to be open is asked for by itself, beside that call: its answer says whether its requests may go, or
-//! carries its probe. Slots are asked for by themselves, too ([`super::slots`]).
+//! At most one call at a time requests tickets for the waiting requests, in the name of the scope
+//! of the first one. A scope that may be closed needs a call of its own in parallel: its reply says
+//! whether its requests may be sent, or contains its probe. Slots need calls of their own too
+//! ([`super::slots`]).
 
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
@@ -24,31 +26,31 @@ use crate::{
 const SHORT: usize = 25;
 /// Calls per second that short turns may cost a bucket; at higher rates, turns are longer.
 const CALLS: f64 = 800.0;
-/// Most to ask for at once while a hand is filled, in what flows in for its member during a round trip: one part is used
-/// meanwhile, the other fills the hand within the horizon, whatever the line.
+/// The largest call while filling up, in units of what flows in for this member during a round
+/// trip: one part is used meanwhile, the other fills up the horizon, whatever the latency.
 const FILL: f64 = 2.0;
 
-/// Most calls to the store at once. More scopes than this take turns.
+/// Most concurrent calls to the store. Further scopes take turns.
 const CALLS_AT_ONCE: usize = 16;
 
 /// How often the wall clock is read outside of a rule's hours.
 const WALL_CLOCK: Duration = Duration::from_secs(60);
 
-/// When to ask again if the latest answer was this member's own and its lease has run out.
+/// When to call again if the latest reply came from local mode and the lease has expired.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Longest wait that is planned, in seconds: as long as the longest `max_wait`.
 const A_DAY: f64 = 86_400.0;
 
-/// What the scheduler does next.
+/// The next action of the scheduler.
 enum Step {
-    /// Asks the store for tickets.
+    /// Requests tickets from the store.
     Ask(Call),
-    /// Asks the store for slots.
+    /// Requests slots from the store.
     AskForSlots(SlotCall),
     /// Sleeps until then, or until something happens.
     Sleep(Option<Instant>),
-    /// Ends: nobody waits.
+    /// Ends, because no request waits.
     End,
 }
 
@@ -58,21 +60,21 @@ struct Call {
     ask: Ask,
     /// When it was sent.
     sent: Instant,
-    /// Whether it asks for all that wait.
+    /// Whether it covers all waiting requests.
     for_all: bool,
     /// Tickets unused when it reaches the store.
     unused: usize,
 }
 
 impl BucketQueue {
-    /// The next thing to do; also releases what is due.
+    /// The next action; also releases due requests.
     fn step(&self) -> Step {
         let now = clock::now();
         let entry = self.entry.load_full();
         let limits = &entry.rule.limits;
         let mut state = self.state.lock();
         if let Some(wait) = entry.rule.opens_in() {
-            // Nothing is released meanwhile; the answers that are on their way come first.
+            // Nothing is released now, because replies in progress come first.
             let asking = !state.asking.is_empty();
             return if asking {
                 Step::Sleep(None)
@@ -140,8 +142,8 @@ impl BucketQueue {
         Step::Sleep(wakes.into_iter().flatten().filter(|at| *at > now).min())
     }
 
-    /// The scope in whose name tickets go back while no request is ready. If scopes share the bucket, it must be open: a
-    /// closed one takes nothing back.
+    /// The scope in whose name tickets are returned while no request is ready. If scopes share the
+    /// bucket, it must be open, because a closed one accepts nothing.
     fn to_return_for(&self, state: &mut State) -> Option<Arc<Lane>> {
         if self.only.is_some() {
             return state.latest.clone().filter(|_| state.queue.is_empty());
@@ -153,14 +155,14 @@ impl BucketQueue {
         lane
     }
 
-    /// The next thing to do outside of the rule's hours: nothing goes, and whoever cannot wait for the opening is
-    /// refused.
+    /// The next action outside of the rule's hours: nothing is sent, and requests that cannot wait
+    /// for the opening are refused.
     fn rest(&self, state: &mut State, limits: &Limits, now: Instant, wait: Duration) -> Step {
         let opens = now + wait;
         while let Some(waiter) = state.queue.pop_hopeless(opens) {
             waiter.tell.send(Outcome::Refused(Why::Hours, Some(wait))).ok();
         }
-        // Tickets are past by then. Quotas get theirs back with the next ask.
+        // The tickets will be in the past. Quotas get them back with the next call.
         while let Some(ticket) = state.tickets.pop_front() {
             self.void(state, limits, ticket);
         }
@@ -173,7 +175,7 @@ impl BucketQueue {
         if state.queue.is_empty() {
             return state.rest(slots_at);
         }
-        // The wall clock may be set meanwhile.
+        // The wall clock may be set in the meantime.
         let opens = opens.min(now + WALL_CLOCK);
         Step::Sleep(Some(slots_at.map_or(opens, |at| at.min(opens))))
     }
@@ -186,7 +188,7 @@ impl BucketQueue {
         is_due.then(|| self.slot_call(state, now)).flatten().ok_or(at)
     }
 
-    /// The parked scope that is to be asked for next, and when.
+    /// The parked scope for the next call, and its time.
     fn next_closed(&self, state: &State, now: Instant) -> Option<(Instant, Arc<Lane>)> {
         let free = |lane: &&Arc<Lane>| !state.asking.iter().any(|asked| asked.lane == **lane);
         let closed = state.queue.parked().filter(free);
@@ -201,7 +203,7 @@ impl BucketQueue {
             .map(|(at, lane)| (at, Arc::clone(lane)))
     }
 
-    /// How many tickets to ask for in the name of a closed scope: one if it may be its probe.
+    /// How many tickets to request in the name of a closed scope: one if it may be its probe.
     fn wanted_for(
         &self,
         state: &mut State,
@@ -217,7 +219,7 @@ impl BucketQueue {
         wanted.max(1) + state.spare.wanted(limits, now)
     }
 
-    /// When to ask for tickets for the requests that are ready; `None` if there is no need.
+    /// When to request tickets for the requests that are ready; `None` if there is no need.
     fn ask_at(&self, state: &State, limits: &Limits, now: Instant) -> Option<Instant> {
         let asks = |asked: &Asked| asked.for_ready || state.queue.next_scope() == Some(&asked.lane);
         if state.waiting(now) == 0 || limits.is_unlimited() || state.asking.iter().any(asks) {
@@ -226,8 +228,8 @@ impl BucketQueue {
         if state.tickets.is_empty() {
             return Some(state.come_back.unwrap_or(now));
         }
-        // The ask is to reach the store when so many of the tickets are used, however long its way: so members with
-        // slow lines get as much as those with fast ones.
+        // The call should reach the store when this many of the tickets are used, whatever its
+        // latency. So members with slow connections get as much as those with fast ones.
         let due = |ticket: usize| before(state.tickets[ticket].at, state.lead);
         let count = state.tickets.len();
         Some(match count.checked_sub(state.refill + 1) {
@@ -236,7 +238,7 @@ impl BucketQueue {
         })
     }
 
-    /// A call in the name of `lane`, which is noted as under way.
+    /// A call in the name of `lane`, which is recorded as in progress.
     fn call(
         &self,
         state: &mut State,
@@ -269,7 +271,7 @@ impl BucketQueue {
         Call { lane, ask, sent: now, for_all, unused }
     }
 
-    /// Takes over what the store answered.
+    /// Applies the store's reply.
     fn absorb(&self, call: &Call, granted: &Granted) {
         let Call { lane, sent: asked, .. } = call;
         let took = asked.elapsed();
@@ -283,7 +285,7 @@ impl BucketQueue {
         state.members = granted.members;
         state.alone = granted.alone;
         state.look_again = (!lane.is_in_touch()).then(|| now + AGAIN);
-        // A call that failed says nothing of the line, and the member's own answer has none.
+        // A failed call says nothing about the latency, and neither does a local reply.
         state.lead = match state.lead {
             _ if granted.alone => Duration::ZERO,
             Duration::ZERO => took,
@@ -291,7 +293,8 @@ impl BucketQueue {
         };
         self.settle(&mut state, lane, now);
         let served = granted.come_back == 0;
-        // An answer that this process read too late says when its tickets were due at the earliest.
+        // If the process was delayed, the reply still says when its tickets were due at the
+        // earliest.
         let in_time = granted.alone || took <= self.shared.store.timeout() + SLACK;
         let due = if in_time { clock::now() } else { *asked };
         let probe = granted.phase == Phase::Probe;
@@ -307,14 +310,14 @@ impl BucketQueue {
             Phase::Probe => {
                 state.probes.extend(tickets.map(|ticket| (Arc::clone(lane), ticket)));
             }
-            // Without a rate nobody needs a ticket while the scope is open.
+            // Without a rate no tickets are needed while the scope is open.
             Phase::Open if rule.limits.is_unlimited() => {
                 state.come_back = None;
                 return;
             }
             Phase::Open => {
                 let next = (!served).then(|| moment(granted.come_back, granted.now));
-                // If tickets are in hand, the next are asked for when those are half used.
+                // If there are tickets, more are requested when half of them are used.
                 let idle = granted.tickets.is_empty() && state.tickets.is_empty();
                 state.come_back = if idle { next } else { None };
                 self.take_turns(&mut state, call, granted);
@@ -331,9 +334,10 @@ impl BucketQueue {
         state.asking.retain(|asked| asked.lane != call.lane);
     }
 
-    /// How many tickets to hold and to ask for at a time. Alone, a member asks when half of its tickets are used; with
-    /// others it asks more often and for fewer, so that the turns of all are short against a window of fairness. Who
-    /// holds less than its share fills its hand at a pace that does not depend on its line.
+    /// How many tickets to hold and to request at a time. A single member requests more when half
+    /// of its tickets are used. With others it requests fewer and more often, so that the turns are
+    /// short compared with a window of fairness. A member with less than its share fills up at a
+    /// pace that does not depend on its latency.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -354,10 +358,12 @@ impl BucketQueue {
         state.refill = full - turn;
         let own = rate / f64::from(members) * FILL;
         let worth = (own * state.lead.as_secs_f64()).ceil() as usize;
-        // Who has just come may be one of many who do not know of each other yet: with the next answer it knows of them.
+        // A new member may be one of many that do not know of each other yet. The next reply
+        // contains them.
         let most = if state.fill_at.is_none() { (worth / 4).max(in_hand) } else { usize::MAX };
         let fill = worth.max(at_least).min(most).max(1);
-        // Only what is handed out ahead is shared in turns: what is saved up, or has no rate, is taken at once.
+        // Only tickets handed out ahead are shared in turns. Saved-up tokens, or tokens without a
+        // rate, are taken at once.
         let paced = own > 0.0 && granted.is_ahead();
         state.most = match in_hand < state.refill {
             _ if !paced => 0,
@@ -368,14 +374,14 @@ impl BucketQueue {
         state.fill_at = paced.then(|| call.sent + Duration::from_secs_f64(filled));
     }
 
-    /// The store is away and the rule file says `closed`.
+    /// The store is away, and the rule file says `closed`.
     pub(super) fn refuse_held(&self) {
         refuse(&mut self.state.lock());
     }
 }
 
 impl State {
-    /// Nobody waits: the end, or a rest for as long as slots are in use.
+    /// No request waits: the scheduler ends, or pauses as long as slots are in use.
     fn rest(&mut self, slots_at: Option<Instant>) -> Step {
         if self.slots.as_ref().is_some_and(|slots| !slots.is_idle()) {
             return Step::Sleep(slots_at);
@@ -395,8 +401,9 @@ fn before(moment: Instant, lead: Duration) -> Instant {
     moment.checked_sub(lead).unwrap_or(moment)
 }
 
-/// A scheduler at work. If it ends before its time (it panicked, or the runtime is going), nobody would drive its queue
-/// any more: held requests are refused, what it had begun is forgotten, and the next request starts another one.
+/// A running scheduler. If it ends early (a panic, or the end of the runtime), nothing would drive
+/// its queue. Then held requests are refused, its calls are forgotten, and the next request starts
+/// another one.
 struct AtWork {
     queue: Arc<BucketQueue>,
     ended: bool,
@@ -404,7 +411,7 @@ struct AtWork {
 
 impl Drop for AtWork {
     fn drop(&mut self) {
-        // If it ended as it should, the next one may be at work already.
+        // After a regular end, the next one may be running already.
         if self.ended {
             return;
         }
@@ -427,7 +434,7 @@ enum Answer {
 
 type Asking = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// Drives a queue while somebody waits.
+/// Drives a queue while requests wait.
 pub(super) async fn run(queue: Arc<BucketQueue>) {
     let mut at_work = AtWork { queue: Arc::clone(&queue), ended: false };
     let mut asking: Vec<Asking> = Vec::new();
@@ -471,7 +478,8 @@ async fn take(queue: Arc<BucketQueue>, call: Call) -> Answer {
     Answer::Tickets(call, answer)
 }
 
-/// The first answer to any of the calls under way; there are at most [`CALLS_AT_ONCE`], and one for slots.
+/// The first reply to any of the calls in progress; there are at most [`CALLS_AT_ONCE`], and one
+/// for slots.
 async fn first_answer(asking: &mut Vec<Asking>) -> Answer {
     poll_fn(|context| {
         for at in 0..asking.len() {

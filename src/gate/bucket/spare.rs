@@ -1,9 +1,11 @@
-//! Spare tickets: where a bucket has plenty and requests come fast, one call takes those of the next moment too.
+//! Spare tickets: if a bucket has plenty and requests come fast, one call takes the next tickets
+//! too.
 //!
-//! Else each request waits for a call that it shares with those who came beside it, and under load the store runs a script
-//! for every dozen of them. As many are taken as went in the latest [`FRESH`], which is how long a spare ticket is good;
-//! what is left over then is spent. So a scope that is asked now and then takes none, and no bound is ever passed: spare
-//! tickets are granted as all are, by the store.
+//! Otherwise each request would wait for a call, shared with concurrent ones, and under load the
+//! store would run a script for every dozen requests. As many spare tickets are taken as requests
+//! were released in the latest [`FRESH`], which is also how long they are valid; unused ones are
+//! lost. So a scope with few requests takes none. No bound is exceeded, because the store grants
+//! spare tickets like all others.
 
 use std::collections::VecDeque;
 
@@ -17,23 +19,23 @@ const PART: u32 = 100;
 #[derive(Debug, Default)]
 pub(super) struct Spare {
     tickets: VecDeque<Ticket>,
-    /// Whether the latest answer came from a bucket that had all that was asked for.
+    /// Whether the latest reply came from a bucket with enough tokens for the whole call.
     pub(super) plenty: bool,
     /// When the time began in which is counted.
     since: Option<Instant>,
-    /// Requests let go since, and in as long a time before.
+    /// Requests released since then, and in the same time before.
     went: usize,
     went_before: usize,
 }
 
 impl Spare {
-    /// A request goes.
+    /// A request was released.
     pub(super) fn note(&mut self, now: Instant) {
         self.turn(now);
         self.went += 1;
     }
 
-    /// Begins to count anew where it is time.
+    /// Restarts the count if it is time.
     fn turn(&mut self, now: Instant) {
         let passed = self.since.map(|since| now.saturating_duration_since(since));
         if passed.is_some_and(|passed| passed < FRESH) {
@@ -45,7 +47,7 @@ impl Spare {
         self.since = Some(now);
     }
 
-    /// How many to ask for beside those that are waited for.
+    /// How many to request in addition to those that are needed.
     pub(super) fn wanted(&mut self, limits: &Limits, now: Instant) -> usize {
         self.turn(now);
         // A quota is too dear to lose any of it.
@@ -56,7 +58,7 @@ impl Spare {
         self.went_before.min(most)
     }
 
-    /// Keeps one for which nobody waits.
+    /// Keeps a ticket without a waiting request.
     pub(super) fn keep(&mut self, ticket: Ticket) {
         if self.plenty {
             self.tickets.push_back(ticket);

@@ -1,4 +1,4 @@
-//! What a held request waits for, as its queue sees it at one moment.
+//! What a held request waits for, as its queue sees it at one time.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::runtime::clock::Instant;
 /// The state of a queue that explains a wait.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::gate) struct Waits {
-    /// The store said that no ticket is due before this moment.
+    /// The store said that no ticket is due before this time.
     pub(in crate::gate) come_back: Option<Instant>,
     /// The store is away: the member grants its own share.
     pub(in crate::gate) alone: bool,
