@@ -1,7 +1,8 @@
-//! Where scopes live: one trait, in memory or in Redis, with the same answers.
+//! The store of all scopes: one trait, in memory or in Redis, with the same replies.
 //!
-//! Everything here is told in the store's own time: microseconds that only the store reads from a clock. Each answer
-//! carries the store's `now`, from which a member computes how long to wait; its own clock measures lengths only.
+//! All times are the store's: microseconds that only the store reads from a clock. Each reply
+//! contains the store's `now`, from which a member computes how long to wait. A member's own clock
+//! measures durations only.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -40,7 +41,7 @@ pub use roster::Announced;
 pub use server::{Answering, Reply, ScriptServer};
 pub use survey::{Survey, Surveyed, survey};
 
-/// The name of what shares a bucket and a cooldown: a rule and the keys by which it is split.
+/// The name of a bucket and a cooldown: a rule, and the keys by which it is split.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ScopeName {
     /// The rule.
@@ -56,7 +57,7 @@ pub struct ScopeName {
 pub struct Scope {
     /// Its name.
     pub name: ScopeName,
-    /// Its place in this process: the store itself, or what keeps it going while Redis is away.
+    /// Its place in this process: the store itself, or the fallback while Redis is away.
     pub(crate) here: memory::Place,
     /// Its keys in Redis.
     pub(crate) keys: Option<Arc<keys::Keys>>,
@@ -73,32 +74,32 @@ pub struct Ask {
     pub bound: i64,
     /// How long a probe may be out, in microseconds.
     pub lease: i64,
-    /// Empties the bucket first: the member comes back from an outage.
+    /// Empties the bucket first, because the member returns from an outage.
     pub drain: bool,
-    /// Empties the bucket and voids what it has handed out ahead: the limits have changed.
+    /// Empties the bucket and voids the tickets handed out ahead, because the limits have changed.
     pub void: bool,
-    /// Tickets whose requests have left.
+    /// Tickets of cancelled requests.
     pub returned: Vec<i64>,
-    /// What the member knows of the cooldown.
+    /// The member's knowledge of the cooldown.
     pub known: Known,
-    /// What the member knows of the learned rate.
+    /// The member's knowledge of the learned rate.
     pub learned: learn::Known,
 }
 
-/// The state of a scope as an answer tells it.
+/// The state of a scope in a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Requests go as their tickets say.
+    /// Requests are sent as their tickets allow.
     Open,
-    /// Nothing goes.
+    /// No request is sent.
     Cooling,
     /// A probe is out.
     Probing,
-    /// The ticket in this answer is the probe.
+    /// The ticket in this reply is the probe.
     Probe,
 }
 
-/// An answer to an [`Ask`].
+/// A reply to an [`Ask`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Granted {
     /// The store's time.
@@ -107,21 +108,21 @@ pub struct Granted {
     pub phase: Phase,
     /// Its epoch.
     pub epoch: u64,
-    /// When to ask again; 0 where everything wanted was given.
+    /// When to ask again; 0 if everything was granted.
     pub come_back: i64,
     /// Members that wait for the bucket.
     pub members: u32,
     /// Blocks in a row (the sum of their weights).
     pub streak: f64,
-    /// The rate in force, in tokens per second; 0 = none, or not asked for.
+    /// The current rate, in tokens per second; 0 = none, or not requested.
     pub rate: f64,
-    /// What has been learned of the rate; `turn` 0 = nothing, or not asked for.
+    /// The learned rate; `turn` 0 = none, or not requested.
     pub learned: learn::Known,
-    /// The windows of the quotas, by their length; none where there is no quota or nothing was asked of the bucket.
+    /// The windows of the quotas, by length; empty without quotas or without a request for tickets.
     pub windows: Vec<Window>,
     /// When the requests may go, ascending.
     pub tickets: Vec<i64>,
-    /// Whether the store was away, so that the member decided alone.
+    /// Whether the store was away, so that the member decided in local mode.
     pub alone: bool,
 }
 
@@ -132,12 +133,12 @@ impl Granted {
     }
 }
 
-/// An answer to a [`Report`].
+/// A reply to a [`Report`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reported {
     /// The store's time.
     pub now: i64,
-    /// What changed.
+    /// The change.
     pub change: Change,
     /// The epoch after it.
     pub epoch: u64,
@@ -170,10 +171,10 @@ impl Reported {
     }
 }
 
-/// A wish for slots: leave to have requests under way (`parallel`).
+/// A request for slots: the right to have requests in flight (`parallel`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotAsk {
-    /// Who asks: one queue of one member.
+    /// One queue of one member.
     pub queue: Arc<str>,
     /// Slots in use.
     pub under_way: u32,
@@ -181,22 +182,22 @@ pub struct SlotAsk {
     pub wanted: u32,
 }
 
-/// An answer to a [`SlotAsk`].
+/// A reply to a [`SlotAsk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotsGranted {
     /// The store's time.
     pub now: i64,
-    /// As many requests may be under way.
+    /// This many requests may be in flight.
     pub slots: u32,
     /// Whether others are short of slots: each one that becomes free is to be given back.
     pub contended: bool,
-    /// When to ask again; 0 where everything wanted was given.
+    /// When to ask again; 0 if everything was granted.
     pub come_back: i64,
-    /// Whether the store was away, so that the member decided alone.
+    /// Whether the store was away, so that the member decided in local mode.
     pub alone: bool,
 }
 
-/// What an operator does to a cooldown by hand.
+/// A manual change of a cooldown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Override {
     /// Starts one of this length (microseconds).
@@ -220,7 +221,7 @@ pub struct Peeked {
     pub streak: f64,
     /// The streak that tripped the latest cooldown.
     pub peak: f64,
-    /// What tripped it; `None` where the store does not know, since it lost its data.
+    /// What tripped it; `None` if the store has lost it.
     pub cause: Option<Cause>,
     /// The block that tripped it; `None` for a person's hand.
     pub by: Option<Verdict>,
@@ -230,18 +231,18 @@ pub struct Peeked {
     pub named: Option<f64>,
 }
 
-/// Why a store did not answer.
+/// Why a store did not reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// It is away: no answer in time, no connection, or an error of its own.
+    /// It is away: no reply in time, no connection, or an error of its own.
     #[error("the store is away: {0}")]
     Away(String),
-    /// It answers, but not when it is asked for the whole fleet.
+    /// It works, but not for a call about the whole fleet.
     #[error("the store does not let the fleet be read: {0}")]
     Unread(String),
 }
 
-/// Where scopes live. Nothing here waits for a token: waiting is the gate's, on either store.
+/// A store of scopes. No method waits for a token; the gate does that, with either store.
 pub trait Store: Send + Sync {
     /// Looks a scope up.
     fn scope(&self, name: ScopeName) -> Scope;
@@ -254,7 +255,7 @@ pub trait Store: Send + Sync {
         ask: &Ask,
     ) -> impl Future<Output = Result<Granted, StoreError>> + Send;
 
-    /// Reports what came back.
+    /// Reports a response.
     fn report(
         &self,
         scope: &Scope,
@@ -262,7 +263,7 @@ pub trait Store: Send + Sync {
         report: &Report,
     ) -> impl Future<Output = Result<Reported, StoreError>> + Send;
 
-    /// Asks for slots, under a rule with `parallel`.
+    /// Requests slots under a rule with `parallel`.
     fn slots(
         &self,
         scope: &Scope,
@@ -270,7 +271,7 @@ pub trait Store: Send + Sync {
         ask: &SlotAsk,
     ) -> impl Future<Output = Result<SlotsGranted, StoreError>> + Send;
 
-    /// Trips or clears by hand.
+    /// Trips or clears a cooldown manually.
     fn set(
         &self,
         scope: &Scope,
@@ -281,11 +282,11 @@ pub trait Store: Send + Sync {
     /// Reads a scope.
     fn peek(&self, scope: &Scope) -> impl Future<Output = Result<Peeked, StoreError>> + Send;
 
-    /// Says goodbye to the fleet.
+    /// Leaves the fleet.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// The store that the rule file asks for.
+/// The store of the rule file.
 #[derive(Debug)]
 pub enum Backend {
     /// Embedded.
@@ -295,7 +296,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// News of other members; none where there are none.
+    /// News of other members; `None` if there are none.
     #[must_use]
     pub fn news(&self) -> Option<tokio::sync::broadcast::Receiver<News>> {
         match self {
@@ -304,7 +305,7 @@ impl Backend {
         }
     }
 
-    /// Runs what brings or follows news, where requests do not keep it waiting.
+    /// Runs a background task of the news, which must not be delayed by requests.
     pub fn spawn(
         &self,
         task: impl Future<Output = ()> + Send + 'static,
@@ -315,7 +316,8 @@ impl Backend {
         }
     }
 
-    /// Whether the store may know of a cooldown of `scope`: who begins there asks before the first request goes.
+    /// Whether the store may know of a cooldown of `scope`. Then a new queue asks before its first
+    /// request is sent.
     #[must_use]
     pub fn may_have_tripped(&self, scope: &Scope) -> bool {
         match self {
@@ -333,7 +335,7 @@ impl Backend {
         }
     }
 
-    /// Whether trips of other members do not reach this one by themselves; it asks instead.
+    /// Whether this member receives no trips of other members. Then it asks instead.
     #[must_use]
     pub fn is_deaf(&self) -> bool {
         match self {
@@ -342,7 +344,7 @@ impl Backend {
         }
     }
 
-    /// How long an answer takes at most.
+    /// The longest time for a reply.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         match self {
@@ -351,7 +353,8 @@ impl Backend {
         }
     }
 
-    /// A rule with limits is in force: a store that loses its memory of it is to be told what its members know.
+    /// A rule with limits is in force. If a store loses its data, it must get the members'
+    /// knowledge of this rule.
     pub fn attend(&self, rule: &Rule) {
         if let Self::Shared(shared) = self
             && rule.limits_something()
@@ -369,7 +372,7 @@ impl Backend {
         }
     }
 
-    /// Answers that need no waiting: the embedded store's.
+    /// Replies without waiting, from the embedded store.
     #[must_use]
     pub fn take_now(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Option<Granted> {
         match self {

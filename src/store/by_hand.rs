@@ -1,4 +1,4 @@
-//! A learned rate by hand, in whichever store the scope lives.
+//! Manual changes of a learned rate, in either store.
 
 use super::{Backend, Scope, Shared, StoreError, scripts};
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Backend {
-    /// Sets, freezes, thaws or forgets the learned rate of `scope`, for the whole fleet, at once; `known`: what this
-    /// member remembers of it. What it is then.
+    /// Sets, freezes, unfreezes or forgets the learned rate of `scope` for the whole fleet at once,
+    /// and returns the new state. `known`: this member's knowledge of it.
     ///
     /// # Errors
     /// A store that is away: nothing changes.
@@ -27,7 +27,7 @@ impl Backend {
 }
 
 impl Shared {
-    /// As [`Backend::steer`]; the store's time goes with it.
+    /// Like [`Backend::steer`], together with the store's time.
     ///
     /// # Errors
     /// A store that is away.

@@ -1,5 +1,5 @@
-//! Why a call to Redis failed: one kind from a closed set, which operators and metrics see, and the words of the server
-//! or of the client.
+//! Why a call to Redis failed: one kind from a closed set, for operators and metrics, and the
+//! message of the server or the client.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use fred::prelude::{Error as RedisError, ErrorKind};
 
 use super::scripts::BadReply;
 
-/// What went wrong; the values of `kind` in `tidegate_store_errors_total`.
+/// The kind of failure; the values of `kind` in `tidegate_store_errors_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// No connection: no such name, nobody listens, the connection broke.
+    /// No connection: an unknown name, no listener, a broken connection.
     Unreachable,
     /// The TLS handshake failed.
     Tls,
@@ -18,13 +18,13 @@ pub enum FailureKind {
     Auth,
     /// The user may not run a command or use a key.
     Permission,
-    /// No answer in time.
+    /// No reply in time.
     Timeout,
     /// More calls wait than are allowed to.
     QueueFull,
     /// The server does not speak Redis.
     Protocol,
-    /// A script answered what it never answers.
+    /// A script returned an invalid reply.
     Reply,
     /// The server's memory is full.
     OutOfMemory,
@@ -34,7 +34,7 @@ pub enum FailureKind {
     Loading,
     /// The server cannot save and therefore refuses writes.
     Misconfigured,
-    /// The server runs somebody's endless script.
+    /// The server is busy with another, endless script.
     Busy,
     /// Another program uses a key of ours.
     WrongType,
@@ -96,7 +96,7 @@ impl FailureKind {
         }
     }
 
-    /// What a person should look at first.
+    /// What to check first.
     #[must_use]
     pub const fn advice(self) -> &'static str {
         match self {
@@ -144,7 +144,7 @@ impl FailureKind {
                 Self::Permission
             }
             "ERR" => Self::Script,
-            // A redirection, which is not followed: the next call goes where it led.
+            // A redirection, which is not followed; the next call goes to its target.
             "Too" if *kind == ErrorKind::Routing => Self::Moved,
             _ => return None,
         })
@@ -174,7 +174,7 @@ pub(super) struct Failure {
     pub(super) kind: FailureKind,
     /// The server's or the client's words; never holds a password.
     pub(super) text: String,
-    /// True if the server answered, but not as it should.
+    /// True if the server replied, but not as it should.
     pub(super) answered: bool,
     /// True if nothing came at all.
     silent: bool,
@@ -202,12 +202,12 @@ impl Failure {
         self.silent
     }
 
-    /// A connection that cannot be made: the server has not answered a call, whatever it said.
+    /// A connection that cannot be opened: the server has replied to no call, whatever it sent.
     pub(super) fn connecting(error: RedisError) -> Self {
         Self { answered: false, ..Self::from(error) }
     }
 
-    /// A server that accepts a connection and does not answer its TLS handshake.
+    /// A server that accepts a connection but does not respond to its TLS handshake.
     pub(super) fn no_handshake() -> Self {
         let text = "the server accepts connections, but answers no TLS handshake".to_owned();
         Self { kind: FailureKind::Tls, text, answered: false, silent: false }
@@ -222,8 +222,8 @@ impl Failure {
     }
 }
 
-/// The sentence in what the client says of an error of the system, which is Rust's debug output:
-/// `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }`.
+/// The message within the client's text for a system error, which is Rust's debug output: `Os {
+/// code: 111, kind: ConnectionRefused, message: "Connection refused" }`.
 fn plain(details: &str) -> &str {
     let quoted = || {
         let (_, rest) = details.split_once("message: \"").or(details.split_once("error: \""))?;

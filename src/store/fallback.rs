@@ -1,19 +1,22 @@
-//! The shared store: Redis while it answers, and this member's share of the limits while it does not.
+//! The shared store: Redis while it replies, and this member's share of the limits while it does
+//! not.
 //!
-//! - A call that fails is answered here at once, as `on_failure` says (`local`, `open`, `closed`). From then on no
-//!   request waits for Redis until a heartbeat succeeds.
+//! - A failed call is answered here at once, according to `on_failure` (`local`, `open`, `closed`).
+//!   From then on no request waits for Redis until a heartbeat succeeds.
 //! - A member that has not reached the store since it started does not know its share. Under `local` it holds limited
 //!   requests and reports why, unless `local_share` is given.
-//! - Under `local`, a member first uses nothing but the tickets that it holds, for three seconds: the others may still take
-//!   tokens from the store (`silence`). Then it keeps each scope at its share of the limits, 1 / members, so that the fleet
-//!   as a whole stays within the rule. The share starts empty, after the tickets that are still out. A quota continues in
-//!   its window, with a share of what was left of it (`alone`).
-//! - Members come back one after the other. Each reports what it took, and the store reserves the shares of those that are
-//!   not back yet (`rejoin`, `lua/lib/away.lua`). So there is no burst on either side.
-//! - A learned rate stays as the member last heard it. Nothing is learned during an outage.
+//! - Under `local`, a member first only uses the tickets that it holds, for three seconds, because
+//!   the others may still take tokens from the store (`silence`). Then it keeps each scope to its
+//!   share of the limits, 1 / members, so that the whole fleet stays within the rule. The share
+//!   starts empty, after the outstanding tickets. A quota continues in its window, with a share of
+//!   the rest (`alone`).
+//! - Members return one after the other. Each reports what it took, and the store reserves the
+//!   shares of those that are still away (`rejoin`, `lua/lib/away.lua`). So there is no burst on
+//!   either side.
+//! - A learned rate stays as last known. Nothing is learned during an outage.
 //! - A store that comes back without its memory grants nothing until all members have reported what they know (`recover`).
-//! - A cooldown in force stays in force. Each call carries what the member knows of it, and repairs a store that has lost
-//!   it.
+//! - A cooldown in force stays in force. Each call sends the member's knowledge of it, and repairs
+//!   a store that has lost it.
 
 mod alone;
 mod forecast;
@@ -70,8 +73,8 @@ use crate::{
     runtime::clock::{self, Seldom},
 };
 
-/// How long a starting member waits for the store's first answer. Without one it would take itself for the whole fleet
-/// and use the whole rate. A store that is away must not keep it from serving either.
+/// How long a starting member waits for the store's first reply. Without one it would take itself
+/// for the whole fleet and use the whole rate. But a store that is away must not prevent a start.
 const FIRST_WORD: Duration = Duration::from_secs(1);
 
 /// The store of a fleet.
@@ -94,7 +97,8 @@ pub struct Shared {
     metrics: Arc<Metrics>,
     rejoin: Rejoin,
     recovery: Recovery,
-    /// A call failed: the heartbeat comes as soon as a knock, so that all who lost the store come back together.
+    /// A call failed. The heartbeat follows soon, so that all members that lost the store return
+    /// together.
     lost: Notify,
     stopped: CancellationToken,
 }
@@ -158,7 +162,7 @@ impl Shared {
         store
     }
 
-    /// Runs a task beside the client to the store.
+    /// Runs a task on the store client's runtime.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         self.server.spawn(task)
     }
@@ -175,12 +179,12 @@ impl Shared {
         self.places.subscribe()
     }
 
-    /// Waits for the store's first answer, at most a second.
+    /// Waits for the store's first reply, at most a second.
     pub async fn first_word(&self) {
         let mut news = self.news();
         let word = async {
             while !self.is_up() {
-                // News that were lost say as much as any: look again.
+                // After lost news the state must be read again.
                 news.recv().await.ok();
             }
         };
@@ -203,20 +207,20 @@ impl Shared {
         &self.settings.prefix
     }
 
-    /// Whether Redis answers.
+    /// Whether Redis replies.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.up.load(Ordering::Acquire)
     }
 
-    /// Whether the store answers but its news do not reach this member. Its copy of a cooldown is then only as recent
-    /// as the latest answer.
+    /// Whether the store replies but this member does not receive its news. Its copy of a cooldown
+    /// is then only as recent as the latest reply.
     #[must_use]
     pub fn is_deaf(&self) -> bool {
         self.is_up() && !self.server.hears().0
     }
 
-    /// Why it does not answer, for people.
+    /// Why it does not reply, for people.
     #[must_use]
     pub fn why_down(&self) -> String {
         self.why.lock().clone()
@@ -228,7 +232,7 @@ impl Shared {
         self.settings.on_failure
     }
 
-    /// Running members, as last heard.
+    /// Running members, as last known.
     #[must_use]
     pub fn members(&self) -> u32 {
         self.members.load(Ordering::Relaxed)

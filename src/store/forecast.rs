@@ -1,21 +1,22 @@
-//! When the next request of a scope could go, as the store knows it. Nothing is taken and nothing changes.
+//! When the next request of a scope could be sent, according to the store. Takes and changes
+//! nothing.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{Backend, Scope};
 use crate::{limiter::learn::Known, rules::Rule, runtime::clock};
 
-/// While a probe is out, nobody knows when it comes back: look again this much later, in microseconds.
+/// While a probe is in flight, nobody knows when it ends: look again after this many microseconds.
 const LOOK_AGAIN: i64 = 1_000_000;
 
-/// A scope whose next free moment is asked for.
+/// A scope for the forecast.
 #[derive(Debug, Clone)]
 pub struct Query {
     /// The scope.
     pub scope: Scope,
     /// Its rule.
     pub rule: Arc<Rule>,
-    /// What this member knows of its learned rate.
+    /// This member's knowledge of its learned rate.
     pub learned: Known,
 }
 
@@ -32,14 +33,14 @@ pub enum Binding {
     Store,
 }
 
-/// When the next request of a scope could go if nobody else asks.
+/// When the next request of a scope could be sent if there are no others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Forecast {
     /// The store's time; 0 if the store is away.
     pub now: i64,
     /// How long from now; `None` if that is not known.
     pub wait: Option<Duration>,
-    /// What it waits for; `None` if it could go at once.
+    /// What it waits for; `None` if it could be sent at once.
     pub binding: Option<Binding>,
     /// The epoch of the cooldown.
     pub epoch: u64,
@@ -49,7 +50,7 @@ pub struct Forecast {
     pub members: u32,
 }
 
-/// What a store reads of one scope. Times are microseconds of its clock.
+/// The data that a store reads for one scope. Times are microseconds of its clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
     pub(super) now: i64,
@@ -100,7 +101,7 @@ impl From<Reading> for Forecast {
 }
 
 impl Forecast {
-    /// The request could go at once.
+    /// The request could be sent at once.
     pub(super) const NOW: Self =
         Self { now: 0, wait: Some(Duration::ZERO), binding: None, epoch: 0, rate: 0.0, members: 0 };
 
@@ -111,7 +112,8 @@ impl Forecast {
 }
 
 impl Backend {
-    /// When the next request of each scope could go. A fleet's store is asked once for all of them, in one round trip.
+    /// When the next request of each scope could be sent. A fleet's store is read once for all of
+    /// them, in one round trip.
     pub async fn forecast(&self, queries: &[Query]) -> Vec<Forecast> {
         match self {
             Self::Memory(memory) => queries.iter().map(|query| memory.forecast(query)).collect(),

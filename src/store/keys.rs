@@ -1,5 +1,5 @@
-//! One scope in Redis: its keys, its arguments, and what this member last heard of it, with which a store that lost its
-//! memory is repaired.
+//! One scope in Redis: its keys, its arguments, and this member's last knowledge of it, which
+//! repairs a store that lost its data.
 
 use std::sync::{
     Arc,
@@ -25,25 +25,25 @@ pub(crate) struct Keys {
     pub(super) own: bool,
     /// The scope's name in the news.
     news: String,
-    /// Where they are published.
+    /// The channel of its news.
     channel: Channel,
     arguments: parking_lot::Mutex<Option<(Arc<RuleIdentity>, Arc<RuleArguments>)>>,
-    /// The latest ticket that the store gave this member here: where the store loses its memory, the bucket goes on
-    /// from there.
+    /// The latest ticket that the store gave to this member. If the store loses its data, the
+    /// bucket continues from there.
     latest: parking_lot::Mutex<Latest>,
-    /// The windows of its quotas as last heard. They outlive a trip.
+    /// The windows of its quotas as last known. They outlive a trip.
     windows: parking_lot::Mutex<Option<Windows>>,
-    /// What was decided without the store since it last answered.
+    /// The decisions without the store since its last reply.
     pub(super) alone: parking_lot::Mutex<Option<Alone>>,
-    /// The latest time without the store of which it has been told here.
+    /// The latest time without the store that was reported for this scope.
     pub(super) told: AtomicU64,
-    /// The asks for tickets here that it has left unanswered.
+    /// The calls for tickets of this scope that were left without a reply.
     pub(super) silence: Silence,
-    /// Whether the store's keeper knows of it (`fallback/home.rs`).
+    /// Whether the task that rejoins the store has recorded it.
     pub(super) listed: AtomicBool,
     /// The store's memory of its rule.
     pub(super) memory: Arc<Remembered>,
-    /// Whether requests have begun under `parallel` without the store since it last answered.
+    /// Whether requests have begun under `parallel` without the store since its last reply.
     pub(super) slots_alone: AtomicBool,
 }
 
@@ -112,7 +112,7 @@ impl Keys {
         vec![self.take[1].clone()]
     }
 
-    /// What a script needs to publish as `member`.
+    /// The arguments with which a script publishes as `member`.
     pub(super) fn news<'a>(&'a self, member: &'a str) -> [&'a str; 4] {
         [member, self.channel.0, &self.channel.1, &self.news]
     }
@@ -122,7 +122,7 @@ impl Keys {
         (self.channel.0, &self.channel.1)
     }
 
-    /// Takes note of an answer of the store.
+    /// Records a reply of the store.
     pub(super) fn granted(&self, granted: &Granted) {
         let (told, heard) = (granted.now, clock::now());
         if !granted.windows.is_empty() {
@@ -139,14 +139,16 @@ impl Keys {
         }
     }
 
-    /// What to tell a store that may have lost its memory: the latest ticket, and its epoch, since a trip voids it.
+    /// The knowledge for a store that may have lost its data: the latest ticket, and its epoch,
+    /// because a trip voids it.
     pub(super) fn latest_ticket(&self) -> (String, u64) {
         let Latest { ticket, told, members, epoch, .. } = *self.latest.lock();
         let text = if ticket == 0 { String::new() } else { format!("{ticket}:{told}:{members}") };
         (text, epoch)
     }
 
-    /// Whether a store that has lost its memory is to hear of it: it has quotas, or its bucket may not be full again.
+    /// Whether a store that has lost its data must get it: it has quotas, or its bucket may not be
+    /// full again.
     pub(super) fn matters(&self) -> bool {
         let filling = |due| due + self.fills_in() >= 0;
         self.windows.lock().is_some() || self.latest_due(self.epoch()).is_some_and(filling)
@@ -161,24 +163,24 @@ impl Keys {
         ramp.saturating_add(clock::whole((f64::from(rule.limits.burst) / rate * 1e6).ceil()))
     }
 
-    /// How long from now until the latest ticket of the store is due, in microseconds (negative: it was); `None` where
-    /// there was none in this epoch.
+    /// How long from now until the latest ticket of the store is due, in microseconds (negative: it
+    /// was); `None` if there was none in this epoch.
     pub(super) fn latest_due(&self, epoch: u64) -> Option<i64> {
         let Latest { ticket, told, epoch: of, heard, .. } = *self.latest.lock();
         (ticket > 0 && of == epoch).then(|| ticket - told - clock::micros(heard.elapsed()))
     }
 
-    /// The epoch of the latest answer.
+    /// The epoch of the latest reply.
     pub(super) fn epoch(&self) -> u64 {
         self.latest.lock().epoch
     }
 
-    /// The windows of its quotas, as last heard.
+    /// The windows of its quotas, as last known.
     pub(super) fn heard(&self) -> Option<Windows> {
         self.windows.lock().clone()
     }
 
-    /// What was taken in the windows of its quotas, as this member heard.
+    /// The tokens taken in the windows of its quotas, as last known.
     pub(super) fn windows(&self) -> String {
         let windows = self.windows.lock();
         let Some(Windows { told, each, .. }) = &*windows else { return String::new() };

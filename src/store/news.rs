@@ -1,4 +1,4 @@
-//! What the fleet tells itself: trips, openings, lost probes and streaks, as the scripts publish them.
+//! The fleet's news: trips, openings, lost probes and streaks, as the scripts publish them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{
     limiter::cooldown::{Blocks, Cause},
 };
 
-/// What has happened to a scope.
+/// The event of a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// Its probe came back well.
@@ -17,13 +17,13 @@ pub enum What {
     Cleared,
     /// A cooldown began.
     Tripped,
-    /// A probe was lost: the next one asks.
+    /// A probe was lost; the next request probes.
     Due,
     /// Its streak grew or was reset.
     Streak,
 }
 
-/// What the fleet is told about a scope.
+/// The news about a scope.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScopeNews {
     /// The rule.
@@ -32,13 +32,13 @@ pub struct ScopeNews {
     pub key: Arc<str>,
     /// The epoch.
     pub epoch: u64,
-    /// What has happened.
+    /// The event.
     pub what: What,
-    /// What is left of the cooldown, in microseconds; 0 where none is on.
+    /// The rest of the cooldown, in microseconds; 0 if there is none.
     pub remaining: i64,
     /// Blocks in a row.
     pub streak: f64,
-    /// Who says so.
+    /// The sender.
     pub member: Arc<str>,
     /// What tripped the latest cooldown.
     pub cause: Option<Cause>,
@@ -61,26 +61,27 @@ pub enum News {
         rule: Arc<str>,
         /// The cooldown's key, which is the bucket's too.
         key: Arc<str>,
-        /// Who says so.
+        /// The sender.
         member: Arc<str>,
     },
-    /// Slots have become free, or somebody is short of them.
+    /// Slots have become free, or a member lacks some.
     Slots {
         /// The rule.
         rule: Arc<str>,
         /// The bucket's key.
         key: Arc<str>,
-        /// The queue that can have one; empty: somebody is short, so all give back what they do not use.
+        /// The queue that can have one; empty if a member lacks some, so that all return unused
+        /// ones.
         queue: Arc<str>,
     },
-    /// The store has lost its memory of a rule, and waits for what members know.
+    /// The store has lost its data of a rule, and waits for the members' knowledge.
     Lost {
         /// The rule.
         rule: Arc<str>,
         /// The memory that it has now.
         since: i64,
     },
-    /// It has been told, and grants again what the rule allows.
+    /// The store has it again, and grants what the rule allows.
     Told {
         /// The rule.
         rule: Arc<str>,
@@ -93,7 +94,7 @@ pub enum News {
     Heard {
         /// Whether they do.
         hears: bool,
-        /// Why not, if the store has said so.
+        /// The store's error, if it sent one.
         reason: Option<String>,
     },
 }

@@ -1,8 +1,10 @@
-//! The fleet's news: subscribed to, kept subscribed, and every scope read again where some may have been lost.
+//! Subscribes to the fleet's news, keeps the subscription, and has every scope read again if some
+//! may have been lost.
 //!
-//! On one server (or behind a Sentinel) one channel carries all of them. In a Cluster a message on such a channel goes to
-//! every node; there each rule has a shard channel, in the slot of its keys, which only the nodes of that slot carry.
-//! Servers before version 7 have none: there the channels of the same names do.
+//! On one server (or behind Sentinel) all use one channel. In a Cluster a message on such a channel
+//! goes to every node; there each rule has a shard channel, in the slot of its keys, which only the
+//! nodes of that slot serve. Servers before version 7 have none and use ordinary channels of the
+//! same names.
 
 use std::{
     collections::BTreeSet,
@@ -29,11 +31,11 @@ use super::{
     news::{self, News},
 };
 
-/// How often a subscription is asked for a sign of life, and in a Cluster subscribed to again: a slot that moves to another
-/// node takes its channels along, and the node that had it only says goodbye.
+/// How often a subscription is checked, and in a Cluster renewed. A slot that moves to another node
+/// takes its channels along, and the old node only ends the subscription.
 const RENEW: Duration = Duration::from_secs(1);
 
-/// Where news of a scope are published: the command and the channel.
+/// The command and the channel that publish news of a scope.
 pub(super) type Channel = (&'static str, String);
 
 /// The subscriptions of one client.
@@ -68,12 +70,12 @@ impl Push {
         self.subscribed.load(Ordering::Relaxed) && self.subscriber.is_connected()
     }
 
-    /// Why they do not, if the store has said so.
+    /// Why they do not arrive, if the store has said so.
     pub(super) fn refused(&self) -> Option<Failure> {
         self.refused.lock().clone()
     }
 
-    /// The channel of a rule's news; heard from now on.
+    /// The channel of a rule's news; subscribed from now on.
     pub(super) fn channel(&self, rule: &str) -> Channel {
         if !self.clustered {
             return whole(&self.prefix);
@@ -85,8 +87,8 @@ impl Push {
         ("SPUBLISH", channel)
     }
 
-    /// Listens for ever; ends only with the client. `start` connects. After each (re)connection and each gap the listener
-    /// hears [`News::Resync`], since push alone is at most once.
+    /// Listens until the client ends. `start` connects. After each (re)connection and each gap, the
+    /// listener gets [`News::Resync`], because push messages arrive at most once.
     pub(super) async fn listen(&self, news: broadcast::Sender<News>, start: impl FnOnce()) {
         let messages = self.subscriber.message_rx();
         // Reading must not wait for a node that does not take its subscription.
@@ -125,7 +127,7 @@ impl Push {
         }
     }
 
-    /// Subscribing again is fred's business where it remembers the channel; ours where it does not.
+    /// fred renews the subscription if it remembers the channel; otherwise it is renewed here.
     async fn subscribe(&self) {
         let channels: Vec<_> = self.channels.lock().iter().cloned().collect();
         for channel in channels {
@@ -142,9 +144,10 @@ impl Push {
         }
     }
 
-    /// Whether the server takes this connection for a subscriber. fred drops the reply to a subscription, but a server
-    /// answers a PING of a subscriber with a list, and any other with a word. The client ends a connection on which the
-    /// answer stays away, also where whatever stands between keeps its own end alive.
+    /// Whether the server treats this connection as a subscriber. fred drops the reply to a
+    /// subscription, but a server replies to the PING of a subscriber with a list, and to any other
+    /// with a word. The client closes a connection without a reply, even if a firewall keeps its
+    /// own side open.
     async fn is_in_force(&self) -> bool {
         let answer = self.subscriber.ping::<Value>(None).await;
         let subscribed = matches!(answer, Ok(Value::Array(_)));
@@ -165,7 +168,7 @@ impl Push {
     }
 }
 
-/// The one channel of a store that is no Cluster.
+/// The single channel of a store without a Cluster.
 pub(super) fn whole(prefix: &str) -> Channel {
     ("PUBLISH", format!("{prefix}:news"))
 }

@@ -1,7 +1,8 @@
-//! The client to Redis or Valkey: connection and scripts; the news are `super::push`'s.
+//! The client of Redis or Valkey: connection and scripts; `super::push` has the news.
 //!
-//! fred's defaults wait without end, queue without bound and send a script again after a broken connection, which
-//! could take a token twice; all of that is set here, once. A call either answers within `timeout` or fails.
+//! By default, fred waits without end, queues without bound, and sends a script again after a
+//! broken connection, which could take a token twice. All of that is changed here. A call either
+//! succeeds within `timeout` or fails.
 
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
@@ -30,11 +31,12 @@ use crate::{rules::settings::RedisSettings, runtime::background::Apart};
 /// Host and port of a server.
 pub type Place = (String, u16);
 
-/// Calls waiting for Redis at once; more is a store that does not keep up, and fails.
+/// Most calls that wait for Redis. A slower store fails.
 const QUEUE: usize = 10_000;
-/// Keys that Redis looks at in one go when it is asked for all of them; it serves nobody else meanwhile.
+/// Keys that Redis scans per step; it serves no other client during a step.
 const PAGE: u32 = 500;
-/// Longest wait for a plain connection that tells a server without TLS from one that is away.
+/// Longest wait for a plain connection, which distinguishes a server without TLS from one that is
+/// away.
 const KNOCK_AT_MOST: Duration = Duration::from_millis(500);
 /// News waiting to be read; beyond it every scope is read again instead.
 const NEWS: usize = 4_096;
@@ -46,25 +48,25 @@ pub(super) struct Redis {
     plain: Client,
     subscriber: SubscriberClient,
     pub(super) push: Push,
-    /// Where connections are served; whoever spawns [`Redis::listen`] there puts them there.
+    /// The runtime of the connections; [`Redis::listen`] must be spawned on it.
     pub(super) apart: Apart,
     timeout: Duration,
-    /// Why there is no connection, since calls that wait for one only see that time runs out.
+    /// Why there is no connection. Calls that wait for one only see a timeout.
     cause: Arc<Mutex<Option<Failure>>>,
 }
 
-/// Everything that a wrong URL can say.
+/// The possible errors of a URL.
 #[derive(Debug, thiserror::Error)]
 #[error("the store's URL is not a Redis URL: {0}")]
 pub struct BadUrl(String);
 
-/// What a URL puts around an IPv6 address (RFC 3986 section 3.2.2).
+/// The brackets of an IPv6 address in a URL (RFC 3986 section 3.2.2).
 const BRACKETS: [char; 2] = ['[', ']'];
 
 /// Host and port of every server that the store's URL names (nodes, sentinels).
 ///
 /// # Errors
-/// A URL that is none.
+/// An invalid URL.
 pub fn servers(settings: &RedisSettings) -> Result<Vec<Place>, BadUrl> {
     let config = Config::from_url(settings.url.expose())
         .map_err(|error| BadUrl(error.details().to_owned()))?;
@@ -79,7 +81,7 @@ impl Redis {
     /// Prepares the client; [`Redis::connect`] starts it.
     ///
     /// # Errors
-    /// A URL that is none.
+    /// An invalid URL.
     pub(super) fn new(settings: &RedisSettings) -> Result<Self, BadUrl> {
         let url = settings.url.expose();
         let mut config = Config::from_url(url).map_err(|e| BadUrl(e.details().to_owned()))?;
@@ -93,7 +95,7 @@ impl Redis {
         let mut builder = Builder::from_config(config);
         builder
             .with_performance_config(|performance| {
-                // fred's own bound is the safety net behind the one around each call.
+                // A safety net: each call has its own, shorter timeout.
                 performance.default_command_timeout = timeout.saturating_mul(2);
                 performance.broadcast_channel_capacity = NEWS;
             })
@@ -102,8 +104,8 @@ impl Redis {
                 connection.internal_command_timeout = Duration::from_secs(1).max(timeout);
                 // One attempt: a script sent twice may take a token twice.
                 connection.max_command_attempts = 1;
-                // Following a redirection is another attempt; without one left, fred ends its connections for good where
-                // a slot is on its way to another node (ASK).
+                // Following a redirection is another attempt. Without one left, fred closes its
+                // connections for good while a slot moves to another node (ASK).
                 connection.max_redirections = 0;
                 connection.max_command_buffer_len = QUEUE;
                 connection.reconnect_on_auth_error = true;
@@ -112,7 +114,7 @@ impl Redis {
                     interval: Duration::from_millis(250),
                 };
                 connection.tcp.nodelay = Some(true);
-                // Connections that have died silently are noticed also where nothing is due on them.
+                // Dead connections are noticed even if they are idle.
                 connection.tcp.keepalive = Some(
                     TcpKeepalive::new()
                         .with_time(Duration::from_secs(2))
@@ -120,7 +122,8 @@ impl Redis {
                         .with_retries(2),
                 );
             })
-            // For ever, 50 ms to 1 s apart with jitter: members do not come back in step.
+            // Without end, 50 ms to 1 s apart with jitter, so that members do not reconnect in
+            // step.
             .set_policy(ReconnectPolicy::new_exponential(0, 50, 1_000, 2));
         let plain = builder.build().map_err(|e| BadUrl(e.details().to_owned()))?;
         let subscriber =
@@ -166,7 +169,7 @@ impl Redis {
         }
     }
 
-    /// Keys that match, at most so many; of every node of a cluster.
+    /// Matching keys, at most this many, from every node of a cluster.
     pub(super) async fn keys(&self, pattern: String, most: usize) -> Result<Vec<String>, Failure> {
         type Scan = Pin<Box<dyn Stream<Item = Result<Key, RedisError>> + Send>>;
         let mut scan: Scan = if self.plain.is_clustered() {
@@ -183,7 +186,7 @@ impl Redis {
         Ok(keys)
     }
 
-    /// Runs a script: by digest, and where the server has forgotten it, by text (which loads it again).
+    /// Runs a script by its digest. If the server does not have it, by its text, which loads it.
     pub(super) async fn run(
         &self,
         script: &Script,
@@ -211,8 +214,7 @@ impl Redis {
         self.push.listen(news, || self.connect()).await;
     }
 
-    /// Makes new connections in place of those on which nothing comes any more. What comes of it, the next heartbeat
-    /// tells.
+    /// Replaces dead connections. The next heartbeat shows the result.
     pub(super) async fn reconnect(&self) {
         tokio::time::timeout(self.timeout, self.plain.force_reconnection()).await.ok();
         tokio::time::timeout(self.timeout, self.subscriber.force_reconnection()).await.ok();
@@ -253,8 +255,8 @@ async fn watch(client: Client, cause: Arc<Mutex<Option<Failure>>>) {
     }
 }
 
-/// Whether a server that answers no TLS handshake accepts plain connections: a Redis without TLS waits for the end of a
-/// line, for ever.
+/// Whether a server that does not respond to a TLS handshake accepts plain connections. A Redis
+/// without TLS waits for the end of a line, for ever.
 async fn is_tls_refused(client: &Client) -> bool {
     let config = client.client_config();
     if config.tls.is_none() {

@@ -1,5 +1,5 @@
-//! The roster: every member publishes its figures under keys of their own, and whoever looks at the fleet reads all of
-//! them with one call. Nothing is decided by it.
+//! The roster: every member publishes its figures under its own key, and one call reads all of
+//! them. No decision uses it.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ const MOST_MEMBERS: usize = 1_000;
 pub struct Announced {
     /// Its name.
     pub member: String,
-    /// How long ago it was last heard, by the store's clock.
+    /// How long ago it was last seen, by the store's clock.
     pub ago: Duration,
-    /// Its figures, as it published them.
+    /// Its figures as published.
     pub figures: String,
 }
 
@@ -30,7 +30,8 @@ fn keys(prefix: &str) -> Vec<String> {
 }
 
 impl Shared {
-    /// Publishes this member's figures (JSON); empty ones take it off the roster. A store that is away is not asked.
+    /// Publishes this member's figures (JSON); empty ones remove it from the roster. Skipped while
+    /// the store is away.
     pub async fn announce(&self, figures: String) {
         let kept = clock::micros(KEPT).to_string();
         let arguments = vec![self.member().to_string(), figures, kept];
@@ -38,7 +39,7 @@ impl Shared {
     }
 }
 
-/// The members that a store knows, those heard last first.
+/// The members that a store knows; those seen most recently come first.
 pub(super) async fn look(
     redis: &Redis,
     scripts: &scripts::Scripts,
@@ -48,7 +49,7 @@ pub(super) async fn look(
     Ok(members(reply))
 }
 
-/// What `lua/roster.lua` replies; an entry that makes no sense is left out.
+/// The reply of `lua/roster.lua`; invalid entries are skipped.
 fn members(reply: Value) -> Vec<Announced> {
     let member = |entry: Value| {
         let [member, ago, figures] = <[Value; 3]>::try_from(entry.into_array()).ok()?;

@@ -1,7 +1,7 @@
-//! Who runs the scripts: Redis or Valkey through the client, or a server of your own.
+//! The server that runs the scripts: Redis or Valkey through the client, or a custom one.
 //!
-//! A server of your own is what a simulation needs: everything above it (arguments, replies, fallback, gate) and the
-//! scripts themselves stay the real ones, and only the machine that they run on is another.
+//! Simulations use a custom server: everything above it (arguments, replies, fallback, gate) and
+//! the scripts themselves are the real ones, and only the server is simulated.
 
 use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
 
@@ -31,23 +31,24 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// What `members` answers to one of so many that it knows.
+    /// The reply of `members` for a known member among this many.
     #[must_use]
     pub fn members(count: i64) -> Self {
         Self::List(vec![Self::Whole(count), Self::Whole(0)])
     }
 
-    /// What `memory` answers where the store has lost nothing.
+    /// The reply of `memory` if the store has lost nothing.
     #[must_use]
     pub fn memory() -> Self {
         Self::List(vec![Self::Whole(1)])
     }
 }
 
-/// An answer that is under way: the reply, or what went wrong in words.
+/// A pending reply: the reply, or an error message.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Reply, String>> + Send + 'a>>;
 
-/// A server of your own: runs scripts one at a time, each with its keys and arguments, and pushes what they publish.
+/// A custom server: runs scripts one at a time, each with its keys and arguments, and pushes their
+/// messages.
 pub trait ScriptServer: Send + Sync + Debug {
     /// Runs the script `text`; `name` is for messages.
     fn run<'a>(
@@ -58,16 +59,16 @@ pub trait ScriptServer: Send + Sync + Debug {
         arguments: Vec<String>,
     ) -> Answering<'a>;
 
-    /// What is published on `channel` from now on.
+    /// Future messages on `channel`.
     fn subscribe(&self, channel: &str) -> broadcast::Receiver<String>;
 }
 
-/// Who runs the scripts.
+/// The server that runs the scripts.
 #[derive(Debug)]
 pub(super) enum Server {
     /// Redis or Valkey.
     Redis(Box<Redis>),
-    /// A server of your own, and the longest wait for its answer.
+    /// A custom server, and the longest wait for its reply.
     Own(Box<dyn ScriptServer>, Duration),
 }
 
@@ -99,7 +100,7 @@ impl Server {
         }
     }
 
-    /// Runs a task: beside the client to a real store, else where the caller runs.
+    /// Runs a task: on the client's runtime of a real store, otherwise on the caller's.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         match self {
             Self::Redis(redis) => redis.apart.spawn(task),
@@ -107,7 +108,7 @@ impl Server {
         }
     }
 
-    /// Where the news of `rule` are published.
+    /// The channel of the news of `rule`.
     pub(super) fn channel(&self, prefix: &str, rule: &str) -> Channel {
         match self {
             Self::Redis(redis) => redis.push.channel(rule),
@@ -138,7 +139,7 @@ impl Server {
         }
     }
 
-    /// Whether news reach this member, and why not, if the store has said so.
+    /// Whether news reach this member, and the store's error if not.
     pub(super) fn hears(&self) -> (bool, Option<Failure>) {
         match self {
             Self::Redis(redis) => (redis.push.hears(), redis.push.refused()),

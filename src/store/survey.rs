@@ -1,7 +1,7 @@
-//! A look at a whole fleet from outside: what Redis holds of it.
+//! A survey of a whole fleet from outside: all data that Redis has of it.
 //!
-//! It walks the keys of the prefix in bounded steps, which no request ever does: for a person's question, not for a
-//! scraper.
+//! It walks the keys of the prefix in bounded steps. No request does this; it is for operators, not
+//! for scrapers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,19 +17,19 @@ use super::{
 };
 use crate::{limiter::learn::Known, rules::settings::RedisSettings};
 
-/// Scopes in one survey; a fleet that crawls many sites may have more, and `more` says so.
+/// Most scopes in one survey. A fleet that crawls many sites may have more, and `more` says so.
 const MOST_SCOPES: usize = 10_000;
 /// Keys walked: a scope has three.
 const MOST_KEYS: usize = 3 * MOST_SCOPES;
-/// Scopes that one script call reads: Redis serves nobody else meanwhile, for about a millisecond.
+/// Scopes per script call, which blocks Redis for about a millisecond.
 const BATCH: usize = 100;
-/// How long a person waits for the connection and for each answer; a proxy would have given up long before.
+/// How long an operator waits for the connection and for each reply; a proxy has shorter timeouts.
 const SURVEY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A fleet as its store knows it.
 #[derive(Debug, Clone, Default)]
 pub struct Survey {
-    /// Its members, those heard last first.
+    /// Its members; those seen most recently come first.
     pub members: Vec<Announced>,
     /// Its scopes, by name.
     pub scopes: Vec<Surveyed>,
@@ -42,20 +42,20 @@ pub struct Survey {
 pub struct Surveyed {
     /// The rule.
     pub rule: String,
-    /// The scope's key; empty where the rule is not split.
+    /// The scope's key; empty if the rule is not split.
     pub key: String,
     /// Its cooldown.
     pub cooldown: Peeked,
-    /// What has been learned of its rate.
+    /// The learned rate.
     pub learned: Known,
     /// Members with requests that wait for its bucket.
     pub waiting: u64,
 }
 
-/// Looks at the fleet that lives in this store.
+/// Surveys the fleet of this store.
 ///
 /// # Errors
-/// A URL that is none, a store that does not answer in time, or one that refuses: the words say which.
+/// An invalid URL, a store that does not reply in time, or one that refuses, as a message.
 pub async fn survey(settings: &RedisSettings) -> Result<Survey, StoreError> {
     let patient =
         RedisSettings { timeout: SURVEY_TIMEOUT.max(settings.timeout), ..settings.clone() };
@@ -72,7 +72,7 @@ pub async fn survey(settings: &RedisSettings) -> Result<Survey, StoreError> {
 }
 
 impl Shared {
-    /// Looks at the fleet of this member.
+    /// Surveys the fleet of this member.
     ///
     /// # Errors
     /// The store is away, or refuses.

@@ -1,5 +1,5 @@
-//! What a member does in one scope without its store: it goes on where the fleet was, with its share of what was left,
-//! and remembers what it took, which it tells the store that comes back.
+//! A member's decisions in one scope without its store: it continues with its share of what was
+//! left, and records what it takes, which it reports to the store later.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// The windows of a scope's quotas as a member heard of them.
+/// The windows of a scope's quotas as last known.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Windows {
     /// When, on the store's clock.
@@ -27,7 +27,7 @@ pub(in crate::store) struct Windows {
     pub(in crate::store) each: Vec<Window>,
 }
 
-/// What was decided in one scope without the store.
+/// The decisions in one scope without the store.
 #[derive(Debug)]
 pub(in crate::store) struct Alone {
     /// When that began, on the clock of the member's own store; the name of this time.
@@ -45,14 +45,14 @@ pub(in crate::store) struct Alone {
     taken: u64,
 }
 
-/// What a member knew of a scope when its store fell silent.
+/// A member's knowledge of a scope when its store fell silent.
 #[derive(Debug)]
 pub(super) struct Before {
-    /// The windows of its quotas as last heard.
+    /// The windows of its quotas as last known.
     pub(super) heard: Option<Windows>,
     /// When this member's latest ticket is due, in microseconds from now.
     pub(super) due: Option<i64>,
-    /// For how long the store has been silent: nobody took anything from it meanwhile.
+    /// How long the store has been silent: nobody took anything from it in this time.
     pub(super) silent: Duration,
     /// Tokens that were taken without the store already, under other quotas.
     pub(super) taken: u64,
@@ -71,7 +71,7 @@ struct Part {
     common: bool,
 }
 
-/// What a member knows of its fleet.
+/// A member's knowledge of its fleet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fleet {
     pub(super) members: u32,
@@ -79,7 +79,7 @@ pub(super) struct Fleet {
 }
 
 impl Alone {
-    /// Begins in a scope whose place is in the member's own store.
+    /// Begins in a scope that the member keeps in its own store.
     pub(super) fn begin(
         (here, place): (&Memory, &Place),
         whole: &Limits,
@@ -110,7 +110,8 @@ impl Alone {
         };
         let windows = alone.parts.iter().zip(&whole.quotas).map(used).collect();
         let limits = alone.limits(whole);
-        // Nothing goes before a window that has begun with a ticket ahead: the one before was full.
+        // Nothing is sent before a window that began with a ticket ahead, because the previous one
+        // was full.
         let starts = alone.parts.iter().filter(|part| part.common).map(|part| part.start);
         let turn = last_turn(whole, fleet.share, before.due, lost - now, fastrand::f64());
         let from = starts.fold(now + turn, i64::max);
@@ -118,7 +119,7 @@ impl Alone {
         alone
     }
 
-    /// What this member keeps to.
+    /// The limits of this member.
     pub(super) fn limits(&self, whole: &Limits) -> Limits {
         let mut limits = scaled(whole, self.fleet.share);
         for (quota, part) in limits.quotas.iter_mut().zip(&self.parts) {
@@ -132,8 +133,8 @@ impl Alone {
         self.whole.quotas == whole.quotas
     }
 
-    /// How long from now until one of its windows ends. What is handed out ahead lies before that: the store that comes
-    /// back knows one window of a quota, and not the next.
+    /// How long from now until one of its windows ends. Tickets are handed out ahead only before
+    /// that, because the returning store knows one window of a quota, and not the next.
     pub(super) fn ends_in(&self, now: i64) -> i64 {
         let left = |(part, quota): (&Part, &Quota)| {
             let length = clock::micros(quota.window);
@@ -142,7 +143,7 @@ impl Alone {
         self.parts.iter().zip(&self.whole.quotas).map(left).min().unwrap_or(i64::MAX)
     }
 
-    /// When to look again, where its part of a quota is less than a request takes.
+    /// When to check again, if its part of a quota is less than one request takes.
     pub(super) fn never(&self, now: i64) -> Option<i64> {
         let too_small = |(part, quota): (&Part, &Quota)| {
             (part.limit < self.cost).then(|| now + clock::micros(quota.window))
@@ -150,7 +151,7 @@ impl Alone {
         self.parts.iter().zip(&self.whole.quotas).filter_map(too_small).max()
     }
 
-    /// Takes note of what was handed out.
+    /// Records tickets handed out.
     pub(super) fn granted(&mut self, granted: &Granted) {
         self.out.extend(&granted.tickets);
         self.taken += granted.tickets.len() as u64 * self.cost;
@@ -164,7 +165,7 @@ impl Alone {
         self.taken
     }
 
-    /// What to tell the store that is back (`lua/lib/away.lua`).
+    /// The report for the returning store (`lua/lib/away.lua`).
     pub(super) fn tell(&self, here: &Memory) -> String {
         let now = here.now();
         let owed = self.out.iter().filter(|due| **due > now).count() as u64 * self.cost;
@@ -181,10 +182,11 @@ impl Alone {
     }
 }
 
-/// When a member had its last turn, or has it, that goes on from its latest ticket at the pace of its share: so the turns
-/// of members do not fall together, as their tickets did not. Who has had none draws its place among the others by `draw`
-/// from [0, 1). All times are microseconds from now: `due` of that ticket (negative: it was), `lost` of the loss of the
-/// store, whose bucket may have been empty.
+/// The time of a member's turn when it continues from its latest ticket at the pace of its share.
+/// So the turns of members do not coincide, like their tickets. A member without a ticket draws its
+/// place among the others with `draw` from [0, 1). All times are microseconds from now: `due` of
+/// that ticket (negative: it was), `lost` of the loss of the store, whose bucket may have been
+/// empty.
 pub(super) fn last_turn(whole: &Limits, share: f64, due: Option<i64>, lost: i64, draw: f64) -> i64 {
     let Some(rate) = whole.rate.filter(|_| due.is_none_or(|due| due < 0)) else {
         return due.map_or(0, |due| due.max(0));
@@ -198,7 +200,7 @@ pub(super) fn last_turn(whole: &Limits, share: f64, due: Option<i64>, lost: i64,
     earliest + place - pace
 }
 
-/// What to tell the store that is back where nothing was decided without it.
+/// The report for a returning store if nothing was decided without it.
 pub(super) fn idle(here: &Memory, gone: Duration, fleet: Fleet) -> String {
     let gone = clock::micros(gone);
     away(here.now() - gone, gone, fleet, 0, "")
@@ -211,10 +213,11 @@ fn away(since: i64, alone: i64, fleet: Fleet, owed: u64, taken: &str) -> String 
 }
 
 impl Part {
-    /// Start of this member's latest window, and the tokens that it took alone there; a window of its own has no start.
+    /// Start of this member's latest window, and the tokens that it took in it without the store; a
+    /// window of its own has no start.
     fn taken(&self, window: Window, now: i64, in_all: u64) -> (i64, u64) {
         if !self.common {
-            // Others have other windows: what was taken in the one before may count in theirs.
+            // Other members have other windows: tokens of the previous one may count in theirs.
             return (0, in_all.min(2 * self.limit));
         }
         let before = if window.start == self.start { self.used } else { 0 };
@@ -242,7 +245,8 @@ fn parts(
     whole.quotas.iter().map(one).collect()
 }
 
-/// A member's part of a quota, of which it heard last at the second of `heard`; the store has been away since `lost`.
+/// A member's part of a quota, which it last knew at the second of `heard`. The store has been away
+/// since `lost`.
 fn one_part(
     whole: &Limits,
     quota: &Quota,
@@ -266,15 +270,16 @@ fn one_part(
         let used = limit.saturating_sub(left(window.taken, at));
         return Part { limit, start: window.start, used, common: true };
     }
-    // A window may be running of which this member has not heard. It has begun since the last one was over, or since this
-    // member last asked; others know when, so that this member's windows lie across theirs: half of it in each.
+    // A window may have begun without this member's knowledge, since the end of the last one or
+    // this member's last call. Other members know when, so this member's windows are placed across
+    // theirs: half of it in each.
     let since = heard.map_or(now - length, |(window, at)| at.max(window.start + length));
     let limit = limit / 2;
     let used = limit.saturating_sub(left(0, since.max(now - length)));
     Part { limit, start: now, used, common: false }
 }
 
-/// The most that others can have taken in so many microseconds, tickets ahead included.
+/// The most that others can have taken in this many microseconds, including tickets ahead.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn others_took(whole: &Limits, micros: i64, members: u32) -> u64 {
     let Some(rate) = whole.rate else { return u64::MAX };

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Scopes that one script call reads: Redis serves nobody else meanwhile, for about a millisecond.
+/// Scopes per script call, which blocks Redis for about a millisecond.
 const BATCH: usize = 100;
 
 impl Shared {
@@ -46,7 +46,7 @@ impl Shared {
         found.into_iter().zip(queries).map(alone).collect()
     }
 
-    /// What this member can say without the store.
+    /// The forecast of this member without the store.
     fn forecast_alone(&self, query: &Query) -> Forecast {
         let Query { scope, rule, learned } = query;
         let whole = fixed(&rule.limits, learned.rate);

@@ -1,4 +1,5 @@
-//! Heartbeats: a member reports that it lives, learns how many members do, and finds out whether the store answers.
+//! Heartbeats: a member reports that it is alive, learns the number of members, and checks whether
+//! the store replies.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -9,14 +10,14 @@ use crate::runtime::clock;
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a member counts as running without a heartbeat: three intervals.
 const LIFE: Duration = Duration::from_secs(3);
-/// The size of the fleet is the largest of this number of heartbeats. A store that comes back, or has lost its memory,
-/// learns of one member after the other, and a member that decides alone then must not take itself for half of the
-/// fleet.
+/// The size of the fleet is the largest of this number of heartbeats. A store that returns, or has
+/// lost its data, learns of one member after the other, and a member in local mode must not take
+/// itself for half of the fleet.
 const LATELY: usize = 4;
 /// How often a store that is away is tried. Members add up to half of it, so that they do not return in step.
 const KNOCK: Duration = Duration::from_millis(250);
-/// Heartbeats without an answer after which a connection counts as dead. A firewall that has forgotten it sends no
-/// reset, and the system would try for a quarter of an hour.
+/// Heartbeats without a reply after which a connection counts as dead. A firewall that has
+/// forgotten it sends no reset, and the kernel would try for a quarter of an hour.
 const DEAD: u32 = 4;
 
 /// Heartbeats without a subscription after which it counts as lost.
@@ -41,7 +42,7 @@ impl Shared {
         while !self.stopped.is_cancelled() {
             let result = tokio::select! {
                 result = self.hello(LIFE) => result,
-                // The answer may be among those that are lost: the store can be back long before it counts as such.
+                // The reply may be lost: the store can be back long before it counts as such.
                 () = self.lost_and_knock() => continue,
             };
             silent = if result.as_ref().is_err_and(Failure::is_silence) { silent + 1 } else { 0 };
@@ -57,7 +58,7 @@ impl Shared {
                     if new && self.is_up() {
                         self.recovery.all_due();
                         self.rejoin.tell();
-                        // Its cooldowns are lost as well: whoever knows of one says so.
+                        // Its cooldowns are lost too, so every member that knows one reports it.
                         self.news.send(News::Resync).ok();
                     }
                     self.metrics.members.set(i64::from(members));
@@ -85,7 +86,7 @@ impl Shared {
     fn note_hearing(&self, hearing: &mut Hearing) {
         let (hears, refused) = self.server.hears();
         hearing.deaf = if hears { 0 } else { hearing.deaf + 1 };
-        // A connection may just be on its way, but a refusal is certain.
+        // A connection may still be opening, but a refusal is certain.
         let is_known = hears || refused.is_some() || hearing.deaf >= DEAF;
         if !is_known {
             return;
@@ -113,7 +114,7 @@ impl Shared {
         tokio::time::sleep(knock()).await;
     }
 
-    /// The members that the store knows of, and whether it did not know this one.
+    /// The members that the store knows, and whether this one was unknown.
     pub(super) async fn hello(&self, life: Duration) -> Result<(u32, bool), Failure> {
         let keys = vec![format!("{}:members", self.settings.prefix)];
         let arguments = vec![self.member.to_string(), clock::micros(life).to_string()];

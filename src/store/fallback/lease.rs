@@ -1,8 +1,8 @@
-//! The right to send is a lease that a recent answer of the store renews.
+//! The right to send is a lease that a recent reply of the store renews.
 //!
-//! A process that was stopped (SIGSTOP, a paused VM, heavy swapping) wakes with old knowledge. Its copy of a cooldown
-//! is as old as its sleep, so it must not act on it until it has asked again. A call that fails renews the lease too:
-//! the store is away now, and the member decides alone.
+//! A process that was stopped (SIGSTOP, a paused VM, heavy swapping) wakes with outdated knowledge.
+//! Its copy of a cooldown is as old as its sleep, so it must ask again before it acts. A failed
+//! call renews the lease too: the store is away, and the member decides in local mode.
 
 use std::time::Duration;
 
@@ -26,20 +26,20 @@ pub(super) struct Lease {
 struct Contact {
     /// Of which moment the latest call that is over is a sign.
     latest: Option<Instant>,
-    /// What was heard before this moment may have changed since.
+    /// Knowledge from before this time may be outdated.
     since: Option<Instant>,
 }
 
 impl Lease {
-    /// A lease over a store that answers within `timeout` or fails.
+    /// A lease over a store that replies within `timeout` or fails.
     pub(super) fn new(timeout: Duration) -> Self {
         Self { length: HEARTBEAT + timeout + LATE, timeout, contact: Mutex::default() }
     }
 
     /// A call that was sent then is over. True if the lease had run out before.
     ///
-    /// An answer is as old as its question. A failure says that there was none until the call's time was up, but if the
-    /// process slept then, nothing of what came after that.
+    /// A reply is as old as its call. A failure shows that there was none until the call's timeout,
+    /// but if the process slept then, nothing after that.
     pub(super) fn note(&self, sent: Instant, answered: bool) -> bool {
         let sign = if answered { sent } else { clock::now().min(sent + self.timeout) };
         let mut contact = self.contact.lock();
@@ -55,20 +55,21 @@ impl Lease {
         self.contact.lock().latest.is_none_or(|latest| latest.elapsed() <= self.length)
     }
 
-    /// Whether there has been contact without a break from `heard` on.
+    /// Whether there has been unbroken contact since `heard`.
     fn covers(&self, heard: Instant) -> bool {
         self.contact.lock().since.is_none_or(|since| heard >= since)
     }
 }
 
 impl Shared {
-    /// Whether this member may still rely on an answer about a scope to a call that was sent at `heard`.
+    /// Whether this member may still rely on a reply about a scope to a call that was sent at
+    /// `heard`.
     #[must_use]
     pub fn trusts(&self, heard: Instant) -> bool {
         self.lease.is_on() && (!self.is_up() || self.lease.covers(heard))
     }
 
-    /// A call that was sent then has been answered, or has failed.
+    /// A call that was sent at this time has got a reply, or has failed.
     pub(super) fn note_call(&self, sent: Instant, answered: bool) {
         self.silence.note(sent, answered);
         if self.lease.note(sent, answered) {

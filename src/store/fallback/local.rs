@@ -1,14 +1,15 @@
-//! What a member does in a scope while its store does not answer.
+//! A member's decisions in a scope while its store does not reply.
 //!
-//! A failed call says nothing about the other members: they may still take tokens, and requests without the store would
-//! come on top. So a member of a fleet first uses the tickets that it holds, and for [`OUTAGE_TIMEOUT`] sends nothing
-//! else. Then it asks once more, and decides alone only if that call fails too. A member that is cut off for a shorter
-//! time has sent nothing without a ticket of the store, so no limit is exceeded, whichever members were cut off. A
-//! store that was away for longer reserves the shares of the members that are not back yet (`AWAY` in
-//! `lua/lib/away.lua`).
+//! A failed call says nothing about the other members: they may still take tokens, and requests
+//! without the store would add to theirs. So a member of a fleet first uses the tickets that it
+//! holds, and for [`OUTAGE_TIMEOUT`] sends nothing else. Then it calls once more, and decides in
+//! local mode only if that call fails too. A member that is cut off for a shorter time sends
+//! nothing without a ticket of the store, so no limit is exceeded, whichever members are cut off.
+//! After a longer outage the store reserves the shares of the members that are still away (`AWAY`
+//! in `lua/lib/away.lua`).
 //!
-//! A member without other members goes on at once. A member that has not reached the store since it started sends
-//! nothing until it has.
+//! A member without other members continues at once. A member that has not reached the store since
+//! it started sends nothing until it has.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,19 +32,19 @@ const OUTAGE_TIMEOUT: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(250);
 
 impl Shared {
-    /// How long the store has been silent, as far as anybody asked it: in all, or in this scope (a node of a cluster may
-    /// be away alone, or one script refused).
+    /// How long the store has been silent to calls: in total, or in this scope (a single node of a
+    /// cluster may be away, or one script may be refused).
     pub(super) fn silent_for(&self, keys: &Keys) -> Duration {
         let since = [self.silence.since(), keys.silence.since()].into_iter().flatten().min();
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Whether this member may go alone.
+    /// Whether this member may decide in local mode.
     fn may_go_alone(&self, keys: &Keys) -> bool {
         self.members() < 2 || self.silence.lasted().max(keys.silence.lasted()) >= OUTAGE_TIMEOUT
     }
 
-    /// Whether the store is to be asked once more, though it is away: before this member goes alone.
+    /// Whether to call the store once more, although it is away, before local mode.
     pub(super) fn asks_once_more(&self, keys: &Keys) -> bool {
         self.settings.on_failure == OnFailure::Local
             && !self.may_go_alone(keys)
@@ -62,7 +63,8 @@ impl Shared {
         self.knows_no_share() || !self.may_go_alone(keys)
     }
 
-    /// The answer to who asks meanwhile: no tickets. Of what this member saved up on its own before, nothing is left.
+    /// The reply in the meantime: no tickets. Tokens that this member saved up in local mode are
+    /// lost.
     pub(super) fn still(
         &self,
         scope: &Scope,
@@ -123,7 +125,8 @@ impl Shared {
             OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..whole.clone() },
             OnFailure::Local | OnFailure::Closed => alone.limits(&whole),
         };
-        // What goes back is the fleet's rate: the member would else take a share of a share next time.
+        // The fleet's rate is returned; otherwise the member would take a share of a share next
+        // time.
         let rate = limits.rate.and(whole.rate).unwrap_or(0.0);
         let now = self.here.now();
         let never = alone.never(now).filter(|_| !limits.quotas.is_empty());

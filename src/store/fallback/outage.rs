@@ -1,4 +1,4 @@
-//! What an operator has to know of a store that is away: since when, why, and what members enforce meanwhile.
+//! An outage of the store for operators: since when, why, and what members enforce meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,7 @@ use crate::{
     store::{FailureKind, redis::servers},
 };
 
-/// What a member enforces of a rule's limits now.
+/// How a member enforces a rule's limits now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Enforced {
     /// The fleet's limits, together with the other members.
@@ -20,17 +20,17 @@ pub enum Enforced {
     Share(f64),
     /// Nothing that is limited is sent: the store was never reached, so that the share is not known.
     Holds,
-    /// None: the rule file says `open`.
+    /// Not at all: the rule file says `open`.
     Nothing,
-    /// Nothing is sent: the rule file says `closed`.
+    /// No requests are sent: the rule file says `closed`.
     Refuses,
 }
 
-/// A store that is away, as far as people have been told.
+/// An outage of the store, as reported so far.
 #[derive(Debug)]
 pub(super) struct Outage {
     started: Instant,
-    /// Whether the store has answered since the start.
+    /// Whether the store has replied since the start.
     reached: AtomicBool,
     state: Mutex<State>,
 }
@@ -49,14 +49,14 @@ impl Default for Outage {
 }
 
 impl Outage {
-    /// The store answers.
+    /// The store replies.
     pub(super) fn over(&self) {
         self.reached.store(true, Ordering::Release);
         *self.state.lock() = State::default();
     }
 
-    /// A call failed. Returns true if this is worth a line: the first failure of its kind in this outage, unless it only
-    /// says that a connection of a fresh process is still being made.
+    /// A call failed. Returns true if it should be reported: the first failure of its kind in this
+    /// outage, unless a new process is still connecting.
     fn notice(&self, kind: FailureKind) -> bool {
         let mut state = self.state.lock();
         state.latest = Some(kind);
@@ -73,20 +73,21 @@ impl Outage {
 impl Shared {
     /// Reports a failure to people if it is the first of its kind.
     pub(super) fn report_outage(&self, failure: &Failure) {
-        // Before anybody listens it is not reported; the next heartbeat tries again.
+        // Before the event listeners exist it is not reported; the next heartbeat tries again.
         if self.outage.notice(failure.kind) && self.news.send(News::Up(false)).is_ok() {
             self.outage.state.lock().reported.push(failure.kind);
         }
     }
 
-    /// Whether the store has answered since this member started.
+    /// Whether the store has replied since this member started.
     #[must_use]
     pub fn has_been_reached(&self) -> bool {
         self.outage.has_been_reached()
     }
 
-    /// Whether this member has no right to send under a limit: it has not heard from the store since it started, so
-    /// that it knows neither how many share the rate nor what is left of it, and no share is given.
+    /// Whether this member has no right to send under a limit: it has not reached the store since
+    /// it started, so it knows neither how many members share the rate nor what is left of it, and
+    /// no share is configured.
     #[must_use]
     pub fn knows_no_share(&self) -> bool {
         self.settings.on_failure == OnFailure::Local
@@ -94,7 +95,7 @@ impl Shared {
             && !self.has_been_reached()
     }
 
-    /// What keeps the store away now.
+    /// The current failure.
     #[must_use]
     pub fn failure(&self) -> Option<FailureKind> {
         self.outage.state.lock().latest
@@ -108,7 +109,7 @@ impl Shared {
         places.join(", ")
     }
 
-    /// What this member enforces of the limits now.
+    /// How this member enforces the limits now.
     #[must_use]
     pub fn enforced(&self) -> Enforced {
         match self.settings.on_failure {

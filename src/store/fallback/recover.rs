@@ -24,18 +24,18 @@ struct Known {
     since: i64,
     /// The one before, which was lost.
     before: i64,
-    /// Whether the store is to be told of it.
+    /// Whether the store must get it.
     due: bool,
 }
 
-/// What an answer of the store says of its memory.
+/// What a reply of the store says about its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heard {
     /// Nothing new.
     Same,
-    /// It is another one: the store is to be told what is known.
+    /// It is a new one: the store must get the members' knowledge.
     Lost,
-    /// The answer is of a memory that has been lost since.
+    /// The reply belongs to a memory that was lost since.
     Stale,
 }
 
@@ -50,7 +50,8 @@ impl Remembered {
         self.known.lock().since
     }
 
-    /// Takes note of the memory in an answer (0 = it says none) to a question that was asked knowing of `asked_with`.
+    /// Records the memory in a reply (0 = none) to a call that was sent with the knowledge of
+    /// `asked_with`.
     pub(super) fn hears(&self, since: i64, asked_with: i64) -> Heard {
         let mut known = self.known.lock();
         if since == 0 || since == known.since {
@@ -73,7 +74,7 @@ impl Remembered {
         self.known.lock().due = true;
     }
 
-    /// Memory, and the one before it.
+    /// Memory, and the previous one.
     fn known(&self) -> (i64, i64) {
         let known = self.known.lock();
         (known.since, known.before)
@@ -85,12 +86,12 @@ impl Remembered {
 pub(super) struct Recovery(Mutex<HashMap<Arc<str>, Arc<Remembered>>>);
 
 impl Recovery {
-    /// All rules are to be told of: the store is back, or may know nothing any more.
+    /// All rules must be reported, because the store is back or may have lost everything.
     pub(super) fn all_due(&self) {
         self.0.lock().values().for_each(|memory| memory.known.lock().due = true);
     }
 
-    /// Those of which the store is to be told now.
+    /// The rules to report now.
     pub(super) fn due(&self) -> Vec<Arc<Remembered>> {
         self.0.lock().values().filter(|memory| memory.is_due()).map(Arc::clone).collect()
     }
@@ -107,8 +108,8 @@ impl Shared {
         Arc::clone(all.entry(Arc::clone(rule)).or_insert_with(new))
     }
 
-    /// A rule with limits is in force: whether the store loses its memory of it is to be noticed from now on, and not
-    /// only once somebody has asked for it here.
+    /// A rule with limits is in force: from now on, a loss of its memory must be noticed, even
+    /// before the first request here.
     pub(in crate::store) fn attend(&self, rule: &Arc<str>) {
         let memory = self.remembered(rule);
         let mut known = memory.known.lock();
@@ -119,8 +120,8 @@ impl Shared {
         }
     }
 
-    /// Hears which memory the store has, and says that all that was known of the one before is told. False where the
-    /// store does not answer.
+    /// Gets the store's memory, and confirms that everything known of the previous one was
+    /// reported. False if the store does not reply.
     pub(super) async fn recalled(&self, memory: &Remembered) -> bool {
         let (since, before) = memory.known();
         let (command, channel) = &memory.channel;
@@ -149,14 +150,15 @@ impl Shared {
         }
     }
 
-    /// Follows what other members say of the store's memory.
+    /// Follows other members' news about the store's memory.
     pub(super) async fn follow_losses(&self) {
         let mut news = self.news();
         loop {
             match news.recv().await {
                 Ok(News::Lost { rule, since }) => {
                     let memory = self.recovery.0.lock().get(&rule).map(Arc::clone);
-                    // Who knows of none has nothing to tell; who knows of a later one has told, or will.
+                    // A member that knows of none has nothing to report; one that knows a later one
+                    // has reported, or will.
                     if let Some(memory) = memory
                         && (1..since).contains(&memory.since())
                         && memory.hears(since, memory.since()) == Heard::Lost

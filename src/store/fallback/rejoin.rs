@@ -1,5 +1,6 @@
-//! Rejoining the store after an outage. For each scope a member reports what it did meanwhile, and what it knows if the
-//! store has lost its memory, also for scopes without requests at the moment.
+//! Rejoins the store after an outage. For each scope a member reports its decisions during the
+//! outage, and its knowledge if the store has lost its data, also for scopes without current
+//! requests.
 
 use std::{
     sync::{Arc, Weak, atomic::Ordering},
@@ -28,15 +29,16 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(3);
 /// When to try again if the store is reachable but did not accept it: a slot of a cluster that moves.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Number of scopes that are reported as soon as the store is back. More are reported when they are next asked for.
+/// Number of scopes that are reported as soon as the store is back. Further ones are reported with
+/// their next call.
 const MOST: usize = 10_000;
 
 /// What must be reported.
 #[derive(Debug, Default)]
 pub(super) struct Rejoin {
-    /// How often the store has gone, and when it came back since.
+    /// The number of outages, and the latest return.
     times: Mutex<Times>,
-    /// Scopes in which something was decided alone.
+    /// Scopes with decisions in local mode.
     strayed: Mutex<Vec<Arc<Keys>>>,
     /// Scopes with limits.
     heard: Mutex<Vec<Weak<Keys>>>,
@@ -63,7 +65,7 @@ impl Rejoin {
         }
     }
 
-    /// Reports what is known to the store.
+    /// Reports everything known to the store.
     pub(super) fn tell(&self) {
         self.tell.notify_one();
     }
@@ -96,7 +98,7 @@ impl Rejoin {
         }
     }
 
-    /// Scopes of which there is something to tell; of those that only have to do with a memory, those of `memories`.
+    /// Scopes to report; of those that only concern a memory, those of `memories`.
     fn to_tell(&self, memories: &[Arc<Remembered>]) -> Vec<Arc<Keys>> {
         let mut all = std::mem::take(&mut *self.strayed.lock());
         let of_them = |keys: &Arc<Keys>| {
@@ -108,7 +110,7 @@ impl Rejoin {
 }
 
 impl Shared {
-    /// Reports to the store what it cannot know, whenever it comes back or has lost its memory.
+    /// Reports to the store what it cannot know, whenever it returns or has lost its data.
     pub(super) async fn keep_home(&self) {
         let mut again = None;
         loop {
@@ -119,7 +121,7 @@ impl Shared {
             let memories = self.recovery.due();
             again = self.tell_scopes(&memories).await;
             for memory in memories {
-                // A store that is away hears of all when it is back.
+                // A store that is away gets everything when it is back.
                 if self.is_up() && !self.recalled(&memory).await {
                     memory.is_still_due();
                     again = earlier(again, clock::now() + AGAIN);
@@ -134,20 +136,20 @@ impl Shared {
         for keys in self.rejoin.to_tell(memories) {
             let Some(rule) = keys.latest_arguments() else { continue };
             let told = self.ask(&keys, &rule, &Ask::default()).await;
-            // A bucket that is closed has not been looked at.
+            // A closed bucket was not read.
             if let Some(told) = told.filter(|told| !is_looked_at(told)) {
                 let opens = clock::now() + clock::from_micros(told.come_back - told.now);
                 again = earlier(again, opens);
                 self.rejoin.strayed(&keys);
             } else if keys.alone.lock().is_some() {
-                // What could not be told is told at the next return.
+                // A report that failed is repeated at the next return.
                 self.rejoin.strayed(&keys);
             }
         }
         again
     }
 
-    /// Reports to the store what was done during the outage; `None` if it does not answer.
+    /// Reports the decisions during the outage to the store; `None` if it does not reply.
     pub(super) async fn ask(
         &self,
         keys: &Arc<Keys>,
@@ -195,7 +197,7 @@ impl Shared {
         match keys.memory.hears(memory, since) {
             Heard::Same => {}
             Heard::Lost => self.rejoin.tell(),
-            // The store has been told without these, and no longer knows of them.
+            // The report did not contain these, and the store no longer knows them.
             Heard::Stale => {
                 return Some(Granted { tickets: Vec::new(), come_back: granted.now, ..granted });
             }
@@ -207,7 +209,7 @@ impl Shared {
         if is_looked_at(&granted) {
             keys.told.fetch_max(latest.map_or(0, |(away, _)| away), Ordering::Relaxed);
             let mut alone = keys.alone.lock();
-            // What was decided alone meanwhile is to be told, too.
+            // Decisions in local mode since then must be reported too.
             if alone.as_ref().map(Alone::taken) == taken {
                 *alone = None;
             }
@@ -215,14 +217,14 @@ impl Shared {
         Some(granted)
     }
 
-    /// What this member knows of its fleet.
+    /// This member's knowledge of its fleet.
     pub(super) fn fleet(&self) -> Fleet {
         let members = self.members();
         Fleet { members, share: self.settings.local_share.unwrap_or(1.0 / f64::from(members)) }
     }
 }
 
-/// Whether the store has looked at the bucket: one that is closed it has not.
+/// Whether the store has read the bucket: not if it is closed.
 fn is_looked_at(granted: &Granted) -> bool {
     matches!(granted.phase, Phase::Open | Phase::Probe)
 }

@@ -1,4 +1,4 @@
-//! How long the store has been silent, by the calls that it left unanswered.
+//! How long the store has been silent, measured by calls without a reply.
 
 use std::time::Duration;
 
@@ -6,25 +6,26 @@ use parking_lot::Mutex;
 
 use crate::runtime::clock::{self, Instant};
 
-/// The calls that were left unanswered since the last answer.
+/// The calls without a reply since the last reply.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Silence(Mutex<Calls>);
 
 #[derive(Debug, Default)]
 struct Calls {
-    /// When the last answer came.
+    /// When the last reply arrived.
     heard: Option<Instant>,
     /// When the first and the latest of them were sent.
     unanswered: Option<(Instant, Instant)>,
 }
 
 impl Silence {
-    /// A call that was sent then has been answered, or has failed.
+    /// A call that was sent at this time has got a reply, or has failed.
     pub(super) fn note(&self, sent: Instant, answered: bool) {
         if answered { self.answered() } else { self.unanswered(sent) }
     }
 
-    /// A call that was sent then has failed. One that others have overtaken says nothing.
+    /// A call that was sent at this time has failed. If later ones have got replies, that means
+    /// nothing.
     fn unanswered(&self, sent: Instant) {
         let mut calls = self.0.lock();
         if calls.heard.is_none_or(|heard| sent >= heard) {
@@ -33,7 +34,7 @@ impl Silence {
         }
     }
 
-    /// An answer has come.
+    /// A reply has arrived.
     fn answered(&self) {
         *self.0.lock() = Calls { heard: Some(clock::now()), unanswered: None };
     }

@@ -1,4 +1,4 @@
-//! A member without its store.
+//! Tests of a member without its store.
 
 use super::{
     alone::last_turn,

@@ -1,4 +1,4 @@
-//! The part of a scope that a member without its store goes on with.
+//! The part of a scope that a member uses without its store.
 
 use super::{Memory, Place};
 use crate::limiter::{
@@ -7,7 +7,8 @@ use crate::limiter::{
 };
 
 impl Memory {
-    /// Begins the member's own part of a scope: nothing goes before `from`, and of each quota what `windows` leave.
+    /// Begins the member's own part of a scope: nothing is sent before `from`, and of each quota
+    /// only what `windows` leave.
     pub(in crate::store) fn begin(
         &self,
         place: &Place,

@@ -1,4 +1,4 @@
-//! The next free moment of a scope in the embedded store: what `lua/when.lua` does.
+//! The next free time of a scope in the embedded store: the same as `lua/when.lua`.
 
 use super::{Memory, Place, news};
 use crate::{
@@ -28,7 +28,7 @@ impl Memory {
         known: Known,
     ) -> Forecast {
         let now = self.now();
-        // Copies: to look at a moment to come, a bucket and a cooldown are brought up to date.
+        // Copies, because a bucket and a cooldown must be advanced to look at a future time.
         let mut state: Cooldown = place.cooldown.lock().state.clone().unwrap_or_default();
         let phase = rule.cooldown.as_ref().map_or(Phase::Open, |policy| {
             state.observe(now);
@@ -61,7 +61,7 @@ impl Memory {
         let own = rule.cooldown.as_ref().filter(|_| place.own);
         let ramp = own.map_or(0, |policy| clock::micros(policy.ramp));
         let news = own.map(|_| news(&state, now)).unwrap_or_default();
-        // A probe says nothing until its answer is in.
+        // A probe has no result until its response arrives.
         let pace = match phase {
             Phase::Open => bucket.pace(now, limits, ramp, news, known, &mut state.shares),
             _ if limits.learn.is_some() && bucket.learned.rate > 0.0 => {

@@ -1,4 +1,4 @@
-//! A learned rate by hand, in the embedded store: what `lua/rate.lua` does.
+//! Manual changes of a learned rate in the embedded store: the same as `lua/rate.lua`.
 
 use super::{Memory, Scope, closed_at_most, news};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Memory {
-    /// What a person does to a learned rate, at once; `known`: what this member remembers of it.
+    /// A manual change of a learned rate, at once; `known`: this member's knowledge of it.
     #[must_use]
     pub fn steer_now(&self, scope: &Scope, rule: &Rule, known: Known, hand: Hand) -> Known {
         let now = self.now();
@@ -25,7 +25,8 @@ impl Memory {
         let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, limits));
         bucket.observe(now, limits);
         if fresh {
-            // A bucket that is gone may have been lost: nothing is granted for as long as tickets of it may be out.
+            // A missing bucket may have been lost: nothing is granted for as long as its tickets
+            // may be outstanding.
             bucket.drain(now + HORIZON);
         }
         bucket.steer(now, limits, ramp, news(state, now), known, hand);

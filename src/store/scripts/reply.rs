@@ -1,5 +1,5 @@
-//! What the scripts answer, read field by field and strictly: another shape than the script's, or a number that none can
-//! mean, is a failure and not a grant.
+//! Parses the replies of the scripts, field by field and strictly. An unexpected shape, or an
+//! impossible number, is a failure and not a grant.
 
 use fred::types::Value;
 
@@ -22,7 +22,7 @@ pub(in crate::store) struct BadReply {
     script: &'static str,
 }
 
-/// Moments are whole numbers in doubles, as scripts have no others; with what is beyond, arithmetic would overflow.
+/// Times are whole numbers in doubles, because Lua has no others. Larger ones would overflow.
 const LATEST: i64 = 1 << 53;
 
 /// Microseconds as a script can mean them.
@@ -35,7 +35,7 @@ fn start(micros: i64) -> Option<i64> {
     (LONG_AGO - LATEST..=LATEST).contains(&micros).then_some(micros)
 }
 
-/// Reads the fields of a reply one after the other.
+/// Reads the fields of a reply in order.
 struct Fields {
     script: &'static str,
     values: std::vec::IntoIter<Value>,
@@ -103,7 +103,7 @@ impl Fields {
         Ok(Known { turn, rate, mark, frozen, why })
     }
 
-    /// The rest: moments, and behind one minus how many more there are of it.
+    /// The rest: times, and after one minus how many more there are of it.
     fn tickets(self) -> Result<Vec<i64>, BadReply> {
         let bad = BadReply { script: self.script };
         let mut tickets = Vec::with_capacity(self.values.len());
@@ -124,7 +124,7 @@ impl Fields {
     }
 }
 
-/// What was granted, and the memory of the rule that the store has (0 = it was not looked at).
+/// The grants, and the memory of the rule in the store (0 = not read).
 pub(in crate::store) fn granted(reply: Value) -> Result<(Granted, i64), BadReply> {
     let mut fields = Fields::of("take", reply);
     let granted = Granted {
@@ -204,7 +204,7 @@ pub(in crate::store) fn peeked(reply: Value) -> Result<Peeked, BadReply> {
     look(&mut Fields::of("peek", reply))
 }
 
-/// What `peek` and `survey` tell of a cooldown.
+/// The cooldown in the replies of `peek` and `survey`.
 fn look(fields: &mut Fields) -> Result<Peeked, BadReply> {
     let (now, epoch, until) = (fields.micros()?, fields.epoch()?, fields.micros()?);
     let (probe_until, streak, peak) = (fields.micros()?, fields.float()?, fields.float()?);
@@ -224,7 +224,7 @@ fn look(fields: &mut Fields) -> Result<Peeked, BadReply> {
     })
 }
 
-/// How many members there are, and whether the one that asked was not known.
+/// The number of members, and whether the calling one was unknown.
 pub(in crate::store) fn members(reply: Value) -> Result<(u32, bool), BadReply> {
     let mut fields = Fields::of("members", reply);
     let bad = BadReply { script: "members" };
@@ -270,7 +270,7 @@ pub(in crate::store) fn forecasts(reply: Value) -> Result<Vec<Forecast>, BadRepl
 mod tests {
     use super::*;
 
-    /// What a script says that grants these.
+    /// A script's reply with these tickets.
     fn tickets(said: &[i64]) -> Result<Vec<i64>, BadReply> {
         let values: Vec<Value> = said.iter().map(|number| Value::Integer(*number)).collect();
         Fields::of("take", Value::Array(values)).tickets()
