@@ -1,5 +1,5 @@
-//! What the log says: by default what is worth a person's time, on request a line per request, and both under the
-//! crawler's own trace.
+//! The log: by default only events that matter to operators, optionally one line per request, and
+//! both with the crawler's own trace id.
 
 #[path = "logs/requests.rs"]
 mod requests;
@@ -45,7 +45,7 @@ async fn a_request_that_goes_well_is_not_worth_a_line() {
     get(member.proxy(), &site.url("/wall")).await;
     logs(&member, "blocked").await;
     let log = member.log();
-    let lines: Vec<&str> = log.lines().filter(|line| !line.contains("learned a rate")).collect();
+    let lines: Vec<&str> = log.lines().filter(|line| !line.contains("rate changed")).collect();
     assert_eq!(lines.len(), 2, "ready, blocked and nothing else: {log}");
 }
 

@@ -1,4 +1,5 @@
-//! What this member publishes of itself every second: rates, what it holds, and the trips that it caused.
+//! The figures that this member publishes every second: rates, held requests, and the trips that it
+//! caused.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -14,20 +15,20 @@ use crate::observability::{
     status::{MemberFigures, RateChange, ScopeFigures, ScopeStatus, TripStatus, scope_name},
 };
 
-/// Seconds of the figures per minute.
+/// Seconds per minute of figures.
 const MINUTE: usize = 60;
-/// Scopes that a member publishes: some kilobytes each second.
+/// Most scopes that a member publishes: some kilobytes per second.
 const MOST_SCOPES: usize = 100;
-/// Trips, and changed rates, that a member publishes.
+/// Most trips and most rate changes that a member publishes.
 const MOST_TRIPS: usize = 50;
 
-/// What the figures are computed from.
+/// The data behind the figures.
 #[derive(Debug, Default)]
 pub(super) struct Figures(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Requests, good pages and blocks since the start, a second apart.
+    /// Requests, good pages and blocks since the start, one entry per second.
     seconds: VecDeque<[u64; 3]>,
     sent: HashMap<String, u64>,
     latest: MemberFigures,
@@ -40,7 +41,7 @@ impl Figures {
     }
 }
 
-/// Takes the figures every second and publishes them, for as long as it is polled.
+/// Updates the figures every second and publishes them, for as long as it is polled.
 pub(super) async fn run(cx: Arc<Context>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -54,7 +55,7 @@ pub(super) async fn run(cx: Arc<Context>) {
     }
 }
 
-/// Takes the figures of this second.
+/// Updates the figures.
 pub(super) fn take(cx: &Context) {
     let scopes = cx.gate.snapshot();
     let settings = &cx.proxy.live().settings;
@@ -115,15 +116,15 @@ fn busiest(
 /// The latest trips that this member caused.
 fn trips(cx: &Context) -> BTreeMap<String, TripStatus> {
     let mut trips = BTreeMap::new();
-    for told in cx.events.recent().iter().rev() {
-        let Event::Tripped { rule, key, trip } = &told.event else { continue };
+    for record in cx.events.recent().iter().rev() {
+        let Event::Tripped { rule, key, trip } = &record.event else { continue };
         let name = scope_name(rule, key);
         if !trip.made_by_us || trips.contains_key(&name) {
             continue;
         }
         let blocks = trip.blocks.iter();
         let shown = TripStatus {
-            at_ms: told.at_ms,
+            at_ms: record.at_ms,
             by: trip.by().to_owned(),
             cause: trip.cause().to_owned(),
             blocks: blocks.map(|(verdict, n)| (verdict.as_str().to_owned(), n.into())).collect(),
@@ -145,13 +146,13 @@ fn trips(cx: &Context) -> BTreeMap<String, TripStatus> {
     trips
 }
 
-/// The latest rates that a person changed on this member.
+/// The latest manual rate changes on this member.
 fn rates(cx: &Context) -> BTreeMap<String, RateChange> {
     let mut rates = BTreeMap::new();
-    for told in cx.events.recent().iter().rev() {
-        let Event::RateLearned { rule, key, ours: true, who, .. } = &told.event else { continue };
+    for record in cx.events.recent().iter().rev() {
+        let Event::RateLearned { rule, key, ours: true, who, .. } = &record.event else { continue };
         let who = who.as_deref().map(crate::observability::event::clean);
-        rates.entry(scope_name(rule, key)).or_insert(RateChange { at_ms: told.at_ms, who });
+        rates.entry(scope_name(rule, key)).or_insert(RateChange { at_ms: record.at_ms, who });
         if rates.len() == MOST_TRIPS {
             break;
         }
@@ -159,7 +160,7 @@ fn rates(cx: &Context) -> BTreeMap<String, RateChange> {
     rates
 }
 
-/// An address that says where the member is: its host's name instead of "any address".
+/// An address under which others reach the member. The host's name replaces "any address".
 fn reachable(address: &str) -> String {
     let any = address.strip_prefix("0.0.0.0:").or_else(|| address.strip_prefix("[::]:"));
     let name = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();

@@ -1,4 +1,4 @@
-//! Puts the fleet together: what its store knows, what its members publish, and what the rule file says of it.
+//! Combines the view of the fleet: the store's data, the figures of the members, and the rule file.
 
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
@@ -15,10 +15,11 @@ use crate::{
     store::{Announced, Survey, Surveyed},
 };
 
-/// A member that has been silent for longer is down: three heartbeats.
+/// A member is down after this long without a heartbeat: more than three missed ones.
 pub const UP: Duration = Duration::from_secs(4);
 
-/// The fleet as its store knows it, with this member's rules. What only a member knows of itself is left empty.
+/// The fleet from the store's view, with this member's rules. The data that only a member knows
+/// about itself is empty.
 #[must_use]
 pub fn of_store(survey: &Survey, rules: &RuleSet) -> FleetStatus {
     let members: Vec<_> = survey.members.iter().map(member).collect();
@@ -62,7 +63,7 @@ pub fn of_store(survey: &Survey, rules: &RuleSet) -> FleetStatus {
     finished(FleetStatus { whole: true, members, scopes, more: survey.more, ..empty(rules) })
 }
 
-/// The fleet as one member knows it: its own scopes, and itself.
+/// The fleet from one member's view: its own scopes, and itself.
 #[must_use]
 pub fn of_member(
     scopes: &[ScopeStatus],
@@ -93,12 +94,12 @@ fn finished(mut fleet: FleetStatus) -> FleetStatus {
     };
     fleet.scopes_total = fleet.scopes.len();
     fleet.scopes.sort_by_cached_key(FleetScope::name);
-    fleet.scopes.sort_by(worry);
+    fleet.scopes.sort_by(by_urgency);
     fleet
 }
 
-/// What needs a person first: cooling, then held, then a streak, then traffic.
-fn worry(a: &FleetScope, b: &FleetScope) -> Ordering {
+/// Puts the most urgent scopes first: cooling, then held, then a streak, then traffic.
+fn by_urgency(a: &FleetScope, b: &FleetScope) -> Ordering {
     let rank = |scope: &FleetScope| (scope.state.is_closed(), scope.held, scope.streak > 0.0);
     rank(b).cmp(&rank(a)).then(b.sent_per_s.total_cmp(&a.sent_per_s))
 }
@@ -124,7 +125,7 @@ fn millis(length: Duration) -> u64 {
 fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
     let policy = rule.and_then(|rule| rule.cooldown.as_ref());
     let cooldown = &seen.cooldown;
-    // Once it is over a probe is due, or out; a rule without probes is open again.
+    // After the cooldown a probe is due or in flight. A rule without probes is open.
     let state = match cooldown.until {
         0 => ScopeState::Open,
         until if until > cooldown.now => ScopeState::Cooling,
@@ -173,7 +174,7 @@ fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
     }
 }
 
-/// What the store itself remembers of the latest trip.
+/// The store's record of the latest trip.
 fn trip_of(seen: &Surveyed) -> Option<TripStatus> {
     let cooldown = &seen.cooldown;
     let cause = cooldown.cause.filter(|_| cooldown.until > 0)?;
@@ -192,7 +193,7 @@ fn trip_of(seen: &Surveyed) -> Option<TripStatus> {
     })
 }
 
-/// Says who set a learned rate, for as long as it is a person's.
+/// Adds who set a learned rate, while it is a manual one.
 fn sign(learned: Option<&mut LearnedStatus>, change: &RateChange) {
     if let Some(learned) = learned.filter(|learned| learned.is_by_hand()) {
         learned.who.clone_from(&change.who);

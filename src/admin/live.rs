@@ -18,7 +18,7 @@ use super::{
     history::{History, Lines, STEP_S},
 };
 use crate::observability::{
-    event::{Event, Told},
+    event::{Event, EventRecord},
     status::{ScopeState, ScopeStatus},
 };
 
@@ -99,7 +99,7 @@ pub(super) async fn run(cx: Arc<Context>) {
 }
 
 /// Waits for a cooldown to begin or end. A lost event counts as one.
-async fn next_transition(events: &mut broadcast::Receiver<Arc<Told>>) {
+async fn next_transition(events: &mut broadcast::Receiver<Arc<EventRecord>>) {
     loop {
         match events.recv().await {
             Ok(record) => {

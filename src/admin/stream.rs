@@ -19,7 +19,7 @@ use http::{HeaderMap, StatusCode, header};
 use tokio::sync::{OwnedSemaphorePermit, broadcast::error::RecvError};
 
 use super::{Context, reply::Problem};
-use crate::observability::event::Told;
+use crate::observability::event::EventRecord;
 
 /// The interval of comments in an idle stream, so that proxies in between do not close it.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -99,7 +99,7 @@ fn stream(
     }
 }
 
-fn message(record: &Told) -> Message {
+fn message(record: &EventRecord) -> Message {
     let data = serde_json::to_string(record).unwrap_or_default();
     Message::default().id(record.id.to_string()).event(record.event.kind()).data(data)
 }

@@ -1,16 +1,17 @@
-//! One typed event is its log line, its metrics, its entry in the list of recent events and its message to whoever
-//! listens at the admin port: they cannot disagree, because they are made in one place, [`Events::emit`].
+//! Each event becomes a log line, metrics, an entry in the list of recent events, and a message to
+//! the listeners at the admin port. All are made in one place, [`Events::emit`], so they cannot
+//! disagree.
 //!
-//! What happens to every request (a plain `ok`) is no event: metrics count it, and `log.access` gives it a line
-//! ([`Access`]). Emitting never waits and never fails; the list, the listeners' queues and the log lines per second
-//! are bounded.
+//! An ordinary response (a plain `ok`) is not an event: metrics count it, and `log.access` gives it
+//! a line ([`Access`]). Emitting never waits and never fails. The list, the listeners' queues and
+//! the log lines per second are bounded.
 
 mod access;
+mod json;
 mod line;
 mod panics;
 mod text;
 mod trip;
-mod wire;
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -31,34 +32,37 @@ use crate::{
     target::Target,
 };
 
-/// Recent events kept for the status page and `GET /api/v1/events`: at well under 1 KiB each, about a megabyte.
+/// Recent events kept for the status page and `GET /api/v1/events`. At well under 1 KiB each, they
+/// take about a megabyte.
 pub const RECENT: usize = 1_000;
-/// Events that a slow listener may lag behind before it loses some; it gets the number of lost ones.
+/// Events that may queue up for a slow listener. After that it loses events and receives their
+/// number.
 const LISTENER_QUEUE: usize = 256;
-/// Log lines about single blocks in a second: enough to see the pattern; the rest is counted and said in one line.
+/// Log lines about single blocks per second. The rest is counted and summarised in one line.
 const BLOCK_LINES_PER_SECOND: u32 = 10;
 
-/// Something worth a person's time.
+/// A change or problem that operators should see.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// An answer counted towards a cooldown. Counts the hit of its signature.
+    /// A response counted towards a cooldown. Counts the hit of its signature.
     Blocked {
         /// Name of the rule.
         rule: Arc<str>,
-        /// The scope's key; empty where the rule is not split.
+        /// The scope's key; empty if the rule is not split.
         key: Arc<str>,
-        /// Where the request went; its query is never shown.
+        /// The requested target; its query is never shown.
         target: Target,
-        /// What the answer was judged to be, and why.
+        /// The verdict and its evidence.
         judgement: Judgement,
     },
-    /// A cooldown began. Counted where `made_by_us`, so that sums over the fleet are true.
+    /// A cooldown began. Metrics count it only if `made_by_us`, so that sums over the fleet are
+    /// correct.
     Tripped {
         /// Name of the rule.
         rule: Arc<str>,
         /// Key of the cooldown's scope.
         key: Arc<str>,
-        /// The rest.
+        /// The details.
         trip: Box<Trip>,
     },
     /// A scope is open again.
@@ -67,9 +71,9 @@ pub enum Event {
         rule: Arc<str>,
         /// Key of the cooldown's scope.
         key: Arc<str>,
-        /// How.
+        /// How it opened.
         by: ClearedBy,
-        /// Who did it by hand, as they call themselves.
+        /// The name that the operator gave, after a manual clear.
         who: Option<Arc<str>>,
     },
     /// This member sends the probe.
@@ -78,23 +82,24 @@ pub enum Event {
         rule: Arc<str>,
         /// Key of the cooldown's scope.
         key: Arc<str>,
-        /// Where it goes; its query is never shown.
+        /// The requested target; its query is never shown.
         target: Target,
     },
-    /// What `mode: observe` would have done with requests, and did not. Told once in a while for each scope.
+    /// `mode: observe` would have held or refused requests. Reported at intervals for each scope.
     Observed {
         /// Name of the rule.
         rule: Arc<str>,
         /// The scope's key.
         key: Arc<str>,
-        /// What.
+        /// What it would have done.
         action: Observed,
-        /// With how many requests since this was last told.
+        /// The number of requests since the last report.
         requests: u64,
-        /// For how long in all, at least: each by itself, with nobody before it in a queue.
+        /// The total time that it would have held them, at least. Each request counts by itself,
+        /// without a queue.
         wait: Duration,
     },
-    /// This member's probe came back (or did not). Counts the probe.
+    /// This member's probe ended. Counts the probe.
     Probe {
         /// Name of the rule.
         rule: Arc<str>,
@@ -103,19 +108,19 @@ pub enum Event {
         /// How it ended.
         result: ProbeResult,
     },
-    /// `learn`, or a person's hand, changed the rate of a scope.
+    /// `learn` or an operator changed the rate of a scope.
     RateLearned {
         /// Name of the rule.
         rule: Arc<str>,
         /// The scope's key.
         key: Arc<str>,
-        /// Tokens per second before; 0 = this member had not heard of it.
+        /// Tokens per second before the change; 0 = unknown to this member.
         from: f64,
-        /// What it is now, and why.
+        /// The new rate and its reason.
         told: learn::Known,
-        /// Whether a person changed it on this member.
+        /// Whether an operator changed it on this member.
         ours: bool,
-        /// Who did it by hand, as they call themselves.
+        /// The name that the operator gave.
         who: Option<Arc<str>>,
     },
     /// As many requests are under way as `parallel` allows, and others wait. Told once a minute for each scope.
@@ -131,41 +136,42 @@ pub enum Event {
         /// Requests that this member holds.
         held: usize,
     },
-    /// A site names its limit in its answers. Told once in a while for each scope.
+    /// A site announces its limit in its responses. Reported at intervals for each scope.
     SiteLimit {
         /// Name of the rule.
         rule: Arc<str>,
         /// The scope's key.
         key: Arc<str>,
-        /// Where the request went; its query is never shown.
+        /// The requested target; its query is never shown.
         target: Target,
-        /// What the site allows, in tokens per second.
+        /// The rate that the site allows, in tokens per second.
         rate: f64,
     },
-    /// The store does not answer, or not as it should. Each kind of failure is reported once in an outage.
+    /// The store fails. Each kind of failure is reported once per outage.
     StoreDown {
-        /// The cause that an operator acts on: `unreachable`, `refused`, `timed_out` or `invalid_reply`.
+        /// The cause, from an operator's view: `unreachable`, `refused`, `timed_out` or
+        /// `invalid_reply`.
         cause: &'static str,
         /// The kind of failure, as `tidegate_store_errors_total` has it.
         kind: &'static str,
-        /// `host:port` of the servers that the rule file names.
+        /// `host:port` of the servers in the rule file.
         server: String,
-        /// What was seen; no URL, no password.
+        /// The error, without URL and password.
         reason: String,
-        /// What to look at first.
+        /// What to check first.
         advice: &'static str,
-        /// What requests do meanwhile.
+        /// What happens to requests during the outage.
         mode: OnFailure,
-        /// The store has not been reached since the start: limited requests are held until it is.
+        /// The store has not been reached since the start, so limited requests are held.
         holds: bool,
     },
-    /// The store answers again.
+    /// The store works again.
     StoreUp,
-    /// The news of other members reach this one again, or do not any more.
+    /// This member began or stopped receiving the fleet's news.
     StoreNews {
-        /// Whether they do.
+        /// Whether it receives them.
         hears: bool,
-        /// Why not, if the store has said so.
+        /// The store's error, if it sent one.
         reason: Option<String>,
     },
     /// A changed rule file is in force.
@@ -175,42 +181,42 @@ pub enum Event {
         /// Keys that changed but need a restart.
         needs_restart: Vec<String>,
     },
-    /// A changed rule file is not in force; the old one goes on.
+    /// A changed rule file is invalid; the previous one stays in force.
     ReloadFailed {
-        /// Each problem as a person reads it.
+        /// The problems, as messages for people.
         problems: Vec<String>,
     },
-    /// Recovered or degraded: said once, not per request.
+    /// A problem that the proxy works around. Reported once, not per request.
     Warned {
-        /// The thing, the place and the way out.
+        /// The thing, the place and the fix.
         what: String,
     },
-    /// The task of a connection panicked; the connection is lost, all else goes on.
+    /// The task of a connection panicked. Its connection is lost; nothing else is affected.
     Panicked {
-        /// What the panic said.
+        /// The panic's message.
         what: String,
     },
     /// The proxy accepts clients.
     Started {
-        /// Where.
+        /// Its address.
         listen: SocketAddr,
         /// The admin port.
         admin: Option<SocketAddr>,
-        /// `memory` or the kind of the remote store.
+        /// `memory`, or the kind of the remote store.
         store: &'static str,
-        /// How many rules.
+        /// The number of rules.
         rules: usize,
     },
-    /// The proxy stops: it accepts nothing more and finishes what is in flight.
+    /// The proxy stops. It accepts no more connections and finishes the requests in flight.
     Stopping {
-        /// The signal, or who asked.
+        /// The signal or command.
         why: &'static str,
-        /// For how long at most.
+        /// The longest time to wait for requests in flight.
         drain: Duration,
     },
     /// The last line of a run.
     Stopped {
-        /// Connections and tunnels that were cut off by the end of the drain.
+        /// Connections and tunnels that were closed at the end of the drain.
         cut_off: usize,
     },
 }
@@ -218,16 +224,16 @@ pub enum Event {
 /// How a cooldown ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClearedBy {
-    /// A person cleared it.
+    /// An operator cleared it.
     Hand,
-    /// Its probe was answered `ok`.
+    /// Its probe got an `ok`.
     Probe,
-    /// It ran out, where the rule wants no probe.
+    /// It ran out, under a rule without probes.
     Time,
 }
 
 impl ClearedBy {
-    /// The word on the wire.
+    /// The word in events, headers and the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -243,14 +249,14 @@ impl ClearedBy {
 pub enum ProbeResult {
     /// The site answers again.
     Ok,
-    /// It still blocks: the next cooldown has begun.
+    /// The site still blocks, and the next cooldown has begun.
     Block,
-    /// The probe died (its client left, its member went away): another one goes.
+    /// The probe got no response, because its client or its member went away. Another one follows.
     Lost,
 }
 
 impl ProbeResult {
-    /// The word on the wire.
+    /// The word in events and labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -261,40 +267,40 @@ impl ProbeResult {
     }
 }
 
-/// An event that happened: what [`Events::recent`] and listeners get.
+/// An emitted event, as listeners and [`Events::recent`] get it.
 #[derive(Debug)]
-pub struct Told {
-    /// Counts up from 1 in this process; the id of its server-sent event.
+pub struct EventRecord {
+    /// Its number in this process, from 1; the id of its server-sent event.
     pub id: u64,
-    /// When, in milliseconds since 1970, for people only.
+    /// The time in milliseconds since 1970, for display only.
     pub at_ms: u64,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
-/// Where events go. One per process, shared by everything that has something to tell.
+/// The destination of all events of a process.
 #[derive(Debug)]
 pub struct Events {
     metrics: Arc<Metrics>,
     recent: Mutex<Recent>,
-    listeners: broadcast::Sender<Arc<Told>>,
+    listeners: broadcast::Sender<Arc<EventRecord>>,
 }
 
 #[derive(Debug)]
 struct Recent {
     last_id: u64,
-    told: VecDeque<Arc<Told>>,
+    records: VecDeque<Arc<EventRecord>>,
     second: clock::Instant,
     block_lines: u32,
 }
 
 impl Events {
-    /// Nothing told yet; what is told is counted in `metrics`.
+    /// An empty list. `metrics` counts the events.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>) -> Arc<Self> {
         let recent = Recent {
             last_id: 0,
-            told: VecDeque::with_capacity(RECENT),
+            records: VecDeque::with_capacity(RECENT),
             second: clock::now(),
             block_lines: 0,
         };
@@ -302,35 +308,36 @@ impl Events {
         Arc::new(Self { metrics, recent: Mutex::new(recent), listeners })
     }
 
-    /// Tells `event` to the log, the metrics, the list of recent events and the listeners.
+    /// Sends `event` to the log, the metrics, the list of recent events and the listeners.
     pub fn emit(&self, event: Event) {
         self.count(&event);
-        let (told, log) = {
+        let (record, log) = {
             let mut recent = self.recent.lock();
             let log = recent.line_allowed(&event);
             (recent.push(event), log)
         };
         match log {
-            Log::Line => line::write(&told.event),
+            Log::Line => line::write(&record.event),
             Log::LineAfter(left_out) => {
                 line::left_out(left_out);
-                line::write(&told.event);
+                line::write(&record.event);
             }
             Log::Nothing => {}
         }
-        // No listener is the usual case and no error.
-        drop(self.listeners.send(told));
+        // Usually there is no listener, which is not an error.
+        drop(self.listeners.send(record));
     }
 
     /// The last [`RECENT`] events, oldest first.
     #[must_use]
-    pub fn recent(&self) -> Vec<Arc<Told>> {
-        self.recent.lock().told.iter().cloned().collect()
+    pub fn recent(&self) -> Vec<Arc<EventRecord>> {
+        self.recent.lock().records.iter().cloned().collect()
     }
 
-    /// Events from now on. A listener that lags more than a few hundred behind is told how many it lost.
+    /// Events from now on. A listener that is more than a few hundred behind gets the number that
+    /// it lost.
     #[must_use]
-    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Told>> {
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<EventRecord>> {
         self.listeners.subscribe()
     }
 
@@ -369,7 +376,7 @@ impl Events {
                 metrics.config_reloads("error").inc();
                 metrics.reload_ok.set(0);
             }
-            // The hook counts panics, wherever they are: see `watch_panics`.
+            // `watch_panics` counts panics, including those outside of connections.
             Event::Panicked { .. }
             | Event::Cleared { .. }
             | Event::ProbeSent { .. }
@@ -386,7 +393,7 @@ impl Events {
     }
 }
 
-/// Whether an event gets its log line.
+/// Whether an event is logged.
 enum Log {
     Line,
     LineAfter(u32),
@@ -394,17 +401,18 @@ enum Log {
 }
 
 impl Recent {
-    fn push(&mut self, event: Event) -> Arc<Told> {
+    fn push(&mut self, event: Event) -> Arc<EventRecord> {
         self.last_id += 1;
-        let told = Arc::new(Told { id: self.last_id, at_ms: clock::unix_ms(), event });
-        if self.told.len() == RECENT {
-            self.told.pop_front();
+        let record = Arc::new(EventRecord { id: self.last_id, at_ms: clock::unix_ms(), event });
+        if self.records.len() == RECENT {
+            self.records.pop_front();
         }
-        self.told.push_back(Arc::clone(&told));
-        told
+        self.records.push_back(Arc::clone(&record));
+        record
     }
 
-    /// A wall that meets a thousand requests must not fill the disk: blocks share a few lines a second.
+    /// A wall that meets a thousand requests must not fill the disk, so blocks share a few lines
+    /// per second.
     fn line_allowed(&mut self, event: &Event) -> Log {
         if !matches!(event, Event::Blocked { .. }) {
             return Log::Line;

@@ -1,4 +1,4 @@
-//! What the gates look like at one moment: the one snapshot that the API, the status page, `tidegate status` and
+//! The status of one member: the snapshot that the API, the status page, `tidegate status` and
 //! `tidegate top` share.
 
 mod fleet;
@@ -14,20 +14,20 @@ pub use fleet::{
     TripStatus,
 };
 
-/// The whole proxy as it is now.
+/// The status of the proxy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of the program.
     pub version: String,
     /// Name of this member.
     pub member: String,
-    /// Milliseconds since 1970 at which this snapshot was made.
+    /// The time of this snapshot, in milliseconds since 1970.
     pub at_ms: u64,
     /// Seconds since the start.
     pub uptime_s: u64,
-    /// Where clients connect.
+    /// The address for clients.
     pub listen: String,
-    /// Whether `/readyz` says yes.
+    /// Whether `/readyz` reports ready.
     pub ready: bool,
     /// The store.
     pub store: StoreStatus,
@@ -39,9 +39,9 @@ pub struct Status {
     pub upstream_connections: i64,
     /// The rule file.
     pub config: ConfigStatus,
-    /// Scopes, the most worrying first; at most a bounded number of them.
+    /// The scopes, those with the most trouble first. Their number is bounded.
     pub scopes: Vec<ScopeStatus>,
-    /// How many scopes there are.
+    /// The number of all scopes.
     pub scopes_total: usize,
 }
 
@@ -51,39 +51,39 @@ pub struct Status {
 pub struct StoreStatus {
     /// `memory` or `redis`.
     pub kind: String,
-    /// Whether it answers.
+    /// Whether it works.
     pub up: bool,
-    /// Whether it has answered since the start; `/readyz` waits for that.
+    /// Whether it has been reached since the start. `/readyz` waits for that.
     pub reached: bool,
-    /// What happens while it is away; `None` for `memory`.
+    /// What happens to requests while it is away; `None` for `memory`.
     pub on_failure: Option<String>,
     /// `host:port` of its servers; empty for `memory`.
     pub server: String,
-    /// What keeps it away now.
+    /// The current failure.
     pub trouble: Option<StoreTrouble>,
 }
 
 /// A store that is away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreTrouble {
-    /// As `tidegate_store_errors_total` has it: `auth`, `unreachable`, ...
+    /// The kind of failure, as in `tidegate_store_errors_total`: `auth`, `unreachable`, ...
     pub kind: String,
-    /// The server's or the client's words.
+    /// The message of the server or the client.
     pub reason: String,
-    /// What to look at first.
+    /// What to check first.
     pub advice: String,
-    /// What this member enforces meanwhile.
+    /// What this member enforces during the outage.
     pub meanwhile: String,
 }
 
 /// The rule file in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigStatus {
-    /// Its path; `None` for the defaults inside the program.
+    /// Its path; `None` for the built-in defaults.
     pub file: Option<String>,
-    /// Milliseconds since 1970 at which it took effect.
+    /// When it took effect, in milliseconds since 1970.
     pub loaded_ms: u64,
-    /// Why the file as it is now did not take effect; empty where it did.
+    /// Why the current file did not take effect; empty if it did.
     pub problems: Vec<String>,
     /// Keys that changed but need a restart.
     pub needs_restart: Vec<String>,
@@ -100,24 +100,24 @@ pub fn under_way(count: u64, parallel: Option<u32>) -> String {
 pub struct ScopeStatus {
     /// Name of the rule.
     pub rule: String,
-    /// The scope's key (domain or host); empty where the rule is not split.
+    /// The scope's key (domain or host); empty if the rule is not split.
     pub key: String,
     /// The rate in the rule file, in tokens per second; `None` if the rule has none.
     pub rate_limit: Option<f64>,
-    /// Whether the rule says `rate: auto`; `rate_limit` is then not from the rule file.
+    /// Whether the rule uses `rate: auto`. Then `rate_limit` is not from the rule file.
     #[serde(default)]
     pub rate_auto: bool,
-    /// Tokens per second in force: as learned, and climbing over `ramp`.
+    /// The current rate in tokens per second: as learned, and reduced during `ramp`.
     pub rate_current: Option<f64>,
-    /// What has been learned of the rate; `None` where nothing is, or before the first request.
+    /// The learned rate; `None` if the rate is not learned, or before the first request.
     #[serde(default)]
     pub learned: Option<LearnedStatus>,
-    /// The rate that the site itself names, in tokens per second.
+    /// The rate that the site announces, in tokens per second.
     #[serde(default)]
     pub site_rate: Option<f64>,
     /// Capacity of the bucket.
     pub burst: u32,
-    /// Tokens in the bucket when this member last heard of it.
+    /// Tokens in the bucket, as last known to this member.
     pub tokens: Option<f64>,
     /// Requests held by this member.
     pub held: u64,
@@ -127,72 +127,74 @@ pub struct ScopeStatus {
     /// Requests of this member under way that `parallel` counts.
     #[serde(default)]
     pub under_way: u64,
-    /// Requests that this member has let through since its start.
+    /// Requests that this member has sent since its start.
     pub sent: u64,
     /// Blocks in a row over the whole fleet (a sum of weights).
     pub streak: f64,
-    /// Streak that trips; `None` where the rule has no cooldown.
+    /// The streak that trips; `None` if the rule has no cooldown.
     pub after: Option<f64>,
-    /// Open, cooling, ...
+    /// The state.
     pub state: ScopeState,
-    /// What is left of the cooldown, of the ramp, or until the rule's hours begin, in milliseconds; 0 when open.
+    /// The time until the end of the cooldown or ramp, or until the rule's hours begin, in
+    /// milliseconds; 0 if open.
     pub remaining_ms: u64,
     /// Counts the trips and clears of the scope.
     pub epoch: u64,
-    /// Whether the rule only watches (`mode: observe`).
+    /// Whether the rule only observes (`mode: observe`).
     pub observe: bool,
-    /// Answers by verdict, seen by this member since its start.
+    /// Responses by verdict, seen by this member since its start.
     pub verdicts: BTreeMap<String, u64>,
 }
 
-/// A learned rate as this member last heard of it.
+/// A learned rate, as last known to this member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LearnedStatus {
-    /// Tokens per second, without the climb after a cooldown.
+    /// Tokens per second, without the ramp after a cooldown.
     pub rate: f64,
-    /// What the site bears, in tokens per second; `None` as long as no limit has been met.
+    /// The rate that the site is known to tolerate, in tokens per second; `None` if no limit has
+    /// been met.
     pub mark: Option<f64>,
-    /// Whether a person has frozen it.
+    /// Whether an operator has frozen it.
     pub frozen: bool,
-    /// Why it is what it is, in a word.
+    /// The reason for the current rate, as a word.
     pub why: String,
-    /// Who set it by hand, as they call themselves, as far as a member of the fleet remembers.
+    /// The name that an operator gave with a manual change, if a member of the fleet knows it.
     #[serde(default)]
     pub who: Option<String>,
 }
 
 impl LearnedStatus {
-    /// Whether a person made it what it is.
+    /// Whether an operator set it.
     #[must_use]
     pub fn is_by_hand(&self) -> bool {
         self.frozen || self.why == Why::Hand.as_str() || self.why == Why::Forgotten.as_str()
     }
 }
 
-/// What a scope does with requests.
+/// How a scope handles requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScopeState {
-    /// They go as fast as the rate allows.
+    /// They are sent as fast as the rate allows.
     Open,
     /// They are held until the cooldown ends.
     Cooling,
-    /// One is on its way; the others wait for its answer.
+    /// One is in flight; the others wait for its response.
     Probing,
-    /// They go again, slower at first.
+    /// They are sent, slower at first.
     Ramping,
     /// They are held until the rule's hours begin.
     OutsideHours,
 }
 
 impl ScopeState {
-    /// Whether nothing of the scope is sent, but for a probe.
+    /// Whether no requests of the scope are sent, except for a probe.
     #[must_use]
     pub const fn is_closed(self) -> bool {
         matches!(self, Self::Cooling | Self::Probing)
     }
 
-    /// The word on the wire.
+    /// The word in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -206,14 +208,14 @@ impl ScopeState {
 }
 
 impl ScopeStatus {
-    /// The scope's name: `rule`, or `rule/key` where the rule is split.
+    /// The scope's name: `rule`, or `rule/key` if the rule is split.
     #[must_use]
     pub fn name(&self) -> String {
         scope_name(&self.rule, &self.key)
     }
 }
 
-/// `rule`, or `rule/key` where the rule is split.
+/// `rule`, or `rule/key` if the rule is split.
 #[must_use]
 pub fn scope_name(rule: &str, key: &str) -> String {
     if key.is_empty() { rule.to_owned() } else { format!("{rule}/{key}") }

@@ -2,19 +2,19 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use super::wire::ms;
+use super::json::ms;
 use crate::{classify::verdict::Verdict, observability::metrics::Reason};
 
-/// Why a request is held, or was.
+/// Why a request is or was held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldCause {
-    /// No token was left.
+    /// No token was available.
     Rate,
     /// A quota was used up.
     Quota,
-    /// The scope was cooling down, or its probe was out.
+    /// The scope was cooling down, or its probe was in flight.
     Cooldown,
-    /// It came outside of the rule's hours.
+    /// The request came outside of the rule's hours.
     Hours,
     /// As many requests were under way as `parallel` allows.
     Parallel,
@@ -43,9 +43,9 @@ impl HoldCause {
 /// How a request ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// The client got the site's whole answer.
+    /// The client got the site's complete response.
     Relayed,
-    /// The client got an answer of the proxy's own page.
+    /// The client got a page of the proxy itself.
     Answered,
     /// The client got a refusal.
     Refused,
@@ -53,15 +53,15 @@ pub enum Outcome {
     Tunnelled,
     /// An intercepted CONNECT ended; the requests inside have lines of their own.
     Intercepted,
-    /// The site broke off its answer.
+    /// The site closed the connection within its response.
     CutOff,
-    /// The client left before it had its answer.
+    /// The client disconnected before its response was complete.
     #[default]
     Abandoned,
 }
 
 impl Outcome {
-    /// The word of the line.
+    /// The word of the access log.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -76,10 +76,10 @@ impl Outcome {
     }
 }
 
-/// What the line of one request says.
+/// The log line of one request.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// The name under which the client finds the line; `None` if a span around the line has it.
+    /// The id of the request, which its client knows; `None` if a span around the line has it.
     pub request_id: Option<String>,
     /// Proxy user or address.
     pub client: String,
@@ -87,33 +87,33 @@ pub struct Access {
     pub method: String,
     /// `http`, `https`, or `tunnel` for a CONNECT.
     pub scheme: &'static str,
-    /// Where it went, without its query.
+    /// The requested URL, without its query.
     pub url: String,
-    /// Name of the rule, once it was found.
+    /// Name of the rule, once known.
     pub rule: Option<String>,
-    /// The scope, once it was found.
+    /// The scope, once known.
     pub scope: Option<String>,
     /// How it ended.
     pub outcome: Outcome,
     /// Status that the client got.
     pub status: Option<u16>,
-    /// Why it was refused.
+    /// The reason of a refusal.
     pub reason: Option<Reason>,
-    /// What is wrong with a request that was refused before it could be read.
+    /// Why a request could not be read.
     pub detail: Option<String>,
-    /// The verdict, if the site was asked.
+    /// The verdict if the request was sent.
     pub verdict: Option<Verdict>,
     /// Time held.
     pub held: Duration,
-    /// What it was held by, for longer than a millisecond.
+    /// Why it was held, if for longer than a millisecond.
     pub held_by: Option<HoldCause>,
-    /// From sending to the head of the response.
+    /// From sending the request to the head of the response.
     pub upstream: Duration,
-    /// From its head to its end.
+    /// From the request's head to its end.
     pub duration: Duration,
-    /// How often it went to the site.
+    /// How often it was sent to the site.
     pub attempts: u32,
-    /// Bytes of bodies, or of a tunnel, from the client.
+    /// Bytes of bodies or of a tunnel, from the client.
     pub bytes_up: u64,
     /// The same, to the client.
     pub bytes_down: u64,
@@ -122,7 +122,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// A request of `client` that was refused before it could be read.
+    /// The line of a request that was refused before it could be read.
     #[must_use]
     pub fn unread(client: IpAddr, reason: Reason, status: Option<u16>, detail: String) -> Self {
         Self {
@@ -138,7 +138,7 @@ impl Access {
         }
     }
 
-    /// The target of the line's event: a filter can treat it apart, and it may go to a file of its own.
+    /// The log target of the line, for filters and for a log file of its own.
     pub const TARGET: &'static str = "tidegate::access";
 
     /// Writes the line.

@@ -1,10 +1,10 @@
-//! An event as JSON: what `GET /api/v1/events` and its stream send.
+//! Events as JSON, for `GET /api/v1/events` and its stream.
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Event, Told, Trip,
+    Event, EventRecord, Trip,
     text::{clean, shown},
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     observability::status::scope_name,
 };
 
-impl Serialize for Told {
+impl Serialize for EventRecord {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = Map::new();
         fields.insert("id".to_owned(), json!(self.id));
@@ -26,7 +26,7 @@ impl Serialize for Told {
 }
 
 impl Event {
-    /// The word that names this kind of event on the wire.
+    /// The word for this kind of event in the API.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Event {
         }
     }
 
-    /// The scope that it is about.
+    /// The scope of the event, if it has one.
     #[must_use]
     pub fn scope(&self) -> Option<String> {
         match self {
@@ -78,7 +78,7 @@ impl Event {
         }
     }
 
-    /// Its fields; lengths in milliseconds.
+    /// The fields as JSON; durations in milliseconds.
     fn to_json(&self) -> Value {
         match self {
             Self::Blocked { rule, key, target, judgement } => {

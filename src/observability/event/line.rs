@@ -1,5 +1,5 @@
-//! The log line of an event. `error`: a request was lost or something is broken; `warn`: a trip, and what is
-//! recovered or degraded; `info`: start, stop, a single block and what else a person waits for.
+//! The log line of an event. `error`: a request was lost or a part is broken. `warn`: a trip, or a
+//! problem that is worked around. `info`: start, stop, a single block and other expected changes.
 
 use tracing::{error, info, warn};
 
@@ -35,11 +35,11 @@ pub(super) fn write(event: &Event) {
                 "the store is away"
             }
         ),
-        Event::StoreUp => info!("the store answers"),
+        Event::StoreUp => info!("the store works again"),
         Event::StoreNews { hears: true, .. } => info!("this proxy receives the fleet's news"),
         Event::StoreNews { hears: false, reason } => warn!(
             reason = reason.as_deref().map(clean),
-            "this proxy does not receive the fleet's news; it asks the store before it sends"
+            "this proxy does not receive the fleet's news; it asks the store before each request"
         ),
         Event::Reloaded { changes, needs_restart } => reloaded(changes, needs_restart),
         Event::ReloadFailed { problems } => {
@@ -70,7 +70,7 @@ pub(super) fn write(event: &Event) {
     }
 }
 
-/// Says how many lines were left out in the seconds before.
+/// Reports how many lines were omitted in the last second.
 pub(super) fn left_out(lines: u32) {
     warn!(lines, "too many blocks to log each; the metrics count them all");
 }
@@ -103,14 +103,14 @@ fn of_a_scope(event: &Event) {
             }
         }
         Event::ProbeSent { rule, key, target } => {
-            info!(scope = scope_name(rule, key), url = shown(target), "probe goes");
+            info!(scope = scope_name(rule, key), url = shown(target), "probe sent");
         }
         Event::Observed { rule, key, action, requests, wait } => info!(
             scope = scope_name(rule, key),
             action = action.as_str(),
             requests,
             wait_s = wait.as_secs_f64(),
-            "observe: would have been done"
+            "observe: would have been applied"
         ),
         Event::RateLearned { rule, key, from, told, who, .. } => info!(
             scope = scope_name(rule, key),
@@ -120,7 +120,7 @@ fn of_a_scope(event: &Event) {
             why = told.why.as_str(),
             frozen = told.frozen,
             who = who.as_deref().map(clean),
-            "learned a rate"
+            "rate changed"
         ),
         Event::PlacesTaken { rule, key, parallel, under_way, held } => info!(
             scope = scope_name(rule, key),
@@ -130,7 +130,7 @@ fn of_a_scope(event: &Event) {
             scope = scope_name(rule, key),
             url = shown(target),
             rate,
-            "the site names its limit"
+            "the site announces its limit"
         ),
         Event::StoreDown { .. }
         | Event::StoreUp

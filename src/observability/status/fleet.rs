@@ -1,4 +1,5 @@
-//! The fleet at one moment: every member and every scope, as the page, `tidegate status` and `tidegate top` show them.
+//! The status of the fleet: every member and every scope, for the page, `tidegate status` and
+//! `tidegate top`.
 
 use std::collections::BTreeMap;
 
@@ -6,46 +7,47 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigStatus, LearnedStatus, ScopeState, StoreStatus, scope_name};
 
-/// The whole fleet.
+/// The status of the whole fleet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FleetStatus {
-    /// Version of the member that answers.
+    /// Version of the responding member.
     pub version: String,
-    /// Name of the member that answers.
+    /// Name of the responding member.
     pub member: String,
-    /// Where clients of the member that answers connect.
+    /// The address for clients of the responding member.
     pub listen: String,
-    /// Milliseconds since 1970 at which this was made.
+    /// The time of this snapshot, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Whether the member that answers is ready.
+    /// Whether the responding member is ready.
     pub ready: bool,
     /// The store as that member sees it.
     pub store: StoreStatus,
     /// The rule file of that member.
     pub config: ConfigStatus,
-    /// Whether this is what the store knows of the fleet; `false`: only what this member knows.
+    /// Whether this is the store's view of the fleet. If `false`, it is only this member's view.
     pub whole: bool,
     /// Why the store could not be read; `None` if it was, or if it is away.
     #[serde(default)]
     pub unread: Option<String>,
-    /// The sums over the fleet.
+    /// The totals of the fleet.
     pub summary: Summary,
-    /// Members, those heard last first.
+    /// Members; those seen most recently come first.
     pub members: Vec<MemberStatus>,
     /// Names of the rules.
     pub rules: Vec<String>,
-    /// Scopes, the most worrying first unless another order was asked for; at most as many as were asked for.
+    /// The scopes, those with the most trouble first unless another order was requested. Their
+    /// number is bounded by the request.
     pub scopes: Vec<FleetScope>,
-    /// How many scopes match what was asked.
+    /// The number of scopes that match the request.
     pub scopes_total: usize,
     /// Whether the store has more scopes than were read.
     pub more: bool,
 }
 
-/// The sums over the fleet.
+/// The totals of the fleet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Scopes that are known.
+    /// Known scopes.
     pub scopes: usize,
     /// Scopes that cool down, or wait for a probe.
     pub cooling: usize,
@@ -61,13 +63,13 @@ pub struct Summary {
     pub members_up: usize,
 }
 
-/// What a member publishes of itself.
+/// The figures that a member publishes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemberFigures {
     /// Version of the program.
     pub version: String,
-    /// Where its clients connect.
+    /// The address for its clients.
     pub address: String,
     /// Its admin port; empty if it has none.
     pub admin: String,
@@ -77,7 +79,7 @@ pub struct MemberFigures {
     pub ready: bool,
     /// Whether its store answers.
     pub store_up: bool,
-    /// Whether the rule file as it is now could not be put in force.
+    /// Whether its current rule file is invalid.
     pub bad_file: bool,
     /// Requests of the last second.
     pub requests_per_s: f64,
@@ -89,28 +91,28 @@ pub struct MemberFigures {
     pub held: u64,
     /// Its busiest scopes, by name.
     pub scopes: BTreeMap<String, ScopeFigures>,
-    /// The latest trips that it caused, by the name of the scope.
+    /// Its latest trips, by the name of the scope.
     pub trips: BTreeMap<String, TripStatus>,
-    /// The latest rates that a person changed on it, by the name of the scope.
+    /// The latest manual rate changes on it, by the name of the scope.
     pub rates: BTreeMap<String, RateChange>,
 }
 
-/// Who changed a learned rate by hand.
+/// A manual change of a learned rate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RateChange {
-    /// When, in milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub at_ms: u64,
-    /// As they call themselves.
+    /// The name that the operator gave.
     pub who: Option<String>,
 }
 
-/// What a member does in one scope.
+/// A member's figures for one scope.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScopeFigures {
     /// Requests held.
     pub held: u64,
-    /// Requests sent a second.
+    /// Requests sent per second.
     pub per_s: f64,
     /// Requests under way that `parallel` counts.
     pub under_way: u64,
@@ -121,11 +123,11 @@ pub struct ScopeFigures {
 pub struct MemberStatus {
     /// Its name.
     pub name: String,
-    /// Whether it was heard lately.
+    /// Whether it was seen recently.
     pub up: bool,
-    /// Milliseconds since it was last heard, by the store's clock.
+    /// Milliseconds since it was last seen, by the store's clock.
     pub heard_ms: u64,
-    /// What it published then.
+    /// The figures that it last published.
     #[serde(flatten)]
     pub figures: MemberFigures,
 }
@@ -137,24 +139,24 @@ pub struct FleetScope {
     pub rule: String,
     /// The scope's key; empty if the rule is not split.
     pub key: String,
-    /// Open, cooling, ...
+    /// The state.
     pub state: ScopeState,
-    /// What is left of the cooldown, or until the rule's hours begin, in milliseconds.
+    /// The time until the end of the cooldown, or until the rule's hours begin, in milliseconds.
     pub remaining_ms: u64,
     /// Blocks in a row (a sum of weights).
     pub streak: f64,
-    /// Streak that trips; `None` if the rule has no cooldown.
+    /// The streak that trips; `None` if the rule has no cooldown.
     pub after: Option<f64>,
     /// The rate in the rule file, in tokens per second; `None` if the rule has none.
     pub rate_limit: Option<f64>,
-    /// Whether the rule says `rate: auto`; `rate_limit` is then not from the rule file.
+    /// Whether the rule uses `rate: auto`. Then `rate_limit` is not from the rule file.
     #[serde(default)]
     pub rate_auto: bool,
-    /// Tokens per second in force.
+    /// The current rate in tokens per second.
     pub rate_current: Option<f64>,
-    /// What has been learned of the rate.
+    /// The learned rate.
     pub learned: Option<LearnedStatus>,
-    /// The rate that the site itself names, in tokens per second.
+    /// The rate that the site announces, in tokens per second.
     #[serde(default)]
     pub site_rate: Option<f64>,
     /// Requests held by all members.
@@ -165,41 +167,41 @@ pub struct FleetScope {
     /// Requests of all members under way that `parallel` counts.
     #[serde(default)]
     pub under_way: u64,
-    /// Requests sent a second by all members.
+    /// Requests sent per second by all members.
     pub sent_per_s: f64,
     /// Members with requests that wait for a token.
     pub members_waiting: u64,
     /// Counts the trips and clears.
     pub epoch: u64,
-    /// Whether the rule only watches.
+    /// Whether the rule only observes.
     pub observe: bool,
-    /// What tripped it last, as far as anybody knows.
+    /// The latest trip, if it is known.
     pub trip: Option<TripStatus>,
 }
 
-/// What tripped a scope.
+/// The trip of a scope.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TripStatus {
-    /// When, in milliseconds since 1970; 0 if only the store remembers it.
+    /// The time in milliseconds since 1970; 0 if only the store knows the trip.
     pub at_ms: u64,
     /// The block that tripped it, or `hand`.
     pub by: String,
     /// `streak`, `ratio`, `retry_after`, `hand`, ...
     pub cause: String,
-    /// The blocks that counted, by type.
+    /// The counted blocks, by type.
     pub blocks: BTreeMap<String, u64>,
-    /// Their sum of weights.
+    /// The sum of their weights.
     pub streak: f64,
-    /// The URL whose answer tripped it, without its query.
+    /// The URL whose response tripped it, without its query.
     pub url: Option<String>,
-    /// The status of that answer.
+    /// The status of that response.
     pub status: Option<u16>,
-    /// What the verdict rests on.
+    /// The evidence of the verdict.
     pub evidence: Option<String>,
     /// The member that reported it.
     pub member: String,
-    /// Who did it by hand, as they call themselves.
+    /// The name that the operator gave, for a manual trip.
     pub who: Option<String>,
 }
 
