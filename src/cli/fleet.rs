@@ -1,4 +1,5 @@
-//! The fleet for `tidegate status` and `tidegate top`: from a member, or from its store without any member.
+//! The fleet for `tidegate status` and `tidegate top`, read from a member or directly from its
+//! store.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::{
     store::survey,
 };
 
-/// Who knows the fleet.
+/// The source of the fleet's status.
 #[derive(Debug)]
 pub(super) enum Source {
     /// One of its members.
@@ -33,7 +34,7 @@ pub(super) enum Source {
     Store(Box<FromStore>),
 }
 
-/// A store that is asked without any member.
+/// A store that is read without a member.
 #[derive(Debug)]
 pub(super) struct FromStore {
     loaded: Loaded,
@@ -42,7 +43,7 @@ pub(super) struct FromStore {
 }
 
 impl Source {
-    /// The store if `--store` names one and `--admin` no member, else a member.
+    /// The store if `--store` is given without `--admin`; otherwise a member.
     pub(super) fn new(global: &Global, token: &Token) -> anyhow::Result<Self> {
         if global.store.is_none() || global.admin.is_some() {
             return Ok(Self::Member(Admin::new(global, token)?));
@@ -50,8 +51,7 @@ impl Source {
         let loaded = global.load()?;
         let StoreSettings::Redis(settings) = loaded.settings.store.clone() else {
             return Err(Usage(
-                "`--store memory` has no fleet to show; without `--store` one member is asked"
-                    .into(),
+                "`--store memory` has no fleet to show; without `--store` a member is asked".into(),
             )
             .into());
         };
@@ -59,8 +59,8 @@ impl Source {
         Ok(Self::Store(Box::new(FromStore { loaded, settings, runtime })))
     }
 
-    /// The fleet now, with so many scopes.
-    pub(super) fn look(&self, scopes: usize) -> anyhow::Result<FleetStatus> {
+    /// The current fleet, with at most `scopes` scopes.
+    pub(super) fn read(&self, scopes: usize) -> anyhow::Result<FleetStatus> {
         match self {
             Self::Member(admin) => {
                 let path = format!("/api/v1/fleet?fresh=1&limit={scopes}");
@@ -79,12 +79,12 @@ impl Source {
     }
 }
 
-/// Whether nothing needs a person: exit code 0.
+/// Whether no operator is needed: exit code 0.
 pub(super) fn is_fine(fleet: &FleetStatus) -> bool {
     fleet.ready && fleet.store.up && fleet.summary.cooling == 0
 }
 
-/// The header: what matters, in a few lines.
+/// The header: a summary in a few lines.
 pub(super) fn head(fleet: &FleetStatus, out: &Out) -> Vec<String> {
     let Summary {
         scopes,

@@ -18,7 +18,7 @@ use crate::observability::{
 
 /// Scopes in the table; `--json` has all.
 const MOST_ROWS: usize = 200;
-/// Scopes in the JSON: as many as a look at a store reads.
+/// Scopes in the JSON: as many as one read of the store returns.
 const ALL: usize = 10_000;
 
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         return member(global, args, out);
     }
     let source = Source::new(global, &args.token)?;
-    let seen = source.look(if args.json { ALL } else { MOST_ROWS })?;
+    let seen = source.read(if args.json { ALL } else { MOST_ROWS })?;
     if args.json {
         out.json(&serde_json::to_value(&seen)?)?;
     } else {
@@ -61,7 +61,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     Ok(if fleet::is_fine(&seen) { Outcome::Fine } else { Outcome::NotFine })
 }
 
-/// One member, as it knows itself.
+/// One member's own view.
 fn member(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
     let answer = Admin::new(global, &args.token)?.ask(Method::GET, "/api/v1/status", None)?;
     let status: Status = serde_json::from_value(answer.clone())?;
@@ -78,12 +78,11 @@ fn is_fine(status: &Status) -> bool {
     status.ready && status.store.up && !status.scopes.iter().any(closed)
 }
 
-/// What one member knows.
+/// The table of one member.
 fn table(status: &Status, out: &Out) -> String {
     let mut lines = vec![head(status, out)];
     if !status.config.problems.is_empty() {
-        let text =
-            "the rule file as it is now is bad; the one before is in force (`tidegate check`)";
+        let text = "the rule file was rejected; the previous one is in force (`tidegate check`)";
         lines.push(out.paint(Style::Bad, text).to_string());
     }
     let columns = ["scope", "rate", "mark", "limit", "held", "streak", "state", "blocks"];

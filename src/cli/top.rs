@@ -1,4 +1,4 @@
-//! `tidegate top`: the fleet on one screen, drawn twice a second. `q` ends it.
+//! `tidegate top`: the fleet on one screen, updated twice per second. `q` ends it.
 
 use std::{
     cmp::Reverse,
@@ -19,14 +19,15 @@ use crate::{
     runtime::clock,
 };
 
-/// Home, then each line is cleared to its end as it is written, then what is below: no flicker, no blank moment.
+/// Moves to the top left. Each line is cleared to its end when it is written, then the rest of the
+/// screen. So nothing flickers.
 const HOME: &str = "\u{1b}[H";
 const CLEAR_LINE: &str = "\u{1b}[K";
 const CLEAR_BELOW: &str = "\u{1b}[J";
-/// Scopes that one look brings: as many as are read of a store.
+/// Scopes per update: as many as one read of the store returns.
 const SCOPES: usize = 10_000;
-/// The columns by which the scopes can be sorted, in the order of the key `s`.
-const SORTS: [&str; 5] = ["worry", "held", "sent", "streak", "name"];
+/// The sort orders, in the sequence of the key `s`.
+const SORTS: [&str; 5] = ["urgency", "held", "sent", "streak", "name"];
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -50,12 +51,12 @@ fn every(text: &str) -> Result<f64, String> {
     if range.contains(&seconds) { Ok(seconds) } else { Err("from 0.1 to 3600 seconds".to_owned()) }
 }
 
-/// What the operator has chosen.
+/// The choices of the operator.
 #[derive(Debug, Default)]
 struct View {
     sort: usize,
     search: String,
-    /// Whether keys go to the search.
+    /// Whether keys are added to the search.
     typing: bool,
     offset: usize,
 }
@@ -69,12 +70,12 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     let terminal = Terminal::enter()?;
     let every = Duration::from_secs_f64(args.every);
     let mut view = View::default();
-    let mut seen = Err("looking".to_owned());
+    let mut seen = Err("reading ...".to_owned());
     let mut next = clock::now();
     loop {
         if clock::now() >= next {
-            // It may be restarting; the next look tells.
-            seen = source.look(SCOPES).map_err(|error| format!("{error:#}"));
+            // The proxy may be restarting; the next update shows it.
+            seen = source.read(SCOPES).map_err(|error| format!("{error:#}"));
             next = clock::now() + every;
         }
         let frame = frame(&seen, &mut view, Terminal::size(), out);
@@ -90,7 +91,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
 }
 
 impl View {
-    /// Does what a key says; true: it ends.
+    /// Handles a key. Returns true if the program ends.
     fn press(&mut self, key: Key) -> bool {
         match (self.typing, key) {
             (_, Key::Interrupt) | (false, Key::Char('q')) => return true,
@@ -110,7 +111,7 @@ impl View {
         false
     }
 
-    /// The scopes that are wanted, in the order that is wanted.
+    /// The matching scopes, in the chosen order.
     fn choose(&self, mut scopes: Vec<FleetScope>) -> Vec<FleetScope> {
         scopes.retain(|scope| scope.name().contains(&self.search));
         match SORTS[self.sort] {
@@ -124,7 +125,7 @@ impl View {
     }
 }
 
-/// One screen: never more lines or columns than there are.
+/// One screen, which never exceeds the terminal's rows and columns.
 fn frame(
     seen: &Result<FleetStatus, String>,
     view: &mut View,
@@ -137,7 +138,7 @@ fn frame(
     };
     if let Ok(fleet) = seen {
         let chosen = view.choose(fleet.scopes.clone());
-        // The header, the table's own, the footer.
+        // One line each for the header of the table and the footer.
         let room = rows.saturating_sub(lines.len() + 2).max(1);
         view.offset = view.offset.min(chosen.len().saturating_sub(room));
         let hidden = chosen.len().saturating_sub(room);
@@ -163,11 +164,11 @@ fn frame(
     }
     lines.truncate(rows);
     let fitted: Vec<_> = lines.iter().map(|line| fit(line, columns) + CLEAR_LINE).collect();
-    // Without a line end below the last line, which would scroll.
+    // A line break after the last line would scroll.
     fitted.join("\r\n")
 }
 
-/// The line cut to so many columns; escapes take none.
+/// The line cut to `columns`. Escape sequences take no columns.
 fn fit(line: &str, columns: usize) -> String {
     let (mut out, mut left, mut escape) = (String::with_capacity(line.len()), columns, false);
     for character in line.chars() {

@@ -1,6 +1,6 @@
 //! Reads a mapping by its section of the key table: unknown keys, types, ranges, defaults.
 //!
-//! A mistake is noted and the default used instead, so that one run finds them all.
+//! A mistake is recorded and the default is used instead, so that one run finds all mistakes.
 
 use std::{rc::Rc, time::Duration};
 
@@ -49,7 +49,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Opens the mapping at `cursor`, whose `entries` are to have the keys of `section`.
+    /// Opens the mapping at `cursor`, whose `entries` should have the keys of `section`.
     pub(super) fn new(
         cursor: &Cursor<'a>,
         section: &'static Section,
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         for (name, node) in &self.entries {
             let anchor = self.section.has_anchors() && name.text.starts_with("x-");
             if self.section.key(&name.text).is_none() && !anchor {
-                // Whatever it was meant to be: it may be a secret.
+                // The value of an unknown key may be a secret.
                 self.diagnostics.hide_all(node);
                 let help = match name.text.as_str() {
                     "<<" => {
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         both.into_iter().find(|(name, _)| name.text == key).map(|(_, node)| node)
     }
 
-    /// The path of `key`; that of an inherited value is where it stands, below `defaults`.
+    /// The path of `key`. An inherited value has its path below `defaults`.
     fn path_of(&self, key: &str) -> String {
         let inherits = !self.has(key) && self.counts(key);
         join(if inherits { "defaults" } else { &self.path }, key)
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
         self.section.key(key).is_some()
     }
 
-    /// What may stand at `key`.
+    /// The allowed values of `key`.
     pub(super) fn kind(&self, key: &str) -> &'static Kind {
         &self.key(key).kind
     }
@@ -197,8 +197,8 @@ impl<'a> Reader<'a> {
         self.diagnostics.has_error(&self.path_of(key))
     }
 
-    /// The value of `key`, given or by default; `None` where there is neither, which is noted for a
-    /// required one.
+    /// The value of `key`, given or default; `None` if there is neither, which is reported for a
+    /// required key.
     pub(super) fn cursor(&self, key: &str) -> Option<Cursor<'a>> {
         if let Some(cursor) = self.given_cursor(key) {
             return Some(cursor);
@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
     }
 
     fn record(&self, cursor: &Cursor<'_>) {
-        // What is read key by key is told key by key; entries of `detect` are told with their list.
+        // Sections are shown key by key; entries of `detect` are shown with their list.
         let by_key = cursor.kind.section().is_some() && matches!(cursor.node.value, Value::Map(_));
         if by_key || cursor.label == "rules" || cursor.label.contains('[') {
             return;
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
         self.diagnostics.record(&cursor.label, shown);
     }
 
-    /// Reads a scalar: as given, else (or where that is wrong) by default.
+    /// Reads a scalar: the given one, or the default if that is missing or wrong.
     fn read<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> T {
         let given = self.given_cursor(key).and_then(|cursor| cursor.scalar(&read));
         given.unwrap_or_else(|| {
@@ -314,7 +314,7 @@ impl<'a> Reader<'a> {
         self.read(key, |text| range::word(kind, text))
     }
 
-    /// One of the key's words, where it has no default.
+    /// One of the key's words, if the key has no default.
     pub(super) fn optional_word(&self, key: &str) -> Option<&'static str> {
         let kind = &self.key(key).kind;
         self.optional(key, |text| range::word(kind, text))

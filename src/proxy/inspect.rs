@@ -1,8 +1,8 @@
-//! Looks at responses on their way: a bounded prefix is read ahead for the verdict, the original
-//! bytes go on untouched, and what is not known in time is learnt while they pass.
+//! Inspects responses: a bounded prefix is read ahead for the verdict, the original bytes are
+//! passed on unchanged, and a verdict that is not clear in time is reached while the body passes.
 //!
-//! A verdict is reported even when the client leaves: what was being looked at is then looked at to
-//! its end, within the same bounds, in a task of its own.
+//! A verdict is reported even if the client disconnects: a task of its own then reads the rest,
+//! within the same bounds.
 
 use std::{
     collections::VecDeque,
@@ -28,11 +28,11 @@ use crate::{
     gate::Slot,
 };
 
-/// Most bytes on the wire that are read ahead of the client. The scan has bounds of its own in
-/// *decoded* bytes; this one holds where nothing decodes.
+/// Most received bytes that are read ahead of the client. The scan is bounded in *decoded* bytes;
+/// this bound applies if nothing can be decoded.
 const MAX_AHEAD: usize = 256 * 1024;
 
-/// A site's body on its way to the client, with what was read ahead of it.
+/// A site's body for the client, with the part that was read ahead.
 #[derive(Debug)]
 pub struct SiteBody {
     ahead: VecDeque<Bytes>,
@@ -41,14 +41,14 @@ pub struct SiteBody {
     /// `None` once it was read to its end.
     rest: Option<Incoming>,
     idle: Idle,
-    /// Goes back to the pool once the site's answer is complete.
+    /// Returned to the pool once the site's response is complete.
     conn: Option<Conn>,
     watch: Option<Box<Watch>>,
     /// Counts the request as one under way (`parallel`).
     slot: Option<Box<Slot>>,
 }
 
-/// A body being looked at, and the permit to report with.
+/// A body being scanned, and the permit for its report.
 #[derive(Debug)]
 struct Watch {
     scan: Box<Scan>,
@@ -56,7 +56,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Looks at the next bytes, which may be the last ones; false once nothing more can matter.
+    /// Scans the next bytes, which may be the last ones. False once the result is certain.
     fn push(&mut self, data: &[u8], last: bool) -> bool {
         if last {
             self.scan.push_last(data);
@@ -79,18 +79,18 @@ impl SiteBody {
         self.slot = None;
     }
 
-    /// Looks at the body while it passes.
+    /// Scans the body while it passes.
     pub(super) fn watch(&mut self, scan: Box<Scan>, pass: Pass) {
         self.watch = Some(Box::new(Watch { scan, pass }));
     }
 
-    /// The permit of a body that is looked at.
+    /// The permit of a body that is scanned.
     pub(super) fn pass(&self) -> Option<&Pass> {
         self.watch.as_ref().map(|watch| &watch.pass)
     }
 
-    /// Reads ahead until the verdict is clear, at most for `delay`; `None` where it will be clear
-    /// later.
+    /// Reads ahead until the verdict is clear, at most for `delay`. `None` if it is not clear by
+    /// then.
     ///
     /// Dropping the future in between loses nothing, see [`SiteBody::drop`].
     pub(super) async fn look(&mut self, delay: Duration) -> Option<(Judgement, Pass)> {
@@ -106,7 +106,8 @@ impl SiteBody {
         Some((scan.finish(end), pass))
     }
 
-    /// Reads ahead until the end, at most so many bytes and for `delay`; what there is then.
+    /// Reads ahead until the end, at most this many bytes and for `delay`, and returns what has
+    /// arrived.
     pub(super) async fn read(&mut self, most: usize, delay: Duration) -> Vec<u8> {
         let mut size: usize = self.ahead.iter().map(Bytes::len).sum();
         let reading = async {
@@ -133,8 +134,8 @@ impl SiteBody {
         self.ahead.iter().flatten().copied().take(most).collect()
     }
 
-    /// Whether the site broke off before anything was passed on: that can still be said in so many
-    /// words.
+    /// Whether the site closed the connection before anything was passed on, so that the client can
+    /// still get an error.
     pub(super) fn is_cut_off(&self) -> bool {
         self.broken.is_some()
     }
@@ -205,7 +206,7 @@ impl SiteBody {
         }
     }
 
-    /// Reports what is known now that no more will be.
+    /// Reports the verdict at the end of the scan.
     fn conclude(&mut self, end: BodyEnd) {
         if let Some(watch) = self.watch.take() {
             tokio::spawn(async move {
@@ -220,7 +221,7 @@ impl SiteBody {
         self.ahead.is_empty() && self.is_read()
     }
 
-    /// Bytes to come, exactly where the site announced them.
+    /// The remaining bytes, exact if the site announced them.
     pub(super) fn size_hint(&self) -> SizeHint {
         if self.broken.is_some() {
             return SizeHint::default();
@@ -238,8 +239,8 @@ impl SiteBody {
 }
 
 impl Drop for SiteBody {
-    /// Keeps the connection where the answer was read to its end, and sees a verdict through where
-    /// the client left.
+    /// Keeps the connection if the response was read completely, and finishes the scan if the
+    /// client disconnected.
     fn drop(&mut self) {
         if self.is_read() {
             self.conclude(BodyEnd::Complete);
@@ -268,11 +269,10 @@ impl Drop for SiteBody {
     }
 }
 
-/// How long an answer is read on for its verdict after its client left.
+/// How long a response is read for its verdict after its client disconnected.
 const LEFT: Duration = Duration::from_secs(2);
 
-/// Whether a response may be held back for its verdict: what a person reads, and that comes at
-/// once.
+/// Whether a response may be delayed for its verdict: documents, but not streams.
 pub(super) fn may_wait(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else { return true };
     let essence = kind.as_bytes().split(|b| *b == b';').next().unwrap_or(b"").trim_ascii();

@@ -1,9 +1,10 @@
-//! CONNECT: held first, then dialled, then answered, then bytes both ways.
+//! CONNECT: the request is held, the site connected, the response sent, and then bytes are copied
+//! both ways.
 //!
-//! An open tunnel is part of the traffic: no more of what may be a request goes from client to site
-//! while its scope cools down, and with `tunnel: flights` each new client flight after an answer
-//! takes a token. Where the client speaks TLS, flights are of application data; handshake, alerts
-//! and control frames pass. What is withheld stays in the client's socket, but for one buffer.
+//! The bytes of an open tunnel are limited too: no more of a possible request goes from client to
+//! site while its scope cools down, and with `tunnel: flights` each new client flight after a
+//! response takes a token. If the client uses TLS, only application data counts; handshake, alerts
+//! and control frames pass. Withheld bytes stay in the client's socket, except for one buffer.
 
 pub(super) mod copy;
 mod hello;
@@ -50,12 +51,12 @@ use hello::Hello;
 use records::{Piece, Records};
 pub(super) use slots::{TunnelSlot, TunnelSlots};
 
-/// What a site must say before a client that has only opened HTTP/2 is answered: its own SETTINGS
-/// and session tickets are less.
+/// Bytes from a site that count as a response to a client that has only opened HTTP/2: the site's
+/// own SETTINGS and session tickets are fewer.
 const OPENING_ANSWER: usize = 768;
 
-/// Opens the tunnel that a CONNECT asks for; the 200 stands for a connection that is there (RFC
-/// 9110 section 9.3.6).
+/// Opens the tunnel for a CONNECT. The 200 means that the connection is open (RFC 9110 section
+/// 9.3.6).
 ///
 /// # Errors
 /// The refusal for the client, which closes the connection (RFC 9931).
@@ -123,7 +124,7 @@ pub(super) fn place(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<Tun
     })
 }
 
-/// Joins a client whose CONNECT is answered already to the site.
+/// Connects a client whose CONNECT was already answered to the site.
 pub(super) async fn join(
     cx: &Arc<Context>,
     asking: Asking,
@@ -207,7 +208,7 @@ async fn serve(client: copy::Side, (site, address): Reached, mut flights: Flight
     }
 }
 
-/// Tells why a tunnel, or what an upgrade made one, did not end by itself.
+/// Reports why a tunnel, or an upgraded connection, did not end by itself.
 pub(super) fn ended(metrics: &Metrics, error: &io::Error) {
     if error.kind() == io::ErrorKind::TimedOut {
         metrics.reached(Bound::IdleTunnel);
@@ -217,10 +218,10 @@ pub(super) fn ended(metrics: &Metrics, error: &io::Error) {
 
 /// Asks the gate before bytes go from a tunnel's client to its site.
 ///
-/// A flight is what the client sends after the site has spoken; the first one has the leave of the
-/// CONNECT. What is inside is not for us to judge, so the report on a flight is neutral: neither a
-/// block nor a sign of health. Only where it is the probe, the site's answer opens the scope:
-/// nothing better will ever be seen in a tunnel.
+/// A flight is what the client sends after the site has sent something; the permit of the CONNECT
+/// covers the first one. The content cannot be judged, so the report on a flight is neutral:
+/// neither a block nor a sign of health. For a probe, the site's response opens the scope, because
+/// a tunnel shows no better evidence.
 ///
 /// A reload counts for it too, from the next of these bytes on.
 pub(super) struct Flights {
@@ -234,17 +235,17 @@ pub(super) struct Flights {
     /// the same rule.
     awaits_name: AtomicBool,
     records: Mutex<Records>,
-    /// Empty only while the gate is asked.
+    /// Empty only while the gate decides.
     under_way: Mutex<Option<Flight>>,
-    /// What has passed.
+    /// Bytes that have passed.
     tally: Arc<Tally>,
 }
 
 struct Flight {
     pass: Pass,
-    /// Bytes that the site must say until this flight is answered.
+    /// Bytes that the site must send until this flight counts as answered.
     unanswered: usize,
-    /// A request has gone under it.
+    /// A request was sent with it.
     used: bool,
 }
 
@@ -263,10 +264,10 @@ impl Flights {
         Self { cx, live, asking, tunnel_login, site: None, awaits_name, records, under_way, tally }
     }
 
-    /// Whether `bytes`, the first ones of the client, may go; false where more are needed to tell.
+    /// Whether `bytes`, the client's first ones, may pass; false if more are needed to decide.
     ///
     /// # Errors
-    /// They ask an address for a name that falls under another rule.
+    /// They request a name under another rule from an address.
     pub(super) fn may_begin(&self, bytes: &[u8]) -> io::Result<bool> {
         if !self.awaits_name.load(Ordering::Relaxed) {
             return Ok(true);
@@ -311,8 +312,8 @@ impl Flights {
         self.tunnel_login.judge(&live, client)
     }
 
-    /// What `bytes`, the next ones of the client, begin with, and how many they are; `None` where
-    /// there are too few to tell. To be asked once for the same bytes.
+    /// The kind and number of the next bytes in `bytes`; `None` if there are too few to decide.
+    /// Must be called once for the same bytes.
     pub(super) fn piece(&self, bytes: &[u8]) -> Option<(Piece, usize)> {
         self.records.lock().piece(bytes)
     }
@@ -340,7 +341,7 @@ impl Flights {
         Ok(())
     }
 
-    /// Whether no cooldown has tripped since the gate was last asked.
+    /// Whether no cooldown has tripped since the last decision of the gate.
     pub(super) fn may_go_on(&self) -> bool {
         self.under_way.lock().as_ref().is_some_and(|flight| flight.pass.may_go_on())
     }
@@ -374,7 +375,7 @@ impl Flights {
         Ok(pass)
     }
 
-    /// The site has said `bytes`: once the client's flight is answered, its next bytes are a new one.
+    /// The site has sent `bytes`. If they answer the client's flight, its next bytes are a new one.
     pub(super) async fn answered(&self, bytes: &[u8]) {
         let may_be = {
             let mut records = self.records.lock();
@@ -405,15 +406,15 @@ impl Flight {
         }
     }
 
-    /// The site has said so much; true where that is the answer.
+    /// Counts bytes from the site; true if they complete a response.
     fn hears(&mut self, length: usize) -> bool {
         let waits = self.unanswered > 0;
         self.unanswered = self.unanswered.saturating_sub(length);
         waits && self.unanswered == 0
     }
 
-    /// A request of HTTP/2 does not wait for the answer to the one before, which will not be told
-    /// from its own.
+    /// A request of HTTP/2 does not wait for the previous response, so their responses cannot be
+    /// distinguished.
     async fn ends_with_another(&mut self) {
         if self.used && self.unanswered > 0 {
             self.unanswered = 0;

@@ -1,4 +1,4 @@
-//! What is told about a trip afterwards: why it came, and which blocks built it.
+//! The explanation of a trip: its cause, and the blocks that led to it.
 
 use std::{fmt, str::FromStr};
 
@@ -15,15 +15,16 @@ pub enum Cause {
     Named,
     /// The probe was blocked.
     Probe,
-    /// The site stopped to answer (`silence`).
+    /// The site stopped answering (`silence`).
     Silence,
-    /// One more probe was blocked, after so many that the scope is hopeless.
+    /// Another probe was blocked after so many that the scope is hopeless.
     Hopeless,
-    /// The site says that its limit is used up (`site_limits`): no block, and nothing to learn from.
+    /// The site announces that its limit is used up (`site_limits`). Not a block, and without
+    /// effect on the learned rate.
     SiteLimit,
-    /// As many answers were errors as the rule allows (`errors`): no block either.
+    /// The rule's limit on error responses was reached (`errors`). Not a block either.
     Errors,
-    /// A person wanted it.
+    /// A manual trip.
     Hand,
 }
 
@@ -40,7 +41,8 @@ impl Cause {
         Self::Hand,
     ];
 
-    /// Whether it is a pause whose end is known: it needs no probe, and the learned rate learns nothing from it.
+    /// Whether it is a pause with a known end. A pause needs no probe and does not change the
+    /// learned rate.
     #[must_use]
     pub const fn is_pause(self) -> bool {
         matches!(self, Self::SiteLimit | Self::Errors)
@@ -63,7 +65,7 @@ impl Cause {
     }
 }
 
-/// The word is no cause.
+/// The word is not a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no cause of a cooldown")]
 pub struct UnknownCause;
@@ -76,19 +78,19 @@ impl FromStr for Cause {
     }
 }
 
-/// The block that tripped, of the letters that built the streak (or the share): the last one. `None` for a person's
-/// hand, which has none.
+/// The last of the blocks that built the streak or the share: the one that tripped. `None` for a
+/// manual trip.
 #[must_use]
 pub fn culprit(blamed: &str) -> Option<Verdict> {
     blamed.chars().last().and_then(Verdict::of_letter)
 }
 
-/// How many blocks of each type, in the order of [`Verdict::ALL`].
+/// The number of blocks of each type, in the order of [`Verdict::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Blocks([u16; Verdict::ALL.len()]);
 
 impl Blocks {
-    /// Counts a line of letters ([`Verdict::letter`]); what is none is left out.
+    /// Counts the letters ([`Verdict::letter`]); ignores any other character.
     #[must_use]
     pub fn of_letters(letters: &str) -> Self {
         let mut blocks = Self::default();
@@ -99,7 +101,7 @@ impl Blocks {
         blocks
     }
 
-    /// The types that there are, each with its number.
+    /// The types with at least one block, and their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (Verdict, u16)> + '_ {
         Verdict::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
     }
