@@ -13,13 +13,13 @@ use crate::walls::{Answer, SECOND, exact_len};
 
 /// The table.
 const TABLE: &str = include_str!("../../python/tidegate/walls.tsv");
-/// A site without a limit is crawled at so many requests per second.
+/// A site without a limit is crawled at this rate, in requests per second.
 const CEILING: f64 = 10.0;
-/// The longest ban that doubles.
+/// Longest ban if bans double.
 const LONGEST_BAN: i64 = 7_200 * SECOND;
-/// Bans that double begin anew after so long without one.
+/// Bans start again at their first length after this time without one.
 const FORGIVES_AFTER: i64 = 3_600 * SECOND;
-/// The member of three whose exit is blocked.
+/// The one of three members whose exit address is blocked.
 const BLOCKED_MEMBER: usize = 2;
 
 /// How requests are counted.
@@ -36,7 +36,7 @@ enum Shape {
     Member,
 }
 
-/// What a ban does with further requests and offences.
+/// How a ban treats further requests and offences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ban {
     None,
@@ -100,7 +100,7 @@ fn row(line: &'static str) -> Row {
     Row { family, name, shape, window, extra, ban, answer, counts_refused: counts == "yes" }
 }
 
-/// A row at a rate that a seed has drawn.
+/// A row with the rate that a seed has drawn.
 #[derive(Debug, Clone)]
 pub struct Site {
     row: Row,
@@ -117,7 +117,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The site that `seed` makes of `row`.
+    /// The site for `row` and `seed`.
     #[must_use]
     pub fn new(row: &Row, seed: u64) -> Self {
         let mut draw = fastrand::Rng::with_seed(seed);
@@ -147,19 +147,19 @@ impl Site {
         }
     }
 
-    /// Requests per second that it bears.
+    /// Requests per second that it tolerates.
     #[must_use]
     pub const fn bears(&self) -> f64 {
         self.rate
     }
 
-    /// Whether there is a limit at all.
+    /// Whether it has a limit.
     #[must_use]
     pub fn is_wall(&self) -> bool {
         self.row.family != "none"
     }
 
-    /// Good pages per second of who knows it.
+    /// Good pages per second of a crawler that knows the limit.
     #[must_use]
     pub fn oracle(&self) -> f64 {
         match self.row.shape {
@@ -168,7 +168,7 @@ impl Site {
         }
     }
 
-    /// What the fields of an answer at `now` say, at a site that says anything.
+    /// The limit that a response at `now` announces, if the site announces one.
     #[must_use]
     pub fn says(&self, now: i64) -> Option<SiteLimit> {
         let (start, count) = self.window;
@@ -184,7 +184,7 @@ impl Site {
         site_limit(&fields, SystemTime::UNIX_EPOCH)
     }
 
-    /// Answers a request of `member` at `now`; never earlier than the one before.
+    /// Responds to a request of `member` at `now`, which must not be earlier than the last one.
     pub fn answer(&mut self, now: i64, member: usize) -> Answer {
         if now < self.until {
             if let Ban::Renewed(length) = self.row.ban {
@@ -217,7 +217,7 @@ impl Site {
         }
     }
 
-    /// How long to wait for room, if there is none. What is let through is counted.
+    /// How long to wait for capacity, if there is none. Counts requests that are let through.
     fn exceeds(&mut self, now: i64, member: usize) -> Option<i64> {
         let window = self.row.window;
         let most = self.rate * exact(window) / 1e6;
@@ -250,7 +250,7 @@ impl Site {
                 self.slides(node, now, window, most)
             }
             Shape::Two => {
-                // The short window bears half as much again.
+                // The short window tolerates half as much again.
                 let short = self.row.extra * SECOND;
                 let few = self.rate * 1.5 * exact(short) / 1e6;
                 let recent = self.hits[0].iter().rev().take_while(|hit| **hit > now - short);
@@ -305,7 +305,7 @@ impl Site {
 mod tests {
     use super::*;
 
-    /// The share of answers that are pages at `times` what the site bears, for an hour.
+    /// The share of good pages in an hour at `times` the tolerated rate.
     fn good(row: &Row, times: f64) -> f64 {
         let mut site = Site::new(row, 7);
         let step = 1e6 / (site.bears() * times);

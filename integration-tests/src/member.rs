@@ -1,4 +1,4 @@
-//! One running `tidegate`: a process with a rule file of its own, its metrics, its status and its log.
+//! One running `tidegate`: a process with its own rule file, its metrics, its status and its log.
 
 use std::{
     io::{BufRead as _, BufReader, Read},
@@ -26,14 +26,14 @@ pub use rule_file::RuleFile;
 pub use run::run;
 pub use scrape::Metrics;
 
-/// A start takes milliseconds; a machine that builds at the same time may take seconds.
+/// A start takes milliseconds, but seconds on a busy machine.
 const START_AT_MOST: Duration = Duration::from_secs(15);
-/// Another test program may take a port between our look and the start.
+/// Another test program may take the port between the check and the start.
 const START_TRIES: usize = 5;
-/// Longest log that is kept and printed when a test fails; more is cut at the front.
+/// Most lines of the log that are kept and printed when a test fails; older ones are dropped.
 const LOG_LINES: usize = 500;
 
-/// A running member; the process dies with this handle, and its log is printed if the test failed.
+/// A running member. The process ends with this handle, and its log is printed if the test failed.
 #[derive(Debug)]
 pub struct Member {
     proxy: SocketAddr,
@@ -47,7 +47,7 @@ impl Member {
     /// Starts one member and waits until it serves.
     ///
     /// # Panics
-    /// If it does not come up; its log is in the message.
+    /// If it does not start; the message contains its log.
     pub async fn start(file: &RuleFile) -> Self {
         Self::start_program(binary_path(), file).await
     }
@@ -55,15 +55,15 @@ impl Member {
     /// Starts another build of `tidegate`.
     ///
     /// # Panics
-    /// As [`Member::start`].
+    /// Like [`Member::start`].
     pub async fn start_program(program: &Path, file: &RuleFile) -> Self {
         Self::start_by(file, || Command::new(program)).await
     }
 
-    /// Starts one member in a shell in which this command has been run (`ulimit -Sn 64`).
+    /// Starts one member in a shell in which `command` was run (`ulimit -Sn 64`).
     ///
     /// # Panics
-    /// As [`Member::start`].
+    /// Like [`Member::start`].
     pub async fn start_after(command: &str, file: &RuleFile) -> Self {
         Self::start_by(file, || {
             let mut shell = Command::new("/bin/sh");
@@ -99,7 +99,7 @@ impl Member {
     }
 
     fn spawn(file: &RuleFile, mut command: Command) -> Self {
-        // Private, since it may get the key of a CA.
+        // Private, because it may contain the key of a CA.
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let folder = tempfile::Builder::new().permissions(private).tempdir();
         let folder = folder.expect("the folder for temporary files is writable");
@@ -126,7 +126,7 @@ impl Member {
         Self { proxy, admin, child, log, folder }
     }
 
-    /// True once it serves on both ports; false where it ended instead.
+    /// True once it serves on both ports; false if it ended instead.
     async fn comes_up(&mut self) -> bool {
         let mut up = false;
         wait_until("tidegate serves or ends", START_AT_MOST, async || {
@@ -138,13 +138,13 @@ impl Member {
         up && self.exit_status().is_none()
     }
 
-    /// Where clients connect.
+    /// The proxy's address.
     #[must_use]
     pub fn proxy(&self) -> SocketAddr {
         self.proxy
     }
 
-    /// The proxy as clients are told: `http://127.0.0.1:PORT`.
+    /// The proxy's URL: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn proxy_url(&self) -> String {
         format!("http://{}", self.proxy)
@@ -168,7 +168,7 @@ impl Member {
         self.folder.path()
     }
 
-    /// The certificate of its CA, which is there once a rule intercepts.
+    /// The certificate of its CA, which exists once a rule intercepts.
     #[must_use]
     pub fn ca_file(&self) -> PathBuf {
         self.folder.path().join("ca/ca.pem")
@@ -197,20 +197,20 @@ impl Member {
         std::fs::write(self.rule_file(), text).expect("a temporary folder is writable");
     }
 
-    /// All its metrics now.
+    /// Its current metrics.
     ///
     /// # Panics
-    /// If `/metrics` does not answer 200.
+    /// If `/metrics` does not return 200.
     pub async fn metrics(&self) -> Metrics {
         let answer = client::get_direct(self.admin, "/metrics").await;
         assert_eq!(answer.status, 200, "/metrics: {}", answer.text());
         Metrics::parse(&answer.text())
     }
 
-    /// The sum of one metric over the series that have these labels.
+    /// The sum of one metric over the series with these labels.
     ///
     /// # Panics
-    /// As [`Member::metrics`].
+    /// Like [`Member::metrics`].
     pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.metrics().await.sum(name, labels)
     }
@@ -218,7 +218,7 @@ impl Member {
     /// `GET /api/v1/status`.
     ///
     /// # Panics
-    /// If it does not answer 200 with JSON.
+    /// If it does not return 200 with JSON.
     pub async fn status(&self) -> serde_json::Value {
         let answer = client::get_direct(self.admin, "/api/v1/status").await;
         assert_eq!(answer.status, 200, "/api/v1/status: {}", answer.text());
@@ -228,7 +228,7 @@ impl Member {
     /// Its events of one kind, oldest first.
     ///
     /// # Panics
-    /// If `GET /api/v1/events` does not answer 200 with a list.
+    /// If `GET /api/v1/events` does not return 200 with a list.
     pub async fn events(&self, kind: &str) -> Vec<serde_json::Value> {
         let answer = client::get_direct(self.admin, "/api/v1/events").await;
         assert_eq!(answer.status, 200, "/api/v1/events: {}", answer.text());
@@ -241,13 +241,13 @@ impl Member {
         events
     }
 
-    /// What it wrote so far, standard output and error.
+    /// Its standard output and error so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.log.lock().join("\n")
     }
 
-    /// Asks it to stop (SIGTERM).
+    /// Stops it (SIGTERM).
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
@@ -255,40 +255,40 @@ impl Member {
     /// Sends a signal.
     ///
     /// # Panics
-    /// If it is gone.
+    /// If it has ended.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the process runs");
     }
 
-    /// Stops it (SIGSTOP): returns once none of its threads runs.
+    /// Freezes it (SIGSTOP). Returns once all its threads are stopped.
     ///
     /// # Panics
-    /// If it is gone.
+    /// If it has ended.
     pub fn freeze(&self) {
         freeze::freeze(&self.child);
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes it (SIGCONT).
     ///
     /// # Panics
-    /// If it is gone.
+    /// If it has ended.
     pub fn thaw(&self) {
         freeze::thaw(&self.child);
     }
 
-    /// Ends it at once (SIGKILL).
+    /// Kills it (SIGKILL).
     ///
     /// # Panics
-    /// If it is gone.
+    /// If it has ended.
     pub fn kill(&mut self) {
         self.child.kill().expect("the process runs");
         self.child.wait().expect("a killed process can be waited for");
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     ///
     /// # Panics
-    /// If the system cannot tell.
+    /// If the system does not report it.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be asked for")
     }
@@ -296,7 +296,7 @@ impl Member {
     /// Waits for its end and returns the exit code.
     ///
     /// # Panics
-    /// If it does not end in time, or by a signal.
+    /// If it does not end in time, or is killed by a signal.
     pub async fn exit_code(&mut self, at_most: Duration) -> i32 {
         let mut status = None;
         wait_until("tidegate ends", at_most, async || {

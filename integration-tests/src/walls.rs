@@ -1,4 +1,5 @@
-//! Five kinds of walls that sites put up against crawlers: seeded, and pure functions of the moments of the requests.
+//! Five kinds of walls against fast crawlers. They are pure functions of a seed and the times of
+//! the requests.
 //!
 //! | wall | what it does |
 //! |---|---|
@@ -16,21 +17,21 @@ use tidegate::runtime::clock::exact;
 
 /// A second.
 pub const SECOND: i64 = 1_000_000;
-/// A soft wall looks at the rate over so long.
+/// The window of a soft wall.
 const SOFT_WINDOW: i64 = 20 * SECOND;
-/// Bans that double begin anew after so long without one.
+/// Bans start again at their first length after this time without one.
 const FORGIVES_AFTER: i64 = 1_800 * SECOND;
-/// The longest ban that doubles.
+/// Longest ban if bans double.
 const LONGEST_BAN: i64 = 600 * SECOND;
 
-/// Which of the five.
+/// The kind of a wall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Sliding window, renewed ban.
     Window,
     /// Token bucket.
     Bucket,
-    /// A limit that falls by day.
+    /// A limit that is lower by day.
     Day,
     /// Bans that double.
     Double,
@@ -42,7 +43,7 @@ impl Kind {
     /// All, in the order of the tables.
     pub const ALL: [Self; 5] = [Self::Window, Self::Bucket, Self::Day, Self::Double, Self::Soft];
 
-    /// Its name in the tables.
+    /// Its name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,21 +56,21 @@ impl Kind {
     }
 }
 
-/// What the site answers.
+/// The response of the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
     /// A page.
     Page,
     /// A block.
     Block {
-        /// The wait that it names, in microseconds; 0 = none.
+        /// The wait that it requests, in microseconds; 0 = none.
         retry_after: i64,
-        /// Whether it is a 429 or a challenge, and not a plain 403.
+        /// Whether it is a 429 or a challenge instead of a plain 403.
         sure: bool,
     },
-    /// A status that says nothing by itself: a plain 503.
+    /// A status that means nothing by itself: a plain 503.
     Refusal,
-    /// No answer: the connection is dropped.
+    /// No response: the connection is dropped.
     Silence,
 }
 
@@ -77,7 +78,7 @@ pub enum Answer {
 #[derive(Debug, Clone)]
 pub struct Wall {
     kind: Kind,
-    /// Requests per second that it bears at most.
+    /// Requests per second that it tolerates at most.
     rate: f64,
     window: i64,
     /// Size of the token bucket.
@@ -96,7 +97,8 @@ pub struct Wall {
 }
 
 impl Wall {
-    /// The wall of `kind` that `seed` makes: 1 to 4.3 requests per second, windows of 20 to 60 s, bans of 10 to 40 s.
+    /// The wall of `kind` for `seed`: 1 to 4.3 requests per second, windows of 20 to 60 s, bans of
+    /// 10 to 40 s.
     #[must_use]
     pub fn new(kind: Kind, seed: u64) -> Self {
         let mut draw = fastrand::Rng::with_seed(seed);
@@ -130,7 +132,7 @@ impl Wall {
         self.kind
     }
 
-    /// Requests per second that it bears at `now`.
+    /// Requests per second that it tolerates at `now`.
     #[must_use]
     pub fn bears(&self, now: i64) -> f64 {
         if self.kind != Kind::Day {
@@ -140,7 +142,7 @@ impl Wall {
         self.rate * (0.75 + 0.25 * turn.cos())
     }
 
-    /// Answers a request at `now`; never earlier than the one before.
+    /// Responds to a request at `now`, which must not be earlier than the last one.
     pub fn answer(&mut self, now: i64) -> Answer {
         match self.kind {
             Kind::Bucket => self.by_bucket(now),
@@ -219,7 +221,7 @@ fn seconds(seconds: f64) -> i64 {
 mod tests {
     use super::*;
 
-    /// Pages and blocks at `rate` times what it bears, for an hour.
+    /// Pages and blocks in an hour at `rate` times the tolerated rate.
     fn pages_at(kind: Kind, rate: f64) -> (u32, u32) {
         let mut wall = Wall::new(kind, 7);
         let step = seconds(1.0 / (wall.bears(0) * rate));

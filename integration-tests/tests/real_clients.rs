@@ -1,5 +1,6 @@
-//! Every client of `docs/clients.md`: it crawls a small site, reads why it was refused, waits (or does not) for
-//! `Retry-After`, and leaves its place when it gives up. `make test-clients` runs it; the light part is in `clients.rs`.
+//! Every client of `docs/clients.md`: it crawls a small site, reads why a request was refused,
+//! respects `Retry-After` (or not), and gives up its place when it times out. `make test-clients`
+//! runs it; `clients.rs` has the fast part.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,28 +17,29 @@ use integration_tests::{
 const SOON: Duration = Duration::from_secs(10);
 const RATE: f64 = 10.0;
 
-/// One client, and what `docs/clients.md` says of it.
+/// One client, and its description in `docs/clients.md`.
 #[derive(Debug, Clone, Copy)]
 struct Client {
     /// Its crawler in `clients/`.
     program: &'static str,
-    /// How often it asks for a page that it is refused, as it comes.
+    /// How often it requests a refused page, with default settings.
     tries: usize,
     advised: Advised,
 }
 
-/// What a client does with 429 and `Retry-After` under the settings that are advised.
+/// How a client treats 429 with `Retry-After` under the recommended settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Advised {
-    /// Comes back when it was told to.
+    /// Retries after the requested time.
     Waits,
-    /// Comes back when it likes.
+    /// Retries at its own time.
     ComesBack,
-    /// Gives the answer to its caller.
+    /// Returns the response to its caller.
     Returns,
 }
 
-/// A member with these keys for the site; what a browser asks for by itself is denied and blurs no count.
+/// A member with these keys for the site. It denies the extra requests of a browser, which would
+/// distort the counts.
 async fn member(keys: &str) -> Member {
     let hosts = "hosts: [127.0.0.1, localhost]";
     let rules = format!(
@@ -49,7 +51,7 @@ async fn member(keys: &str) -> Member {
 }
 
 impl Client {
-    /// Go sends nothing for loopback sites to the proxy that the variables name, as long as it knows the name.
+    /// Go uses no proxy for loopback, which it recognises by the name.
     fn url(self, site: &Site, path: &str) -> String {
         let url = site.url(path);
         if self.program.ends_with(".go") { url.replace("127.0.0.1", "localhost.") } else { url }
@@ -80,7 +82,7 @@ impl Client {
         assert!(excess <= 1.0, "{self:?}: {excess:.2} requests too many");
     }
 
-    /// Both kinds of refusal reach the program that asked, with the proxy's word for it.
+    /// The client sees both kinds of refusal, with the proxy's reason.
     async fn is_refused(self) {
         let site = Site::start();
         let member = member("rate: 1/h, burst: 1, max_wait: 1s").await;
@@ -108,9 +110,9 @@ impl Client {
         assert_eq!(site.count(), 1, "{self:?}: nothing went past the proxy");
     }
 
-    /// A site answers 429 once, with a time to come back.
+    /// A site responds once with 429 and a time to retry.
     async fn is_told_when_to_come_back(self) {
-        // One that does not look at the time must be seen to come before it.
+        // A client that ignores the time must retry before it.
         let wait = if self.advised == Advised::ComesBack { 60 } else { 2 };
         let site = Arc::new(Site::start());
         site.on("/", Page::TooManyRequests(Some(wait.to_string())));
@@ -137,7 +139,7 @@ impl Client {
         assert_eq!(waited, self.advised == Advised::Waits, "{self:?}: it paused {pause:.2} s");
     }
 
-    /// A client whose time-out is shorter than the hold leaves the queue and takes no token.
+    /// A client whose timeout is shorter than the hold leaves the queue and takes no token.
     async fn gives_up_while_held(self) {
         let site = Site::start();
         let member = member("rate: 1/h, burst: 1, max_wait: 2h").await;
@@ -223,7 +225,8 @@ async fn chromium_with_playwright() {
     client.does_what_the_page_says().await;
 }
 
-/// With the preset of `docs/recipes`. Without it Crawlee tries a page that is blocked three times more, at once.
+/// With the preset of `docs/recipes`. Without it Crawlee immediately retries a blocked page three
+/// times.
 #[tokio::test]
 async fn crawlee() {
     let client = Client { program: "crawl_crawlee.cjs", tries: 4, advised: Advised::Returns };

@@ -1,4 +1,5 @@
-//! The promises of the gate, in virtual time: bound, use of the rate, fairness, calls, and what a death costs.
+//! The promises of the gate in virtual time: bound, use of the rate, fairness, calls, and the cost
+//! of a member's death.
 
 use std::time::Duration;
 
@@ -27,18 +28,20 @@ fn show(what: &str, figures: &Figures) {
     println!("{what}: {figures}");
 }
 
-/// Bound and use of the rate; every request was let go.
+/// Bound and use of the rate; every request was sent.
 fn keeps_its_promises(figures: &Figures) {
     assert!(figures.ticket_excess <= ROUNDING, "{figures}");
     assert!(figures.used >= 0.98, "{figures}");
 }
 
-/// Within 5 % of an equal share in every thousand tickets from the one on with which the store has heard of all members; a
-/// ticket cannot be split, nor can the turn of `turn` tickets that a member takes at a time at high rates.
+/// Within 5 % of an equal share in every thousand tickets, from the first window in which the store
+/// knows all members. A ticket cannot be split, nor can the `turn` tickets that a member takes at
+/// once at high rates.
 ///
-/// A thousand that begin before that cannot be shared so: who comes first gets what is due while nobody else is known, and
-/// has filled a part of its hand when the last has only come. That is `ahead` tickets: of a hundred members each has ten of
-/// a thousand, and 5 % of that is half a ticket, so that the first ticket of those who came first is already too much.
+/// The first thousand tickets cannot be shared equally. The first members get the tickets that are
+/// due while the store knows no others, and have more in hand when the last one arrives. That makes
+/// `ahead` tickets: of a hundred members each has ten of a thousand, and 5 % of that is half a
+/// ticket, so even one extra ticket is too much.
 fn is_fair(figures: &Figures, turn: f64, ahead: f64) {
     assert!(figures.windows >= 3, "{figures}");
     assert!(figures.unfair_by <= turn, "{figures}");
@@ -46,7 +49,7 @@ fn is_fair(figures: &Figures, turn: f64, ahead: f64) {
     assert!(figures.unfair_at_first <= turn + ahead, "{figures}");
 }
 
-/// So many members that each has its part of `total` requests.
+/// Members with equal parts of `total` requests.
 fn sharing(members: usize, rate: f64, total: usize) -> Plan {
     Plan::new(members, rate, total.div_ceil(members))
 }
@@ -226,7 +229,8 @@ fn a_reload_changes_the_rate_and_refills_nothing() {
         fleet.figures()
     });
     show("5 members, 50/s and then 100/s", &figures);
-    // Tickets that the reload voids are never used, so what counts is what was sent; lines differ by milliseconds.
+    // Tickets that the reload voids are never used, so only sent requests count. Latencies differ
+    // by milliseconds.
     assert!(figures.sent_excess <= 2.0, "{figures}");
 }
 

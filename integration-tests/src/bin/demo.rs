@@ -1,8 +1,9 @@
-//! `make demo`: the job in half a minute on a terminal.
+//! `make demo`: shows Tidegate at work in half a minute on a terminal.
 //!
-//! A site that blocks whoever crawls it too fast, and eight workers: first on their own, then through two members
-//! that share one rate and one cooldown. A line a second tells what happens; a summary tells what the site saw.
-//! Everything runs on loopback, ends after half a minute (or at Ctrl-C), and leaves nothing behind.
+//! A site that blocks fast crawlers, and eight workers: first on their own, then through two
+//! members that share one rate and one cooldown. One line per second shows what happens, and a
+//! summary shows what the site saw. Everything runs on loopback, ends after half a minute (or with
+//! Ctrl-C), and leaves nothing behind.
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -27,15 +28,15 @@ use tokio::{
 };
 
 const WORKERS: usize = 8;
-/// What a worker does with a page before it asks for the next one.
+/// The time that a worker needs for a page.
 const THINK: Duration = Duration::from_millis(15);
 /// The site's wall: a sliding window, and a ban that every further request renews.
 const SEED: u64 = 3;
-/// Its time runs so many times faster, so that half a minute is five.
+/// The wall's time runs this many times faster, so that half a minute shows five.
 const FASTER: u32 = 10;
 const ALONE: Duration = Duration::from_secs(5);
 const TOGETHER: Duration = Duration::from_secs(25);
-/// Too high, as guesses are.
+/// The guessed rate is too high, as guesses often are.
 const GUESS: f64 = 1.4;
 
 type Outcome = std::io::Result<()>;
@@ -73,7 +74,7 @@ async fn show() -> Outcome {
     summary(&alone, &site.arrivals(), &fleet).await
 }
 
-/// From here on the site counts anew, and nobody is banned; the requests per second that it bears.
+/// Resets the site: no requests counted, no ban. Returns the tolerated rate in requests per second.
 fn keep_secret(site: &Site) -> f64 {
     let wall = Wall::new(Kind::Window, SEED);
     let bears = wall.bears(0) * f64::from(FASTER);
@@ -97,7 +98,7 @@ async fn start_fleet(redis: Option<&Redis>, rule: &str) -> Vec<Member> {
     }
 }
 
-/// Workers ask as fast as they can read.
+/// Workers request pages as fast as they can read.
 async fn crawl_alone(site: &Site) -> Outcome {
     let stop = Arc::new(AtomicBool::new(false));
     let mut workers = start_workers(&[site.address()], site, &stop);
@@ -117,7 +118,7 @@ async fn crawl_alone(site: &Site) -> Outcome {
 async fn crawl_together(site: &Site, fleet: &[Member]) -> Outcome {
     let stop = Arc::new(AtomicBool::new(false));
     let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
-    // Dropped at the end of this function: what is still held then is of no interest.
+    // Dropped at the end of this function, with the requests that are still held.
     let _workers = start_workers(&proxies, site, &stop);
     say("  time    pages/s  walls/s   held   rate/s  streak  cooldown   pages+walls by member\n")?;
     let mut seen = Seen::default();
@@ -186,7 +187,7 @@ fn row(name: &str, time: Duration, arrivals: &[Arrival]) -> String {
     format!("{name:>24}  {:>8}  {good:>6}  {walls:>6}  {share:>20}\n", arrivals.len())
 }
 
-/// What the site answered since the last look.
+/// The responses of the site since the last call.
 #[derive(Default)]
 struct Seen {
     arrivals: usize,
@@ -203,7 +204,7 @@ impl Seen {
     }
 }
 
-/// Workers ask one page after the other until they are told to stop; their proxies take turns.
+/// Workers request one page after another until they are stopped. The proxies are assigned in turn.
 fn start_workers(proxies: &[SocketAddr], site: &Site, stop: &Arc<AtomicBool>) -> JoinSet<()> {
     let mut workers = JoinSet::new();
     for (n, proxy) in proxies.iter().copied().cycle().take(WORKERS).enumerate() {
@@ -229,7 +230,7 @@ fn seconds() -> tokio::time::Interval {
     ticks
 }
 
-/// Writes to standard output at once; a reader that went away ends the demo.
+/// Writes to standard output at once. A closed pipe ends the demo.
 fn say(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;

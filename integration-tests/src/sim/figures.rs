@@ -1,11 +1,11 @@
-//! What a simulated fleet did, in figures: bound, use of the rate, fairness, calls, waits.
+//! The figures of a simulated fleet: bound, use of the rate, fairness, calls, waits.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use parking_lot::Mutex;
 use tidegate::{runtime::clock::Instant, store::Reply};
 
-/// One request that was let go.
+/// One request that was sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     /// When, on the virtual clock.
@@ -16,7 +16,7 @@ pub struct Sent {
     pub held: Duration,
 }
 
-/// Everything that happened, as it happens.
+/// A record of all events.
 #[derive(Debug, Default)]
 pub struct Ledger {
     tickets: Mutex<BTreeMap<i64, Vec<usize>>>,
@@ -27,12 +27,12 @@ pub struct Ledger {
 const BEFORE_TICKETS: usize = 14;
 
 impl Ledger {
-    /// Notes the tickets of a reply; `returned` are those that came back with the call.
+    /// Records the tickets of a reply; `returned` are those that the call returned.
     pub(super) fn taken(&self, member: usize, reply: &[Reply], returned: &str) {
         let Some(Reply::Whole(now)) = reply.first() else { return };
         let mut tickets = self.tickets.lock();
         for moment in returned.split(',').filter_map(|moment| moment.parse::<i64>().ok()) {
-            // Those of the past are spent.
+            // Tickets in the past are used up.
             if let Some(holders) = tickets.get_mut(&moment).filter(|_| moment >= *now)
                 && let Some(at) = holders.iter().position(|holder| *holder == member)
             {
@@ -42,7 +42,7 @@ impl Ledger {
         let mut last = 0;
         for ticket in reply.iter().skip(BEFORE_TICKETS) {
             let Reply::Whole(number) = *ticket else { continue };
-            // Behind a moment: minus how many more there are of it.
+            // A negative number after a moment means that many more tickets of that moment.
             let (moment, count) = if number < 0 { (last, -number) } else { (number, 1) };
             last = moment;
             let count = usize::try_from(count).expect("a script grants no more than a thousand");
@@ -50,18 +50,18 @@ impl Ledger {
         }
     }
 
-    /// Notes a request that was let go.
+    /// Records a request that was sent.
     pub fn sent(&self, sent: Sent) {
         self.sent.lock().push(sent);
     }
 
-    /// How many were let go so far.
+    /// How many were sent so far.
     #[must_use]
     pub fn count(&self) -> usize {
         self.sent.lock().len()
     }
 
-    /// Those that were let go, in order.
+    /// The sent requests, in order.
     #[must_use]
     pub fn all(&self) -> Vec<Sent> {
         let mut sent = self.sent.lock().clone();
@@ -69,19 +69,19 @@ impl Ledger {
         sent
     }
 
-    /// Who got each ticket, in the order of their moments; those that came back are not among them.
+    /// The holder of each ticket, in the order of their moments, without returned ones.
     #[must_use]
     pub fn turns(&self) -> Vec<usize> {
         self.tickets.lock().values().flatten().copied().collect()
     }
 
-    /// The moments of all tickets, on the store's clock, those too that nobody heard of or that came back.
+    /// The moments of all tickets, on the store's clock, including lost and returned ones.
     #[must_use]
     pub fn moments(&self) -> Vec<i64> {
         self.tickets.lock().keys().copied().collect()
     }
 
-    /// The moments of a member's tickets, on the store's clock, those too that it never heard of.
+    /// The moments of a member's tickets, on the store's clock, including lost ones.
     #[must_use]
     pub fn of(&self, member: usize) -> Vec<i64> {
         let tickets = self.tickets.lock();
@@ -110,37 +110,37 @@ impl Ledger {
 /// The figures of one run.
 #[derive(Debug, Clone)]
 pub struct Figures {
-    /// Requests let go.
+    /// Requests that were sent.
     pub sent: usize,
     /// Virtual time from the first to the last of them.
     pub took: Duration,
-    /// By how much the worst window of tickets exceeds the bound; zero or less: it holds.
+    /// By how much the worst window of tickets exceeds the bound; zero or less if it holds.
     pub ticket_excess: f64,
-    /// The same for the requests as they were let go.
+    /// The same for the requests when they were sent.
     pub sent_excess: f64,
     /// Share of the rate that was used while requests waited.
     pub used: f64,
-    /// Jain's index over the windows looked at, the worst.
+    /// Jain's index of the worst window.
     pub jain: f64,
-    /// Tickets of the busiest over those of the idlest member in a window, the worst.
+    /// Tickets of the busiest member divided by those of the idlest one, in the worst window.
     pub max_over_min: f64,
-    /// How far a member was from its equal share in a window, in tickets beyond 5 % of it, the worst.
+    /// How far a member was from its equal share, in tickets beyond 5 %, in the worst window.
     pub unfair_by: f64,
-    /// The same in the first window, where who comes first finds a store that has not heard of the others yet.
+    /// The same in the first window, in which the store does not know all members yet.
     pub unfair_at_first: f64,
-    /// The same in the window that begins when the store has heard of all.
+    /// The same in the first window in which the store knows all members.
     pub unfair_once_known: f64,
-    /// Windows of fairness looked at.
+    /// The number of windows.
     pub windows: usize,
-    /// Calls to the script `take` per request let go.
+    /// Calls to the script `take` per sent request.
     pub calls_per_grant: f64,
-    /// Real time of one such call in the interpreter.
+    /// Real time of one call in the interpreter.
     pub script: Duration,
     /// Percentiles of the time held: 50, 90, 99, 100.
     pub waits: [Duration; 4],
 }
 
-/// Tickets in a window of fairness, as the promise says it.
+/// Tickets in a window of fairness, as promised.
 pub const WINDOW: usize = 1_000;
 
 /// Fairness over each window of so many tickets: worst Jain index, worst max/min, worst distance beyond 5 %.

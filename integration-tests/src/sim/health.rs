@@ -1,36 +1,36 @@
-//! Whether calls get through, on a server or on one member's line to it.
+//! The health of a server, or of one member's connection to it.
 
 use tokio::sync::watch;
 
-/// How a server, or a line, does.
+/// The health of a server or a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// Calls are run and answered.
+    /// Calls are executed and answered.
     Well,
-    /// Not now: what comes is run once it is well again, though nobody may wait for the answer any more.
+    /// Calls are executed once it is well again, even if the caller has given up.
     Frozen,
-    /// What comes is lost.
+    /// Calls are lost.
     Gone,
-    /// What comes is run, and the answer is lost.
+    /// Calls are executed, but the replies are lost.
     Mute,
 }
 
-/// A way that calls take.
+/// A health that changes over time.
 #[derive(Debug)]
-pub(super) struct Way(watch::Sender<Health>);
+pub(super) struct HealthState(watch::Sender<Health>);
 
-impl Default for Way {
+impl Default for HealthState {
     fn default() -> Self {
         Self(watch::Sender::new(Health::Well))
     }
 }
 
-impl Way {
+impl HealthState {
     pub(super) fn set(&self, health: Health) {
         self.0.send_replace(health);
     }
 
-    /// Until a call gets through; for ever where it is lost.
+    /// Waits until a call gets through; forever if it is lost.
     pub(super) async fn takes_calls(&self) {
         let mut health = self.0.subscribe();
         if *health.borrow_and_update() == Health::Gone {
@@ -39,7 +39,7 @@ impl Way {
         health.wait_for(|health| !matches!(health, Health::Frozen | Health::Gone)).await.ok();
     }
 
-    /// Until an answer gets through; for ever where it is lost.
+    /// Waits until a reply gets through; forever if it is lost.
     pub(super) async fn answers(&self) {
         if *self.0.borrow() == Health::Mute {
             std::future::pending::<()>().await;

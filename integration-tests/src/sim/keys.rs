@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// What a key holds.
+/// The content of a key.
 #[derive(Debug, Clone)]
 enum Kind {
     Hash(HashMap<String, String>),
@@ -25,7 +25,7 @@ struct Key {
     expires: Option<i64>,
 }
 
-/// What a command answers.
+/// The reply to a command.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answer {
     /// An integer.
@@ -44,10 +44,10 @@ impl Keys {
     /// Runs one command at `now` (microseconds).
     ///
     /// # Errors
-    /// A command or a form of it that the scripts have not needed so far.
+    /// A command that is not implemented.
     pub(super) fn run(&mut self, now: i64, words: &[String]) -> Result<Answer, String> {
         let answer = self.command(now, words);
-        // A key without content is none.
+        // A key without content does not exist.
         if let Some(name) = words.get(1)
             && self.0.get(name).is_some_and(|key| key.kind.is_empty())
         {
@@ -122,7 +122,7 @@ impl Keys {
         self.0.clear();
     }
 
-    /// Keys that would live for ever.
+    /// Keys without a TTL.
     pub(super) fn immortal(&self) -> Vec<String> {
         let all = self.0.iter().filter(|(_, key)| key.expires.is_none());
         all.map(|(name, _)| name.clone()).collect()

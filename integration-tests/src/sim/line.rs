@@ -1,4 +1,4 @@
-//! A member's line to the virtual Redis: it takes its time, it can be interrupted, and it can be cut.
+//! A member's connection to the virtual Redis, with a latency. It can be interrupted and cut.
 
 use std::{
     sync::{
@@ -14,11 +14,11 @@ use tokio::sync::broadcast;
 
 use super::{
     figures::Ledger,
-    health::{Health, Way},
+    health::{Health, HealthState},
     redis::VirtualRedis,
 };
 
-/// A member's line.
+/// A member's connection to the virtual Redis.
 #[derive(Debug, Clone)]
 pub struct Line(Arc<Inner>);
 
@@ -27,16 +27,16 @@ struct Inner {
     redis: Arc<VirtualRedis>,
     ledger: Arc<Ledger>,
     member: usize,
-    /// Mean time of one way.
+    /// Mean latency in one direction.
     one_way: Duration,
     random: Mutex<fastrand::Rng>,
     cut: AtomicBool,
-    way: Way,
+    health: HealthState,
 }
 
 impl Line {
-    /// A line whose round trips take `round_trip` on average: half of each way is fixed, half is drawn from an
-    /// exponential distribution (a queue on the way).
+    /// A connection whose round trips take `round_trip` on average. Half of each direction is
+    /// fixed, half is drawn from an exponential distribution (a queue).
     #[must_use]
     pub fn new(
         redis: &Arc<VirtualRedis>,
@@ -52,18 +52,18 @@ impl Line {
             one_way: round_trip / 2,
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             cut: AtomicBool::new(false),
-            way: Way::default(),
+            health: HealthState::default(),
         }))
     }
 
-    /// Nothing passes any more, in either direction: to the rest of the fleet, the member is dead.
+    /// Cuts the connection in both directions. To the rest of the fleet, the member is dead.
     pub fn cut(&self) {
         self.0.cut.store(true, Ordering::Relaxed);
     }
 
-    /// Lets calls of this member through, or not.
+    /// Sets whether calls of this member get through.
     pub fn set(&self, health: Health) {
-        self.0.way.set(health);
+        self.0.health.set(health);
     }
 
     async fn one_way(&self) {
@@ -84,11 +84,11 @@ impl ScriptServer for Line {
         arguments: Vec<String>,
     ) -> Answering<'a> {
         let line = self.clone();
-        // What has been sent is run though the caller may have given up.
+        // A call that was sent is executed even if the caller has given up.
         let there = tokio::spawn(async move {
             line.one_way().await;
-            line.0.way.takes_calls().await;
-            line.0.redis.way.takes_calls().await;
+            line.0.health.takes_calls().await;
+            line.0.redis.health.takes_calls().await;
             let returned = if name == "take" { arguments[6].clone() } else { Default::default() };
             let reply = line.0.redis.run(name, text, keys, arguments);
             if let (true, Ok(Reply::List(reply))) = (name == "take", &reply) {
@@ -98,8 +98,8 @@ impl ScriptServer for Line {
         });
         Box::pin(async move {
             let reply = there.await.map_err(|error| error.to_string())?;
-            self.0.redis.way.answers().await;
-            self.0.way.answers().await;
+            self.0.redis.health.answers().await;
+            self.0.health.answers().await;
             self.one_way().await;
             reply
         })

@@ -15,17 +15,17 @@ use tidegate::{
 use tokio::sync::broadcast;
 
 use super::{
-    health::{Health, Way},
+    health::{Health, HealthState},
     keys::{Answer, Keys},
 };
 
-/// News waiting to be read by a slow member; as the client to the real one has.
+/// Messages that wait for a slow member, as with the real client.
 const NEWS: usize = 4_096;
 
-/// What ran, by script.
+/// Calls of one script.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ran {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
     /// Real time spent in the interpreter.
     pub took: Duration,
@@ -38,14 +38,14 @@ pub struct VirtualRedis {
     keys: Arc<Mutex<Keys>>,
     news: Channels,
     start: clock::Instant,
-    /// Where its clock stood at the start, in microseconds.
+    /// The start of its clock, in microseconds.
     offset: Mutex<i64>,
     ran: Mutex<HashMap<&'static str, Ran>>,
-    /// Whether it takes calls and answers them, for everybody.
-    pub(super) way: Way,
+    /// The health of the server, for all members.
+    pub(super) health: HealthState,
 }
 
-/// What a virtual Redis knew at some time.
+/// The data of a virtual Redis at some time.
 #[derive(Debug, Clone)]
 pub struct Snapshot(Keys);
 
@@ -59,7 +59,7 @@ struct Interpreter {
 type Channels = Arc<Mutex<HashMap<String, broadcast::Sender<String>>>>;
 
 impl VirtualRedis {
-    /// One whose clock starts at `offset` (microseconds since 1970).
+    /// A virtual Redis whose clock starts at `offset` (microseconds since 1970).
     ///
     /// # Panics
     /// If the interpreter does not start.
@@ -76,7 +76,7 @@ impl VirtualRedis {
             start: clock::now(),
             offset: Mutex::new(offset),
             ran: Mutex::default(),
-            way: Way::default(),
+            health: HealthState::default(),
         })
     }
 
@@ -86,7 +86,7 @@ impl VirtualRedis {
         *self.offset.lock() + clock::micros(clock::now() - self.start)
     }
 
-    /// When its clock shows so many microseconds.
+    /// The time at which its clock shows so many microseconds.
     #[must_use]
     pub fn when(&self, micros: i64) -> clock::Instant {
         let ahead = micros - self.now();
@@ -99,15 +99,15 @@ impl VirtualRedis {
         *self.offset.lock() -= clock::micros(by);
     }
 
-    /// Lets it answer, or not.
+    /// Sets whether it executes and answers calls.
     pub fn set(&self, health: Health) {
-        self.way.set(health);
+        self.health.set(health);
     }
 
-    /// Runs a script: atomic, and in no virtual time.
+    /// Runs a script: atomically, and in no virtual time.
     ///
     /// # Errors
-    /// What the script or the interpreter says.
+    /// The error of the script or the interpreter.
     pub fn run(
         &self,
         name: &'static str,
@@ -125,7 +125,7 @@ impl VirtualRedis {
         reply.map_err(|error| format!("{name}: {error}"))
     }
 
-    /// What is published on `channel` from now on. The push takes no time here.
+    /// Future messages on `channel`. Pushes take no virtual time.
     #[must_use]
     pub fn subscribe(&self, channel: &str) -> broadcast::Receiver<String> {
         let mut news = self.news.lock();
@@ -138,27 +138,27 @@ impl VirtualRedis {
         self.keys.lock().clear();
     }
 
-    /// What it knows now.
+    /// Its current data.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(self.keys.lock().clone())
     }
 
-    /// Another server takes its place, and knows what this one knew at some time: a replica that lagged behind, or the
-    /// same after a crash, with what it had on its disk.
+    /// Replaces the data by an earlier copy: a lagging replica takes over, or the server restarts
+    /// from its disk.
     pub fn replace(&self, knows: Snapshot) {
         let mut lua = self.lua.lock();
         *lua = Interpreter::start(&self.keys, &self.news, Arc::clone(&lua.now));
         *self.keys.lock() = knows.0;
     }
 
-    /// Keys without a time to live: always a bug.
+    /// Keys without a TTL, which are always a bug.
     #[must_use]
     pub fn immortal_keys(&self) -> Vec<String> {
         self.keys.lock().immortal()
     }
 
-    /// What ran so far.
+    /// The calls of a script so far.
     #[must_use]
     pub fn ran(&self, name: &str) -> Ran {
         self.ran.lock().get(name).copied().unwrap_or_default()
@@ -195,7 +195,7 @@ impl Interpreter {
     }
 }
 
-/// Gives the scripts `redis.call` and `redis.pcall`.
+/// Provides `redis.call` and `redis.pcall` to the scripts.
 fn provide(
     lua: &Lua,
     keys: &Arc<Mutex<Keys>>,
@@ -211,7 +211,7 @@ fn provide(
             Answer::Whole(number) => Ok(Value::Number(exact(number))),
             Answer::Publish(channel, text) => {
                 let heard = news.lock().get(&channel).map_or(0, |sender| {
-                    // An error means that nobody listens.
+                    // An error means that there is no subscriber.
                     sender.send(text).unwrap_or(0)
                 });
                 Ok(Value::Number(exact(i64::try_from(heard).unwrap_or(i64::MAX))))
@@ -221,7 +221,7 @@ fn provide(
                 for (at, value) in row.into_iter().enumerate() {
                     match value {
                         Some(text) => table.raw_set(at + 1, text)?,
-                        // As Redis does: nil would end the table.
+                        // Like Redis does: nil would end the table.
                         None => table.raw_set(at + 1, false)?,
                     }
                 }
@@ -229,7 +229,7 @@ fn provide(
             }
         }
     })?;
-    // As if the user were not allowed what is only tried.
+    // Behaves as if the user lacked the permission.
     let refused = lua.create_function(|lua, _: MultiValue| lua.create_table())?;
     let redis = lua.create_table()?;
     redis.set("call", call)?;
@@ -237,7 +237,8 @@ fn provide(
     lua.globals().set("redis", redis)
 }
 
-/// A script's value as Redis would send it: numbers lose their fraction, tables end at the first nil.
+/// A script's value as Redis would send it: numbers lose their fraction, and tables end at the
+/// first nil.
 #[allow(clippy::cast_possible_truncation, reason = "this is what Redis does")]
 fn reply(value: &Value) -> Reply {
     match value {

@@ -1,5 +1,5 @@
-//! For any input: the parser never panics, finding a rule by the index is finding it in order, and
-//! what is said to be unreachable is.
+//! For any input: the parser does not panic, the index finds the same rule as a search in order,
+//! and rules reported as unreachable are unreachable.
 
 use proptest::prelude::*;
 use tidegate::{
@@ -55,7 +55,7 @@ fn write(rules: &[Parts]) -> String {
     text
 }
 
-/// The rules, those that are said to be unreachable left out; and their text.
+/// The rules without those reported as unreachable, and their text.
 fn reachable(mut rules: Vec<Parts>) -> (RuleSet, Vec<Parts>) {
     let mut dropped = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Commands that the pages and `docker/` name exist, with the options that they are given.
+//! The commands in the pages and in `docker/` exist, with the options that are used.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -124,7 +124,7 @@ fn assert_all_exist(commands: &[(String, Vec<String>)]) {
     assert_none("commands and options that do not exist", &unknown);
 }
 
-/// The help of a command, asked for once.
+/// The help of a command, cached.
 fn help(known: &mut BTreeMap<String, String>, path: &[&str]) -> String {
     let key = path.join(" ");
     let ask = || {

@@ -44,7 +44,7 @@ pub(crate) struct Connected {
 pub(crate) fn connect(redis: &Redis) -> Connected {
     let runtime = Arc::new(Runtime::new().unwrap());
     let store = runtime.block_on(async {
-        // A stall of the machine is no store that is away.
+        // A stalled machine is not an outage of the store.
         let patient = RedisSettings { timeout: SOON, ..sim::settings(&redis.url()) };
         let store = Shared::start(patient, Metrics::new()).unwrap();
         wait_until("the store answers", SOON, async || store.is_up()).await;
@@ -167,12 +167,12 @@ pub(crate) struct World {
     /// End of the cooldown; 0 = open.
     until: i64,
     epoch: u64,
-    /// It opened again then, and no ticket was asked for since.
+    /// It opened at that time, and no ticket was requested since.
     opened: Option<i64>,
     /// Tickets of this epoch.
     tickets: Vec<i64>,
     returned: Vec<i64>,
-    /// What the next take does first.
+    /// The next take does this first.
     outage: bool,
     void: bool,
     reloaded: bool,
@@ -239,7 +239,7 @@ impl World {
     fn report(&mut self, answer: Answer) {
         let report = Report { draw: 0.5, ..Report::new(self.epoch, answer) };
         let reported = self.subject.report(&self.rule, &report);
-        // A cooldown that was over without anybody's asking opened at its end.
+        // A cooldown without a probe opened at its end, even without a request.
         self.come_to_an_end(reported.now);
         self.changed(&reported);
     }
@@ -268,7 +268,7 @@ impl World {
         if now < self.until {
             prop_assert_eq!(granted.phase, Phase::Cooling);
             prop_assert!(granted.tickets.is_empty(), "tickets while the scope cools down");
-            // What was to be done first has not been done: the bucket is not looked at.
+            // The pending step was not done, so the bucket is not compared.
             (self.outage, self.void) = (outage, void);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The store loses its memory: what members know comes back, and what nobody knows is new.
+//! The store loses its memory: the members' knowledge is restored, and everything else is new.
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
@@ -35,7 +35,7 @@ impl Member {
         self.scopes.borrow_mut().entry(key.to_owned()).or_insert_with(new).clone()
     }
 
-    /// Asks for tickets of the scope `key`, so many as can go at once.
+    /// Takes as many tickets of the scope `key` as are due now.
     pub(super) async fn take(&self, rule: &Rule, key: &str, wanted: u32) -> Granted {
         let ask = Ask { wanted, ..Ask::default() };
         self.store.take(&self.scope(rule, key), rule, &ask).await.expect("the store is there")
@@ -92,7 +92,7 @@ fn a_scope_that_nobody_knows_is_full_a_minute_after_the_loss_and_any_other_is_no
         assert_eq!(first.gets(&rule, "new", 100).await, 5);
         assert_eq!(second.gets(&rule, "new", 100).await, 0, "once");
         assert_eq!(second.gets(&rule, "newer", 100).await, 5);
-        // Who took them has said so, and nobody gets them again.
+        // The member that took them has reported it, so they are not granted again.
         assert_eq!(second.gets(&rule, "old", 100).await, 0);
         assert_eq!(first.gets(&rule, "other", 100).await, 0);
     });

@@ -1,4 +1,4 @@
-//! The proxies side by side: how each is started.
+//! The compared proxies, and how each is started.
 
 use std::{
     net::SocketAddr,
@@ -13,10 +13,10 @@ use integration_tests::{
     redis::Redis,
 };
 
-/// A rule that never makes anybody wait, with everything that a rule can have.
+/// A rule with every feature that never holds a request.
 pub(crate) const FULL: &str = "rate: 1000000/s, burst: 1000000, cooldown: {after: 1000}";
 
-/// Room for all connections of one client that a load makes.
+/// Enough for all connections of a load, which come from one client.
 pub(crate) const ROOMY: &str = "limits: {connections: 20000, per_client: 20000}";
 
 /// A running proxy; it ends with this value.
@@ -35,7 +35,7 @@ pub(crate) struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Asked first: one that has workers tells them.
+        // SIGTERM first, because a proxy with workers stops them.
         if let Ok(pid) = i32::try_from(self.0.id())
             && let Some(pid) = rustix::process::Pid::from_raw(pid)
         {
@@ -62,7 +62,7 @@ const ALL: [&str; 12] = [
     "tinyproxy",
 ];
 
-/// What can be measured here and is wanted.
+/// The proxies that are installed and selected.
 pub(crate) fn installed() -> Vec<&'static str> {
     let only = std::env::var("BENCH_ONLY").unwrap_or_default();
     let is_wanted = |name: &str| only.is_empty() || only.split(',').any(|one| one == name);
@@ -90,7 +90,7 @@ fn static_program() -> anyhow::Result<PathBuf> {
     Ok(target.join(triple).join(name).join("tidegate"))
 }
 
-/// This very program in another part.
+/// This program in another role.
 pub(crate) fn this_program(part: &str, at: SocketAddr) -> anyhow::Result<Process> {
     own(&[part, &at.to_string()])
 }
@@ -138,7 +138,7 @@ impl Peer {
         Ok(Self { at, running: Running::Process { process, folder, redis } })
     }
 
-    /// The floor, intercepting: it trusts this root.
+    /// The intercepting floor, which trusts this root.
     pub(crate) fn intercepting(root: &Path) -> anyhow::Result<Self> {
         let (at, folder) = (free_address(), tempfile::tempdir()?);
         let (root, ca) = (root.display().to_string(), ca_file(folder.path()).display().to_string());
@@ -165,7 +165,7 @@ impl Peer {
         }
     }
 
-    /// The same of its Redis, where it has one.
+    /// The process id of its Redis, if it has one.
     pub(crate) fn redis_pid(&self) -> Option<u32> {
         match &self.running {
             Running::Process { redis, .. } | Running::Tidegate { redis, .. } => {
@@ -174,7 +174,7 @@ impl Peer {
         }
     }
 
-    /// The member, where it is one.
+    /// The member, if it is one.
     pub(crate) fn member(&self) -> Option<&Member> {
         match &self.running {
             Running::Process { .. } => None,
@@ -191,12 +191,13 @@ impl Peer {
     }
 }
 
-/// Where a floor that intercepts writes its certificate.
+/// The file to which an intercepting floor writes its certificate.
 fn ca_file(folder: &Path) -> PathBuf {
     folder.join("ca.pem")
 }
 
-/// Two threads or workers where there is the setting; no logs, no cache, connections kept.
+/// Starts another proxy: with two threads or workers if possible, no logs, no cache, and kept-alive
+/// connections.
 fn other(name: &str, at: SocketAddr, origin: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
     let (file, place) = (folder.join("conf"), folder.display());
     let (text, flags): (String, &[&str]) = match name {

@@ -1,4 +1,5 @@
-//! A bare bucket in Redis: what a crawler's author writes who wants one rate for three workers. It knows no blocks.
+//! A simple bucket in Redis, as a crawler's author may write it to share one rate between three
+//! workers. It ignores blocks.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -9,7 +10,7 @@ use tokio::{
     sync::Mutex,
 };
 
-/// Keeps the moment at which the next request may go; answers with the microseconds until this one's.
+/// Stores the time of the next request, and returns the microseconds until this one's.
 const TAKE: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -25,7 +26,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket called `name`, with so many requests per second.
+    /// The bucket called `name`, with this many requests per second.
     pub(crate) async fn connect(redis: SocketAddr, name: &str, rate: f64) -> std::io::Result<Self> {
         let gap = Duration::from_secs(1).div_f64(rate).as_micros().to_string();
         let call = resp(&["EVAL", TAKE, "1", name, &gap]);
@@ -34,7 +35,7 @@ impl Bucket {
         Ok(Self { call: call.into_bytes(), stream: Mutex::new(stream) })
     }
 
-    /// Takes a token: how long to wait for it. `None` where the store does not say.
+    /// Takes a token and returns the wait for it; `None` if the store does not reply.
     pub(crate) async fn take(&self) -> Option<Duration> {
         let mut stream = self.stream.lock().await;
         stream.write_all(&self.call).await.ok()?;

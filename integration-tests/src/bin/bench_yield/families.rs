@@ -13,10 +13,10 @@ use super::{
     seconds,
 };
 
-/// Moments at which the tally is read.
+/// The times at which the tally is read.
 const MOMENTS: [i64; 3] = [600 * SECOND, 3_600 * SECOND, 10_800 * SECOND];
 
-/// Makes a policy for a site that bears so many requests per second.
+/// Creates a policy for a site that tolerates this many requests per second.
 type Maker = fn(f64, u64) -> Box<dyn Policy>;
 
 const POLICIES: [(&str, f64, Maker); 7] = [
@@ -31,10 +31,11 @@ const POLICIES: [(&str, f64, Maker); 7] = [
     ("learned, auto", 1.0, |_, seed| Proxy::boxed("rate: auto", seed)),
 ];
 
-/// Pages in per cent of the oracle's, blocks per 100 pages, and cooldowns, at each moment.
+/// Pages in per cent of the oracle's, blocks per 100 pages, and cooldowns, at each time.
 type Figures = [[f64; 3]; 3];
 
-/// Runs the policies with `named` in their names over so many seeds of each wall, and prints what they bring home.
+/// Runs the policies with `named` in their names over so many seeds of each wall, and prints their
+/// results.
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 pub(crate) fn run(named: &str, seeds: u64) {
     println!(
@@ -65,7 +66,7 @@ pub(crate) fn run(named: &str, seeds: u64) {
 
 fn one(row: &Row, seed: u64, times: f64, make: Maker) -> Figures {
     let site = Site::new(row, seed);
-    // Where there is no wall, the rate is as it is written.
+    // Without a wall, the rate is the configured one.
     let times = if site.is_wall() { times } else { 1.0 };
     let (rate, oracle) = (site.bears() * times, site.oracle());
     let tallies = crawl(Crawl { site: answers(site), policy: make(rate, seed) }, MOMENTS, seed);

@@ -10,23 +10,23 @@ use super::{
     seconds,
 };
 
-/// Requests at a time: three members of four.
+/// Concurrent requests: three members with four each.
 pub(crate) const SLOTS: usize = 12;
-/// Answers take so long, at least and at most.
+/// Latency of the site in seconds: least and most.
 pub(crate) const LATENCY: (f64, f64) = (0.15, 0.45);
 
-/// What a site answers at a moment to a member, and what it says about its limit.
+/// The response of a site to a member at some time, and the limit that it announces.
 pub(crate) type Answers = Box<dyn FnMut(i64, usize) -> (Answer, Option<SiteLimit>)>;
 
-/// A policy and the site that it meets.
+/// A policy and the site that it crawls.
 pub(crate) struct Crawl {
     /// The site.
     pub(crate) site: Answers,
-    /// Who decides when to send.
+    /// Decides when to send.
     pub(crate) policy: Box<dyn Policy>,
 }
 
-/// What a crawl has brought up to a moment.
+/// The results of a crawl up to some time.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Tally {
     /// Good pages.
@@ -39,9 +39,9 @@ pub(crate) struct Tally {
     pub(crate) trips: f64,
 }
 
-/// Leave to send: what it says when the answer is in.
+/// A grant, which the report of the response needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Pass {
+pub(crate) struct Grant {
     /// Epoch of the grant.
     pub(crate) epoch: u64,
     /// The probe's moment; 0 = none.
@@ -51,11 +51,11 @@ pub(crate) struct Pass {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Ask,
-    Send(Pass),
-    Hear(Pass, Answer),
+    Send(Grant),
+    Hear(Grant, Answer),
 }
 
-/// What a crawl has brought at each of some moments.
+/// The results of a crawl at each of some times.
 #[derive(Debug)]
 pub(crate) struct Tallies<const N: usize> {
     moments: [i64; N],
@@ -70,7 +70,7 @@ impl<const N: usize> Tallies<N> {
         Self { moments, done: Vec::new(), tally, blocked_from: None }
     }
 
-    /// Time has come to `now`; whether the last of the moments is over.
+    /// Advances to `now`. Returns whether the last of the times has passed.
     pub(crate) fn until(&mut self, now: i64) -> bool {
         while let Some(moment) = self.moments.get(self.done.len()).filter(|moment| now >= **moment)
         {
@@ -80,7 +80,7 @@ impl<const N: usize> Tallies<N> {
         self.done.len() == self.moments.len()
     }
 
-    /// Counts an answer that the site gave at `now`.
+    /// Counts a response that the site sent at `now`.
     pub(crate) fn count(&mut self, now: i64, good: bool) {
         if good {
             self.tally.pages += 1.0;
@@ -92,18 +92,18 @@ impl<const N: usize> Tallies<N> {
         }
     }
 
-    /// So many cooldowns have begun so far.
+    /// Records the number of cooldowns so far.
     pub(crate) fn tripped(&mut self, trips: u32) {
         self.tally.trips = f64::from(trips);
     }
 
-    /// All of them, once the last moment is over.
+    /// All results, after the last of the times.
     pub(crate) fn all(&self) -> [Tally; N] {
         std::array::from_fn(|at| self.done[at])
     }
 }
 
-/// Crawls until the last of `moments`; the tallies at each.
+/// Crawls until the last of `moments`, and returns the results at each.
 pub(crate) fn crawl<const N: usize>(mut crawl: Crawl, moments: [i64; N], seed: u64) -> [Tally; N] {
     let mut draw = fastrand::Rng::with_seed(seed ^ 0xA5A5);
     let mut events = BinaryHeap::new();
@@ -118,24 +118,24 @@ pub(crate) fn crawl<const N: usize>(mut crawl: Crawl, moments: [i64; N], seed: u
         }
         let next = match step {
             Step::Ask => match crawl.policy.ask(slot, now) {
-                Ok((at, pass)) => (at.max(now), slot, Step::Send(pass)),
+                Ok((at, grant)) => (at.max(now), slot, Step::Send(grant)),
                 Err(again) => (again.max(now + 1_000), slot, Step::Ask),
             },
-            Step::Send(pass) if !crawl.policy.may_send(pass) => (now, slot, Step::Ask),
-            Step::Send(pass) => {
+            Step::Send(grant) if !crawl.policy.may_send(grant) => (now, slot, Step::Ask),
+            Step::Send(grant) => {
                 let answer;
                 (answer, said[slot]) = (crawl.site)(now, slot % WORKERS);
                 tallies.count(now, answer == Answer::Page);
                 let took = LATENCY.0 + draw.f64() * (LATENCY.1 - LATENCY.0);
                 #[allow(clippy::cast_possible_truncation, reason = "a second at most")]
                 let at = now + (took * 1e6) as i64;
-                (at, slot, Step::Hear(pass, answer))
+                (at, slot, Step::Hear(grant, answer))
             }
-            Step::Hear(pass, answer) => {
+            Step::Hear(grant, answer) => {
                 if let Some(said) = said[slot] {
-                    crawl.policy.hear_limit(said);
+                    crawl.policy.report_limit(said);
                 }
-                crawl.policy.hear(slot, now, pass, answer);
+                crawl.policy.report(slot, now, grant, answer);
                 tallies.tripped(crawl.policy.trips());
                 (now, slot, Step::Ask)
             }

@@ -1,17 +1,17 @@
-//! Crawlers that cannot be: they send at a fixed rate and know beforehand what the wall will answer. What they bring
-//! home is the most that a fixed rate can.
+//! Impossible crawlers: they send at a fixed rate and know the wall's responses in advance. Their
+//! results are the best that a fixed rate can reach.
 
 use integration_tests::walls::{Answer, Wall};
 
 use super::{
-    fleet::Pass,
+    fleet::Grant,
     policy::{Policy, micros},
 };
 
-/// Sends evenly, and not before the wall lets through again.
+/// Sends at a fixed rate, but not while the wall would block.
 #[derive(Debug)]
 pub(crate) struct Foresight {
-    /// What the wall in front of it does, one request ahead.
+    /// A copy of the wall, one request ahead.
     wall: Wall,
     gap: i64,
     next: i64,
@@ -19,8 +19,9 @@ pub(crate) struct Foresight {
 }
 
 impl Foresight {
-    /// So many requests per second, after one second's worth at once. `runs_into_walls`: it learns of each ban by one
-    /// block, but then knows its end; else nothing of it is ever blocked.
+    /// This many requests per second, after a burst of one second's worth. With `runs_into_walls`
+    /// it notices each ban by one block, but then knows its end. Otherwise nothing of it is ever
+    /// blocked.
     pub(crate) fn boxed(wall: &Wall, rate: f64, runs_into_walls: bool) -> Box<dyn Policy> {
         let gap = micros(1.0 / rate);
         let burst = micros(rate.ceil() / rate);
@@ -33,7 +34,7 @@ impl Foresight {
 }
 
 impl Policy for Foresight {
-    fn ask(&mut self, _slot: usize, now: i64) -> Result<(i64, Pass), i64> {
+    fn ask(&mut self, _slot: usize, now: i64) -> Result<(i64, Grant), i64> {
         if now < self.next {
             return Err(self.next);
         }
@@ -50,8 +51,8 @@ impl Policy for Foresight {
                 self.next += self.gap;
             }
         }
-        Ok((now, Pass::default()))
+        Ok((now, Grant::default()))
     }
 
-    fn hear(&mut self, _slot: usize, _now: i64, _pass: Pass, _answer: Answer) {}
+    fn report(&mut self, _slot: usize, _now: i64, _grant: Grant, _answer: Answer) {}
 }

@@ -1,7 +1,7 @@
-//! The same crawl through all that runs in a process: three gates, the scripts on a virtual Redis, news, reports that
-//! wait for one another, and lines that take their time.
+//! The same crawl through the real code of a process: three gates, the scripts on a virtual Redis,
+//! news, batched reports, and connections with a latency.
 //!
-//! It costs a hundred times what the decisions alone cost, and tells whether these say the truth.
+//! It costs a hundred times as much as the decisions alone, and checks their results.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use super::{
     policy::{WORKERS, rule},
 };
 
-/// What the clients share.
+/// Shared by the clients.
 #[derive(Debug)]
 struct Site {
     wall: Wall,
@@ -30,7 +30,8 @@ struct Site {
     since: clock::Instant,
 }
 
-/// Crawls until the last of `moments` under a rule with these keys; the tallies at each.
+/// Crawls until the last of `moments` under a rule with these keys, and returns the results at
+/// each.
 pub(crate) fn crawl(wall: Wall, keys: &str, moments: [i64; 2], seed: u64) -> [Tally; 2] {
     let keys = format!("{keys}, max_wait: 24h");
     let plan = Plan { seed, written: Some((*rule(&keys)).clone()), ..Plan::new(WORKERS, 1.0, 0) };

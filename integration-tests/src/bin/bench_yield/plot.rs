@@ -1,4 +1,4 @@
-//! One crawl per wall, drawn: what the wall bears, the learned rate with its mark, and each block.
+//! Draws one crawl per wall: the tolerated rate, the learned rate with its mark, and each block.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -12,15 +12,15 @@ use super::{
     seconds,
 };
 
-/// Width and height of a panel, its distance from the left edge, and the room above it.
+/// Width and height of a panel, its distance from the left edge, and the space above it.
 const PANEL: (f64, f64, f64, f64) = (800.0, 110.0, 60.0, 30.0);
 
-/// What a crawl tells as it happens.
+/// The recorded events of a crawl.
 #[derive(Debug, Default)]
 pub(crate) struct Story {
-    /// Moment, rate in force (0 while nothing goes) and mark, at each change.
+    /// Time, rate in force (0 while the scope is closed) and mark, at each change.
     pub(crate) rates: Vec<(i64, f64, f64)>,
-    /// Moments of the blocks.
+    /// The times of the blocks.
     pub(crate) blocks: Vec<i64>,
 }
 
@@ -34,7 +34,7 @@ impl Story {
     }
 }
 
-/// An hour at each wall of `seed`, with a rate that is written twice too high, as SVG.
+/// An hour at each wall of `seed`, with twice the right rate in the rule file, as SVG.
 pub(crate) fn draw(seed: u64) -> String {
     let (width, height, left, head) = PANEL;
     let all = (height + head) * 5.0 + 30.0;
@@ -64,7 +64,7 @@ fn panel(kind: Kind, seed: u64) -> String {
     let story = Rc::new(RefCell::new(Story::default()));
     let bears: Vec<(i64, f64)> =
         (0..=360).map(|n| n * end / 360).map(|at| (at, wall.bears(at))).collect();
-    let policy = Proxy::telling(&format!("rate: {:.6}/s", 2.0 * mean), seed, Rc::clone(&story));
+    let policy = Proxy::recording(&format!("rate: {:.6}/s", 2.0 * mean), seed, Rc::clone(&story));
     crawl(Crawl { site: before(wall.clone()), policy }, MOMENTS, seed);
     let story = story.borrow();
     let most = story.rates.iter().map(|(_, rate, _)| *rate).fold(mean, f64::max) * 1.05;

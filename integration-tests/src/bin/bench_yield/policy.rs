@@ -1,4 +1,4 @@
-//! Who decides when a request goes: Tidegate's store, and what is in use elsewhere.
+//! The policies: Tidegate's store, and common alternatives.
 
 use std::{
     cell::RefCell,
@@ -24,33 +24,33 @@ use tidegate::{
     store::{Ask, Memory, Phase, Scope, ScopeName, Store},
 };
 
-use super::{fleet::Pass, plot::Story};
+use super::{fleet::Grant, plot::Story};
 
-/// Workers of the fleet; slots are dealt out among them.
+/// Workers of the fleet; slots are distributed among them.
 pub(crate) const WORKERS: usize = 3;
 /// The store's time at the start.
 const EPOCH: i64 = 1_000_000 * SECOND;
-/// How long a probe may be out.
+/// The lease of a probe.
 const LEASE: i64 = 90 * SECOND;
 
 /// A policy.
 pub(crate) trait Policy {
-    /// Leave for `slot`: when, and what to say about it later; or when to ask again.
-    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Pass), i64>;
+    /// A grant for `slot`: its time and data for the report; or when to ask again.
+    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Grant), i64>;
 
-    /// Whether leave that was given still counts.
-    fn may_send(&self, pass: Pass) -> bool {
-        let _ = pass;
+    /// Whether a grant is still valid.
+    fn may_send(&self, grant: Grant) -> bool {
+        let _ = grant;
         true
     }
 
-    /// Hears of an answer.
-    fn hear(&mut self, slot: usize, now: i64, pass: Pass, answer: Answer);
+    /// Reports a response.
+    fn report(&mut self, slot: usize, now: i64, grant: Grant, answer: Answer);
 
-    /// What the site says about its limit with the answer that comes next.
-    fn hear_limit(&mut self, _said: SiteLimit) {}
+    /// Reports the limit that the site announces with the next response.
+    fn report_limit(&mut self, _said: SiteLimit) {}
 
-    /// Cooldowns that have begun, where there are any.
+    /// The number of cooldowns so far.
     fn trips(&self) -> u32 {
         0
     }
@@ -75,13 +75,13 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// With these keys of a rule.
+    /// With a rule of these keys.
     pub(crate) fn boxed(keys: &str, seed: u64) -> Box<dyn Policy> {
-        Self::telling(keys, seed, Rc::default())
+        Self::recording(keys, seed, Rc::default())
     }
 
-    /// The same, and it tells `story` what happens.
-    pub(crate) fn telling(keys: &str, seed: u64, story: Rc<RefCell<Story>>) -> Box<dyn Policy> {
+    /// The same, and records events in `story`.
+    pub(crate) fn recording(keys: &str, seed: u64, story: Rc<RefCell<Story>>) -> Box<dyn Policy> {
         Box::new(Self::new(keys, seed, story))
     }
 
@@ -122,7 +122,7 @@ pub(crate) fn rule(keys: &str) -> Arc<Rule> {
 }
 
 impl Policy for Proxy {
-    fn ask(&mut self, _slot: usize, now: i64) -> Result<(i64, Pass), i64> {
+    fn ask(&mut self, _slot: usize, now: i64) -> Result<(i64, Grant), i64> {
         if now < self.come_back {
             return Err(self.come_back);
         }
@@ -142,22 +142,22 @@ impl Policy for Proxy {
         match (granted.phase, granted.tickets.first()) {
             (phase @ (Phase::Open | Phase::Probe), Some(ticket)) => {
                 let probe = if phase == Phase::Probe { *ticket } else { 0 };
-                Ok((ticket - EPOCH, Pass { epoch: granted.epoch, probe }))
+                Ok((ticket - EPOCH, Grant { epoch: granted.epoch, probe }))
             }
             _ => {
-                // A probe that is out may come back at any time.
-                let patience = if granted.phase == Phase::Probing { SECOND / 10 } else { i64::MAX };
-                self.come_back = (granted.come_back - EPOCH).min(now.saturating_add(patience));
+                // The result of a probe may arrive at any time.
+                let longest = if granted.phase == Phase::Probing { SECOND / 10 } else { i64::MAX };
+                self.come_back = (granted.come_back - EPOCH).min(now.saturating_add(longest));
                 Err(self.come_back)
             }
         }
     }
 
-    fn may_send(&self, pass: Pass) -> bool {
-        pass.epoch == self.epoch
+    fn may_send(&self, grant: Grant) -> bool {
+        grant.epoch == self.epoch
     }
 
-    fn hear(&mut self, slot: usize, now: i64, pass: Pass, answer: Answer) {
+    fn report(&mut self, slot: usize, now: i64, grant: Grant, answer: Answer) {
         self.time.store(EPOCH + now, Ordering::Relaxed);
         self.page += 1;
         if answer != Answer::Page {
@@ -173,7 +173,7 @@ impl Policy for Proxy {
             Answer::Refusal => {
                 let refused = self.refusals[slot % WORKERS].refused(PlainRefusal::Busy, self.page);
                 match &self.rule.cooldown {
-                    Some(policy) if refused || pass.probe != 0 => cooldown::Answer::Block {
+                    Some(policy) if refused || grant.probe != 0 => cooldown::Answer::Block {
                         weight: policy.after,
                         retry_after: 0,
                         sure: false,
@@ -196,7 +196,7 @@ impl Policy for Proxy {
                 cooldown::Answer::Block { weight: 1.0, retry_after, sure, verdict }
             }
         };
-        let Pass { epoch, probe } = pass;
+        let Grant { epoch, probe } = grant;
         let ceiling = said.ceiling.map(|ceiling| {
             let lasts = clock::micros(ceiling.lasts);
             NamedRate { rate: ceiling.rate, lasts }
@@ -212,7 +212,7 @@ impl Policy for Proxy {
         }
     }
 
-    fn hear_limit(&mut self, said: SiteLimit) {
+    fn report_limit(&mut self, said: SiteLimit) {
         self.said = Some(said);
     }
 
@@ -221,10 +221,10 @@ impl Policy for Proxy {
     }
 }
 
-/// How often a rule file is written anew by the clock.
+/// How often a rule file is rewritten.
 const RELOAD: i64 = 10 * SECOND;
 
-/// Tidegate under a rule that somebody who knows the wall writes anew by the clock.
+/// Tidegate under a rule that somebody who knows the wall rewrites according to the time of day.
 pub(crate) struct Reloaded {
     proxy: Proxy,
     keys: Box<dyn Fn(i64) -> String>,
@@ -232,14 +232,14 @@ pub(crate) struct Reloaded {
 }
 
 impl Reloaded {
-    /// `keys`: those of the rule at each moment.
+    /// `keys`: the rule's keys at each time.
     pub(crate) fn new(keys: Box<dyn Fn(i64) -> String>, seed: u64) -> Self {
         Self { proxy: Proxy::new(&keys(0), seed, Rc::default()), keys, next: RELOAD }
     }
 }
 
 impl Policy for Reloaded {
-    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Pass), i64> {
+    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Grant), i64> {
         if now >= self.next {
             self.proxy.rule = rule(&(self.keys)(now));
             self.next = now + RELOAD;
@@ -247,12 +247,12 @@ impl Policy for Reloaded {
         self.proxy.ask(slot, now)
     }
 
-    fn may_send(&self, pass: Pass) -> bool {
-        self.proxy.may_send(pass)
+    fn may_send(&self, grant: Grant) -> bool {
+        self.proxy.may_send(grant)
     }
 
-    fn hear(&mut self, slot: usize, now: i64, pass: Pass, answer: Answer) {
-        self.proxy.hear(slot, now, pass, answer);
+    fn report(&mut self, slot: usize, now: i64, grant: Grant, answer: Answer) {
+        self.proxy.report(slot, now, grant, answer);
     }
 
     fn trips(&self) -> u32 {
@@ -260,7 +260,8 @@ impl Policy for Reloaded {
     }
 }
 
-/// A limiter in each worker, which rests for half a minute after three blocks in a row that it has seen itself.
+/// A limiter in each worker, which pauses for half a minute after three blocks in a row that this
+/// worker has seen.
 #[derive(Debug)]
 pub(crate) struct Workers {
     gap: i64,
@@ -269,23 +270,23 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Each sends at most so many requests per second.
+    /// Each sends at most this many requests per second.
     pub(crate) fn new(rate: f64) -> Self {
         Self { gap: micros(1.0 / rate), next: [0; WORKERS], streak: [0; WORKERS] }
     }
 }
 
 impl Policy for Workers {
-    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Pass), i64> {
+    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Grant), i64> {
         let next = &mut self.next[slot % WORKERS];
         if now < *next {
             return Err(*next);
         }
         *next = now + self.gap;
-        Ok((now, Pass::default()))
+        Ok((now, Grant::default()))
     }
 
-    fn hear(&mut self, slot: usize, now: i64, _pass: Pass, answer: Answer) {
+    fn report(&mut self, slot: usize, now: i64, _grant: Grant, answer: Answer) {
         let worker = slot % WORKERS;
         self.streak[worker] = if answer == Answer::Page { 0 } else { self.streak[worker] + 1 };
         if self.streak[worker] >= 3 {
@@ -295,9 +296,9 @@ impl Policy for Workers {
     }
 }
 
-/// Scrapy's AutoThrottle by its documentation: each worker's delay follows the latency of what comes back, halfway
-/// each time, and never falls below the delay that was written; a blocked answer may not shorten it. Delays are
-/// spread from half to one and a half. It knows no blocks.
+/// Scrapy's AutoThrottle as documented: each worker's delay moves halfway towards the latency of
+/// each response, but not below the configured delay. A block does not shorten it. Delays are drawn
+/// from half to one and a half times the value. It ignores blocks otherwise.
 #[derive(Debug)]
 pub(crate) struct Autothrottle {
     least: f64,
@@ -308,28 +309,28 @@ pub(crate) struct Autothrottle {
 }
 
 impl Autothrottle {
-    /// The fleet's rate as written, a third in each worker.
+    /// The fleet's configured rate, a third for each worker.
     pub(crate) fn new(rate: f64, seed: u64) -> Self {
         #[allow(clippy::cast_precision_loss, reason = "three")]
         let least = WORKERS as f64 / rate;
-        // Its default start is a delay of five seconds.
+        // Its default first delay is five seconds.
         let (delay, draw) = ([5.0; WORKERS], fastrand::Rng::with_seed(seed));
         Self { least, delay, next: [0; WORKERS], sent: [0; 16], draw }
     }
 }
 
 impl Policy for Autothrottle {
-    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Pass), i64> {
+    fn ask(&mut self, slot: usize, now: i64) -> Result<(i64, Grant), i64> {
         let worker = slot % WORKERS;
         if now < self.next[worker] {
             return Err(self.next[worker]);
         }
         self.sent[slot] = now;
         self.next[worker] = now + micros(self.delay[worker] * (0.5 + self.draw.f64()));
-        Ok((now, Pass::default()))
+        Ok((now, Grant::default()))
     }
 
-    fn hear(&mut self, slot: usize, now: i64, _pass: Pass, answer: Answer) {
+    fn report(&mut self, slot: usize, now: i64, _grant: Grant, answer: Answer) {
         let delay = &mut self.delay[slot % WORKERS];
         #[allow(clippy::cast_precision_loss, reason = "a second at most")]
         let latency = (now - self.sent[slot]) as f64 / 1e6;
@@ -340,14 +341,14 @@ impl Policy for Autothrottle {
     }
 }
 
-/// As the walls count.
+/// Microseconds, as the walls count.
 #[allow(clippy::cast_possible_truncation, reason = "minutes at most")]
 pub(crate) fn micros(seconds: f64) -> i64 {
     (seconds * 1e6) as i64
 }
 
-/// Additive increase, multiplicative decrease, for the whole fleet: a tenth more each minute without a block, half after
-/// a block, once for all that come within five seconds.
+/// Additive increase, multiplicative decrease for the whole fleet: a tenth more after each minute
+/// without a block, half after a block. Blocks within five seconds count as one.
 #[derive(Debug)]
 pub(crate) struct Aimd {
     most: f64,
@@ -364,7 +365,7 @@ impl Aimd {
 }
 
 impl Policy for Aimd {
-    fn ask(&mut self, _slot: usize, now: i64) -> Result<(i64, Pass), i64> {
+    fn ask(&mut self, _slot: usize, now: i64) -> Result<(i64, Grant), i64> {
         if now - self.changed >= 60 * SECOND {
             self.changed = now;
             self.rate = (self.rate + self.most / 10.0).min(self.most);
@@ -373,10 +374,10 @@ impl Policy for Aimd {
             return Err(self.next);
         }
         self.next = now + micros(1.0 / self.rate);
-        Ok((now, Pass::default()))
+        Ok((now, Grant::default()))
     }
 
-    fn hear(&mut self, _slot: usize, now: i64, _pass: Pass, answer: Answer) {
+    fn report(&mut self, _slot: usize, now: i64, _grant: Grant, answer: Answer) {
         if answer != Answer::Page && now - self.changed >= 5 * SECOND {
             self.rate = (self.rate / 2.0).max(self.most / 100.0);
             self.changed = now;

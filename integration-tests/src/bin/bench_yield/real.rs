@@ -1,15 +1,17 @@
-//! The same question to real processes: sites behind walls on loopback, and who crawls them.
+//! The same comparison with real processes: sites behind walls on loopback, and real crawlers.
 //!
-//! `bench_yield real [SECONDS [FASTER [NAME]]]`: policy after policy crawls the five walls of one seed, all five at the same
-//! time, for SECONDS (60) in a time that runs FASTER (10) times: ten minutes of crawl in one. Twelve requests at a time
-//! go to each wall: four in each of three workers or members. Every policy gets sites of its own. NAME picks the
-//! policies that have it in their names.
+//! `bench_yield real [SECONDS [FASTER [NAME]]]`: one policy after another crawls the five walls of
+//! one seed, all at the same time, for SECONDS (60). Time runs FASTER (10) times as fast: ten
+//! minutes of crawl in one. Each wall gets twelve concurrent requests: four from each of three
+//! workers or members. Every policy gets its own sites. NAME selects policies by a part of their
+//! names.
 //!
-//! What the rule file can say is scaled with it: the length of cooldowns, their ramp, the first patience. What it
-//! cannot say is not, and runs against Tidegate: the minute over which the learned rate is counted and for which a
-//! step has to last, and the five seconds within which blocks count as one. At ten times the speed a learned rate so
-//! takes ten times as long, by the walls' time, for all that follows a minute; a smaller FASTER and more SECONDS say
-//! what it brings (1 is no scaling at all). A wait that a wall names is a whole second at least, for everybody.
+//! The settings of the rule file are scaled too: the length of cooldowns, their ramp, the first
+//! patience. Fixed times are not, to Tidegate's disadvantage: the minute of counting for the
+//! learned rate and its steps, and the five seconds within which blocks count as one. So at ten
+//! times the speed a learned rate takes ten times as long, in the walls' time. A smaller FASTER
+//! with more SECONDS shows the difference (1 is unscaled). A requested wait is at least a whole
+//! second for every policy.
 
 use std::time::{Duration, Instant};
 
@@ -30,13 +32,13 @@ use super::{
 
 /// Members of the fleet.
 const MEMBERS: usize = 3;
-/// Python may take long to start while the machine builds.
+/// Python may start slowly on a busy machine.
 const FIRST_REQUEST_AT_MOST: Duration = Duration::from_secs(60);
 
-/// Who crawls.
+/// The kind of crawler.
 #[derive(Debug, Clone, Copy)]
 enum Crawler {
-    Alone,
+    WithoutProxy,
     LimiterEach(f64),
     BareBucket(f64),
     Autothrottle(f64),
@@ -46,7 +48,7 @@ enum Crawler {
 }
 
 const CRAWLERS: [(&str, Crawler); 9] = [
-    ("no proxy", Crawler::Alone),
+    ("no proxy", Crawler::WithoutProxy),
     ("a limiter per worker, 2x / 3 each", Crawler::LimiterEach(2.0)),
     ("bare Redis bucket, 2x", Crawler::BareBucket(2.0)),
     ("Scrapy with AutoThrottle, 2x", Crawler::Autothrottle(2.0)),
@@ -57,7 +59,7 @@ const CRAWLERS: [(&str, Crawler); 9] = [
     ("Tidegate, rate: auto", Crawler::Auto),
 ];
 
-/// What crawls, until it is dropped.
+/// A running crawl; it ends when dropped.
 #[derive(Default)]
 struct Traffic {
     workers: JoinSet<()>,
@@ -66,16 +68,16 @@ struct Traffic {
     redis: Option<Redis>,
 }
 
-/// How long, and how many times as fast.
+/// The length, and how many times faster time runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// Seconds of the clock for each policy.
+    /// Seconds of real time for each policy.
     pub(crate) seconds: u64,
-    /// Seconds of crawl in each of them.
+    /// Seconds of crawl per second of real time.
     pub(crate) faster: u32,
 }
 
-/// Lets one policy after the other crawl (those with `named` in their names), and prints what they brought home.
+/// Runs one policy after another (those with `named` in their names), and prints their results.
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 pub(crate) async fn run(pace: Pace, named: &str) -> anyhow::Result<()> {
     let crawled = i64::try_from(pace.seconds)? * i64::from(pace.faster) * SECOND;
@@ -127,7 +129,7 @@ fn report(name: &str, sites: &[Site; 5], oracles: [f64; 5], pace: Pace, crawled:
     print!("{name}\n  {:>9} {}\n{rows}", "all walls", text(all.means()));
 }
 
-/// What a site has answered from its first request on.
+/// The results of a site from its first request on.
 fn tally(arrivals: &[Arrival], pace: Pace) -> Tally {
     let mut tally = Tally::default();
     let Some(first) = arrivals.first() else { return tally };
@@ -148,7 +150,8 @@ fn tally(arrivals: &[Arrival], pace: Pace) -> Tally {
     tally
 }
 
-/// Starts to crawl; `rates` are what the walls bear on average, by the clock. `None` where a client is missing.
+/// Starts to crawl. `rates` are the tolerated rates on average, in real time. `None` if a client is
+/// not installed.
 async fn start(
     crawler: Crawler,
     sites: &[Site; 5],
@@ -166,7 +169,7 @@ async fn start(
     };
     let patience = millis(60, faster);
     let file = match crawler {
-        Crawler::Alone => {
+        Crawler::WithoutProxy => {
             for site in sites {
                 let url = site.url("/item/1");
                 workers::start(&mut traffic.workers, &[site.address()], &url, &[]);
@@ -224,13 +227,13 @@ async fn start(
     Some(traffic)
 }
 
-/// The default cooldown, as much shorter; and nobody is refused for having to wait.
+/// The default cooldown, scaled. No request is refused because of a long wait.
 fn cooldown(faster: u32) -> String {
     let [least, most, longest, ramp] = [30, 60, 600, 10].map(|seconds| millis(seconds, faster));
     format!("max_wait: 1h, cooldown: {{for: {least}-{most}, max: {longest}, ramp: {ramp}}}")
 }
 
-/// So many seconds of crawl, as the rule file has durations.
+/// This many seconds of crawl, as a duration for the rule file.
 fn millis(seconds: u32, faster: u32) -> String {
     format!("{}ms", seconds * 1_000 / faster)
 }

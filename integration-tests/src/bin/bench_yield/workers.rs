@@ -1,4 +1,5 @@
-//! Workers of a crawl in real time, and what paces them: nothing, a limiter of each worker's own, or a bucket in Redis.
+//! Workers of a crawl in real time, and their pace: unlimited, a limiter in each worker, or a
+//! bucket in Redis.
 
 use std::{
     net::SocketAddr,
@@ -15,18 +16,18 @@ use tokio::{
 
 use super::bucket::Bucket;
 
-/// Requests at a time.
+/// Concurrent requests.
 const SLOTS: usize = 12;
-/// Workers, or members of a fleet, among which they are dealt out.
+/// Workers, or members of a fleet, which share them.
 const WORKERS: usize = 3;
 /// The same as a number to divide rates by.
 pub(crate) const SHARES: f64 = 3.0;
-/// What a limiter rests after three blocks in a row.
+/// The pause of a limiter after three blocks in a row.
 const REST: Duration = Duration::from_secs(30);
-/// Before a connection that failed is tried again.
+/// The pause before a failed connection is retried.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A worker's own limiter; it knows only the blocks that its worker has seen.
+/// A worker's own limiter. It only knows the blocks that its worker has seen.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     gap: Duration,
@@ -36,20 +37,20 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    /// One worker's part of so many requests per second.
+    /// One worker's share of this many requests per second.
     fn new(rate: f64, faster: u32) -> Self {
         let gap = Duration::from_secs(1).mul_f64(SHARES / rate);
         Self { gap, rest: REST / faster, next: Instant::now(), streak: 0 }
     }
 
-    /// When the next request may go.
+    /// The time of the next request.
     fn take(&mut self) -> Instant {
         let at = self.next.max(Instant::now());
         self.next = at + self.gap;
         at
     }
 
-    fn hear(&mut self, good: bool) {
+    fn report(&mut self, good: bool) {
         self.streak = if good { 0 } else { self.streak + 1 };
         if self.streak >= 3 {
             self.streak = 0;
@@ -58,7 +59,7 @@ impl Limiter {
     }
 }
 
-/// What paces a worker, where no proxy does.
+/// Sets the pace of a worker without a proxy.
 #[derive(Debug, Clone)]
 pub(crate) enum Pacer {
     /// Its own limiter.
@@ -68,13 +69,13 @@ pub(crate) enum Pacer {
 }
 
 impl Pacer {
-    /// A limiter for each worker, which share this many requests per second.
+    /// A limiter for each worker, with a total of this many requests per second.
     pub(crate) fn own(rate: f64, faster: u32) -> Vec<Self> {
         let limiter = || Arc::new(Mutex::new(Limiter::new(rate, faster)));
         (0..WORKERS).map(|_| Self::Own(limiter())).collect()
     }
 
-    /// A connection for each worker to a bucket of this many requests per second.
+    /// A connection for each worker to a bucket with this many requests per second.
     pub(crate) async fn shared(
         redis: SocketAddr,
         name: &str,
@@ -87,7 +88,7 @@ impl Pacer {
         Ok(pacers)
     }
 
-    /// Waits for the turn.
+    /// Waits for the next request's time.
     async fn turn(&self) {
         match self {
             Self::Own(limiter) => {
@@ -98,14 +99,15 @@ impl Pacer {
         }
     }
 
-    fn hear(&self, good: bool) {
+    fn report(&self, good: bool) {
         if let Self::Own(limiter) = self {
-            limiter.lock().hear(good);
+            limiter.lock().report(good);
         }
     }
 }
 
-/// Workers that ask for `url` until they are dropped; proxies and pacers (none, or one each) take turns.
+/// Workers that request `url` until they are dropped. Proxies and pacers (none, or one each) are
+/// assigned in turn.
 pub(crate) fn start(
     workers: &mut JoinSet<()>,
     proxies: &[SocketAddr],
@@ -129,10 +131,10 @@ async fn crawl(proxy: SocketAddr, url: String, pacer: Option<Pacer>) {
             if let Some(pacer) = &pacer {
                 pacer.turn().await;
             }
-            // A hold that outlasts the client's patience, too, ends in a new connection.
+            // If a hold lasts longer than the client's timeout, the client reconnects.
             let Ok(answer) = client.send(get_request(&url)).await else { break };
             if let Some(pacer) = &pacer {
-                pacer.hear(answer.status == 200);
+                pacer.report(answer.status == 200);
             }
             if answer.refused().is_some() {
                 sleep(AGAIN).await;
