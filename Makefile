@@ -1,4 +1,4 @@
-# Everything that a developer runs; `make` alone lists it.
+# The commands for developers. `make` without a target lists them.
 
 CARGO ?= cargo
 PROFILE ?= dev
@@ -14,21 +14,21 @@ DOCKER ?= docker
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
 
-tools: ## install what the tests need and the machine lacks; says what
+tools: ## install the programs that the tests need, and list them
 	@integration-tests/clients/install.sh
 
 build: ## build the workspace (PROFILE=release for an optimised one)
 	$(CARGO) build --workspace --profile $(PROFILE)
 
-test: tools build ## run every test; installs redis-server, curl, valgrind and the Python clients where they are missing
+test: tools build ## run every test; installs redis-server, curl, valgrind and the Python clients if they are missing
 	$(CARGO) test --workspace --no-fail-fast --profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
 
-test-clients: build ## drive every client, Chromium too; installs wget, Node, Go, Java and Chromium where they are missing
+test-clients: build ## test with every client, Chromium too; installs wget, Node, Go, Java and Chromium if they are missing
 	@integration-tests/clients/install.sh --all
 	$(CARGO) test -p integration-tests --test real_clients --test status_page --test https_clients --no-fail-fast \
 		--profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
 
-test-peers: tools build ## other people's servers and test suites judge the proxy (SUITES="curl testssl"); installs what is missing
+test-peers: tools build ## run other projects' servers and test suites against the proxy (SUITES="curl testssl"); installs what is missing
 	@integration-tests/clients/install.sh --peers
 	$(CARGO) test -p integration-tests --test differential --no-fail-fast -- --nocapture
 	@integration-tests/suites/run.py $(SUITES)
@@ -58,7 +58,7 @@ deb: packaging-tools ## the Debian package, into target/packages (PACKAGE_PROFIL
 tarball: ## the archive that `cargo binstall` fetches from a release, into target/packages
 	docker/packaging/build.sh tarball $(PACKAGE_PROFILE)
 
-static: ## the same archive with a static program (musl), which runs on any Linux of this processor
+static: ## the same archive with a static program (musl), which runs on any Linux with this processor
 	@docker/packaging/install-tools.sh --static
 	docker/packaging/build.sh static $(PACKAGE_PROFILE)
 
@@ -86,11 +86,11 @@ publish-crate: ## upload the crate
 publish-image: ## tag the image with TAG=v1.2.3 and push it (needs docker, or DOCKER=podman, or buildah)
 	@DOCKER="$(DOCKER)" docker/packaging/release.sh publish-image $(IMAGE) $(TAG)
 
-demo: ## half a minute on the terminal: a site that blocks when crawled too fast, two members, a few workers
+demo: ## half a minute on the terminal: a site that blocks fast crawlers, two members, a few workers
 	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/demo
 
-bench: ## CPU, latency and memory beside a bare hyper proxy and those installed (4 minutes a part; PART="c64 pages")
+bench: ## CPU, latency and memory compared with a bare hyper proxy and the installed ones (4 minutes per part; PART="c64 pages")
 	$(CARGO) build --profile dist -p tidegate -p integration-tests --bin tidegate --bin bench
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/dist/bench $(PART)
 
@@ -104,23 +104,23 @@ bench-detect: ## precision and recall over a folder of saved pages: make bench-d
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_detect $(DIR) $(if $(STATUS),--status $(STATUS)) \
 		$(if $(SINCE),--since target/signatures-since.yaml)
 
-bench-gate: ## what one Redis carries, grants/s and CPU per grant beside a bare EVALSHA loop; held requests (PART=grants, held)
+bench-gate: ## grants/s and CPU per grant on one Redis, compared with a bare EVALSHA loop; held requests (PART=grants, held)
 	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bin tidegate --bin bench_gate
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_gate $(PART)
 
-bench-yield: ## what crawls bring home under several policies, against five kinds of walls; ARGS=families: documented ones, ARGS="real 60": in processes
+bench-yield: ## good pages under several policies, against five kinds of walls; ARGS=families: documented ones, ARGS="real 60": real processes
 	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bin tidegate --bin bench_yield
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_yield $(ARGS)
 
-bench-scrapy: ## two sites in one Scrapy crawl, one of which cools; after `make test-python` (4 minutes)
+bench-scrapy: ## two sites in one Scrapy crawl, one of which cools down; after `make test-python` (4 minutes)
 	@$(firstword $(wildcard target/python-test-3.1*/bin/python)) python/tests/two_sites.py
 
 soak: tools ## a fleet of three under load and faults for MINUTES=5, then MUTATIONS=100000 of requests, and a report (SEED= repeats one)
 	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/soak
 
-# Its flags are unstable, hence the variable. There is no unsafe code of ours that a sanitizer could look at.
-# libFuzzer's own `main` leaves SIGPIPE deadly, and `connection` writes to sockets whose other end is gone.
+# The flags are unstable, hence the variable. No sanitizer is used, because Tidegate has no unsafe code.
+# libFuzzer's `main` does not ignore SIGPIPE, and `connection` writes to sockets that the peer has closed.
 fuzz: ## libFuzzer on TARGET=http1 for SECONDS=60 (needs cargo-fuzz)
 	@mkdir -p integration-tests/fuzz/corpus/$(TARGET)
 	trap '' PIPE; cd integration-tests && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run -s none $(TARGET) fuzz/corpus/$(TARGET) fuzz/seeds/$(TARGET) \

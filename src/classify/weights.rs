@@ -1,23 +1,24 @@
-//! What the words of a page weigh for each family of walls.
+//! Weighs the words of a page for each family of walls.
 
 use super::{
     text::{beginning, weight},
     words::{Meaning, Word, WordMatches, Words},
 };
 
-/// Characters of visible text before what a page says first of all, a heading as the title aside.
+/// A text that begins within so many characters opens the page. A heading that repeats the title
+/// does not count.
 const FIRST: usize = 20;
 
-/// Characters of visible text in which an explanation begins.
+/// An explanation begins within so many characters of visible text.
 const OPENING: usize = 30;
 
 /// Characters of a heading.
 const HEADING: usize = 100;
 
-/// Characters in which a server's own answer names its status.
+/// A server's own error page names its status within so many characters.
 const STATUS: usize = 40;
 
-/// What the words of a page weigh.
+/// The points and properties of a page by its words.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
     pub(super) human: u32,
@@ -32,7 +33,7 @@ pub(super) struct Weights {
     pub(super) has_topic: bool,
     /// It speaks to the visitor, or names a number to ask about.
     pub(super) speaks_to_visitor: bool,
-    /// The title names what another page is for.
+    /// The title names the purpose of an ordinary page.
     pub(super) has_purpose: bool,
     /// It begins with an explanation for readers.
     pub(super) explains: bool,
@@ -44,35 +45,35 @@ pub(super) struct Weights {
     pub(super) unusual: bool,
     /// It asks first of all for a proof, and names a number to ask about.
     pub(super) names_human_case: bool,
-    /// The title speaks of a check, and nothing says of what.
+    /// The title mentions a check, but nothing names what is checked.
     pub(super) titled_check: bool,
-    /// It says in a saying that is known that there were too many requests.
+    /// A known phrase says that there were too many requests.
     pub(super) says_too_many: bool,
-    /// It asks for a proof in so many words.
+    /// The page asks for a proof.
     pub(super) asks: bool,
-    /// It says so in a saying that is known.
+    /// A known phrase asks for a proof.
     pub(super) insists: bool,
-    /// It says what to do to pass.
+    /// It says how to pass.
     pub(super) task: bool,
-    /// It speaks of the visitor's browser and of nothing else that a wall wants.
+    /// It mentions the visitor's browser and no other mark of a wall.
     pub(super) only_browser: bool,
-    /// It asks for nothing, but what it says to do is about a visitor that behaves like a program.
+    /// It asks for nothing, but its instructions are for a visitor that behaves like a program.
     pub(super) only_strange: bool,
     /// The title says that there were too many requests.
     pub(super) titled_too_many: bool,
-    /// Why the request was refused, or whose address, is named beside the refusal.
+    /// A refusal, and beside it the reason or the refused address.
     pub(super) names_reason: bool,
-    /// A saying of those who refuse stands beside a number to ask about.
+    /// A phrase of a refusal, and beside it a reference number.
     pub(super) names_case: bool,
-    /// The title is that of an answer with a status that refuses.
+    /// The title names the status of a refusal.
     pub(super) says_status: bool,
     /// The title says that the visitor was refused.
     pub(super) titled_denied: bool,
-    /// What says it: title or text, and where in that.
+    /// The part of the page with the evidence, and the position in it.
     pub(super) place: Place,
 }
 
-/// Where a wall says what it wants.
+/// The part of a page that contains the evidence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Place {
     #[default]
@@ -80,7 +81,7 @@ pub(super) enum Place {
     Text(usize),
 }
 
-/// Title and text of a page with the words in them.
+/// The title and the text of a page, with their words.
 struct Page<'a> {
     title: &'a str,
     titled: WordMatches,
@@ -89,7 +90,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Where `find` finds something first in the title and in the text.
+    /// The first results of `find` in the title and in the text.
     fn both(
         &self,
         find: impl Fn(&WordMatches, &str) -> Option<Word>,
@@ -103,8 +104,7 @@ impl Page<'_> {
         self.titled.has(meaning) || self.said.has(meaning)
     }
 
-    /// Points for what the text says at `begin`: so many where that is what it says first of all, so
-    /// many where it comes later.
+    /// Points for a word at `begin`: `first` if the text opens with it, otherwise `later`.
     fn at(&self, begin: Option<usize>, first: u32, later: u32) -> u32 {
         begin.map_or(0, |begin| {
             let before = self.text.get(self.heading()..begin).unwrap_or("");
@@ -117,7 +117,7 @@ impl Page<'_> {
         if self.text.trim_start().starts_with(self.title) { self.title.len() } else { 0 }
     }
 
-    /// Whether the title or the beginning of the text explains something to readers.
+    /// Whether the title or the start of the text explains something to readers.
     fn begins_to_explain(&self) -> bool {
         let explains = self.said.first(Meaning::Explain);
         let at_start = explains
@@ -132,7 +132,7 @@ impl Page<'_> {
             || !refuses && (self.begins_to_explain() || is_question(first_sentence(self.text)))
     }
 
-    /// Points for what the text has of one of these meanings.
+    /// The points for those of these meanings that the text has.
     fn points(&self, points: &[(Meaning, u32)]) -> u32 {
         points.iter().filter(|(meaning, _)| self.said.has(*meaning)).map(|(_, points)| points).sum()
     }
@@ -303,7 +303,7 @@ fn is_question(text: &str) -> bool {
     text.contains(['?', '？', '؟'])
 }
 
-/// Whether a title has the number of a refusal.
+/// Whether a title contains the number of a refusal.
 fn names_403(title: &str) -> bool {
     title.split(|c: char| !c.is_alphanumeric()).any(|word| word == "403")
 }

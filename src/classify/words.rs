@@ -1,4 +1,4 @@
-//! What walls say, by meaning: `config/walls/words.yaml`, compiled once, and where it stands in a text.
+//! The words of walls by meaning, from `config/walls/words.yaml`, and a search for them in a text.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -7,32 +7,32 @@ use serde::Deserialize;
 
 use super::text::normalised;
 
-/// The words, as data: by meaning and language.
+/// The words as data, by meaning and language.
 const FILE: &str = include_str!("../../config/walls/words.yaml");
 
-/// Bytes between the beginnings of two words that are said together. Letters beyond ASCII have two
-/// or three.
+/// Most bytes between the starts of two words that belong together. Letters outside ASCII have two
+/// or three bytes.
 const TOGETHER: usize = 120;
 
-/// What a word means on a wall.
+/// The meaning of a word on a wall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Meaning {
     /// Humans and robots.
     Human,
-    /// Asking for a proof.
+    /// A request for a proof.
     Verify,
     /// The visitor's browser.
     Browser,
-    /// A whole saying that asks for a proof of being human.
+    /// A whole phrase that asks for a proof of being human.
     Proof,
-    /// A check in the name of security.
+    /// A security check.
     SecurityCheck,
     /// The client behaves like a program.
     Unusual,
-    /// What to do to pass.
+    /// How to pass.
     Task,
-    /// A page for a moment only.
+    /// The page is temporary.
     Wait,
     /// What the visitor lacks: scripts, cookies.
     Needs,
@@ -40,23 +40,23 @@ pub(super) enum Meaning {
     Denied,
     /// Who refused it.
     Firewall,
-    /// The address that was refused.
+    /// The address of the refused client.
     Address,
-    /// A number to ask about.
+    /// A reference number.
     Reference,
     /// Too fast.
     TooMany,
     /// Refusing.
     Refuse,
-    /// What is refused, or counted.
+    /// The object of a refusal or a count.
     Request,
     /// Too much.
     Many,
-    /// In a title: what another page is for.
+    /// In a title: the purpose of an ordinary page.
     Purpose,
-    /// An explanation for readers begins.
+    /// The start of an explanation for readers.
     Explain,
-    /// A page of the site itself: an account, an age, maintenance.
+    /// An ordinary page of the site: an account, an age check, maintenance.
     Own,
     /// Speaks of what may happen, or happened to others: news, help, a policy.
     General,
@@ -67,24 +67,24 @@ pub(super) enum Meaning {
 /// The words, compiled.
 pub(super) struct Words {
     automaton: AhoCorasick,
-    /// By the number of each word: its meaning, and how it may stand.
+    /// For each word its meaning and its borders.
     entries: Vec<(Meaning, Border)>,
 }
 
-/// Where a word may begin and end.
+/// Whether a word must begin and end at a word border.
 #[derive(Debug, Clone, Copy)]
 struct Border {
-    /// Only where a word begins.
+    /// It must begin at a border.
     begins: bool,
-    /// Only where a word ends.
+    /// It must end at a border.
     ends: bool,
 }
 
-/// The words of a text, in their order.
+/// The words of a text, in order.
 #[derive(Debug, Default)]
 pub(super) struct WordMatches {
     words: Vec<Word>,
-    /// A bit for each meaning that they have.
+    /// One bit for each meaning that occurs.
     meanings: u32,
     /// How many of them are cited: a quotation mark stands before them.
     cited: usize,
@@ -94,7 +94,7 @@ pub(super) struct WordMatches {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Word {
     meaning: Meaning,
-    /// Where it begins, in bytes.
+    /// Its first byte.
     pub(super) begin: usize,
 }
 
@@ -125,7 +125,7 @@ impl Words {
         Self { automaton: automaton.expect("a test compiles the words"), entries }
     }
 
-    /// All words of `text`, which is normalised, in their order.
+    /// All words of `text`, in order. `text` must be normalised.
     pub(super) fn find(&self, text: &str) -> WordMatches {
         let mut said = WordMatches::default();
         for found in self.automaton.find_overlapping_iter(text) {
@@ -145,7 +145,7 @@ impl Words {
     }
 }
 
-/// Whether a word goes on with this character. Scripts that write no blanks have no such borders.
+/// Whether this character continues a word. Scripts without blanks have no word borders.
 fn is_in_word(character: char) -> bool {
     character.is_alphanumeric()
         && !matches!(character, '\u{e00}'..='\u{e7f}' | '\u{2e80}'..='\u{d7af}' | '\u{f900}'..='\u{faff}')
@@ -184,7 +184,7 @@ impl WordMatches {
         self.meanings & !meaning.bit() == 0
     }
 
-    /// Where a word of this meaning stands first.
+    /// The first word of this meaning.
     pub(super) fn first(&self, meaning: Meaning) -> Option<Word> {
         self.words.iter().find(|word| word.meaning == meaning).copied()
     }
@@ -204,8 +204,8 @@ impl WordMatches {
         self.words.iter().filter(|word| word.meaning == meaning).count()
     }
 
-    /// Where words of both meanings stand first in one sentence of `text`: the one that begins
-    /// earlier.
+    /// The first place where words of both meanings occur in one sentence of `text`. Returns the
+    /// one that begins earlier.
     pub(super) fn together(&self, one: Meaning, other: Meaning, text: &str) -> Option<Word> {
         if !self.has(one) || !self.has(other) {
             return None;
@@ -220,7 +220,7 @@ impl WordMatches {
     }
 }
 
-/// Whether a sentence ends in `text`.
+/// Whether `text` contains the end of a sentence.
 fn ends(text: &str) -> bool {
     text.contains(". ") || text.contains(['!', '?', '。', '！', '？'])
 }
