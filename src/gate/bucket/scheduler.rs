@@ -1,5 +1,4 @@
-//! The task that drives a queue while requests wait: it calls the store, sleeps until something is
-//! due, and never polls.
+//! The task that drives a queue while requests wait. It sleeps until something is due.
 //!
 //! At most one call at a time requests tickets for the waiting requests, in the name of the scope
 //! of the first one. A scope that may be closed needs a call of its own in parallel: its reply says
@@ -21,8 +20,7 @@ use crate::{
     store::{Ask, Granted, Phase, SlotsGranted, Store, StoreError},
 };
 
-/// Tickets that all members together take in one turn of each: a fortieth of the thousand over which they are to be
-/// equal.
+/// Tickets per round of turns: a fortieth of the thousand over which members get equal shares.
 const SHORT: usize = 25;
 /// Calls per second that short turns may cost a bucket; at higher rates, turns are longer.
 const CALLS: f64 = 800.0;
