@@ -16,7 +16,8 @@ local bucket = load_bucket(KEYS[1], now, limits)
 observe_bucket(bucket, now, limits)
 -- A bucket that is gone may have been lost: nothing is granted for as long as tickets of it may be out.
 if bucket.fresh then bucket.at, bucket.tokens = now + HORIZON, 0 end
-local news = { opened = scope.opened, blocked = scope.last, sure = scope.sure == 1, closed = scope.till > 0 }
+local news = { opened = scope.opened, blocked = scope.last, sure = scope.sure == 1, closed = scope.till > 0,
+  load = LOAD.strain(scope.load) }
 local hand = { forget = ARGV[1] == 'forget', rate = tonumber(ARGV[2]), frozen = tonumber(ARGV[3]) }
 local learn = read_learn(ARGV, 24)
 steer_learned(bucket.learned, now, news, read_known(ARGV[23]), hand, limits.ceiling, learn)

@@ -6,14 +6,15 @@
 --       8 `1` if the block is a sure sign  9 the block's letter  10 member  11 command (PUBLISH SPUBLISH) and 12 channel
 --       of the news  13 name of the scope in the news  14 rate that the site names (tokens per second, empty = none)
 --       15 how long it is true (us)  16 how long it wants nothing sent (us, 0 = not at all)  17 most errors (0 = this is none)
---       18 in so long (us)  19... policy (lib/cooldown.lua)
+--       18 in so long (us)  19 what the member has counted of the load (lib/load.lua, empty = nothing)  20... policy
+--       (lib/cooldown.lua)
 -- Reply now, change (none stale streak tripped opened probe_lost), epoch, end of the cooldown (us, 0 = open), streak
 --       (after a trip, the one that tripped), length of the latest cooldown (us), cause of the latest trip, its blocks
 -- An answer from an older epoch changes nothing. A streak is news when it begins, so that all report their successes, and
 -- when one of more than one block ends: an isolated block is published once, and who has heard of it hears of its end in
 -- the reply to its own next report.
 local now = read_clock()
-local policy = read_policy(ARGV, 19)
+local policy = read_policy(ARGV, 20)
 local scope = load_cooldown(KEYS[1])
 observe_cooldown(scope, now)
 local report = {
@@ -32,6 +33,7 @@ local report = {
   hold = tonumber(ARGV[16]),
   most = tonumber(ARGV[17]),
   window = tonumber(ARGV[18]),
+  load = ARGV[19],
 }
 local blocks = #scope.kinds
 local change = report_cooldown(scope, now, report, policy)

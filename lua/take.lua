@@ -61,7 +61,7 @@ if phase == 'open' or phase == 'due' then
     local own = ARGV[10] == '1'
     limits.probes = phase == 'due'
     local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1,
-      named = own and named_at(scope, now) or nil }
+      named = own and named_at(scope, now) or nil, load = LOAD.strain(own and scope.load or '') }
     local shares = pack_shares(scope.shares)
     set_pace(bucket, now, limits, read_learn(ARGV, 28), news, read_known(ARGV[27]), scope.shares)
     if pack_shares(scope.shares) ~= shares then save_cooldown(KEYS[2], scope, now, policy) end

@@ -17,11 +17,13 @@
 
 mod bucket;
 pub mod cache;
+mod evidence;
 mod lane;
 mod lanes;
 mod news;
 mod observe;
 mod outside;
+mod overload;
 mod permit;
 mod preferences;
 mod queue;

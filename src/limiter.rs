@@ -7,6 +7,7 @@ pub mod bucket;
 pub mod cooldown;
 pub mod errors;
 pub mod learn;
+pub mod load;
 pub mod policy;
 pub mod refusals;
 pub mod shares;

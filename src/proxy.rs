@@ -299,6 +299,9 @@ impl Granted<'_> {
             if flags.limit {
                 pass.hear_limit(&head.headers);
             }
+            if asking.entry.rule.eases {
+                pass.hear_time(exchange.took);
+            }
             if !head.status.is_success() {
                 pass.hear_refusal(&head);
             }

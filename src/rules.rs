@@ -130,6 +130,8 @@ pub struct Rule {
     pub parallel: Option<u32>,
     /// Most answers with a 4xx, blocks aside, in a sliding window.
     pub errors: Option<Quota>,
+    /// Whether a site that strains under the load lowers the learned rate.
+    pub eases: bool,
     /// Longest hold.
     pub max_wait: Duration,
     /// Most held requests of a scope in this process.

@@ -11,6 +11,7 @@
 //! - [`soak`]: minutes of load and faults, and what is left afterwards.
 //! - [`storm`]: a fleet under load whose site begins to block.
 //! - [`bound`]: whether what a site saw stays within `burst + rate * t`.
+//! - [`overloaded`]: a site that can only give so many pages per second, and what a fleet brings home from it.
 //! - [`relay`]: what stands between a member and its Redis, and can go wrong as networks and servers do.
 //! - [`secure`]: certificates of sites that speak TLS, good and bad ones.
 //! - [`sim`]: a big fleet on paper: the real gate and the real scripts, in virtual time.
@@ -34,6 +35,7 @@ mod freeze;
 pub mod load;
 pub mod member;
 pub mod news;
+pub mod overloaded;
 pub mod ports;
 pub mod redis;
 pub mod relay;

@@ -329,6 +329,7 @@ impl Plan {
             site_limits: true,
             parallel: None,
             errors: None,
+            eases: false,
             limits: Limits {
                 rate: Some(self.rate),
                 burst: self.burst,

@@ -29,7 +29,7 @@ mod guard;
 pub mod pages;
 mod socket;
 
-use crate::{bound::worst_window_excess, crowd::Crowd, walls::Wall};
+use crate::{bound::worst_window_excess, crowd::Crowd, overloaded::Overloaded, walls::Wall};
 use body::Script;
 use guard::Guard;
 pub use pages::Page;
@@ -58,6 +58,8 @@ struct State {
     pages: Vec<(String, Page)>,
     everywhere: Option<Page>,
     guard: Option<Guard>,
+    /// What it can give, and since when.
+    overloaded: Option<(Overloaded, Instant)>,
     arrivals: Vec<Arrival>,
     connections: u64,
     /// More requests at once are answered 429.
@@ -161,6 +163,11 @@ impl Site {
     /// before, everything after the scaled latency of a real site. The wall's time begins with the next request.
     pub fn guard(&self, wall: Wall, faster: u32) {
         self.shared.state.lock().guard = Some(Guard::new(wall, faster));
+    }
+
+    /// From now on it can only give so many pages: the rest queues up, and is refused once the queue is long.
+    pub fn overload(&self, site: Overloaded) {
+        self.shared.state.lock().overloaded = Some((site, Instant::now()));
     }
 
     /// Lets everything that waits on a [`Page::Held`] be answered, now and later.
@@ -377,6 +384,12 @@ impl State {
     fn page_for(&mut self, path: &str, at: Instant) -> Page {
         if let Some(page) = self.guard.as_mut().and_then(|guard| guard.answer(at)) {
             return page;
+        }
+        if let Some((site, since)) = &mut self.overloaded {
+            let now = at.saturating_duration_since(*since).as_secs_f64();
+            let (good, took) = site.answer(now);
+            let page = Page::Slow(Duration::from_secs_f64(took));
+            return if good { page } else { Page::Status(503) };
         }
         if let Some(page) = &self.everywhere {
             return page.clone();

@@ -21,6 +21,7 @@ use tidegate::{
     limiter::{
         cooldown::{Answer, Known, KnownPhase, Named, NamedRate, Report},
         learn::{self, Hand, Learn},
+        load::Tally,
         policy::{CooldownPolicy, Limits, Quota, Ratio, Split, Weights},
     },
     observability::metrics::Metrics,
@@ -34,6 +35,8 @@ use tidegate::{
 
 #[path = "store/idle.rs"]
 mod idle;
+#[path = "store/load.rs"]
+mod load;
 #[path = "store/memory.rs"]
 mod memory;
 #[path = "store/probe.rs"]
@@ -63,6 +66,7 @@ enum Op {
         draw: f64,
         named: Option<Named>,
         error: Option<Quota>,
+        load: Option<Tally>,
     },
     Trip(i64),
     Clear,
@@ -105,14 +109,22 @@ fn op() -> impl Strategy<Value = Op> {
     let error = prop::option::weighted(0.3, (1..5u64, 100..20_000u64)).prop_map(|error| {
         error.map(|(tokens, micros)| Quota { tokens, window: Duration::from_micros(micros) })
     });
-    let report =
-        (answer, 0..5u32, prop::bool::weighted(0.1), any::<bool>(), 0.0..1.0f64, named, error);
+    let report = (
+        answer,
+        0..5u32,
+        prop::bool::weighted(0.1),
+        any::<bool>(),
+        0.0..1.0f64,
+        named,
+        error,
+        prop::option::weighted(0.5, tally()),
+    );
     prop_oneof![
         6 => take.prop_map(|(wanted, held, bound, drain, void, hand_back, knows, holds_probe)| {
             Op::Take { wanted, held, bound, drain, void, hand_back, knows, holds_probe }
         }),
-        5 => report.prop_map(|(answer, oks, old, probe, draw, named, error)| Op::Report {
-            answer, oks, old, probe, draw, named, error
+        5 => report.prop_map(|(answer, oks, old, probe, draw, named, error, load)| Op::Report {
+            answer, oks, old, probe, draw, named, error, load
         }),
         1 => (0..5_000i64).prop_map(Op::Trip),
         1 => Just(Op::Clear),
@@ -121,6 +133,23 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Forecast),
         2 => (0..4u64).prop_map(Op::Pause),
     ]
+}
+
+/// Windows of the store last two seconds, but a first report may bring its own.
+fn tally() -> impl Strategy<Value = Tally> {
+    let over = prop_oneof![Just(0i64), Just(2_000_000), 0..90_000_000i64];
+    let times = (0..3_000_000i64, 0..9_000_000i64);
+    (over, 0..20u32, 0..20u32, 0..4u32, 0..12u32, times).prop_map(
+        |(over, sent, answered, failed, late, (own, quickest))| Tally {
+            over,
+            sent,
+            answered,
+            failed,
+            late,
+            own,
+            quickest,
+        },
+    )
 }
 
 fn known_phase() -> impl Strategy<Value = KnownPhase> {
@@ -195,6 +224,7 @@ fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
         site_limits: true,
         parallel: None,
         errors: None,
+        eases: false,
         max_wait: Duration::from_secs(60),
         queue: 100,
         hours: None,
@@ -290,7 +320,7 @@ impl Pair {
                 };
                 self.take(&ask).await
             }
-            Op::Report { answer, oks, old, probe, draw, named, error } => {
+            Op::Report { answer, oks, old, probe, draw, named, error, load } => {
                 self.named |= named.is_some_and(|named| named.ceiling.is_some());
                 let report = Report {
                     epoch: if *old { self.epoch.saturating_sub(1) } else { self.epoch },
@@ -300,6 +330,7 @@ impl Pair {
                     draw: *draw,
                     named: *named,
                     error: *error,
+                    load: *load,
                 };
                 let there = self.redis.report(&self.there, &self.rule, &report).await.unwrap();
                 self.time.store(there.now, Ordering::Relaxed);
@@ -468,6 +499,7 @@ fn one_page_in_five_that_is_always_refused_is_no_wall_in_both_stores() {
                 draw: 0.5,
                 named: None,
                 error: None,
+                load: None,
             };
             pair.step(&report).await.unwrap();
         }

@@ -6,7 +6,8 @@
 -- named (the rate that the site has named, tokens per second, 0 = none) and truth (until when it is true);
 -- erring (when the latest error leaves its window, 0 = there was none);
 -- texts: prober (the member that has the probe, empty where that was forgotten), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
--- ratio retry_after probe silence hopeless site_limit errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua).
+-- ratio retry_after probe silence hopeless site_limit errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua),
+-- load (lib/load.lua).
 local function read_policy(arguments, from)
   return {
     after = tonumber(arguments[from]),
@@ -34,7 +35,7 @@ local COOLDOWN_NUMBERS = 16
 local COOLDOWN_FIELDS = {
   'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'peak', 'len', 'suf', 'failed', 'seen',
   'named', 'truth', 'erring',
-  'prober', 'recent', 'kinds', 'cause', 'blamed', 'shares', 'errors',
+  'prober', 'recent', 'kinds', 'cause', 'blamed', 'shares', 'errors', 'load',
 }
 
 local function fresh_cooldown()
@@ -79,6 +80,7 @@ local function observe_cooldown(scope, now)
       if scope[field] > 0 then scope[field] = scope[field] - back end
     end
     set_back_errors(scope, back)
+    LOAD.set_back(scope, back)
   end
   scope.seen = now
 end
@@ -265,6 +267,7 @@ local function report_cooldown(scope, now, report, policy)
   -- The site counts the errors of requests that were under way, too.
   if scope.till > now and scope.cause == 'errors' then scope.till = math.max(scope.till, room) end
   if report.epoch < scope.ep then return 'stale' end
+  if report.load ~= '' then LOAD.count(scope, now, report.load) end
   local change = take_report(scope, now, report, policy)
   if room > now and scope.till == 0 and report.probe == 0 then
     trip_cooldown(scope, now, room - now, 'errors')

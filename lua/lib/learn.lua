@@ -2,13 +2,15 @@
 --
 -- Kept in the bucket's hash as one field: rate mark bad changed patience minute counted before seen blocked turn why
 -- frozen excused (these two 0 or 1), then what was known before scattered blocks came: old_rate old_mark old_bad testing (0
--- or 1) sent again untripped tripped; zeros at the end are left out.
+-- or 1) sent again untripped tripped; then
+-- of a site that strains under the load: heard answers calm_rate calm_mark calm_bad spared; zeros at the end are left out.
 local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
   'turn', 'why', 'frozen', 'excused', 'old_rate', 'old_mark', 'old_bad', 'testing', 'sent', 'again', 'untripped',
-  'tripped' }
+  'tripped', 'heard', 'answers', 'calm_rate', 'calm_mark', 'calm_bad', 'spared' }
 -- The places of the words in `Why::ALL`.
 local WHY = { start = 0, sure_trip = 1, doubtful_trip = 2, try_failed = 3, eased = 4, climb = 5, try = 6, hand = 7,
-  forgotten = 8, recalled = 9, bounds = 10, test = 11, no_wall = 12 }
+  forgotten = 8, recalled = 9, bounds = 10, test = 11, no_wall = 12, overload = 13, relieved = 14,
+  no_relief = 15 }
 local MINUTE = 60000000
 local HOLD = MINUTE
 local LONG_HOLD = 10 * MINUTE
@@ -29,6 +31,7 @@ local USED = 0.6
 local HALF = 0.5
 local TESTED_BELOW = 0.75
 local RECENT = 1800000000
+LOAD.DRAINS, LOAD.GROWS, LOAD.LITTLE, LOAD.NEW, LOAD.EXCUSED = 1.1, 0.9, 1e-9, 0.25, 10 * MINUTE
 -- What has been learned outlives an idle week.
 local LEARNED_FOR = 604800000000
 
@@ -62,7 +65,7 @@ local function pack_learned(learned)
 end
 
 local function set_back_learned(learned, back)
-  for _, field in ipairs({ 'changed', 'minute', 'seen', 'blocked', 'again', 'tripped' }) do
+  for _, field in ipairs({ 'changed', 'minute', 'seen', 'blocked', 'again', 'tripped', 'heard', 'spared' }) do
     learned[field] = learned[field] > 0 and learned[field] - back or 0
   end
 end
@@ -98,6 +101,7 @@ local function learn_trip(learned, last, news, shares, learn)
     learned.again = news.opened + LONGEST
   end
   forget_test(learned)
+  learned.answers = 0
   if learned.untripped <= 0 or news.opened - learned.tripped > RECENT then
     learned.untripped, learned.tripped = learned.rate, news.opened
   end
@@ -161,7 +165,7 @@ local function learn_test(learned, now, news, shares, learn)
     learned.why = WHY.no_wall
     learned.rate, learned.mark, learned.bad = rate, mark, bad
     local recent = learned.untripped > rate and now - learned.tripped < RECENT
-    if total_of(shares.base) >= FREQUENT and recent then
+    if total_of(shares.base) >= SHARES.FREQUENT and recent then
       learned.rate, learned.mark, learned.bad = learned.untripped, 0, 0
     end
     learned.untripped = 0
@@ -235,7 +239,11 @@ local function learn_grow(learned, now, ceiling, learn)
 end
 
 local function pass_over(learned, news)
-  learned.seen, learned.blocked = news.opened, news.blocked
+  learned.seen, learned.blocked, learned.heard = news.opened, news.blocked, news.load.at
+end
+
+function LOAD.forget(learned)
+  learned.answers, learned.calm_rate, learned.calm_mark, learned.calm_bad, learned.spared = 0, 0, 0, 0, 0
 end
 
 local function begin_learned(learned, now, rate, news, why, learn)
@@ -243,7 +251,68 @@ local function begin_learned(learned, now, rate, news, why, learn)
   learned.patience, learned.why = learn.patience, why
   forget_test(learned)
   learned.again, learned.untripped, learned.tripped = 0, 0, 0
+  LOAD.forget(learned)
   pass_over(learned, news)
+end
+
+-- src/limiter/learn/overload.rs: what is new about the load, and asks for a change; nil = nothing.
+function LOAD.hear(learned, now, news)
+  local load, strains = news.load, learned.answers > 0
+  if load.at <= learned.heard then
+    if strains and now - learned.heard > MINUTE then return { strained = false } end
+    return nil
+  end
+  learned.heard = load.at
+  local counts = load.strained and (now >= learned.spared or load.good < load.answered * HALF)
+  if not counts and not strains then return nil end
+  return { strained = counts, sent = load.sent, answered = load.answered, good = load.good }
+end
+
+function LOAD.relieve(learned, now)
+  local answers, tried = learned.answers, learned.calm_mark > 0 and learned.calm_rate > learned.calm_mark * ABOVE
+  -- A try that failed confirms the mark.
+  local least = tried and learned.calm_mark * CONFIRMED or 0
+  learned.answers, learned.why, learned.changed = 0, WHY.relieved, now
+  learned.rate = math.max(math.min(math.max(answers * NEAR, least), learned.calm_rate), learned.rate)
+  learned.mark = learned.rate
+  learned.bad = math.min(learned.bad, math.max(answers, learned.rate))
+end
+
+function LOAD.excuse(learned, now)
+  learned.rate, learned.mark, learned.bad = learned.calm_rate, learned.calm_mark, learned.calm_bad
+  LOAD.forget(learned)
+  learned.spared, learned.why, learned.changed = now + LOAD.EXCUSED, WHY.no_relief, now
+end
+
+function LOAD.bear(learned, now, load, learn)
+  if not load.strained then return LOAD.relieve(learned, now) end
+  local used = load.sent >= learned.rate * USED
+  if learned.answers > 0 then
+    local known, fails = learned.answers, load.good < load.answered * HALF
+    local keeps_up = load.answered >= load.sent * LOAD.GROWS and load.answered <= load.sent * LOAD.DRAINS
+    if not fails and keeps_up and learned.rate <= known * HALF * ABOVE then
+      if now - learned.changed >= MINUTE then LOAD.excuse(learned, now) end
+      return
+    end
+    local new = known > LOAD.LITTLE and known + (load.good - known) * LOAD.NEW or load.good
+    if used or known > LOAD.LITTLE then learned.answers = math.max(new, LOAD.LITTLE) end
+    if not fails and load.answered > load.sent * LOAD.DRAINS then
+      learned.changed = now
+      return
+    end
+  else
+    local patience = is_trying(learned) and learned.patience * 2 or learned.patience
+    learned.patience = math.min(math.max(patience, learn.patience), LONGEST)
+    learned.answers = used and math.max(load.good, LOAD.LITTLE) or LOAD.LITTLE
+    learned.calm_rate, learned.calm_mark, learned.calm_bad = learned.rate, learned.mark, learned.bad
+  end
+  learned.why, learned.changed, learned.bad = WHY.overload, now, learned.rate
+  if used then
+    learned.rate = math.max(learned.answers * HALF, learned.rate * HALF)
+  else
+    learned.rate = learned.rate * EASED
+  end
+  learned.mark = learned.rate
 end
 
 -- What a member knows: `turn rate mark frozen`.
@@ -267,7 +336,8 @@ end
 -- Whether there is anything that a new scope would not know.
 local function has_taught(learned, ceiling, learn)
   local first = math.min(math.max(learn.start, learn.floor), ceiling)
-  local met = learned.mark > 0 or learned.bad > 0 or learned.frozen == 1 or learned.excused == 1
+  local met = learned.mark > 0 or learned.bad > 0 or learned.spared > 0
+  met = met or learned.frozen == 1 or learned.excused == 1
   return met or learned.rate > 0 and learned.rate ~= first
 end
 
@@ -275,6 +345,7 @@ local function observe_learned(learned, now, last, news, known, shares, ceiling,
   local rate, mark = learned.rate, learned.mark
   local most = math.min(news.named or ceiling, ceiling)
   if shares.answers > 0 then shares.tested = learned.frozen == 0 and now >= learned.again end
+  local load = LOAD.hear(learned, now, news)
   if known.turn > learned.turn then
     recall_learned(learned, now, news, known, learn)
   elseif learned.rate <= 0 then
@@ -288,6 +359,8 @@ local function observe_learned(learned, now, last, news, known, shares, ceiling,
     learn_trip(learned, last, news, shares, learn)
   elseif learned.testing == 1 then
     learn_test(learned, now, news, shares, learn)
+  elseif load then
+    LOAD.bear(learned, now, load, learn)
   elseif may_test(learned, news, learn) and are_doubtful(shares) then
     begin_test(learned, now, news, shares)
   elseif are_explained(shares) then

@@ -10,7 +10,10 @@ use std::{
 use arc_swap::Guard;
 use parking_lot::Mutex;
 
-use super::{Entry, Shared, bucket::BucketQueue, cache::Gateway, observe::Untold, view::View};
+use super::{
+    Entry, Shared, bucket::BucketQueue, cache::Gateway, observe::Untold, overload::Metering,
+    view::View,
+};
 use crate::{
     classify::verdict::Verdict,
     runtime::clock::Instant,
@@ -30,6 +33,8 @@ pub(super) struct Lane {
     pub(super) untold: Mutex<Untold>,
     /// Epoch and ticket of a probe that does not go through the proxy (`acquire`).
     pub(super) outside_probe: Mutex<Option<(u64, i64)>>,
+    /// How its site bears the load.
+    pub(super) metering: Metering,
 }
 
 impl fmt::Debug for Lane {
@@ -70,6 +75,7 @@ impl Lane {
             verdicts: std::array::from_fn(|_| 0.into()),
             untold: Mutex::default(),
             outside_probe: Mutex::default(),
+            metering: Metering::default(),
         })
     }
 

@@ -12,6 +12,7 @@ use std::{
 use super::{
     Client, Entry, Outcome, Refused, Why,
     bucket::{Slot, Ticket},
+    evidence::{is_sure, refused},
     lane::Lane,
     preferences::Urgency,
     tell::{self, Seen, deliver},
@@ -19,10 +20,12 @@ use super::{
 use crate::{
     classify::{
         site_limits::SiteLimit,
-        verdict::{Confidence, Evidence, Judgement, Verdict},
+        verdict::{Judgement, Verdict},
     },
     limiter::{
         cooldown::{self, Answer, Named, Report},
+        learn,
+        load::Tally,
         policy::CooldownPolicy,
         refusals::PlainRefusal,
     },
@@ -119,6 +122,8 @@ pub struct Permit {
     refusal: Option<PlainRefusal>,
     /// What the site says about its limit. Boxed: few do.
     site_limit: Option<Box<SiteLimit>>,
+    /// When the first byte of the response came.
+    took: Option<Duration>,
 }
 
 /// A held request. It leaves the queue when its future is dropped.
@@ -150,7 +155,7 @@ pub(super) struct Request {
 impl Permit {
     pub(super) fn new(grant: Grant, request: Request, held: Duration, observe: bool) -> Self {
         grant.entry.metrics.hold_seconds.observe(held.as_secs_f64());
-        Self { grant, request, held, observe, refusal: None, site_limit: None }
+        Self { grant, request, held, observe, refusal: None, site_limit: None, took: None }
     }
 
     /// How long the request was held.
@@ -206,6 +211,9 @@ impl Permit {
             if grant.ticket.probe && grant.stage == Stage::Unsent {
                 tell::probe_sent(&grant.lane, &self.request.target);
             }
+            if grant.entry.rule.eases && !self.observe {
+                grant.lane.metering.sent();
+            }
             grant.stage = Stage::Sent;
             grant.lane.sent.fetch_add(1, Ordering::Relaxed);
             grant.lane.queue.note_used(&grant.entry.rule, grant.ticket.at);
@@ -255,6 +263,11 @@ impl Permit {
         self.site_limit = said.map(Box::new);
     }
 
+    /// The head of the response came after so long.
+    pub fn hear_time(&mut self, took: Duration) {
+        self.took = Some(took);
+    }
+
     /// The response refuses the page in this way, if only its status says so.
     pub fn hear_refusal(&mut self, refusal: Option<PlainRefusal>) {
         self.refusal = refusal;
@@ -265,6 +278,10 @@ impl Permit {
         let refusal = self.refusal.take().filter(|_| judgement.verdict == Verdict::Ok)?;
         // Who probes wants to know whether the site is well again.
         let probes = self.grant.ticket.probe && refusal == PlainRefusal::Busy;
+        // A site that strains under the load lowers the rate.
+        if self.grant.entry.rule.eases && refusal == PlainRefusal::Busy {
+            return Some(probes);
+        }
         Some(self.grant.lane.view.refused(refusal, self.address()) || probes)
     }
 
@@ -304,6 +321,8 @@ impl Permit {
             return;
         }
         let lane = Arc::clone(&self.grant.lane);
+        let eases = self.grant.entry.rule.eases;
+        let load = if eases { self.strain(judgement) } else { None };
         if self.grant.stage == Stage::Unsent {
             // The connection failed, and the ticket is used up.
             lane.queue.note_used(&self.grant.entry.rule, self.grant.ticket.at);
@@ -330,14 +349,25 @@ impl Permit {
         let is_block = matches!(answer, Some(Answer::Block { .. }));
         let rule = &self.grant.entry.rule;
         let error = rule.error_limit(judgement.status).filter(|_| !is_block);
-        let tells = named.is_some() || error.is_some();
+        let tells = named.is_some() || error.is_some() || load.is_some();
         let Some(answer) = answer.or(tells.then_some(Answer::Nothing)) else { return };
         let oks = if answer == Answer::Nothing { 0 } else { lane.view.take_oks() };
-        let report = Report { named, error, ..self.grant.report(answer, oks) };
+        let report = Report { named, error, load, ..self.grant.report(answer, oks) };
         let seen = Seen { target: self.request.target.clone(), judgement: judgement.clone() };
         // A task of its own: the client may leave, the news must not.
         let shared = Arc::clone(&lane.shared);
         shared.store.spawn(deliver(lane, report, Some(seen))).await.ok();
+    }
+
+    /// What to tell the store about the load, if its rule asks for it.
+    fn strain(&self, judgement: &Judgement) -> Option<Tally> {
+        let Grant { lane, entry, stage, .. } = &self.grant;
+        if self.observe || *stage != Stage::Sent {
+            return None;
+        }
+        // All members are to be counted while the rate is eased.
+        let asked = lane.queue.learned().why == learn::Why::Overload;
+        lane.metering.answered(entry, judgement, self.took, asked)
     }
 
     /// Reports an answer that cannot be judged (a tunnel, an upgraded connection).
@@ -406,8 +436,12 @@ impl Permit {
     fn silence(&self, judgement: &Judgement, policy: &CooldownPolicy) -> Option<Answer> {
         let silence = policy.silence?;
         let verdict = judgement.verdict;
-        let Grant { lane, ticket, .. } = &self.grant;
+        let Grant { lane, entry, ticket, stage, .. } = &self.grant;
         let host = &self.request.target.host;
+        let strains = *stage == Stage::Sent && judgement.verdict == Verdict::Timeout;
+        if strains && entry.rule.eases {
+            return None;
+        }
         if !judgement.is_silence() || !lane.shared.reach.is_silent(host, ticket.probe) {
             return None;
         }
@@ -431,29 +465,6 @@ impl Permit {
         (&self.request.target.host, &self.request.target.path).hash(&mut hasher);
         hasher.finish()
     }
-}
-
-/// A plain refusal that comes for all pages at once.
-fn refused(judgement: &Judgement) -> Judgement {
-    let status = judgement.status.unwrap_or_default();
-    let evidence = Evidence {
-        signature: Arc::from("refused-everywhere"),
-        vendor: None,
-        place: "status".to_owned(),
-        excerpt: format!("{status}, for one page after the other"),
-    };
-    Judgement {
-        verdict: Verdict::Forbidden,
-        confidence: Confidence::Low,
-        evidence: Some(Box::new(evidence)),
-        ..judgement.clone()
-    }
-}
-
-/// A wall that shows itself or names its wait is a sure sign; a refusal without more may be about one page.
-fn is_sure(judgement: &Judgement) -> bool {
-    judgement.retry_after.is_some()
-        || judgement.confidence == Confidence::High && judgement.verdict != Verdict::BlankPage
 }
 
 /// Waits in the queue of its bucket.

@@ -62,6 +62,7 @@ fn rule(rate: Option<f64>, burst: u32) -> Rule {
         site_limits: true,
         parallel: None,
         errors: None,
+        eases: false,
         max_wait: Duration::from_secs(120),
         queue: 10_000,
         hours: None,

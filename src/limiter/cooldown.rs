@@ -31,7 +31,7 @@ pub use told::{Blocks, Cause, culprit};
 
 use crate::{
     classify::verdict::Verdict,
-    limiter::{errors::ErrorLog, policy::CooldownPolicy, shares::Shares},
+    limiter::{errors::ErrorLog, load::Load, policy::CooldownPolicy, shares::Shares},
     runtime::clock::{self, exact},
 };
 
@@ -98,6 +98,8 @@ pub struct Cooldown {
     pub named: Option<(f64, i64)>,
     /// Answers that were errors, if the rule limits them.
     pub errors: ErrorLog,
+    /// How the site bears the load, if the rule asks.
+    pub load: Load,
 }
 
 /// What a scope says to who asks for leave to send.
@@ -131,6 +133,7 @@ impl Cooldown {
                 *until -= back;
             }
             self.errors.set_back(back);
+            self.load.set_back(back);
         }
         self.seen = now;
     }
@@ -220,6 +223,9 @@ impl Cooldown {
         }
         if report.epoch < self.epoch {
             return Change::Stale;
+        }
+        if let Some(tally) = report.load {
+            self.load.count(now, tally);
         }
         let change = self.take(now, report, policy);
         if room > now && self.until == 0 && report.probe == 0 {

@@ -16,16 +16,18 @@
 //! The rate changes only when tickets are taken, and what flowed in before counts at the rate of its time: the bucket's
 //! bound holds against the rate in force at each moment. `lua/lib/learn.lua` is this file, operation by operation.
 
+mod overload;
 mod scattered;
 mod told;
 
+pub use overload::Strained;
 pub use scattered::BeforeTest;
 pub use told::{Hand, Known, Why};
 
 use scattered::RECENT;
 
 use crate::{
-    limiter::shares::Shares,
+    limiter::{load::Strain, shares::Shares},
     runtime::clock::{exact, whole},
 };
 
@@ -55,6 +57,8 @@ pub struct News {
     pub closed: bool,
     /// The rate that the site itself names, in tokens per second: nothing is learned beyond it.
     pub named: Option<f64>,
+    /// How the site bears the load.
+    pub load: Strain,
 }
 
 /// What has been learned. All times are microseconds of the store's clock.
@@ -90,6 +94,8 @@ pub struct Learned {
     pub excused: bool,
     /// What was known before scattered blocks came.
     pub before_test: BeforeTest,
+    /// What is known of a site that strains under the load.
+    pub strained: Strained,
 }
 
 /// Grants are counted by the minute: the longest window of most walls, and the shortest that a slow rate fills.
@@ -132,8 +138,9 @@ impl Learned {
     /// A clock that was set back takes every moment with it.
     pub fn set_back(&mut self, back: i64) {
         let BeforeTest { again, tripped, .. } = &mut self.before_test;
+        let Strained { heard, again: spared, .. } = &mut self.strained;
         let Self { changed, minute, seen, blocked, .. } = self;
-        for moment in [changed, minute, seen, blocked, again, tripped] {
+        for moment in [changed, minute, seen, blocked, again, tripped, heard, spared] {
             *moment = if *moment > 0 { *moment - back } else { 0 };
         }
     }
@@ -177,6 +184,8 @@ impl Learned {
         let (rate, mark) = (self.rate, self.mark);
         let most = news.named.map_or(ceiling, |named| named.min(ceiling));
         shares.are_tested(!self.frozen && now >= self.before_test.again);
+        let strains = self.strained.answers > 0.0 || news.load.at > self.strained.heard;
+        let load = if strains { self.hear(now, &news.load) } else { None };
         if known.turn > self.turn {
             self.recall(now, news, known, learn);
         } else if self.rate <= 0.0 {
@@ -191,6 +200,8 @@ impl Learned {
             self.trip(last, news, shares, learn);
         } else if self.before_test.on {
             self.test(now, news, shares, learn);
+        } else if let Some(load) = load {
+            self.bear(now, load, learn);
         } else if self.may_test(news, learn) && shares.are_doubtful() {
             self.begin_test(now, news, shares);
         } else if shares.are_explained() {
@@ -263,7 +274,8 @@ impl Learned {
     #[must_use]
     pub fn has_taught(&self, ceiling: f64, learn: &Learn) -> bool {
         let first = learn.start.max(learn.floor).min(ceiling);
-        let met = self.mark > 0.0 || self.bad > 0.0 || self.frozen || self.excused;
+        let met = self.mark > 0.0 || self.bad > 0.0 || self.strained.again > 0;
+        let met = met || self.frozen || self.excused;
         met || (self.rate > 0.0 && differs(self.rate, first))
     }
 
@@ -276,6 +288,7 @@ impl Learned {
         self.patience = learn.patience;
         self.why = why;
         self.before_test = BeforeTest::default();
+        self.strained = Strained::default();
         self.pass_over(news);
     }
 
@@ -292,6 +305,7 @@ impl Learned {
     fn pass_over(&mut self, news: News) {
         self.seen = news.opened;
         self.blocked = news.blocked;
+        self.strained.heard = news.load.at;
     }
 
     fn is_trying(&self) -> bool {
@@ -306,6 +320,7 @@ impl Learned {
             self.before_test.again = news.opened + LONGEST;
         }
         self.forget_test();
+        self.strained.answers = 0.0;
         let before = &mut self.before_test;
         if before.untripped <= 0.0 || news.opened - before.tripped > RECENT {
             (before.untripped, before.tripped) = (self.rate, news.opened);

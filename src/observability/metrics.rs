@@ -65,6 +65,8 @@ pub struct RuleMetrics {
     pub bytes_up: Counter,
     pub bytes_down: Counter,
     responses: [Counter; 5],
+    pub strain_late: Counter,
+    pub strain_failed: Counter,
 }
 
 impl RuleMetrics {
@@ -335,6 +337,8 @@ impl Metrics {
             bytes_down: f.bytes.get_or_create_owned(&rule_and(rule, "direction", "down")),
             responses: CLASSES
                 .map(|class| f.responses.get_or_create_owned(&rule_and(rule, "class", class))),
+            strain_late: f.strain.get_or_create_owned(&rule_and(rule, "kind", "late")),
+            strain_failed: f.strain.get_or_create_owned(&rule_and(rule, "kind", "failed")),
         }
     }
 

@@ -205,6 +205,13 @@ impl Pass {
         }
     }
 
+    /// The head of the response came after so long.
+    pub(crate) fn hear_time(&mut self, took: Duration) {
+        if let Some(permit) = &mut self.permit {
+            permit.hear_time(took);
+        }
+    }
+
     /// The answer may be a plain refusal: nothing but its status, or where it leads, speaks.
     pub(crate) fn hear_refusal(&mut self, head: &Parts) {
         let leads_home = || {

@@ -312,6 +312,7 @@ fn news(state: &Cooldown, now: i64) -> News {
         sure: state.sure,
         closed: state.until > 0,
         named: state.named_at(now),
+        load: state.load.strain,
     }
 }
 

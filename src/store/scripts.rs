@@ -11,6 +11,7 @@ use crate::{
     limiter::{
         cooldown::{Answer, KnownPhase, Named, Report},
         learn::{Hand, Known, Learn},
+        load::Tally,
         policy::{CooldownPolicy, Limits},
     },
     rules::Rule,
@@ -58,6 +59,7 @@ fn take() -> Script {
         "take",
         "lib/clock.lua",
         "lib/shares.lua",
+        "lib/load.lua",
         "lib/learn.lua",
         "lib/bucket.lua",
         "lib/memory.lua",
@@ -86,24 +88,31 @@ fn recover() -> Script {
     script!("memory", "lib/clock.lua", "lib/news.lua", "lib/memory.lua", "memory.lua")
 }
 
+/// The script that reports what came back.
+fn report() -> Script {
+    script!(
+        "report",
+        "lib/clock.lua",
+        "lib/news.lua",
+        "lib/shares.lua",
+        "lib/load.lua",
+        "lib/errors.lua",
+        "lib/cooldown.lua",
+        "report.lua"
+    )
+}
+
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
             take: take(),
-            report: script!(
-                "report",
-                "lib/clock.lua",
-                "lib/news.lua",
-                "lib/shares.lua",
-                "lib/errors.lua",
-                "lib/cooldown.lua",
-                "report.lua"
-            ),
+            report: report(),
             set: script!(
                 "set",
                 "lib/clock.lua",
                 "lib/news.lua",
                 "lib/shares.lua",
+                "lib/load.lua",
                 "lib/errors.lua",
                 "lib/cooldown.lua",
                 "override.lua"
@@ -113,6 +122,7 @@ impl Scripts {
                 "lib/clock.lua",
                 "lib/news.lua",
                 "lib/shares.lua",
+                "lib/load.lua",
                 "lib/learn.lua",
                 "lib/bucket.lua",
                 "lib/errors.lua",
@@ -125,6 +135,7 @@ impl Scripts {
                 "peek",
                 "lib/clock.lua",
                 "lib/shares.lua",
+                "lib/load.lua",
                 "lib/errors.lua",
                 "lib/cooldown.lua",
                 "peek.lua"
@@ -133,6 +144,7 @@ impl Scripts {
                 "when",
                 "lib/clock.lua",
                 "lib/shares.lua",
+                "lib/load.lua",
                 "lib/learn.lua",
                 "lib/bucket.lua",
                 "lib/memory.lua",
@@ -145,6 +157,7 @@ impl Scripts {
                 "survey",
                 "lib/clock.lua",
                 "lib/shares.lua",
+                "lib/load.lua",
                 "lib/learn.lua",
                 "lib/errors.lua",
                 "lib/cooldown.lua",
@@ -276,6 +289,7 @@ impl RuleArguments {
         arguments.push(hold.unwrap_or(0).to_string());
         arguments.push(report.error.map_or(0, |limit| limit.tokens).to_string());
         arguments.push(report.error.map_or(0, |limit| clock::micros(limit.window)).to_string());
+        arguments.push(report.load.map_or_else(String::new, tally));
         arguments.extend(self.policy.iter().cloned());
         arguments
     }
@@ -339,6 +353,12 @@ fn learn(learn: Option<&Learn>) -> [String; 4] {
 fn known(known: Known) -> String {
     let Known { turn, rate, mark, frozen, .. } = known;
     format!("{turn} {rate} {mark} {}", u8::from(frozen))
+}
+
+/// What a member has counted of the load: how long, sent, answered, failed, late, own time, quickest page.
+fn tally(tally: Tally) -> String {
+    let Tally { over, sent, answered, failed, late, own, quickest } = tally;
+    format!("{over} {sent} {answered} {failed} {late} {own} {quickest}")
 }
 
 fn policy(policy: &CooldownPolicy) -> [String; 11] {

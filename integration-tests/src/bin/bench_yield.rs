@@ -14,6 +14,7 @@
 //!
 //! `bench_yield families [NAME [SEEDS]]`: the same against documented walls, and against sites without a wall; see
 //! [`families`]. `bench_yield gates [SEEDS]`: the learned rates through gates and scripts; see [`gates`].
+//! `bench_yield overload [SEEDS]`: a site that queues what it cannot serve; see [`overload`].
 //!
 //! `bench_yield real [SECONDS [FASTER [NAME]]]`: the same with real processes; see [`real`].
 
@@ -27,6 +28,8 @@ mod fleet;
 mod foresight;
 #[path = "bench_yield/gates.rs"]
 mod gates;
+#[path = "bench_yield/overload.rs"]
+mod overload;
 #[path = "bench_yield/plot.rs"]
 mod plot;
 #[path = "bench_yield/policy.rs"]
@@ -142,6 +145,7 @@ fn main() -> anyhow::Result<()> {
         Some(&"families") => {
             families::run(words.get(1).unwrap_or(&""), number(words.get(2), 6)?.into());
         }
+        Some(&"overload") => overload::run(number(words.get(1), 6)?.into()),
         Some(&"plot") => print!("{}", plot::draw(FIRST_SEED.into())),
         Some(&"real") => {
             let seconds = number(words.get(1), 60)?.into();

@@ -242,6 +242,7 @@ fn rule(policy: CooldownPolicy) -> Rule {
         site_limits: true,
         parallel: None,
         errors: None,
+        eases: false,
         max_wait: Duration::from_secs(60),
         queue: 100,
         hours: None,

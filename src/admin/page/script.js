@@ -442,6 +442,8 @@ const WHY = {
   test: "half the rate: is it a wall?", no_wall: "blocks are as frequent at half the rate: no wall", climb: "climbing: nothing was blocked",
   try: "trying a little above the mark", hand: "set manually", forgotten: "forgotten manually",
   recalled: "restored by a member", bounds: "changed by the rule file",
+  overload: "lowered: answers came late or failed", relieved: "raised: the site has caught up",
+  no_relief: "answers are as late at half the rate: not the load",
 };
 
 function showLearned(learned) {

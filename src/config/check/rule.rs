@@ -92,6 +92,7 @@ pub(super) fn read(
     }
     let parallel = reader.optional_count("parallel");
     let errors = errors(&reader, cooldown.is_some());
+    let eases = eases(&reader, limits.learn.is_some());
     Rule {
         name: reader.optional("name", hosts::name).unwrap_or_else(|| Arc::from("unnamed")),
         matcher,
@@ -102,6 +103,7 @@ pub(super) fn read(
         site_limits: reader.word("site_limits") != "ignore",
         parallel,
         errors,
+        eases,
         max_wait: reader.duration("max_wait"),
         queue: reader.count("queue"),
         hours: reader.optional("hours", units::hours),
@@ -199,6 +201,16 @@ fn errors(reader: &Reader<'_>, cools: bool) -> Option<Quota> {
         reader.doubt("errors", Wrong::new(message, "remove `cooldown: off`, or remove `errors`"));
     }
     Some(errors)
+}
+
+fn eases(reader: &Reader<'_>, learns: bool) -> bool {
+    let wanted = reader.word("overload") == "ease";
+    if wanted && !learns && reader.counts("overload") {
+        let message = "`overload: ease` has no effect without a rate that is learned";
+        let help = "add `rate` and remove `learn: false`, or remove `overload`";
+        reader.doubt("overload", Wrong::new(message, help));
+    }
+    wanted && learns
 }
 
 /// The tokens of one second, at least the cost of one request.

@@ -120,6 +120,14 @@ pub(in crate::config) static RULE: Section = Section {
              cooldown, so the rule needs one.",
         ),
         key(
+            "overload",
+            Kind::Word(&["ignore", "ease"]),
+            Is("ignore"),
+            "`ease`: answers far later than the site's own time, answers with a 5xx and requests without an answer \
+             lower the learned rate until the site has caught up, and never trip the cooldown. Needs a rate that \
+             is learned.",
+        ),
+        key(
             "max_wait",
             Kind::Duration("0s", "24h"),
             Is("2m"),

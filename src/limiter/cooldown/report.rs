@@ -1,6 +1,9 @@
 //! What came back to a request, as the cooldown is told, and what that changed.
 
-use crate::{classify::verdict::Verdict, limiter::policy::Quota};
+use crate::{
+    classify::verdict::Verdict,
+    limiter::{load::Tally, policy::Quota},
+};
 
 /// What came back, as far as the cooldown cares.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,13 +67,15 @@ pub struct Report {
     pub named: Option<Named>,
     /// The limit against which the answer counts as an error; `None` if it is not an error.
     pub error: Option<Quota>,
+    /// What the member has counted of the load.
+    pub load: Option<Tally>,
 }
 
 impl Report {
     /// A report of one answer that was no probe, with nothing else to say. Its `draw` is 0.
     #[must_use]
     pub const fn new(epoch: u64, answer: Answer) -> Self {
-        Self { epoch, probe: 0, answer, oks: 0, draw: 0.0, named: None, error: None }
+        Self { epoch, probe: 0, answer, oks: 0, draw: 0.0, named: None, error: None, load: None }
     }
 }
 

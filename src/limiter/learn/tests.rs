@@ -56,7 +56,8 @@ impl Scope {
     fn trip_for(&mut self, seconds: i64, sure: bool) {
         let last = self.now;
         self.now += seconds * SECOND;
-        self.news = News { opened: self.now, blocked: last, sure, closed: false, named: None };
+        self.news =
+            News { opened: self.now, blocked: last, sure, closed: false, ..News::default() };
         self.learned.observe(
             self.now,
             last,
@@ -158,7 +159,8 @@ fn a_doubtful_trip_costs_less_and_is_forgotten_sooner() {
 fn a_sure_block_that_trips_nothing_eases() {
     let mut scope = Scope::new();
     scope.run(60);
-    scope.news = News { opened: 0, blocked: scope.now, sure: true, closed: false, named: None };
+    scope.news =
+        News { opened: 0, blocked: scope.now, sure: true, closed: false, ..News::default() };
     scope.run(1);
     near(scope.learned.rate, 4.0 * 0.9);
     scope.run(3);
@@ -166,7 +168,8 @@ fn a_sure_block_that_trips_nothing_eases() {
     scope.news.blocked += 3 * SECOND;
     scope.run(3);
     near(scope.learned.rate, 4.0 * 0.9);
-    scope.news = News { opened: 0, blocked: scope.now, sure: false, closed: false, named: None };
+    scope.news =
+        News { opened: 0, blocked: scope.now, sure: false, closed: false, ..News::default() };
     scope.run(1);
     near(scope.learned.rate, 4.0 * 0.9);
 }

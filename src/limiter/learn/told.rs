@@ -30,11 +30,17 @@ pub enum Why {
     Test,
     /// Their share is the same at half the rate: a wall does not cause them.
     NoWall,
+    /// The site strains under the load: answers come late or fail.
+    Overload,
+    /// It does not any more.
+    Relieved,
+    /// Answers are as late at half the rate: the load does not cause that.
+    NoRelief,
 }
 
 impl Why {
     /// All, in the order of their numbers in the store.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Start,
         Self::SureTrip,
         Self::DoubtfulTrip,
@@ -48,6 +54,9 @@ impl Why {
         Self::Bounds,
         Self::Test,
         Self::NoWall,
+        Self::Overload,
+        Self::Relieved,
+        Self::NoRelief,
     ];
 
     /// The word on the wire.
@@ -67,6 +76,9 @@ impl Why {
             Self::Bounds => "bounds",
             Self::Test => "test",
             Self::NoWall => "no_wall",
+            Self::Overload => "overload",
+            Self::Relieved => "relieved",
+            Self::NoRelief => "no_relief",
         }
     }
 }

@@ -62,6 +62,7 @@ pub(super) struct Families {
     pub(super) oldest_held: Family<Labels, Float>,
     pub(super) bytes: Family<Labels, Counter>,
     pub(super) responses: Family<Labels, Counter>,
+    pub(super) strain: Family<Labels, Counter>,
 }
 
 /// Histograms by labels.
@@ -116,6 +117,7 @@ impl Families {
             oldest_held: Family::default(),
             bytes: Family::default(),
             responses: Family::default(),
+            strain: Family::default(),
         }
     }
 
@@ -141,6 +143,7 @@ impl Families {
         registry.register("oldest_held_seconds", "How long the longest held request of the rule has waited", self.oldest_held.clone());
         registry.register("bytes", "Bytes of bodies and tunnels, up to sites and down to clients", self.bytes.clone());
         registry.register("responses", "Responses of sites, by class of status", self.responses.clone());
+        registry.register("strain_answers", "Answers that lower the rate of a rule with `overload: ease`, by what was wrong", self.strain.clone());
         registry.register("upstream_seconds", "From sending a request to the head of its response", self.upstream_seconds.clone());
         registry.register("store_seconds", "Duration of calls to the store, by command", self.store_seconds.clone());
         registry.register("store_fallback", "Decisions taken without the store, by what the rule file says about it", self.store_fallback.clone());

@@ -94,6 +94,7 @@ pub(in crate::proxy) fn rule() -> Rule {
         site_limits: true,
         parallel: None,
         errors: None,
+        eases: false,
         max_wait: Duration::from_secs(10),
         queue: 100,
         hours: None,

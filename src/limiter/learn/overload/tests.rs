@@ -1,0 +1,170 @@
+//! Sites that strain, window by window.
+
+use super::*;
+use crate::limiter::{
+    learn::{Known, News},
+    shares::Shares,
+};
+
+const SECOND: i64 = 1_000_000;
+const LEARN: Learn = Learn { start: 20.0, floor: 0.2, back_off: 0.87, patience: 60 * SECOND };
+
+/// A scope at a site that can give so many answers per second. Demand is endless.
+struct Scope {
+    learned: Learned,
+    news: News,
+    now: i64,
+    gives: f64,
+    /// Answers that queue up at the site.
+    queue: f64,
+    /// The site answers late whatever the rate is.
+    slow: bool,
+    /// The part of the answers that fail whatever the rate is.
+    broken: f64,
+}
+
+impl Scope {
+    fn new(gives: f64) -> Self {
+        let (learned, news) = (Learned::default(), News::default());
+        let now = 1_000_000 * SECOND;
+        let mut scope = Self { learned, news, now, gives, queue: 0.0, slow: false, broken: 0.0 };
+        scope.ask();
+        scope
+    }
+
+    fn ask(&mut self) {
+        let mut shares = Shares::default();
+        let news = (self.news, &mut shares);
+        self.learned.observe(self.now, self.now, news, Known::default(), 20.0, &LEARN);
+    }
+
+    /// So many windows of two seconds.
+    fn run(&mut self, windows: usize) {
+        for _ in 0..windows {
+            self.now += 2 * SECOND;
+            let sent = self.learned.rate;
+            let answered = self.gives.min(sent + self.queue / 2.0);
+            self.queue += 2.0 * (sent - answered);
+            let strained = self.slow || self.broken > 0.0 || self.queue > self.gives;
+            let good = answered * (1.0 - self.broken);
+            self.news.load = Strain { at: self.now, strained, sent, answered, good };
+            self.learned.count(self.now, 2.0 * sent);
+            self.ask();
+        }
+    }
+}
+
+#[test]
+fn it_goes_on_with_what_the_site_can_give_and_the_queue_drains() {
+    let mut scope = Scope::new(4.0);
+    scope.run(60);
+    assert!(scope.queue < 4.0, "{} in the queue", scope.queue);
+    let rate = scope.learned.rate;
+    assert!((3.6..4.2).contains(&rate), "{rate}");
+    let (mut answered, mut longest) = (0.0, 0.0_f64);
+    for _ in 0..1_800 {
+        scope.run(1);
+        answered += scope.news.load.answered * 2.0;
+        longest = longest.max(scope.queue / scope.gives);
+    }
+    assert!(answered > 0.94 * 4.0 * 3_600.0, "{answered} in an hour");
+    assert!(longest < 5.0, "a queue of {longest} s");
+}
+
+#[test]
+fn it_rises_again_when_the_site_can_give_more() {
+    let mut scope = Scope::new(4.0);
+    scope.run(60);
+    scope.gives = 12.0;
+    scope.run(1_800);
+    assert!(scope.learned.rate > 10.0, "{}", scope.learned.rate);
+}
+
+#[test]
+fn pages_that_are_slow_whatever_the_rate_is_cost_a_minute_in_ten() {
+    let mut scope = Scope::new(1e9);
+    scope.slow = true;
+    scope.run(2);
+    assert_eq!((scope.learned.rate, scope.learned.why), (10.0, Why::Overload));
+    scope.run(30);
+    assert_eq!((scope.learned.rate, scope.learned.why), (20.0, Why::NoRelief));
+    scope.run(290);
+    assert_eq!(scope.learned.why, Why::NoRelief, "for ten minutes");
+    scope.run(20);
+    assert_eq!(scope.learned.why, Why::Overload);
+}
+
+#[test]
+fn pages_that_fail_whatever_the_rate_is_cost_no_more_unless_most_do() {
+    let mut scope = Scope::new(1e9);
+    scope.broken = 0.2;
+    scope.run(40);
+    assert_eq!((scope.learned.rate, scope.learned.why), (20.0, Why::NoRelief));
+    scope.broken = 0.9;
+    scope.run(40);
+    assert_eq!((scope.learned.rate, scope.learned.why), (0.2, Why::Overload), "the floor");
+    scope.broken = 0.0;
+    scope.run(1);
+    assert_eq!(scope.learned.why, Why::Relieved);
+    assert!(scope.learned.mark > 0.0, "a limit has been met");
+}
+
+#[test]
+fn a_crawl_that_waits_for_its_answers_is_slowed_until_the_queue_drains() {
+    let mut scope = Scope::new(4.0);
+    // Forty requests at a time, and the rate allows far more than the site can give.
+    scope.queue = 40.0;
+    let (mut waiting, mut given) = (0.0, 0.0);
+    for _ in 0..60 {
+        scope.now += 2 * SECOND;
+        let answered = scope.gives.min(scope.queue / 2.0);
+        let sent = ((waiting + 2.0 * answered) / 2.0).min(scope.learned.rate);
+        waiting += 2.0 * (answered - sent);
+        given += 2.0 * answered;
+        scope.queue += 2.0 * (sent - answered);
+        let strained = scope.queue > 16.0;
+        let (at, good) = (scope.now, answered);
+        scope.news.load = Strain { at, strained, sent, answered, good };
+        scope.ask();
+    }
+    assert!(scope.queue < 17.0, "{} in the queue", scope.queue);
+    assert!(given > 0.8 * 4.0 * 120.0, "{given} in two minutes");
+}
+
+#[test]
+fn who_hardly_asks_is_slowed_by_small_steps() {
+    let mut scope = Scope::new(1e9);
+    let (strained, sent) = (true, 1.0);
+    for window in 1..=3 {
+        scope.now += 2 * SECOND;
+        let at = scope.now;
+        scope.news.load = Strain { at, strained, sent, answered: 0.5, good: 0.5 };
+        scope.ask();
+        let wanted = 20.0 * 0.9_f64.powi(window);
+        assert!((scope.learned.rate - wanted).abs() < 1e-9, "{}", scope.learned.rate);
+    }
+}
+
+#[test]
+fn what_is_not_heard_of_any_more_does_not_strain() {
+    let mut scope = Scope::new(4.0);
+    scope.run(3);
+    assert_eq!(scope.learned.why, Why::Overload);
+    scope.now += 61 * SECOND;
+    scope.ask();
+    assert_eq!(scope.learned.why, Why::Relieved);
+}
+
+#[test]
+fn a_frozen_rate_and_what_was_before_a_hand_are_left_alone() {
+    let mut scope = Scope::new(4.0);
+    let known = Known::default();
+    let frozen = crate::limiter::learn::Hand::Set { rate: Some(8.0), frozen: Some(true) };
+    scope.learned.steer(scope.now, scope.news, known, frozen, 20.0, &LEARN);
+    scope.run(30);
+    assert!((scope.learned.rate - 8.0).abs() < 1e-9, "{}", scope.learned.rate);
+    let thawed = crate::limiter::learn::Hand::Set { rate: None, frozen: Some(false) };
+    scope.learned.steer(scope.now, scope.news, known, thawed, 20.0, &LEARN);
+    scope.ask();
+    assert!((scope.learned.rate - 8.0).abs() < 1e-9, "{}", scope.learned.rate);
+}

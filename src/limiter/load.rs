@@ -1,0 +1,348 @@
+//! How a site bears the load (`overload: ease`): what a member measures, and what the store makes of all members' counts.
+//!
+//! A queue at the site shows in the time to the first byte. A member knows the scope's own time, a running minimum, and
+//! counts the pages that take far longer, and the answers that fail. It tells the store while there are any, once a
+//! second at most. The store adds up what all members count, window by window: whether the site strains, and how many
+//! answers it gives. While requests queue up there, that is all it can give.
+//!
+//! `lua/lib/load.lua` is [`Load`], operation by operation. Times are microseconds: [`Meter`] has them of its process's
+//! clock, [`Load`] of the store's.
+
+use crate::runtime::clock::exact;
+
+const SECOND: i64 = 1_000_000;
+const MINUTE: i64 = 60 * SECOND;
+
+/// A page is late beyond so many times the scope's own time ...
+const TIMES: i64 = 2;
+/// ... and this much: what is noticed, and far more than pages of one site differ.
+const GRACE: i64 = SECOND;
+/// The scope's own time is the least of so long: sites become slower for other reasons, too.
+const REMEMBERED: i64 = 10 * MINUTE;
+/// Of so many pages, the second quickest counts: a page now and then comes from a cache.
+const PAGES: usize = 8;
+
+/// A window of the store lasts so long at least, and has so many answers at least.
+const WINDOW: i64 = 2 * SECOND;
+const ENOUGH: u32 = 5;
+/// So many failures, and this part of the answers, are no accident.
+const FAILURES: u32 = 2;
+const FAILING: f64 = 0.1;
+/// Late pages are a queue if they are this part of the good answers.
+const LATE: f64 = 0.5;
+
+/// What a member has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// In how long, a minute at most.
+    pub over: i64,
+    /// Requests sent.
+    pub sent: u32,
+    /// Answers, the failed ones too.
+    pub answered: u32,
+    /// Answers with a 5xx, and those that did not come in time.
+    pub failed: u32,
+    /// Pages that came late.
+    pub late: u32,
+    /// The scope's own time as this member knows it; 0 = not yet.
+    pub own: i64,
+    /// The quickest page of these; 0 = there was none.
+    pub quickest: i64,
+}
+
+/// An answer, as far as the load is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// A page, whose first byte came after so long.
+    Page(i64),
+    /// A 5xx, or none in time.
+    Failed,
+    /// Anything else: a redirect, an image, a block.
+    Other,
+}
+
+/// What one member measures of one scope.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Meter {
+    since: i64,
+    tally: Tally,
+    /// Until when the store is told.
+    tells_until: i64,
+    /// Times of the latest pages.
+    times: Vec<i64>,
+    /// The scope's own time, minute by minute: minute, time.
+    own: Vec<(i64, i64)>,
+}
+
+impl Meter {
+    /// A request is sent.
+    pub fn sent(&mut self, now: i64) {
+        if self.tally == Tally::default() {
+            self.since = now;
+        }
+        self.tally.sent = self.tally.sent.saturating_add(1);
+    }
+
+    /// An answer came. `asked`: the store wants to know in any case. Returns what to tell it, if anything, and whether the
+    /// answer was late.
+    pub fn answered(&mut self, now: i64, outcome: Outcome, asked: bool) -> (Option<Tally>, bool) {
+        if self.tally == Tally::default() {
+            self.since = now;
+        }
+        let mut late = false;
+        if let Outcome::Page(took) = outcome {
+            let own = self.own_time(now, took);
+            late = took > longest(own);
+            let quickest = &mut self.tally.quickest;
+            *quickest = if *quickest > 0 { took.min(*quickest) } else { took.max(1) };
+            self.tally.own = own;
+        }
+        let tally = &mut self.tally;
+        tally.answered = tally.answered.saturating_add(1);
+        tally.late = tally.late.saturating_add(u32::from(late));
+        let failed = outcome == Outcome::Failed;
+        tally.failed = tally.failed.saturating_add(u32::from(failed));
+        if late || failed {
+            self.tells_until = now + MINUTE;
+        }
+        if now - self.since < SECOND {
+            return (None, late);
+        }
+        let told = Tally { over: (now - self.since).min(MINUTE), ..self.tally };
+        (self.since, self.tally) = (now, Tally::default());
+        ((asked || now < self.tells_until).then_some(told), late)
+    }
+
+    /// The scope's own time, to which a page that took so long counts.
+    fn own_time(&mut self, now: i64, took: i64) -> i64 {
+        self.own.retain(|(minute, _)| minute * MINUTE > now - REMEMBERED);
+        self.times.push(took);
+        let is_new = self.own.is_empty();
+        if self.times.len() == PAGES {
+            self.times.sort_unstable();
+            // Nothing else is known yet: a queue may have begun with the first pages.
+            let time = if is_new { self.times[0] } else { self.times[1] };
+            self.times.clear();
+            let minute = now / MINUTE;
+            match self.own.last_mut().filter(|(last, _)| *last == minute) {
+                Some((_, least)) => *least = time.min(*least),
+                None => self.own.push((minute, time)),
+            }
+        }
+        let known = if is_new { self.times.iter() } else { [].iter() };
+        self.own.iter().map(|(_, time)| time).chain(known).min().copied().unwrap_or(took)
+    }
+}
+
+/// No page takes longer that comes in time.
+const fn longest(own: i64) -> i64 {
+    own.saturating_mul(TIMES).saturating_add(GRACE)
+}
+
+/// How the site bore the load in a window. Rates are per second.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Strain {
+    /// When the window ended; 0 = there was none.
+    pub at: i64,
+    /// Whether pages were late or answers failed.
+    pub strained: bool,
+    /// Requests sent.
+    pub sent: f64,
+    /// Answers.
+    pub answered: f64,
+    /// Answers that did not fail.
+    pub good: f64,
+}
+
+/// What the store keeps of one scope: the window that is open, and how the site bore the latest that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Load {
+    from: i64,
+    last: i64,
+    counts: Tally,
+    /// When a member last knew the scope's own time that counts here, the least that any member knows.
+    owned: i64,
+    /// The latest window.
+    pub strain: Strain,
+}
+
+impl Load {
+    /// Adds what a member has counted.
+    pub fn count(&mut self, now: i64, tally: Tally) {
+        if now - self.last > MINUTE {
+            self.from = now - tally.over.clamp(0, MINUTE);
+            self.counts = Tally { own: self.counts.own, ..Tally::default() };
+        }
+        self.last = now;
+        if tally.own > 0 && (tally.own <= self.counts.own || now - self.owned > REMEMBERED) {
+            (self.counts.own, self.owned) = (tally.own, now);
+        }
+        // A member that has come to a queue takes that for the scope's own time.
+        let all = self.counts.own > 0 && tally.quickest > longest(self.counts.own);
+        let late = if all { tally.answered.saturating_sub(tally.failed) } else { tally.late };
+        let counts = &mut self.counts;
+        counts.sent = counts.sent.saturating_add(tally.sent);
+        counts.answered = counts.answered.saturating_add(tally.answered);
+        counts.failed = counts.failed.saturating_add(tally.failed);
+        counts.late = counts.late.saturating_add(late);
+        let Tally { sent, answered, failed, late, .. } = self.counts;
+        if now - self.from < WINDOW || answered < ENOUGH {
+            return;
+        }
+        let seconds = exact(now - self.from) / exact(SECOND);
+        let good = answered.saturating_sub(failed);
+        let fails = failed >= FAILURES && f64::from(failed) >= f64::from(answered) * FAILING;
+        let lags = late > 0 && f64::from(late) >= f64::from(good) * LATE;
+        self.strain = Strain {
+            at: now,
+            strained: fails || lags,
+            sent: f64::from(sent) / seconds,
+            answered: f64::from(answered) / seconds,
+            good: f64::from(good) / seconds,
+        };
+        self.from = now;
+        self.counts = Tally { own: self.counts.own, ..Tally::default() };
+    }
+
+    /// The clock was set back by so much.
+    pub fn set_back(&mut self, back: i64) {
+        for moment in [&mut self.from, &mut self.last, &mut self.owned, &mut self.strain.at] {
+            *moment = if *moment > 0 { *moment - back } else { 0 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many pages, one in each tenth of a second, each after so many tenths; what was told of them.
+    fn pages(meter: &mut Meter, from: i64, count: i64, took: i64) -> Vec<Tally> {
+        let tenth = SECOND / 10;
+        (0..count)
+            .filter_map(|n| {
+                meter.sent(from + n * tenth);
+                meter.answered(from + n * tenth, Outcome::Page(took * tenth), false).0
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_site_that_answers_in_its_own_time_costs_no_report() {
+        let mut meter = Meter::default();
+        assert_eq!(pages(&mut meter, 0, 1_000, 3), []);
+        assert_eq!(
+            pages(&mut meter, 100 * SECOND, 1_000, 12),
+            [],
+            "twice as slow and half a second"
+        );
+    }
+
+    #[test]
+    fn late_pages_are_told_once_a_second_and_for_a_minute() {
+        let mut meter = Meter::default();
+        pages(&mut meter, 0, 100, 3);
+        let told = pages(&mut meter, 10 * SECOND, 100, 20);
+        assert!((9..=10).contains(&told.len()), "{} in ten seconds", told.len());
+        assert!(told.iter().all(|tally| (10..=11).contains(&tally.late)), "{told:?}");
+        assert!(told.iter().all(|tally| tally.sent == tally.answered), "{told:?}");
+        let after = pages(&mut meter, 20 * SECOND, 1_000, 3);
+        assert!((50..=60).contains(&after.len()), "{} in a minute", after.len());
+        assert!(after.iter().skip(1).all(|tally| tally.late == 0));
+    }
+
+    #[test]
+    fn the_own_time_is_a_minimum_and_follows_only_after_ten_minutes() {
+        let mut meter = Meter::default();
+        pages(&mut meter, 0, 100, 3);
+        let late = |told: Vec<Tally>| told.iter().map(|tally| tally.late).sum::<u32>();
+        assert!(late(pages(&mut meter, 10 * SECOND, 5_000, 20)) > 4_900, "slow for eight minutes");
+        let later = pages(&mut meter, 700 * SECOND, 1_000, 20);
+        assert_eq!(late(later), 0, "it is the site's own by now");
+        assert!(meter.own.len() <= 11, "{} minutes", meter.own.len());
+    }
+
+    #[test]
+    fn a_queue_that_begins_with_the_first_page_is_noticed() {
+        let mut meter = Meter::default();
+        let told: Vec<_> = (1..40)
+            .filter_map(|n| meter.answered(n * SECOND / 2, Outcome::Page(n * SECOND / 4), false).0)
+            .collect();
+        assert!(told.iter().map(|tally| tally.late).sum::<u32>() > 30, "{told:?}");
+    }
+
+    #[test]
+    fn a_quick_page_now_and_then_makes_no_other_late() {
+        let mut meter = Meter::default();
+        for n in 0..1_000 {
+            let took = if n % 50 == 49 { SECOND / 100 } else { SECOND };
+            let answered = meter.answered(n * SECOND, Outcome::Page(took), false);
+            assert_eq!(answered, (None, false), "page {n}");
+        }
+    }
+
+    const STRAINED: Tally =
+        Tally { over: SECOND, sent: 6, answered: 4, failed: 0, late: 3, own: 0, quickest: 0 };
+
+    #[test]
+    fn a_member_that_has_come_to_a_queue_is_told_by_the_others() {
+        let (mut load, start) = (Load::default(), 1_000 * SECOND);
+        let knows =
+            Tally { over: 2 * SECOND, late: 4, own: SECOND / 4, quickest: 9 * SECOND, ..STRAINED };
+        let new =
+            Tally { late: 0, own: 8 * SECOND, quickest: 9 * SECOND, answered: 40, ..STRAINED };
+        load.count(start, new);
+        load.count(start + SECOND, knows);
+        assert!(!load.strain.strained, "the one came first, the other is few");
+        load.count(start + 3 * SECOND, new);
+        assert!(load.strain.strained);
+        let long = start + 700 * SECOND;
+        load.count(long, Tally { over: 2 * SECOND, ..new });
+        assert!(!load.strain.strained, "it is the site's own time by now");
+    }
+
+    #[test]
+    fn a_window_of_all_members_says_what_the_site_can_give() {
+        let mut load = Load::default();
+        let start = 1_000 * SECOND;
+        load.count(start, STRAINED);
+        load.count(start + SECOND / 2, STRAINED);
+        assert_eq!(load.strain.at, 0, "it is open");
+        load.count(start + SECOND, Tally { failed: 2, ..STRAINED });
+        let Strain { at, strained, sent, answered, good } = load.strain;
+        assert!(strained);
+        assert_eq!((at, sent, answered, good), (start + SECOND, 9.0, 6.0, 5.0));
+        // A minute without a word, and another window begins.
+        load.count(start + 90 * SECOND, STRAINED);
+        load.set_back(80 * SECOND);
+        assert_eq!(load.strain.at, start - 79 * SECOND);
+        load.count(start + 11 * SECOND, STRAINED);
+        assert!((load.strain.sent - 6.0).abs() < 1e-9, "{load:?}");
+    }
+
+    #[test]
+    fn a_failure_by_accident_and_a_few_slow_pages_are_no_strain() {
+        for (failed, late, strained) in
+            [(1, 0, false), (2, 0, true), (0, 9, false), (0, 10, true), (0, 0, false)]
+        {
+            let mut load = Load::default();
+            let (sent, answered) = (20, 20);
+            let tally = Tally { over: 5 * SECOND, sent, answered, failed, late, ..STRAINED };
+            load.count(1_000 * SECOND, tally);
+            assert_eq!(load.strain.strained, strained, "{failed} failed, {late} late");
+        }
+    }
+
+    #[test]
+    fn absurd_counts_do_no_harm() {
+        let mut load = Load::default();
+        let most = u32::MAX;
+        let (over, own, quickest) = (i64::MAX, i64::MAX, i64::MAX);
+        let (sent, answered, failed, late) = (most, most, most, most);
+        let tally = Tally { over, sent, answered, failed, late, own, quickest };
+        load.count(1_000 * SECOND, tally);
+        load.count(1_001 * SECOND, Tally { over: -1, ..tally });
+        let Strain { sent, answered, good, .. } = load.strain;
+        assert!([sent, answered, good].iter().all(|rate| rate.is_finite() && *rate >= 0.0));
+    }
+}
