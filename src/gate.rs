@@ -80,8 +80,21 @@ use crate::{
 pub enum Client {
     /// A proxy user.
     User(Arc<str>),
+    /// Somebody who asks for a token at the admin port, by a name of its own choice.
+    Caller(Arc<str>),
     /// An address, where nobody logs in.
     Address(IpAddr),
+}
+
+impl Client {
+    /// The proxy user.
+    #[must_use]
+    pub fn user(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::User(name) => Some(name),
+            Self::Caller(_) | Self::Address(_) => None,
+        }
+    }
 }
 
 /// One rule with its metrics and its lanes, resolved once.

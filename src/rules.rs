@@ -126,6 +126,8 @@ pub struct Rule {
     pub auto_rate: bool,
     /// Whether limits that a site names in its answers count.
     pub site_limits: bool,
+    /// The limits of each user in a scope, taken jointly with the rule's; `None`: no limits of its own.
+    pub each_user: Option<Limits>,
     /// Most requests under way at once in a scope, over the fleet; `None`: as many as come.
     pub parallel: Option<u32>,
     /// Most answers with a 4xx, blocks aside, in a sliding window.

@@ -84,6 +84,8 @@ pub struct Ask {
     pub known: Known,
     /// The member's knowledge of the learned rate.
     pub learned: learn::Known,
+    /// Whose requests they are for, under a rule with `each_user`.
+    pub user: Option<Arc<str>>,
 }
 
 /// The state of a scope in a reply.
@@ -110,6 +112,8 @@ pub struct Granted {
     pub epoch: u64,
     /// When to ask again; 0 if everything was granted.
     pub come_back: i64,
+    /// Whether nothing but the limits of the user is in the way until then.
+    pub user_is_over: bool,
     /// Members that wait for the bucket.
     pub members: u32,
     /// Blocks in a row (the sum of their weights).

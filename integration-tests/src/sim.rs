@@ -327,6 +327,7 @@ impl Plan {
             per: Split::All,
             auto_rate: false,
             site_limits: true,
+            each_user: None,
             parallel: None,
             errors: None,
             eases: false,

@@ -43,6 +43,8 @@ mod memory;
 mod probe;
 #[path = "store/slots.rs"]
 mod slots;
+#[path = "store/users.rs"]
+mod users;
 
 /// One step of a sequence.
 #[derive(Debug, Clone)]
@@ -222,6 +224,7 @@ fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
         limits,
         auto_rate: false,
         site_limits: true,
+        each_user: None,
         parallel: None,
         errors: None,
         eases: false,
@@ -317,8 +320,9 @@ impl Pair {
                     returned: returned.into_iter().rev().take(3).collect(),
                     known,
                     learned: learn::Known::default(),
+                    user: None,
                 };
-                self.take(&ask).await
+                self.take(&ask).await.map(drop)
             }
             Op::Report { answer, oks, old, probe, draw, named, error, load } => {
                 self.named |= named.is_some_and(|named| named.ceiling.is_some());
@@ -354,19 +358,20 @@ impl Pair {
         }
     }
 
-    async fn take(&mut self, ask: &Ask) -> Result<(), TestCaseError> {
+    /// Whether it was a user's own limit that was in the way.
+    async fn take(&mut self, ask: &Ask) -> Result<bool, TestCaseError> {
         let there = self.redis.take(&self.there, &self.rule, ask).await.unwrap();
         self.time.store(there.now, Ordering::Relaxed);
         let here = self.memory.take_now(&self.here, &self.rule, ask);
         prop_assert_eq!(&there, &here);
-        let Granted { epoch, tickets, phase, learned, .. } = there;
+        let Granted { epoch, tickets, phase, learned, user_is_over, .. } = there;
         self.learned = learned;
         self.epoch = epoch;
         if phase == tidegate::store::Phase::Probe {
             self.probe = tickets[0];
         }
         self.tickets.extend(tickets);
-        Ok(())
+        Ok(user_is_over)
     }
 
     /// What is foretold is the same, and what comes true: the next ticket is not earlier, and nothing was taken by

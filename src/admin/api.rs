@@ -111,7 +111,7 @@ pub(super) async fn acquire(
         return Err(Problem::new(StatusCode::FORBIDDEN, why).with("reason", "denied"));
     }
     let client = match asked.client {
-        Some(name) if !name.is_empty() && name.len() <= 256 => Client::User(Arc::from(name)),
+        Some(name) if !name.is_empty() && name.len() <= 256 => Client::Caller(Arc::from(name)),
         Some(_) => return Err(bad("client: a name has 1 to 256 bytes")),
         None => Client::Address(IpAddr::from([127, 0, 0, 1])),
     };

@@ -15,6 +15,8 @@ mod release;
 mod scheduler;
 mod slots;
 mod spare;
+mod turns;
+mod users;
 mod waits;
 
 use std::{
@@ -93,6 +95,8 @@ struct State {
     slots: Option<Slots>,
     queue: Queue<Arc<Lane>>,
     tickets: VecDeque<Ticket>,
+    /// Whose requests the tickets in hand are for, under a rule with `each_user`; `None` if they are nobody's.
+    user: Option<Arc<str>>,
     /// Probes in hand, each for its scope.
     probes: Vec<(Arc<Lane>, Ticket)>,
     /// The calls in progress: at most one per scope.
@@ -197,6 +201,9 @@ impl BucketQueue {
         let free_ticket = || Ticket { at: clock::now(), id: 0, epoch, probe: false };
         if goes_free && rule.parallel.is_none() {
             return Some(Grant::new(lane, entry, free_ticket(), None));
+        }
+        if rule.each_user.is_some() {
+            return None;
         }
         let mut state = self.state.lock();
         let now = clock::now();
@@ -327,14 +334,19 @@ impl BucketQueue {
         let now = clock::now();
         let rank = if returns { Rank::FIRST } else { Rank::new(now, *urgency, rule.max_wait) };
         let is_closed = lane.usable_epoch().is_none();
+        let order = users::turns(rule);
         let mut state = self.state.lock();
         let held = state.queue.of_scope(lane);
         let goes_first = returns || is_closed && held == 0;
-        let ahead =
-            if goes_first { 0 } else { state.queue.ahead_of(client, rule.order, rank, lane) };
+        let ahead = if goes_first { 0 } else { state.queue.ahead_of(client, order, rank, lane) };
         if !returns && held >= rule.queue {
             let estimate = self.estimate(&state, rule, lane, ahead, now);
             return Err((Why::Queue, estimate.map(|estimate| estimate.at - now)));
+        }
+        if let Some(until) = client.user().and_then(|user| state.queue.blocked_until(user))
+            && until > deadline
+        {
+            return Err((Why::Limit, Some(until - now)));
         }
         let judged =
             self.refuse_hopeless(&state, rule, lane, ahead, deadline)? || state.is_full(now);
@@ -343,7 +355,7 @@ impl BucketQueue {
             state.queue.park(lane);
         }
         let waiter = Waiter { seq, deadline, since: now, rank, scope: Arc::clone(lane), tell };
-        state.queue.push(client, rule.order, waiter, returns);
+        state.queue.push(client, order, waiter, returns);
         if !judged {
             let turns = state.turns;
             let latest = deadline.max(now + FIRST_ANSWER);
@@ -377,7 +389,9 @@ impl BucketQueue {
             return;
         }
         let is_fresh = ticket.at.elapsed() <= FRESH;
-        let is_good = is_fresh && lane.view.allows(ticket.epoch, false) && lane.is_in_touch();
+        let is_anybodys = entry.rule.each_user.is_none();
+        let is_good =
+            is_fresh && is_anybodys && lane.view.allows(ticket.epoch, false) && lane.is_in_touch();
         let mut state = self.state.lock();
         let ticket = Ticket { epoch: self.epoch_in_hand(ticket.epoch), ..ticket };
         if !is_good || state.ready(clock::now()) == 0 {

@@ -40,7 +40,7 @@ impl Gate {
         let since = clock::now();
         let request = Request {
             target: target.clone(),
-            client: Client::User(Arc::from("report")),
+            client: Client::Caller(Arc::from("report")),
             since,
             deadline: since,
             seq: 0,

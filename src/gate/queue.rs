@@ -5,20 +5,23 @@
 //!   crawler with a thousand connections does not starve another with one. `fifo`: all of the same urgency are in one
 //!   line.
 //! - A request that lost its permit to a trip keeps its place.
+//! - A user who is over the limits of its own (`each_user`) is blocked for a while: its requests keep their order, and those
+//!   of others pass them.
 //! - Each request belongs to a scope `S`. While a scope is closed its requests are parked: they keep their order, and the
 //!   requests of other scopes pass them.
 
+mod lines;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap},
     hash::Hash,
+    sync::Arc,
 };
 
 use tokio::sync::oneshot;
 
-use super::{
-    Client, Outcome,
-    preferences::{Rank, Urgency},
-};
+use self::lines::{Line, Lines};
+use super::{Client, Outcome, preferences::Rank};
 use crate::{rules::Order, runtime::clock::Instant};
 
 /// One held request.
@@ -36,20 +39,6 @@ pub(super) struct Waiter<S> {
     pub(super) scope: S,
     /// Receives its outcome.
     pub(super) tell: oneshot::Sender<Outcome>,
-}
-
-/// Requests of one urgency that go first in, first out.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Line {
-    urgency: Urgency,
-    /// The client of these requests; `None` if all clients share them (`fifo`).
-    client: Option<Client>,
-}
-
-impl Line {
-    fn new(client: &Client, order: Order, urgency: Urgency) -> Self {
-        Self { urgency, client: (order == Order::Fair).then(|| client.clone()) }
-    }
 }
 
 /// A held request without a reply of the store so far. Until then nobody knows when it could be
@@ -70,6 +59,13 @@ struct Place<S> {
     scope: S,
 }
 
+/// The requests of a user who is over the limits of its own.
+#[derive(Debug)]
+struct Blocked<S> {
+    until: Instant,
+    lines: Lines<S>,
+}
+
 /// The requests that wait for one bucket in this process.
 #[derive(Debug)]
 pub(super) struct Queue<S> {
@@ -77,6 +73,8 @@ pub(super) struct Queue<S> {
     ready: Lines<S>,
     /// Requests of closed scopes.
     parked: HashMap<S, Lines<S>>,
+    /// Requests of users who are over their limits, whatever their scopes.
+    blocked: HashMap<Arc<str>, Blocked<S>>,
     places: HashMap<u64, Place<S>>,
     /// Requests of each scope.
     counts: HashMap<S, usize>,
@@ -90,6 +88,7 @@ impl<S> Default for Queue<S> {
         Self {
             ready: Lines::default(),
             parked: HashMap::new(),
+            blocked: HashMap::new(),
             places: HashMap::new(),
             counts: HashMap::new(),
             deadlines: BTreeSet::new(),
@@ -146,9 +145,76 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         let scope = waiter.scope.clone();
         *self.counts.entry(scope.clone()).or_default() += 1;
         self.deadlines.insert((waiter.deadline, waiter.seq));
-        let lines = self.parked.get_mut(&scope).unwrap_or(&mut self.ready);
-        self.places.insert(waiter.seq, Place { line: line.clone(), scope });
-        lines.push(line, waiter, returns);
+        self.places.insert(waiter.seq, Place { line: line.clone(), scope: scope.clone() });
+        self.lines_of(&line, &scope).push(line, waiter, returns);
+    }
+
+    /// Where the requests of a line and a scope are.
+    fn lines_of(&mut self, line: &Line, scope: &S) -> &mut Lines<S> {
+        let blocked = line.user().and_then(|user| self.blocked.get_mut(user));
+        match (blocked, self.parked.get_mut(scope)) {
+            (Some(blocked), _) => &mut blocked.lines,
+            (None, Some(parked)) => parked,
+            (None, None) => &mut self.ready,
+        }
+    }
+
+    /// The user whose request is the next one that is not parked; `None` if it is nobody's.
+    pub(super) fn next_user(&self) -> Option<Arc<str>> {
+        let place = self.places.get(&self.ready.next()?.seq)?;
+        place.line.user().map(Arc::clone)
+    }
+
+    /// Takes out the next request of this user that is not parked.
+    pub(super) fn pop_of_user(&mut self, user: Option<&Arc<str>>) -> Option<Waiter<S>> {
+        let waiter = self.ready.pop_where(|line| line.user() == user)?;
+        self.forget(&waiter);
+        Some(waiter)
+    }
+
+    /// Until when a user is blocked.
+    pub(super) fn blocked_until(&self, user: &str) -> Option<Instant> {
+        self.blocked.get(user).map(|blocked| blocked.until)
+    }
+
+    /// When the first user is not blocked any more.
+    pub(super) fn first_unblocked(&self) -> Option<Instant> {
+        self.blocked.values().map(|blocked| blocked.until).min()
+    }
+
+    /// Blocks the requests of a user, and those that come. Returns their numbers.
+    pub(super) fn block(&mut self, user: &Arc<str>, until: Instant) -> Vec<u64> {
+        let is_theirs = |line: &Line| line.user() == Some(user);
+        let mut lines = self.blocked.remove(user).map(|old| old.lines).unwrap_or_default();
+        for from in std::iter::once(&mut self.ready).chain(self.parked.values_mut()) {
+            lines.append(from.extract_lines(is_theirs));
+        }
+        let all = lines.iter().map(|waiter| waiter.seq).collect();
+        self.blocked.insert(Arc::clone(user), Blocked { until, lines });
+        all
+    }
+
+    /// Resumes the users who may have a token again.
+    pub(super) fn unblock(&mut self, now: Instant) {
+        let due = |blocked: &mut Blocked<S>| blocked.until <= now;
+        let due: Vec<_> = self.blocked.extract_if(|_, blocked| due(blocked)).collect();
+        for (_, blocked) in due {
+            let mut lines = blocked.lines;
+            while let Some((line, waiter)) = lines.pop() {
+                let scope = waiter.scope.clone();
+                self.lines_of(&line, &scope).push(line, waiter, false);
+            }
+        }
+    }
+
+    /// Until when a request can wait.
+    pub(super) fn deadline_of(&mut self, seq: u64) -> Option<Instant> {
+        if let Some(unjudged) = self.unjudged.get(&seq) {
+            return Some(unjudged.deadline);
+        }
+        let Place { line, scope } = self.places.get(&seq)?;
+        let (line, scope) = (line.clone(), scope.clone());
+        self.lines_of(&line, &scope).get_mut(&line, seq).map(|waiter| waiter.deadline)
     }
 
     /// Parks the requests of a scope, and those that come: it is closed.
@@ -158,7 +224,9 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         }
         let lines = match self.of_scope(scope) {
             0 => Lines::default(),
-            all if all == self.ready.len => std::mem::take(&mut self.ready),
+            all if all == self.ready.len && self.blocked.is_empty() => {
+                std::mem::take(&mut self.ready)
+            }
             _ => self.ready.extract(|waiter| waiter.scope == *scope),
         };
         self.parked.insert(scope.clone(), lines);
@@ -178,7 +246,9 @@ impl<S: Clone + Eq + Hash> Queue<S> {
 
     /// When the request that has waited longest came.
     pub(super) fn oldest(&self) -> Option<Instant> {
-        std::iter::once(&self.ready).chain(self.parked.values()).filter_map(Lines::oldest).min()
+        let blocked = self.blocked.values().map(|blocked| &blocked.lines);
+        let all = std::iter::once(&self.ready).chain(self.parked.values()).chain(blocked);
+        all.filter_map(Lines::oldest).min()
     }
 
     /// The scope of the next request that is not parked.
@@ -196,9 +266,11 @@ impl<S: Clone + Eq + Hash> Queue<S> {
     /// Takes out the next request of a scope, parked or not.
     pub(super) fn pop_of(&mut self, scope: &S) -> Option<Waiter<S>> {
         let waiter = match self.parked.get_mut(scope) {
-            Some(lines) => lines.pop()?.1,
-            None => {
-                let own = self.ready.iter().filter(|waiter| waiter.scope == *scope);
+            Some(lines) if lines.len > 0 => lines.pop()?.1,
+            _ => {
+                let blocked = self.blocked.values().flat_map(|blocked| blocked.lines.iter());
+                let all = self.ready.iter().chain(blocked);
+                let own = all.filter(|waiter| waiter.scope == *scope);
                 let first = own.min_by_key(|waiter| (waiter.rank, waiter.seq))?.seq;
                 return self.remove(first);
             }
@@ -233,20 +305,20 @@ impl<S: Clone + Eq + Hash> Queue<S> {
     }
 
     fn set_deadline(&mut self, seq: u64, by: Instant) {
-        let Some(place) = self.places.get(&seq) else { return };
-        let lines = self.parked.get_mut(&place.scope).unwrap_or(&mut self.ready);
-        if let Some(waiter) = lines.get_mut(&place.line, seq) {
-            self.deadlines.remove(&(waiter.deadline, seq));
-            waiter.deadline = by;
+        let Some(Place { line, scope }) = self.places.get(&seq) else { return };
+        let (line, scope) = (line.clone(), scope.clone());
+        let waiter = self.lines_of(&line, &scope).get_mut(&line, seq);
+        if let Some(before) = waiter.map(|waiter| std::mem::replace(&mut waiter.deadline, by)) {
+            self.deadlines.remove(&(before, seq));
             self.deadlines.insert((by, seq));
         }
     }
 
     /// Takes out a request; `None` if it is not here any more.
     pub(super) fn remove(&mut self, seq: u64) -> Option<Waiter<S>> {
-        let place = self.places.get(&seq)?;
-        let lines = self.parked.get_mut(&place.scope).unwrap_or(&mut self.ready);
-        let waiter = lines.remove(&place.line, seq)?;
+        let Place { line, scope } = self.places.get(&seq)?;
+        let (line, scope) = (line.clone(), scope.clone());
+        let waiter = self.lines_of(&line, &scope).remove(&line, seq)?;
         self.forget(&waiter);
         Some(waiter)
     }
@@ -291,136 +363,12 @@ impl<S: Clone + Eq + Hash> Queue<S> {
     }
 }
 
-/// Requests in lines: those of one urgency take turns.
-#[derive(Debug)]
-struct Lines<S> {
-    lines: HashMap<Line, VecDeque<Waiter<S>>>,
-    turns: BTreeMap<Urgency, VecDeque<Line>>,
-    len: usize,
-}
-
-impl<S> Default for Lines<S> {
-    fn default() -> Self {
-        Self { lines: HashMap::new(), turns: BTreeMap::new(), len: 0 }
-    }
-}
-
-impl<S> Lines<S> {
-    fn push(&mut self, line: Line, waiter: Waiter<S>, returns: bool) {
-        let waiters = self.lines.entry(line.clone()).or_default();
-        let new_line = waiters.is_empty();
-        let at = waiters.partition_point(|other| other.seq < waiter.seq);
-        waiters.insert(at, waiter);
-        self.len += 1;
-        let turns = self.turns.entry(line.urgency).or_default();
-        if returns {
-            turns.retain(|other| *other != line);
-            turns.push_front(line);
-        } else if new_line {
-            turns.push_back(line);
-        }
-    }
-
-    fn next(&self) -> Option<&Waiter<S>> {
-        let next_of = |turns: &VecDeque<Line>| self.lines.get(turns.front()?)?.front();
-        self.turns.values().filter_map(next_of).min_by_key(|waiter| waiter.rank)
-    }
-
-    fn pop(&mut self) -> Option<(Line, Waiter<S>)> {
-        let urgency = self.next()?.rank.urgency;
-        let line = self.turns.get_mut(&urgency)?.pop_front()?;
-        let waiters = self.lines.get_mut(&line)?;
-        let waiter = waiters.pop_front()?;
-        self.len -= 1;
-        if waiters.is_empty() {
-            self.lines.remove(&line);
-        } else {
-            self.turns.entry(urgency).or_default().push_back(line.clone());
-        }
-        self.forget_empty(urgency);
-        Some((line, waiter))
-    }
-
-    fn forget_empty(&mut self, urgency: Urgency) {
-        if self.turns.get(&urgency).is_some_and(VecDeque::is_empty) {
-            self.turns.remove(&urgency);
-        }
-    }
-
-    fn remove(&mut self, line: &Line, seq: u64) -> Option<Waiter<S>> {
-        let waiters = self.lines.get_mut(line)?;
-        let at = waiters.binary_search_by_key(&seq, |waiter| waiter.seq).ok()?;
-        let waiter = waiters.remove(at)?;
-        self.len -= 1;
-        if waiters.is_empty() {
-            self.lines.remove(line);
-            self.turns.entry(line.urgency).or_default().retain(|other| other != line);
-            self.forget_empty(line.urgency);
-        }
-        Some(waiter)
-    }
-
-    /// Takes out all waiters of a kind, in their order.
-    fn extract(&mut self, is_one: impl Fn(&Waiter<S>) -> bool) -> Self {
-        let mut taken = Self::default();
-        for line in self.turns.values().flatten() {
-            let Some(waiters) = self.lines.get_mut(line) else { continue };
-            for waiter in std::mem::take(waiters) {
-                if is_one(&waiter) {
-                    taken.push(line.clone(), waiter, false);
-                } else {
-                    waiters.push_back(waiter);
-                }
-            }
-        }
-        self.len -= taken.len;
-        self.lines.retain(|_, waiters| !waiters.is_empty());
-        self.turns.retain(|_, turns| {
-            turns.retain(|line| self.lines.contains_key(line));
-            !turns.is_empty()
-        });
-        taken
-    }
-
-    fn get_mut(&mut self, line: &Line, seq: u64) -> Option<&mut Waiter<S>> {
-        let waiters = self.lines.get_mut(line)?;
-        let at = waiters.binary_search_by_key(&seq, |waiter| waiter.seq).ok()?;
-        waiters.get_mut(at)
-    }
-
-    /// How many of those that are here go before a new waiter of `line`, at the worst.
-    fn ahead_of(&self, line: &Line, rank: Rank) -> usize {
-        let own = self.lines.get(line).map_or(0, VecDeque::len);
-        let lines = self.turns.get(&line.urgency).map_or(0, VecDeque::len) + usize::from(own == 0);
-        if self.turns.keys().all(|urgency| *urgency == line.urgency) {
-            return self.len.min((own + 1) * lines - 1);
-        }
-        let (mut alike, mut others) = (0, 0);
-        for (other, waiters) in &self.lines {
-            if other.urgency == line.urgency {
-                alike += waiters.len();
-            } else {
-                others += waiters.partition_point(|waiter| waiter.rank <= rank);
-            }
-        }
-        others + alike.min((own + 1) * lines - 1)
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Waiter<S>> {
-        self.lines.values().flatten()
-    }
-
-    fn oldest(&self) -> Option<Instant> {
-        self.lines.values().filter_map(|line| line.front()).map(|waiter| waiter.since).min()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{net::IpAddr, time::Duration};
 
     use super::*;
-    use crate::runtime::clock;
+    use crate::{gate::Urgency, runtime::clock};
 
     fn client(last: u8) -> Client {
         Client::Address(IpAddr::from([10, 0, 0, last]))

@@ -60,6 +60,7 @@ fn rule(rate: Option<f64>, burst: u32) -> Rule {
         limits: Limits { rate, burst, quotas: vec![], cost: 1, learn: None },
         auto_rate: false,
         site_limits: true,
+        each_user: None,
         parallel: None,
         errors: None,
         eases: false,

@@ -68,6 +68,7 @@ impl Latest {
 #[derive(Debug, PartialEq)]
 struct RuleIdentity {
     limits: crate::limiter::policy::Limits,
+    each_user: Option<crate::limiter::policy::Limits>,
     cooldown: Option<crate::limiter::policy::CooldownPolicy>,
 }
 
@@ -101,6 +102,17 @@ impl Keys {
             memory,
             slots_alone: false.into(),
         }
+    }
+
+    /// The keys of a call for tickets, of a user's requests if these have limits of their own.
+    pub(super) fn of_user(&self, user: Option<&str>) -> Vec<String> {
+        let mut keys = self.take.clone();
+        if let Some(user) = user {
+            // `prefix:{rule}:b:bucket`, with the user before the bucket.
+            let bucket = keys[0].replacen("}:b:", &format!("}}:u:{user}:"), 1);
+            keys.push(bucket);
+        }
+        keys
     }
 
     /// Bucket and cooldown, for scripts that change one of them at most.
@@ -198,12 +210,16 @@ impl Keys {
         let mut cached = self.arguments.lock();
         if let Some((identity, arguments)) = &*cached
             && identity.limits == rule.limits
+            && identity.each_user == rule.each_user
             && identity.cooldown == rule.cooldown
         {
             return Arc::clone(arguments);
         }
-        let identity =
-            RuleIdentity { limits: rule.limits.clone(), cooldown: rule.cooldown.clone() };
+        let identity = RuleIdentity {
+            limits: rule.limits.clone(),
+            each_user: rule.each_user.clone(),
+            cooldown: rule.cooldown.clone(),
+        };
         let arguments = Arc::new(RuleArguments::new(rule, self.own));
         *cached = Some((Arc::new(identity), Arc::clone(&arguments)));
         arguments

@@ -27,7 +27,7 @@ use crate::{
         bucket::{self, BATCH, Bucket, FIRST, Pace, Window},
         cooldown::{self, Blocks, Cause, Change, Cooldown, Report},
         learn::{Known, News},
-        policy::CooldownPolicy,
+        policy::{CooldownPolicy, Limits},
         shares::Shares,
         slots::Slots,
     },
@@ -80,6 +80,8 @@ pub struct Memory {
     buckets: Mutex<Shelf<Bucket>>,
     cooldowns: Mutex<Shelf<Cooldown>>,
     slots: Mutex<Shelf<Slots>>,
+    /// Buckets of users (`each_user`), by rule, and user and bucket.
+    users: Box<Mutex<Shelf<Bucket>>>,
 }
 
 /// Where the store's time comes from.
@@ -110,6 +112,7 @@ impl Memory {
             buckets: Mutex::default(),
             cooldowns: Mutex::default(),
             slots: Mutex::default(),
+            users: Box::default(),
         }
     }
 
@@ -125,7 +128,23 @@ impl Memory {
     /// Takes tickets, at once.
     #[must_use]
     pub fn take_now(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Granted {
-        take(&scope.here, rule, ask, self.now())
+        let now = self.now();
+        let user = self.user(scope, rule, ask, now);
+        take(&scope.here, user.as_ref(), rule, ask, now)
+    }
+
+    /// The bucket of the user who asks, if the rule limits users.
+    fn user<'r>(
+        &self,
+        scope: &Scope,
+        rule: &'r Rule,
+        ask: &Ask,
+        now: i64,
+    ) -> Option<UserBucket<'r>> {
+        let (user, limits) = ask.user.as_deref().zip(rule.each_user.as_ref())?;
+        let name = Arc::from(format!("{user}:{}", scope.name.bucket));
+        let bucket = shelve(&mut self.users.lock(), (Arc::clone(&scope.name.rule), name), now);
+        Some(UserBucket { bucket, limits })
     }
 
     /// Takes a report, at once.
@@ -229,14 +248,43 @@ impl Store for Memory {
     async fn close(&self) {}
 }
 
+/// The bucket of one user, and its limits.
+struct UserBucket<'r> {
+    bucket: Arc<Mutex<Kept<Bucket>>>,
+    limits: &'r Limits,
+}
+
+impl UserBucket<'_> {
+    fn pace(&self) -> Pace {
+        Pace { rate: self.limits.rate, ramp: 0 }
+    }
+
+    /// When its next token is there.
+    fn next(&self, now: i64) -> i64 {
+        let mut kept = self.bucket.lock();
+        let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, self.limits));
+        bucket.observe(now, self.limits);
+        bucket.fill_by(now, self.limits, self.pace());
+        bucket.next(now, self.limits, self.pace())
+    }
+
+    fn take(&self, moment: i64, now: i64) {
+        let mut kept = self.bucket.lock();
+        let Kept { state: Some(bucket), forget_at, .. } = &mut *kept else { return };
+        bucket.take(moment, self.limits, self.pace());
+        let forget = bucket.forgettable_in(now, self.limits, self.pace(), 0);
+        *forget_at = now.saturating_add(forget);
+    }
+}
+
 /// What `lua/take.lua` does.
-fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
+fn take(place: &Place, user: Option<&UserBucket<'_>>, rule: &Rule, ask: &Ask, now: i64) -> Granted {
     let Some(policy) = &rule.cooldown else {
         return open(
             now,
             0,
             0.0,
-            tickets(place, rule, ask, now, 0, (None, &mut Shares::default()), false),
+            tickets((place, user), rule, ask, now, 0, (None, &mut Shares::default()), false),
         );
     };
     let mut kept = place.cooldown.lock();
@@ -261,14 +309,14 @@ fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
             let news = place.own.then(|| news(state, now));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
             let news = (news, &mut state.shares);
-            open(now, epoch, streak, tickets(place, rule, ask, now, ramp, news, false))
+            open(now, epoch, streak, tickets((place, user), rule, ask, now, ramp, news, false))
         }
         cooldown::Phase::Probing(_) | cooldown::Phase::Due => {
             let news = place.own.then(|| news(state, now));
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
             let one = Ask { wanted: if again { 0 } else { ask.wanted.min(1) }, ..ask.clone() };
             let mut tickets =
-                tickets(place, rule, &one, now, ramp, (news, &mut state.shares), true);
+                tickets((place, user), rule, &one, now, ramp, (news, &mut state.shares), true);
             if again {
                 tickets.moments.push(now);
             }
@@ -288,12 +336,13 @@ fn take(place: &Place, rule: &Rule, ask: &Ask, now: i64) -> Granted {
 }
 
 fn open(now: i64, epoch: u64, streak: f64, tickets: Tickets) -> Granted {
-    let Tickets { moments: tickets, come_back, rate, learned, windows } = tickets;
+    let Tickets { moments: tickets, come_back, user_is_over, rate, learned, windows } = tickets;
     Granted {
         now,
         phase: Phase::Open,
         epoch,
         come_back,
+        user_is_over,
         members: 1,
         streak,
         rate,
@@ -321,14 +370,27 @@ fn news(state: &Cooldown, now: i64) -> News {
 struct Tickets {
     moments: Vec<i64>,
     come_back: i64,
+    user_is_over: bool,
     rate: f64,
     learned: Known,
     windows: Vec<Window>,
 }
 
+/// What a member says of the bucket before it takes anything.
+fn prepare(bucket: &mut Bucket, ask: &Ask, now: i64, (limits, written): (&Limits, &Limits)) {
+    if ask.drain {
+        // Tickets that are out ahead stay good.
+        bucket.drain(bucket.at.max(now));
+    }
+    if ask.void {
+        bucket.void(now, written);
+    }
+    bucket.give_back(&ask.returned, now, limits);
+}
+
 /// The tickets themselves, and when to come back for more (0: all there).
 fn tickets(
-    place: &Place,
+    (place, user): (&Place, Option<&UserBucket<'_>>),
     rule: &Rule,
     ask: &Ask,
     now: i64,
@@ -360,17 +422,17 @@ fn tickets(
     if let Some(news) = news {
         bucket.restart(news.opened);
     }
-    if ask.drain {
-        // Tickets that are out ahead stay good.
-        bucket.drain(bucket.at.max(now));
-    }
-    if ask.void {
-        bucket.void(now, &rule.limits);
-    }
-    bucket.give_back(&ask.returned, now, limits);
+    prepare(bucket, ask, now, (limits, &rule.limits));
     let (mut granted, mut ahead, mut come_back, mut most) = (Vec::new(), 0, 0, None);
+    let mut user_is_over = false;
     while granted.len() < wanted {
         let moment = bucket.next(now, limits, pace);
+        // Who is over the limits of its own leaves the tokens of the rule to others. A probe goes in any case.
+        let own = user.map_or(moment, |user| user.next(now));
+        if own > moment && !probe {
+            (come_back, user_is_over) = (own, true);
+            break;
+        }
         if moment > now {
             come_back = moment;
             if moment - now > ask.bound {
@@ -388,6 +450,9 @@ fn tickets(
             ahead += 1;
         }
         bucket.take(moment, limits, pace);
+        if let Some(user) = user {
+            user.take(moment, now);
+        }
         granted.push(moment);
     }
     if granted.len() >= wanted {
@@ -400,7 +465,8 @@ fn tickets(
     let learned = if learns { bucket.learned.known() } else { Known::default() };
     let forget = bucket.forgettable_in(now, limits, pace, closed_at_most(rule));
     *forget_at = now.saturating_add(forget);
-    Tickets { moments: granted, come_back, rate, learned, windows: bucket.windows.clone() }
+    let windows = bucket.windows.clone();
+    Tickets { moments: granted, come_back, user_is_over, rate, learned, windows }
 }
 
 /// What `lua/report.lua` does.

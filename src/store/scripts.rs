@@ -173,6 +173,7 @@ impl Scripts {
 #[derive(Debug, Clone)]
 pub(super) struct RuleArguments {
     limits: [String; 4],
+    each_user: Option<[String; 4]>,
     policy: [String; 11],
     learn: [String; 4],
     cools: bool,
@@ -200,11 +201,17 @@ impl RuleArguments {
     pub(super) fn new(rule: &Rule, own: bool) -> Self {
         Self {
             limits: limits(&rule.limits),
+            each_user: rule.each_user.as_ref().map(limits),
             policy: rule.cooldown.as_ref().map_or_else(|| [(); 11].map(|()| flag(false)), policy),
             learn: learn(rule.limits.learn.as_ref()),
             cools: rule.cooldown.is_some(),
             own,
         }
+    }
+
+    /// Whether its users have limits of their own.
+    pub(super) fn limits_users(&self) -> bool {
+        self.each_user.is_some()
     }
 
     /// `told`: what the member knows of the bucket.
@@ -230,6 +237,9 @@ impl RuleArguments {
         arguments.extend([told.windows, told.away, told.latest]);
         arguments.extend([told.since.to_string(), told.fleet.to_string()]);
         arguments.extend([flag(ask.known.holds_probe), told.epoch.to_string()]);
+        if let (Some(limits), Some(_)) = (&self.each_user, &ask.user) {
+            arguments.extend(limits.iter().cloned());
+        }
         arguments
     }
 

@@ -24,7 +24,7 @@ pub struct Ledger {
 }
 
 /// Fields of a reply of `take` before its tickets.
-const BEFORE_TICKETS: usize = 14;
+const BEFORE_TICKETS: usize = 15;
 
 impl Ledger {
     /// Records the tickets of a reply; `returned` are those that the call returned.

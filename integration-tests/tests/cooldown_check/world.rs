@@ -318,6 +318,7 @@ impl World {
             streak: self.store.streak,
             rate: 0.0,
             learned: learn::Known::default(),
+            user_is_over: false,
             windows: vec![],
             tickets,
             alone: false,

@@ -240,6 +240,7 @@ fn rule(policy: CooldownPolicy) -> Rule {
         limits: Limits { rate: None, burst: 1, quotas: vec![], cost: 1, learn: None },
         auto_rate: false,
         site_limits: true,
+        each_user: None,
         parallel: None,
         errors: None,
         eases: false,

@@ -84,7 +84,9 @@ pub(super) fn read(
     }
     let per = split(reader.word("per"));
     let ceiling = reader.optional("rate", learn::ceiling);
-    let mut limits = limits(&reader, ceiling);
+    let cost = reader.count("cost");
+    let mut limits = limits(&reader, ceiling, cost);
+    let each_user = each_user(&reader, &limits);
     let mut cooldown = None;
     if action == Action::Limit {
         cooldown = cooldown::read(&reader, per);
@@ -101,6 +103,7 @@ pub(super) fn read(
         limits,
         auto_rate: matches!(ceiling, Some(Ceiling::Auto)),
         site_limits: reader.word("site_limits") != "ignore",
+        each_user,
         parallel,
         errors,
         eases,
@@ -159,8 +162,7 @@ fn doubt_intercept(reader: &Reader<'_>, matcher: &Matcher) {
     }
 }
 
-fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>) -> Limits {
-    let cost: u32 = reader.count("cost");
+fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>, cost: u32) -> Limits {
     let rate = ceiling.map(Ceiling::rate);
     let given = reader
         .given_cursor("burst")
@@ -170,8 +172,7 @@ fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>) -> Limits {
         let message =
             format!("`cost` {cost} is more than `burst` {burst}: no request could ever go");
         let help = format!("write `burst: {cost}` or more, or a smaller cost");
-        reader
-            .wrong(if reader.counts("cost") { "cost" } else { "burst" }, Wrong::new(message, help));
+        reader.wrong(if reader.has("cost") { "cost" } else { "burst" }, Wrong::new(message, help));
     }
     if reader.has("burst") && given.flatten().is_some() && !reader.counts("rate") {
         let message = "`burst` has no effect without `rate`";
@@ -192,6 +193,21 @@ fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>) -> Limits {
         reader.wrong("quota", Wrong::new("two quotas have the same window", help));
     }
     Limits { rate, burst, quotas, cost, learn: None }
+}
+
+fn each_user(rule: &Reader<'_>, whole: &Limits) -> Option<Limits> {
+    let section = rule.cursor("each_user")?.open();
+    let ceiling = section.optional("rate", units::rate).map(Ceiling::Written);
+    let limits = limits(&section, ceiling, whole.cost);
+    if limits.is_unlimited() {
+        let help = "add `rate` or `quota`, or remove `each_user`";
+        rule.wrong("each_user", Wrong::new("limits nothing", help));
+    } else if whole.is_unlimited() {
+        let message = "needs a limit of the rule, with which it is taken jointly";
+        let help = "add a `rate` to the rule, as high as you like";
+        rule.wrong("each_user", Wrong::new(message, help));
+    }
+    Some(limits)
 }
 
 fn errors(reader: &Reader<'_>, cools: bool) -> Option<Quota> {

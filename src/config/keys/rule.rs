@@ -112,6 +112,13 @@ pub(in crate::config) static RULE: Section = Section {
              until its response is over; a tunnel until the site answers.",
         ),
         key(
+            "each_user",
+            Kind::Section(&EACH_USER),
+            Absent("no limits of its own"),
+            "Limits for each user of `auth.users`, taken jointly with the rule's. A user who is over \
+             them does not hold the others.",
+        ),
+        key(
             "errors",
             Kind::Quota,
             Absent("no limit of errors"),
@@ -236,6 +243,22 @@ pub(in crate::config) static MATCH: Section = Section {
              are compared in a normal form: `/%61/../b//c` is `/b/c`. A tunnel has no path, so \
              `https` requests match only if a rule with `intercept: true` takes their CONNECT.",
         ),
+    ],
+};
+
+/// `each_user`.
+pub(in crate::config) static EACH_USER: Section = Section {
+    name: "each_user",
+    doc: "The limits of each user in a scope.",
+    keys: &[
+        key("rate", Kind::Rate, Absent("no limit"), "Tokens that flow in, for the whole fleet."),
+        key(
+            "burst",
+            Kind::Count(1, 1_000_000),
+            Absent("what a second of `rate` brings, at least the rule's `cost`"),
+            "Capacity of the bucket.",
+        ),
+        key("quota", Kind::OneOrMany(&Kind::Quota), Is("[]"), "Fixed windows on top of the rate."),
     ],
 };
 

@@ -96,7 +96,18 @@ impl BucketQueue {
                 self.settle(state, &lane, now);
                 continue;
             };
-            let Some(waiter) = state.queue.pop() else { break };
+            let by_user = entry.rule.each_user.is_some();
+            let waiter = if by_user {
+                state.queue.pop_of_user(state.user.as_ref())
+            } else {
+                state.queue.pop()
+            };
+            let Some(waiter) = waiter else {
+                // The user for whom it was has left.
+                state.tickets.pop_front();
+                self.void(state, &entry.rule.limits, ticket);
+                continue;
+            };
             state.turns += 1;
             // If the client has just left, the ticket is for the next request.
             if send_off(state, waiter, entry, Ticket { epoch, ..ticket }) {

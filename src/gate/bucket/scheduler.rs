@@ -11,22 +11,15 @@ use super::{
     Asked, BucketQueue, Gateway, Lane, SLACK, State, Ticket, Why, refuse_all,
     release::{hand_back_surplus, lose_probe},
     slots::{self, SlotCall, Slots},
+    users,
 };
 use crate::{
     gate::{Outcome, tell, view::moment},
-    limiter::{bucket, policy::Limits},
+    limiter::policy::Limits,
     rules::Rule,
     runtime::clock::{self, Instant},
     store::{Ask, Granted, Phase, SlotsGranted, Store, StoreError},
 };
-
-/// Tickets per round of turns: a fortieth of the thousand over which members get equal shares.
-const SHORT: usize = 25;
-/// Calls per second that short turns may cost a bucket; at higher rates, turns are longer.
-const CALLS: f64 = 800.0;
-/// The largest call while filling up, in units of what flows in for this member during a round
-/// trip: one part is used meanwhile, the other fills up the horizon, whatever the latency.
-const FILL: f64 = 2.0;
 
 /// Most concurrent calls to the store. Further scopes take turns.
 const CALLS_AT_ONCE: usize = 16;
@@ -36,9 +29,6 @@ const WALL_CLOCK: Duration = Duration::from_secs(60);
 
 /// When to call again if the latest reply came from local mode and the lease has expired.
 const AGAIN: Duration = Duration::from_millis(50);
-
-/// Longest wait that is planned, in seconds: as long as the longest `max_wait`.
-const A_DAY: f64 = 86_400.0;
 
 /// The next action of the scheduler.
 enum Step {
@@ -53,15 +43,15 @@ enum Step {
 }
 
 /// A call to the store.
-struct Call {
+pub(super) struct Call {
     lane: Arc<Lane>,
     ask: Ask,
     /// When it was sent.
-    sent: Instant,
+    pub(super) sent: Instant,
     /// Whether it covers all waiting requests.
-    for_all: bool,
+    pub(super) for_all: bool,
     /// Tickets unused when it reaches the store.
-    unused: usize,
+    pub(super) unused: usize,
 }
 
 impl BucketQueue {
@@ -82,6 +72,7 @@ impl BucketQueue {
         }
         let change = self.wake.take_change();
         self.settle_all(&mut state, change, now);
+        state.queue.unblock(now);
         self.give_up_hopeless(&mut state, now);
         self.void_tickets(&mut state, limits, now);
         self.release(&mut state, &entry, now);
@@ -108,6 +99,7 @@ impl BucketQueue {
         }
         let mut wakes = [
             slots_at,
+            state.queue.first_unblocked(),
             state.tickets.front().map(|ticket| ticket.at),
             state.probes.iter().map(|(_, ticket)| ticket.at).min(),
             // A request that may wait until this very moment is not late yet.
@@ -122,20 +114,15 @@ impl BucketQueue {
                     let wanted = self.wanted_for(&mut state, &lane, limits, now);
                     return Step::Ask(self.call(&mut state, lane, wanted, false, now));
                 }
-                next => wakes[5] = next.map(|(at, _)| at),
+                next => wakes[6] = next.map(|(at, _)| at),
             }
             let ask_at = self.ask_at(&state, limits, now);
             if ask_at.is_some_and(|at| at <= now)
                 && let Some(lane) = state.queue.next_scope().cloned()
             {
-                let waiting = state.waiting(now);
-                let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
-                let spare = state.spare.wanted(limits, now);
-                let mut call = self.call(&mut state, lane, wanted + spare, true, now);
-                call.for_all = wanted == waiting;
-                return Step::Ask(call);
+                return Step::Ask(self.call_for_ready(&mut state, lane, &entry.rule, now));
             }
-            wakes[6] = ask_at;
+            wakes[7] = ask_at;
         }
         Step::Sleep(wakes.into_iter().flatten().filter(|at| *at > now).min())
     }
@@ -178,14 +165,6 @@ impl BucketQueue {
         Step::Sleep(Some(slots_at.map_or(opens, |at| at.min(opens))))
     }
 
-    /// The question for slots, or when it is due.
-    fn next_slots(&self, state: &mut State, now: Instant) -> Result<SlotCall, Option<Instant>> {
-        self.tell_of_full(state, now);
-        let at = state.ask_for_slots_at(now, self.shared.is_stopping());
-        let is_due = at.is_some_and(|at| at <= now);
-        is_due.then(|| self.slot_call(state, now)).flatten().ok_or(at)
-    }
-
     /// The parked scope for the next call, and its time.
     fn next_closed(&self, state: &State, now: Instant) -> Option<(Instant, Arc<Lane>)> {
         let free = |lane: &&Arc<Lane>| !state.asking.iter().any(|asked| asked.lane == **lane);
@@ -212,6 +191,10 @@ impl BucketQueue {
         if lane.is_due() {
             return 1;
         }
+        // Whose turn it is, is not known before the scope is open.
+        if self.entry.load().rule.each_user.is_some() {
+            return 0;
+        }
         let waiting = state.waiting(now) + state.queue.of_scope(lane);
         let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
         wanted.max(1) + state.spare.wanted(limits, now)
@@ -226,6 +209,10 @@ impl BucketQueue {
         if state.tickets.is_empty() {
             return Some(state.come_back.unwrap_or(now));
         }
+        // One ticket for one user at a time.
+        if self.entry.load().rule.each_user.is_some() {
+            return None;
+        }
         // The call should reach the store when this many of the tickets are used, whatever its
         // latency. So members with slow connections get as much as those with fast ones.
         let due = |ticket: usize| before(state.tickets[ticket].at, state.lead);
@@ -234,6 +221,25 @@ impl BucketQueue {
             Some(ticket) => due(ticket),
             None => state.fill_at.map_or(now, |at| at.min(due(count - 1))),
         })
+    }
+
+    /// A call for the requests that are ready, in the name of the first of them.
+    fn call_for_ready(
+        &self,
+        state: &mut State,
+        lane: Arc<Lane>,
+        rule: &Rule,
+        now: Instant,
+    ) -> Call {
+        if rule.each_user.is_some() {
+            return self.call(state, lane, 1, true, now);
+        }
+        let waiting = state.waiting(now);
+        let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
+        let spare = state.spare.wanted(&rule.limits, now);
+        let mut call = self.call(state, lane, wanted + spare, true, now);
+        call.for_all = wanted == waiting;
+        call
     }
 
     /// A call in the name of `lane`, which is recorded as in progress.
@@ -251,6 +257,7 @@ impl BucketQueue {
         let asked: usize = state.asking.iter().map(|asked| asked.wanted).sum();
         // A probe does not wait for tickets that others use.
         let held = if lane.is_due() { 0 } else { unused + asked };
+        let by_user = self.entry.load().rule.each_user.is_some();
         // A closed scope takes nothing back and changes no limits.
         let tells_bucket = for_ready || self.only.is_some();
         let ask = Ask {
@@ -263,6 +270,7 @@ impl BucketQueue {
             returned: if tells_bucket { self.returned(state, now) } else { Vec::new() },
             known: lane.view.known(self.entry.load().rule.cooldown.as_ref()),
             learned: self.learned(),
+            user: state.queue.next_user().filter(|_| for_ready && by_user),
         };
         state.asking.push(Asked { lane: Arc::clone(&lane), wanted, for_ready });
         let for_all = wanted >= state.queue.len().saturating_sub(state.tickets.len());
@@ -317,7 +325,10 @@ impl BucketQueue {
                 let next = (!served).then(|| moment(granted.come_back, granted.now));
                 // If there are tickets, more are requested when half of them are used.
                 let idle = granted.tickets.is_empty() && state.tickets.is_empty();
-                state.come_back = if idle { next } else { None };
+                state.come_back = if idle && !granted.user_is_over { next } else { None };
+                if rule.each_user.is_some() {
+                    users::absorb(&mut state, call.ask.user.as_ref(), granted);
+                }
                 self.take_turns(&mut state, call, granted);
                 state.spare.plenty = !granted.is_ahead() && !granted.alone;
                 state.tickets.extend(tickets);
@@ -330,46 +341,6 @@ impl BucketQueue {
     /// A call is over.
     fn is_answered(&self, state: &mut State, call: &Call) {
         state.asking.retain(|asked| asked.lane != call.lane);
-    }
-
-    /// How many tickets to hold and to request at a time. A single member requests more when half
-    /// of its tickets are used. With others it requests fewer and more often, so that the turns are
-    /// short compared with a window of fairness. A member with less than its share fills up at a
-    /// pace that does not depend on its latency.
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "a few tickets"
-    )]
-    fn take_turns(&self, state: &mut State, call: &Call, granted: &Granted) {
-        let count = granted.tickets.len();
-        let in_hand = call.unused + count;
-        let (members, cost) = (granted.members.max(1), self.entry.load().rule.limits.cost);
-        let share = bucket::share(granted.rate, cost, members) as usize;
-        let got_all = call.for_all && granted.come_back == 0;
-        let full = if got_all || count == 0 { in_hand } else { share };
-        let rate = granted.rate / f64::from(cost);
-        let at_least = ((rate / CALLS) as usize).max(1);
-        let turn = if members > 1 { at_least.max(SHORT / members as usize) } else { share };
-        let turn = turn.min(full.div_ceil(2));
-        state.refill = full - turn;
-        let own = rate / f64::from(members) * FILL;
-        let worth = (own * state.lead.as_secs_f64()).ceil() as usize;
-        // A new member may be one of many that do not know of each other yet. The next reply
-        // contains them.
-        let most = if state.fill_at.is_none() { (worth / 4).max(in_hand) } else { usize::MAX };
-        let fill = worth.max(at_least).min(most).max(1);
-        // Only tickets handed out ahead are shared in turns. Saved-up tokens, or tokens without a
-        // rate, are taken at once.
-        let paced = own > 0.0 && granted.is_ahead();
-        state.most = match in_hand < state.refill {
-            _ if !paced => 0,
-            true => fill,
-            false => worth.max(turn),
-        };
-        let filled = (fill as f64 / own).min(A_DAY);
-        state.fill_at = paced.then(|| call.sent + Duration::from_secs_f64(filled));
     }
 
     /// The store is away, and the rule file says `closed`.
@@ -425,6 +396,7 @@ impl Drop for AtWork {
     }
 }
 
+#[allow(clippy::large_enum_variant, reason = "one at a time, and never kept")]
 enum Answer {
     Tickets(Call, Result<Granted, StoreError>),
     Slots(SlotCall, Result<SlotsGranted, StoreError>),

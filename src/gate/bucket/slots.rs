@@ -221,7 +221,7 @@ impl BucketQueue {
     }
 
     /// Tells, once in a while, that requests wait for slots.
-    pub(super) fn tell_of_full(&self, state: &mut State, now: Instant) {
+    fn tell_of_full(&self, state: &mut State, now: Instant) {
         let held = state.queue.ready();
         if held == 0 || !state.is_full(now) {
             return;
@@ -241,7 +241,7 @@ impl BucketQueue {
     }
 
     /// The question to the store, which is under way from now on.
-    pub(super) fn slot_call(&self, state: &mut State, now: Instant) -> Option<SlotCall> {
+    fn slot_call(&self, state: &mut State, now: Instant) -> Option<SlotCall> {
         let (under_way, wanted) = state.slots_wanted();
         let lane = state.latest.clone()?;
         let slots = state.slots.as_mut()?;
@@ -253,6 +253,18 @@ impl BucketQueue {
         slots.allotted = slots.allotted.min(under_way);
         let ask = SlotAsk { queue: Arc::clone(&self.name), under_way, wanted };
         Some(SlotCall { lane, ask, most: slots.most, sent: now })
+    }
+
+    /// The question for slots, or when it is due.
+    pub(super) fn next_slots(
+        &self,
+        state: &mut State,
+        now: Instant,
+    ) -> Result<SlotCall, Option<Instant>> {
+        self.tell_of_full(state, now);
+        let at = state.ask_for_slots_at(now, self.shared.is_stopping());
+        let is_due = at.is_some_and(|at| at <= now);
+        is_due.then(|| self.slot_call(state, now)).flatten().ok_or(at)
     }
 
     /// Takes over what the store answered.

@@ -92,6 +92,7 @@ pub(in crate::proxy) fn rule() -> Rule {
         limits: Limits { rate: None, burst: 5, quotas: Vec::new(), cost: 1, learn: None },
         auto_rate: false,
         site_limits: true,
+        each_user: None,
         parallel: None,
         errors: None,
         eases: false,

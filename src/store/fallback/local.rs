@@ -132,7 +132,10 @@ impl Shared {
         let never = alone.never(now).filter(|_| !limits.quotas.is_empty());
         let wanted = if never.is_some() { 0 } else { ask.wanted };
         let bound = ask.bound.min(alone.ends_in(now) - 1);
-        let rule = Rule { limits, ..rule.clone() };
+        let share = self.fleet().share.min(1.0);
+        let each_user = rule.each_user.as_ref().filter(|_| mode == OnFailure::Local);
+        let each_user = each_user.map(|limits| scaled(limits, share));
+        let rule = Rule { limits, each_user, ..rule.clone() };
         // Tickets of the store that are still in hand count: they are used first.
         let ask = Ask { wanted, bound, drain: false, returned: Vec::new(), ..ask.clone() };
         let here = self.here.take_now(scope, &rule, &ask);

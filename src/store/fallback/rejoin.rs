@@ -182,7 +182,9 @@ impl Shared {
         let ask = Ask { drain: ask.drain || taken.is_some(), ..ask.clone() };
         let arguments = rule.take(&ask, &self.member, told);
         let sent = clock::now();
-        let reply = self.call_anyway(&self.scripts.take, keys.take.clone(), arguments).await;
+        let user = ask.user.as_deref().filter(|_| rule.limits_users());
+        let all = keys.of_user(user);
+        let reply = self.call_anyway(&self.scripts.take, all, arguments).await;
         let reply = reply.map(scripts::granted);
         keys.silence.note(sent, matches!(reply, Some(Ok(_))));
         let Some(Ok((granted, memory))) = reply else {

@@ -137,6 +137,7 @@ pub(in crate::store) fn granted(reply: Value) -> Result<(Granted, i64), BadReply
         ])?,
         epoch: fields.epoch()?,
         come_back: fields.micros()?,
+        user_is_over: fields.whole()? == 1,
         members: u32::try_from(fields.whole()?).unwrap_or(u32::MAX),
         streak: fields.float()?,
         rate: fields.float()?,

@@ -1,0 +1,105 @@
+//! `each_user`: limits for each proxy user, on top of the rule's.
+
+use std::{net::SocketAddr, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use integration_tests::{
+    client::{Answer, get_with},
+    member::{Member, RuleFile},
+    redis::Redis,
+    site::Site,
+    wait::wait_until,
+};
+
+const SOON: Duration = Duration::from_secs(15);
+
+fn rule(keys: &str) -> RuleFile {
+    RuleFile::one_rule(keys).with("auth: {users: {alice: secret, bob: secret}}")
+}
+
+/// Requests of a user that a member has relayed.
+async fn granted(member: &Member, user: &str) -> f64 {
+    let labels = [("user", user), ("result", "relayed")];
+    member.metric("tidegate_user_requests_total", &labels).await
+}
+
+async fn get(proxy: SocketAddr, user: &str, url: &str) -> Answer {
+    let login = format!("Basic {}", STANDARD.encode(format!("{user}:secret")));
+    get_with(proxy, url, "proxy-authorization", &login).await
+}
+
+#[tokio::test]
+async fn each_user_has_a_quota_over_the_fleet_and_the_others_have_theirs() {
+    let redis = Redis::start();
+    let keys = "rate: 500/s, each_user: {quota: 3/h}, max_wait: 5s";
+    let fleet = Member::fleet(2, &rule(keys).redis(&redis)).await;
+    let alone = Member::fleet(1, &rule(keys)).await;
+    for members in [&fleet, &alone] {
+        let site = Site::start();
+        for user in ["alice", "bob"] {
+            for n in 0..3 {
+                let answer = get(members[n % members.len()].proxy(), user, &site.url("/")).await;
+                assert_eq!(answer.status, 200, "{user}, request {n}: {}", answer.text());
+            }
+            for member in members {
+                let refused = get(member.proxy(), user, &site.url("/")).await;
+                assert_eq!((refused.status, refused.refused()), (429, Some("limit")), "{user}");
+                let wait: u64 =
+                    refused.header("retry-after").unwrap_or("").parse().expect("a wait");
+                assert!((3_500..=3_600).contains(&wait), "{wait} s");
+            }
+        }
+        assert_eq!(site.count(), 6);
+    }
+    assert!((granted(&alone[0], "alice").await - 3.0).abs() < 1e-9);
+    let of_fleet = granted(&fleet[0], "bob").await + granted(&fleet[1], "bob").await;
+    assert!((of_fleet - 3.0).abs() < 1e-9);
+}
+
+#[tokio::test]
+async fn who_is_over_its_limit_does_not_hold_the_others() {
+    let redis = Redis::start();
+    let keys = "rate: 500/s, each_user: {rate: 1/s, burst: 2}, order: fifo";
+    for file in [rule(keys), rule(keys).redis(&redis)] {
+        let (site, member) = (Site::start(), Member::start(&file).await);
+        let (proxy, url) = (member.proxy(), site.url("/alice"));
+        let many: Vec<_> = (0..6)
+            .map(|_| {
+                let url = url.clone();
+                tokio::spawn(async move { get(proxy, "alice", &url).await.status })
+            })
+            .collect();
+        wait_until("alice is over her limit", SOON, async || {
+            member.status().await["scopes"][0]["held"] == 4
+        })
+        .await;
+        for _ in 0..2 {
+            assert_eq!(get(proxy, "bob", &site.url("/bob")).await.status, 200);
+        }
+        assert!(many.iter().any(|request| !request.is_finished()), "alice still waits");
+        for request in many {
+            assert_eq!(request.await.expect("it ends"), 200);
+        }
+        let times: Vec<_> = site
+            .arrivals()
+            .into_iter()
+            .filter(|one| one.path == "/alice")
+            .map(|one| one.at)
+            .collect();
+        let took = *times.last().expect("six") - times[0];
+        assert!(took >= Duration::from_millis(3_900), "four wait for a token each: {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_cannot_wait_for_its_own_limit_is_refused_at_once() {
+    let keys = "rate: 500/s, each_user: {rate: 1/m, burst: 1}, max_wait: 30s";
+    let (site, member) = (Site::start(), Member::start(&rule(keys)).await);
+    assert_eq!(get(member.proxy(), "alice", &site.url("/")).await.status, 200);
+    for _ in 0..2 {
+        let refused = get(member.proxy(), "alice", &site.url("/")).await;
+        assert_eq!((refused.status, refused.refused()), (429, Some("limit")));
+        assert!(refused.took < Duration::from_secs(20), "not after waiting: {:?}", refused.took);
+    }
+    assert_eq!(get(member.proxy(), "bob", &site.url("/")).await.status, 200);
+}

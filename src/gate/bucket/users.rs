@@ -1,0 +1,43 @@
+//! Users with limits of their own (`each_user`).
+//!
+//! The queue asks for one ticket at a time, for the user whose turn it is. The store takes its token with the rule's, or
+//! none. A user who has no token is blocked until its next one is there, and the requests of others pass its own.
+
+use std::sync::Arc;
+
+use super::{Outcome, State, Why};
+use crate::{
+    gate::view::moment,
+    rules::{Order, Rule},
+    runtime::clock::{self, Instant},
+    store::Granted,
+};
+
+/// How requests take turns: under a rule with `each_user` users do in any case.
+pub(super) fn turns(rule: &Rule) -> Order {
+    if rule.each_user.is_some() { Order::Fair } else { rule.order }
+}
+
+/// Takes over what the store answered for a user.
+pub(super) fn absorb(state: &mut State, user: Option<&Arc<str>>, granted: &Granted) {
+    if !granted.tickets.is_empty() {
+        state.user = user.map(Arc::clone);
+    }
+    if let (true, Some(user)) = (granted.user_is_over, user) {
+        block(state, user, moment(granted.come_back, granted.now));
+    }
+}
+
+/// A user has no token before `until`: its requests let those of others pass, and those that cannot wait are refused.
+fn block(state: &mut State, user: &Arc<str>, until: Instant) {
+    let now = clock::now();
+    for seq in state.queue.block(user, until) {
+        let Some(deadline) = state.queue.deadline_of(seq) else { continue };
+        if deadline >= until {
+            state.queue.set_judged(seq, deadline);
+        } else if let Some(waiter) = state.queue.remove(seq) {
+            let wait = Some(until.saturating_duration_since(now));
+            waiter.tell.send(Outcome::Refused(Why::Limit, wait)).ok();
+        }
+    }
+}
