@@ -157,7 +157,7 @@ local function take()
         save_bucket(KEYS[1], bucket, now, limits)
       end
       windows = tell_windows(bucket)
-      if user and taken > 0 then save_bucket(KEYS[6], user, now, own_limits) end
+      if user then save_bucket(KEYS[6], user, now, own_limits) end
     end
     if phase == 'due' then
       phase = 'probing'

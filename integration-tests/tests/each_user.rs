@@ -92,6 +92,21 @@ async fn who_is_over_its_limit_does_not_hold_the_others() {
 }
 
 #[tokio::test]
+async fn a_reload_lets_those_go_who_were_over_the_old_limit() {
+    let redis = Redis::start();
+    let limit =
+        |each_user: &str| rule(&format!("rate: 500/s, each_user: {each_user}")).redis(&redis);
+    let (site, member) = (Site::start(), Member::start(&limit("{rate: 1/m, burst: 1}")).await);
+    let (proxy, url) = (member.proxy(), site.url("/"));
+    assert_eq!(get(proxy, "alice", &url).await.status, 200);
+    let held = tokio::spawn(async move { get(proxy, "alice", &url).await.status });
+    wait_until("it is held", SOON, async || member.status().await["scopes"][0]["held"] == 1).await;
+    member.rewrite(&limit("{rate: 500/s, burst: 500}"));
+    wait_until("it goes", SOON, async || held.is_finished()).await;
+    assert_eq!(held.await.expect("it ends"), 200);
+}
+
+#[tokio::test]
 async fn who_cannot_wait_for_its_own_limit_is_refused_at_once() {
     let keys = "rate: 500/s, each_user: {rate: 1/m, burst: 1}, max_wait: 30s";
     let (site, member) = (Site::start(), Member::start(&rule(keys)).await);

@@ -410,6 +410,7 @@ impl BucketQueue {
         let now = clock::now();
         let new_limits = self.entry.load().rule.limits != entry.rule.limits;
         let parallel = entry.rule.parallel;
+        let new_users = self.entry.load().rule.each_user != entry.rule.each_user;
         self.entry.store(entry);
         let mut state = self.state.lock();
         state.limit_slots(parallel);
@@ -418,6 +419,9 @@ impl BucketQueue {
         if new_limits && (waits || state.tickets.iter().any(due_later)) {
             state.tickets.retain(|ticket| !due_later(ticket));
             state.start_over = true;
+        }
+        if new_users {
+            state.queue.unblock_all();
         }
         if new_limits {
             // The cost of a ticket under the old limits is unknown.

@@ -196,8 +196,16 @@ impl<S: Clone + Eq + Hash> Queue<S> {
 
     /// Resumes the users who may have a token again.
     pub(super) fn unblock(&mut self, now: Instant) {
-        let due = |blocked: &mut Blocked<S>| blocked.until <= now;
-        let due: Vec<_> = self.blocked.extract_if(|_, blocked| due(blocked)).collect();
+        self.unblock_if(|blocked| blocked.until <= now);
+    }
+
+    /// Resumes all users: the limits have changed.
+    pub(super) fn unblock_all(&mut self) {
+        self.unblock_if(|_| true);
+    }
+
+    fn unblock_if(&mut self, is_due: impl Fn(&Blocked<S>) -> bool) {
+        let due: Vec<_> = self.blocked.extract_if(|_, blocked| is_due(blocked)).collect();
         for (_, blocked) in due {
             let mut lines = blocked.lines;
             while let Some((line, waiter)) = lines.pop() {
@@ -584,5 +592,107 @@ mod tests {
         assert!(queue.remove(2).is_some() && queue.parked().next().is_none());
         assert_eq!(queue.pop_any().map(|waiter| waiter.seq), Some(1));
         assert_eq!(queue.scopes().count(), 0);
+    }
+
+    fn user(name: &str) -> Client {
+        Client::User(Arc::from(name))
+    }
+
+    #[test]
+    fn the_requests_of_a_blocked_user_keep_their_order_and_those_of_others_pass_them() {
+        let mut queue = Queue::default();
+        let (alice, now) = (Arc::from("alice"), clock::now());
+        for (seq, (who, scope)) in
+            (0..).zip([("alice", 'a'), ("alice", 'b'), ("bob", 'a'), ("alice", 'a')])
+        {
+            queue.push(&user(who), Order::Fair, of(scope, seq), false);
+        }
+        assert_eq!(queue.next_user(), Some(Arc::clone(&alice)));
+        let until = now + Duration::from_secs(5);
+        assert_eq!(queue.block(&alice, until).len(), 3);
+        queue.push(&user("alice"), Order::Fair, of('a', 4), false);
+        assert_eq!((queue.len(), queue.ready(), queue.first_unblocked()), (5, 1, Some(until)));
+        assert_eq!(queue.pop_of_user(Some(&alice)).map(|waiter| waiter.seq), None);
+        assert_eq!(queue.remove(3).map(|waiter| waiter.seq), Some(3), "its client leaves");
+        queue.park(&'a');
+        assert_eq!(queue.pop_of(&'a').map(|waiter| waiter.seq), Some(2), "the probe is anybody's");
+        assert_eq!(queue.pop_of(&'a').map(|waiter| waiter.seq), Some(0), "a blocked user's, too");
+        queue.unblock(until);
+        assert_eq!((queue.ready(), queue.blocked_until("alice")), (1, None), "one is parked");
+        queue.resume(&'a');
+        assert_eq!(order_of(&mut queue), [1, 4]);
+    }
+
+    #[test]
+    fn whatever_happens_each_request_goes_once_and_in_the_order_of_its_line() {
+        for seed in 0..100 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut queue = Queue::default();
+            // Client, scope and urgency of each request that has come, and whether it is here.
+            let mut all: Vec<((usize, char, u8), bool)> = Vec::new();
+            let clients = [user("alice"), user("bob"), client(1)];
+            let (now, later) = (clock::now(), clock::now() + Duration::from_secs(9));
+            let mut closed = [false; 2];
+            let mut over = [false; 2];
+            for _ in 0..400 {
+                let (who, urgency) = (random.usize(0..3), random.u8(2..4));
+                let scope = ['a', 'b'][random.usize(0..2)];
+                let at = usize::from(scope == 'b');
+                match random.u8(0..10) {
+                    0..4 => {
+                        let seq = all.len() as u64;
+                        let waiter = Waiter { rank: rank_at(now, urgency), ..of(scope, seq) };
+                        queue.push(&clients[who], Order::Fair, waiter, false);
+                        all.push(((who, scope, urgency), true));
+                    }
+                    4 => {
+                        if closed[at] {
+                            queue.resume(&scope)
+                        } else {
+                            queue.park(&scope)
+                        }
+                        // A scope without requests is not remembered as parked.
+                        closed[at] = queue.parked().any(|parked| *parked == scope);
+                    }
+                    5 if who < 2 => {
+                        let name = Arc::from(["alice", "bob"][who]);
+                        if over[who] {
+                            queue.unblock(later);
+                            over = [false; 2];
+                        } else {
+                            queue.block(&name, later);
+                            over[who] = true;
+                        }
+                    }
+                    6 if !all.is_empty() => {
+                        let seq = random.usize(0..all.len());
+                        let was_here = std::mem::take(&mut all[seq].1);
+                        assert_eq!(queue.remove(seq as u64).is_some(), was_here, "seed {seed}");
+                    }
+                    _ => {
+                        for (at, scope) in ['a', 'b'].into_iter().enumerate() {
+                            closed[at] = queue.parked().any(|parked| *parked == scope);
+                        }
+                        let may_go = |((who, scope, _), here): &((usize, char, u8), bool)| {
+                            let is_over = *who < 2 && over[*who];
+                            *here && !closed[usize::from(*scope == 'b')] && !is_over
+                        };
+                        let first = queue.pop().map(|waiter| waiter.seq);
+                        assert_eq!(first.is_some(), all.iter().any(may_go), "seed {seed}");
+                        let Some(seq) = first.and_then(|seq| usize::try_from(seq).ok()) else {
+                            continue;
+                        };
+                        assert!(may_go(&all[seq]), "seed {seed}: {seq}");
+                        let ((who, _, urgency), _) = all[seq];
+                        let before = all[..seq].iter().filter(|one| may_go(one));
+                        let mut before = before.map(|((other, _, level), _)| (*other, *level));
+                        assert!(!before.any(|line| line == (who, urgency)), "seed {seed}: {seq}");
+                        all[seq].1 = false;
+                    }
+                }
+                let here = all.iter().filter(|(_, here)| *here).count();
+                assert_eq!(queue.len(), here, "seed {seed}");
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ mod alone;
 mod forecast;
 mod slots;
 mod steer;
+mod users;
 
 use std::{
     collections::HashMap,
@@ -18,6 +19,7 @@ use std::{
 
 use parking_lot::Mutex;
 
+use self::users::UserBucket;
 use super::{
     Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, SlotAsk, SlotsGranted,
     Store, StoreError,
@@ -133,20 +135,6 @@ impl Memory {
         take(&scope.here, user.as_ref(), rule, ask, now)
     }
 
-    /// The bucket of the user who asks, if the rule limits users.
-    fn user<'r>(
-        &self,
-        scope: &Scope,
-        rule: &'r Rule,
-        ask: &Ask,
-        now: i64,
-    ) -> Option<UserBucket<'r>> {
-        let (user, limits) = ask.user.as_deref().zip(rule.each_user.as_ref())?;
-        let name = Arc::from(format!("{user}:{}", scope.name.bucket));
-        let bucket = shelve(&mut self.users.lock(), (Arc::clone(&scope.name.rule), name), now);
-        Some(UserBucket { bucket, limits })
-    }
-
     /// Takes a report, at once.
     #[must_use]
     pub fn report_now(&self, scope: &Scope, rule: &Rule, report: &Report) -> Reported {
@@ -246,35 +234,6 @@ impl Store for Memory {
     }
 
     async fn close(&self) {}
-}
-
-/// The bucket of one user, and its limits.
-struct UserBucket<'r> {
-    bucket: Arc<Mutex<Kept<Bucket>>>,
-    limits: &'r Limits,
-}
-
-impl UserBucket<'_> {
-    fn pace(&self) -> Pace {
-        Pace { rate: self.limits.rate, ramp: 0 }
-    }
-
-    /// When its next token is there.
-    fn next(&self, now: i64) -> i64 {
-        let mut kept = self.bucket.lock();
-        let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, self.limits));
-        bucket.observe(now, self.limits);
-        bucket.fill_by(now, self.limits, self.pace());
-        bucket.next(now, self.limits, self.pace())
-    }
-
-    fn take(&self, moment: i64, now: i64) {
-        let mut kept = self.bucket.lock();
-        let Kept { state: Some(bucket), forget_at, .. } = &mut *kept else { return };
-        bucket.take(moment, self.limits, self.pace());
-        let forget = bucket.forgettable_in(now, self.limits, self.pace(), 0);
-        *forget_at = now.saturating_add(forget);
-    }
 }
 
 /// What `lua/take.lua` does.

@@ -1,0 +1,60 @@
+//! Buckets of users (`each_user`) in the embedded store.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Kept, Memory, shelve};
+use crate::{
+    limiter::{
+        bucket::{Bucket, Pace},
+        policy::Limits,
+    },
+    rules::Rule,
+    store::{Ask, Scope},
+};
+
+/// The bucket of one user, and its limits.
+pub(super) struct UserBucket<'r> {
+    bucket: Arc<Mutex<Kept<Bucket>>>,
+    limits: &'r Limits,
+}
+
+impl UserBucket<'_> {
+    fn pace(&self) -> Pace {
+        Pace { rate: self.limits.rate, ramp: 0 }
+    }
+
+    /// When its next token is there.
+    pub(super) fn next(&self, now: i64) -> i64 {
+        let mut kept = self.bucket.lock();
+        let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, self.limits));
+        bucket.observe(now, self.limits);
+        bucket.fill_by(now, self.limits, self.pace());
+        bucket.next(now, self.limits, self.pace())
+    }
+
+    pub(super) fn take(&self, moment: i64, now: i64) {
+        let mut kept = self.bucket.lock();
+        let Kept { state: Some(bucket), forget_at, .. } = &mut *kept else { return };
+        bucket.take(moment, self.limits, self.pace());
+        let forget = bucket.forgettable_in(now, self.limits, self.pace(), 0);
+        *forget_at = now.saturating_add(forget);
+    }
+}
+
+impl Memory {
+    /// The bucket of the user who asks, if the rule limits users.
+    pub(super) fn user<'r>(
+        &self,
+        scope: &Scope,
+        rule: &'r Rule,
+        ask: &Ask,
+        now: i64,
+    ) -> Option<UserBucket<'r>> {
+        let (user, limits) = ask.user.as_deref().zip(rule.each_user.as_ref())?;
+        let name = Arc::from(format!("{user}:{}", scope.name.bucket));
+        let bucket = shelve(&mut self.users.lock(), (Arc::clone(&scope.name.rule), name), now);
+        Some(UserBucket { bucket, limits })
+    }
+}
