@@ -208,7 +208,10 @@ impl<'a> FamilyMatcher<'a> {
         let widget = structure.challenge && structure.forms > 0 && structure.fields == 0;
         let words = weights.human + u32::from(widget);
         let words = words.saturating_sub(2 * u32::try_from(weights.own).unwrap_or(9));
-        let built = self.built_as_wall();
+        // A page with a heading, but with nothing by which one could pass, is about checks.
+        let can_pass =
+            structure.has_means || structure.challenge || structure.refresh || !weights.is_headed;
+        let built = self.built_as_wall().saturating_sub(u32::from(!can_pass));
         let least = 7 + 2 * u32::from(weights.has_topic);
         let suffices = words >= 8 && built >= 1
             || words >= 4 && built >= 2 && words + built >= least
@@ -301,16 +304,18 @@ impl<'a> FamilyMatcher<'a> {
         if !is_empty || self.has_many_links() {
             return Fit::No;
         }
-        if self.is_challenge_shell() {
+        // Most pages have a title of their own: their structure need not be parsed.
+        let may_be_shell = self.is_untitled() || self.weights().titled_denied;
+        if may_be_shell && self.is_challenge_shell() {
             return Fit::Full;
         }
-        let structure = self.structure();
         let is_part = !self.is_complete && !self.is_refused();
-        let is_other = structure.scripts == 0 || self.is_form_of_site() || structure.has_content();
-        if is_part || is_other || self.source.len() > MAX_SCRIPT_BYTES {
+        if is_part || self.source.len() > MAX_SCRIPT_BYTES {
             return Fit::No;
         }
-        self.runs_check()
+        let structure = self.structure();
+        let is_other = structure.scripts == 0 || self.is_form_of_site() || structure.has_content();
+        if is_other { Fit::No } else { self.runs_check() }
     }
 
     /// A page without text, and what it calls or is called says what it is for.
@@ -331,7 +336,7 @@ impl<'a> FamilyMatcher<'a> {
             && !structure.has_root;
         let refuses = weights.titled_denied && structure.scripts > 0;
         shows_nothing && sends_on
-            || self.is_complete && (shows_nothing || weights.needs) && calls
+            || self.is_complete && weights.needs && calls
             || self.is_complete && shows_nothing && refuses
     }
 
@@ -350,6 +355,7 @@ impl<'a> FamilyMatcher<'a> {
         // Nothing but scripts of others, which no search engine shall see.
         let is_hidden = structure.noindex
             && is_bare
+            && !structure.refresh
             && structure.links + structure.images == 0
             && !structure.has_root
             && !script.has_location;

@@ -18,6 +18,9 @@ const CHECKS: &[&str] = &["captcha", "challenge", "antibot", "anti-bot", "botche
 const NAMED: &[&[u8]] =
     &[b"script", b"form", b"div", b"iframe", b"input", b"button", b"main", b"body", b"section"];
 
+/// Elements with which a visitor can pass a check.
+const MEANS: &[&[u8]] = &[b"script", b"form", b"iframe", b"button", b"input", b"canvas"];
+
 /// Names of elements into which an application is put.
 const ROOTS: &[&str] = &["id=root", "id=app", "id=__next", "id=___gatsby", "id=__nuxt"];
 
@@ -63,6 +66,8 @@ pub(super) struct Structure {
     pub(super) fields: usize,
     /// Pictures.
     pub(super) images: usize,
+    /// Has something with which a visitor can pass: a form, a button, a frame, a script.
+    pub(super) has_means: bool,
     /// Has a password field.
     pub(super) password: bool,
     /// Elements of content pages: navigation, articles, asides, tables.
@@ -192,6 +197,11 @@ impl Structure {
             b"script" => self.scripts += 1,
             b"img" => self.images += 1,
             _ => {}
+        }
+        let is_custom = name.contains(&b'-');
+        self.has_means |= is_custom || MEANS.contains(&name);
+        if is_custom {
+            self.add_names(name, &String::from_utf8_lossy(name));
         }
         if NAMED.contains(&name) {
             self.add_names(name, &normalized(attributes));

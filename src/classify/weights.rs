@@ -29,6 +29,8 @@ pub(super) struct Weights {
     /// It is about walls that refuse, as help is: its title explains or asks something, or its first words do under a
     /// title that refuses nothing; it cites what walls say, or speaks of what may happen.
     pub(super) is_about_refusals: bool,
+    /// It repeats its title as a heading, and that has words of a wall but none that ask to wait.
+    pub(super) is_headed: bool,
     /// It repeats its title as a heading, and neither has a word of a wall.
     pub(super) has_topic: bool,
     /// It speaks to the visitor, or names a number to ask about.
@@ -152,6 +154,9 @@ impl Weights {
         let mut weights = Self {
             own: own(&page.titled) + own(&page.said),
             is_about_refusals: page.is_about_refusals() || cites(&page.titled) || cites(&page.said),
+            is_headed: page.heading() > 0
+                && !page.titled.is_empty()
+                && !page.titled.has(Meaning::Wait),
             has_topic: page.titled.has_only(Meaning::Human)
                 && title.contains(' ')
                 && !title.contains("captcha")

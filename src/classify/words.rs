@@ -132,7 +132,9 @@ impl Words {
             let (meaning, border) = self.entries[found.pattern().as_usize()];
             let goes_on = |character: Option<char>| character.is_some_and(is_in_word);
             let before = border.begins && goes_on(text[..found.start()].chars().next_back());
-            let after = border.ends && goes_on(text[found.end()..].chars().next());
+            let next = text[found.end()..].chars().next();
+            // The name in an e-mail address is no word.
+            let after = border.ends && (goes_on(next) || next == Some('@'));
             let is_host = meaning == Meaning::Purpose && begins_host(&text[found.end()..]);
             if !before && !after && !is_host {
                 said.words.push(Word { meaning, begin: found.start() });

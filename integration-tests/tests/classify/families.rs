@@ -318,6 +318,24 @@ fn a_page_with_a_topic_needs_more_than_the_question_for_a_human() {
 }
 
 #[test]
+fn a_check_that_nobody_can_pass_is_about_checks() {
+    let text = "<h1>Security check</h1><p>A security check takes a few seconds.</p>";
+    let passed = format!("{text}<script src=/c.js></script>");
+    let found = verdicts(("Security check", &passed), ("Security check", text));
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+}
+
+#[test]
+fn the_name_in_an_address_of_mail_is_no_word() {
+    let text = "<p>This IP has been automatically blocked. Write to";
+    let found = verdicts(
+        ("Blocked", &format!("{text} blocks@site.example</p>")),
+        ("Blocked", &format!("{text} us. Our firewall blocks attacks.</p>")),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
 fn a_server_s_bare_refusal_leads_nowhere() {
     let body = "<h1>403 Forbidden</h1><p>The server refuses to do this.</p>";
     let linked = format!("{body}<a href=/statuses>All statuses</a>");
@@ -367,6 +385,8 @@ fn a_page_with_nothing_but_scripts_that_nobody_shall_index_is_a_check() {
     let found = verdicts(("", wall), ("", stub));
     assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
     assert_eq!(page(200, &markup("Mail", wall)).verdict(), Verdict::Ok);
+    let sent_on = format!("{wall}<meta http-equiv=refresh content='0;url=/shop'>");
+    assert_eq!(page(200, &markup("", &sent_on)).verdict(), Verdict::Ok);
 }
 
 #[test]

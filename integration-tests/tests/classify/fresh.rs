@@ -1,5 +1,6 @@
 //! Pages that were written before the classifier saw them: `fresh.yaml`, with which the general
-//! rules were then improved, and `held_out.yaml` and `blind.yaml`, which measured the result.
+//! rules were then improved, and `held_out.yaml`, `blind.yaml` and `near.yaml`, which measured the
+//! result.
 
 use crate::unseen::Pages;
 
@@ -7,6 +8,7 @@ use crate::unseen::Pages;
 const FILE: &str = include_str!("fresh.yaml");
 const HELD_OUT: &str = include_str!("held_out.yaml");
 const BLIND: &str = include_str!("blind.yaml");
+const NEAR: &str = include_str!("near.yaml");
 
 /// Walls of the sets held out that are still missed, under whichever status.
 const MISSED: usize = 1;
@@ -35,9 +37,9 @@ fn fresh_kinds_of_ordinary_pages_are_ordinary() {
 
 #[test]
 fn of_the_sets_held_out_hardly_a_wall_is_missed_and_no_ordinary_page_blocked() {
-    for (file, missed) in [(HELD_OUT, MISSED), (BLIND, MISSED_BLIND)] {
+    for (file, missed) in [(HELD_OUT, MISSED), (BLIND, MISSED_BLIND), (NEAR, MISSED)] {
         let Pages { walls, ordinary } = Pages::read(file);
-        assert!(walls.len() >= 45 && ordinary.len() >= 65);
+        assert!(walls.len() >= 40 && ordinary.len() >= 60);
         for status in [None, Some(200)] {
             let mistakes: Vec<String> = walls
                 .iter()
