@@ -77,8 +77,8 @@ async fn wrong_questions_are_answered_with_what_is_wrong() {
     let member = Member::start(&RuleFile::one_rule("rate: 1/s")).await;
     let many: Vec<_> = (0..1_001).map(|n| format!("http://h{n}.example/")).collect();
     for (body, sentence) in [
-        (json!({}), "either `url` or `urls`"),
-        (json!({"url": "http://h.example/", "urls": []}), "either `url` or `urls`"),
+        (json!({}), "`url` or `urls`"),
+        (json!({"url": "http://h.example/", "urls": []}), "`url` or `urls`"),
         (json!({"urls": many}), "at most 1000"),
         (json!({"url": "h"}), "url: "),
         (json!({"uri": "http://h.example/"}), "unknown field"),
