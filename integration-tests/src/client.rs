@@ -101,7 +101,7 @@ impl ProxyClient {
     /// A GET of an absolute URL.
     ///
     /// # Panics
-    /// If there is no complete response.
+    /// If the response is missing or incomplete.
     pub async fn get(&mut self, url: &str) -> Answer {
         self.send(get_request(url)).await.expect("the proxy answers")
     }
@@ -147,7 +147,7 @@ pub fn get_request(url: &str) -> Request<Full<Bytes>> {
 /// One GET through `proxy`, on a connection of its own.
 ///
 /// # Panics
-/// If there is no complete response.
+/// If the response is missing or incomplete.
 pub async fn get(proxy: SocketAddr, url: &str) -> Answer {
     ProxyClient::connect(proxy).await.get(url).await
 }
@@ -163,7 +163,7 @@ pub async fn try_get(proxy: SocketAddr, url: &str) -> io::Result<Answer> {
 /// One GET with this header field through `proxy`.
 ///
 /// # Panics
-/// If there is no complete response.
+/// If the response is missing or incomplete.
 pub async fn get_with(proxy: SocketAddr, url: &str, name: &'static str, value: &str) -> Answer {
     let mut request = get_request(url);
     request.headers_mut().insert(name, value.parse().expect("tests send clean values"));
@@ -173,7 +173,7 @@ pub async fn get_with(proxy: SocketAddr, url: &str, name: &'static str, value: &
 /// One GET of `path` directly at a server, without a proxy.
 ///
 /// # Panics
-/// If there is no complete response.
+/// If the response is missing or incomplete.
 pub async fn get_direct(server: SocketAddr, path: &str) -> Answer {
     try_get_direct(server, path).await.expect("the server answers")
 }
@@ -193,7 +193,7 @@ pub async fn try_get_direct(server: SocketAddr, path: &str) -> io::Result<Answer
 /// One POST of a JSON text to `path`, directly at a server.
 ///
 /// # Panics
-/// If there is no complete response.
+/// If the response is missing or incomplete.
 pub async fn post_json(server: SocketAddr, path: &str, body: &str) -> Answer {
     let request = Request::post(path)
         .header(header::HOST, server.to_string())

@@ -1,18 +1,12 @@
 //! A site without a wall that can give so many pages per second: the rest queues up there, and once the queue is long, is
 //! refused with a 503. And what a fleet brings home from it, in virtual time, through the real gates and scripts.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tidegate::{
-    classify::verdict::Judgement,
-    config,
-    gate::{Client, Gate, Preferences},
-    rules::Rule,
-    runtime::clock,
-};
+use tidegate::{classify::verdict::Judgement, config, gate::Gate, rules::Rule, runtime::clock};
 
-use crate::sim::{Plan, target};
+use crate::sim::{Plan, permit, target};
 
 /// A page takes so many seconds where nothing queues up, at least and at most.
 const LATENCY: (f64, f64) = (0.1, 0.4);
@@ -126,19 +120,7 @@ fn rule(keys: &str) -> Rule {
 
 /// Asks for one page after the other.
 async fn client(gate: Arc<Gate>, shared: Arc<Mutex<Shared>>) {
-    let target = target();
-    let entry = gate.find(&target).expect("the rule matches everything");
-    let client = Client::Address(IpAddr::from([10, 0, 0, 1]));
-    loop {
-        let Ok(mut permit) = gate.hold(&entry, &target, &client, Preferences::default()).await
-        else {
-            return;
-        };
-        while !permit.may_send() {
-            if permit.again().await.is_err() {
-                return;
-            }
-        }
+    while let Some(mut permit) = permit(&gate, &target(), 1).await {
         let (good, took) = shared.lock().answer();
         let took = Duration::from_secs_f64(took);
         tokio::time::sleep(took).await;

@@ -12,7 +12,7 @@ use tidegate::{
         Classifier,
         verdict::{Judgement, Verdict},
     },
-    gate::{Client, Gate, Preferences},
+    gate::{Client, Gate, Permit, Preferences},
     limiter::policy::{CooldownPolicy, Limits, Quota, Split, Weights},
     observability::{event::Events, metrics::Metrics},
     rules::{
@@ -287,6 +287,20 @@ async fn crawl(gate: Arc<Gate>, member: usize, client: Client, ledger: Arc<Ledge
         ledger.sent(Sent { at, member, held: at - since });
         permit.report(&Judgement::ok(200)).await;
     }
+}
+
+/// Waits until the client `10.0.0.{client}` may send a request for `target`; `None` if the gate refuses it.
+///
+/// # Panics
+/// If no rule matches `target`.
+pub async fn permit(gate: &Arc<Gate>, target: &Target, client: u8) -> Option<Permit> {
+    let entry = gate.find(target).expect("the rule matches everything");
+    let client = Client::Address(IpAddr::from([10, 0, 0, client]));
+    let mut permit = gate.hold(&entry, target, &client, Preferences::default()).await.ok()?;
+    while !permit.may_send() {
+        permit.again().await.ok()?;
+    }
+    Some(permit)
 }
 
 /// What every simulated request asks for.

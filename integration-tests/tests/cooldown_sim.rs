@@ -1,12 +1,12 @@
 //! The probe in a fleet of fifty, in virtual time, with the real gate, store code and scripts; see
 //! `integration_tests::sim`.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use integration_tests::sim::{Fleet, Plan, target};
+use integration_tests::sim::{Fleet, Plan, permit, target};
 use tidegate::{
     classify::verdict::{Judgement, Verdict},
-    gate::{Client, Gate, Permit, Preferences},
+    gate::{Gate, Permit},
 };
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -25,14 +25,7 @@ type Arrived = (usize, Permit);
 
 /// One request: held, sent, and handed to the site.
 async fn request(gate: Arc<Gate>, member: usize, site: Sender<Arrived>) {
-    let target = target();
-    let entry = gate.find(&target).expect("the rule matches everything");
-    let client = Client::Address(IpAddr::from([10, 0, 0, 1]));
-    let mut permit =
-        gate.hold(&entry, &target, &client, Preferences::default()).await.expect("there is time");
-    while !permit.may_send() {
-        permit.again().await.expect("there is time");
-    }
+    let permit = permit(&gate, &target(), 1).await.expect("there is time");
     // After the end of the test, nothing receives it.
     drop(site.send((member, permit)).await);
 }

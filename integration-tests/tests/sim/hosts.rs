@@ -1,11 +1,10 @@
 //! One bucket for many hosts with split cooldowns: one queue per member, for any number of hosts.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
-use integration_tests::sim::{Fleet, figures::Sent, target};
+use integration_tests::sim::{Fleet, figures::Sent, permit, target};
 use tidegate::{
     classify::verdict::Judgement,
-    gate::{Client, Preferences},
     limiter::policy::Split,
     runtime::clock,
     target::{Host, Target},
@@ -29,16 +28,8 @@ fn crawls(fleet: &mut Fleet, member: usize, hosts: usize, requests: usize) {
         let host = Host::Name(Arc::from(format!("h{}.m{member}.example", n % hosts)));
         fleet.client(member, async move {
             let target = Target { host, ..target() };
-            let entry = gate.find(&target).expect("the rule matches everything");
-            let client = Client::Address(IpAddr::from([10, 0, 0, 1]));
             let since = clock::now();
-            let Ok(mut permit) = gate.hold(&entry, &target, &client, Preferences::default()).await
-            else {
-                return;
-            };
-            while !permit.may_send() {
-                permit.again().await.expect("it may wait for a day");
-            }
+            let Some(mut permit) = permit(&gate, &target, 1).await else { return };
             let at = clock::now();
             ledger.sent(Sent { at, member, held: at - since });
             permit.report(&Judgement::ok(200)).await;

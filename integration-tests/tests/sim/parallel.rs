@@ -1,16 +1,12 @@
 //! `parallel`: requests under way over a fleet, through deaths, losses and interruptions.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use integration_tests::{
     crowd::Crowd,
-    sim::{Fleet, figures::Sent, health::Health, target},
+    sim::{Fleet, figures::Sent, health::Health, permit, target},
 };
-use tidegate::{
-    classify::verdict::Judgement,
-    gate::{Client, Preferences},
-    runtime::clock,
-};
+use tidegate::{classify::verdict::Judgement, runtime::clock};
 
 use super::*;
 
@@ -33,15 +29,9 @@ fn crawl(fleet: &mut Fleet, site: &Crowd, member: usize, clients: u8, requests: 
     for n in 0..clients {
         let (gate, ledger, site) = (fleet.gate(member), Arc::clone(&fleet.ledger), site.clone());
         fleet.client(member, async move {
-            let entry = gate.find(&target()).expect("the rule matches everything");
-            let client = Client::Address(IpAddr::from([10, 0, 0, n]));
             for _ in 0..requests {
                 let since = clock::now();
-                let held = gate.hold(&entry, &target(), &client, Preferences::default()).await;
-                let Ok(mut permit) = held else { return };
-                while !permit.may_send() {
-                    permit.again().await.expect("it may wait for a day");
-                }
+                let mut permit = permit(&gate, &target(), n).await.expect("it may wait for a day");
                 let at = clock::now();
                 ledger.sent(Sent { at, member, held: at - since });
                 let visit = site.begin();

@@ -115,8 +115,8 @@ pub(in crate::config) static RULE: Section = Section {
             "each_user",
             Kind::Section(&EACH_USER),
             Absent("no limits of its own"),
-            "Limits for each user of `auth.users`, taken jointly with the rule's. A user who is over \
-             them does not hold the others.",
+            "Limits for each user of `auth.users`, in addition to the rule's. A user who exceeds them \
+             does not delay the others.",
         ),
         key(
             "errors",

@@ -3,16 +3,16 @@
 //!
 //! It costs a hundred times as much as the decisions alone, and checks their results.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use integration_tests::{
-    sim::{Plan, target},
+    sim::{Plan, permit, target},
     walls::{Answer, Wall},
 };
 use parking_lot::Mutex;
 use tidegate::{
     classify::verdict::{Confidence, Judgement, Verdict},
-    gate::{Client, Gate, Preferences},
+    gate::Gate,
     runtime::clock,
 };
 
@@ -52,19 +52,7 @@ pub(crate) fn crawl(wall: Wall, keys: &str, moments: [i64; 2], seed: u64) -> [Ta
 }
 
 async fn client(gate: Arc<Gate>, site: Arc<Mutex<Site>>) {
-    let target = target();
-    let entry = gate.find(&target).expect("the rule matches everything");
-    let client = Client::Address(IpAddr::from([10, 0, 0, 1]));
-    loop {
-        let Ok(mut permit) = gate.hold(&entry, &target, &client, Preferences::default()).await
-        else {
-            return;
-        };
-        while !permit.may_send() {
-            if permit.again().await.is_err() {
-                return;
-            }
-        }
+    while let Some(mut permit) = permit(&gate, &target(), 1).await {
         let (answer, took) = site.lock().answer();
         tokio::time::sleep(took).await;
         permit.report(&judged(answer)).await;

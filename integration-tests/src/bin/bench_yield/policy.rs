@@ -224,7 +224,7 @@ impl Policy for Proxy {
 /// How often a rule file is rewritten.
 const RELOAD: i64 = 10 * SECOND;
 
-/// Tidegate under a rule that somebody who knows the wall rewrites according to the time of day.
+/// Tidegate with a rule file that is rewritten by the time of day, by an author who knows the wall.
 pub(crate) struct Reloaded {
     proxy: Proxy,
     keys: Box<dyn Fn(i64) -> String>,
