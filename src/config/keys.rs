@@ -3,17 +3,34 @@
 //! The reader ([`super::section`]), the JSON Schema, `docs/rule-file.md` and "did you mean" all use
 //! it, so they cannot disagree. Defaults are written as in a rule file and read by the same code.
 
+/// Defines a section: the comments become the documentation of the section and of its keys.
+macro_rules! section {
+    ($(#[doc = $about:literal])* $section:ident = $name:literal {
+        $($(#[doc = $doc:literal])* $key:ident: $kind:expr, $default:expr;)*
+    }) => {
+        pub(in crate::config) static $section: Section = Section {
+            name: $name,
+            doc: concat!($($about),*).trim_ascii_start(),
+            keys: &[$(super::Key {
+                name: stringify!($key),
+                kind: $kind,
+                default: $default,
+                doc: concat!($($doc),*).trim_ascii_start(),
+            }),*],
+        };
+    };
+}
+
 mod detect;
-mod files;
-mod log;
 mod rule;
 mod top;
 
 pub(super) use detect::{DETECT, DETECT_ALL, EXPECT, LOCATION, LONGEST_PATTERN};
-pub(super) use files::{DEFAULTS, INCLUDED};
-pub(super) use log::LOG;
-pub(super) use rule::{COOLDOWN, LEARN, MATCH, RETRY, RULE, SILENCE};
-pub(super) use top::{ADMIN, AUTH, CA, EGRESS, FILE, INSPECT, LIMITS, REFUSE, STORE, TIMEOUTS};
+pub(super) use rule::{COOLDOWN, EACH_USER, LEARN, MATCH, RETRY, RULE, SILENCE};
+pub(super) use top::{
+    ADMIN, AUTH, CA, DEFAULTS, EGRESS, FILE, INCLUDED, INSPECT, LIMITS, LOG, REFUSE, STORE,
+    TIMEOUTS,
+};
 
 /// A mapping with fixed keys.
 #[derive(Debug)]
@@ -37,11 +54,6 @@ pub(super) struct Key {
     pub(super) default: Default,
     /// Its description, in one or two sentences.
     pub(super) doc: &'static str,
-}
-
-/// A key, on a line of its own in the tables.
-const fn key(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Key {
-    Key { name, kind, default, doc }
 }
 
 /// The value of an absent key.
@@ -217,28 +229,9 @@ impl Kind {
 }
 
 /// Every section, once, in the order of the documentation; `defaults` has the keys of a rule.
-pub(super) fn sections() -> [&'static Section; 21] {
-    [
-        &FILE,
-        &ADMIN,
-        &STORE,
-        &RULE,
-        &MATCH,
-        &LEARN,
-        &COOLDOWN,
-        &RETRY,
-        &DETECT,
-        &DETECT_ALL,
-        &LOCATION,
-        &EXPECT,
-        &AUTH,
-        &EGRESS,
-        &INSPECT,
-        &TIMEOUTS,
-        &LIMITS,
-        &CA,
-        &REFUSE,
-        &LOG,
-        &INCLUDED,
-    ]
-}
+#[rustfmt::skip]
+pub(super) static SECTIONS: &[&Section] = &[
+    &FILE, &ADMIN, &STORE, &RULE, &MATCH, &EACH_USER, &LEARN, &COOLDOWN, &RETRY, &DETECT,
+    &DETECT_ALL, &LOCATION, &EXPECT, &AUTH, &EGRESS, &INSPECT, &TIMEOUTS, &LIMITS, &CA, &REFUSE,
+    &LOG, &INCLUDED,
+];

@@ -12,23 +12,14 @@ pub(super) const MOST_PROBLEMS: usize = 100;
 /// Most characters of a line that are shown.
 const SHOWN_LINE: usize = 140;
 
-/// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// The file is not used.
-    Error,
-    /// The file is used, but probably not as meant.
-    Warning,
-}
-
-impl Severity {
-    /// `error` or `warning`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-        }
+words! {
+    /// How bad it is.
+    #[derive(PartialOrd, Ord)]
+    pub enum Severity {
+        /// The file is not used.
+        Error = "error",
+        /// The file is used, but probably not as meant.
+        Warning = "warning",
     }
 }
 

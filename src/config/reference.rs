@@ -1,6 +1,6 @@
 //! `docs/rule-file.md`, generated from the key table.
 
-use super::keys::{Default, Key, Section, sections};
+use super::keys::{Default, Key, SECTIONS, Section};
 
 /// The head of the page, which applies to all keys.
 const HEAD: &str = include_str!("reference/head.md");
@@ -9,7 +9,7 @@ const HEAD: &str = include_str!("reference/head.md");
 #[must_use]
 pub fn markdown() -> String {
     let mut page = HEAD.to_owned();
-    for section in sections() {
+    for section in SECTIONS {
         write_section(section, &mut page);
     }
     page
@@ -20,7 +20,9 @@ fn place(section: &Section) -> String {
     match section.name {
         "file" => "Top level".into(),
         "rule" => "`rules[]`: a rule".into(),
-        "match" | "learn" | "cooldown" | "retry" => format!("`rules[].{}`", section.name),
+        "match" | "each_user" | "learn" | "cooldown" | "retry" => {
+            format!("`rules[].{}`", section.name)
+        }
         "detect" => "`rules[].detect[]`: a signature".into(),
         "location" => "`rules[].detect[].location`".into(),
         "included" => "An included file".into(),

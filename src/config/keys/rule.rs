@@ -3,7 +3,7 @@
 use super::{
     DETECT,
     Default::{Absent, Is, Required},
-    Kind, Section, key,
+    Kind, Section,
 };
 
 const OFF: Kind = Kind::Word(&["off"]);
@@ -29,366 +29,175 @@ pub(in crate::config) const SILENCE: Kind = Kind::Count(2, 1000);
 
 const BLOCK_OR_STATUS: Kind = Kind::Either(&[BLOCKS, Kind::Status]);
 
-/// One rule.
-pub(in crate::config) static RULE: Section = Section {
-    name: "rule",
-    doc: "Which requests it matches, how fast they may go, and what trips their cooldown.",
-    keys: &[
-        key(
-            "name",
-            Kind::Name,
-            Required,
-            "Its unique name, which is also the `rule` label of the metrics.",
-        ),
-        key(
-            "match",
-            Kind::Either(&[Kind::Host, Kind::Section(&MATCH)]),
-            Required,
-            "The requests it matches: one host pattern, or hosts and paths. `\"*\"` matches \
-             everything.",
-        ),
-        key(
-            "action",
-            Kind::Word(&["limit", "bypass", "deny"]),
-            Is("limit"),
-            "`bypass` relays without limits or verdicts. `deny` refuses with 403. Neither takes \
-             limits.",
-        ),
-        key(
-            "per",
-            SPLIT,
-            Is("all"),
-            "How the rule is split into scopes, each with its own bucket: one for all, one per \
-             registrable domain, or one per host.",
-        ),
-        key(
-            "rate",
-            Kind::Either(&[AUTO, Kind::Rate]),
-            Absent("no rate limit"),
-            "Tokens per second, minute, hour or day, for the whole fleet. It is the ceiling if \
-             the rate is learned. `auto` starts low and learns without a ceiling.",
-        ),
-        key(
-            "burst",
-            Kind::Count(1, 1_000_000),
-            Absent("the tokens of one second of `rate` (of `auto`: one), at least `cost`"),
-            "Capacity of the bucket: requests that may go at once after a pause.",
-        ),
-        key(
-            "quota",
-            Kind::OneOrMany(&Kind::Quota),
-            Is("[]"),
-            "Most tokens in a fixed window, in addition to the rate. A window starts with its \
-             first request.",
-        ),
-        key(
-            "cost",
-            Kind::Count(1, 1_000_000),
-            Is("1"),
-            "Tokens that a request takes; at most `burst` and each `quota`.",
-        ),
-        key(
-            "learn",
-            Kind::Either(&[Kind::Flag, Kind::Section(&LEARN)]),
-            Is("true"),
-            "Whether the fleet learns the rate that a site tolerates: a trip lowers it, and calm \
-             raises it again, up to `rate`. On by default if there is a rate and the cooldown is \
-             split like the rule.",
-        ),
-        key(
-            "site_limits",
-            Kind::Word(&["respect", "ignore"]),
-            Is("respect"),
-            "Whether limits that a site names count: `RateLimit` and `X-RateLimit` fields of its \
-             answers, and a `Crawl-delay` in a `robots.txt` that a client fetches. They lower the rate, never raise it, and pause the scope, up to \
-             `cooldown.max`, if nothing is left. Needs a cooldown; the rate needs one that is split \
-             like the rule.",
-        ),
-        key(
-            "parallel",
-            Kind::Count(1, 100_000),
-            Absent("as many as come"),
-            "Most requests under way at once in a scope, over the whole fleet. A request is under way \
-             until its response is over; a tunnel until the site answers.",
-        ),
-        key(
-            "each_user",
-            Kind::Section(&EACH_USER),
-            Absent("no limits of its own"),
-            "Limits for each user of `auth.users`, in addition to the rule's. A user who exceeds them \
-             does not delay the others.",
-        ),
-        key(
-            "errors",
-            Kind::Quota,
-            Absent("no limit of errors"),
-            "Most answers with a 4xx status, blocks aside, in any window of that length, for walls that count \
-             errors. Once they are used up, the scope pauses until the window has room. Counted per \
-             cooldown, so the rule needs one.",
-        ),
-        key(
-            "overload",
-            Kind::Word(&["ignore", "ease"]),
-            Is("ignore"),
-            "`ease`: answers far later than the site's own time, answers with a 5xx and requests without an answer \
-             lower the learned rate until the site has caught up, and never trip the cooldown. Needs a rate that \
-             is learned.",
-        ),
-        key(
-            "max_wait",
-            Kind::Duration("0s", "24h"),
-            Is("2m"),
-            "The longest hold. A request that would wait longer is refused at once.",
-        ),
-        key(
-            "hours",
-            Kind::Hours,
-            Absent("at all hours"),
-            "The time of day at which requests go, by the wall clock of a time zone. At other times they \
-             are held up to `max_wait`, or refused with the time until the next opening.",
-        ),
-        key(
-            "queue",
-            Kind::Count(0, 1_000_000),
-            Is("10000"),
-            "Most held requests per scope in this process.",
-        ),
-        key(
-            "order",
-            Kind::Word(&["fair", "fifo"]),
-            Is("fair"),
-            "Order of held requests of the same `Priority`. `fair`: clients (by proxy user, otherwise \
-             by address) take turns. `fifo`: first in, first out.",
-        ),
-        key(
-            "mode",
-            Kind::Word(&["enforce", "observe"]),
-            Is("enforce"),
-            "`observe` judges and counts everything, but holds and refuses nothing.",
-        ),
-        key(
-            "intercept",
-            Kind::Flag,
-            Is("false"),
-            "Terminates TLS in the proxy, so that each request inside a tunnel is limited and \
-             judged.",
-        ),
-        key(
-            "verify",
-            Kind::Flag,
-            Is("true"),
-            "Whether the certificates of these sites are \
-                                               verified.",
-        ),
-        key(
-            "via",
-            Kind::ProxyUrl,
-            Absent("sites are dialled"),
-            "The [upstream proxy](operations.md#send-requests-through-an-upstream-proxy) of this rule: exactly \
-             one, `http://`, `https://` or `socks5://`, with a port and, if needed, `user:password@`.",
-        ),
-        key(
-            "tunnel",
-            Kind::Word(&["flights", "connect", "refuse"]),
-            Absent("`flights`; `refuse` with `intercept: true`"),
-            "What takes a token in a tunnel: `flights`, each flight of the client after a \
-             response; `connect`, only the CONNECT. `refuse` refuses every CONNECT. With \
-             `intercept: true` the key applies to traffic that is neither TLS nor HTTP, which is \
-             refused by default.",
-        ),
-        key(
-            "retry",
-            Kind::Section(&RETRY),
-            Is("{}"),
-            "Blocked requests to repeat after the cooldown.",
-        ),
-        key(
-            "cooldown",
-            Kind::Either(&[OFF, Kind::Section(&COOLDOWN)]),
-            Is("{}"),
-            "When the scope pauses and how it resumes. `off`: never.",
-        ),
-        key(
-            "detect",
-            Kind::List(&Kind::Section(&DETECT)),
-            Is("[]"),
-            "Signatures of this rule, checked before the built-in ones.",
-        ),
-        key(
-            "signatures",
-            SWITCHES,
-            Is("{}"),
-            "Switches signatures for this rule, on top of the file's `signatures`.",
-        ),
-    ],
-};
+section! {
+    /// Which requests it matches, how fast they may go, and what trips their cooldown.
+    RULE = "rule" {
+        /// Its unique name, which is also the `rule` label of the metrics.
+        name: Kind::Name, Required;
+        /// The requests it matches: one host pattern, or hosts and paths. `"*"` matches everything.
+        match: Kind::Either(&[Kind::Host, Kind::Section(&MATCH)]), Required;
+        /// `bypass` relays without limits or verdicts. `deny` refuses with 403. Neither takes
+        /// limits.
+        action: Kind::Word(&["limit", "bypass", "deny"]), Is("limit");
+        /// How the rule is split into scopes, each with its own bucket: one for all, one per
+        /// registrable domain, or one per host.
+        per: SPLIT, Is("all");
+        /// Tokens per second, minute, hour or day, for the whole fleet. It is the ceiling if the
+        /// rate is learned. `auto` starts low and learns without a ceiling.
+        rate: Kind::Either(&[AUTO, Kind::Rate]), Absent("no rate limit");
+        /// Capacity of the bucket: requests that may go at once after a pause.
+        burst: Kind::Count(1, 1_000_000),
+            Absent("the tokens of one second of `rate` (of `auto`: one), at least `cost`");
+        /// Most tokens in a fixed window, in addition to the rate. A window starts with its first
+        /// request.
+        quota: Kind::OneOrMany(&Kind::Quota), Is("[]");
+        /// Tokens that a request takes; at most `burst` and each `quota`.
+        cost: Kind::Count(1, 1_000_000), Is("1");
+        /// Whether the fleet learns the rate that a site tolerates: a trip lowers it, and calm
+        /// raises it again, up to `rate`. On by default if there is a rate and the cooldown is
+        /// split like the rule.
+        learn: Kind::Either(&[Kind::Flag, Kind::Section(&LEARN)]), Is("true");
+        /// Whether limits that a site names count: `RateLimit` and `X-RateLimit` fields of its
+        /// answers, and a `Crawl-delay` in a `robots.txt` that a client fetches. They lower the
+        /// rate, never raise it, and pause the scope, up to `cooldown.max`, if nothing is left.
+        /// Needs a cooldown; the rate needs one that is split like the rule.
+        site_limits: Kind::Word(&["respect", "ignore"]), Is("respect");
+        /// Most requests under way at once in a scope, over the whole fleet. A request is under way
+        /// until its response is over; a tunnel until the site answers.
+        parallel: Kind::Count(1, 100_000), Absent("as many as come");
+        /// Limits for each user of `auth.users`, in addition to the rule's. A user who exceeds them
+        /// does not delay the others.
+        each_user: Kind::Section(&EACH_USER), Absent("no limits of its own");
+        /// Most answers with a 4xx status, blocks aside, in any window of that length, for walls
+        /// that count errors. Once they are used up, the scope pauses until the window has room.
+        /// Counted per cooldown, so the rule needs one.
+        errors: Kind::Quota, Absent("no limit of errors");
+        /// `ease`: answers far later than the site's own time, answers with a 5xx and requests
+        /// without an answer lower the learned rate until the site has caught up, and never trip
+        /// the cooldown. Needs a rate that is learned.
+        overload: Kind::Word(&["ignore", "ease"]), Is("ignore");
+        /// The longest hold. A request that would wait longer is refused at once.
+        max_wait: Kind::Duration("0s", "24h"), Is("2m");
+        /// The time of day at which requests go, by the wall clock of a time zone. At other times
+        /// they are held up to `max_wait`, or refused with the time until the next opening.
+        hours: Kind::Hours, Absent("at all hours");
+        /// Most held requests per scope in this process.
+        queue: Kind::Count(0, 1_000_000), Is("10000");
+        /// Order of held requests of the same `Priority`. `fair`: clients (by proxy user, otherwise
+        /// by address) take turns. `fifo`: first in, first out.
+        order: Kind::Word(&["fair", "fifo"]), Is("fair");
+        /// `observe` judges and counts everything, but holds and refuses nothing.
+        mode: Kind::Word(&["enforce", "observe"]), Is("enforce");
+        /// Terminates TLS in the proxy, so that each request inside a tunnel is limited and judged.
+        intercept: Kind::Flag, Is("false");
+        /// Whether the certificates of these sites are verified.
+        verify: Kind::Flag, Is("true");
+        /// The [upstream proxy](operations.md#send-requests-through-an-upstream-proxy) of this
+        /// rule: exactly one, `http://`, `https://` or `socks5://`, with a port and, if needed,
+        /// `user:password@`.
+        via: Kind::ProxyUrl, Absent("sites are dialled");
+        /// What takes a token in a tunnel: `flights`, each flight of the client after a response;
+        /// `connect`, only the CONNECT. `refuse` refuses every CONNECT. With `intercept: true` the
+        /// key applies to traffic that is neither TLS nor HTTP, which is refused by default.
+        tunnel: Kind::Word(&["flights", "connect", "refuse"]),
+            Absent("`flights`; `refuse` with `intercept: true`");
+        /// Blocked requests to repeat after the cooldown.
+        retry: Kind::Section(&RETRY), Is("{}");
+        /// When the scope pauses and how it resumes. `off`: never.
+        cooldown: Kind::Either(&[OFF, Kind::Section(&COOLDOWN)]), Is("{}");
+        /// Signatures of this rule, checked before the built-in ones.
+        detect: Kind::List(&Kind::Section(&DETECT)), Is("[]");
+        /// Switches signatures for this rule, on top of the file's `signatures`.
+        signatures: SWITCHES, Is("{}");
+    }
+}
 
-/// `match` as a mapping.
-pub(in crate::config) static MATCH: Section = Section {
-    name: "match",
-    doc: "A request matches if one of the hosts and one of the paths match.",
-    keys: &[
-        key(
-            "hosts",
-            Kind::OneOrMany(&Kind::Host),
-            Is("[]"),
-            "Host patterns. `*.shop.example` matches every name below `shop.example`, but not \
-             `shop.example`. Empty: every host.",
-        ),
-        key(
-            "paths",
-            Kind::OneOrMany(&Kind::Glob),
-            Is("[]"),
-            "Patterns of path and query; `*` is any run of characters. Empty: every path. Paths \
-             are compared in a normal form: `/%61/../b//c` is `/b/c`. A tunnel has no path, so \
-             `https` requests match only if a rule with `intercept: true` takes their CONNECT.",
-        ),
-    ],
-};
+section! {
+    /// A request matches if one of the hosts and one of the paths match.
+    MATCH = "match" {
+        /// Host patterns. `*.shop.example` matches every name below `shop.example`, but not
+        /// `shop.example`. Empty: every host.
+        hosts: Kind::OneOrMany(&Kind::Host), Is("[]");
+        /// Patterns of path and query; `*` is any run of characters. Empty: every path. Paths are
+        /// compared in a normal form: `/%61/../b//c` is `/b/c`. A tunnel has no path, so `https`
+        /// requests match only if a rule with `intercept: true` takes their CONNECT.
+        paths: Kind::OneOrMany(&Kind::Glob), Is("[]");
+    }
+}
 
-/// `each_user`.
-pub(in crate::config) static EACH_USER: Section = Section {
-    name: "each_user",
-    doc: "The limits of each user in a scope.",
-    keys: &[
-        key("rate", Kind::Rate, Absent("no limit"), "Tokens that flow in, for the whole fleet."),
-        key(
-            "burst",
-            Kind::Count(1, 1_000_000),
-            Absent("what a second of `rate` brings, at least the rule's `cost`"),
-            "Capacity of the bucket.",
-        ),
-        key("quota", Kind::OneOrMany(&Kind::Quota), Is("[]"), "Fixed windows on top of the rate."),
-    ],
-};
+section! {
+    /// The limits of each user in a scope.
+    EACH_USER = "each_user" {
+        /// Tokens that flow in, for the whole fleet.
+        rate: Kind::Rate, Absent("no limit");
+        /// Capacity of the bucket.
+        burst: Kind::Count(1, 1_000_000),
+            Absent("what a second of `rate` brings, at least the rule's `cost`");
+        /// Fixed windows on top of the rate.
+        quota: Kind::OneOrMany(&Kind::Quota), Is("[]");
+    }
+}
 
-/// `learn` as a mapping.
-pub(in crate::config) static LEARN: Section = Section {
-    name: "learn",
-    doc: "How the rate that a site tolerates is learned. `true` uses all defaults.",
-    keys: &[
-        key("start", Kind::Rate, Absent("`rate`; `0.5/s` for `rate: auto`"), "The initial rate."),
-        key(
-            "floor",
-            Kind::Rate,
-            Absent("a hundredth of `rate`; `0.02/s` for `rate: auto`"),
-            "The lowest rate.",
-        ),
-        key(
-            "back_off",
-            Kind::Factor(0.1, 0.99),
-            Is("0.87"),
-            "Factor for the throughput before a trip; the fleet continues at the product.",
-        ),
-        key(
-            "patience",
-            Kind::Duration("1s", "1h"),
-            Is("60s"),
-            "Calm before the first try above the known rate. It grows after each failed try.",
-        ),
-    ],
-};
+section! {
+    /// How the rate that a site tolerates is learned. `true` uses all defaults.
+    LEARN = "learn" {
+        /// The initial rate.
+        start: Kind::Rate, Absent("`rate`; `0.5/s` for `rate: auto`");
+        /// The lowest rate.
+        floor: Kind::Rate, Absent("a hundredth of `rate`; `0.02/s` for `rate: auto`");
+        /// Factor for the throughput before a trip; the fleet continues at the product.
+        back_off: Kind::Factor(0.1, 0.99), Is("0.87");
+        /// Calm before the first try above the known rate. It grows after each failed try.
+        patience: Kind::Duration("1s", "1h"), Is("60s");
+    }
+}
 
-/// `cooldown`.
-pub(in crate::config) static COOLDOWN: Section = Section {
-    name: "cooldown",
-    doc: "When all members stop sending requests of a scope, and how the scope resumes.",
-    keys: &[
-        key(
-            "per",
-            SPLIT,
-            Absent("as the rule's `per`"),
-            "How cooldowns are split; `domain` keeps one site's wall from stopping the others.",
-        ),
-        key(
-            "after",
-            Kind::Factor(0.1, 1e9),
-            Is("3"),
-            "Consecutive blocks that trip the cooldown (the sum of their weights).",
-        ),
-        key(
-            "ratio",
-            Kind::Either(&[OFF, Kind::Ratio]),
-            Is("50% of 20"),
-            "Also trips on this share of the last verdicts, for walls that let a page through now \
-             and then.",
-        ),
-        key(
-            "silence",
-            Kind::Either(&[OFF, SILENCE]),
-            Is("5"),
-            "Trips also on so many connections in a row that were dropped, refused or not answered, \
-             at a site that answered within the last ten minutes, unless other sites fall silent \
-             too.",
-        ),
-        key(
-            "on",
-            Kind::Either(&[
+section! {
+    /// When all members stop sending requests of a scope, and how the scope resumes.
+    COOLDOWN = "cooldown" {
+        /// How cooldowns are split; `domain` keeps one site's wall from stopping the others.
+        per: SPLIT, Absent("as the rule's `per`");
+        /// Consecutive blocks that trip the cooldown (the sum of their weights).
+        after: Kind::Factor(0.1, 1e9), Is("3");
+        /// Also trips on this share of the last verdicts, for walls that let a page through now and
+        /// then.
+        ratio: Kind::Either(&[OFF, Kind::Ratio]), Is("50% of 20");
+        /// Trips also on so many connections in a row that were dropped, refused or not answered,
+        /// at a site that answered within the last ten minutes, unless other sites fall silent too.
+        silence: Kind::Either(&[OFF, SILENCE]), Is("5");
+        /// Verdicts that are blocks. A mapping gives weights. `503` or `5xx` adds a status whose
+        /// verdict is `ok`.
+        on: Kind::Either(&[
                 Kind::List(&BLOCK_OR_STATUS),
                 Kind::Map("a verdict or status", &Kind::Factor(0.1, 1000.0)),
             ]),
-            Is("[cloudflare_challenge, captcha, 403_forbidden, 429_rate_limited, blank_page]"),
-            "Verdicts that are blocks. A mapping gives weights. `503` or `5xx` adds a status \
-             whose verdict is `ok`.",
-        ),
-        key(
-            "for",
-            Kind::Span("100ms", "24h"),
-            Is("30s-60s"),
-            "Length of the first cooldown, drawn uniformly, once for the whole fleet.",
-        ),
-        key(
-            "forget_after",
-            Kind::Duration("1s", "7d"),
-            Is("10m"),
-            "A streak without new blocks for this time is forgotten.",
-        ),
-        key(
-            "probe",
-            Kind::Flag,
-            Is("true"),
-            "Whether a single request goes first when a cooldown ends.",
-        ),
-        key(
-            "grow",
-            Kind::Factor(1.0, 100.0),
-            Is("2"),
-            "Factor for the next cooldown after a failed probe.",
-        ),
-        key("max", Kind::Duration("100ms", "24h"), Is("10m"), "The longest cooldown."),
-        key(
-            "respect_retry_after",
-            Kind::Flag,
-            Is("true"),
-            "Whether a block with a `Retry-After` trips at once, for exactly that wait, up to \
-             `max`.",
-        ),
-        key(
-            "ramp",
-            Kind::Duration("0s", "1h"),
-            Is("10s"),
-            "Time in which the rate climbs back to its full value after a cooldown.",
-        ),
-    ],
-};
+            Is("[cloudflare_challenge, captcha, 403_forbidden, 429_rate_limited, blank_page]");
+        /// Length of the first cooldown, drawn uniformly, once for the whole fleet.
+        for: Kind::Span("100ms", "24h"), Is("30s-60s");
+        /// A streak without new blocks for this time is forgotten.
+        forget_after: Kind::Duration("1s", "7d"), Is("10m");
+        /// Whether a single request goes first when a cooldown ends.
+        probe: Kind::Flag, Is("true");
+        /// Factor for the next cooldown after a failed probe.
+        grow: Kind::Factor(1.0, 100.0), Is("2");
+        /// The longest cooldown.
+        max: Kind::Duration("100ms", "24h"), Is("10m");
+        /// Whether a block with a `Retry-After` trips at once, for exactly that wait, up to `max`.
+        respect_retry_after: Kind::Flag, Is("true");
+        /// Time in which the rate climbs back to its full value after a cooldown.
+        ramp: Kind::Duration("0s", "1h"), Is("10s");
+    }
+}
 
-/// `retry`.
-pub(in crate::config) static RETRY: Section = Section {
-    name: "retry",
-    doc: "Blocked requests that the proxy repeats itself, after the cooldown.",
-    keys: &[
-        key("attempts", Kind::Count(0, 10), Is("0"), "The most repetitions; 0 switches them off."),
-        key(
-            "on",
-            Kind::OneOrMany(&BLOCKS),
-            Is("[cloudflare_challenge, captcha, 403_forbidden, 429_rate_limited, blank_page]"),
-            "The verdicts to repeat.",
-        ),
-        key(
-            "methods",
-            Kind::OneOrMany(&Kind::Method),
-            Is("[GET, HEAD]"),
-            "The methods to repeat. List only methods that a site may safely receive twice.",
-        ),
-    ],
-};
+section! {
+    /// Blocked requests that the proxy repeats itself, after the cooldown.
+    RETRY = "retry" {
+        /// The most repetitions; 0 switches them off.
+        attempts: Kind::Count(0, 10), Is("0");
+        /// The verdicts to repeat.
+        on: Kind::OneOrMany(&BLOCKS),
+            Is("[cloudflare_challenge, captcha, 403_forbidden, 429_rate_limited, blank_page]");
+        /// The methods to repeat. List only methods that a site may safely receive twice.
+        methods: Kind::OneOrMany(&Kind::Method), Is("[GET, HEAD]");
+    }
+}
