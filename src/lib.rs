@@ -36,6 +36,10 @@
 // not enough.
 #![recursion_limit = "256"]
 
+// First, for its macro `words!`.
+#[macro_use]
+pub mod runtime;
+
 pub mod admin;
 pub mod classify;
 pub mod cli;
@@ -47,7 +51,6 @@ pub mod limiter;
 pub mod observability;
 pub mod proxy;
 pub mod rules;
-pub mod runtime;
 pub mod store;
 pub mod target;
 pub mod tls;

@@ -15,13 +15,14 @@ use std::{
 pub use glob::glob_matches;
 use http::{Method, Uri};
 
-/// The scheme of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scheme {
-    /// Plain HTTP.
-    Http,
-    /// HTTP over TLS.
-    Https,
+words! {
+    /// The scheme of a request.
+    pub enum Scheme {
+        /// Plain HTTP.
+        Http = "http",
+        /// HTTP over TLS.
+        Https = "https",
+    }
 }
 
 impl Scheme {
@@ -31,15 +32,6 @@ impl Scheme {
         match self {
             Self::Http => 80,
             Self::Https => 443,
-        }
-    }
-
-    /// `http` or `https`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
         }
     }
 }

@@ -43,24 +43,17 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// The result of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
-    Good,
-    /// Not wrong, but worth knowing.
-    Note,
-    Bad,
+words! {
+    /// The result of a check.
+    enum Level {
+        Good = "ok",
+        /// Not wrong, but worth knowing.
+        Note = "note",
+        Bad = "bad",
+    }
 }
 
 impl Level {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Good => "ok",
-            Self::Note => "note",
-            Self::Bad => "bad",
-        }
-    }
-
     const fn style(self) -> Style {
         match self {
             Self::Good => Style::Good,

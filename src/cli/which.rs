@@ -15,26 +15,19 @@ use crate::{
 /// Settings that apply to a rule without limits.
 const WITHOUT_LIMITS: [&str; 5] = ["match", "action", "intercept", "verify", "tunnel"];
 
-/// The form in which the proxy sees a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    /// As a plain request.
-    Plain,
-    /// As a tunnel: the host and port, but neither path nor response.
-    Tunnel,
-    /// Inside an intercepted CONNECT.
-    Intercepted,
+words! {
+    /// The form in which the proxy sees a request.
+    enum Seen {
+        /// As a plain request.
+        Plain = "plain",
+        /// As a tunnel: the host and port, but neither path nor response.
+        Tunnel = "tunnel",
+        /// Inside an intercepted CONNECT.
+        Intercepted = "intercepted",
+    }
 }
 
 impl Seen {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Tunnel => "tunnel",
-            Self::Intercepted => "intercepted",
-        }
-    }
-
     const fn words(self) -> &'static str {
         match self {
             Self::Plain => "",

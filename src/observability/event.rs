@@ -221,49 +221,27 @@ pub enum Event {
     },
 }
 
-/// How a cooldown ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClearedBy {
-    /// An operator cleared it.
-    Hand,
-    /// Its probe got an `ok`.
-    Probe,
-    /// It ran out, under a rule without probes.
-    Time,
-}
-
-impl ClearedBy {
-    /// The word in events, headers and the API.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Hand => "hand",
-            Self::Probe => "probe",
-            Self::Time => "time",
-        }
+words! {
+    /// How a cooldown ended.
+    pub enum ClearedBy {
+        /// An operator cleared it.
+        Hand = "hand",
+        /// Its probe got an `ok`.
+        Probe = "probe",
+        /// It ran out, under a rule without probes.
+        Time = "time",
     }
 }
 
-/// How a probe ended; the label values of `tidegate_probes_total`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProbeResult {
-    /// The site answers again.
-    Ok,
-    /// The site still blocks, and the next cooldown has begun.
-    Block,
-    /// The probe got no response, because its client or its member went away. Another one follows.
-    Lost,
-}
-
-impl ProbeResult {
-    /// The word in events and labels.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Block => "block",
-            Self::Lost => "lost",
-        }
+words! {
+    /// How a probe ended; the label values of `tidegate_probes_total`.
+    pub enum ProbeResult {
+        /// The site answers again.
+        Ok = "ok",
+        /// The site still blocks, and the next cooldown has begun.
+        Block = "block",
+        /// The probe got no response, because its client or its member went away. Another one follows.
+        Lost = "lost",
     }
 }
 

@@ -171,20 +171,22 @@ impl LearnedStatus {
     }
 }
 
-/// How a scope handles requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScopeState {
-    /// They are sent as fast as the rate allows.
-    Open,
-    /// They are held until the cooldown ends.
-    Cooling,
-    /// One is in flight; the others wait for its response.
-    Probing,
-    /// They are sent, slower at first.
-    Ramping,
-    /// They are held until the rule's hours begin.
-    OutsideHours,
+words! {
+    /// How a scope handles requests.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ScopeState {
+        /// They are sent as fast as the rate allows.
+        Open = "open",
+        /// They are held until the cooldown ends.
+        Cooling = "cooling",
+        /// One is in flight; the others wait for its response.
+        Probing = "probing",
+        /// They are sent, slower at first.
+        Ramping = "ramping",
+        /// They are held until the rule's hours begin.
+        OutsideHours = "outside_hours",
+    }
 }
 
 impl ScopeState {
@@ -192,18 +194,6 @@ impl ScopeState {
     #[must_use]
     pub const fn is_closed(self) -> bool {
         matches!(self, Self::Cooling | Self::Probing)
-    }
-
-    /// The word in the API.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Cooling => "cooling",
-            Self::Probing => "probing",
-            Self::Ramping => "ramping",
-            Self::OutsideHours => "outside_hours",
-        }
     }
 }
 

@@ -139,30 +139,19 @@ struct Gathered {
     left_out: u32,
 }
 
-/// A step of a request's path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepName {
-    /// From the request's head to the gate: target, authentication, rule.
-    Accept,
-    /// In the gate.
-    Hold,
-    /// A new connection to the site.
-    Connect,
-    /// From the request to the head of the response.
-    Send,
-    /// From the head of the response to its verdict.
-    Inspect,
-}
-
-impl StepName {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Accept => "accept",
-            Self::Hold => "hold",
-            Self::Connect => "connect",
-            Self::Send => "send",
-            Self::Inspect => "inspect",
-        }
+words! {
+    /// A step of a request's path.
+    pub enum StepName {
+        /// From the request's head to the gate: target, authentication, rule.
+        Accept = "accept",
+        /// In the gate.
+        Hold = "hold",
+        /// A new connection to the site.
+        Connect = "connect",
+        /// From the request to the head of the response.
+        Send = "send",
+        /// From the head of the response to its verdict.
+        Inspect = "inspect",
     }
 }
 

@@ -89,26 +89,15 @@ pub struct RedisSettings {
     pub ca: Vec<PathBuf>,
 }
 
-/// How requests are handled while the store is away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnFailure {
-    /// Each member keeps to its share of the rate.
-    Local,
-    /// Requests pass.
-    Open,
-    /// Requests are refused.
-    Closed,
-}
-
-impl OnFailure {
-    /// The word of the rule file; a label value.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Open => "open",
-            Self::Closed => "closed",
-        }
+words! {
+    /// How requests are handled while the store is away.
+    pub enum OnFailure {
+        /// Each member keeps to its share of the rate.
+        Local = "local",
+        /// Requests pass.
+        Open = "open",
+        /// Requests are refused.
+        Closed = "closed",
     }
 }
 

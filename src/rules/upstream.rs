@@ -8,26 +8,15 @@ use std::{
 use super::secret::Secret;
 use crate::target::Host;
 
-/// The protocol of the upstream proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ProxyScheme {
-    /// HTTP.
-    Http,
-    /// HTTP over TLS, with a verified certificate.
-    Https,
-    /// SOCKS 5 (RFC 1928). The proxy resolves the names.
-    Socks5,
-}
-
-impl ProxyScheme {
-    /// The scheme of the rule file.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-            Self::Socks5 => "socks5",
-        }
+words! {
+    /// The protocol of the upstream proxy.
+    pub enum ProxyScheme {
+        /// HTTP.
+        Http = "http",
+        /// HTTP over TLS, with a verified certificate.
+        Https = "https",
+        /// SOCKS 5 (RFC 1928). The proxy resolves the names.
+        Socks5 = "socks5",
     }
 }
 

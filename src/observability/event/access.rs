@@ -5,74 +5,45 @@ use std::{net::IpAddr, time::Duration};
 use super::json::ms;
 use crate::{classify::verdict::Verdict, observability::metrics::Reason};
 
-/// Why a request is or was held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HoldCause {
-    /// No token was available.
-    Rate,
-    /// A quota was used up.
-    Quota,
-    /// The scope was cooling down, or its probe was in flight.
-    Cooldown,
-    /// The request came outside of the rule's hours.
-    Hours,
-    /// As many requests were under way as `parallel` allows.
-    Parallel,
-    /// Other requests of the scope were before it.
-    Queue,
-    /// The store was away, or slow.
-    Store,
-}
-
-impl HoldCause {
-    /// The word of the access log.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Quota => "quota",
-            Self::Cooldown => "cooldown",
-            Self::Hours => "hours",
-            Self::Parallel => "parallel",
-            Self::Queue => "queue",
-            Self::Store => "store",
-        }
+words! {
+    /// Why a request is or was held.
+    pub enum HoldCause {
+        /// No token was available.
+        Rate = "rate",
+        /// A quota was used up.
+        Quota = "quota",
+        /// The scope was cooling down, or its probe was in flight.
+        Cooldown = "cooldown",
+        /// The request came outside of the rule's hours.
+        Hours = "hours",
+        /// As many requests were under way as `parallel` allows.
+        Parallel = "parallel",
+        /// Other requests of the scope were before it.
+        Queue = "queue",
+        /// The store was away, or slow.
+        Store = "store",
     }
 }
 
-/// How a request ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Outcome {
-    /// The client got the site's complete response.
-    Relayed,
-    /// The client got a page of the proxy itself.
-    Answered,
-    /// The client got a refusal.
-    Refused,
-    /// A tunnel or an upgraded connection ended.
-    Tunnelled,
-    /// An intercepted CONNECT ended; the requests inside have lines of their own.
-    Intercepted,
-    /// The site closed the connection within its response.
-    CutOff,
-    /// The client disconnected before its response was complete.
-    #[default]
-    Abandoned,
-}
-
-impl Outcome {
-    /// The word of the access log.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Relayed => "relayed",
-            Self::Answered => "answered",
-            Self::Refused => "refused",
-            Self::Tunnelled => "tunnelled",
-            Self::Intercepted => "intercepted",
-            Self::CutOff => "cut_off",
-            Self::Abandoned => "abandoned",
-        }
+words! {
+    /// How a request ended.
+    #[derive(Default)]
+    pub enum Outcome {
+        /// The client got the site's complete response.
+        Relayed = "relayed",
+        /// The client got a page of the proxy itself.
+        Answered = "answered",
+        /// The client got a refusal.
+        Refused = "refused",
+        /// A tunnel or an upgraded connection ended.
+        Tunnelled = "tunnelled",
+        /// An intercepted CONNECT ended; the requests inside have lines of their own.
+        Intercepted = "intercepted",
+        /// The site closed the connection within its response.
+        CutOff = "cut_off",
+        /// The client disconnected before its response was complete.
+        #[default]
+        Abandoned = "abandoned",
     }
 }
 
