@@ -148,7 +148,7 @@ impl Context {
     }
 
     fn store_is_up(&self) -> bool {
-        self.metrics.store_up.get() == 1
+        self.metrics.member.store_up.get() == 1
     }
 
     /// The current status of the proxy.
@@ -165,9 +165,9 @@ impl Context {
             listen: self.proxy.live().settings.listen.to_string(),
             ready: self.is_ready(),
             store: self.gate.store(),
-            members: self.metrics.members.get(),
-            client_connections: self.metrics.client_connections.get(),
-            upstream_connections: self.metrics.upstream_connections.get(),
+            members: self.metrics.member.members.get(),
+            client_connections: self.metrics.member.client_connections.get(),
+            upstream_connections: self.metrics.member.upstream_connections.get(),
             config: self.config.lock().clone(),
             scopes,
             scopes_total,

@@ -225,9 +225,9 @@ impl Gate {
             gate.shared.store.spawn(Arc::clone(&gate).follow(news));
             gate.shared.store.spawn(Arc::clone(&gate).keep_in_step());
         } else {
-            gate.metrics.store_up.set(1);
-            gate.metrics.store_subscribed.set(1);
-            gate.metrics.members.set(1);
+            gate.metrics.member.store_up.set(1);
+            gate.metrics.member.store_subscribed.set(1);
+            gate.metrics.member.members.set(1);
         }
         gate
     }

@@ -80,7 +80,7 @@ pub(super) fn start(log: &Log, metrics: &Metrics) -> anyhow::Result<(Flush, SetL
     let filter = filter(&log.level).map_err(anyhow::Error::msg)?;
     let access = log.access_file.clone().map(AccessFile::open).transpose()?;
     let (sender, messages) = sync_channel(QUEUE);
-    let dropped = metrics.log_lines_dropped.clone();
+    let dropped = metrics.member.log_lines_dropped.clone();
     let queue =
         Queue { sender: sender.clone(), dropped: dropped.clone(), access: access.is_some() };
     let write = move || write_lines(&messages, access, &dropped);

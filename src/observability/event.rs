@@ -344,15 +344,15 @@ impl Events {
                     ProbeResult::Lost => rule.probes_lost.inc(),
                 };
             }
-            Event::StoreDown { .. } => _ = metrics.store_up.set(0),
-            Event::StoreUp => _ = metrics.store_up.set(1),
+            Event::StoreDown { .. } => _ = metrics.member.store_up.set(0),
+            Event::StoreUp => _ = metrics.member.store_up.set(1),
             Event::Reloaded { .. } => {
                 metrics.config_reloads("ok").inc();
-                metrics.reload_ok.set(1);
+                metrics.member.config_last_reload_ok.set(1);
             }
             Event::ReloadFailed { .. } => {
                 metrics.config_reloads("error").inc();
-                metrics.reload_ok.set(0);
+                metrics.member.config_last_reload_ok.set(0);
             }
             // `watch_panics` counts panics, including those outside of connections.
             Event::Panicked { .. }

@@ -13,10 +13,10 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use parking_lot::Mutex;
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
-    registry::{Metric, Registry},
+    registry::Registry,
 };
 
-pub use families::{Float, Seconds};
+pub use families::{Float, MemberMetrics, Seconds};
 pub use text::prometheus_text;
 pub use words::{Bound, Observed, Reason};
 
@@ -153,46 +153,17 @@ pub struct Metrics {
     registry: Registry,
     families: Families,
     process: Process,
-    /// Whether the rule file as it is now is in force (1), or was too bad for that (0).
-    pub reload_ok: Gauge,
+    /// Those of the member as a whole.
+    pub member: MemberMetrics,
     rules: Mutex<HashMap<Arc<str>, Arc<RuleMetrics>>>,
     users: Mutex<HashMap<Arc<str>, Arc<UserMetrics>>>,
-    /// Whether the store answers (1) or is away (0).
-    pub store_up: Gauge,
-    /// Whether the fleet's news reach this member (1) or not (0).
-    pub store_subscribed: Gauge,
-    /// Running proxies of the fleet, as last known.
-    pub members: Gauge,
-    /// Open client connections.
-    pub client_connections: Gauge,
-    /// Open connections to sites.
-    pub upstream_connections: Gauge,
-    /// Panics of any task.
-    pub panics: Counter,
-    /// TLS handshakes that a client broke off because it does not trust our certificate.
-    pub tls_client_rejected: Counter,
-    /// Requests repeated once because a kept-alive connection to the site had gone stale.
-    pub upstream_retries: Counter,
     limit_hits: [Counter; Bound::ALL.len()],
-    /// Log lines dropped because they cannot be written (a full disk, a pipe that is not read).
-    pub log_lines_dropped: Counter,
-    /// Spans that the collector has taken.
-    pub spans_exported: Counter,
-    /// Spans that were dropped: the collector is away, or too slow.
-    pub spans_dropped: Counter,
 }
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
-}
-
-/// A metric without labels, registered.
-fn made<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    let metric = M::default();
-    registry.register(name, help, metric.clone());
-    metric
 }
 
 impl Metrics {
@@ -202,65 +173,19 @@ impl Metrics {
         let mut whole = Registry::default();
         let process = Process::register(&mut whole);
         let registry = whole.sub_registry_with_prefix("tidegate");
-        let families = Families::new();
-        families.register(registry);
+        let families = Families::register(registry);
+        for result in ["ok", "error"] {
+            // From zero on: an alert on an increase would miss the first one otherwise.
+            drop(families.config_reloads.get_or_create_owned(&label("result", result)));
+        }
         let limit_hits = Bound::ALL
             .map(|bound| families.limit_hits.get_or_create_owned(&label("limit", bound.as_str())));
-        let store_up = made(registry, "store_up", "Whether the store answers");
-        let store_subscribed =
-            made(registry, "store_subscribed", "Whether the fleet's news reach this member");
-        let members = made(registry, "members", "Running proxies of the fleet, as last known");
-        let client_connections = made(registry, "client_connections", "Open client connections");
-        let upstream_connections =
-            made(registry, "upstream_connections", "Open connections to sites");
-        let panics =
-            made(registry, "panics", "Panics; each has ended its own task, a connection as a rule");
-        let tls_client_rejected = made(
-            registry,
-            "tls_client_rejected",
-            "TLS handshakes that a client broke off because it does not trust our certificate",
-        );
-        let upstream_retries = made(
-            registry,
-            "upstream_retries",
-            "Requests sent again because a kept-alive connection to the site had gone stale",
-        );
-        let log_lines_dropped =
-            made(registry, "log_lines_dropped", "Log lines dropped because nobody takes them");
-        let spans_exported = made(registry, "spans_exported", "Spans that the collector has taken");
-        let spans_dropped = made(
-            registry,
-            "spans_dropped",
-            "Spans dropped because the collector is away or takes them too slowly",
-        );
-        let reload_ok: Gauge = made(
-            registry,
-            "config_last_reload_ok",
-            "Whether the rule file as it is now is in force: 0 from a bad change on until a good one",
-        );
-        reload_ok.set(1);
+        let member = MemberMetrics::register(registry);
+        member.config_last_reload_ok.set(1);
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The running program", build);
-        Arc::new(Self {
-            registry: whole,
-            families,
-            process,
-            reload_ok,
-            rules: Mutex::default(),
-            users: Mutex::default(),
-            store_up,
-            store_subscribed,
-            members,
-            client_connections,
-            upstream_connections,
-            panics,
-            tls_client_rejected,
-            upstream_retries,
-            limit_hits,
-            log_lines_dropped,
-            spans_exported,
-            spans_dropped,
-        })
+        let (rules, users) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { registry: whole, families, process, member, rules, users, limit_hits })
     }
 
     /// The handles of one rule, made on first need.
@@ -314,9 +239,9 @@ impl Metrics {
                 .map(|a| f.observed_seconds.get_or_create_owned(&action(a))),
             consecutive_blocks: f.consecutive_blocks.get_or_create_owned(&own),
             cooldown_active: f.cooldown_active.get_or_create_owned(&own),
-            cooldown_remaining: f.cooldown_remaining.get_or_create_owned(&own),
+            cooldown_remaining: f.cooldown_remaining_seconds.get_or_create_owned(&own),
             cooldown_seconds: f.cooldown_seconds.get_or_create_owned(&own),
-            held: f.held.get_or_create_owned(&own),
+            held: f.held_requests.get_or_create_owned(&own),
             hold_seconds: f.hold_seconds.get_or_create_owned(&own),
             tokens_granted: f.tokens_granted.get_or_create_owned(&own),
             rate_limit: f.rate_limit.get_or_create_owned(&own),
@@ -328,17 +253,17 @@ impl Metrics {
             held_gone: f.held_gone.get_or_create_owned(&own),
             suspects: f.suspects.get_or_create_owned(&own),
             tunnels: f.tunnels.get_or_create_owned(&own),
-            under_way: f.under_way.get_or_create_owned(&own),
+            under_way: f.under_way_requests.get_or_create_owned(&own),
             rate_allowed: f.rate_allowed.get_or_create_owned(&own),
-            cooldown_age: f.cooldown_age.get_or_create_owned(&own),
+            cooldown_age: f.cooldown_age_seconds.get_or_create_owned(&own),
             rate_mark: f.rate_mark.get_or_create_owned(&own),
-            oldest_held: f.oldest_held.get_or_create_owned(&own),
+            oldest_held: f.oldest_held_seconds.get_or_create_owned(&own),
             bytes_up: f.bytes.get_or_create_owned(&rule_and(rule, "direction", "up")),
             bytes_down: f.bytes.get_or_create_owned(&rule_and(rule, "direction", "down")),
             responses: CLASSES
                 .map(|class| f.responses.get_or_create_owned(&rule_and(rule, "class", class))),
-            strain_late: f.strain.get_or_create_owned(&rule_and(rule, "kind", "late")),
-            strain_failed: f.strain.get_or_create_owned(&rule_and(rule, "kind", "failed")),
+            strain_late: f.strain_answers.get_or_create_owned(&rule_and(rule, "kind", "late")),
+            strain_failed: f.strain_answers.get_or_create_owned(&rule_and(rule, "kind", "failed")),
         }
     }
 
@@ -375,7 +300,7 @@ impl Metrics {
     /// Reloads of the rule file; `result` is `ok` or `error`.
     #[must_use]
     pub fn config_reloads(&self, result: &'static str) -> Counter {
-        self.families.reloads.get_or_create_owned(&label("result", result))
+        self.families.config_reloads.get_or_create_owned(&label("result", result))
     }
 
     /// Responses, good pages and blocks since the start, over all rules.

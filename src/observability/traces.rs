@@ -65,9 +65,12 @@ impl Traces {
     pub fn start(settings: OtlpSettings, metrics: &Metrics) -> Result<Arc<Self>, BadSetting> {
         let (queue, messages) = mpsc::channel(QUEUE);
         let sampler = settings.sampler;
-        let dropped = metrics.spans_dropped.clone();
-        let exporter =
-            export::Exporter::new(settings, metrics.spans_exported.clone(), dropped.clone())?;
+        let dropped = metrics.member.spans_dropped.clone();
+        let exporter = export::Exporter::new(
+            settings,
+            metrics.member.spans_exported.clone(),
+            dropped.clone(),
+        )?;
         let thread = Apart::start("traces", || {});
         thread.spawn(exporter.run(messages));
         Ok(Arc::new(Self { sampler, queue, dropped, _thread: thread }))

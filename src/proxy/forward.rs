@@ -282,7 +282,7 @@ pub(super) async fn send(
             }
             return Err(Box::pin(failure.report(pass)).await);
         }
-        cx.metrics.upstream_retries.inc();
+        cx.metrics.member.upstream_retries.inc();
         wanted.fresh = true;
     }
 }

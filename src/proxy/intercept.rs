@@ -215,7 +215,7 @@ impl Session {
 
     /// The client rejects our certificate. Reported once per client, counted each time.
     fn distrusted(&self, host: &Host, error: &io::Error) {
-        self.cx.metrics.tls_client_rejected.inc();
+        self.cx.metrics.member.tls_client_rejected.inc();
         if self.cx.is_first_distrust(self.peer.ip()) {
             let what = format!(
                 "the client {} does not accept our certificate for {host} ({error}): it does not \

@@ -321,7 +321,7 @@ impl Pool {
     }
 
     fn drive(&self, connection: impl Future<Output = Result<(), hyper::Error>> + Send + 'static) {
-        let counted = Counted::new(&self.metrics.upstream_connections);
+        let counted = Counted::new(&self.metrics.member.upstream_connections);
         tokio::spawn(async move {
             let _counted = counted;
             if let Err(error) = connection.await {

@@ -243,7 +243,7 @@ impl Shared {
         if let Some(failure) = failure {
             self.why.lock().clone_from(&failure.text);
         }
-        self.metrics.store_up.set(i64::from(up));
+        self.metrics.member.store_up.set(i64::from(up));
         if up {
             self.outage.over();
         }

@@ -9,7 +9,7 @@ use crate::observability::metrics::Metrics;
 /// From now on counts every panic of the process, and logs its place and message.
 pub fn watch_panics(metrics: Arc<Metrics>) {
     panic::set_hook(Box::new(move |info| {
-        metrics.panics.inc();
+        metrics.member.panics.inc();
         tracing::error!("{}", clean(&info.to_string()));
     }));
 }

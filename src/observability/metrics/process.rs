@@ -2,49 +2,25 @@
 
 use std::fs;
 
-use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
+use prometheus_client::registry::Registry;
 use rustix::{
     param::{clock_ticks_per_second, page_size},
     process::{Resource, getrlimit},
 };
 
-use super::{Float, Seconds, made};
+use super::families::ProcessMetrics;
 use crate::runtime::clock;
 
 /// Values from `/proc`.
 #[derive(Debug)]
-pub(super) struct Process {
-    cpu: Seconds,
-    resident: Gauge,
-    open_fds: Gauge,
-    max_fds: Gauge,
-    start: Float,
-}
+pub(super) struct Process(ProcessMetrics);
 
 impl Process {
     /// Registers the metrics, without the program's prefix in their names.
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let process = Self {
-            cpu: made(registry, "process_cpu_seconds", "User and system CPU time of the process"),
-            resident: made(
-                registry,
-                "process_resident_memory_bytes",
-                "Resident memory of the process",
-            ),
-            open_fds: made(registry, "process_open_fds", "Open file descriptors"),
-            max_fds: made(
-                registry,
-                "process_max_fds",
-                "File descriptors that the process may open",
-            ),
-            start: made(
-                registry,
-                "process_start_time_seconds",
-                "When the process started, in seconds since 1970",
-            ),
-        };
-        process.start.set(clock::unix_ms() as f64 / 1000.0);
-        process
+        let metrics = ProcessMetrics::register(registry);
+        metrics.process_start_time_seconds.set(clock::unix_ms() as f64 / 1000.0);
+        Self(metrics)
     }
 
     /// Updates the values.
@@ -52,17 +28,19 @@ impl Process {
     pub(super) fn refresh(&self) {
         if let Some(ticks) = cpu_ticks() {
             let now = ticks as f64 / clock_ticks_per_second() as f64;
-            self.cpu.inc_by((now - self.cpu.get()).max(0.0));
+            self.0.process_cpu_seconds.inc_by((now - self.0.process_cpu_seconds.get()).max(0.0));
         }
         if let Some(pages) = resident_pages() {
-            self.resident.set(pages.saturating_mul(whole(page_size())));
+            self.0.process_resident_memory_bytes.set(pages.saturating_mul(whole(page_size())));
         }
         if let Ok(entries) = fs::read_dir("/proc/self/fd") {
             // One of them is the descriptor of this directory.
-            self.open_fds.set(whole(entries.count().saturating_sub(1)));
+            self.0.process_open_fds.set(whole(entries.count().saturating_sub(1)));
         }
         let limit = getrlimit(Resource::Nofile).current;
-        self.max_fds.set(limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX));
+        self.0
+            .process_max_fds
+            .set(limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX));
     }
 }
 

@@ -89,7 +89,7 @@ impl ConnectionSlots {
         }
         open.by_client.insert(client, own + 1);
         open.total += 1;
-        let counted = Counted::new(&metrics.client_connections);
+        let counted = Counted::new(&metrics.member.client_connections);
         Ok(ConnectionSlot { slots: Arc::clone(self), client, _counted: counted })
     }
 

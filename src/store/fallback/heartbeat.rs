@@ -61,7 +61,7 @@ impl Shared {
                         // Its cooldowns are lost too, so every member that knows one reports it.
                         self.news.send(News::Resync).ok();
                     }
-                    self.metrics.members.set(i64::from(members));
+                    self.metrics.member.members.set(i64::from(members));
                     self.turn(true, None);
                     self.note_hearing(&mut hearing);
                     let places = self.server.places();
@@ -91,7 +91,7 @@ impl Shared {
         if !is_known {
             return;
         }
-        self.metrics.store_subscribed.set(i64::from(hears));
+        self.metrics.member.store_subscribed.set(i64::from(hears));
         if hears == hearing.said_deaf {
             hearing.said_deaf = !hears;
             let reason = refused.map(|failure| failure.text);
