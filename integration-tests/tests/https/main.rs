@@ -1,20 +1,12 @@
 //! HTTPS with real clients and a TLS site, through interception and through tunnels.
 
-#[path = "https/blind.rs"]
 mod blind;
-#[path = "https/certificates.rs"]
 mod certificates;
-#[path = "https/fleet.rs"]
 mod fleet;
-#[path = "https/flights.rs"]
 mod flights;
-#[path = "https/floods.rs"]
 mod floods;
-#[path = "https/intercepted.rs"]
 mod intercepted;
-#[path = "https/large.rs"]
 mod large;
-#[path = "https/local.rs"]
 mod local;
 
 use std::{path::Path, time::Duration};

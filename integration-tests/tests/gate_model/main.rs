@@ -9,9 +9,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "gate_model/plain.rs"]
 mod plain;
-#[path = "gate_model/world.rs"]
 mod world;
 
 use std::{cell::Cell, time::Duration};

@@ -6,9 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "cooldown_model/plain.rs"]
 mod plain;
-#[path = "cooldown_model/world.rs"]
 mod world;
 
 use std::time::Duration;

@@ -18,25 +18,15 @@
 //!
 //! `bench_yield real [SECONDS [FASTER [NAME]]]`: the same with real processes; see [`real`].
 
-#[path = "bench_yield/bucket.rs"]
 mod bucket;
-#[path = "bench_yield/families.rs"]
 mod families;
-#[path = "bench_yield/fleet.rs"]
 mod fleet;
-#[path = "bench_yield/foresight.rs"]
 mod foresight;
-#[path = "bench_yield/gates.rs"]
 mod gates;
-#[path = "bench_yield/overload.rs"]
 mod overload;
-#[path = "bench_yield/plot.rs"]
 mod plot;
-#[path = "bench_yield/policy.rs"]
 mod policy;
-#[path = "bench_yield/real.rs"]
 mod real;
-#[path = "bench_yield/workers.rs"]
 mod workers;
 
 use fleet::{Crawl, Tally, crawl};

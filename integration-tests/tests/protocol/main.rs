@@ -3,25 +3,14 @@
 //!
 //! `docs/security.md` explains the cases and maps their groups to these files.
 
-#[path = "protocol/answers.rs"]
 mod answers;
-#[path = "protocol/bench.rs"]
 mod bench;
-#[path = "protocol/frames.rs"]
 mod frames;
-#[path = "protocol/hostile.rs"]
 mod hostile;
-#[path = "protocol/interim.rs"]
 mod interim;
-#[path = "protocol/limits.rs"]
 mod limits;
-#[path = "protocol/origin.rs"]
 mod origin;
-#[path = "protocol/requests.rs"]
 mod requests;
-#[path = "protocol/tunnels.rs"]
 mod tunnels;
-#[path = "protocol/uploads.rs"]
 mod uploads;
-#[path = "protocol/websocket.rs"]
 mod websocket;

@@ -15,11 +15,8 @@
 //! The parts are `grants` and `held`; without an argument both run. Each takes less than two
 //! minutes. `BENCH_ROUNDS` (5) and `BENCH_MILLIS` (700, per load) change the length.
 
-#[path = "bench_gate/floor.rs"]
 mod floor;
-#[path = "bench_gate/held.rs"]
 mod held;
-#[path = "bench_gate/load.rs"]
 mod load;
 
 use std::{collections::BTreeMap, io::Write as _, time::Duration};

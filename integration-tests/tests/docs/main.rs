@@ -1,21 +1,13 @@
 //! README and docs are correct: their rule files are valid, their commands run, their links work,
 //! and `docker/` fits the program.
 
-#[path = "docs/api.rs"]
 mod api;
-#[path = "docs/blocks.rs"]
 mod blocks;
-#[path = "docs/commands.rs"]
 mod commands;
-#[path = "docs/docker.rs"]
 mod docker;
-#[path = "docs/helm.rs"]
 mod helm;
-#[path = "docs/links.rs"]
 mod links;
-#[path = "docs/manifests.rs"]
 mod manifests;
-#[path = "docs/rule_files.rs"]
 mod rule_files;
 
 use std::{

@@ -1,19 +1,12 @@
 //! The rule file from a user's view: valid files load, invalid ones are explained, examples and
 //! documentation are correct.
 
-#[path = "config/fixtures.rs"]
 mod fixtures;
-#[path = "config/hostile.rs"]
 mod hostile;
-#[path = "config/include.rs"]
 mod include;
-#[path = "config/properties.rs"]
 mod properties;
-#[path = "config/reload.rs"]
 mod reload;
-#[path = "config/schema.rs"]
 mod schema;
-#[path = "config/values.rs"]
 mod values;
 
 use std::path::{Path, PathBuf};

@@ -14,7 +14,6 @@ use integration_tests::{
     wait::wait_until,
 };
 
-#[path = "store_faults/errors.rs"]
 mod errors;
 
 const SOON: Duration = Duration::from_secs(20);

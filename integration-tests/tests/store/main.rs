@@ -33,17 +33,11 @@ use tidegate::{
     store::{Ask, Granted, Memory, Override, Query, Reported, Scope, ScopeName, Shared, Store},
 };
 
-#[path = "store/idle.rs"]
 mod idle;
-#[path = "store/load.rs"]
 mod load;
-#[path = "store/memory.rs"]
 mod memory;
-#[path = "store/probe.rs"]
 mod probe;
-#[path = "store/slots.rs"]
 mod slots;
-#[path = "store/users.rs"]
 mod users;
 
 /// One step of a sequence.

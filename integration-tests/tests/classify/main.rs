@@ -2,25 +2,15 @@
 //! detectors, and bodies that are split, encoded, broken or endless.
 #![allow(clippy::unwrap_used)]
 
-#[path = "classify/bodies.rs"]
 mod bodies;
-#[path = "classify/custom.rs"]
 mod custom;
-#[path = "classify/disguises.rs"]
 mod disguises;
-#[path = "classify/explain.rs"]
 mod explain;
-#[path = "classify/families.rs"]
 mod families;
-#[path = "classify/fresh.rs"]
 mod fresh;
-#[path = "classify/heads.rs"]
 mod heads;
-#[path = "classify/mutations.rs"]
 mod mutations;
-#[path = "classify/pages.rs"]
 mod pages;
-#[path = "classify/unseen.rs"]
 mod unseen;
 
 use std::sync::Arc;

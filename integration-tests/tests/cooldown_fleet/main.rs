@@ -1,33 +1,19 @@
 //! The cooldown's promises with real processes: after a trip anywhere the whole fleet pauses, then
 //! recovers.
 
-#[path = "cooldown_fleet/blocks.rs"]
 mod blocks;
-#[path = "cooldown_fleet/by_hand.rs"]
 mod by_hand;
-#[path = "cooldown_fleet/cluster.rs"]
 mod cluster;
-#[path = "cooldown_fleet/connecting.rs"]
 mod connecting;
-#[path = "cooldown_fleet/lost_memory.rs"]
 mod lost_memory;
-#[path = "cooldown_fleet/news.rs"]
 mod news;
-#[path = "cooldown_fleet/outside.rs"]
 mod outside;
-#[path = "cooldown_fleet/probe.rs"]
 mod probe;
-#[path = "cooldown_fleet/ramp.rs"]
 mod ramp;
-#[path = "cooldown_fleet/retry.rs"]
 mod retry;
-#[path = "cooldown_fleet/silence.rs"]
 mod silence;
-#[path = "cooldown_fleet/stopped.rs"]
 mod stopped;
-#[path = "cooldown_fleet/story.rs"]
 mod story;
-#[path = "cooldown_fleet/tunnels.rs"]
 mod tunnels;
 
 use std::time::Duration;

@@ -12,7 +12,6 @@
     reason = "the number of states is a figure to look at"
 )]
 
-#[path = "cooldown_check/world.rs"]
 mod world;
 
 use std::collections::{HashSet, VecDeque};

@@ -1,7 +1,6 @@
 //! Checks that no compiler and no lint makes: layers, module heads, file sizes, undocumented and
 //! unused items.
 
-#[path = "tidy/circles.rs"]
 mod circles;
 
 use std::{
@@ -257,7 +256,7 @@ fn every_metric_is_documented() {
         })
         .collect::<Vec<_>>();
     let source = read(&root().join("src/observability/metrics/families.rs"));
-    let is_metric = |line: &&str| line.contains(" = Family::") || line.ends_with("::default(),");
+    let is_metric = |line: &&str| line.contains("Family::") || line.ends_with("::default(),");
     // The information about the build is made elsewhere.
     let registered = source.lines().filter(is_metric).count() + 1;
     assert_eq!(names.len(), registered, "this test sees every metric: {names:?}");

@@ -16,11 +16,8 @@ use integration_tests::{
     wait::{wait_until, wait_until_blocking},
 };
 
-#[path = "redis_forms/causes.rs"]
 mod causes;
-#[path = "redis_forms/reshard.rs"]
 mod reshard;
-#[path = "redis_forms/stale.rs"]
 mod stale;
 
 const SOON: Duration = Duration::from_secs(30);

@@ -5,19 +5,12 @@ use std::time::Duration;
 
 use integration_tests::sim::{Plan, figures::Figures};
 
-#[path = "sim/hosts.rs"]
 mod hosts;
-#[path = "sim/lost_memory.rs"]
 mod lost_memory;
-#[path = "sim/outage.rs"]
 mod outage;
-#[path = "sim/parallel.rs"]
 mod parallel;
-#[path = "sim/short_outage.rs"]
 mod short_outage;
-#[path = "sim/spare.rs"]
 mod spare;
-#[path = "sim/windows.rs"]
 mod windows;
 
 /// Two doubles that count tickets; the bound itself is exact.

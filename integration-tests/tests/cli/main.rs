@@ -1,8 +1,6 @@
 //! The command line from the view of people and scripts, exit codes above all.
 
-#[path = "cli/fleet.rs"]
 mod fleet;
-#[path = "cli/which.rs"]
 mod which;
 
 use std::{path::Path, process::Output, time::Duration};

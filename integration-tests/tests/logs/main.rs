@@ -1,7 +1,6 @@
 //! The log: by default only events that matter to operators, optionally one line per request, and
 //! both with the crawler's own trace id.
 
-#[path = "logs/requests.rs"]
 mod requests;
 
 use std::time::Duration;
