@@ -146,14 +146,14 @@ async fn a_chunked_request_body_reaches_the_site_whole() {
 #[tokio::test]
 async fn a_chunked_answer_comes_chunk_by_chunk() {
     let (site, member) = start().await;
-    site.on("/slow", Page::Chunked { times: 20, pause: Duration::from_millis(100) });
+    site.on("/slow", Page::Chunked { times: 60, pause: Duration::from_millis(100) });
     let mut client = ProxyClient::connect(member.proxy()).await;
     let response = client.stream(get_request(&site.url("/slow"))).await.expect("an answer");
     let mut body = response.into_body();
     let start = std::time::Instant::now();
     let first = timeout(TIMEOUT, body.frame()).await.expect("in time").expect("a chunk");
     let after = start.elapsed();
-    assert!(after < Duration::from_millis(1500), "the first chunk came after {after:?} of 2 s");
+    assert!(after < Duration::from_secs(5), "the first chunk came after {after:?} of 6 s");
     let mut received = first.expect("a chunk").into_data().expect("data").len();
     while let Some(frame) = timeout(TIMEOUT, body.frame()).await.expect("in time") {
         received += frame.expect("whole").into_data().expect("data").len();
