@@ -158,7 +158,7 @@ async fn a_chunked_answer_comes_chunk_by_chunk() {
     while let Some(frame) = timeout(TIMEOUT, body.frame()).await.expect("in time") {
         received += frame.expect("whole").into_data().expect("data").len();
     }
-    assert_eq!(received, 20 * 4096);
+    assert_eq!(received, 60 * 4096);
 }
 
 #[tokio::test]
