@@ -6,6 +6,7 @@
 
 mod access;
 mod api;
+mod blocked;
 mod figures;
 mod fleet;
 pub mod fleet_view;

@@ -80,6 +80,29 @@ async fn any_member_shows_the_whole_fleet_and_status_fails_while_a_scope_cools()
 }
 
 #[tokio::test]
+async fn a_member_that_alone_is_blocked_is_named() {
+    let (site, redis) = (Site::start(), Redis::start());
+    site.on("/wall", Page::Captcha);
+    let rules = "- {name: shops, match: \"*\", per: host, rate: 50/s, burst: 50, \
+                 cooldown: {after: 100, ratio: \"off\"}}";
+    let members = Member::fleet(2, &RuleFile::new(rules).redis(&redis)).await;
+    for _ in 0..20 {
+        get(members[0].proxy(), &site.url("/")).await;
+    }
+    let named = async || fleet(&members[0]).await["scopes"][0]["blocked_member"].clone();
+    assert!(named().await.is_null(), "one member says nothing about another");
+    for _ in 0..6 {
+        get(members[1].proxy(), &site.url("/wall")).await;
+    }
+    wait_until("the second member is named", SOON, async || !named().await.is_null()).await;
+    let (blocked, second) = (named().await, ask(&members[1], "/api/v1/status").await);
+    assert_eq!(blocked["name"], second["member"], "{blocked}");
+    let status = run(members[0].folder(), &["status", "--config", "tidegate.yaml"]);
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(text.contains("% blocks, the others 0 %; is its exit blocked?"), "{text}");
+}
+
+#[tokio::test]
 async fn who_paused_a_scope_is_shown_at_every_member() {
     let (site, redis) = (Site::start(), Redis::start());
     let members = Member::fleet(2, &RuleFile::new(RULES).redis(&redis)).await;

@@ -9,7 +9,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::Context;
+use super::{Context, blocked::Recent};
 use crate::observability::{
     event::Event,
     status::{MemberFigures, RateChange, ScopeFigures, ScopeStatus, TripStatus, scope_name},
@@ -30,8 +30,15 @@ pub(super) struct Figures(Mutex<State>);
 struct State {
     /// Requests, good pages and blocks since the start, one entry per second.
     seconds: VecDeque<[u64; 3]>,
-    sent: HashMap<String, u64>,
+    scopes: HashMap<String, Traffic>,
     latest: MemberFigures,
+}
+
+/// What a scope had counted a second ago.
+#[derive(Debug, Default)]
+struct Traffic {
+    sent: u64,
+    recent: Recent,
 }
 
 impl Figures {
@@ -81,33 +88,36 @@ pub(super) fn take(cx: &Context) {
         pages_per_min: latest[1].saturating_sub(first[1]),
         blocks_per_min: latest[2].saturating_sub(first[2]),
         held: scopes.iter().map(|scope| scope.held).sum(),
-        scopes: busiest(&mut state.sent, &scopes),
+        scopes: busiest(&mut state.scopes, &scopes),
         trips: trips(cx),
         rates: rates(cx),
     };
 }
 
-/// The scopes with the most held and sent requests.
+/// The scopes with the most held and sent requests, and then those with recent responses.
 fn busiest(
-    sent: &mut HashMap<String, u64>,
+    known: &mut HashMap<String, Traffic>,
     scopes: &[ScopeStatus],
 ) -> BTreeMap<String, ScopeFigures> {
     let mut busy = Vec::new();
     let mut now = HashMap::with_capacity(scopes.len());
     for scope in scopes {
         let name = scope.name();
-        let before = sent.get(&name).copied().unwrap_or(scope.sent);
+        let mut traffic = known
+            .remove(&name)
+            .unwrap_or_else(|| Traffic { sent: scope.sent, recent: Recent::default() });
         #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
-        let per_s = scope.sent.saturating_sub(before) as f64;
-        if scope.held > 0 || scope.under_way > 0 || per_s > 0.0 {
-            busy.push((
-                name.clone(),
-                ScopeFigures { held: scope.held, per_s, under_way: scope.under_way },
-            ));
+        let per_s = scope.sent.saturating_sub(traffic.sent) as f64;
+        traffic.sent = scope.sent;
+        traffic.recent.update(scope);
+        let (responses, blocks) = (traffic.recent.responses(), traffic.recent.blocks());
+        if scope.held > 0 || scope.under_way > 0 || responses >= 1.0 || per_s > 0.0 {
+            let (held, under_way) = (scope.held, scope.under_way);
+            busy.push((name.clone(), ScopeFigures { held, per_s, under_way, responses, blocks }));
         }
-        now.insert(name, scope.sent);
+        now.insert(name, traffic);
     }
-    *sent = now;
+    *known = now;
     busy.sort_by(|(_, a), (_, b)| b.held.cmp(&a.held).then(b.per_s.total_cmp(&a.per_s)));
     busy.truncate(MOST_SCOPES);
     busy.into_iter().collect()

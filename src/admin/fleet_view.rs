@@ -2,6 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
+use super::blocked;
 use crate::{
     limiter::cooldown::Cause,
     observability::{
@@ -58,6 +59,11 @@ pub fn of_store(survey: &Survey, rules: &RuleSet) -> FleetStatus {
     for (name, change) in changes {
         if let Some(scope) = by_name.get(name).map(|at| &mut scopes[*at]) {
             sign(scope.learned.as_mut(), change);
+        }
+    }
+    for (name, member) in blocked::members(&members) {
+        if let Some(scope) = by_name.get(name).map(|at| &mut scopes[*at]) {
+            scope.blocked_member = Some(member);
         }
     }
     finished(FleetStatus { whole: true, members, scopes, more: survey.more, ..empty(rules) })
@@ -171,6 +177,7 @@ fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
         epoch: cooldown.epoch,
         observe: rule.is_some_and(|rule| rule.mode == Mode::Observe),
         trip: trip_of(seen),
+        blocked_member: None,
     }
 }
 
@@ -226,5 +233,6 @@ fn own_scope(scope: &ScopeStatus, figures: &MemberFigures) -> FleetScope {
         epoch: scope.epoch,
         observe: scope.observe,
         trip: figures.trips.get(&name).cloned(),
+        blocked_member: None,
     }
 }

@@ -18,7 +18,8 @@ use crate::{
     observability::{
         event::clean,
         status::{
-            FleetScope, FleetStatus, MemberStatus, ScopeState, StoreStatus, Summary, under_way,
+            BlockedMember, FleetScope, FleetStatus, MemberStatus, ScopeState, StoreStatus, Summary,
+            under_way,
         },
     },
     rules::settings::{RedisSettings, StoreSettings},
@@ -171,6 +172,17 @@ pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
         ScopeState::Open | ScopeState::OutsideHours => Style::Plain,
     });
     let mut lines = draw(columns, &rows, styles, &[0, 7], out);
+    lines.extend(fleet.scopes.iter().filter_map(|scope| {
+        let BlockedMember { name, share, others } = scope.blocked_member.as_ref()?;
+        let text = format!(
+            "{}: member {} gets {:.0} % blocks, the others {:.0} %; is its exit blocked?",
+            cut(&clean(&scope.name())),
+            cut(&clean(name)),
+            share * 100.0,
+            others * 100.0,
+        );
+        Some(out.paint(Style::Warn, text).to_string())
+    }));
     let hidden = fleet.scopes_total.max(fleet.summary.scopes).saturating_sub(fleet.scopes.len());
     if hidden > 0 {
         lines.push(format!("and {hidden} more scopes"));

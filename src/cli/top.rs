@@ -209,6 +209,7 @@ mod tests {
             epoch: 0,
             observe: false,
             trip: None,
+            blocked_member: None,
         };
         FleetStatus {
             whole: true,

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::limiter::learn::Why;
 
 pub use fleet::{
-    FleetScope, FleetStatus, MemberFigures, MemberStatus, RateChange, ScopeFigures, Summary,
-    TripStatus,
+    BlockedMember, FleetScope, FleetStatus, MemberFigures, MemberStatus, RateChange, ScopeFigures,
+    Summary, TripStatus,
 };
 
 /// The status of the proxy.

@@ -414,6 +414,7 @@ function showFacts(scope) {
   const facts = [["sent by the fleet", `${number(scope.sent_per_s)}/s`], ["rate", rateOf(scope)],
     ...scope.site_rate ? [["the site allows", `${number(scope.site_rate)}/s`]] : [],
     ...scope.parallel ? [["under way", `${count(scope.under_way)} of ${count(scope.parallel)}`]] : [],
+    ...scope.blocked_member ? [["blocked more than the others", blockedMember(scope.blocked_member)]] : [],
     ["held", count(scope.held)], ["members with waiting requests", count(scope.members_waiting)],
     ["streak", scope.after === null ? "no cooldown" : `${number(scope.streak)} of ${number(scope.after)}`]];
   part("facts").replaceChildren(...facts.map(([name, value]) => {
@@ -421,6 +422,11 @@ function showFacts(scope) {
     pair.append(element("dt", {}, name), element("dd", {}, value));
     return pair;
   }));
+}
+
+/** A member that may sit behind a blocked exit. */
+function blockedMember({ name, share, others }) {
+  return `member ${name}: ${Math.round(share * 100)} % blocks, the others ${Math.round(others * 100)} %`;
 }
 
 /** Why a scope tripped, in sentences. */

@@ -109,6 +109,7 @@ pub struct RateChange {
 
 /// A member's figures for one scope.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ScopeFigures {
     /// Requests held.
     pub held: u64,
@@ -116,6 +117,21 @@ pub struct ScopeFigures {
     pub per_s: f64,
     /// Requests under way that `parallel` counts.
     pub under_way: u64,
+    /// Responses of the last minutes; older ones count less.
+    pub responses: f64,
+    /// Blocks among them.
+    pub blocks: f64,
+}
+
+/// A member that a site blocks far more often than the others.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BlockedMember {
+    /// Its name.
+    pub name: String,
+    /// The share of its recent responses that are blocks.
+    pub share: f64,
+    /// The same of all other members.
+    pub others: f64,
 }
 
 /// A member as the store knows it.
@@ -177,6 +193,9 @@ pub struct FleetScope {
     pub observe: bool,
     /// The latest trip, if it is known.
     pub trip: Option<TripStatus>,
+    /// The member that is blocked far more often than the others, if there is one.
+    #[serde(default)]
+    pub blocked_member: Option<BlockedMember>,
 }
 
 /// The trip of a scope.
