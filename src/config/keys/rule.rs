@@ -58,28 +58,29 @@ section! {
         /// split like the rule.
         learn: Kind::Either(&[Kind::Flag, Kind::Section(&LEARN)]), Is("true");
         /// Whether limits that a site names count: `RateLimit` and `X-RateLimit` fields of its
-        /// answers, and a `Crawl-delay` in a `robots.txt` that a client fetches. They lower the
-        /// rate, never raise it, and pause the scope, up to `cooldown.max`, if nothing is left.
-        /// Needs a cooldown; the rate needs one that is split like the rule.
+        /// responses, and the `Crawl-delay` of a `robots.txt` that a client fetches. They lower
+        /// the rate and never raise it. If nothing is left, the scope pauses, up to
+        /// `cooldown.max`. The rule needs a cooldown; to lower the rate, one that is split like the
+        /// rule.
         site_limits: Kind::Word(&["respect", "ignore"]), Is("respect");
-        /// Most requests under way at once in a scope, over the whole fleet. A request is under way
-        /// until its response is over; a tunnel until the site answers.
-        parallel: Kind::Count(1, 100_000), Absent("as many as come");
+        /// Most concurrent requests of a scope, for the whole fleet. A request counts until its
+        /// response is complete, a tunnel until the site answers.
+        parallel: Kind::Count(1, 100_000), Absent("no limit");
         /// Limits for each user of `auth.users`, in addition to the rule's. A user who exceeds them
         /// does not delay the others.
-        each_user: Kind::Section(&EACH_USER), Absent("no limits of its own");
-        /// Most answers with a 4xx status, blocks aside, in any window of that length, for walls
-        /// that count errors. Once they are used up, the scope pauses until the window has room.
-        /// Counted per cooldown, so the rule needs one.
-        errors: Kind::Quota, Absent("no limit of errors");
-        /// `ease`: answers far later than the site's own time, answers with a 5xx and requests
-        /// without an answer lower the learned rate until the site has caught up, and never trip
-        /// the cooldown. Needs a rate that is learned.
+        each_user: Kind::Section(&EACH_USER), Absent("no limits per user");
+        /// Most responses with a 4xx status, without blocks, in a sliding window, for walls that
+        /// count errors. When they are used up, the scope pauses until the oldest has left the
+        /// window. They are counted per cooldown, so the rule needs one.
+        errors: Kind::Quota, Absent("no limit");
+        /// `ease` lowers the learned rate while the site is overloaded: while its responses come
+        /// far later than usual, fail with a 5xx, or do not come. It never trips the cooldown. The
+        /// rule needs a learned rate.
         overload: Kind::Word(&["ignore", "ease"]), Is("ignore");
         /// The longest hold. A request that would wait longer is refused at once.
         max_wait: Kind::Duration("0s", "24h"), Is("2m");
-        /// The time of day at which requests go, by the wall clock of a time zone. At other times
-        /// they are held up to `max_wait`, or refused with the time until the next opening.
+        /// The time of day at which requests are sent, in a time zone. At other times they are held
+        /// up to `max_wait`, or refused with the time until the next opening.
         hours: Kind::Hours, Absent("at all hours");
         /// Most held requests per scope in this process.
         queue: Kind::Count(0, 1_000_000), Is("10000");
@@ -95,10 +96,11 @@ section! {
         /// The [upstream proxy](operations.md#send-requests-through-an-upstream-proxy) of this
         /// rule: exactly one, `http://`, `https://` or `socks5://`, with a port and, if needed,
         /// `user:password@`.
-        via: Kind::ProxyUrl, Absent("sites are dialled");
-        /// What takes a token in a tunnel: `flights`, each flight of the client after a response;
-        /// `connect`, only the CONNECT. `refuse` refuses every CONNECT. With `intercept: true` the
-        /// key applies to traffic that is neither TLS nor HTTP, which is refused by default.
+        via: Kind::ProxyUrl, Absent("a direct connection");
+        /// What takes a token in a tunnel. `flights`: everything that the client sends between two
+        /// responses. `connect`: only the CONNECT. `refuse` refuses every CONNECT. With
+        /// `intercept: true` the key applies to traffic that is neither TLS nor HTTP, which is
+        /// refused by default.
         tunnel: Kind::Word(&["flights", "connect", "refuse"]),
             Absent("`flights`; `refuse` with `intercept: true`");
         /// Blocked requests to repeat after the cooldown.
@@ -128,12 +130,12 @@ section! {
 section! {
     /// The limits of each user in a scope.
     EACH_USER = "each_user" {
-        /// Tokens that flow in, for the whole fleet.
-        rate: Kind::Rate, Absent("no limit");
+        /// Tokens per second, minute, hour or day, for the whole fleet.
+        rate: Kind::Rate, Absent("no rate limit");
         /// Capacity of the bucket.
         burst: Kind::Count(1, 1_000_000),
-            Absent("what a second of `rate` brings, at least the rule's `cost`");
-        /// Fixed windows on top of the rate.
+            Absent("the tokens of one second of `rate`, at least the rule's `cost`");
+        /// Most tokens in a fixed window, in addition to the rate.
         quota: Kind::OneOrMany(&Kind::Quota), Is("[]");
     }
 }
@@ -159,11 +161,12 @@ section! {
         per: SPLIT, Absent("as the rule's `per`");
         /// Consecutive blocks that trip the cooldown (the sum of their weights).
         after: Kind::Factor(0.1, 1e9), Is("3");
-        /// Also trips on this share of the last verdicts, for walls that let a page through now and
-        /// then.
+        /// Also trips if blocks reach this share of the last verdicts, for walls that let some pages
+        /// through.
         ratio: Kind::Either(&[OFF, Kind::Ratio]), Is("50% of 20");
-        /// Trips also on so many connections in a row that were dropped, refused or not answered,
-        /// at a site that answered within the last ten minutes, unless other sites fall silent too.
+        /// Also trips after this many consecutive connections that were dropped, refused or not
+        /// answered. The site must have answered within the last ten minutes, and other sites must
+        /// not fall silent too.
         silence: Kind::Either(&[OFF, SILENCE]), Is("5");
         /// Verdicts that are blocks. A mapping gives weights. `503` or `5xx` adds a status whose
         /// verdict is `ok`.
