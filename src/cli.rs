@@ -69,6 +69,7 @@ Exit codes: 0 success, 1 negative result, 2 wrong usage or an invalid file.";
 
 /// Options with the same meaning for every command.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Common options")]
 struct Global {
     /// The rule file [default: config/tidegate.yaml if it exists, otherwise built-in defaults]
     #[arg(long, short, global = true, env = "TIDEGATE_CONFIG", value_name = "FILE")]

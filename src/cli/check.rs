@@ -27,7 +27,7 @@ pub(super) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Show which rule takes requests for this URL, its limits, and why
+    /// Show the rule for requests to this URL, its limits, and the reason
     #[arg(long, value_name = "URL")]
     explain: Option<String>,
 }

@@ -1,7 +1,7 @@
-// What the page says: events as sentences, and numbers, spans and moments as people write them.
+// The words of the page: events as sentences; numbers, durations and times for people.
 "use strict";
 
-// --- what happened ------------------------------------------------------------------------------------------------
+// --- events -------------------------------------------------------------------------------------------------------
 
 function scopeOf(event) {
   return event.key ? `${event.rule}/${event.key}` : event.rule;
@@ -12,14 +12,14 @@ function blocksOf(event) {
   return Object.entries(event.blocks).map(([type, count]) => `${count} ${type}`).join(", ");
 }
 
-/** Kind for the filter, tone, word, sentence. */
-const TELL = {
+/** For each event: its kind for the filter, its tone, a word and a sentence. */
+const DESCRIBE = {
   blocked: (e) => ["blocked", "bad", e.verdict, `${e.url}${e.status ? ` answered ${e.status}` : ""} in ${scopeOf(e)}`],
   tripped: (e) => ["cooldown", "bad", "paused", `${scopeOf(e)} for ${span(e.length_ms / 1000)}, by ${
     e.by === "hand" ? e.who || "operator" : e.by === "site_limit" ? "the site's own limit" : e.by === "errors" ? "too many errors" : `${e.by} (${e.cause}: ${blocksOf(e)})`}${e.observe ? ", observed only" : ""}${e.ours ? "" : `, reported by ${e.member}`}`],
   cleared: (e) => ["cooldown", "good", "resumed", `${scopeOf(e)}, by ${e.who || e.by}`],
   probe_sent: (e) => ["cooldown", "busy", "probe sent", `${scopeOf(e)}: ${e.url}`],
-  observed: (e) => ["cooldown", "busy", "observed", `${scopeOf(e)} would have met "${e.action}": ${e.requests} requests, ${
+  observed: (e) => ["cooldown", "busy", "observed", `${scopeOf(e)}: "${e.action}" would have applied to ${e.requests} requests, ${
     span(e.wait_ms / 1000)} in total`],
   probe: (e) => ["cooldown", e.result === "ok" ? "good" : "warn", "probe", `${scopeOf(e)}: ${e.result}`],
   rate_learned: (e) => ["cooldown", "busy", "rate", `${scopeOf(e)}: ${
@@ -47,8 +47,8 @@ function addEvent(event) {
 }
 
 function eventRow(event) {
-  if (!TELL[event.event]) return null;
-  const [kind, tone, word, text] = TELL[event.event](event);
+  if (!DESCRIBE[event.event]) return null;
+  const [kind, tone, word, text] = DESCRIBE[event.event](event);
   const row = element("li", { kind });
   const time = element("time", {}, clock(event.at_ms));
   time.dateTime = new Date(event.at_ms).toISOString();
