@@ -2,15 +2,15 @@
 //!
 //! Every request takes a token that the fleet shares. Every response is judged. When a site starts
 //! to block, one shared cooldown holds all unsent requests, on every member at once.
-//! `ARCHITECTURE.md` has the invariants; this is the map.
+//! `ARCHITECTURE.md` has the invariants; this page is the map.
 //!
 //! # The path of a request
 //!
 //! [`proxy`] shows it top to bottom, and each step is one call:
 //!
 //! ```text
-//! accept -> target -> auth -> rule -> hold -> connect -> last look -> send -> observe -> report -> relay
-//! proxy     target    proxy   rules   gate    proxy      gate         proxy   classify   gate      proxy
+//! accept -> target -> auth -> rule -> hold -> connect -> last check -> send -> observe -> report -> relay
+//! proxy     target    proxy   rules   gate    proxy      gate          proxy   classify   gate      proxy
 //! ```
 //!
 //! # Modules in reading order
@@ -23,7 +23,7 @@
 //! | decisions: no I/O, no waiting, no clock | [`classify`], [`limiter`], [`rules`] |
 //! | certificates, and what operators see | [`tls`], [`observability`] |
 //! | shared state: in memory or in Redis, with the same answers | [`store`] (and the scripts in `lua/`) |
-//! | holding: queues, order, waking | [`gate`] |
+//! | the queues that hold requests and release them in order | [`gate`] |
 //! | saved responses, judged by the rules | [`explain`] |
 //! | the network | [`proxy`], [`admin`] |
 //! | the rule file | [`config`] |

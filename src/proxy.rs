@@ -1,6 +1,6 @@
 //! The path of a request, top to bottom.
 //!
-//! accept -> target -> authenticate -> rule -> **hold** -> connect -> last look -> send ->
+//! accept -> target -> authenticate -> rule -> **hold** -> connect -> last check -> send ->
 //! **observe** -> report -> relay. `handle_request` reads in that order; each step is one call into its own
 //! module.
 
@@ -67,23 +67,23 @@ use crate::{
     target::Target,
 };
 
-/// Fields that hyper's parser takes without an allocation for their positions.
+/// Fields for which hyper's parser does not allocate.
 const HYPER_HEADERS: usize = 100;
 
-/// Whom a connection belongs to.
+/// The client of a connection.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     /// Address of the client.
     pub(crate) peer: SocketAddr,
-    /// The client's end, which must know when a tunnel begins; none where requests come in frames.
+    /// Its HTTP/1.1 connection, which must know when a tunnel begins; `None` for HTTP/2.
     pub(crate) connection: Option<http1::Handle>,
-    /// The CONNECT that it speaks inside of, where that is intercepted.
+    /// The intercepted CONNECT around its requests, if there is one.
     pub(crate) inside: Option<intercept::Inside>,
-    /// What moves on a connection of many streams.
+    /// The activity on an HTTP/2 connection.
     pub(crate) activity: Option<Arc<intercept::Activity>>,
-    /// Lent to the request that is under handle_request: a timer that is set once for many of them.
+    /// A timer that the current request borrows, so that not each request allocates one.
     silence: Mutex<Option<upload::Idle>>,
-    /// The connection to a site on which it has logged in.
+    /// The connection to a site on which this client has logged in.
     pin: Arc<Pin>,
 }
 
@@ -97,12 +97,12 @@ impl Visitor {
         Self { peer, connection, inside, activity: None, silence, pin }
     }
 
-    /// The connection has been quiet for a while.
+    /// Whether the connection has been idle for a while.
     fn rests(&self) -> bool {
         self.connection.as_ref().is_some_and(http1::Handle::rests)
     }
 
-    /// The next bytes are no HTTP any more.
+    /// The next bytes are not HTTP: a tunnel begins.
     fn pass_through(&self) {
         if let Some(connection) = &self.connection {
             connection.pass_through();
@@ -110,7 +110,7 @@ impl Visitor {
     }
 }
 
-/// Answers one request, whatever becomes of it.
+/// Handles one request: every outcome is a response.
 pub(crate) async fn handle(
     cx: &Arc<Context>,
     visitor: &Visitor,
@@ -177,7 +177,7 @@ pub(crate) async fn handle(
     Ok(response)
 }
 
-/// Takes a request along its path, to the answer or the refusal.
+/// The path of a request, to the response or the refusal.
 async fn handle_request(
     cx: &Arc<Context>,
     visitor: &Visitor,
@@ -251,7 +251,7 @@ async fn handle_request(
     Box::pin(granted.exchange(&mut outbound, pass, upgrading, exchange)).await
 }
 
-/// What a request needs once it has its permit.
+/// A request that has its permit, and what it needs to be sent.
 #[derive(Clone, Copy)]
 struct Granted<'a> {
     cx: &'a Arc<Context>,
@@ -262,7 +262,7 @@ struct Granted<'a> {
 }
 
 impl Granted<'_> {
-    /// The rest of its handle_request: to the site and back.
+    /// The rest of the path: to the site and back.
     async fn exchange(
         self,
         outbound: &mut Outbound,
@@ -315,9 +315,9 @@ impl Granted<'_> {
                 let pass = judged.as_ref().map(|(_, pass)| pass).or_else(|| body.pass());
                 exchange.next = pass.and_then(Pass::next_in);
             }
-            if let Some((verdict, mut leave)) = judged {
+            if let Some((verdict, mut judged_pass)) = judged {
                 if let Some(agent) = agent.as_ref().filter(|_| head.status == StatusCode::OK) {
-                    Box::pin(self.read_robots(&head, &mut body, agent, &mut leave)).await;
+                    Box::pin(self.read_robots(&head, &mut body, agent, &mut judged_pass)).await;
                 }
                 let blocked = again && asking.entry.rule.retry.on.contains(&verdict);
                 exchange.verdict = Some(verdict);
@@ -325,9 +325,9 @@ impl Granted<'_> {
                 if blocked {
                     body.end_slot();
                 }
-                // Where there is no time for another attempt, the client gets the answer that there is.
-                if blocked && leave.again(live).await.is_ok() {
-                    pass = leave;
+                // Without time for another attempt, the client gets the blocked response.
+                if blocked && judged_pass.again(live).await.is_ok() {
+                    pass = judged_pass;
                     continue;
                 }
                 drop(holding);
@@ -340,8 +340,8 @@ impl Granted<'_> {
         }
     }
 
-    /// Judges the answer and reports the verdict, now or, where it is not clear in time, while the
-    /// body passes.
+    /// Judges the response and reports the verdict: now, or while the body passes if it is not
+    /// clear in time.
     async fn observe(
         self,
         head: &Parts,
@@ -369,7 +369,7 @@ impl Granted<'_> {
         Some((judgement.verdict, pass))
     }
 
-    /// A `robots.txt` may say how often the site wants to be asked.
+    /// Reads the `Crawl-delay` of a `robots.txt`.
     async fn read_robots(self, head: &Parts, body: &mut SiteBody, agent: &str, pass: &mut Pass) {
         let text = body.read(robots::MOST, self.live.settings.inspect.delay).await;
         if let Some(said) = robots::crawl_delay(&head.headers, &text, agent) {
@@ -377,8 +377,8 @@ impl Granted<'_> {
         }
     }
 
-    /// The site's answer for the client: nothing of the other hop, our entry in `Via`, and what we
-    /// have to tell.
+    /// The site's response for the client: without hop-by-hop fields, with our entry in `Via` and
+    /// our own fields.
     fn relay(
         self,
         mut head: Parts,
@@ -387,7 +387,7 @@ impl Granted<'_> {
         exchange: &Exchange,
     ) -> Response<Body> {
         if flags.coding {
-            // Both would be two lengths for one message; the coding is what counted (RFC 9112
+            // A message with both would have two lengths; the coding was used to read it (RFC 9112
             // section 6.3).
             head.headers.remove(header::CONTENT_LENGTH);
         }
@@ -406,18 +406,18 @@ impl Granted<'_> {
     }
 }
 
-/// How often a blocked answer may be asked for again.
+/// How often a blocked request may be repeated.
 fn retries(rule: &Rule, method: &Method) -> u32 {
     let retry = &rule.retry;
-    // What is only observed is neither held nor changed: a blocked answer is the client's.
+    // `mode: observe` holds and changes nothing, so the client gets a blocked response.
     let enforced = rule.action == Action::Limit && rule.mode == Mode::Enforce;
     if enforced && retry.methods.contains(method) { retry.attempts } else { 0 }
 }
 
-/// What is recorded of an exchange.
+/// The record of an exchange.
 #[derive(Debug, Default)]
 struct Exchange {
-    /// `None` if there was none before the head of the answer went out.
+    /// `None` if there was none before the head of the response was sent.
     verdict: Option<Verdict>,
     held: Duration,
     took: Duration,
@@ -425,7 +425,7 @@ struct Exchange {
     next: Option<Duration>,
     /// How often the request was sent.
     sent: u32,
-    /// The request's body was never asked for, so the client's connection must end.
+    /// The site never requested the body, so the client's connection must end.
     unread: bool,
     /// `None` if neither the access log nor traces are wanted.
     line: Option<Box<Line>>,

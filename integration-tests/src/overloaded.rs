@@ -1,5 +1,5 @@
-//! A site without a wall that can give so many pages per second: the rest queues up there, and once the queue is long, is
-//! refused with a 503. And what a fleet brings home from it, in virtual time, through the real gates and scripts.
+//! A site without a wall, but with a limited capacity in pages per second. Further requests queue up there, and get a
+//! 503 once the queue is long. A fleet crawls it in virtual time, through the real gates and scripts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,9 +8,9 @@ use tidegate::{classify::verdict::Judgement, config, gate::Gate, rules::Rule, ru
 
 use crate::sim::{Plan, permit, target};
 
-/// A page takes so many seconds where nothing queues up, at least and at most.
+/// The shortest and the longest time for a page without a queue, in seconds.
 const LATENCY: (f64, f64) = (0.1, 0.4);
-/// The site refuses what would wait longer, in seconds.
+/// The site refuses requests that would wait longer, in seconds.
 const LONGEST: f64 = 30.0;
 /// Members of the fleet.
 const MEMBERS: usize = 3;
@@ -38,8 +38,8 @@ impl Overloaded {
         (self.free - now).max(0.0)
     }
 
-    /// Answers a request that comes at `now`, never earlier than the one before: whether with a page, and after how
-    /// long.
+    /// Answers a request that comes at `now`, not before the previous one. Returns whether it gets a page, and the time
+    /// until the response.
     pub fn answer(&mut self, now: f64) -> (bool, f64) {
         let (least, most) = LATENCY;
         let own = least + self.draw.f64() * (most - least);
@@ -54,10 +54,10 @@ impl Overloaded {
     }
 }
 
-/// What a crawl has brought up to a moment.
+/// The results of a crawl up to a moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Haul {
-    /// Pages in per cent of what the site can give.
+    /// Pages in per cent of the capacity of the site.
     pub pages: f64,
     /// Refused requests per 100 pages.
     pub refused: f64,
@@ -67,7 +67,7 @@ pub struct Haul {
     pub tripped: bool,
 }
 
-/// What the clients share.
+/// The state that the clients share.
 #[derive(Debug)]
 struct Shared {
     site: Overloaded,
@@ -77,11 +77,11 @@ struct Shared {
     queue: f64,
 }
 
-/// A fleet of three crawls a site that gives `rate` pages per second, under a rule with these keys, as fast as the rule
-/// lets it; what it has brought at each of `moments`, in seconds.
+/// A fleet of three crawls a site with a capacity of `rate` pages per second, under a rule with these keys, as fast as
+/// the rule allows. Returns the results at each of `moments`, in seconds.
 ///
 /// # Panics
-/// If the rule file would not be accepted.
+/// If the rule is invalid.
 #[must_use]
 pub fn crawl<const N: usize>(rate: f64, keys: &str, moments: [u64; N], seed: u64) -> [Haul; N] {
     let plan = Plan { seed, written: Some(rule(keys)), ..Plan::new(MEMBERS, 1.0, 0) };
@@ -118,7 +118,7 @@ fn rule(keys: &str) -> Rule {
     (*loaded.rules.as_slice()[0]).clone()
 }
 
-/// Asks for one page after the other.
+/// Requests one page after the other.
 async fn client(gate: Arc<Gate>, shared: Arc<Mutex<Shared>>) {
     while let Some(mut permit) = permit(&gate, &target(), 1).await {
         let (good, took) = shared.lock().answer();

@@ -1,4 +1,4 @@
-//! A fleet on paper, in virtual time: the real gate, the real store code and the real Lua scripts, on a virtual Redis
+//! A simulated fleet in virtual time: the real gate, the real store code and the real Lua scripts, on a virtual Redis
 //! and tokio's paused clock. A thousand members and a hundred thousand held requests take seconds.
 //!
 //! What is simulated: the machine under the scripts ([`redis`]: an embedded Lua 5.1 with the commands they use), the
@@ -67,7 +67,7 @@ impl Plan {
         Self { seed: 1, rate, burst: 1, quotas: vec![], round_trips, held, written: None }
     }
 
-    /// Builds a paused runtime, starts the fleet on it and lets `story` happen.
+    /// Builds a paused runtime, starts the fleet on it and runs `story`.
     ///
     /// # Panics
     /// If the runtime cannot be built.
@@ -84,7 +84,7 @@ impl Plan {
         })
     }
 
-    /// Plays it to the end: every request is let go.
+    /// Runs it until every request has been sent.
     #[must_use]
     pub fn run(self) -> Figures {
         self.play(async |fleet| {
@@ -108,7 +108,7 @@ struct Member {
 pub struct Fleet {
     /// Its Redis.
     pub redis: Arc<VirtualRedis>,
-    /// What happened.
+    /// The record of everything that happened.
     pub ledger: Arc<Ledger>,
     plan: Plan,
     members: Vec<Member>,
@@ -175,7 +175,7 @@ impl Fleet {
         Arc::clone(&self.members[member].gate)
     }
 
-    /// A client of a member that does as it likes; it ends with the member.
+    /// A client of a member with any behaviour; it ends with the member.
     pub fn client(&mut self, member: usize, client: impl Future<Output = ()> + Send + 'static) {
         let task = self.clients.spawn(client);
         self.members[member].clients.push(task);
@@ -186,7 +186,7 @@ impl Fleet {
         self.members[member].line.set(health);
     }
 
-    /// Kills a member: nothing that it holds or knows reaches anybody any more.
+    /// Kills a member: nothing that it holds or knows reaches the store or another member.
     pub fn kill(&mut self, member: usize) {
         let member = &mut self.members[member];
         member.line.cut();
@@ -213,12 +213,12 @@ impl Fleet {
         }
     }
 
-    /// Lets the fleet run for so long.
+    /// Lets the fleet run for this time.
     pub async fn pass(&mut self, time: Duration) {
         tokio::time::sleep(time).await;
     }
 
-    /// Until every client has had its turn or has left.
+    /// Waits until every client has been served or has left.
     ///
     /// # Panics
     /// If a client's task panics.
@@ -231,11 +231,11 @@ impl Fleet {
         }
     }
 
-    /// The figures so far. Fairness is looked at from the first ticket on, among the members alive, for as long as each
-    /// of them has requests waiting.
+    /// The figures so far. Fairness is measured from the first ticket on, among the members alive, while each of them
+    /// has waiting requests.
     ///
     /// # Panics
-    /// If nothing was let go.
+    /// If nothing was sent.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "counts")]
     pub fn figures(&self) -> Figures {

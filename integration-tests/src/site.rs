@@ -165,7 +165,7 @@ impl Site {
         self.shared.state.lock().guard = Some(Guard::new(wall, faster));
     }
 
-    /// From now on it can only give so many pages: the rest queues up, and is refused once the queue is long.
+    /// Limits its capacity from now on: further requests queue up, and are refused once the queue is long.
     pub fn overload(&self, site: Overloaded) {
         self.shared.state.lock().overloaded = Some((site, Instant::now()));
     }
@@ -247,7 +247,7 @@ async fn serve(
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // A client that is gone before it was accepted is nobody's trouble.
+                // A client that disconnects before it is accepted causes no failure.
                 let Ok((stream, _)) = accepted else { continue };
                 let connection = {
                     let mut state = shared.state.lock();
@@ -298,7 +298,7 @@ async fn converse(
         builder.timer(TokioTimer::new());
         builder
     };
-    // How a connection ends is what the tests look at from the other side.
+    // The tests check the end of a connection at its other end.
     let serving = async {
         match tls {
             None => {

@@ -32,11 +32,11 @@ use crate::{
 /// W3C trace context, which connects our lines with the crawler's own. It is passed on to the site
 /// unchanged.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// The client's name for its request. It is for the proxy: it does not go on to the site.
+/// The client's name for its request. It is meant for the proxy and is not sent to the site.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request ID that is taken from a client.
 const LONGEST_ID: usize = 128;
-/// A hold that is not worth a cause: the proxy's own work takes as long.
+/// A shorter hold has no cause in the log, because the proxy's own work takes as long.
 const NO_HOLD: Duration = Duration::from_millis(1);
 
 /// The id of a request in the log, and its client's trace context.
@@ -175,7 +175,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// For a request of which nothing is known but its head.
+    /// For a request of which only the head is known.
     pub(super) fn new<B>(
         visitor: &Visitor,
         request: &Request<B>,
@@ -344,7 +344,7 @@ impl Drop for Line {
             holds.total += in_tunnel.total - in_tunnel.longest;
             access.bytes_up = tally.up.load(Ordering::Relaxed);
             access.bytes_down = tally.down.load(Ordering::Relaxed);
-            // The first flight has the leave of its CONNECT.
+            // The first flight uses the permit of its CONNECT.
             access.flights = Some(1 + tally.flights.load(Ordering::Relaxed));
         }
         access.bytes_up += upload.as_ref().map_or(0, Progress::bytes);

@@ -43,7 +43,7 @@ pub(crate) struct Live {
     pub(crate) authenticator: Authenticator,
     pub(super) users: HashMap<Arc<str>, Arc<UserMetrics>>,
     pub(super) tls: Connector,
-    /// Which connections to sites its requests may use: those that it let be made.
+    /// Its requests use only the connections to sites that were made under it.
     pub(super) generation: u64,
 }
 
@@ -74,7 +74,7 @@ pub struct Context {
     pub(super) held_memory: HeldMemory,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
     pub(crate) tunnels: TaskTracker,
-    /// Their places, taken before a request for one is held.
+    /// The slots of tunnels; a request for a tunnel takes one before it is held.
     pub(super) places: TunnelSlots,
     /// The proxy stops: intercepted connections finish their requests in flight.
     pub(super) stopping: CancellationToken,
@@ -136,8 +136,8 @@ impl Context {
         self.live.load_full()
     }
 
-    /// Whether this client is the first time seen not to accept our certificates; the memory of
-    /// that is bounded.
+    /// Whether this client rejects our certificates for the first time. A bounded number of clients
+    /// is remembered.
     pub(super) fn is_first_distrust(&self, client: IpAddr) -> bool {
         let mut distrusting = self.distrusting.lock();
         if distrusting.len() >= MAX_DISTRUSTING {
@@ -198,8 +198,8 @@ impl Context {
         self.live.store(Arc::new(live));
     }
 
-    /// The CA that intercepted hosts are shown, opened (and made) on first need. It is not opened
-    /// again: clients trust the one that they were given, and another one needs a restart.
+    /// The CA for interception, opened (and created) on first use. It is not opened again, because
+    /// clients trust this one; another one needs a restart.
     ///
     /// # Errors
     /// [`CaError`]. The next call tries again.

@@ -88,7 +88,7 @@ pub enum DialError {
     /// No connection in time.
     #[error("no connection to {0} on port {1} within {seconds} s", seconds = .2.as_secs_f32())]
     Timeout(Host, u16, Duration),
-    /// The process has no descriptor left, or the system no memory: nothing that the site has done.
+    /// The process has no descriptor left, or the system no memory: the site is not the cause.
     #[error("this proxy cannot open another connection: {0}")]
     Short(String),
     /// Anything else (no route, no free port, ...).
@@ -261,8 +261,8 @@ impl Guard {
         Ok(stream)
     }
 
-    /// Connects to an upstream proxy. The rule file names it, so that it need not be public, nor its port one of the
-    /// web; `egress.deny` counts for it, and so do the proxy's own addresses.
+    /// Connects to an upstream proxy. The rule file names it, so it may be private and use any port. `egress.deny` and
+    /// the proxy's own addresses apply to it.
     ///
     /// # Errors
     /// As [`Guard::connect`].

@@ -276,7 +276,7 @@ pub(super) async fn send(
                 cx.metrics.reached(bound);
             }
             if let Some(error) = conn.names_the_site().and_then(|_| failure.of_the_connection()) {
-                // The other end is the upstream proxy: the site has not been seen.
+                // The other end is the upstream proxy, so nothing is known about the site.
                 cx.via_fails(&pass.entry().rule, &error);
                 return Err(error.refusal().under(pass.entry()));
             }
@@ -297,7 +297,7 @@ struct Wanted {
     fresh: bool,
     /// Not HTTP/2.
     http1_only: bool,
-    /// One that only this client uses, because the site takes everything on it for this client's.
+    /// One for this client only, because the site assigns everything on it to this client.
     own: bool,
 }
 

@@ -48,9 +48,9 @@ pub(crate) struct Inside {
     scheme: Scheme,
     /// The client of the CONNECT.
     client: Client,
-    /// Whether it may still.
+    /// Its login, which may become invalid with a reload.
     tunnel_login: Arc<TunnelLogin>,
-    /// The tunnel slot of the CONNECT; an upgrade inside keeps it.
+    /// The tunnel slot of the CONNECT; an upgrade inside uses it too.
     pub(super) place: Arc<TunnelSlot>,
 }
 
@@ -219,8 +219,8 @@ impl Session {
         if self.cx.is_first_distrust(self.peer.ip()) {
             let what = format!(
                 "the client {} does not accept our certificate for {host} ({error}): it does not \
-                 trust the CA {} yet (`tidegate env` shows how), or it knows the site's own \
-                 certificate by heart (pinning; then let a rule without `intercept` match it)",
+                 trust the CA {} yet (`tidegate env` shows how), or it accepts only the \
+                 site's own certificate (pinning: then let a rule without `intercept` match the site)",
                 self.peer.ip(),
                 self.ca.path().display(),
             );

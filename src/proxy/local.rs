@@ -14,7 +14,7 @@ use crate::target::{Host, Scheme, Target};
 
 /// The name. `.local` is never resolved by the public DNS (RFC 6762).
 const NAME: &str = "tidegate.local";
-/// The page's source as long as it is unknown whether its client trusts the CA.
+/// The origin of the page while it is unknown whether its client trusts the CA.
 const ORIGIN: &str = "http://tidegate.local";
 const PAGE: &str = include_str!("local/page.html");
 

@@ -28,11 +28,11 @@ pub(crate) struct Asking {
     pub(crate) target: Target,
     pub(crate) client: Client,
     pub(crate) entry: Arc<Entry>,
-    /// What the client asks of its hold.
+    /// The preferences of the client for its hold.
     preferences: Preferences,
     /// Its spans, if they are exported.
     pub(super) trace: Option<Arc<Trace>>,
-    /// The proxies that it has passed (`Via`), for an upstream proxy that leads back to one of them.
+    /// The proxies in its `Via`, to detect an upstream proxy that leads back to one of them.
     pub(super) passed: Option<Box<[HeaderValue]>>,
 }
 
@@ -59,8 +59,8 @@ impl Asking {
         self.trace.as_ref().map(|trace| trace.step(name))
     }
 
-    /// Refuses a port or an address where nobody may connect to before the request is held for it, so
-    /// that it takes no token. A name is judged by the addresses that it has once it is dialled; with `via`, by itself.
+    /// Refuses a forbidden port or address before the request is held, so that it takes no token. A name is judged
+    /// when it is dialled, by its addresses; with `via`, by itself.
     ///
     /// # Errors
     /// The egress guard denies it.
@@ -116,7 +116,7 @@ pub(crate) struct Pass {
     permit: Option<Permit>,
     target: Target,
     suspects: Arc<Suspects>,
-    /// For what is done with suspects.
+    /// The suspects of all sites.
     live: Arc<Live>,
     /// The span of the inspection, which ends with the report. Boxed: most requests have none.
     inspecting: Option<Box<OpenStep>>,
@@ -160,24 +160,24 @@ impl Pass {
         self.permit.as_mut().is_none_or(Permit::may_open)
     }
 
-    /// False once a cooldown has tripped since the grant, for more of what is under way.
+    /// As [`Self::may_send`], for the rest of a request that is under way.
     pub(crate) fn may_go_on(&self) -> bool {
         self.permit.as_ref().is_none_or(Permit::may_go_on)
     }
 
-    /// Counts its wait anew.
+    /// Restarts the count of its wait.
     pub(crate) fn renew(&mut self) {
         if let Some(permit) = &mut self.permit {
             permit.renew();
         }
     }
 
-    /// What counts the request as one under way, to be kept until its response is over.
+    /// The slot that counts the request as under way; keep it until the response is complete.
     pub(crate) fn take_slot(&mut self) -> Option<Box<Slot>> {
         self.permit.as_mut().and_then(Permit::take_slot)
     }
 
-    /// Waits for the permit once more.
+    /// Waits for the permit again.
     ///
     /// # Errors
     /// The gate refuses.
@@ -186,33 +186,33 @@ impl Pass {
         permit.again().await.map_err(|refused| Refusal::gate(&refused, live.settings.refuse, None))
     }
 
-    /// The head of the response has come, and its body is inspected.
+    /// The head of the response has arrived; its body is inspected next.
     pub(crate) fn inspects(&mut self, asking: &Asking) {
         self.inspecting = asking.step(StepName::Inspect).map(Box::new);
     }
 
-    /// The site may have named its limit in these fields; the fleet hears of it with the verdict.
+    /// Reads a limit that the site may name in these fields; it is reported with the verdict.
     pub(crate) fn hear_limit(&mut self, headers: &HeaderMap) {
         if let Some(permit) = self.permit.as_mut().filter(|_| self.entry.rule.site_limits) {
             permit.hear_limit(site_limit(headers, clock::wall()));
         }
     }
 
-    /// Reports how often the site wants to be asked, by its `robots.txt`.
+    /// Reports the `Crawl-delay` of the site's `robots.txt`.
     pub(crate) async fn tell_delay(&mut self, said: SiteLimit) {
         if let Some(permit) = &mut self.permit {
             permit.tell_delay(said).await;
         }
     }
 
-    /// The head of the response came after so long.
+    /// Records the time until the head of the response.
     pub(crate) fn hear_time(&mut self, took: Duration) {
         if let Some(permit) = &mut self.permit {
             permit.hear_time(took);
         }
     }
 
-    /// The answer may be a plain refusal: nothing but its status, or where it leads, speaks.
+    /// Records whether the response is a plain refusal, by its status or the target of its redirect alone.
     pub(crate) fn hear_refusal(&mut self, head: &Parts) {
         let leads_home = || {
             let location = head.headers.get(LOCATION).and_then(|value| value.to_str().ok());
@@ -244,7 +244,7 @@ impl Pass {
         }
     }
 
-    /// Reports an answer that cannot be judged.
+    /// Reports a response that cannot be judged.
     pub(crate) async fn report_unseen(&mut self) {
         if let Some(permit) = &mut self.permit {
             permit.report_unseen().await;

@@ -178,7 +178,7 @@ impl Pool {
         })
     }
 
-    /// Applies other bounds after a reload. Idle connections are closed, and lent ones are not kept
+    /// Applies other bounds after a reload. Idle connections are closed, and those in use are not kept
     /// when they return, because another egress guard and other roots allowed them. Returns the new
     /// generation.
     pub(super) fn reload(&self, bounds: Bounds) -> u64 {
@@ -354,7 +354,7 @@ impl Shelf {
     }
 }
 
-/// Counts one in a gauge until it is dropped.
+/// Increments a gauge until it is dropped.
 #[derive(Debug)]
 pub(super) struct Counted(Gauge);
 

@@ -21,7 +21,7 @@ use crate::{
 /// The methods of `Allow`: the usual ones. All methods pass except TRACE.
 pub(super) const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
 
-/// `Retry-After` if nobody knows how long it lasts.
+/// `Retry-After` if the end is unknown.
 const SOON: Duration = Duration::from_secs(1);
 
 /// A refusal, boxed because it is returned with `?` next to much smaller values.
@@ -177,7 +177,7 @@ impl Refusal {
             .under(entry)
     }
 
-    /// The rule file has no rule for it: nothing is let through by accident.
+    /// No rule matches it: nothing passes by accident.
     pub(crate) fn unruled() -> Refused {
         let sentence = "No rule matches this request. To allow it, add a last rule with `match: \
                         \"*\"`.";

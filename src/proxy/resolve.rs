@@ -160,7 +160,7 @@ impl Resolver {
                 return answer.clone();
             }
             slot.is_asked.store(false, Ordering::Relaxed);
-            // Half the time, so that a site is never judged by a moment that we left to it.
+            // Half of the time, so that enough is left to judge the site by.
             let half = clock::now() + deadline.saturating_duration_since(clock::now()) / 2;
             let Ok(places) = timeout_at(half, self.places(name, client)).await else {
                 return Err(busy());

@@ -32,7 +32,7 @@ const MAX_SITES: usize = 4096;
 /// How often a site's suspects are reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Different URLs in a row with one body, from which on a suspect is a block.
+/// After this many different URLs in a row with the same body, a suspect is a block.
 const SAME: usize = 4;
 
 /// Pages after which the usual length of a site is known.

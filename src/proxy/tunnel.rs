@@ -100,7 +100,7 @@ pub(super) async fn open(
     Ok(response)
 }
 
-/// The place of a CONNECT that is let in.
+/// The slot of a CONNECT that is admitted.
 ///
 /// # Errors
 /// Its port is not allowed, or there are too many tunnels.
@@ -113,10 +113,10 @@ pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<Tunnel
     place(cx, live, &asking.entry)
 }
 
-/// A place for one tunnel more, to be kept from before its hold to its end.
+/// The slot of a new tunnel, taken before its hold and kept until its end.
 ///
 /// # Errors
-/// As many are taken as `limits.tunnels` allows.
+/// All slots of `limits.tunnels` are taken.
 pub(super) fn place(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<TunnelSlot, Refused> {
     cx.places.take(live.settings.limits.tunnels).ok_or_else(|| {
         cx.metrics.reached(Bound::Tunnels);
@@ -150,7 +150,7 @@ pub(super) async fn join(
     }
 }
 
-/// A connection to the site, leave to use it now, and the settings that let it be made.
+/// A connection to the site, the permit to use it now, and the settings under which it was made.
 async fn establish(
     cx: &Arc<Context>,
     asking: &Asking,
@@ -165,7 +165,7 @@ async fn establish(
     }
     let mut pass = held?;
     loop {
-        // Those in force now: the wait may have outlasted a reload.
+        // The current settings, because they may have changed during the wait.
         let live = cx.live();
         let step = asking.step(StepName::Connect);
         let dialled = reach(cx, &live, asking, &mut pass).await;
@@ -223,7 +223,7 @@ pub(super) fn ended(metrics: &Metrics, error: &io::Error) {
 /// neither a block nor a sign of health. For a probe, the site's response opens the scope, because
 /// a tunnel shows no better evidence.
 ///
-/// A reload counts for it too, from the next of these bytes on.
+/// A reload takes effect with the next of these bytes.
 pub(super) struct Flights {
     cx: Arc<Context>,
     live: Arc<Live>,
@@ -331,7 +331,7 @@ impl Flights {
         let mut flight = match under_way {
             Some(flight) if flight.may_go_on(self.asking.entry.rule.tunnel) => flight,
             ended => {
-                // On the heap: a tunnel that moves has no use for the wait.
+                // Boxed: most bytes of a tunnel do not wait.
                 let next = Box::pin(self.next(ended)).await;
                 next.map_err(|refused| io::Error::other(refused.to_string()))?
             }
@@ -346,7 +346,7 @@ impl Flights {
         self.under_way.lock().as_ref().is_some_and(|flight| flight.pass.may_go_on())
     }
 
-    /// Leave for a new flight, or for the rest of one that a cooldown interrupted.
+    /// Waits for a new flight, or for the rest of one that a cooldown interrupted.
     async fn next(&self, ended: Option<Flight>) -> Result<Flight, Refused> {
         let (gate, Asking { entry, target, .. }) = (&self.cx.gate, &self.asking);
         let notes = self.cx.live().settings.log.access || self.asking.trace.is_some();

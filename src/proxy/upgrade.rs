@@ -26,7 +26,7 @@ pub(super) struct Upgrading {
     place: Option<Arc<TunnelSlot>>,
 }
 
-/// Takes the place of the tunnel that a request may become.
+/// Takes a slot for the tunnel that a request may become.
 ///
 /// # Errors
 /// There are too many tunnels.
@@ -72,7 +72,7 @@ pub(super) fn join(
     cx.tunnels.spawn(async move {
         let (_counted, _active, _place, _line) = (counted, active, place, line);
         let copied = async {
-            // The client's end is there only once our 101 is out.
+            // The client's connection is available only after our 101 was sent.
             let (site, client) = tokio::try_join!(site, client).map_err(std::io::Error::other)?;
             let (client, site) = (copy::Side::of_client(client), copy::Side::of_site(site));
             copy::both(client, site, None, &tally, idle).await

@@ -22,7 +22,7 @@ use crate::runtime::clock;
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// Nothing came for the idle time.
-    #[error("the body stood still for {0:?}")]
+    #[error("no bytes of the body came for {0:?}")]
     Idle(Duration),
     /// The client's connection broke, or its framing is malformed.
     #[error("the body broke off")]

@@ -35,10 +35,10 @@ use crate::{
 const MAX_LOCAL_RESETS: usize = 100;
 /// Largest list of request fields; bounds CONTINUATION frames as well.
 const MAX_HEADER_LIST: u32 = 16 * 1024;
-/// What a stream and a connection may send ahead.
+/// Bytes that a stream and a connection may send ahead.
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// What is buffered of a response for a client that does not read.
+/// Most buffered bytes of a response for a client that does not read.
 const MAX_SEND_BUFFER: usize = 64 * 1024;
 /// The interval of pings to a client.
 const PING: Duration = Duration::from_secs(20);
@@ -72,7 +72,7 @@ where
     served.map_err(io::Error::other)
 }
 
-/// Serves HTTP/2. Each stream passes the gate on its own; one that is held holds no other.
+/// Serves HTTP/2. Each stream passes the gate separately; a held stream does not delay the others.
 pub(super) async fn http2<S>(
     cx: &Arc<Context>,
     live: &Live,
@@ -168,7 +168,7 @@ enum Rest {
 }
 
 impl Activity {
-    /// A request, or a WebSocket, for as long as the value lives.
+    /// Counts a request or a WebSocket until the value is dropped.
     pub(in crate::proxy) fn begin(self: &Arc<Self>) -> Active {
         self.active.fetch_add(1, Ordering::Relaxed);
         self.moves.fetch_add(1, Ordering::Relaxed);
@@ -193,7 +193,7 @@ impl Activity {
         }
     }
 
-    /// Ready when a connection that rests is not worth waiting for.
+    /// Ready when waiting longer for an idle connection makes no sense.
     async fn stands_still(&self, rest: Rest, idle: Duration) {
         if rest == Rest::Idle {
             self.rests(idle).await;

@@ -11,7 +11,7 @@ pub(super) struct Kept {
     pub(super) sender: SendRequest<Upload>,
     /// The worker of its thread.
     pub(super) worker: usize,
-    /// When it came back.
+    /// The time of its return.
     pub(super) since: Instant,
 }
 
@@ -59,7 +59,7 @@ impl Site {
         Some(oldest.remove(0))
     }
 
-    /// Lets go of those that are not wanted.
+    /// Closes those that are not `wanted`.
     pub(super) fn keep(&mut self, wanted: impl Fn(&Kept) -> bool) {
         for kept in &mut self.by_worker {
             kept.retain(&wanted);

@@ -26,8 +26,8 @@ use crate::{proxy::accept::ClientIo, runtime::clock};
 /// a segment of a few bytes, and costs twice as much.
 const CHUNK: usize = 56 * 1024;
 
-/// How long a client may stay silent once its site has ended: most sites that end one direction
-/// have ended both, and only a write would show it.
+/// How long a client may stay silent after its site has ended one direction. Most sites have then
+/// ended both, and only a write would show it.
 const AFTER_SITE: Duration = Duration::from_secs(2);
 
 /// One end of a tunnel, with the bytes that were read before the tunnel began.
@@ -76,7 +76,7 @@ impl Side {
 /// bytes go from the client to the site.
 ///
 /// # Errors
-/// An end broke, stood still, or the gate refused a flight.
+/// An end broke or was idle for too long, or the gate refused a flight.
 pub(in crate::proxy) async fn both(
     client: Side,
     site: Side,

@@ -34,7 +34,7 @@ const POLICIES: [(&str, f64, Maker); 7] = [
 /// Pages in per cent of the oracle's, blocks per 100 pages, and cooldowns, at each time.
 type Figures = [[f64; 3]; 3];
 
-/// Runs the policies with `named` in their names over so many seeds of each wall, and prints their
+/// Runs the policies with `named` in their names over this many seeds of each wall, and prints their
 /// results.
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 pub(crate) fn run(named: &str, seeds: u64) {

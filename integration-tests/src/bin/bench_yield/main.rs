@@ -1,16 +1,16 @@
-//! What a crawl brings home: policies side by side against five kinds of walls, in virtual time.
+//! The yield of a crawl: compares policies against five kinds of walls, in virtual time.
 //!
-//! `bench_yield [SEEDS [NAME [FIRST]]]`: a fleet of three members, four requests at a time each, crawls every wall for
-//! an hour under every policy (those with NAME in their names), over so many seeds (24 where it does not say) from
-//! FIRST on. Tidegate's policies are the code that runs: the decisions of the embedded store, which the scripts in
-//! Redis repeat. An oracle knows what the wall bears at each moment and sends just that; what the others get is a share
-//! of it.
+//! `bench_yield [SEEDS [NAME [FIRST]]]`: a fleet of three members, with four concurrent requests each, crawls every
+//! wall for an hour under every policy. NAME selects policies by a part of their names. SEEDS (24) is the number of
+//! seeds, and FIRST the first one. Tidegate's policies run the program's own code: the decisions of the embedded store,
+//! which the scripts in Redis repeat. An oracle knows the limit of the wall at each moment and sends exactly that much.
+//! The other results are shares of the oracle's.
 //!
 //! `bench_yield plot` writes one crawl per wall as SVG (`docs/learned-rate.svg`).
 //!
-//! Printed are, after ten minutes and after an hour, good pages in per cent of the oracle's, blocks per 100 good pages,
-//! and the share of the time between a block and the next good page: the mean over the walls of the means and of the
-//! medians over the seeds, and the means wall by wall.
+//! The output has three figures, after ten minutes and after an hour: good pages in per cent of the oracle's, blocks
+//! per 100 good pages, and the share of the time between a block and the next good page. For each it has the means and
+//! the medians over the seeds, averaged over the walls, and the means for each wall.
 //!
 //! `bench_yield families [NAME [SEEDS]]`: the same against documented walls, and against sites without a wall; see
 //! [`families`]. `bench_yield gates [SEEDS]`: the learned rates through gates and scripts; see [`gates`].
@@ -36,12 +36,12 @@ use policy::{Autothrottle, Policy, Proxy, Reloaded, Workers};
 
 /// Walls of these seeds are not among those on which the defaults were chosen.
 const FIRST_SEED: u32 = 90_001;
-/// The rate that is called right, as a part of what a wall bears on average.
+/// The rate that counts as right, as a part of the average limit of a wall.
 const RIGHT: f64 = 0.95;
 /// Moments at which the tally is read.
 const MOMENTS: [i64; 2] = [600 * SECOND, 3_600 * SECOND];
 
-/// Makes a policy for a wall that bears so many requests per second on average.
+/// Makes a policy for a wall with this average limit, in requests per second.
 type Maker = fn(&Wall, f64, u64) -> Box<dyn Policy>;
 
 fn policies() -> [(&'static str, Maker); 13] {
@@ -77,7 +77,7 @@ fn fixed(rate: f64) -> String {
     format!("rate: {rate:.6}/s, learn: false")
 }
 
-/// What one policy brought home from one wall, seed by seed.
+/// The results of one policy at one wall, by seed.
 #[derive(Debug, Default, Clone)]
 struct Runs([Vec<f64>; 3]);
 
@@ -213,7 +213,7 @@ fn before(mut wall: Wall) -> fleet::Answers {
     Box::new(move |now, _| (wall.answer(now), None))
 }
 
-/// Pages of who knows the wall: what it bears, second by second.
+/// The pages of the oracle: the limit of the wall, second by second.
 fn oracle(wall: &Wall, until: i64) -> f64 {
     (0..until / SECOND).map(|second| wall.bears(second * SECOND)).sum()
 }

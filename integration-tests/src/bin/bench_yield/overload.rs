@@ -1,4 +1,4 @@
-//! A site that can only give so many pages per second and queues the rest, in virtual time through the real gates.
+//! A site with a limited capacity that queues what exceeds it, in virtual time through the real gates.
 
 use integration_tests::overloaded::{Haul, crawl};
 
@@ -7,7 +7,7 @@ use super::{FIRST_SEED, mean};
 /// Moments at which the haul is read, in seconds.
 const MOMENTS: [u64; 2] = [600, 3_600];
 
-/// Prints, for each rate, what is brought home with and without `overload: ease` over so many seeds.
+/// Prints the yield for each rate, with and without `overload: ease`, over this many seeds.
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 pub(crate) fn run(seeds: u64) {
     println!(
