@@ -368,5 +368,4 @@ impl Table {
 }
 
 #[cfg(test)]
-#[path = "gate/tests.rs"]
 mod tests;

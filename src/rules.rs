@@ -122,37 +122,37 @@ pub struct Rule {
     pub per: Split,
     /// Rate, burst, quotas, cost.
     pub limits: Limits,
-    /// Whether `rate` is `auto`: the rate in `limits` is then a bound that nobody wrote.
+    /// Whether `rate` is `auto`: the rate in `limits` is then not from the rule file.
     pub auto_rate: bool,
-    /// Whether limits that a site names in its answers count.
+    /// Whether limits that a site names in its responses count.
     pub site_limits: bool,
-    /// The limits of each user in a scope, taken jointly with the rule's; `None`: no limits of its own.
+    /// The limits of each user in a scope, in addition to the rule's.
     pub each_user: Option<Limits>,
-    /// Most requests under way at once in a scope, over the fleet; `None`: as many as come.
+    /// Most concurrent requests of a scope, for the whole fleet; `None`: no limit.
     pub parallel: Option<u32>,
-    /// Most answers with a 4xx, blocks aside, in a sliding window.
+    /// Most responses with a 4xx, without blocks, in a sliding window.
     pub errors: Option<Quota>,
-    /// Whether a site that strains under the load lowers the learned rate.
+    /// Whether an overloaded site lowers the learned rate.
     pub eases: bool,
     /// Longest hold.
     pub max_wait: Duration,
     /// Most held requests of a scope in this process.
     pub queue: usize,
-    /// The time of day at which its requests may go; `None`: always.
+    /// The time of day at which its requests may be sent; `None`: always.
     pub hours: Option<Hours>,
     /// Order of held requests.
     pub order: Order,
-    /// Whether the rule bites.
+    /// Whether the rule is enforced or only observed.
     pub mode: Mode,
-    /// Whether TLS is ended here.
+    /// Whether the proxy terminates TLS.
     pub intercept: bool,
     /// Whether certificates of its sites are verified.
     pub verify: bool,
-    /// The upstream proxy of its requests; `None`: sites are dialled.
+    /// The upstream proxy of its requests; `None`: a direct connection.
     pub via: Option<Arc<UpstreamProxy>>,
     /// What its tunnels count.
     pub tunnel: TunnelCount,
-    /// Blocked answers to send again.
+    /// Blocked requests to repeat.
     pub retry: Retry,
     /// When its scopes cool down; `None`: never.
     pub cooldown: Option<CooldownPolicy>,
@@ -161,6 +161,36 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// A rule that matches everything and limits nothing; all other keys have the defaults of the rule file.
+    #[must_use]
+    pub fn unlimited(name: &str) -> Self {
+        Self {
+            name: Arc::from(name),
+            matcher: Matcher::default(),
+            action: Action::Limit,
+            per: Split::All,
+            limits: Limits { rate: None, burst: 1, quotas: Vec::new(), cost: 1, learn: None },
+            auto_rate: false,
+            site_limits: true,
+            each_user: None,
+            parallel: None,
+            errors: None,
+            eases: false,
+            max_wait: Duration::from_secs(120),
+            queue: 10_000,
+            hours: None,
+            order: Order::Fair,
+            mode: Mode::Enforce,
+            intercept: false,
+            verify: true,
+            via: None,
+            tunnel: TunnelCount::Flights,
+            retry: Retry::default(),
+            cooldown: None,
+            classifier: Classifier::builtin(),
+        }
+    }
+
     /// How long from now until requests of the rule may go by its hours; `None` if they may.
     #[must_use]
     pub fn opens_in(&self) -> Option<Duration> {

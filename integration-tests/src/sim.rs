@@ -8,15 +8,12 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use tidegate::{
-    classify::{
-        Classifier,
-        verdict::{Judgement, Verdict},
-    },
+    classify::verdict::{Judgement, Verdict},
     gate::{Client, Gate, Permit, Preferences},
     limiter::policy::{CooldownPolicy, Limits, Quota, Split, Weights},
     observability::{event::Events, metrics::Metrics},
     rules::{
-        Action, Matcher, Mode, Order, Retry, Rule, RuleSet, TunnelCount,
+        Rule, RuleSet, TunnelCount,
         secret::Secret,
         settings::{OnFailure, RedisSettings},
     },
@@ -335,16 +332,6 @@ impl Plan {
             return rule.clone();
         }
         Rule {
-            name: Arc::from("simulated"),
-            matcher: Matcher::default(),
-            action: Action::Limit,
-            per: Split::All,
-            auto_rate: false,
-            site_limits: true,
-            each_user: None,
-            parallel: None,
-            errors: None,
-            eases: false,
             limits: Limits {
                 rate: Some(self.rate),
                 burst: self.burst,
@@ -354,14 +341,7 @@ impl Plan {
             },
             max_wait: MAX_WAIT,
             queue: usize::MAX,
-            hours: None,
-            order: Order::Fair,
-            mode: Mode::Enforce,
-            intercept: false,
-            verify: true,
-            via: None,
             tunnel: TunnelCount::Connect,
-            retry: Retry::default(),
             cooldown: Some(CooldownPolicy {
                 per: Split::All,
                 after: 3.0,
@@ -376,7 +356,7 @@ impl Plan {
                 respect_retry_after: true,
                 ramp: Duration::from_secs(10),
             }),
-            classifier: Classifier::builtin(),
+            ..Rule::unlimited("simulated")
         }
     }
 }

@@ -286,5 +286,4 @@ fn name_of(item: &BareItem) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "site_limits/tests.rs"]
 mod tests;

@@ -1,14 +1,9 @@
 //! The gate over the embedded store, in virtual time.
 
-#[path = "tests/bounds.rs"]
 mod bounds;
-#[path = "tests/late.rs"]
 mod late;
-#[path = "tests/named.rs"]
 mod named;
-#[path = "tests/resync.rs"]
 mod resync;
-#[path = "tests/wall.rs"]
 mod wall;
 
 use std::{sync::Arc, time::Duration};
@@ -17,14 +12,11 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::{
-    classify::{
-        Classifier,
-        verdict::{Judgement, Verdict},
-    },
+    classify::verdict::{Judgement, Verdict},
     limiter::policy::{CooldownPolicy, Limits, Ratio, Split, Weights},
     observability::metrics::Observed,
     rules::{
-        Action, Matcher, Order, Retry, TunnelCount,
+        TunnelCount,
         secret::Secret,
         settings::{OnFailure, RedisSettings},
     },
@@ -53,27 +45,8 @@ async fn gate_over(server: impl ScriptServer + 'static, rule: Rule) -> Arc<Gate>
 
 fn rule(rate: Option<f64>, burst: u32) -> Rule {
     Rule {
-        name: Arc::from("default"),
-        matcher: Matcher::default(),
-        action: Action::Limit,
-        per: Split::All,
         limits: Limits { rate, burst, quotas: vec![], cost: 1, learn: None },
-        auto_rate: false,
-        site_limits: true,
-        each_user: None,
-        parallel: None,
-        errors: None,
-        eases: false,
-        max_wait: Duration::from_secs(120),
-        queue: 10_000,
-        hours: None,
-        order: Order::Fair,
-        mode: Mode::Enforce,
-        intercept: false,
-        verify: true,
-        via: None,
         tunnel: TunnelCount::Connect,
-        retry: Retry::default(),
         cooldown: Some(CooldownPolicy {
             per: Split::All,
             after: 3.0,
@@ -88,7 +61,7 @@ fn rule(rate: Option<f64>, burst: u32) -> Rule {
             respect_retry_after: true,
             ramp: Duration::from_secs(10),
         }),
-        classifier: Classifier::builtin(),
+        ..Rule::unlimited("default")
     }
 }
 

@@ -400,5 +400,4 @@ fn ceil(micros: f64) -> i64 {
 }
 
 #[cfg(test)]
-#[path = "bucket/tests.rs"]
 mod tests;

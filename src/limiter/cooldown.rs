@@ -483,5 +483,4 @@ fn whole(micros: f64) -> i64 {
 }
 
 #[cfg(test)]
-#[path = "cooldown/tests.rs"]
 mod tests;

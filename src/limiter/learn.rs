@@ -443,5 +443,4 @@ fn differs(one: f64, other: f64) -> bool {
 }
 
 #[cfg(test)]
-#[path = "learn/tests.rs"]
 mod tests;

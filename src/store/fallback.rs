@@ -399,5 +399,4 @@ impl Store for Shared {
 }
 
 #[cfg(test)]
-#[path = "fallback/tests.rs"]
 mod tests;

@@ -10,12 +10,12 @@ use std::{
 
 use proptest::{prelude::*, test_runner::TestCaseError};
 use tidegate::{
-    classify::{Classifier, verdict::Verdict},
+    classify::verdict::Verdict,
     limiter::{
         cooldown::{Answer, Change, Known, Report},
-        policy::{CooldownPolicy, Limits, Split},
+        policy::CooldownPolicy,
     },
-    rules::{Action, Matcher, Mode, Order, Retry, Rule, TunnelCount},
+    rules::{Rule, TunnelCount},
     store::{Ask, Memory, Override, Peeked, Phase, Scope, ScopeName, Store as _},
 };
 
@@ -233,28 +233,10 @@ impl World {
 
 fn rule(policy: CooldownPolicy) -> Rule {
     Rule {
-        name: Arc::from("model"),
-        matcher: Matcher::default(),
-        action: Action::Limit,
-        per: Split::All,
-        limits: Limits { rate: None, burst: 1, quotas: vec![], cost: 1, learn: None },
-        auto_rate: false,
-        site_limits: true,
-        each_user: None,
-        parallel: None,
-        errors: None,
-        eases: false,
         max_wait: Duration::from_secs(60),
         queue: 100,
-        hours: None,
-        order: Order::Fair,
-        mode: Mode::Enforce,
-        intercept: false,
-        verify: true,
-        via: None,
         tunnel: TunnelCount::Connect,
-        retry: Retry::default(),
         cooldown: Some(policy),
-        classifier: Classifier::builtin(),
+        ..Rule::unlimited("model")
     }
 }

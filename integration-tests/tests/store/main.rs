@@ -17,7 +17,7 @@ use std::{
 use integration_tests::redis::Redis;
 use proptest::{prelude::*, test_runner::TestRunner};
 use tidegate::{
-    classify::{Classifier, verdict::Verdict},
+    classify::verdict::Verdict,
     limiter::{
         cooldown::{Answer, Known, KnownPhase, Named, NamedRate, Report},
         learn::{self, Hand, Learn},
@@ -26,7 +26,7 @@ use tidegate::{
     },
     observability::metrics::Metrics,
     rules::{
-        Action, Matcher, Mode, Order, Retry, Rule, TunnelCount,
+        Rule, TunnelCount,
         secret::Secret,
         settings::{OnFailure, RedisSettings},
     },
@@ -211,29 +211,12 @@ fn policy(ratio: Option<Ratio>, probe: bool, grow: f64, ramp: Duration) -> Coold
 
 fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
     Rule {
-        name: Arc::from("same"),
-        matcher: Matcher::default(),
-        action: Action::Limit,
-        per: Split::All,
         limits,
-        auto_rate: false,
-        site_limits: true,
-        each_user: None,
-        parallel: None,
-        errors: None,
-        eases: false,
         max_wait: Duration::from_secs(60),
         queue: 100,
-        hours: None,
-        order: Order::Fair,
-        mode: Mode::Enforce,
-        intercept: false,
-        verify: true,
-        via: None,
         tunnel: TunnelCount::Connect,
-        retry: Retry::default(),
         cooldown: Some(cooldown),
-        classifier: Classifier::builtin(),
+        ..Rule::unlimited("same")
     }
 }
 

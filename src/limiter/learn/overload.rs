@@ -116,5 +116,4 @@ impl Learned {
 }
 
 #[cfg(test)]
-#[path = "overload/tests.rs"]
 mod tests;

@@ -18,13 +18,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    classify::Classifier,
     gate::Gate,
-    limiter::policy::{Limits, Split},
+    limiter::policy::Limits,
     observability::{event::Events, metrics::Metrics},
     proxy::{Context, serve},
     rules::{
-        Action, Matcher, Mode, Order, Retry, Rule, RuleSet, TunnelCount,
+        Rule, RuleSet,
         settings::{
             Auth, Bounds, Egress, EgressPattern, Inspect, Log, LogFormat, RefuseStatuses, Settings,
             StoreSettings, Timeouts,
@@ -85,29 +84,10 @@ pub(in crate::proxy) fn settings() -> Settings {
 
 pub(in crate::proxy) fn rule() -> Rule {
     Rule {
-        name: "default".into(),
-        matcher: Matcher::default(),
-        action: Action::Limit,
-        per: Split::All,
         limits: Limits { rate: None, burst: 5, quotas: Vec::new(), cost: 1, learn: None },
-        auto_rate: false,
-        site_limits: true,
-        each_user: None,
-        parallel: None,
-        errors: None,
-        eases: false,
         max_wait: Duration::from_secs(10),
         queue: 100,
-        hours: None,
-        order: Order::Fair,
-        mode: Mode::Enforce,
-        intercept: false,
-        verify: true,
-        via: None,
-        tunnel: TunnelCount::Flights,
-        retry: Retry::default(),
-        cooldown: None,
-        classifier: Classifier::builtin(),
+        ..Rule::unlimited("default")
     }
 }
 
