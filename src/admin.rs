@@ -14,6 +14,7 @@ mod gauges;
 mod history;
 mod judge;
 mod live;
+mod locate;
 mod page;
 mod probes;
 mod reply;

@@ -20,6 +20,7 @@ mod inspect;
 mod intercept;
 mod interim;
 mod local;
+mod look_up;
 mod pass;
 mod peek;
 mod pool;
@@ -52,6 +53,7 @@ use self::{
     upgrade::Upgrading,
 };
 pub(crate) use self::{
+    look_up::look_up,
     pass::{Asking, Pass},
     reply::{Refusal, Refused},
 };
@@ -226,6 +228,7 @@ async fn handle_request(
         return Box::pin(tunnel::open(cx, &live, visitor.peer, asking, request, line)).await;
     }
     asking.judge(&live)?;
+    look_up::before_hold(&mut asking, &live, exchange.line.as_deref_mut()).await?;
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
     let idle = live.settings.timeouts.idle;

@@ -6,12 +6,15 @@
 pub mod hours;
 mod path;
 pub mod secret;
+mod server;
 pub mod settings;
 pub mod upstream;
 
 use std::{cell::OnceCell, collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
-pub use self::{hours::Hours, path::normalise, upstream::UpstreamProxy};
+use ipnet::IpNet;
+
+pub use self::{hours::Hours, path::normalise, server::server_network, upstream::UpstreamProxy};
 use crate::{
     classify::{Classifier, verdict::Verdict},
     limiter::policy::{CooldownPolicy, Limits, Quota, Split},
@@ -120,6 +123,8 @@ pub struct Rule {
     pub action: Action,
     /// How the rule is split into scopes.
     pub per: Split,
+    /// Networks whose hosts are kept apart where scopes are named by addresses.
+    pub address_except: Vec<IpNet>,
     /// Rate, burst, quotas, cost.
     pub limits: Limits,
     /// Whether `rate` is `auto`: the rate in `limits` is then not from the rule file.
@@ -170,6 +175,7 @@ impl Rule {
             action: Action::Limit,
             per: Split::All,
             limits: Limits { rate: None, burst: 1, quotas: Vec::new(), cost: 1, learn: None },
+            address_except: Vec::new(),
             auto_rate: false,
             site_limits: true,
             each_user: None,

@@ -66,6 +66,8 @@ pub struct Target {
     pub port: u16,
     /// Path and query as sent, without decoding (`/` if empty); empty for CONNECT.
     pub path: Arc<str>,
+    /// The server, as a rule with `per: address` names it; `None` until it was looked up for such a rule.
+    pub server: Option<Arc<str>>,
 }
 
 /// Why a target was refused; a message for people.
@@ -106,7 +108,7 @@ impl Target {
             None | Some("") => scheme.default_port(),
             Some(digits) => parse_port(digits)?,
         };
-        Ok(Self { scheme, host: Host::parse(host)?, port, path: path(method, uri) })
+        Ok(Self { scheme, host: Host::parse(host)?, port, path: path(method, uri), server: None })
     }
 
     /// Parses a whole URL as people write it. The fragment is ignored.
@@ -130,7 +132,8 @@ impl Target {
             None | Some("") => return BadTarget::new("CONNECT needs a port (host:port)"),
             Some(digits) => parse_port(digits)?,
         };
-        Ok(Self { scheme: Scheme::Http, host: Host::parse(host)?, port, path: Arc::from("") })
+        let host = Host::parse(host)?;
+        Ok(Self { scheme: Scheme::Http, host, port, path: Arc::from(""), server: None })
     }
 
     /// Parses the target of a request inside an intercepted CONNECT: origin-form, or absolute-form
@@ -156,7 +159,8 @@ impl Target {
                 ));
             }
         }
-        Ok(Self { scheme, host: self.host.clone(), port: self.port, path: path(method, uri) })
+        let (host, port) = (self.host.clone(), self.port);
+        Ok(Self { scheme, host, port, path: path(method, uri), server: None })
     }
 
     /// Whether a Host field names this target (RFC 9112 section 3.2). The default port may be

@@ -308,6 +308,7 @@ pub fn target() -> Target {
         host: Host::Name(Arc::from("shop.example")),
         port: 80,
         path: Arc::from("/"),
+        server: None,
     }
 }
 

@@ -8,7 +8,7 @@ use http::{Method, StatusCode, Uri};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{Context, reply::Problem};
+use super::{Context, locate::locate, reply::Problem};
 use crate::{
     classify::verdict::{Confidence, Evidence, Judgement, Verdict},
     gate::{Client, Preferences, Why},
@@ -48,7 +48,7 @@ pub(super) async fn report(
     body: Bytes,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
     let reported: Reported = read(&body)?;
-    let target = match (&reported.url, &reported.host) {
+    let mut target = match (&reported.url, &reported.host) {
         (Some(url), None) => target(url)?,
         (None, Some(host)) => target(&format!("http://{host}/"))?,
         _ => return Err(bad("name the site with `url` or `host`")),
@@ -78,6 +78,7 @@ pub(super) async fn report(
         suspect: None,
         bytes: 0,
     };
+    locate(&cx, &mut target).await?;
     if !cx.gate.report_outside(&target, &judgement).await {
         return Err(no_rule());
     }
@@ -100,7 +101,7 @@ pub(super) async fn acquire(
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
     let asked: Acquire = read(&body)?;
-    let target = target(&asked.url)?;
+    let mut target = target(&asked.url)?;
     let max_wait = asked.wait.map(|wait| seconds("wait", wait, 0.0, MAX_WAIT_S)).transpose()?;
     let preferences = Preferences { max_wait, ..Preferences::default() };
     let Some(entry) = cx.gate.find(&target) else {
@@ -115,6 +116,7 @@ pub(super) async fn acquire(
         Some(_) => return Err(bad("client: a name has 1 to 256 bytes")),
         None => Client::Address(IpAddr::from([127, 0, 0, 1])),
     };
+    locate(&cx, &mut target).await?;
     match cx.gate.acquire(&entry, &target, &client, preferences).await {
         Ok(held) => {
             let (rule, held) = (&*entry.rule.name, held.as_millis());

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Context,
     api::{bad, no_rule, read, target},
+    locate::locate,
     reply::Problem,
 };
 use crate::{
@@ -70,7 +71,7 @@ pub(super) async fn judge(
     body: Bytes,
 ) -> Result<Json<Judged>, Problem> {
     let received: Received = read(&body)?;
-    let target = target(&received.url)?;
+    let mut target = target(&received.url)?;
     let Some(entry) = cx.gate.find(&target) else {
         return Err(no_rule());
     };
@@ -79,6 +80,10 @@ pub(super) async fn judge(
     let limits = cx.proxy.live().settings.inspect.limits();
     let builtin = Classifier::builtin();
     let (judgement, item) = explain(&exchange, &target, Some(&entry.rule), &builtin, limits);
+    let located = locate(&cx, &mut target).await;
+    if report {
+        located?;
+    }
     let reported = report && cx.gate.report_outside(&target, &judgement).await;
     Ok(Json(Judged { item, scope: entry.scope_name(&target), reported }))
 }

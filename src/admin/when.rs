@@ -5,10 +5,12 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{Json, body::Bytes, extract::State};
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
 
 use super::{
     Context,
     api::{bad, read, target},
+    locate::locate,
     reply::Problem,
 };
 use crate::{gate::When, runtime::clock, target::Target};
@@ -37,7 +39,7 @@ pub(super) enum Answer {
 #[derive(Debug, Serialize)]
 pub(super) struct Next {
     url: String,
-    /// Why the URL is invalid.
+    /// Why the URL is invalid, or has no scope because its name could not be resolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     rule: Option<String>,
@@ -62,7 +64,7 @@ pub(super) async fn when(
         (None, Some(_)) => return Err(bad(format!("urls: at most {MOST}"))),
         _ => return Err(bad("name the sites with `url` or `urls`")),
     };
-    let parsed: Vec<_> = urls.iter().map(|url| target(url)).collect();
+    let parsed = locate_all(&cx, urls.iter().map(|url| target(url)).collect()).await;
     let targets: Vec<Target> = parsed.iter().flatten().cloned().collect();
     let mut found = cx.gate.when(&targets).await.into_iter();
     let now = clock::unix_ms();
@@ -81,6 +83,31 @@ pub(super) async fn when(
             Answer::Many { results }
         }
     }))
+}
+
+/// Looks up the sites whose scopes are named by addresses, all at once: the resolver has its bounds.
+async fn locate_all(
+    cx: &Arc<Context>,
+    targets: Vec<Result<Target, Problem>>,
+) -> Vec<Result<Target, Problem>> {
+    let mut looking = JoinSet::new();
+    for (at, target) in targets.iter().enumerate() {
+        let Ok(target) = target else { continue };
+        if cx.gate.find(target).is_some_and(|entry| entry.rule.is_per_address()) {
+            let (cx, mut target) = (Arc::clone(cx), target.clone());
+            looking.spawn(async move {
+                let located = locate(&cx, &mut target).await;
+                (at, located.map(|()| target))
+            });
+        }
+    }
+    let mut targets = targets;
+    while let Some(looked_up) = looking.join_next().await {
+        if let Ok((at, target)) = looked_up {
+            targets[at] = target;
+        }
+    }
+    targets
 }
 
 impl Next {

@@ -1,5 +1,7 @@
 //! `tidegate check --explain URL`: the rule of a request, its scope and limits, and why it applies.
 
+use std::net::ToSocketAddrs as _;
+
 use serde_json::json;
 
 use super::{
@@ -8,8 +10,9 @@ use super::{
 };
 use crate::{
     config::Loaded,
+    proxy::egress::reached,
     rules::{Action, Rule},
-    target::{Scheme, Target},
+    target::{Host, Scheme, Target},
 };
 
 /// Settings that apply to a rule without limits.
@@ -61,6 +64,7 @@ pub(super) fn explain(
         return Ok(Outcome::NotFine);
     };
     let rule = &rules[at];
+    let target = located(rule, target);
     let scope = scope(rule, &target);
     let settings = settings(loaded, rule);
     let passed = rules[..at].iter().map(|earlier| (&*earlier.name, why_not(earlier, &target)));
@@ -80,7 +84,9 @@ pub(super) fn explain(
     let origin = origin.unwrap_or_else(|| "built in".to_owned());
     let name = out.paint(Style::Bold, &rule.name);
     out.line(format_args!("rule   {name}  ({origin}){}", seen.words()))?;
-    out.line(format_args!("scope  {scope}"))?;
+    let unknown = rule.is_per_address() && target.server.is_none();
+    let unknown = if unknown { "/?  the name could not be looked up here" } else { "" };
+    out.line(format_args!("scope  {scope}{unknown}"))?;
     let width = settings.iter().map(|(key, ..)| key.len()).max().unwrap_or(0);
     for (key, value, origin) in settings {
         let origin = out.paint(Style::Dim, origin.unwrap_or_else(|| "default".to_owned()));
@@ -105,9 +111,24 @@ fn seen(loaded: &Loaded, target: Target) -> (Seen, Target) {
     }
 }
 
+/// With the server of `target` if it names the scope, as this machine resolves the name.
+fn located(rule: &Rule, mut target: Target) -> Target {
+    if rule.is_per_address() {
+        let lowest = match &target.host {
+            Host::Ip(ip) => Some(*ip),
+            Host::Name(name) => {
+                let found = (&**name, target.port).to_socket_addrs().ok();
+                found.and_then(|found| found.map(|addr| addr.ip().to_canonical()).min())
+            }
+        };
+        target.server = lowest.map(|ip| rule.server(&target.host, reached(ip)));
+    }
+    target
+}
+
 fn scope(rule: &Rule, target: &Target) -> String {
     let cooldown = rule.cooldown.as_ref().map_or(rule.per, |cooldown| cooldown.per);
-    let keys = [cooldown, rule.per].map(|per| per.key(&target.host));
+    let keys = [cooldown, rule.per].map(|per| per.key_of(target));
     match keys.iter().find(|key| !key.is_empty()) {
         Some(key) => format!("{}/{key}", rule.name),
         None => rule.name.to_string(),

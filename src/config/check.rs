@@ -115,6 +115,7 @@ fn split(word: &str) -> Split {
     match word {
         "domain" => Split::Domain,
         "host" => Split::Host,
+        "address" => Split::Address,
         _ => Split::All,
     }
 }

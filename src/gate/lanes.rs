@@ -174,13 +174,15 @@ impl Lanes {
 /// Whether scopes with cooldowns of their own share a bucket.
 fn shares_buckets(rule: &Rule) -> bool {
     let cooldown = cooldown_split(rule);
-    let one_each = rule.per == Split::Host || cooldown == Split::All || cooldown == rule.per;
+    let one_each = (rule.per == Split::Host && cooldown != Split::Address)
+        || cooldown == Split::All
+        || cooldown == rule.per;
     !one_each && rule.limits_something()
 }
 
 /// Keys of the bucket and of the cooldown of a request to `target`.
 pub(super) fn keys(rule: &Rule, target: &Target) -> (Arc<str>, Arc<str>) {
-    (rule.per.key(&target.host), cooldown_split(rule).key(&target.host))
+    (rule.per.key_of(target), cooldown_split(rule).key_of(target))
 }
 
 /// How the cooldowns of a rule are split.

@@ -12,7 +12,7 @@ use crate::{
         event::{ClearedBy, Event, clean},
         status::{LearnedStatus, ScopeState, ScopeStatus, StoreStatus, StoreTrouble, scope_name},
     },
-    rules::Mode,
+    rules::{Mode, server_network},
     runtime::clock,
     store::{Backend, Enforced, Override, Shared, Store, StoreError},
     target::{Host, Scheme, Target},
@@ -189,12 +189,11 @@ impl Gate {
         let lane = match entry.lanes.named(key) {
             Some(lane) => lane,
             None => {
-                let host = if key.is_empty() { Ok(None) } else { Host::parse(key).map(Some) };
-                let host = host.map_err(|_| unknown())?;
-                match host {
+                let site = if key.is_empty() { None } else { Some(site(key, policy.per)) };
+                match site {
                     // Kept like a request's lane, so that a manual trip is known before the first
                     // request.
-                    Some(host) => entry.lanes.find(&entry, &site(host)),
+                    Some(site) => entry.lanes.find(&entry, &site.ok_or_else(unknown)?),
                     None if entry.rule.per == Split::All => entry.lanes.whole(&entry),
                     None => entry.lanes.make(&entry, Arc::from(""), Arc::from("")),
                 }
@@ -218,9 +217,19 @@ fn shown_key<'k>(bucket: &'k str, cooldown: &'k str) -> &'k str {
     if cooldown.is_empty() { bucket } else { cooldown }
 }
 
-/// A target of which only the host matters.
-fn site(host: Host) -> Target {
-    Target { scheme: Scheme::Http, host, port: Scheme::Http.default_port(), path: Arc::from("/") }
+/// A target of which only the key of its scope matters; `None` if no scope has this key.
+fn site(key: &str, per: Split) -> Option<Target> {
+    let network = server_network(key).filter(|_| per == Split::Address);
+    let host = match network {
+        Some(network) => Host::Ip(network.addr().into()),
+        None => Host::parse(key).ok()?,
+    };
+    let server = match network {
+        Some(network) => Arc::from(network.trunc().to_string()),
+        None => Split::Host.key(&host),
+    };
+    let (port, path, server) = (Scheme::Http.default_port(), Arc::from("/"), Some(server));
+    Some(Target { scheme: Scheme::Http, host, port, path, server })
 }
 
 fn trouble(store: &Shared) -> Option<StoreTrouble> {

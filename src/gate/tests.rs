@@ -78,6 +78,7 @@ fn target() -> Target {
         host: Host::Name(Arc::from("shop.example")),
         port: 80,
         path: Arc::from("/"),
+        server: None,
     }
 }
 

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use super::learn::Learn;
-use crate::{classify::verdict::Verdict, target::Host};
+use crate::{
+    classify::verdict::Verdict,
+    target::{Host, Target},
+};
 
 /// How a rule is split into scopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,20 +17,32 @@ pub enum Split {
     Domain,
     /// One per host name.
     Host,
+    /// One per server: the address that is dialled.
+    Address,
 }
 
 impl Split {
-    /// The part of the scope's name after the rule's name: empty, the domain, or the host.
+    /// The part of the scope's name after the rule's name, for a request: empty, the domain, the host, or the server
+    /// (empty until it was looked up).
+    #[must_use]
+    pub fn key_of(self, target: &Target) -> Arc<str> {
+        match self {
+            Self::Address => target.server.clone().unwrap_or_default(),
+            Self::All | Self::Domain | Self::Host => self.key(&target.host),
+        }
+    }
+
+    /// The same if only the host is known. Without a look-up, each host counts as a server of its own.
     #[must_use]
     pub fn key(self, host: &Host) -> Arc<str> {
         match (self, host) {
             (Self::All, _) => Arc::from(""),
-            (Self::Host, Host::Name(name)) => Arc::clone(name),
+            (Self::Host | Self::Address, Host::Name(name)) => Arc::clone(name),
             (Self::Domain, Host::Name(name)) => match psl::domain_str(name) {
                 Some(domain) if domain.len() < name.len() => Arc::from(domain),
                 _ => Arc::clone(name),
             },
-            (Self::Host | Self::Domain, Host::Ip(_)) => Arc::from(host.to_string()),
+            (Self::Host | Self::Domain | Self::Address, Host::Ip(_)) => Arc::from(host.to_string()),
         }
     }
 }

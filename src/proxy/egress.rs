@@ -19,13 +19,13 @@ use std::{
 
 use tokio::net::TcpStream;
 
-pub use self::own::Own;
+pub use self::{network::reached, own::Own};
 use crate::{
     gate::Client,
     observability::metrics::Reason,
     proxy::resolve::{Resolver, Unresolved},
     rules::settings::{Egress, EgressPattern},
-    runtime::clock,
+    runtime::clock::{self, Instant},
     target::Host,
 };
 
@@ -240,23 +240,80 @@ impl Guard {
         judge: impl Fn(&Self, &Host, SocketAddr) -> Result<(), Denied>,
     ) -> Result<TcpStream, DialError> {
         let deadline = clock::now() + connect_timeout;
-        let addresses = match host {
-            Host::Ip(ip) => vec![*ip],
-            Host::Name(name) => match self.resolver.lookup(name, client, deadline).await {
-                Ok(addresses) => addresses.to_vec(),
-                Err(Unresolved::TimedOut) => return Err(DialError::DnsTimeout(host.clone())),
-                Err(Unresolved::Failed(why)) => return Err(DialError::Dns(host.clone(), why)),
-                Err(Unresolved::Short(why)) => return Err(DialError::Short(why)),
-            },
-        };
+        let addresses = self.addresses(host, client, deadline).await?;
         let vetted = vet(host, port, &addresses, |addr| judge(self, host, addr))?;
-        let failed = |error| match error {
+        let dialled = dial::first(&vetted, deadline).await;
+        self.dialled(dialled, host, port, connect_timeout)
+    }
+
+    /// The addresses of `host` that may be dialled, at least one and the lowest first, so that members
+    /// agree on the first one however a name server orders them. For [`Self::connect_to`], later.
+    ///
+    /// # Errors
+    /// As [`Guard::connect`].
+    pub async fn look_up(
+        &self,
+        host: &Host,
+        port: u16,
+        client: &Client,
+        connect_timeout: Duration,
+    ) -> Result<Box<[IpAddr]>, DialError> {
+        self.judge_port(port)?;
+        let addresses = self.addresses(host, client, clock::now() + connect_timeout).await?;
+        let vetted = vet(host, port, &addresses, |addr| self.judge(host, addr))?;
+        let mut ips: Vec<IpAddr> = vetted.iter().map(SocketAddr::ip).collect();
+        ips.sort_unstable();
+        Ok(ips.into())
+    }
+
+    /// Connects to `host` at the first of these addresses, without a look-up; to another one only if
+    /// the first does not accept. They are judged again, because a reload may have come since.
+    ///
+    /// # Errors
+    /// As [`Guard::connect`].
+    pub async fn connect_to(
+        &self,
+        host: &Host,
+        port: u16,
+        addresses: &[IpAddr],
+        connect_timeout: Duration,
+    ) -> Result<TcpStream, DialError> {
+        self.judge_port(port)?;
+        let vetted = vet(host, port, addresses, |addr| self.judge(host, addr))?;
+        let dialled = dial::preferred(&vetted, clock::now() + connect_timeout).await;
+        self.dialled(dialled, host, port, connect_timeout)
+    }
+
+    async fn addresses(
+        &self,
+        host: &Host,
+        client: &Client,
+        deadline: Instant,
+    ) -> Result<Arc<[IpAddr]>, DialError> {
+        let name = match host {
+            Host::Ip(ip) => return Ok(Arc::from([*ip])),
+            Host::Name(name) => name,
+        };
+        self.resolver.lookup(name, client, deadline).await.map_err(|unresolved| match unresolved {
+            Unresolved::TimedOut => DialError::DnsTimeout(host.clone()),
+            Unresolved::Failed(why) => DialError::Dns(host.clone(), why),
+            Unresolved::Short(why) => DialError::Short(why),
+        })
+    }
+
+    fn dialled(
+        &self,
+        dialled: Result<TcpStream, dial::Failed>,
+        host: &Host,
+        port: u16,
+        connect_timeout: Duration,
+    ) -> Result<TcpStream, DialError> {
+        let stream = dialled.map_err(|error| match error {
             dial::Failed::Refused => DialError::Refused(host.clone(), port),
             dial::Failed::TimedOut => DialError::Timeout(host.clone(), port, connect_timeout),
             dial::Failed::Short(error) => DialError::Short(error.to_string()),
             dial::Failed::Other(error) => DialError::Other(host.clone(), port, error.to_string()),
-        };
-        let stream = dial::first(&vetted, deadline).await.map_err(failed)?;
+        })?;
         self.refuse_own_machine(&stream, port)?;
         Ok(stream)
     }

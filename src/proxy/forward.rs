@@ -316,7 +316,8 @@ async fn connect(
     let verify = rule.verify;
     let tls = target.scheme == Scheme::Https;
     let via = rule.via.as_ref().map(|proxy| Route::new(proxy, target, wanted.http1_only));
-    let key = Key { tls, verify, via, host: target.host.clone(), port: target.port };
+    let (host, server) = (target.host.clone(), target.server.clone());
+    let key = Key { tls, verify, via, host, server, port: target.port };
     let mut late = None;
     loop {
         let pinned = || match &key.via {
@@ -424,8 +425,13 @@ pub(super) async fn dial(
     pass: &mut Pass,
 ) -> Result<TcpStream, Refused> {
     let timeout = live.settings.timeouts.connect;
-    let Asking { target, client, .. } = asking;
-    match live.egress.connect(&target.host, target.port, client, timeout).await {
+    let Asking { target, client, addresses, .. } = asking;
+    let (host, port) = (&target.host, target.port);
+    let dialled = match addresses {
+        Some(addresses) => live.egress.connect_to(host, port, addresses, timeout).await,
+        None => live.egress.connect(host, port, client, timeout).await,
+    };
+    match dialled {
         Ok(stream) => Ok(stream),
         Err(error) => {
             if let Some(mut judgement) = dial_verdict(&error) {
@@ -437,7 +443,7 @@ pub(super) async fn dial(
 }
 
 /// What a failed connection shows about the site; `None` if the egress guard refused it.
-fn dial_verdict(error: &DialError) -> Option<Judgement> {
+pub(super) fn dial_verdict(error: &DialError) -> Option<Judgement> {
     let verdict = match error {
         DialError::Denied(_) | DialError::Short(_) => return None,
         DialError::DnsTimeout(_) => {

@@ -1,6 +1,10 @@
 //! A request that has found its rule, and its permit.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::{HeaderMap, Uri, header::LOCATION, response::Parts};
 
@@ -34,6 +38,8 @@ pub(crate) struct Asking {
     pub(super) trace: Option<Arc<Trace>>,
     /// The proxies in its `Via`, to detect an upstream proxy that leads back to one of them.
     pub(super) passed: Option<Box<[HeaderValue]>>,
+    /// The addresses to dial, if they were looked up before the hold.
+    pub(super) addresses: Option<Box<[IpAddr]>>,
 }
 
 impl Asking {
@@ -51,7 +57,7 @@ impl Asking {
         if entry.rule.action == Action::Deny {
             return Err(Refusal::denied(&entry));
         }
-        Ok(Self { target, client, entry, preferences, trace: None, passed: None })
+        Ok(Self { target, client, entry, preferences, trace: None, passed: None, addresses: None })
     }
 
     /// A step of its path that begins now, if its spans are exported.

@@ -60,6 +60,8 @@ pub(super) struct Key {
     pub(super) via: Option<Route>,
     /// The host.
     pub(super) host: Host,
+    /// Its server, if that names the scope: a host may move to another.
+    pub(super) server: Option<Arc<str>>,
     /// The port.
     pub(super) port: u16,
 }

@@ -32,6 +32,7 @@ use super::{
     context::Live,
     egress::DialError,
     forward,
+    look_up::before_hold,
     pool::Counted,
     reply::{Refused, sentence},
     tunnel_login::TunnelLogin,
@@ -64,7 +65,7 @@ pub(super) async fn open(
     cx: &Arc<Context>,
     live: &Arc<Live>,
     peer: SocketAddr,
-    asking: Asking,
+    mut asking: Asking,
     mut request: Request<Incoming>,
     line: &mut Option<Box<Line>>,
 ) -> Result<Response<Body>, Refused> {
@@ -72,7 +73,7 @@ pub(super) async fn open(
         return Err(Refusal::denied(&asking.entry));
     }
     let place = admit(cx, live, &asking)?;
-    let (site, pass, live) = establish(cx, &asking, line.as_deref_mut()).await?;
+    let (site, pass, live) = establish(cx, &mut asking, line.as_deref_mut()).await?;
     let tunnel_login = Arc::new(TunnelLogin::new(request.headers(), peer.ip(), &live));
     let upgrade = hyper::upgrade::on(&mut request);
     let response = Response::new(Body::empty());
@@ -127,12 +128,12 @@ pub(super) fn place(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<Tun
 /// Connects a client whose CONNECT was already answered to the site.
 pub(super) async fn join(
     cx: &Arc<Context>,
-    asking: Asking,
+    mut asking: Asking,
     tunnel_login: Arc<TunnelLogin>,
     client: copy::Side,
     mut line: Option<Box<Line>>,
 ) {
-    match establish(cx, &asking, line.as_deref_mut()).await {
+    match establish(cx, &mut asking, line.as_deref_mut()).await {
         Ok((site, pass, live)) => {
             let tally = Tally::new(&asking.entry);
             if let Some(line) = &mut line {
@@ -153,9 +154,10 @@ pub(super) async fn join(
 /// A connection to the site, the permit to use it now, and the settings under which it was made.
 async fn establish(
     cx: &Arc<Context>,
-    asking: &Asking,
+    asking: &mut Asking,
     mut line: Option<&mut Line>,
 ) -> Result<(Reached, Pass, Arc<Live>), Refused> {
+    before_hold(asking, &cx.live(), line.as_deref_mut()).await?;
     if let Some(line) = &mut line {
         line.waits(cx, asking, None);
     }

@@ -429,6 +429,7 @@ fn cost(folder: &Path, items: &[Item]) -> anyhow::Result<f64> {
         host: Host::parse("site.example")?,
         port: 443,
         path: "/".into(),
+        server: None,
     };
     let headers = HeaderMap::from_iter([
         (http::header::CONTENT_TYPE, "text/html; charset=utf-8".parse()?),

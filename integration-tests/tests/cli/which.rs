@@ -63,3 +63,22 @@ fn explain_is_readable_and_ends_with_the_usual_codes() {
     let output = run(folder.path(), &["check", "r.yaml", "--explain", "nonsense"]);
     assert_eq!((output.status.code(), err(&output).contains("--explain")), (Some(2), true));
 }
+
+#[test]
+fn explain_looks_up_what_an_address_names() {
+    let folder = folder();
+    let rules = "rules:\n  - {name: shared, match: '*', per: address, rate: 1/s}\n";
+    write(folder.path(), "main.yaml", rules);
+    for (url, scope) in [
+        ("http://localhost/", "shared/127.0.0.1"),
+        ("http://127.0.0.1/", "shared/127.0.0.1"),
+        ("http://[2606:4700::1]/", "shared/[2606:4700::1]"),
+        ("http://[2001:db8:1:2::7]/", "shared/2001:db8:1:2::/64"),
+        ("http://nowhere.invalid/", "shared"),
+    ] {
+        let said = json(&run(folder.path(), &["check", "main.yaml", "--explain", url, "--json"]));
+        assert_eq!(said["scope"], scope, "{said}");
+    }
+    let said = run(folder.path(), &["check", "main.yaml", "--explain", "http://nowhere.invalid/"]);
+    assert!(out(&said).contains("could not be looked up here"), "{}", out(&said));
+}

@@ -82,6 +82,7 @@ fn target() -> impl Strategy<Value = Target> {
         host: Host::parse(&host).expect("a host"),
         port: 80,
         path: path.replace('*', "x").into(),
+        server: None,
     })
 }
 
@@ -154,6 +155,7 @@ fn a_thousand_rules_are_not_scanned_for_a_request() {
         host: Host::parse("www.s999.example").expect("a host"),
         port: 80,
         path: "/".into(),
+        server: None,
     };
     // The shortest of many short rounds: nothing has interrupted that one, however busy the machine is.
     let round = |find: &dyn Fn() -> Option<usize>| {

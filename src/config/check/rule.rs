@@ -2,6 +2,8 @@
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
+use ipnet::IpNet;
+
 use super::{
     Surroundings, cooldown,
     detect::{self, Signatures},
@@ -19,7 +21,7 @@ use crate::{
         syntax_tree::{Name, Node, Value},
         units::{self, Read, Wrong, quote},
     },
-    limiter::policy::{Limits, Quota},
+    limiter::policy::{CooldownPolicy, Limits, Quota, Split},
     rules::{Action, HostPattern, Matcher, Mode, Order, Retry, Rule, TunnelCount, UpstreamProxy},
     target::glob_matches,
 };
@@ -95,11 +97,16 @@ pub(super) fn read(
     let parallel = reader.optional_count("parallel");
     let errors = errors(&reader, cooldown.is_some());
     let eases = eases(&reader, limits.learn.is_some());
+    let via = upstream(&reader, around);
+    if via.is_some() {
+        no_addresses(&reader, per, cooldown.as_ref());
+    }
     Rule {
         name: reader.optional("name", hosts::name).unwrap_or_else(|| Arc::from("unnamed")),
         matcher,
         action,
         per,
+        address_except: address_except(&reader, per, cooldown.as_ref()),
         limits,
         auto_rate: matches!(ceiling, Some(Ceiling::Auto)),
         site_limits: reader.word("site_limits") != "ignore",
@@ -114,7 +121,7 @@ pub(super) fn read(
         mode: if reader.word("mode") == "observe" { Mode::Observe } else { Mode::Enforce },
         intercept,
         verify: reader.flag("verify"),
-        via: upstream(&reader, around),
+        via,
         tunnel: match reader.optional_word("tunnel") {
             Some("connect") => TunnelCount::Connect,
             Some("refuse") => TunnelCount::Refuse,
@@ -208,6 +215,34 @@ fn each_user(rule: &Reader<'_>, whole: &Limits) -> Option<Limits> {
         rule.wrong("each_user", Wrong::new(message, help));
     }
     Some(limits)
+}
+
+/// Whether scopes are named by addresses.
+fn is_per_address(per: Split, cooldown: Option<&CooldownPolicy>) -> bool {
+    per == Split::Address || cooldown.is_some_and(|cooldown| cooldown.per == Split::Address)
+}
+
+fn address_except(
+    reader: &Reader<'_>,
+    per: Split,
+    cooldown: Option<&CooldownPolicy>,
+) -> Vec<IpNet> {
+    if !is_per_address(per, cooldown) && reader.has("address_except") {
+        let message = "`address_except` has no effect without `per: address`";
+        let help = "add `per: address`, or remove `address_except`";
+        reader.doubt("address_except", Wrong::new(message, help));
+    }
+    reader.many("address_except", hosts::network)
+}
+
+/// The upstream proxy of a rule looks its names up: their addresses are not known here.
+fn no_addresses(reader: &Reader<'_>, per: Split, cooldown: Option<&CooldownPolicy>) {
+    if is_per_address(per, cooldown) {
+        let message = "`per: address` cannot count with `via`: the upstream proxy looks names up, and this proxy never \
+                       sees their addresses";
+        let key = if per == Split::Address { "per" } else { "cooldown" };
+        reader.wrong(key, Wrong::new(message, "write `per: host`, or remove `via`"));
+    }
 }
 
 fn errors(reader: &Reader<'_>, cools: bool) -> Option<Quota> {

@@ -8,7 +8,7 @@ use super::{
 
 const OFF: Kind = Kind::Word(&["off"]);
 const AUTO: Kind = Kind::Word(&["auto"]);
-const SPLIT: Kind = Kind::Word(&["all", "domain", "host"]);
+const SPLIT: Kind = Kind::Word(&["all", "domain", "host", "address"]);
 
 /// Verdicts that may count as blocks.
 const BLOCKS: Kind = Kind::Word(&[
@@ -40,8 +40,12 @@ section! {
         /// limits.
         action: Kind::Word(&["limit", "bypass", "deny"]), Is("limit");
         /// How the rule is split into scopes, each with its own bucket: one for all, one per
-        /// registrable domain, or one per host.
+        /// registrable domain, one per host, or one per
+        /// [address](operations.md#limit-the-servers-that-many-hosts-share) that is dialled.
         per: SPLIT, Is("all");
+        /// Networks whose hosts keep a scope each under `per: address`, in addition to a built-in
+        /// list of content delivery networks.
+        address_except: Kind::OneOrMany(&Kind::Network), Is("[]");
         /// Tokens per second, minute, hour or day, for the whole fleet. It is the ceiling if the
         /// rate is learned. `auto` starts low and learns without a ceiling.
         rate: Kind::Either(&[AUTO, Kind::Rate]), Absent("no rate limit");

@@ -42,6 +42,18 @@ async fn a_scope_is_named_by_its_cooldown_and_not_by_the_bucket_that_it_shares()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_host_that_moves_to_another_server_keeps_the_queue_of_its_bucket() {
+    let gate = gate(per(Split::Host, Split::Address));
+    let entry = gate.find(&target()).expect("the rule matches everything");
+    let lane = |server: &str| {
+        entry.lanes.find(&entry, &Target { server: Some(Arc::from(server)), ..target() })
+    };
+    let (before, after) = (lane("192.0.2.1"), lane("192.0.2.2"));
+    assert!(Arc::ptr_eq(&before.queue, &after.queue));
+    assert!(!Arc::ptr_eq(&before.view, &after.view));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_gauges_of_a_rule_that_is_gone_are_zero() {
     let gate = gate(rule(Some(10.0), 5));
     let entry = gate.find(&target()).expect("the rule matches everything");

@@ -18,6 +18,7 @@ fn blocked(path: &str) -> Event {
             host: Host::Name(Arc::from("shop.example")),
             port: 80,
             path: Arc::from(path),
+            server: None,
         },
         judgement,
     }

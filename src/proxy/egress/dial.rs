@@ -52,6 +52,23 @@ pub(super) async fn first(
     Ok(stream)
 }
 
+/// Connects to the first of `addresses`, and to another one only if that fails, within half of the
+/// time: the request counts for the first.
+pub(super) async fn preferred(
+    addresses: &[SocketAddr],
+    deadline: Instant,
+) -> Result<TcpStream, Failed> {
+    let [preferred, others @ ..] = addresses else { return first(addresses, deadline).await };
+    if others.is_empty() {
+        return first(addresses, deadline).await;
+    }
+    let half = clock::now() + deadline.saturating_duration_since(clock::now()) / 2;
+    match first(&[*preferred], half).await {
+        Ok(stream) => Ok(stream),
+        Err(failed) => first(others, deadline).await.map_err(|other| worse(Some(failed), other)),
+    }
+}
+
 /// Families take turns, beginning with the one that the system prefers (RFC 8305 section 4).
 fn interleaved(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
     let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);

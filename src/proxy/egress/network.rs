@@ -40,7 +40,8 @@ const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
 /// The address that a connection to `ip` reaches in the end: the IPv4 address inside a mapped or
 /// NAT64 one.
-pub(super) fn reached(ip: IpAddr) -> IpAddr {
+#[must_use]
+pub fn reached(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) if within_v6(v6, NAT64, 96) => {
             let [.., a, b, c, d] = v6.octets();

@@ -1,7 +1,10 @@
 //! Tests of the egress guard: one table for all paths, because all use [`Guard::connect`].
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use super::*;
 use crate::rules::HostPattern;
@@ -458,4 +461,37 @@ fn an_upstream_proxy_may_be_private_but_neither_denied_nor_this_proxy() {
     assert!(matches!(denied, Err(Denied::Listed(_))), "{denied:?}");
     let own = guard.judge_upstream(&site(), addr("127.0.0.1:3128"));
     assert!(matches!(own, Err(Denied::Own(_))), "{own:?}");
+}
+
+#[tokio::test]
+async fn what_was_looked_up_is_dialled_without_another_look_up_the_lowest_address_first() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let look = |_: &str| {
+        ASKED.fetch_add(1, Ordering::SeqCst);
+        let found = ["::1", "127.0.0.2", "10.1.2.3", "127.0.0.1"];
+        Ok(found.map(|ip| ip.parse().unwrap()).to_vec())
+    };
+    let guard = looking_up(look, vec![EgressPattern::Loopback]);
+    let found = guard.look_up(&site(), port, &me(), SECOND).await.unwrap();
+    let lowest: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(lowest, ["127.0.0.1", "127.0.0.2", "::1"], "without the one that is denied");
+    let stream = guard.connect_to(&site(), port, &found, SECOND).await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap().ip().to_string(), "127.0.0.1");
+    let reversed: Vec<IpAddr> = found.iter().rev().copied().collect();
+    let stream = guard.connect_to(&site(), port, &reversed, SECOND).await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap().ip().to_string(), "127.0.0.1", "others refuse");
+    assert_eq!(ASKED.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_looked_up_address_is_judged_again_before_it_is_dialled() {
+    let address: [IpAddr; 1] = ["127.0.0.1".parse().unwrap()];
+    let reloaded = guard(vec![], vec![]);
+    let denied = reloaded.connect_to(&site(), 80, &address, SECOND).await;
+    assert!(matches!(denied, Err(DialError::Denied(Denied::NotPublic(..)))), "{denied:?}");
+    let barred = guard(vec![EgressPattern::Loopback], vec![]);
+    let port = barred.look_up(&site(), 25, &me(), SECOND).await;
+    assert!(matches!(port, Err(DialError::Denied(Denied::OtherProtocol(..)))), "{port:?}");
 }

@@ -1,0 +1,22 @@
+//! The look-up of a site whose scope is named by its address, for the API.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::{Context, reply::Problem};
+use crate::{gate::Client, proxy::look_up, target::Target};
+
+/// Notes the server of `target` if its rule names scopes by addresses, as the proxy does before it holds a request.
+///
+/// # Errors
+/// The name could not be resolved, or the egress guard denies its addresses.
+pub(super) async fn locate(cx: &Context, target: &mut Target) -> Result<(), Problem> {
+    let Some(entry) = cx.gate.find(target) else { return Ok(()) };
+    let client = Client::Caller(Arc::from("api"));
+    let found = look_up(&cx.proxy.live(), &entry.rule, target, &client).await;
+    found.map(drop).map_err(|error| {
+        let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_GATEWAY);
+        Problem::new(status, error.to_string()).with("reason", error.reason().as_str())
+    })
+}

@@ -1,0 +1,62 @@
+//! The look-up of a site before its request is held, for rules whose scopes are named by addresses.
+//!
+//! The addresses that were found are the ones that are dialled: there is no second look-up. The guard judges them before
+//! the hold, so that a denied request takes no token, and again before they are dialled.
+
+use std::net::IpAddr;
+
+use super::{
+    Asking, access::Line, context::Live, egress, egress::DialError, forward::dial_verdict,
+    reply::Refused,
+};
+use crate::{gate::Client, rules::Rule, target::Target};
+
+/// Looks the site of `target` up if its scope under `rule` is named by an address, and notes its server there. Returns
+/// the addresses to dial; none if they do not name the scope.
+///
+/// # Errors
+/// The name could not be resolved, or the egress guard denies its addresses.
+pub(crate) async fn look_up(
+    live: &Live,
+    rule: &Rule,
+    target: &mut Target,
+    client: &Client,
+) -> Result<Option<Box<[IpAddr]>>, DialError> {
+    if !rule.is_per_address() {
+        return Ok(None);
+    }
+    let timeout = live.settings.timeouts.connect;
+    let found = live.egress.look_up(&target.host, target.port, client, timeout).await?;
+    target.server = found.first().map(|ip| rule.server(&target.host, egress::reached(*ip)));
+    Ok(Some(found))
+}
+
+/// Looks the site of a request up before its hold, if that names its scope. A failure takes no token and belongs to no
+/// scope: it is counted, and no cooldown learns of it.
+///
+/// # Errors
+/// The refusal.
+pub(super) async fn before_hold(
+    asking: &mut Asking,
+    live: &Live,
+    line: Option<&mut Line>,
+) -> Result<(), Refused> {
+    let Asking { entry, target, client, .. } = asking;
+    if !entry.rule.is_per_address() {
+        return Ok(());
+    }
+    // Boxed: a held request need not carry its state.
+    match Box::pin(look_up(live, &entry.rule, target, client)).await {
+        Ok(addresses) => asking.addresses = addresses,
+        Err(error) => {
+            if let Some(judgement) = dial_verdict(&error) {
+                entry.metrics.verdict(judgement.verdict).inc();
+            }
+            return Err(Refused::from(&error).under(entry));
+        }
+    }
+    if let Some(line) = line {
+        line.ruled(asking);
+    }
+    Ok(())
+}
