@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use integration_tests::{
-    client::get_direct,
+    client::{get, get_direct},
     member::{Member, RuleFile},
     ports::free_address,
     redis::Redis,
+    site::Site,
     wait::wait_until,
 };
 use serde_json::Value;
@@ -75,4 +76,32 @@ async fn a_member_is_ready_once_its_store_was_reached_and_stays_so_while_the_sto
     assert_eq!(ready().await, 200, "local mode serves");
     let away = "the store is away";
     wait_until("the second outage is reported", SOON, async || lines(away) == 1).await;
+}
+
+#[tokio::test]
+async fn a_member_sends_nothing_that_is_limited_beside_members_with_another_schema() {
+    let (site, redis) = (Site::start(), Redis::start());
+    let other = |command: &str| {
+        redis.command(&["EVAL", command, "1", "tidegate:members"]);
+    };
+    let take_over = "redis.call('DEL', KEYS[1]) \
+                     redis.call('ZADD', KEYS[1], 9e15, 'another/2')";
+    other(take_over);
+    let store = format!("{{url: \"{}\", timeout: 2s, local_share: 50%}}", redis.url());
+    let file = RuleFile::one_rule("rate: 50/s, max_wait: 0s").store(&store);
+    let member = Member::start(&file).await;
+    let ready = async || get_direct(member.admin(), "/readyz").await.status;
+    let status = async || get(member.proxy(), &site.url("/")).await.status;
+    for start in ["it starts", "they take over"] {
+        wait_until("it holds", SOON, async || ready().await == 503 && status().await != 200).await;
+        let trouble = &json(&member, "/api/v1/status").await["store"]["trouble"];
+        assert_eq!(trouble["kind"], "schema", "{start}: {trouble}");
+        let reason = trouble["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains("1 members of a version with schema 2"), "{start}: {reason}");
+        let sent = site.count();
+        assert!(status().await != 200 && site.count() == sent, "{start}");
+        redis.command(&["DEL", "tidegate:members"]);
+        wait_until("it sends", SOON, async || ready().await == 200 && status().await == 200).await;
+        other(take_over);
+    }
 }

@@ -46,6 +46,8 @@ pub enum FailureKind {
     CrossSlot,
     /// Any other error of a script.
     Script,
+    /// Members of a version with another schema run.
+    Schema,
 }
 
 impl FailureKind {
@@ -71,6 +73,7 @@ impl FailureKind {
             Self::Moved => "moved",
             Self::CrossSlot => "crossslot",
             Self::Script => "script",
+            Self::Schema => "schema",
         }
     }
 
@@ -92,7 +95,8 @@ impl FailureKind {
             | Self::ClusterDown
             | Self::Moved
             | Self::CrossSlot
-            | Self::Script => "refused",
+            | Self::Script
+            | Self::Schema => "refused",
         }
     }
 
@@ -119,6 +123,7 @@ impl FailureKind {
             Self::WrongType => "another program uses our keys; choose another `store.prefix`",
             Self::ClusterDown => "repair the cluster (`CLUSTER INFO`)",
             Self::Moved | Self::CrossSlot => "write `redis-cluster://` in `store.url`",
+            Self::Schema => "stop the members of the other version; this one starts to send then",
             Self::Reply | Self::Script => "check that Redis is 6.2 or newer, or Valkey",
         }
     }
@@ -189,6 +194,12 @@ impl Failure {
     /// An error of a script.
     pub(super) fn script(text: String) -> Self {
         Self { kind: FailureKind::Script, text, answered: true, silent: false }
+    }
+
+    /// Members with another schema use the store.
+    pub(super) fn schema(other: &str, members: u32) -> Self {
+        let text = format!("{members} members of a version with schema {other} use this store");
+        Self { kind: FailureKind::Schema, text, answered: true, silent: false }
     }
 
     /// The server has not taken a subscription.

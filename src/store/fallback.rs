@@ -56,7 +56,7 @@ use self::{lease::Lease, outage::Outage, recover::Recovery, rejoin::Rejoin};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, SlotAsk,
     SlotsGranted, Store, StoreError,
-    failure::Failure,
+    failure::{Failure, FailureKind},
     keys::Keys,
     redis::Place,
     redis::{BadUrl, Redis},
@@ -258,6 +258,9 @@ impl Shared {
             }
         }
         if let Some(failure) = failure {
+            if failure.kind == FailureKind::Schema {
+                self.outage.starts_anew();
+            }
             self.report_outage(failure);
         }
     }

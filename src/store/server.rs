@@ -34,7 +34,7 @@ impl Reply {
     /// The reply of `members` for a known member among this many.
     #[must_use]
     pub fn members(count: i64) -> Self {
-        Self::List(vec![Self::Whole(count), Self::Whole(0)])
+        Self::List(vec![Self::Whole(count), Self::Whole(0), Self::Text(String::new())])
     }
 
     /// The reply of `memory` if the store has lost nothing.

@@ -103,6 +103,10 @@ impl Keys {
                 self.sorted(now, key)?.retain(|_, score| *score > most);
                 Ok(Answer::Whole(0))
             }
+            ("ZRANGE", [key, "0", "0"]) => {
+                let least = self.sorted(now, key)?.iter().min_by(|a, b| a.1.total_cmp(b.1));
+                Ok(Answer::Row(least.map(|(member, _)| Some(member.clone())).into_iter().collect()))
+            }
             ("ZCARD", [key]) => {
                 Ok(Answer::Whole(i64::try_from(self.sorted(now, key)?.len()).unwrap_or(i64::MAX)))
             }

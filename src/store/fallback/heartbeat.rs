@@ -20,6 +20,11 @@ const KNOCK: Duration = Duration::from_millis(250);
 /// forgotten it sends no reset, and the kernel would try for a quarter of an hour.
 const DEAD: u32 = 4;
 
+/// The schema of the keys, the news and the scripts' arguments. Whoever changes one of them so that
+/// members with the old and the new one cannot work together raises it, and adds the number to the
+/// prefix of the keys.
+const SCHEMA: &str = "1";
+
 /// Heartbeats without a subscription after which it counts as lost.
 const DEAF: u32 = 3;
 
@@ -117,10 +122,14 @@ impl Shared {
     /// The members that the store knows, and whether this one was unknown.
     pub(super) async fn hello(&self, life: Duration) -> Result<(u32, bool), Failure> {
         let keys = vec![format!("{}:members", self.settings.prefix)];
-        let arguments = vec![self.member.to_string(), clock::micros(life).to_string()];
+        let arguments =
+            vec![self.member.to_string(), clock::micros(life).to_string(), SCHEMA.to_owned()];
         let sent = clock::now();
         let reply = self.server.run(&self.scripts.members, keys, arguments).await;
-        let answer = reply.and_then(|reply| Ok(scripts::members(reply)?));
+        let answer = reply.and_then(|reply| match scripts::members(reply)? {
+            (count, new, other) if other.is_empty() => Ok((count, new)),
+            (count, _, other) => Err(Failure::schema(&other, count)),
+        });
         self.note_call(sent, answer.is_ok());
         answer
     }

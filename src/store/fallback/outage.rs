@@ -55,6 +55,11 @@ impl Outage {
         *self.state.lock() = State::default();
     }
 
+    /// Members with another schema have taken over: what was reached before counts no more.
+    pub(super) fn starts_anew(&self) {
+        self.reached.store(false, Ordering::Release);
+    }
+
     /// A call failed. Returns true if it should be reported: the first failure of its kind in this
     /// outage, unless a new process is still connecting.
     fn notice(&self, kind: FailureKind) -> bool {
@@ -87,12 +92,13 @@ impl Shared {
 
     /// Whether this member has no right to send under a limit: it has not reached the store since
     /// it started, so it knows neither how many members share the rate nor what is left of it, and
-    /// no share is configured.
+    /// no share is configured. Beside members with another schema it has none either: they use the
+    /// whole rate.
     #[must_use]
     pub fn knows_no_share(&self) -> bool {
         self.settings.on_failure == OnFailure::Local
-            && self.settings.local_share.is_none()
             && !self.has_been_reached()
+            && (self.settings.local_share.is_none() || self.failure() == Some(FailureKind::Schema))
     }
 
     /// The current failure.

@@ -225,11 +225,13 @@ fn look(fields: &mut Fields) -> Result<Peeked, BadReply> {
     })
 }
 
-/// The number of members, and whether the calling one was unknown.
-pub(in crate::store) fn members(reply: Value) -> Result<(u32, bool), BadReply> {
+/// The number of members, whether the calling one was unknown, and the schema of the others if it
+/// is another.
+pub(in crate::store) fn members(reply: Value) -> Result<(u32, bool, String), BadReply> {
     let mut fields = Fields::of("members", reply);
     let bad = BadReply { script: "members" };
-    Ok((u32::try_from(fields.whole()?).map_err(|_| bad)?, fields.whole()? == 1))
+    let count = u32::try_from(fields.whole()?).map_err(|_| bad)?;
+    Ok((count, fields.whole()? == 1, fields.text()?))
 }
 
 /// The cooldown, the learned rate and the waiting members of each scope.
