@@ -1,9 +1,9 @@
-//! Walls that no signature names: recognised by what they say together with how they are built.
+//! Recognises walls that no signature names, by their words and their structure.
 //!
-//! A wall speaks of one thing only, and leads nowhere. So a family weighs words (`words.rs`) and
-//! structure (`structure.rs`) of a page with little text; no word decides alone. Under a status that
-//! refuses, words suffice. Under any other one the page must also be built as a wall: no password,
-//! no form to fill in, no menus, hardly a link.
+//! A family weighs the words (`weights.rs`) and the structure (`structure.rs`) of a short page. No single word decides.
+//! Under a refusing status, words suffice. Under any other status the page must also be built like a wall: no password, no
+//! form to fill in, no menus, few links. Anything that sites and pages about walls have in common with walls must not
+//! suffice: each such guard has a test in `integration-tests/tests/classify/families.rs`.
 
 use std::cell::OnceCell;
 
@@ -17,22 +17,22 @@ use super::{
     weights::{Place, Weights},
 };
 
-/// Characters of visible text in which a wall comes to the point.
+/// A wall says what it wants within so many characters of visible text.
 const OPENING_TEXT: usize = 600;
 
-/// Visible characters of a server's own answer to what it refuses.
+/// A server's own refusal has at most so many visible characters.
 const MAX_BARE_TEXT: usize = 250;
 
-/// Visible characters of a page that shows nothing yet.
+/// A page that shows nothing yet has at most so many visible characters.
 const MAX_EMPTY_TEXT: usize = 60;
 
-/// Visible characters of a page that has nothing but a widget.
+/// A page with nothing but a widget has at most so many visible characters.
 const MAX_WIDGET_TEXT: usize = 250;
 
-/// Bytes of inline script that are looked at.
+/// Pages with more bytes are not searched for scripts.
 const MAX_SCRIPT_BYTES: usize = 48 * 1024;
 
-/// A page, as families look at it.
+/// Matches one page against the families. Parses and weighs only what a family asks for.
 #[derive(Debug)]
 pub(super) struct FamilyMatcher<'a> {
     status: u16,
@@ -50,7 +50,7 @@ pub(super) struct FamilyMatcher<'a> {
     has_many_links: OnceCell<bool>,
 }
 
-/// What is known of a page beside its text.
+/// The response's status, and how much of its body was read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
     pub(super) status: u16,
@@ -58,11 +58,11 @@ pub(crate) struct Extent {
     pub(super) is_complete: bool,
 }
 
-/// How near a page is to a family.
+/// How well a page fits a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
     No,
-    /// It has something of it.
+    /// Some words or structure of the family.
     Partial,
     Full,
 }
@@ -97,13 +97,13 @@ impl<'a> FamilyMatcher<'a> {
         }
     }
 
-    /// Whether a page that is `Partial` of a family is worth a person's look.
+    /// Whether a page that fits a family partially should be reported as a suspect.
     pub(super) fn is_suspect(&self) -> bool {
         let weights = self.weights();
         weights.own == 0 && !weights.has_purpose && !self.is_form_of_site()
     }
 
-    /// What a match rests on: where, and from where on.
+    /// The evidence of a match: the part of the page, and its text from the evidence on.
     pub(super) fn evidence(&self, family: Family) -> (&'static str, &'a str) {
         match (family, self.weights().place) {
             (Family::ScriptCheck, _) => {
@@ -123,33 +123,33 @@ impl<'a> FamilyMatcher<'a> {
         self.structure.get_or_init(|| Structure::of(self.source))
     }
 
-    /// The page has links as pages of sites have.
+    /// Whether the page has as many links as pages of sites have.
     pub(super) fn has_many_links(&self) -> bool {
         *self.has_many_links.get_or_init(|| has_many_links(self.source.as_bytes()))
     }
 
-    /// Refuses by its status, other than with what sites say of their own pages.
+    /// Whether the status refuses. Statuses that sites use for their own pages (404, 410) do not.
     const fn is_refused(&self) -> bool {
         is_refusal(self.status)
     }
 
-    /// Refuses by a status that neither a login nor a site at work has.
+    /// Whether the status refuses, and neither a login nor a site under maintenance uses it.
     const fn is_stopped(&self) -> bool {
         matches!(self.status, 403 | 418 | 429..=450 | 452..=499)
     }
 
-    /// Has no title, or only the name of its host.
+    /// Whether the page has no title, or only the name of its host.
     fn is_untitled(&self) -> bool {
         self.title.is_empty()
             || !self.title.contains(char::is_whitespace) && self.title.contains('.')
     }
 
-    /// Says by its status that all is well.
+    /// Whether the status reports success.
     const fn is_success(&self) -> bool {
         matches!(self.status, 200..=299)
     }
 
-    /// How much the structure speaks for a wall.
+    /// Points for a structure like a wall's.
     fn built_as_wall(&self) -> u32 {
         let structure = self.structure();
         let signs = [
@@ -170,7 +170,13 @@ impl<'a> FamilyMatcher<'a> {
         signs.saturating_sub(against)
     }
 
-    /// Whether a visitor is asked for what only a site wants to know.
+    /// Whether the page has nothing but text.
+    fn is_plain(&self) -> bool {
+        let structure = self.structure();
+        structure.links == 0 && structure.forms == 0 && !structure.has_content()
+    }
+
+    /// Whether the page asks for data that only the site itself needs.
     fn is_form_of_site(&self) -> bool {
         let structure = self.structure();
         structure.password || structure.fields > 1 || structure.single_sign_on
@@ -180,8 +186,11 @@ impl<'a> FamilyMatcher<'a> {
         let weights = self.weights();
         let limited = weights.too_many > weights.human
             && !weights.insists
-            && (weights.titled_too_many || !weights.asks);
-        let refused = weights.refusal > weights.human && !weights.asks;
+            && (weights.titled_too_many || !weights.asks)
+            || self.only_names_check();
+        let offers = weights.insists || weights.task;
+        let asks = weights.asks && (offers || self.structure().has_means);
+        let refused = weights.refusal > weights.human && !asks;
         if limited || refused {
             return Fit::No;
         }
@@ -209,30 +218,50 @@ impl<'a> FamilyMatcher<'a> {
         let words = weights.human + u32::from(widget);
         let words = words.saturating_sub(2 * u32::try_from(weights.own).unwrap_or(9));
         // A page with a heading, but with nothing by which one could pass, is about checks.
-        let can_pass =
-            structure.has_means || structure.challenge || structure.refresh || !weights.is_headed;
+        let has_means = structure.has_means || structure.challenge || structure.refresh;
+        let can_pass = has_means || !weights.is_headed || weights.names_case;
         let built = self.built_as_wall().saturating_sub(u32::from(!can_pass));
         let least = 7 + 2 * u32::from(weights.has_topic);
         let suffices = words >= 8 && built >= 1
             || words >= 4 && built >= 2 && words + built >= least
             || weights.lacks && structure.challenge && built >= 3;
+        let is_other = self.is_other_than_check(has_means);
+        let is_wall = suffices && !is_other;
+        if is_wall { Fit::Full } else { Fit::Partial }
+    }
+
+    /// Whether a page that mentions a check is a page of the site itself, or about checks.
+    fn is_other_than_check(&self, has_means: bool) -> bool {
+        let (structure, weights) = (self.structure(), self.weights());
         let is_strange = weights.only_strange && !structure.challenge && !structure.noindex;
         // The one field of a wall is for the answer.
         let shows_picture =
             weights.insists && structure.images > 0 && self.visible <= MAX_WIDGET_TEXT;
         let wants_data =
             structure.fields > 0 && !weights.task && !shows_picture && !weights.names_human_case;
-        let is_other = weights.has_purpose
+        // A page that speaks to nobody and has nothing to pass with only mentions checks.
+        let says_more = weights.task || weights.unusual || weights.needs;
+        let tells = says_more || weights.titled_check || weights.titled_wait;
+        let is_mention = !has_means && !weights.speaks_to_visitor && !tells;
+        let is_own = weights.own > 1 || weights.own > 0 && weights.is_headed && !weights.names_case;
+        weights.has_purpose
             || weights.explains
             || weights.only_browser
+            || is_mention
+            || is_own
             || is_strange
             || wants_data
-            || self.is_form_of_site();
-        let is_wall = suffices && !is_other;
-        if is_wall { Fit::Full } else { Fit::Partial }
+            || self.is_form_of_site()
     }
 
-    /// A widget in a form that asks for nothing else, under a title that speaks of a check.
+    /// Whether the page reports too many requests, and only names a check: nothing on it could be passed.
+    fn only_names_check(&self) -> bool {
+        let weights = self.weights();
+        let says_so = weights.says_too_many && !weights.task && !weights.titled_check;
+        says_so && !self.structure().has_means && !self.structure().challenge
+    }
+
+    /// Whether the page has only a widget, and a title that speaks of a check.
     fn is_bare_widget(&self) -> bool {
         let weights = self.weights();
         let is_own = weights.own > 0 || weights.has_purpose || weights.explains;
@@ -241,15 +270,17 @@ impl<'a> FamilyMatcher<'a> {
         }
         let structure = self.structure();
         let is_bare = structure.links <= 1 && structure.sections == 0 && !structure.described;
-        let asks = structure.challenge && structure.forms > 0 && structure.fields == 0;
+        let is_offered = structure.forms > 0 || weights.task;
+        let asks = structure.challenge && is_offered && structure.fields == 0;
         is_bare && asks && !self.is_form_of_site()
     }
 
     fn is_too_many(&self) -> Fit {
         let weights = self.weights();
         let insists = weights.insists || weights.asks && !weights.titled_too_many;
+        let insists = insists && !self.only_names_check();
         let asks = insists || weights.task && weights.human >= weights.too_many;
-        let is_ban = !weights.says_too_many && weights.refusal >= weights.too_many;
+        let is_ban = !weights.says_too_many && weights.refusal > weights.too_many;
         if weights.too_many < 3 || asks || is_ban || self.has_many_links() || self.visible > 1_000 {
             return Fit::No;
         }
@@ -264,7 +295,8 @@ impl<'a> FamilyMatcher<'a> {
 
     fn is_refusal(&self) -> Fit {
         let weights = self.weights();
-        if weights.refusal < 4 && !weights.says_status || self.has_many_links() {
+        let refuses = weights.refusal >= 4 || weights.says_status || weights.is_banned;
+        if !refuses || self.has_many_links() {
             return Fit::No;
         }
         let own = 2 * u32::try_from(weights.own).unwrap_or(9);
@@ -273,11 +305,13 @@ impl<'a> FamilyMatcher<'a> {
         let is_short = self.visible <= MAX_BARE_TEXT && self.is_success();
         let is_case = weights.titled_denied && weights.names_case && words >= 4;
         let is_status = weights.says_status && self.structure().links == 0;
-        let is_bare = is_short && (is_status || is_case);
+        let is_ban = weights.is_banned && weights.own == 0 && self.structure().links <= 1;
+        let is_bare = is_short && (is_status || is_case || is_ban);
         let suffices = if self.is_refused() {
             words >= 4
         } else {
-            let built = self.built_as_wall();
+            let is_plain = weights.may_refuse && weights.own == 0 && self.is_plain();
+            let built = self.built_as_wall() + u32::from(is_plain);
             let says_so = words >= 5 && built >= 2 || words >= 4 && built >= 3;
             let is_said = says_so && (weights.speaks_to_visitor || weights.titled_denied);
             let is_about_it = weights.has_purpose || weights.is_about_refusals;
@@ -289,7 +323,7 @@ impl<'a> FamilyMatcher<'a> {
         if is_wall { Fit::Full } else { Fit::Partial }
     }
 
-    /// Nothing to see but a script that computes something, keeps it and comes back.
+    /// A page without text whose script computes a value, stores it and loads the page again.
     fn is_script_check(&self) -> Fit {
         let (may_have_script, may_have_meta) = script_or_meta(self.source.as_bytes());
         if !may_have_script {
@@ -318,7 +352,7 @@ impl<'a> FamilyMatcher<'a> {
         if is_other { Fit::No } else { self.runs_check() }
     }
 
-    /// A page without text, and what it calls or is called says what it is for.
+    /// A page without text whose title or scripts are named after a challenge.
     fn is_challenge_shell(&self) -> bool {
         let (structure, weights) = (self.structure(), self.weights());
         if structure.links > 0 || structure.fields > 0 {
@@ -334,13 +368,14 @@ impl<'a> FamilyMatcher<'a> {
             && self.is_untitled()
             && !structure.has_content()
             && !structure.has_root;
-        let refuses = weights.titled_denied && structure.scripts > 0;
+        let leads_to_login = || ScriptActs::of(structure.inline(self.source)).names_login;
+        let refuses = weights.titled_denied && structure.scripts > 0 && !leads_to_login();
         shows_nothing && sends_on
             || self.is_complete && weights.needs && calls
             || self.is_complete && shows_nothing && refuses
     }
 
-    /// What the scripts of a page without text are for.
+    /// Judges a page without text by what its scripts do.
     fn runs_check(&self) -> Fit {
         let (structure, weights) = (self.structure(), self.weights());
         let script = ScriptActs::of(structure.inline(self.source));
@@ -360,13 +395,20 @@ impl<'a> FamilyMatcher<'a> {
             && !structure.has_root
             && !script.has_location;
         // A refusal without a word, but with something to run, wants it to be run.
-        let is_to_run = self.is_stopped() && self.is_complete && is_bare;
+        let is_to_run = (self.is_stopped() || self.status == 202) && self.is_complete && is_bare;
+        // Asks to wait, and has nothing that could come but another load of itself.
+        let waits = weights.titled_wait
+            && self.is_complete
+            && structure.other_sources + structure.links == 0
+            && !structure.has_root
+            && (structure.challenge || self.visible == 0 && script.reloads);
         let comes_back = script.keeps && (script.returns || structure.refresh) || challenges;
         match (comes_back, script.computes) {
             (true, true) => Fit::Full,
             (true, false) if structure.noindex || weights.insists => Fit::Full,
+            (true, false) if weights.needs && weights.names_check => Fit::Full,
             (true, false) => Fit::Partial,
-            _ if is_hidden || is_to_run => Fit::Full,
+            _ if is_hidden || is_to_run || waits => Fit::Full,
             _ if structure.challenge && (structure.noindex || self.is_stopped()) => Fit::Full,
             _ if structure.noindex || structure.challenge => Fit::Partial,
             _ => Fit::No,

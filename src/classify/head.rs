@@ -113,7 +113,7 @@ pub(crate) fn is_habitual_refusal(target: &Target) -> bool {
 /// With these statuses a CDN reports a fault of the site behind it, in the same layout as its
 /// walls.
 pub(crate) const fn is_origin_fault(status: u16) -> bool {
-    matches!(status, 500 | 502 | 504 | 520..=530)
+    matches!(status, 500 | 502 | 504 | 508 | 509 | 520..=530)
 }
 
 /// The target of a redirect, in parts. `Location` is never searched as text, because its query

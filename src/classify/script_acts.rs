@@ -35,6 +35,9 @@ const RETURNS: &[&str] = &[
     ".submit()",
 ];
 
+/// Words of code that turns text into other code.
+const UNPACKS: &[&str] = &["fromcharcode", "unescape(", "atob(", "function(p,a,c,k"];
+
 /// What inline scripts do.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScriptActs {
@@ -47,6 +50,10 @@ pub(super) struct ScriptActs {
     pub(super) unpacks: bool,
     pub(super) has_cookie: bool,
     pub(super) has_location: bool,
+    /// They load the same page again.
+    pub(super) reloads: bool,
+    /// They name a login.
+    pub(super) names_login: bool,
 }
 
 impl ScriptActs {
@@ -57,9 +64,11 @@ impl ScriptActs {
             keeps: has(&[".cookie=", ".cookie =", "document.cookie", ".submit()"]),
             returns: has(RETURNS),
             computes: has(COMPUTES),
-            unpacks: has(&["eval(", "=eval"]) && has(&["fromcharcode", "unescape(", "atob("]),
+            unpacks: has(&["eval(", "=eval"]) && has(UNPACKS),
             has_cookie: has(&["cookie"]),
             has_location: has(&["location"]),
+            reloads: has(&["location.reload"]),
+            names_login: has(&["login", "log-in", "signin", "sign-in"]),
         }
     }
 }

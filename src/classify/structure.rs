@@ -1,4 +1,4 @@
-//! The structure of a page: links, forms, scripts. It separates a wall from a page of the site.
+//! Counts the links, forms, fields and scripts of a page. Walls have few of them; pages of a site have more.
 
 use memchr::{memchr, memchr_iter, memmem};
 
@@ -11,20 +11,23 @@ const MANY_LINKS: usize = 12;
 /// Bytes of a tag's attributes that are read.
 const MAX_ATTRIBUTES: usize = 1024;
 
+/// Tables that do not count as content.
+const MAX_LAYOUT_TABLES: usize = 2;
+
 /// Words in the address of the page to which a wall redirects its visitors.
 const CHECKS: &[&str] = &["captcha", "challenge", "antibot", "anti-bot", "botcheck", "human-check"];
 
-/// Elements whose names are looked at.
+/// Elements whose attributes are searched for names of challenges.
 const NAMED: &[&[u8]] =
     &[b"script", b"form", b"div", b"iframe", b"input", b"button", b"main", b"body", b"section"];
 
 /// Elements with which a visitor can pass a check.
 const MEANS: &[&[u8]] = &[b"script", b"form", b"iframe", b"button", b"input", b"canvas"];
 
-/// Names of elements into which an application is put.
+/// Attributes of elements into which a client-side application is rendered.
 const ROOTS: &[&str] = &["id=root", "id=app", "id=__next", "id=___gatsby", "id=__nuxt"];
 
-/// Names of elements that a wall has.
+/// Names that walls give to their elements.
 const CHALLENGES: &[&str] = &[
     "captcha",
     "challenge",
@@ -52,7 +55,7 @@ const CHALLENGES: &[&str] = &[
     "data-difficulty",
 ];
 
-/// Widgets for the forms of any site.
+/// Widgets that any site may put into its forms.
 const WIDGETS: &[&str] =
     &["recaptcha", "hcaptcha", "turnstile", "friendlycaptcha", "challenge-platform"];
 
@@ -72,8 +75,7 @@ pub(super) struct Structure {
     pub(super) password: bool,
     /// Elements of content pages: navigation, articles, asides, tables.
     pub(super) sections: usize,
-    /// Has a table.
-    table: bool,
+    tables: usize,
     /// Has metadata for search engines or social networks.
     pub(super) described: bool,
     pub(super) forms: usize,
@@ -177,8 +179,8 @@ impl Structure {
 
     fn add(&mut self, name: &[u8], attributes: &[u8]) {
         match name {
-            // A single table is often mere layout, so the first does not count.
-            b"table" if !self.table => self.table = true,
+            // Tables often are mere layout, or list the details of a refusal.
+            b"table" if self.tables < MAX_LAYOUT_TABLES => self.tables += 1,
             b"nav" | b"article" | b"aside" | b"table" => self.sections += 1,
             b"form" => self.forms += 1,
             b"link" => self.described |= normalized(attributes).contains("rel=canonical"),

@@ -71,6 +71,14 @@ pub(super) struct Weights {
     pub(super) says_status: bool,
     /// The title says that the visitor was refused.
     pub(super) titled_denied: bool,
+    /// There is no title, or one that a refusal may have.
+    pub(super) may_refuse: bool,
+    /// It names a check in the name of security.
+    pub(super) names_check: bool,
+    /// The visitor, its address or its request was blocked, and no title speaks of another thing.
+    pub(super) is_banned: bool,
+    /// The title asks to wait, and says nothing else.
+    pub(super) titled_wait: bool,
     /// The part of the page with the evidence, and the position in it.
     pub(super) place: Place,
 }
@@ -134,6 +142,34 @@ impl Page<'_> {
             || !refuses && (self.begins_to_explain() || is_question(first_sentence(self.text)))
     }
 
+    /// Whether the visitor was blocked, and no title speaks of another thing. A text that begins with the blocked address
+    /// may have any title.
+    fn is_banned(&self) -> bool {
+        let start = &self.text[..beginning(self.text, STATUS)];
+        let opens = |word: Word| word.begin < start.len();
+        let of_address = self.said.first(Meaning::Address).is_some_and(opens)
+            && !self.titled.has(Meaning::Purpose);
+        let names_it = has_address(start);
+        let may_refuse = self.may_refuse_by_title();
+        self.has(Meaning::Banned) && (may_refuse || of_address)
+            || may_refuse && names_it && self.said.has(Meaning::Refuse)
+    }
+
+    /// Whether there is no title, or one that a refusal may have.
+    fn may_refuse_by_title(&self) -> bool {
+        const REFUSES: [Meaning; 7] = [
+            Meaning::Denied,
+            Meaning::Banned,
+            Meaning::Refuse,
+            Meaning::Firewall,
+            Meaning::Unusual,
+            Meaning::SecurityCheck,
+            Meaning::Trouble,
+        ];
+        let refuses = |meaning| self.titled.has(meaning);
+        self.title.is_empty() || names_403(self.title) || REFUSES.into_iter().any(refuses)
+    }
+
     /// The points for those of these meanings that the text has.
     fn points(&self, points: &[(Meaning, u32)]) -> u32 {
         points.iter().filter(|(meaning, _)| self.said.has(*meaning)).map(|(_, points)| points).sum()
@@ -150,10 +186,14 @@ impl Weights {
         let own = |said: &WordMatches| {
             said.count(Meaning::Own) + said.count(Meaning::General) + said.cited()
         };
-        let cites = |said: &WordMatches| said.has(Meaning::General) || said.cited() > 0;
+        let shows_case = has_address(text) && page.said.has(Meaning::Address);
+        let cites =
+            |said: &WordMatches| said.has(Meaning::General) && !shows_case || said.cited() > 0;
         let mut weights = Self {
             own: own(&page.titled) + own(&page.said),
-            is_about_refusals: page.is_about_refusals() || cites(&page.titled) || cites(&page.said),
+            is_about_refusals: page.is_about_refusals() && !shows_case
+                || cites(&page.titled)
+                || cites(&page.said),
             is_headed: page.heading() > 0
                 && !page.titled.is_empty()
                 && !page.titled.has(Meaning::Wait),
@@ -170,6 +210,10 @@ impl Weights {
             explains: page.begins_to_explain(),
             says_too_many: page.has(Meaning::TooMany),
             titled_check: page.titled.has(Meaning::Verify),
+            may_refuse: page.may_refuse_by_title(),
+            is_banned: page.is_banned(),
+            names_check: page.has(Meaning::SecurityCheck),
+            titled_wait: page.titled.has(Meaning::Wait) && page.titled.has_only(Meaning::Wait),
             ..Self::default()
         };
         weights.weigh_human(&page);
@@ -261,6 +305,7 @@ impl Weights {
         let start = &page.text[..beginning(page.text, STATUS)];
         self.says_status =
             title.is_some() && names_403(page.title) || is_titled && names_403(start);
+        let is_said = page.has(Meaning::Denied) && names_403(start);
         self.titled_denied = page.titled.has(Meaning::Denied);
         self.names_reason =
             both(Meaning::Firewall) + both(Meaning::Unusual) > 0 || page.said.has(Meaning::Address);
@@ -272,6 +317,7 @@ impl Weights {
         };
         self.refusal = in_title
             + u32::from(firewalls > 2)
+            + u32::from(is_said)
             + page.at(text, 3, 2)
             + 2 * both(Meaning::Firewall)
             + 2 * both(Meaning::Unusual)

@@ -1,6 +1,9 @@
 //! The words of walls by meaning, from `config/walls/words.yaml`, and a search for them in a text.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::LazyLock,
+};
 
 use aho_corasick::AhoCorasick;
 use serde::Deserialize;
@@ -15,7 +18,7 @@ const FILE: &str = include_str!("../../config/walls/words.yaml");
 const TOGETHER: usize = 120;
 
 /// The meaning of a word on a wall.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Meaning {
     /// Humans and robots.
@@ -38,6 +41,10 @@ pub(super) enum Meaning {
     Needs,
     /// The request was refused.
     Denied,
+    /// The visitor, its address or its request was blocked.
+    Banned,
+    /// In a title: something went wrong.
+    Trouble,
     /// Who refused it.
     Firewall,
     /// The address of the refused client.
@@ -112,13 +119,17 @@ impl Words {
         let file: BTreeMap<Meaning, BTreeMap<String, Vec<String>>> =
             serde_yaml::from_str(FILE).expect("config/walls/words.yaml is read by tests");
         let (mut patterns, mut entries) = (Vec::new(), Vec::new());
+        let mut known = HashSet::new();
         for (meaning, languages) in file {
             for word in languages.into_values().flatten() {
                 let (word, ends) = word.strip_suffix('$').map_or((&*word, false), |w| (w, true));
                 let pattern = normalised(word).trim().to_owned();
-                let begins = pattern.chars().next().is_some_and(is_in_word);
-                entries.push((meaning, Border { begins, ends }));
-                patterns.push(pattern);
+                // Languages share words. A word counts once.
+                if known.insert((meaning, pattern.clone(), ends)) {
+                    let begins = pattern.chars().next().is_some_and(is_in_word);
+                    entries.push((meaning, Border { begins, ends }));
+                    patterns.push(pattern);
+                }
             }
         }
         let automaton = AhoCorasick::new(patterns);

@@ -403,3 +403,86 @@ fn a_refusal_that_sets_a_challenge_is_a_captcha() {
     assert_eq!(page(403, &asks).verdict(), Verdict::Captcha);
     assert_eq!(page(403, &markup("Unusual behaviour", text)).verdict(), Verdict::Forbidden);
 }
+
+#[test]
+fn a_short_page_that_only_says_who_is_blocked_is_a_wall() {
+    let body = "<p>You have been blocked.</p>";
+    let found = verdicts(("Blocked", body), ("@ana", body));
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+    let linked = format!("{body}<a href=/a>Posts</a><a href=/b>People</a>");
+    let long = format!("{body}<p>{}</p>", "More words about it. ".repeat(20));
+    let found = verdicts(("Blocked", &linked), ("Blocked", &long));
+    assert_eq!(found, (Verdict::Ok, Verdict::Ok));
+    let found = verdicts(
+        ("Company", "<p>The administrator has blocked your IP from accessing this website.</p>"),
+        ("Company", "<p>The teacher has blocked your draft from being sent to this class.</p>"),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn a_refusal_that_shows_the_address_of_the_visitor_may_explain_itself() {
+    let text = "What does that mean? Your request has been refused to prevent attacks.";
+    let found = verdicts(
+        ("403", &format!("<p>{text} Your IP address: 192.0.2.9</p>")),
+        ("403", &format!("<p>{text} Ask your provider.</p>")),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn a_page_that_asks_nobody_and_offers_nothing_only_mentions_checks() {
+    let text = "<p>Bot protection with proof of work for small servers";
+    let found = verdicts(
+        ("Tool", &format!("{text}: your browser is being checked.</p>")),
+        ("Tool", &format!("{text}, in three lines.</p>")),
+    );
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+}
+
+#[test]
+fn a_page_that_reloads_itself_and_shows_nothing_but_a_title_is_a_check() {
+    let body = "<div class=spin></div><script>setTimeout(()=>location.reload(),5000)</script>";
+    let found = verdicts(("One moment, please...", body), ("Slides", body));
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+    let bundled = format!("{body}<script src=/app.js></script>");
+    let said = format!("{body}<p>We are preparing your order.</p>");
+    let found = verdicts(("One moment", &bundled), ("One moment", &said));
+    assert_eq!(found, (Verdict::Ok, Verdict::Ok));
+}
+
+#[test]
+fn a_script_under_202_and_nothing_else_is_a_check() {
+    let script = markup("", "<script src=/C2/probe.js></script>");
+    assert_eq!(page(202, &script).verdict(), Verdict::Captcha);
+    assert_eq!(page(200, &script).verdict(), Verdict::Ok);
+    let said = markup("", "<p>Accepted</p><script src=/C2/probe.js></script>");
+    assert_eq!(page(202, &said).verdict(), Verdict::Ok);
+}
+
+#[test]
+fn a_title_that_refuses_over_a_script_that_leads_to_a_login_is_the_site_s_own() {
+    let script = |path: &str| format!("<script>show();location.href='{path}'</script>");
+    let (wall, login) = (script("/x?c=1"), script("/login.php"));
+    let found = verdicts(("Access denied", &wall), ("Access denied", &login));
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+}
+
+#[test]
+fn a_widget_with_a_request_to_complete_the_check_needs_no_form() {
+    let widget = "<div class=cf-turnstile></div><script src=https://w.site.example/t.js></script>";
+    let found = verdicts(
+        ("Verifying access", &format!("<p>Complete the check to continue.</p>{widget}")),
+        ("Verifying access", &format!("<p>Our shop opens soon.</p>{widget}")),
+    );
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+}
+
+#[test]
+fn a_host_that_has_used_up_its_resources_limits_nobody() {
+    let body = "<p>Your request exceeded the limit. Too many requests.</p>";
+    for status in [508, 509] {
+        assert_eq!(page(status, &markup("Limit", body)).verdict(), Verdict::Ok);
+    }
+    assert_eq!(page(503, &markup("Limit", body)).verdict(), Verdict::RateLimited);
+}
