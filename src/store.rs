@@ -180,6 +180,8 @@ impl Reported {
 pub struct SlotAsk {
     /// One queue of one member.
     pub queue: Arc<str>,
+    /// Most slots over the fleet.
+    pub most: u32,
     /// Slots in use.
     pub under_way: u32,
     /// Slots that could be used, those included; 0 = none is needed any more.
@@ -271,7 +273,6 @@ pub trait Store: Send + Sync {
     fn slots(
         &self,
         scope: &Scope,
-        most: u32,
         ask: &SlotAsk,
     ) -> impl Future<Output = Result<SlotsGranted, StoreError>> + Send;
 
@@ -413,15 +414,10 @@ impl Store for Backend {
         }
     }
 
-    async fn slots(
-        &self,
-        scope: &Scope,
-        most: u32,
-        ask: &SlotAsk,
-    ) -> Result<SlotsGranted, StoreError> {
+    async fn slots(&self, scope: &Scope, ask: &SlotAsk) -> Result<SlotsGranted, StoreError> {
         match self {
-            Self::Memory(store) => store.slots(scope, most, ask).await,
-            Self::Shared(store) => store.slots(scope, most, ask).await,
+            Self::Memory(store) => store.slots(scope, ask).await,
+            Self::Shared(store) => store.slots(scope, ask).await,
         }
     }
 

@@ -202,7 +202,7 @@ impl BucketQueue {
         if goes_free && rule.parallel.is_none() {
             return Some(Grant::new(lane, entry, free_ticket(), None));
         }
-        if rule.each_user.is_some() {
+        if users::take_turns(rule) {
             return None;
         }
         let mut state = self.state.lock();
@@ -389,7 +389,7 @@ impl BucketQueue {
             return;
         }
         let is_fresh = ticket.at.elapsed() <= FRESH;
-        let is_anybodys = entry.rule.each_user.is_none();
+        let is_anybodys = !users::take_turns(&entry.rule);
         let is_good =
             is_fresh && is_anybodys && lane.view.allows(ticket.epoch, false) && lane.is_in_touch();
         let mut state = self.state.lock();

@@ -115,9 +115,9 @@ impl Lane {
         self.queue.held_of(self)
     }
 
-    /// Whether it can be dropped: no request waits, and no cooldown is in force or being probed. The store remembers a
+    /// Whether it can be dropped: no request waits or is under way, and no cooldown is in force or being probed. The store remembers a
     /// cooldown that is over; otherwise a site that is never asked for again would be kept for ever.
     pub(super) fn is_idle(self: &Arc<Self>) -> bool {
-        self.held() == 0 && !self.view.is_closed()
+        self.held() == 0 && self.queue.under_way() == 0 && !self.view.is_closed()
     }
 }

@@ -324,8 +324,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
 
     /// Takes out a request; `None` if it is not here any more.
     pub(super) fn remove(&mut self, seq: u64) -> Option<Waiter<S>> {
-        let Place { line, scope } = self.places.get(&seq)?;
-        let (line, scope) = (line.clone(), scope.clone());
+        let Place { line, scope } = self.places.remove(&seq)?;
         let waiter = self.lines_of(&line, &scope).remove(&line, seq)?;
         self.forget(&waiter);
         Some(waiter)

@@ -110,6 +110,11 @@ impl Gate {
             let remaining = remaining.map(|s| s.remaining_ms).max().unwrap_or(0);
             let streak = scopes.iter().map(|s| s.streak).fold(0.0, f64::max);
             metrics.held.set(count(scopes.iter().map(|s| s.held as usize).sum()));
+            // Several scopes may share a queue, which counts once.
+            let mut seen = HashSet::new();
+            let queues = lanes.iter().map(|lane| &lane.queue);
+            let queues = queues.filter(|queue| seen.insert(Arc::as_ptr(queue)));
+            metrics.under_way.set(queues.map(|queue| i64::from(queue.under_way())).sum());
             metrics.cooldown_active.set(count(closed));
             metrics.cooldown_remaining.set(Duration::from_millis(remaining).as_secs_f64());
             #[allow(clippy::cast_possible_truncation)]

@@ -84,7 +84,8 @@ impl RuleMetrics {
 
     /// The rule is not in force any more: its gauges say so, and its counters stay.
     pub fn rule_is_gone(&self) {
-        for gauge in [&self.consecutive_blocks, &self.cooldown_active, &self.held] {
+        for gauge in [&self.consecutive_blocks, &self.cooldown_active, &self.held, &self.under_way]
+        {
             gauge.set(0);
         }
         for gauge in [

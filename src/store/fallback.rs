@@ -316,7 +316,7 @@ impl Store for Shared {
     fn scope(&self, name: ScopeName) -> Scope {
         let prefix = &self.settings.prefix;
         let channel = self.server.channel(prefix, &name.rule);
-        let keys = Keys::new(prefix, &name, channel, self.remembered(&name.rule));
+        let keys = Keys::new(&name, channel, self.remembered(&name.rule));
         Scope { here: self.here.place(&name), keys: Some(Arc::new(keys)), name }
     }
 
@@ -347,16 +347,11 @@ impl Store for Shared {
         Ok(self.here.report_now(scope, rule, report))
     }
 
-    async fn slots(
-        &self,
-        scope: &Scope,
-        most: u32,
-        ask: &SlotAsk,
-    ) -> Result<SlotsGranted, StoreError> {
-        let Some(keys) = &scope.keys else { return self.here.slots(scope, most, ask).await };
-        match self.ask_for_slots(scope, keys, most, ask).await {
+    async fn slots(&self, scope: &Scope, ask: &SlotAsk) -> Result<SlotsGranted, StoreError> {
+        let Some(keys) = &scope.keys else { return self.here.slots(scope, ask).await };
+        match self.ask_for_slots(scope, keys, ask).await {
             Some(granted) => Ok(granted),
-            None => self.slots_alone(keys, most, ask),
+            None => self.slots_alone(keys, ask),
         }
     }
 

@@ -18,10 +18,60 @@ use crate::{
     runtime::clock::{self, Instant},
 };
 
+/// The keys of one rule. They share a hash tag, so a Cluster keeps them on one node.
+#[derive(Debug)]
+pub(super) struct RuleKeys {
+    stem: String,
+}
+
+impl RuleKeys {
+    pub(super) fn new(prefix: &str, rule: &str) -> Self {
+        Self { stem: format!("{prefix}:{{{rule}}}") }
+    }
+
+    fn key(&self, kind: char, part: &str) -> String {
+        format!("{}:{kind}:{part}", self.stem)
+    }
+
+    pub(super) fn bucket(&self, bucket: &str) -> String {
+        self.key('b', bucket)
+    }
+
+    /// The bucket of one user, under a rule with `each_user`.
+    pub(super) fn user(&self, user: &str, bucket: &str) -> String {
+        self.key('u', &format!("{user}:{bucket}"))
+    }
+
+    pub(super) fn cooldown(&self, cooldown: &str) -> String {
+        self.key('c', cooldown)
+    }
+
+    /// The members that wait for a bucket.
+    pub(super) fn waiting(&self, bucket: &str) -> String {
+        self.key('w', bucket)
+    }
+
+    /// The members that are back from an outage.
+    pub(super) fn back(&self, bucket: &str) -> String {
+        self.key('r', bucket)
+    }
+
+    /// The slots of a bucket.
+    pub(super) fn slots(&self, bucket: &str) -> String {
+        self.key('p', bucket)
+    }
+
+    /// The store's memory of the rule.
+    pub(super) fn memory(&self) -> String {
+        format!("{}:m", self.stem)
+    }
+}
+
 /// The keys of one scope, and its arguments that only change with the rule.
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(super) take: Vec<String>,
+    bucket: Arc<str>,
     pub(super) own: bool,
     /// The scope's name in the news.
     news: String,
@@ -73,22 +123,18 @@ struct RuleIdentity {
 }
 
 impl Keys {
-    pub(super) fn new(
-        prefix: &str,
-        name: &ScopeName,
-        channel: Channel,
-        memory: Arc<Remembered>,
-    ) -> Self {
+    pub(super) fn new(name: &ScopeName, channel: Channel, memory: Arc<Remembered>) -> Self {
         let ScopeName { rule, bucket, cooldown } = name;
-        let key = |kind: char, part: &str| format!("{prefix}:{{{rule}}}:{kind}:{part}");
+        let keys = &memory.keys;
         Self {
             take: vec![
-                key('b', bucket),
-                key('c', cooldown),
-                key('w', bucket),
-                key('r', bucket),
-                memory.key.clone(),
+                keys.bucket(bucket),
+                keys.cooldown(cooldown),
+                keys.waiting(bucket),
+                keys.back(bucket),
+                keys.memory(),
             ],
+            bucket: Arc::clone(bucket),
             own: bucket == cooldown,
             news: format!("{rule}\x1f{cooldown}"),
             channel,
@@ -108,9 +154,7 @@ impl Keys {
     pub(super) fn of_user(&self, user: Option<&str>) -> Vec<String> {
         let mut keys = self.take.clone();
         if let Some(user) = user {
-            // `prefix:{rule}:b:bucket`, with the user before the bucket.
-            let bucket = keys[0].replacen("}:b:", &format!("}}:u:{user}:"), 1);
-            keys.push(bucket);
+            keys.push(self.memory.keys.user(user, &self.bucket));
         }
         keys
     }
@@ -122,6 +166,11 @@ impl Keys {
 
     pub(super) fn cooldown(&self) -> Vec<String> {
         vec![self.take[1].clone()]
+    }
+
+    /// The slots of its bucket, and the memory of its rule.
+    pub(super) fn slots(&self) -> Vec<String> {
+        vec![self.memory.keys.slots(&self.bucket), self.memory.keys.memory()]
     }
 
     /// The arguments with which a script publishes as `member`.

@@ -187,13 +187,8 @@ impl Store for Memory {
         Ok(self.report_now(scope, rule, report))
     }
 
-    async fn slots(
-        &self,
-        scope: &Scope,
-        most: u32,
-        ask: &SlotAsk,
-    ) -> Result<SlotsGranted, StoreError> {
-        Ok(self.slots_now(scope, most, ask))
+    async fn slots(&self, scope: &Scope, ask: &SlotAsk) -> Result<SlotsGranted, StoreError> {
+        Ok(self.slots_now(scope, ask))
     }
 
     async fn set(

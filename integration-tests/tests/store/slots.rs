@@ -24,11 +24,12 @@ async fn redis_allots_slots_as_the_model_does() {
             let under_way = random.u32(0..4);
             let ask = SlotAsk {
                 queue: Arc::from(format!("member-{}", random.u8(0..5))),
+                most,
                 under_way,
                 wanted: under_way + random.u32(0..5),
             };
-            let there = store.slots(&scope, most, &ask).await.unwrap();
-            let SlotAsk { queue, under_way, wanted } = ask;
+            let there = store.slots(&scope, &ask).await.unwrap();
+            let SlotAsk { queue, under_way, wanted, .. } = ask;
             let need = Need { member: queue, under_way, wanted, fleet: 1, was_alone: false };
             let here = model.allot(there.now, most, &need, 0);
             let same = (here.slots, here.contended, here.come_back)

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{BucketQueue, Entry, Gateway, Grant, Lane, Outcome, State, Ticket, Waiter, Why};
 use crate::{
-    gate::tell,
+    gate::{bucket::users, tell},
     limiter::{
         bucket,
         cooldown::{Answer, Report},
@@ -96,7 +96,7 @@ impl BucketQueue {
                 self.settle(state, &lane, now);
                 continue;
             };
-            let by_user = entry.rule.each_user.is_some();
+            let by_user = users::take_turns(&entry.rule);
             let waiter = if by_user {
                 state.queue.pop_of_user(state.user.as_ref())
             } else {

@@ -192,7 +192,7 @@ impl BucketQueue {
             return 1;
         }
         // Whose turn it is, is not known before the scope is open.
-        if self.entry.load().rule.each_user.is_some() {
+        if users::take_turns(&self.entry.load().rule) {
             return 0;
         }
         let waiting = state.waiting(now) + state.queue.of_scope(lane);
@@ -210,7 +210,7 @@ impl BucketQueue {
             return Some(state.come_back.unwrap_or(now));
         }
         // One ticket for one user at a time.
-        if self.entry.load().rule.each_user.is_some() {
+        if users::take_turns(&self.entry.load().rule) {
             return None;
         }
         // The call should reach the store when this many of the tickets are used, whatever its
@@ -231,7 +231,7 @@ impl BucketQueue {
         rule: &Rule,
         now: Instant,
     ) -> Call {
-        if rule.each_user.is_some() {
+        if users::take_turns(rule) {
             return self.call(state, lane, 1, true, now);
         }
         let waiting = state.waiting(now);
@@ -257,7 +257,7 @@ impl BucketQueue {
         let asked: usize = state.asking.iter().map(|asked| asked.wanted).sum();
         // A probe does not wait for tickets that others use.
         let held = if lane.is_due() { 0 } else { unused + asked };
-        let by_user = self.entry.load().rule.each_user.is_some();
+        let by_user = users::take_turns(&self.entry.load().rule);
         // A closed scope takes nothing back and changes no limits.
         let tells_bucket = for_ready || self.only.is_some();
         let ask = Ask {
@@ -326,7 +326,7 @@ impl BucketQueue {
                 // If there are tickets, more are requested when half of them are used.
                 let idle = granted.tickets.is_empty() && state.tickets.is_empty();
                 state.come_back = if idle && !granted.user_is_over { next } else { None };
-                if rule.each_user.is_some() {
+                if users::take_turns(rule) {
                     users::absorb(&mut state, call.ask.user.as_ref(), granted);
                 }
                 self.take_turns(&mut state, call, granted);

@@ -108,7 +108,6 @@ impl Slot {
     pub(super) fn cancel(mut self, state: &mut State) {
         self.is_open = false;
         state.end_slot();
-        self.queue.entry.load().metrics.under_way.dec();
     }
 }
 
@@ -198,7 +197,6 @@ impl State {
 pub(super) struct SlotCall {
     lane: Arc<Lane>,
     ask: SlotAsk,
-    most: u32,
     sent: Instant,
 }
 
@@ -208,13 +206,11 @@ impl BucketQueue {
         let slots = state.slots.as_mut()?;
         slots.under_way += 1;
         slots.last_used = Some(clock::now());
-        self.entry.load().metrics.under_way.inc();
         Some(Slot { queue: Arc::clone(self), lapsed: slots.lapsed, is_open: true })
     }
 
     /// A request is over.
     fn slot_ends(self: &Arc<Self>) {
-        self.entry.load().metrics.under_way.dec();
         self.state.lock().end_slot();
         // Its scheduler works for as long as slots are in use; if it has died, the next request starts another one.
         self.wake.now();
@@ -251,8 +247,8 @@ impl BucketQueue {
         slots.asking = true;
         slots.due = false;
         slots.allotted = slots.allotted.min(under_way);
-        let ask = SlotAsk { queue: Arc::clone(&self.name), under_way, wanted };
-        Some(SlotCall { lane, ask, most: slots.most, sent: now })
+        let ask = SlotAsk { queue: Arc::clone(&self.name), most: slots.most, under_way, wanted };
+        Some(SlotCall { lane, ask, sent: now })
     }
 
     /// The question for slots, or when it is due.
@@ -339,5 +335,5 @@ impl BucketQueue {
 /// Asks the store.
 pub(super) async fn ask(call: &SlotCall) -> Result<SlotsGranted, StoreError> {
     let lane = &call.lane;
-    lane.shared.store.slots(&lane.scope, call.most, &call.ask).await
+    lane.shared.store.slots(&lane.scope, &call.ask).await
 }

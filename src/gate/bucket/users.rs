@@ -13,9 +13,14 @@ use crate::{
     store::Granted,
 };
 
+/// Whether the queue asks for one user at a time.
+pub(super) fn take_turns(rule: &Rule) -> bool {
+    rule.each_user.is_some()
+}
+
 /// How requests take turns: under a rule with `each_user` users do in any case.
 pub(super) fn turns(rule: &Rule) -> Order {
-    if rule.each_user.is_some() { Order::Fair } else { rule.order }
+    if take_turns(rule) { Order::Fair } else { rule.order }
 }
 
 /// Takes over what the store answered for a user.

@@ -73,10 +73,10 @@ impl Shared {
 
 /// The queries of each rule, a bounded number to a call. All keys of a call share one hash tag.
 fn batches(queries: &[Query]) -> Vec<Vec<usize>> {
-    let mut of_rules: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut of_rules: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, query) in queries.iter().enumerate() {
         if let Some(keys) = &query.scope.keys {
-            of_rules.entry(keys.memory.key.as_str()).or_default().push(at);
+            of_rules.entry(keys.memory.keys.memory()).or_default().push(at);
         }
     }
     let mut batches = Vec::new();
@@ -94,7 +94,7 @@ fn call(queries: &[Query], batch: &[usize]) -> (Vec<String>, Vec<String>) {
         let Some(keys) = &query.scope.keys else { continue };
         if arguments.is_empty() {
             arguments = keys.arguments(&query.rule).when();
-            memory = Some(keys.memory.key.clone());
+            memory = Some(keys.memory.keys.memory());
         }
         names.extend(keys.take[..3].iter().cloned());
         arguments.extend(scripts::when_scope(keys.own, query.learned));

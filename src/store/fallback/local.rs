@@ -55,7 +55,7 @@ impl Shared {
     pub(super) fn keeps_still(&self, keys: &Keys, limits: &Limits) -> bool {
         self.settings.on_failure == OnFailure::Local
             && !limits.is_unlimited()
-            && (self.knows_no_share() || !self.may_go_alone(keys))
+            && self.keeps_slots_still(keys)
     }
 
     /// Whether this member begins no requests under `parallel` for now.

@@ -6,14 +6,14 @@ use std::{collections::HashMap, sync::Arc};
 use parking_lot::Mutex;
 
 use super::Shared;
-use crate::store::{News, push::Channel, scripts};
+use crate::store::{News, keys::RuleKeys, push::Channel, scripts};
 
 /// The store's memory of one rule.
 #[derive(Debug)]
 pub(in crate::store) struct Remembered {
     rule: Arc<str>,
-    /// Its key in Redis.
-    pub(in crate::store) key: String,
+    /// Its keys in Redis.
+    pub(in crate::store) keys: RuleKeys,
     channel: Channel,
     known: Mutex<Known>,
 }
@@ -41,8 +41,8 @@ pub(super) enum Heard {
 
 impl Remembered {
     fn new(rule: &Arc<str>, prefix: &str, channel: Channel) -> Self {
-        let key = format!("{prefix}:{{{rule}}}:m");
-        Self { rule: Arc::clone(rule), key, channel, known: Mutex::default() }
+        let keys = RuleKeys::new(prefix, rule);
+        Self { rule: Arc::clone(rule), keys, channel, known: Mutex::default() }
     }
 
     /// The memory that is known; 0 = none.
@@ -134,7 +134,7 @@ impl Shared {
             channel.clone(),
             memory.rule.to_string(),
         ];
-        let reply = self.call(&self.scripts.memory, vec![memory.key.clone()], arguments).await;
+        let reply = self.call(&self.scripts.memory, vec![memory.keys.memory()], arguments).await;
         match reply.map(scripts::memory) {
             Some(Ok(now)) => {
                 if memory.hears(now, since) == Heard::Lost {

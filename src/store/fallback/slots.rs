@@ -14,7 +14,6 @@ impl Shared {
         &self,
         scope: &Scope,
         keys: &Keys,
-        most: u32,
         ask: &SlotAsk,
     ) -> Option<SlotsGranted> {
         let since = keys.memory.since();
@@ -23,7 +22,7 @@ impl Shared {
         let name = format!("{}\x1f{}", scope.name.rule, scope.name.bucket);
         let arguments = vec![
             ask.queue.to_string(),
-            most.to_string(),
+            ask.most.to_string(),
             ask.under_way.to_string(),
             ask.wanted.to_string(),
             self.members().to_string(),
@@ -33,9 +32,7 @@ impl Shared {
             channel.to_owned(),
             name,
         ];
-        let key = format!("{}:{{{}}}:p:{}", self.prefix(), scope.name.rule, scope.name.bucket);
-        let keys_of_call = vec![key, keys.memory.key.clone()];
-        let reply = self.call(&self.scripts.slots, keys_of_call, arguments).await;
+        let reply = self.call(&self.scripts.slots, keys.slots(), arguments).await;
         match reply.map(scripts::slots)? {
             Ok((granted, memory)) => {
                 keys.slots_alone.store(false, Ordering::Relaxed);
@@ -55,7 +52,6 @@ impl Shared {
     pub(super) fn slots_alone(
         &self,
         keys: &Keys,
-        most: u32,
         ask: &SlotAsk,
     ) -> Result<SlotsGranted, StoreError> {
         let own = match self.on_failure() {
@@ -64,7 +60,8 @@ impl Shared {
             OnFailure::Local if self.keeps_slots_still(keys) => 0,
             OnFailure::Local => {
                 keys.slots_alone.store(true, Ordering::Relaxed);
-                u32::try_from(part(u64::from(most), self.fleet().share.min(1.0))).unwrap_or(most)
+                u32::try_from(part(u64::from(ask.most), self.fleet().share.min(1.0)))
+                    .unwrap_or(ask.most)
             }
         };
         let slots = ask.under_way.max(own.min(ask.wanted));

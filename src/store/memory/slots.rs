@@ -10,7 +10,7 @@ use crate::{
 
 impl Memory {
     /// Allots slots, at once.
-    pub(super) fn slots_now(&self, scope: &Scope, most: u32, ask: &SlotAsk) -> SlotsGranted {
+    pub(super) fn slots_now(&self, scope: &Scope, ask: &SlotAsk) -> SlotsGranted {
         let now = self.now();
         let name = (Arc::clone(&scope.name.rule), Arc::clone(&scope.name.bucket));
         let place = shelve(&mut self.slots.lock(), name, now);
@@ -23,7 +23,7 @@ impl Memory {
             was_alone: false,
         };
         let slots = kept.state.get_or_insert_default();
-        let allotted = slots.allot(now, most, &need, 0);
+        let allotted = slots.allot(now, ask.most, &need, 0);
         kept.forget_at = kept.state.as_ref().map_or(now, |slots| slots.ends());
         SlotsGranted {
             now,
