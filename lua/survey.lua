@@ -1,15 +1,25 @@
 -- What the store knows of some scopes of one rule, for a look at a whole fleet; changes nothing.
---
--- KEYS  for each scope: bucket, cooldown, waiting members
--- Reply for each scope: now, epoch, end of the cooldown (us, 0 = open), end of the probe's lease (us, 0 = none), streak,
---       streak that tripped last, why, letters of its blocks, rate that the site names (tokens per second, 0 = none), what has been learned (turn, 0 = nothing; rate; mark;
---       frozen; why), members that wait for the bucket
+-- Fields: `Survey` in src/store/scripts.
 local now, found = read_clock(), {}
-for i = 1, #KEYS, 3 do
-  local scope = load_cooldown(KEYS[i + 1])
-  local learned = load_learned(redis.call('HGET', KEYS[i], 'learn') or '')
-  found[#found + 1] = { now, scope.ep, scope.till, scope.probe > 0 and scope.lease or 0, exact(scope.streak),
-    exact(scope.peak), scope.cause, scope.blamed, exact(named_at(scope, now) or 0), learned.turn, exact(learned.rate), exact(learned.mark), learned.frozen, learned.why,
-    redis.call('ZCOUNT', KEYS[i + 2], whole(now), '+inf') }
+for n = 1, #KEY.scope do
+  local scope = load_cooldown(KEY.scope_cooldown[n])
+  local learned = load_learned(redis.call('HGET', KEY.scope_bucket[n], 'learn') or '')
+  found[n] = REPLY {
+    cooldown_now = now,
+    cooldown_epoch = scope.ep,
+    cooldown_till = scope.till,
+    cooldown_probe_till = scope.probe > 0 and scope.lease or 0,
+    cooldown_streak = exact(scope.streak),
+    cooldown_peak = exact(scope.peak),
+    cooldown_cause = scope.cause,
+    cooldown_blamed = scope.blamed,
+    cooldown_named = exact(named_at(scope, now) or 0),
+    learned_turn = learned.turn,
+    learned_rate = exact(learned.rate),
+    learned_mark = exact(learned.mark),
+    learned_frozen = learned.frozen,
+    learned_why = learned.why,
+    waiting = redis.call('ZCOUNT', KEY.scope_waiting[n], whole(now), '+inf'),
+  }
 end
 return found

@@ -1,29 +1,23 @@
 -- When the next request of some scopes of one rule could go. Reads only: it takes nothing and changes nothing.
---
--- KEYS  for each scope: bucket, cooldown, members that wait for the bucket; last, the memory of the rule (lib/memory.lua)
--- ARGV  1 rate (per second, empty = none)  2 burst  3 cost  4 quotas (`tokens:us,...`)  5 `1` if the rule cools down
---       6... its policy (lib/cooldown.lua)  17... how the rate is learned (lib/learn.lua)
---       21... for each scope: `1` if the cooldown is the bucket's own, the learned rate as the member knows it
--- Reply for each scope: now, epoch, state (open cooling probing), its end (us, 0 = open), until when the store holds the
---       rule (us, 0 = not at all), the next ticket (us), the next ticket by the rate alone (us), rate in force, members
---       that wait for the bucket
+-- Fields: `When` in src/store/scripts.
 local now, found = read_clock(), {}
-local policy, learn = read_policy(ARGV, 6), read_learn(ARGV, 17)
-local till = tonumber(redis.call('HMGET', KEYS[#KEYS], 'till')[1] or 0)
+local policy, learn = read_policy(), read_learn()
+local till = tonumber(redis.call('HMGET', KEY.memory, 'till')[1] or 0)
 local hold = hold_of({ till = till }, now)
-for i = 1, #KEYS - 1, 3 do
-  local own = ARGV[21 + (i - 1) / 3 * 2] == '1'
-  local known = read_known(ARGV[22 + (i - 1) / 3 * 2])
+for n = 1, #KEY.scope do
+  local own = ARG.scope_own[n] == '1'
+  local known = read_known(ARG.scope_learned[n])
   local phase, ends, scope = 'open', 0, fresh_cooldown()
-  if ARGV[5] == '1' then
-    scope = load_cooldown(KEYS[i + 1])
+  if ARG.cools == '1' then
+    scope = load_cooldown(KEY.scope_cooldown[n])
     observe_cooldown(scope, now)
     phase, ends = phase_of(scope, now, policy)
   end
-  local limits = read_limits(ARGV[1], ARGV[2], ARGV[3], ARGV[4], own and policy.ramp or 0)
+  local limits = read_limits(ARG.limits_rate, ARG.limits_burst, ARG.limits_cost, ARG.limits_quotas,
+    own and policy.ramp or 0)
   local moment, by_rate = now, now
   if limits.rate or #limits.quotas > 0 then
-    local bucket = load_bucket(KEYS[i], now, limits)
+    local bucket = load_bucket(KEY.scope_bucket[n], now, limits)
     observe_bucket(bucket, now, limits)
     limits.probes = phase ~= 'open'
     local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1,
@@ -40,7 +34,16 @@ for i = 1, #KEYS - 1, 3 do
     limits.quotas = quotas
   end
   if phase == 'due' then phase = 'open' end
-  found[#found + 1] = { now, scope.ep, phase, ends, hold, moment, by_rate, exact(limits.per_second or 0),
-    redis.call('ZCOUNT', KEYS[i + 2], whole(now), '+inf') }
+  found[n] = REPLY {
+    now = now,
+    epoch = scope.ep,
+    phase = phase,
+    ends = ends,
+    hold = hold,
+    moment = moment,
+    by_rate = by_rate,
+    rate = exact(limits.per_second or 0),
+    members = redis.call('ZCOUNT', KEY.scope_waiting[n], whole(now), '+inf'),
+  }
 end
 return found

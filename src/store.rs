@@ -38,6 +38,7 @@ pub use memory::Memory;
 pub use news::{News, ScopeNews, What};
 pub use redis::Place;
 pub use roster::Announced;
+pub use scripts::argument;
 pub use server::{Answering, Reply, ScriptServer};
 pub use survey::{Survey, Surveyed, survey};
 

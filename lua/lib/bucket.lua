@@ -24,6 +24,17 @@ local function read_limits(rate, burst, cost, quotas, ramp)
   return limits
 end
 
+-- How the rate is learned; nil if it is fixed.
+local function read_learn()
+  if ARG.learn_start == '' then return nil end
+  return {
+    start = tonumber(ARG.learn_start),
+    floor = tonumber(ARG.learn_floor),
+    back_off = tonumber(ARG.learn_back_off),
+    patience = tonumber(ARG.learn_patience),
+  }
+end
+
 local BUCKET_FIELDS = { 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn', 'lim', 'fill', 'born', 'gap', 'away', 'mem' }
 
 local function load_bucket(key, now, limits)

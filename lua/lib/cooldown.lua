@@ -8,22 +8,6 @@
 -- texts: prober (the member that has the probe, empty where that was forgotten), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
 -- ratio retry_after probe silence hopeless site_limit errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua),
 -- load (lib/load.lua).
-local function read_policy(arguments, from)
-  return {
-    after = tonumber(arguments[from]),
-    share = tonumber(arguments[from + 1]),
-    of = tonumber(arguments[from + 2]),
-    shortest = tonumber(arguments[from + 3]),
-    longest = tonumber(arguments[from + 4]),
-    forget_after = tonumber(arguments[from + 5]),
-    probe = arguments[from + 6] == '1',
-    grow = tonumber(arguments[from + 7]),
-    max = tonumber(arguments[from + 8]),
-    respect = arguments[from + 9] == '1',
-    ramp = tonumber(arguments[from + 10]),
-  }
-end
-
 -- Blocks of a streak whose types are remembered.
 local KINDS = 64
 

@@ -35,16 +35,6 @@ LOAD.DRAINS, LOAD.GROWS, LOAD.LITTLE, LOAD.NEW, LOAD.EXCUSED = 1.1, 0.9, 1e-9, 0
 -- What has been learned outlives an idle week.
 local LEARNED_FOR = 604800000000
 
-local function read_learn(arguments, from)
-  if arguments[from] == '' then return nil end
-  return {
-    start = tonumber(arguments[from]),
-    floor = tonumber(arguments[from + 1]),
-    back_off = tonumber(arguments[from + 2]),
-    patience = tonumber(arguments[from + 3]),
-  }
-end
-
 local function load_learned(text)
   local learned, i = {}, 1
   for number in string.gmatch(text or '', '%S+') do
@@ -400,9 +390,4 @@ local function steer_learned(learned, now, news, known, hand, ceiling, learn)
   learned.excused = news.closed and 1 or 0
   learned.rate = within_bounds(learned, ceiling, learn)
   learned.turn = learned.turn + 1
-end
-
--- What a member is told: turn, rate, mark, frozen, why.
-local function tell_learned(learned)
-  return learned.turn, exact(learned.rate), exact(learned.mark), learned.frozen, learned.why
 end

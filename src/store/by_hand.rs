@@ -1,6 +1,6 @@
 //! Manual changes of a learned rate, in either store.
 
-use super::{Backend, Scope, Shared, StoreError, scripts};
+use super::{Backend, Scope, Shared, StoreError, scripts::Rate};
 use crate::{
     limiter::learn::{Hand, Known},
     rules::Rule,
@@ -40,8 +40,8 @@ impl Shared {
     ) -> Result<(i64, Known), StoreError> {
         let away = || StoreError::Away(self.why_down());
         let keys = scope.keys.as_ref().ok_or_else(away)?;
-        let arguments = keys.arguments(rule).rate(hand, known, keys.news(self.member()));
-        let reply = self.call(&self.scripts.rate, keys.both(), arguments).await.ok_or_else(away)?;
-        scripts::steered(reply).map_err(|bad| StoreError::Away(bad.to_string()))
+        let arguments = keys.arguments(rule).rate(hand, known, self.member(), keys.news());
+        let reply = self.call::<Rate>(keys.both(), arguments).await.ok_or_else(away)?;
+        Ok((reply.now, reply.learned))
     }
 }

@@ -38,7 +38,6 @@ use std::{
     time::Duration,
 };
 
-use fred::types::Value;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, broadcast, watch},
@@ -60,7 +59,7 @@ use super::{
     keys::Keys,
     redis::Place,
     redis::{BadUrl, Redis},
-    scripts::{self, Scripts},
+    scripts::{self, Call, Peek, Set},
     server::{ScriptServer, Server},
 };
 use crate::{
@@ -81,7 +80,6 @@ const FIRST_WORD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Shared {
     server: Server,
-    pub(super) scripts: Scripts,
     here: Memory,
     member: Arc<str>,
     settings: RedisSettings,
@@ -127,7 +125,6 @@ impl Shared {
     fn on(server: Server, settings: RedisSettings, metrics: Arc<Metrics>) -> Arc<Self> {
         let store = Arc::new(Self {
             server,
-            scripts: Scripts::new(),
             here: Memory::default(),
             member: format!("{:016x}", fastrand::u64(..)).into(),
             up: AtomicBool::new(false),
@@ -266,31 +263,30 @@ impl Shared {
     }
 
     /// Runs a script if the store is up. Counts and records a failure.
-    pub(super) async fn call(
+    pub(super) async fn call<C: Call>(
         &self,
-        script: &scripts::Script,
-        keys: Vec<String>,
-        arguments: Vec<String>,
-    ) -> Option<Value> {
+        keys: C::Keys,
+        arguments: C::Arguments,
+    ) -> Option<C::Reply> {
         if !self.is_up() {
             return None;
         }
-        self.call_anyway(script, keys, arguments).await
+        self.call_anyway::<C>(keys, arguments).await
     }
 
     /// Runs a script, also if the store was away.
-    async fn call_anyway(
+    async fn call_anyway<C: Call>(
         &self,
-        script: &scripts::Script,
-        keys: Vec<String>,
-        arguments: Vec<String>,
-    ) -> Option<Value> {
-        let start = clock::now();
+        keys: C::Keys,
+        arguments: C::Arguments,
+    ) -> Option<C::Reply> {
+        let (script, start) = (C::script(), clock::now());
+        let (keys, arguments) = (scripts::values(keys), scripts::values(arguments));
         let result = self.server.run(script, keys, arguments).await;
         self.metrics.store_seconds(script.name).observe(start.elapsed().as_secs_f64());
         self.note_call(start, result.is_ok());
-        match result {
-            Ok(value) => Some(value),
+        match result.and_then(|reply| Ok(scripts::read::<C>(reply)?)) {
+            Ok(reply) => Some(reply),
             Err(failure) => {
                 self.failed(&failure);
                 None
@@ -336,12 +332,10 @@ impl Store for Shared {
         report: &Report,
     ) -> Result<Reported, StoreError> {
         if let Some(keys) = &scope.keys {
-            let arguments = keys.arguments(rule).report(report, keys.news(&self.member));
-            let reply = self.call(&self.scripts.report, keys.cooldown(), arguments).await;
-            match reply.map(scripts::reported) {
-                Some(Ok(reported)) => return Ok(reported),
-                Some(Err(bad)) => self.failed(&bad.into()),
-                None => {}
+            let arguments = keys.arguments(rule).report(report, &self.member, keys.news());
+            let reply = self.call::<scripts::Report>(keys.cooldown(), arguments).await;
+            if let Some(reply) = reply {
+                return Ok(reply.into());
             }
         }
         Ok(self.here.report_now(scope, rule, report))
@@ -368,22 +362,15 @@ impl Store for Shared {
             Override::Trip(length) => ("trip", length),
             Override::Clear => ("clear", 0),
         };
-        let arguments = keys.arguments(rule).set(word, length, keys.news(&self.member));
-        let reply = self.call(&self.scripts.set, keys.cooldown(), arguments).await;
-        match reply.map(scripts::set) {
-            Some(Ok(reported)) => Ok(reported),
-            Some(Err(bad)) => Err(StoreError::Away(bad.to_string())),
-            None => Err(StoreError::Away(self.why_down())),
-        }
+        let arguments = keys.arguments(rule).set(word, length, &self.member, keys.news());
+        let reply = self.call::<Set>(keys.cooldown(), arguments).await;
+        reply.map(Into::into).ok_or_else(|| StoreError::Away(self.why_down()))
     }
 
     async fn peek(&self, scope: &Scope) -> Result<Peeked, StoreError> {
         let Some(keys) = &scope.keys else { return self.here.peek(scope).await };
-        match self.call(&self.scripts.peek, keys.both(), Vec::new()).await.map(scripts::peeked) {
-            Some(Ok(peeked)) => Ok(peeked),
-            Some(Err(bad)) => Err(StoreError::Away(bad.to_string())),
-            None => Err(StoreError::Away(self.why_down())),
-        }
+        let reply = self.call::<Peek>(keys.cooldown(), ()).await;
+        reply.map(Into::into).ok_or_else(|| StoreError::Away(self.why_down()))
     }
 
     async fn close(&self) {

@@ -10,7 +10,7 @@ use super::{
     Granted, ScopeName,
     fallback::{Alone, Remembered, Silence, Windows},
     push::Channel,
-    scripts::RuleArguments,
+    scripts::{CooldownKey, NewsFields, RateKeys, RuleArguments, ScopeKeys, SlotsKeys, TakeKeys},
 };
 use crate::{
     limiter::bucket::Window,
@@ -70,7 +70,7 @@ impl RuleKeys {
 /// The keys of one scope, and its arguments that only change with the rule.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    pub(super) take: Vec<String>,
+    take: TakeKeys,
     bucket: Arc<str>,
     pub(super) own: bool,
     /// The scope's name in the news.
@@ -127,13 +127,14 @@ impl Keys {
         let ScopeName { rule, bucket, cooldown } = name;
         let keys = &memory.keys;
         Self {
-            take: vec![
-                keys.bucket(bucket),
-                keys.cooldown(cooldown),
-                keys.waiting(bucket),
-                keys.back(bucket),
-                keys.memory(),
-            ],
+            take: TakeKeys {
+                bucket: keys.bucket(bucket),
+                cooldown: keys.cooldown(cooldown),
+                waiting: keys.waiting(bucket),
+                back: keys.back(bucket),
+                memory: keys.memory(),
+                user: None,
+            },
             bucket: Arc::clone(bucket),
             own: bucket == cooldown,
             news: format!("{rule}\x1f{cooldown}"),
@@ -151,36 +152,45 @@ impl Keys {
     }
 
     /// The keys of a call for tickets, of a user's requests if these have limits of their own.
-    pub(super) fn of_user(&self, user: Option<&str>) -> Vec<String> {
-        let mut keys = self.take.clone();
-        if let Some(user) = user {
-            keys.push(self.memory.keys.user(user, &self.bucket));
-        }
-        keys
+    pub(super) fn of_user(&self, user: Option<&str>) -> TakeKeys {
+        let user = user.map(|user| self.memory.keys.user(user, &self.bucket));
+        TakeKeys { user, ..self.take.clone() }
     }
 
-    /// Bucket and cooldown, for scripts that change one of them at most.
-    pub(super) fn both(&self) -> Vec<String> {
-        self.take[..2].to_vec()
+    /// Bucket and cooldown.
+    pub(super) fn both(&self) -> RateKeys {
+        let TakeKeys { bucket, cooldown, .. } = self.take.clone();
+        RateKeys { bucket, cooldown }
     }
 
-    pub(super) fn cooldown(&self) -> Vec<String> {
-        vec![self.take[1].clone()]
+    /// For a look at several scopes.
+    pub(super) fn scope(&self) -> ScopeKeys {
+        let TakeKeys { bucket, cooldown, waiting, .. } = self.take.clone();
+        ScopeKeys { bucket, cooldown, waiting }
     }
 
-    /// The slots of its bucket, and the memory of its rule.
-    pub(super) fn slots(&self) -> Vec<String> {
-        vec![self.memory.keys.slots(&self.bucket), self.memory.keys.memory()]
+    pub(super) fn cooldown(&self) -> CooldownKey {
+        CooldownKey { cooldown: self.take.cooldown.clone() }
     }
 
-    /// The arguments with which a script publishes as `member`.
-    pub(super) fn news<'a>(&'a self, member: &'a str) -> [&'a str; 4] {
-        [member, self.channel.0, &self.channel.1, &self.news]
+    /// The slots of its bucket.
+    pub(super) fn slots(&self) -> SlotsKeys {
+        let keys = &self.memory.keys;
+        SlotsKeys { slots: keys.slots(&self.bucket), memory: keys.memory() }
     }
 
-    /// The command and the channel of its news.
-    pub(super) fn channel(&self) -> (&'static str, &str) {
-        (self.channel.0, &self.channel.1)
+    /// How a script publishes news of the cooldown.
+    pub(super) fn news(&self) -> NewsFields {
+        self.news_as(self.news.clone())
+    }
+
+    /// How a script publishes news of the slots.
+    pub(super) fn slots_news(&self, rule: &str) -> NewsFields {
+        self.news_as(format!("{rule}\x1f{}", self.bucket))
+    }
+
+    fn news_as(&self, name: String) -> NewsFields {
+        NewsFields { command: self.channel.0, channel: self.channel.1.clone(), name }
     }
 
     /// Records a reply of the store.

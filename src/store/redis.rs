@@ -25,7 +25,13 @@ use tokio::{
     sync::broadcast::{self, error::RecvError},
 };
 
-use super::{News, failure::Failure, push::Push, scripts::Script, tls};
+use super::{
+    News,
+    failure::Failure,
+    push::Push,
+    scripts::{self, Call, Script},
+    tls,
+};
 use crate::{rules::settings::RedisSettings, runtime::background::Apart};
 
 /// Host and port of a server.
@@ -189,7 +195,7 @@ impl Redis {
     /// Runs a script by its digest. If the server does not have it, by its text, which loads it.
     pub(super) async fn run(
         &self,
-        script: &Script,
+        script: &'static Script,
         keys: Vec<String>,
         arguments: Vec<String>,
     ) -> Result<Value, Failure> {
@@ -197,7 +203,7 @@ impl Redis {
             let digest = script.digest.clone();
             match self.client.evalsha(digest, keys.clone(), arguments.clone()).await {
                 Err(error) if error.details().starts_with("NOSCRIPT") => {
-                    self.client.eval(script.text, keys, arguments).await
+                    self.client.eval(script.text.as_str(), keys, arguments).await
                 }
                 other => other,
             }
@@ -207,6 +213,17 @@ impl Redis {
             Err(_) => Err(Failure::timeout(script.name, self.timeout)),
         };
         result.map_err(|failure| failure.because(self.cause.lock().clone()))
+    }
+
+    /// The same, typed.
+    pub(super) async fn call<C: Call>(
+        &self,
+        keys: C::Keys,
+        arguments: C::Arguments,
+    ) -> Result<C::Reply, Failure> {
+        let (keys, arguments) = (scripts::values(keys), scripts::values(arguments));
+        let reply = self.run(C::script(), keys, arguments).await?;
+        Ok(scripts::read::<C>(reply)?)
     }
 
     /// Listens to the news for ever; see [`Push::listen`].

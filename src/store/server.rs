@@ -75,14 +75,14 @@ pub(super) enum Server {
 impl Server {
     pub(super) async fn run(
         &self,
-        script: &Script,
+        script: &'static Script,
         keys: Vec<String>,
         arguments: Vec<String>,
     ) -> Result<Value, Failure> {
         match self {
             Self::Redis(redis) => redis.run(script, keys, arguments).await,
             Self::Own(server, timeout) => {
-                let call = server.run(script.name, script.text, keys, arguments);
+                let call = server.run(script.name, &script.text, keys, arguments);
                 match tokio::time::timeout(*timeout, call).await {
                     Ok(Ok(reply)) => Ok(reply.into()),
                     Ok(Err(text)) => Err(Failure::script(text)),

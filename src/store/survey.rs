@@ -11,9 +11,10 @@ use std::{
 use super::{
     Peeked, Shared, StoreError,
     failure::Failure,
+    keys::RuleKeys,
     redis::Redis,
     roster::{self, Announced},
-    scripts::{self, Scripts},
+    scripts::{self, ScopeKeys, SurveyKeys},
 };
 use crate::{limiter::learn::Known, rules::settings::RedisSettings};
 
@@ -88,8 +89,7 @@ impl Shared {
 }
 
 async fn look(redis: &Redis, prefix: &str) -> Result<Survey, Failure> {
-    let scripts = Scripts::new();
-    let members = roster::look(redis, &scripts, prefix).await?;
+    let members = roster::look(redis, prefix).await?;
     let keys = redis.keys(format!("{prefix}:{{*"), MOST_KEYS).await?;
     let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (rule, key) in keys.iter().filter_map(|key| scope_of(prefix, key)) {
@@ -101,7 +101,7 @@ async fn look(redis: &Redis, prefix: &str) -> Result<Survey, Failure> {
     for (rule, keys) in names {
         let keys: Vec<_> = keys.into_iter().take(MOST_SCOPES - scopes.len()).collect();
         for batch in keys.chunks(BATCH) {
-            scopes.extend(read(redis, &scripts, prefix, rule, batch).await?);
+            scopes.extend(read(redis, prefix, rule, batch).await?);
         }
     }
     Ok(Survey { members, scopes, more })
@@ -110,21 +110,26 @@ async fn look(redis: &Redis, prefix: &str) -> Result<Survey, Failure> {
 /// Reads some scopes of one rule.
 async fn read(
     redis: &Redis,
-    scripts: &Scripts,
     prefix: &str,
     rule: &str,
     keys: &[&str],
 ) -> Result<Vec<Surveyed>, Failure> {
-    let of = |key: &&str| ['b', 'c', 'w'].map(|kind| format!("{prefix}:{{{rule}}}:{kind}:{key}"));
-    let all = keys.iter().flat_map(of).collect();
-    let reply = redis.run(&scripts.survey, all, Vec::new()).await?;
-    let found = scripts::surveyed(reply)?.into_iter().zip(keys);
-    Ok(found
-        .map(|((cooldown, learned, waiting), key)| {
-            let (rule, key) = (rule.to_owned(), (*key).to_owned());
-            Surveyed { rule, key, cooldown, learned, waiting }
-        })
-        .collect())
+    let rule_keys = RuleKeys::new(prefix, rule);
+    let of = |key: &&str| ScopeKeys {
+        bucket: rule_keys.bucket(key),
+        cooldown: rule_keys.cooldown(key),
+        waiting: rule_keys.waiting(key),
+    };
+    let scope = keys.iter().map(of).collect();
+    let found = redis.call::<scripts::Survey>(SurveyKeys { scope }, ()).await?;
+    let found = found.into_iter().zip(keys).map(|(reply, key)| Surveyed {
+        rule: rule.to_owned(),
+        key: (*key).to_owned(),
+        cooldown: reply.cooldown.into(),
+        learned: reply.learned,
+        waiting: reply.waiting,
+    });
+    Ok(found.collect())
 }
 
 /// Rule and key of a scope's key, `prefix:{rule}:KIND:key`.

@@ -23,9 +23,6 @@ pub struct Ledger {
     sent: Mutex<Vec<Sent>>,
 }
 
-/// Fields of a reply of `take` before its tickets.
-const BEFORE_TICKETS: usize = 15;
-
 impl Ledger {
     /// Records the tickets of a reply; `returned` are those that the call returned.
     pub(super) fn taken(&self, member: usize, reply: &[Reply], returned: &str) {
@@ -40,7 +37,12 @@ impl Ledger {
             }
         }
         let mut last = 0;
-        for ticket in reply.iter().skip(BEFORE_TICKETS) {
+        // The only list in the reply.
+        let tickets_granted = reply.iter().find_map(|field| match field {
+            Reply::List(tickets) => Some(tickets),
+            Reply::Whole(_) | Reply::Text(_) => None,
+        });
+        for ticket in tickets_granted.into_iter().flatten() {
             let Reply::Whole(number) = *ticket else { continue };
             // A negative number after a moment means that many more tickets of that moment.
             let (moment, count) = if number < 0 { (last, -number) } else { (number, 1) };

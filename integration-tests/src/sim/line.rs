@@ -9,7 +9,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tidegate::store::{Answering, Reply, ScriptServer};
+use tidegate::store::{Answering, Reply, ScriptServer, argument};
 use tokio::sync::broadcast;
 
 use super::{
@@ -89,10 +89,10 @@ impl ScriptServer for Line {
             line.one_way().await;
             line.0.health.takes_calls().await;
             line.0.redis.health.takes_calls().await;
-            let returned = if name == "take" { arguments[6].clone() } else { Default::default() };
+            let returned = argument(name, "returned").map(|at| arguments[at].clone());
             let reply = line.0.redis.run(name, text, keys, arguments);
             if let (true, Ok(Reply::List(reply))) = (name == "take", &reply) {
-                line.0.ledger.taken(line.0.member, reply, &returned);
+                line.0.ledger.taken(line.0.member, reply, &returned.unwrap_or_default());
             }
             reply
         });

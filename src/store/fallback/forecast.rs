@@ -9,7 +9,7 @@ use crate::{
     rules::{Rule, settings::OnFailure},
     store::{
         forecast::{Forecast, Query},
-        scripts,
+        scripts::{When, WhenArguments, WhenKeys, WhenScope},
     },
 };
 
@@ -22,22 +22,15 @@ impl Shared {
         let mut found: Vec<Option<Forecast>> = vec![None; queries.len()];
         let mut calls = JoinSet::new();
         for batch in batches(queries) {
-            let (keys, arguments) = call(queries, &batch);
+            let Some((keys, arguments)) = call(queries, &batch) else { continue };
             let shared = Arc::clone(self);
-            calls.spawn(async move {
-                let reply = shared.call(&shared.scripts.when, keys, arguments).await;
-                (batch, reply.map(scripts::forecasts))
-            });
+            calls.spawn(async move { (batch, shared.call::<When>(keys, arguments).await) });
         }
         while let Some(done) = calls.join_next().await {
-            match done {
-                Ok((batch, Some(Ok(forecasts)))) => {
-                    for (at, forecast) in batch.into_iter().zip(forecasts) {
-                        found[at] = Some(forecast);
-                    }
+            if let Ok((batch, Some(replies))) = done {
+                for (at, reply) in batch.into_iter().zip(replies) {
+                    found[at] = Some(reply.into());
                 }
-                Ok((_, Some(Err(bad)))) => self.failed(&bad.into()),
-                Ok((_, None)) | Err(_) => {}
             }
         }
         let alone = |(found, query): (Option<Forecast>, &Query)| {
@@ -87,18 +80,14 @@ fn batches(queries: &[Query]) -> Vec<Vec<usize>> {
 }
 
 /// Keys and arguments of the call for one batch.
-fn call(queries: &[Query], batch: &[usize]) -> (Vec<String>, Vec<String>) {
-    let (mut names, mut arguments) = (Vec::with_capacity(3 * batch.len() + 1), Vec::new());
-    let mut memory = None;
-    for query in batch.iter().map(|at| &queries[*at]) {
-        let Some(keys) = &query.scope.keys else { continue };
-        if arguments.is_empty() {
-            arguments = keys.arguments(&query.rule).when();
-            memory = Some(keys.memory.keys.memory());
-        }
-        names.extend(keys.take[..3].iter().cloned());
-        arguments.extend(scripts::when_scope(keys.own, query.learned));
-    }
-    names.extend(memory);
-    (names, arguments)
+fn call(queries: &[Query], batch: &[usize]) -> Option<(WhenKeys, WhenArguments)> {
+    let all = batch.iter().filter_map(|at| {
+        let query = &queries[*at];
+        query.scope.keys.as_ref().map(|keys| (query, keys))
+    });
+    let (first, keys) = all.clone().next()?;
+    let (memory, arguments) = (keys.memory.keys.memory(), keys.arguments(&first.rule));
+    let scope = all.clone().map(|(_, keys)| keys.scope()).collect();
+    let each = all.map(|(query, keys)| WhenScope { own: keys.own, learned: query.learned });
+    Some((WhenKeys { memory, scope }, arguments.when(each.collect())))
 }

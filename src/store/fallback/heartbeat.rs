@@ -1,9 +1,15 @@
 //! Heartbeats: a member reports that it is alive, learns the number of members, and checks whether
 //! the store replies.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use super::{Failure, News, Shared, scripts};
+use super::{
+    Failure, News, Shared,
+    scripts::{self, Call, Members, MembersArguments, MembersKeys, MembersReply},
+};
 use crate::runtime::clock;
 
 /// Interval of heartbeats.
@@ -121,14 +127,17 @@ impl Shared {
 
     /// The members that the store knows, and whether this one was unknown.
     pub(super) async fn hello(&self, life: Duration) -> Result<(u32, bool), Failure> {
-        let keys = vec![format!("{}:members", self.settings.prefix)];
-        let arguments =
-            vec![self.member.to_string(), clock::micros(life).to_string(), SCHEMA.to_owned()];
+        let keys = MembersKeys { members: format!("{}:members", self.settings.prefix) };
+        let (member, life) = (Arc::clone(&self.member), clock::micros(life));
+        let arguments = MembersArguments { member, life, schema: SCHEMA };
+        let (keys, arguments) = (scripts::values(keys), scripts::values(arguments));
         let sent = clock::now();
-        let reply = self.server.run(&self.scripts.members, keys, arguments).await;
-        let answer = reply.and_then(|reply| match scripts::members(reply)? {
-            (count, new, other) if other.is_empty() => Ok((count, new)),
-            (count, _, other) => Err(Failure::schema(&other, count)),
+        let reply = self.server.run(Members::script(), keys, arguments).await;
+        let answer = reply.and_then(|reply| match scripts::read::<Members>(reply)? {
+            MembersReply { count, is_new, other_schema } if other_schema.is_empty() => {
+                Ok((count, is_new))
+            }
+            MembersReply { count, other_schema, .. } => Err(Failure::schema(&other_schema, count)),
         });
         self.note_call(sent, answer.is_ok());
         answer

@@ -6,7 +6,12 @@ use std::{collections::HashMap, sync::Arc};
 use parking_lot::Mutex;
 
 use super::Shared;
-use crate::store::{News, keys::RuleKeys, push::Channel, scripts};
+use crate::store::{
+    News,
+    keys::RuleKeys,
+    push::Channel,
+    scripts::{self, MemoryArguments, MemoryKeys, NewsFields},
+};
 
 /// The store's memory of one rule.
 #[derive(Debug)]
@@ -124,30 +129,22 @@ impl Shared {
     /// reported. False if the store does not reply.
     pub(super) async fn recalled(&self, memory: &Remembered) -> bool {
         let (since, before) = memory.known();
-        let (command, channel) = &memory.channel;
-        let arguments = vec![
-            self.member.to_string(),
-            since.to_string(),
-            self.members().to_string(),
-            before.to_string(),
-            (*command).to_owned(),
-            channel.clone(),
-            memory.rule.to_string(),
-        ];
-        let reply = self.call(&self.scripts.memory, vec![memory.keys.memory()], arguments).await;
-        match reply.map(scripts::memory) {
-            Some(Ok(now)) => {
-                if memory.hears(now, since) == Heard::Lost {
-                    self.rejoin.tell();
-                }
-                true
-            }
-            Some(Err(bad)) => {
-                self.failed(&bad.into());
-                false
-            }
-            None => false,
+        let (command, channel) = memory.channel.clone();
+        let arguments = MemoryArguments {
+            member: Arc::clone(&self.member),
+            memory: since,
+            fleet: self.members(),
+            reported: before,
+            news: NewsFields { command, channel, name: memory.rule.to_string() },
+        };
+        let keys = MemoryKeys { memory: memory.keys.memory() };
+        let Some(reply) = self.call::<scripts::Memory>(keys, arguments).await else {
+            return false;
+        };
+        if memory.hears(reply.memory, since) == Heard::Lost {
+            self.rejoin.tell();
         }
+        true
     }
 
     /// Follows other members' news about the store's memory.

@@ -21,7 +21,7 @@ use crate::{
     store::{
         Ask, Granted, Phase,
         keys::Keys,
-        scripts::{self, RuleArguments, Told},
+        scripts::{Knowledge, RuleArguments, Take, TakeReply},
     },
 };
 
@@ -171,28 +171,23 @@ impl Shared {
         };
         let since = keys.memory.since();
         let (ticket, epoch) = keys.latest_ticket();
-        let told = Told {
+        let knows = Knowledge {
             windows: keys.windows(),
             away: if local { away } else { String::new() },
             latest: ticket,
-            epoch,
-            since,
+            latest_epoch: epoch,
+            memory: since,
             fleet: self.members(),
         };
         let ask = Ask { drain: ask.drain || taken.is_some(), ..ask.clone() };
-        let arguments = rule.take(&ask, &self.member, told);
+        let arguments = rule.take(&ask, &self.member, knows);
         let sent = clock::now();
         let user = ask.user.as_deref().filter(|_| rule.limits_users());
-        let all = keys.of_user(user);
-        let reply = self.call_anyway(&self.scripts.take, all, arguments).await;
-        let reply = reply.map(scripts::granted);
-        keys.silence.note(sent, matches!(reply, Some(Ok(_))));
-        let Some(Ok((granted, memory))) = reply else {
-            if let Some(Err(bad)) = reply {
-                self.failed(&bad.into());
-            }
-            return None;
-        };
+        let reply = self.call_anyway::<Take>(keys.of_user(user), arguments).await;
+        keys.silence.note(sent, reply.is_some());
+        let reply = reply?;
+        let memory = reply.memory;
+        let granted = Granted::from(reply);
         if !self.is_up() {
             self.lost.notify_one();
         }
@@ -229,6 +224,25 @@ impl Shared {
 /// Whether the store has read the bucket: not if it is closed.
 fn is_looked_at(granted: &Granted) -> bool {
     matches!(granted.phase, Phase::Open | Phase::Probe)
+}
+
+impl From<TakeReply> for Granted {
+    fn from(reply: TakeReply) -> Self {
+        Self {
+            now: reply.now,
+            phase: reply.phase,
+            epoch: reply.epoch,
+            come_back: reply.come_back,
+            user_is_over: reply.over,
+            members: reply.members,
+            streak: reply.streak,
+            rate: reply.rate,
+            learned: reply.learned,
+            windows: reply.windows,
+            tickets: reply.tickets.0,
+            alone: false,
+        }
+    }
 }
 
 fn earlier(first: Option<Instant>, other: Instant) -> Option<Instant> {

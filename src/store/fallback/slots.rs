@@ -1,11 +1,15 @@
 //! Slots of a fleet, and this member's part of them while the store is away.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use super::{Shared, recover::Heard, share::part};
 use crate::{
     rules::settings::OnFailure,
-    store::{Scope, SlotAsk, SlotsGranted, StoreError, keys::Keys, scripts},
+    store::{
+        Scope, SlotAsk, SlotsGranted, StoreError,
+        keys::Keys,
+        scripts::{Slots, SlotsArguments, SlotsReply},
+    },
 };
 
 impl Shared {
@@ -17,35 +21,23 @@ impl Shared {
         ask: &SlotAsk,
     ) -> Option<SlotsGranted> {
         let since = keys.memory.since();
-        let was_alone = keys.slots_alone.load(Ordering::Relaxed);
-        let (command, channel) = keys.channel();
-        let name = format!("{}\x1f{}", scope.name.rule, scope.name.bucket);
-        let arguments = vec![
-            ask.queue.to_string(),
-            ask.most.to_string(),
-            ask.under_way.to_string(),
-            ask.wanted.to_string(),
-            self.members().to_string(),
-            u8::from(was_alone).to_string(),
-            since.to_string(),
-            command.to_owned(),
-            channel.to_owned(),
-            name,
-        ];
-        let reply = self.call(&self.scripts.slots, keys.slots(), arguments).await;
-        match reply.map(scripts::slots)? {
-            Ok((granted, memory)) => {
-                keys.slots_alone.store(false, Ordering::Relaxed);
-                if keys.memory.hears(memory, since) == Heard::Lost {
-                    self.rejoin.tell();
-                }
-                Some(granted)
-            }
-            Err(bad) => {
-                self.failed(&bad.into());
-                None
-            }
+        let arguments = SlotsArguments {
+            member: Arc::clone(&ask.queue),
+            most: ask.most,
+            under_way: ask.under_way,
+            wanted: ask.wanted,
+            fleet: self.members(),
+            was_local: keys.slots_alone.load(Ordering::Relaxed),
+            memory: since,
+            news: keys.slots_news(&scope.name.rule),
+        };
+        let reply = self.call::<Slots>(keys.slots(), arguments).await?;
+        keys.slots_alone.store(false, Ordering::Relaxed);
+        if keys.memory.hears(reply.memory, since) == Heard::Lost {
+            self.rejoin.tell();
         }
+        let SlotsReply { now, slots, contended, come_back, .. } = reply;
+        Some(SlotsGranted { now, slots, contended, come_back, alone: false })
     }
 
     /// The answer while the store is away. Like a rate, the slots are divided evenly; what has begun goes on.
