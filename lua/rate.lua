@@ -9,7 +9,7 @@ observe_cooldown(scope, now)
 local bucket = load_bucket(KEY.bucket, now, limits)
 observe_bucket(bucket, now, limits)
 -- A bucket that is gone may have been lost: nothing is granted for as long as tickets of it may be out.
-if bucket.fresh then bucket.at, bucket.tokens = now + HORIZON, 0 end
+if bucket.fresh then bucket.at, bucket.tokens = now + CONST.HORIZON, 0 end
 local news = { opened = scope.opened, blocked = scope.last, sure = scope.sure == 1, closed = scope.till > 0,
   load = LOAD.strain(scope.load) }
 local hand = { forget = ARG.action == 'forget', rate = tonumber(ARG.rate), frozen = tonumber(ARG.frozen) }

@@ -7,14 +7,14 @@ local most, under_way, wanted, fleet = tonumber(ARG.most), tonumber(ARG.under_wa
 local memory = load_memory(KEY.memory, tonumber(ARG.memory), fleet, now)
 local shares, settled = load_slots(KEY.slots, now)
 if ARG.was_local == '1' and settled <= now then
-  settled = now + SETTLE
+  settled = now + CONST.SETTLE
   redis.call('HSET', KEY.slots, 'settled', whole(settled))
 end
 if memory.before > 0 and memory.fleet > 1 then
-  settled = math.max(settled, math.min(memory.since + SETTLE, now + SETTLE))
+  settled = math.max(settled, math.min(memory.since + CONST.SETTLE, now + CONST.SETTLE))
 end
 
-local own, used, contended, ends = nil, 0, false, now + SLOT_LEASE
+local own, used, contended, ends = nil, 0, false, now + CONST.SLOT_LEASE
 for i = #shares, 1, -1 do
   local share = shares[i]
   if share.member == ARG.member then
@@ -24,7 +24,7 @@ for i = #shares, 1, -1 do
   end
 end
 local was_short = own and is_short(own)
-own = { member = ARG.member, slots = under_way, wanted = wanted, till = now + SLOT_LEASE, served = own and own.served or 0 }
+own = { member = ARG.member, slots = under_way, wanted = wanted, till = now + CONST.SLOT_LEASE, served = own and own.served or 0 }
 local free, goal = math.max(most - used, 0), 0
 local stays = wanted > 0 or under_way > 0
 if stays then shares[#shares + 1] = own end
@@ -39,7 +39,7 @@ end
 own.slots = math.max(under_way, goal)
 if own.slots > under_way then own.served = now end
 if stays then save_share(KEY.slots, own) else redis.call('HDEL', KEY.slots, ARG.member) end
-keep(KEY.slots, SLOT_LEASE)
+keep(KEY.slots, CONST.SLOT_LEASE)
 
 local function tell(member) push({ 'slots', member }) end
 if settled <= now then

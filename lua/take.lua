@@ -12,7 +12,7 @@ local function take()
   local limits = read_limits(ARG.limits_rate, ARG.limits_burst, ARG.limits_cost, ARG.limits_quotas,
     own and policy.ramp or 0)
   limits.closed = policy.max
-  local wanted, held, bound = math.min(tonumber(ARG.wanted), BATCH), tonumber(ARG.held), tonumber(ARG.bound)
+  local wanted, held, bound = math.min(tonumber(ARG.wanted), CONST.BATCH), tonumber(ARG.held), tonumber(ARG.bound)
 
   local phase, come_back, scope = 'open', 0, fresh_cooldown()
   if cools then
@@ -90,7 +90,7 @@ local function take()
     local ahead, share = 0, nil
     while taken < wanted do
       if limited and bucket.hold > 0 then
-        come_back = math.min(bucket.hold, now + HORIZON)
+        come_back = math.min(bucket.hold, now + CONST.HORIZON)
         break
       end
       local moment = limited and next_moment(bucket, now, limits) or now
@@ -114,9 +114,9 @@ local function take()
         if not share then
           local new
           members, new = waiting(math.min(moment, now + bound))
-          share = limits.rate and math.max(1, ceil(limits.per_second * (HORIZON / 1e6) / limits.cost / members)) or 1
+          share = limits.rate and math.max(1, ceil(limits.per_second * (CONST.HORIZON / 1e6) / limits.cost / members)) or 1
           -- Who has only just come may be one of many that do: it begins with little.
-          if new then share = FIRST end
+          if new then share = CONST.FIRST end
         end
         if held + ahead >= share then break end
         ahead = ahead + 1

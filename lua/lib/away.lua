@@ -16,7 +16,7 @@ local function note_gap(bucket, now)
   local from, to = string.match(bucket.gap, '^(%d+):(%d+)$')
   from, to = tonumber(from or 0), tonumber(to or 0)
   local seen = bucket.fresh and 0 or bucket.was_seen
-  if now - seen >= HORIZON and (now - to > GRACE or to > now or now - seen > to - from) then from, to = seen, now end
+  if now - seen >= CONST.HORIZON and (now - to > CONST.GRACE or to > now or now - seen > to - from) then from, to = seen, now end
   bucket.gap_from, bucket.gap_to = from, to
   bucket.gap = whole(from) .. ':' .. whole(to)
 end
@@ -45,10 +45,10 @@ end
 -- Where nobody has asked since this member lost the store, it was away for all of them.
 local function begin_grace(bucket, key, alone, members, share, now, limits)
   local period = limits.rate and ceil(limits.cost / (limits.rate * share)) or 0
-  local lost = bucket.gap_from <= now - alone and now - bucket.gap_to <= GRACE
-  if members < 2 or not lost or bucket.gap_to - bucket.gap_from < math.max(HORIZON + period, AWAY) then return nil end
+  local lost = bucket.gap_from <= now - alone and now - bucket.gap_to <= CONST.GRACE
+  if members < 2 or not lost or bucket.gap_to - bucket.gap_from < math.max(CONST.HORIZON + period, AWAY) then return nil end
   forget(key)
-  local grace = { till = now + GRACE + period, from = now, members = members, share = share, taken = {} }
+  local grace = { till = now + CONST.GRACE + period, from = now, members = members, share = share, taken = {} }
   grace.lost = bucket.fresh or bucket.hold > 0
   for _, window in ipairs(bucket.windows) do
     grace.taken[window.length] = window.start + window.length > now and window.taken or 0

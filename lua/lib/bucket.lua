@@ -5,11 +5,6 @@
 -- were voided), fill (`rate:burst` by which it has been filling since `at`), born (when it began), gap and away (lib/away.lua), mem
 -- (`since:hold:server`: the memory of its rule that it is part of, until when it grants nothing, and the process of that
 -- memory, lib/memory.lua).
-local HORIZON = 250000
-local BATCH = 1000
-local FIRST = 1
-local RETURNED = 64
-local LONG_AGO = -4611686018427387904
 
 local function read_limits(rate, burst, cost, quotas, ramp)
   local limits = { burst = tonumber(burst), cost = tonumber(cost), quotas = {}, ramp = tonumber(ramp) }
@@ -76,7 +71,7 @@ end
 local function window_for(bucket, length)
   local window = window_of(bucket, length)
   if not window then
-    window = { length = length, start = LONG_AGO, taken = 0, told = 0 }
+    window = { length = length, start = CONST.LONG_AGO, taken = 0, told = 0 }
     bucket.windows[#bucket.windows + 1] = window
     table.sort(bucket.windows, function(one, other) return one.length < other.length end)
   end
@@ -275,7 +270,7 @@ local function give_back(bucket, moments, now, limits)
   table.sort(returned)
   drop_returned(bucket, now, limits)
   returned = bucket.returned
-  for i = #returned, RETURNED + 1, -1 do
+  for i = #returned, CONST.RETURNED + 1, -1 do
     refund(bucket, returned[i], limits)
     returned[i] = nil
   end

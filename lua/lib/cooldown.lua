@@ -8,12 +8,6 @@
 -- texts: prober (the member that has the probe, empty where that was forgotten), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
 -- ratio retry_after probe silence hopeless site_limit errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua),
 -- load (lib/load.lua).
--- Blocks of a streak whose types are remembered.
-local KINDS = 64
-
--- Probes in a row that were blocked, after which a scope is hopeless: probed ever more rarely, down to once a day.
-local HOPELESS, DAY, HOPELESS_GROW = 10, 86400000000, 2
-
 -- The first so many are numbers, the others texts.
 local COOLDOWN_NUMBERS = 16
 local COOLDOWN_FIELDS = {
@@ -155,7 +149,7 @@ end
 
 local function count_block(scope, report)
   scope.streak = scope.streak + report.weight
-  scope.kinds = string.sub(scope.kinds .. report.kind, -KINDS)
+  scope.kinds = string.sub(scope.kinds .. report.kind, -CONST.KINDS)
 end
 
 -- Why the block that was just counted trips; nil where it does not.
@@ -177,8 +171,8 @@ local function first_length(scope, draw, retry_after, policy)
 end
 
 local function next_length(scope, retry_after, policy)
-  if scope.failed >= HOPELESS then
-    return math.min(math.max(floor(scope.len * math.max(policy.grow, HOPELESS_GROW)), policy.max), DAY)
+  if scope.failed >= CONST.HOPELESS then
+    return math.min(math.max(floor(scope.len * math.max(policy.grow, CONST.HOPELESS_GROW)), policy.max), CONST.DAY)
   end
   if policy.respect and retry_after > 0 then return math.min(retry_after, policy.max) end
   return math.min(math.max(floor(scope.len * policy.grow), policy.shortest), policy.max)
@@ -204,7 +198,7 @@ local function report_probe(scope, now, report, policy)
     scope.failed = scope.failed + 1
     local length = next_length(scope, report.retry_after, policy)
     count_block(scope, report)
-    trip_cooldown(scope, now, length, scope.failed < HOPELESS and 'probe' or 'hopeless')
+    trip_cooldown(scope, now, length, scope.failed < CONST.HOPELESS and 'probe' or 'hopeless')
     return 'tripped'
   elseif report.probe == scope.probe then
     end_probe(scope)

@@ -1,8 +1,6 @@
 -- Counts answers that are errors: src/limiter/errors.rs, operation by operation.
 --
 -- Text: `moment:count,...`, oldest first: the latest error of a slot of the window, and how many the slot has.
-local ERROR_SLOTS = 64
-
 local function read_errors(text)
   local entries = {}
   for at, count in string.gmatch(text, '(-?%d+):(%d+)') do
@@ -19,7 +17,7 @@ end
 
 -- Counts an error; the moment at which there is room for another, 0 = there is room now.
 local function count_error(scope, now, most, window)
-  local slot, entries = math.max(floor(window / ERROR_SLOTS), 1), {}
+  local slot, entries = math.max(floor(window / CONST.ERROR_SLOTS), 1), {}
   for _, entry in ipairs(read_errors(scope.errors)) do
     if entry.at + window > now then entries[#entries + 1] = entry end
   end

@@ -155,7 +155,7 @@ local function learn_test(learned, now, news, shares, learn)
     learned.why = WHY.no_wall
     learned.rate, learned.mark, learned.bad = rate, mark, bad
     local recent = learned.untripped > rate and now - learned.tripped < RECENT
-    if total_of(shares.base) >= SHARES.FREQUENT and recent then
+    if total_of(shares.base) >= CONST.SHARES_FREQUENT and recent then
       learned.rate, learned.mark, learned.bad = learned.untripped, 0, 0
     end
     learned.untripped = 0

@@ -8,10 +8,6 @@
 local LOAD = {
   FIELDS = { 'from', 'last', 'sent', 'answered', 'failed', 'late', 'own', 'owned', 'at', 'strained', 'sends',
     'answers', 'good' },
-  WINDOW = 2000000, ENOUGH = 5, SILENT = 60000000,
-  FAILURES = 2, FAILING = 0.1, LATE = 0.5,
-  TIMES = 2, GRACE = 1000000, REMEMBERED = 600000000,
-  MOST = 4294967295,
   NONE = { at = 0, strained = false, sent = 0, answered = 0, good = 0 },
 }
 
@@ -42,22 +38,22 @@ end
 function LOAD.count(scope, now, text)
   local load, tally = LOAD.read(scope.load), {}
   for number in string.gmatch(text, '%S+') do tally[#tally + 1] = tonumber(number) end
-  if now - load.last > LOAD.SILENT then
-    load.from = now - math.min(math.max(tally[1], 0), LOAD.SILENT)
+  if now - load.last > CONST.LOAD_SILENT then
+    load.from = now - math.min(math.max(tally[1], 0), CONST.LOAD_SILENT)
     load.sent, load.answered, load.failed, load.late = 0, 0, 0, 0
   end
   load.last = now
   local own, quickest = tally[6], tally[7]
-  if own > 0 and (own <= load.own or now - load.owned > LOAD.REMEMBERED) then load.own, load.owned = own, now end
-  if load.own > 0 and quickest > load.own * LOAD.TIMES + LOAD.GRACE then tally[5] = math.max(tally[3] - tally[4], 0) end
+  if own > 0 and (own <= load.own or now - load.owned > CONST.LOAD_REMEMBERED) then load.own, load.owned = own, now end
+  if load.own > 0 and quickest > load.own * CONST.LOAD_TIMES + CONST.LOAD_GRACE then tally[5] = math.max(tally[3] - tally[4], 0) end
   for i, field in ipairs({ 'sent', 'answered', 'failed', 'late' }) do
-    load[field] = math.min(load[field] + tally[i + 1], LOAD.MOST)
+    load[field] = math.min(load[field] + tally[i + 1], CONST.LOAD_MOST)
   end
-  if now - load.from >= LOAD.WINDOW and load.answered >= LOAD.ENOUGH then
+  if now - load.from >= CONST.LOAD_WINDOW and load.answered >= CONST.LOAD_ENOUGH then
     local seconds = (now - load.from) / 1000000
     local good = math.max(load.answered - load.failed, 0)
-    local fails = load.failed >= LOAD.FAILURES and load.failed >= load.answered * LOAD.FAILING
-    local lags = load.late > 0 and load.late >= good * LOAD.LATE
+    local fails = load.failed >= CONST.LOAD_FAILURES and load.failed >= load.answered * CONST.LOAD_FAILING
+    local lags = load.late > 0 and load.late >= good * CONST.LOAD_LATE
     load.at, load.strained = now, (fails or lags) and 1 or 0
     load.sends, load.answers, load.good = load.sent / seconds, load.answered / seconds, good / seconds
     load.from, load.sent, load.answered, load.failed, load.late = now, 0, 0, 0, 0

@@ -7,10 +7,8 @@
 -- (until when members are waited for), fleet (how many), said (whether they have been told), server and run (the process
 -- whose memory it is), and the members that have told all they knew of the one before.
 
--- What a member may need to find a store that is back: to connect, to knock, to wait for a call that hangs.
-local GRACE = 3000000
 -- A bucket that is not there this long after the store came back was full before, or nobody is left who knows better.
-local SETTLED = 60000000 - GRACE
+local SETTLED = 60000000 - CONST.GRACE
 -- Fields of the hash that are no members.
 local FIELDS = 7
 -- Who comes back later than that has nothing to tell.
@@ -51,7 +49,7 @@ local function load_memory(key, known, fleet, now)
     memory.before = lost and known or memory.since
     -- Another name than the one before, also by a clock that is behind.
     memory.since = math.max(now, memory.before + 1)
-    memory.till, memory.fleet, memory.said = fleet > 1 and now + GRACE or now, fleet, 0
+    memory.till, memory.fleet, memory.said = fleet > 1 and now + CONST.GRACE or now, fleet, 0
   elseif memory.since == 0 then
     memory.since = now
   end
@@ -63,10 +61,10 @@ end
 -- Until when a member may still report a bucket that the store does not have; nil = none will.
 local function doubt_of(memory, now)
   local till = memory.till + SETTLED
-  return till > now and memory.till <= now + GRACE and till or nil
+  return till > now and memory.till <= now + CONST.GRACE and till or nil
 end
 
 -- Until when nothing is granted; 0 = nobody is waited for. A clock that was set back makes nobody wait for longer.
 local function hold_of(memory, now)
-  return memory.till > now and memory.till <= now + GRACE and memory.till or 0
+  return memory.till > now and memory.till <= now + CONST.GRACE and memory.till or 0
 end

@@ -38,7 +38,7 @@ local function recall_bucket(bucket, latest, fleet, now, limits)
   if bucket.recalls then
     if moment > bucket.at then bucket.at, bucket.tokens = moment, math.min(bucket.tokens, 0) end
   elseif bucket.fresh then
-    local ahead = fleet > 1 and HORIZON + ceil(members * limits.cost / limits.rate) or 0
+    local ahead = fleet > 1 and CONST.HORIZON + ceil(members * limits.cost / limits.rate) or 0
     bucket.at, bucket.tokens = bucket.doubt and math.max(bucket.at, moment) or moment, 0
     if moment + ahead > now then bucket.at = math.max(moment, now + ahead) end
   elseif bucket.was_seen < told and bucket.at < moment then

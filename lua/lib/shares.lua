@@ -3,11 +3,6 @@
 -- Kept in the cooldown's hash as one field: `tested answers;letter:blocks:base,...`, the letters that have any; empty where
 -- nothing was counted.
 local LETTERS = { 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h' }
--- One table, since a script has room for 200 locals.
-local SHARES = {
-  CHANCE = 1e-6, MOST = 0.45, LEAST_SHARE = 0.005, FREQUENT = 0.05, FEW = 2,
-  KNOWN_FROM = 10, HALVED_FROM = 2048, MANY = 100, ENOUGH = 6, ENOUGH_SENT = 15,
-}
 
 local function load_shares(text)
   local tested, answers, list = string.match(text, '^(%d) (%S+);(.*)$')
@@ -41,11 +36,11 @@ local function count_shares(shares, oks, kinds)
     shares.answers = shares.answers + 1
     shares.blocks[letter] = (shares.blocks[letter] or 0) + 1
   end
-  if shares.answers < SHARES.HALVED_FROM then return end
+  if shares.answers < CONST.SHARES_HALVED_FROM then return end
   for _, letter in ipairs(LETTERS) do
     local blocks = shares.blocks[letter]
     local expected = shares.base[letter] * shares.answers
-    if blocks < (expected >= SHARES.MANY and expected or expected / 2) then shares.base[letter] = blocks / shares.answers end
+    if blocks < (expected >= CONST.SHARES_MANY and expected or expected / 2) then shares.base[letter] = blocks / shares.answers end
     shares.blocks[letter] = floor(blocks / 2)
   end
   shares.answers = floor(shares.answers / 2)
@@ -57,33 +52,33 @@ local function restart_shares(shares)
 end
 
 local function trip_shares(shares)
-  if total_of(shares.blocks) < SHARES.FREQUENT * shares.answers then restart_shares(shares) end
+  if total_of(shares.blocks) < CONST.SHARES_FREQUENT * shares.answers then restart_shares(shares) end
 end
 
 local function tolerated(shares, letter)
   if not shares.tested then return 0 end
   local blocks = shares.blocks[letter] or 0
-  local seen = shares.answers >= SHARES.KNOWN_FROM and blocks > SHARES.FEW
+  local seen = shares.answers >= CONST.SHARES_KNOWN_FROM and blocks > CONST.SHARES_FEW
   local share = seen and blocks / shares.answers or 0
-  return math.max(shares.base[letter] or 0, share > SHARES.MOST and 0 or share)
+  return math.max(shares.base[letter] or 0, share > CONST.SHARES_MOST and 0 or share)
 end
 
 local function are_chance(shares, kinds)
   local chance = 1
   for letter in string.gmatch(kinds, '%a') do chance = chance * tolerated(shares, letter) end
-  return chance >= SHARES.CHANCE
+  return chance >= CONST.SHARES_CHANCE
 end
 
 local function needed_blocks(shares, of)
   local share = 0
   for _, letter in ipairs(LETTERS) do share = share + tolerated(shares, letter) end
-  share = math.min(share, SHARES.MOST)
+  share = math.min(share, CONST.SHARES_MOST)
   return math.min(share * of + 6 * math.sqrt(of * share * (1 - share)), of)
 end
 
 local function exceeds_base(shares, letter)
   local expected = shares.base[letter] * shares.answers
-  return shares.blocks[letter] > expected + 4 * math.sqrt(expected) + SHARES.FEW
+  return shares.blocks[letter] > expected + 4 * math.sqrt(expected) + CONST.SHARES_FEW
 end
 
 local function are_explained(shares)
@@ -97,9 +92,9 @@ local function are_doubtful(shares)
   if not shares.tested then return false end
   local more = false
   for _, letter in ipairs(LETTERS) do
-    more = more or exceeds_base(shares, letter) and shares.blocks[letter] >= SHARES.LEAST_SHARE * shares.answers
+    more = more or exceeds_base(shares, letter) and shares.blocks[letter] >= CONST.SHARES_LEAST * shares.answers
   end
-  return more and shares.answers >= SHARES.KNOWN_FROM and total_of(shares.blocks) <= SHARES.MOST * shares.answers
+  return more and shares.answers >= CONST.SHARES_KNOWN_FROM and total_of(shares.blocks) <= CONST.SHARES_MOST * shares.answers
 end
 
 local function suspect_shares(shares)
@@ -113,16 +108,16 @@ end
 local function outcome_of(shares, sent)
   local blocks, base = total_of(shares.blocks), total_of(shares.base)
   local expected = base * shares.answers
-  if expected >= SHARES.ENOUGH then return blocks * 3 >= expected end
+  if expected >= CONST.SHARES_ENOUGH then return blocks * 3 >= expected end
   expected = base * sent
-  if expected >= SHARES.ENOUGH_SENT and blocks * 4 < expected then return false end
+  if expected >= CONST.SHARES_ENOUGH_SENT and blocks * 4 < expected then return false end
 end
 
 local function settle_shares(shares, same)
   local answers = math.max(shares.answers, 1)
   for _, letter in ipairs(LETTERS) do
     local share = shares.blocks[letter] / answers
-    local seen = shares.blocks[letter] >= SHARES.FEW and share or 0
+    local seen = shares.blocks[letter] >= CONST.SHARES_FEW and share or 0
     shares.base[letter] = same and (shares.base[letter] + share) / 2 or seen
   end
   restart_shares(shares)

@@ -2,8 +2,6 @@
 --
 -- Hash: for each member `slots:wanted:until:served` (slots that it may use, slots that it could use, when its lease ends, when
 -- it last got one), and `settled` (nobody gets a slot more before this moment).
-local SLOT_LEASE = 20000000
-local SETTLE = 3000000
 
 -- The shares of the members whose leases run, and the moment from which slots are given out.
 local function load_slots(key, now)
@@ -11,11 +9,11 @@ local function load_slots(key, now)
   local fields = redis.call('HGETALL', key)
   for i = 1, #fields, 2 do
     if fields[i] == 'settled' then
-      settled = math.min(tonumber(fields[i + 1]), now + SETTLE)
+      settled = math.min(tonumber(fields[i + 1]), now + CONST.SETTLE)
     else
       local slots, wanted, till, served = string.match(fields[i + 1], '^(%d+):(%d+):(%d+):(%d+)$')
       local share = { member = fields[i], slots = tonumber(slots), wanted = tonumber(wanted), served = tonumber(served) }
-      share.till = math.min(tonumber(till), now + SLOT_LEASE)
+      share.till = math.min(tonumber(till), now + CONST.SLOT_LEASE)
       if share.till > now then
         shares[#shares + 1] = share
       else

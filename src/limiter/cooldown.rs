@@ -36,16 +36,16 @@ use crate::{
 };
 
 /// Block types of a streak that are remembered: more than any sensible `after`.
-const KINDS: usize = 64;
+pub(crate) const KINDS: usize = 64;
 
 /// Probes in a row that were blocked, after which a scope is hopeless: its cooldowns grow beyond `max`.
-const HOPELESS: u32 = 10;
+pub(crate) const HOPELESS: u32 = 10;
 
 /// A hopeless scope is probed this often at least.
-const DAY: i64 = 86_400 * 1_000_000;
+pub(crate) const DAY: i64 = 86_400 * 1_000_000;
 
 /// A hopeless scope's cooldowns grow by this factor at least.
-const HOPELESS_GROW: f64 = 2.0;
+pub(crate) const HOPELESS_GROW: f64 = 2.0;
 
 /// What a silent connection weighs, so that `silence` of them in a row reach `after`.
 #[must_use]

@@ -10,7 +10,7 @@ use super::policy::Quota;
 use crate::runtime::clock;
 
 /// Slots of a window. Capacity returns at most one slot late.
-const SLOTS: i64 = 64;
+pub(crate) const SLOTS: i64 = 64;
 
 /// The errors of one scope in the latest window.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

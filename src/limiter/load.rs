@@ -11,25 +11,25 @@
 use crate::runtime::clock::exact;
 
 const SECOND: i64 = 1_000_000;
-const MINUTE: i64 = 60 * SECOND;
+pub(crate) const MINUTE: i64 = 60 * SECOND;
 
 /// A page is late beyond so many times the scope's own time ...
-const TIMES: i64 = 2;
+pub(crate) const TIMES: i64 = 2;
 /// ... and this much: what is noticed, and far more than pages of one site differ.
-const GRACE: i64 = SECOND;
+pub(crate) const GRACE: i64 = SECOND;
 /// The scope's own time is the least of so long: sites become slower for other reasons, too.
-const REMEMBERED: i64 = 10 * MINUTE;
+pub(crate) const REMEMBERED: i64 = 10 * MINUTE;
 /// Of so many pages, the second quickest counts: a page now and then comes from a cache.
 const PAGES: usize = 8;
 
 /// A window of the store lasts so long at least, and has so many answers at least.
-const WINDOW: i64 = 2 * SECOND;
-const ENOUGH: u32 = 5;
+pub(crate) const WINDOW: i64 = 2 * SECOND;
+pub(crate) const ENOUGH: u32 = 5;
 /// So many failures, and this part of the answers, are no accident.
-const FAILURES: u32 = 2;
-const FAILING: f64 = 0.1;
+pub(crate) const FAILURES: u32 = 2;
+pub(crate) const FAILING: f64 = 0.1;
 /// Late pages are a queue if they are this part of the good answers.
-const LATE: f64 = 0.5;
+pub(crate) const LATE: f64 = 0.5;
 
 /// What a member has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

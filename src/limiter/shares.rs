@@ -13,25 +13,25 @@ use crate::classify::verdict::Verdict;
 /// Kinds of verdicts.
 const KINDS: usize = Verdict::ALL.len();
 /// A run of blocks with a lower probability than this belongs to a wall.
-const CHANCE: f64 = 1e-6;
+pub(crate) const CHANCE: f64 = 1e-6;
 /// A larger share of blocks belongs to a wall, whatever a test shows.
-const MOST: f64 = 0.45;
+pub(crate) const MOST: f64 = 0.45;
 /// A smaller share is not worth a test.
-const LEAST: f64 = 0.005;
+pub(crate) const LEAST: f64 = 0.005;
 /// With this share of blocks, three in a row are likely by chance.
-const FREQUENT: f64 = 0.05;
+pub(crate) const FREQUENT: f64 = 0.05;
 /// So many scattered blocks may come before a test.
-const FEW: f64 = 2.0;
+pub(crate) const FEW: f64 = 2.0;
 /// Fewer responses than this say nothing.
-const KNOWN_FROM: f64 = 10.0;
+pub(crate) const KNOWN_FROM: f64 = 10.0;
 /// Counts are halved from here on, so that recent responses count more.
-const HALVED_FROM: f64 = 2_048.0;
+pub(crate) const HALVED_FROM: f64 = 2_048.0;
 /// A base with so many blocks is known well enough to follow the observed share.
-const MANY: f64 = 100.0;
+pub(crate) const MANY: f64 = 100.0;
 /// A test ends when so many blocks would be expected.
-const ENOUGH: f64 = 6.0;
+pub(crate) const ENOUGH: f64 = 6.0;
 /// The same by the number of requests sent, because nothing is reported while nothing is blocked.
-const ENOUGH_SENT: f64 = 15.0;
+pub(crate) const ENOUGH_SENT: f64 = 15.0;
 
 /// Counts of responses and blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

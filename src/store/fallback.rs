@@ -49,6 +49,7 @@ pub use self::outage::Enforced;
 pub(super) use self::{
     alone::{Alone, Windows},
     recover::Remembered,
+    rejoin::GRACE,
     silence::Silence,
 };
 use self::{lease::Lease, outage::Outage, recover::Recovery, rejoin::Rejoin};

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod calls;
+mod constants;
 mod fields;
 mod replies;
 mod text;
@@ -43,9 +44,9 @@ pub(super) struct Script {
     pub(super) digest: String,
     /// The fields of its keys, arguments and reply.
     layout: Layout,
-    /// Fields that it does not use.
+    /// The fields and constants that it uses.
     #[cfg(test)]
-    unused: Vec<String>,
+    used: std::collections::BTreeSet<String>,
 }
 
 impl Script {
@@ -59,8 +60,6 @@ impl Script {
             unreachable!("a test assembles the script `{name}`: {mistake}")
         });
         let digest = fred::util::sha1_hash(&text);
-        #[cfg(test)]
-        let unused = layout.names().filter(|name| !used.contains(name)).collect();
         #[cfg(not(test))]
         drop(used);
         Self {
@@ -69,7 +68,7 @@ impl Script {
             digest,
             layout,
             #[cfg(test)]
-            unused,
+            used,
         }
     }
 }

@@ -25,8 +25,9 @@ use crate::{
     },
 };
 
-/// How long after the store's return members report in each scope that they are back (GRACE in `lua/lib/memory.lua`).
-const GRACE: Duration = Duration::from_secs(3);
+/// How long after the store's return members report in each scope that they are back, and how long the store waits for
+/// them: to connect, to knock, to wait for a call that hangs.
+pub(in crate::store) const GRACE: Duration = Duration::from_secs(3);
 /// When to try again if the store is reachable but did not accept it: a slot of a cluster that moves.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Number of scopes that are reported as soon as the store is back. Further ones are reported with

@@ -101,14 +101,20 @@ calls! {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::constants::constants, *};
 
     #[test]
-    fn every_script_uses_all_its_fields_and_no_others() {
+    fn every_script_uses_all_its_fields_and_no_others_and_some_script_each_constant() {
         let scripts = all();
         assert!(scripts.len() > 10);
-        for script in scripts {
-            assert_eq!(script.unused, Vec::<String>::new(), "{}", script.name);
+        for script in &scripts {
+            let unused: Vec<_> =
+                script.layout.names().filter(|name| !script.used.contains(name)).collect();
+            assert_eq!(unused, Vec::<String>::new(), "{}", script.name);
+        }
+        for (name, _) in constants() {
+            let name = format!("CONST.{name}");
+            assert!(scripts.iter().any(|script| script.used.contains(&name)), "{name}");
         }
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! - `ARG.name` and `KEY.name` are an argument and a key: `ARGV[3]`, `KEYS[1]`.
 //! - In the list that may end them, `ARG.name[n]` is the one of entry `n`, and `#KEY.list` the number of entries.
+//! - `CONST.NAME` is a constant (`constants`).
 //! - `REPLY { name = value, ... }` is a table with the values in the order of the reply's fields.
 //!
 //! So a call costs what it would with positions, and the sources are valid Lua.
 
 use std::collections::BTreeSet;
 
-use super::fields::Field;
+use super::{constants::constants, fields::Field};
 
 /// The fields of a script.
 #[derive(Debug, Default)]
@@ -54,6 +55,13 @@ pub(super) fn assemble(files: &[&str], layout: &Layout) -> Result<Assembly, Stri
             position(list, fields, name, rest, counted)
         })?;
     }
+    let constants = constants();
+    text = replace(&text, "CONST", |name, _, _| {
+        used.insert(format!("CONST.{name}"));
+        let value =
+            constants.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+        Ok((value.ok_or_else(|| format!("there is no constant `{name}`"))?, 0))
+    })?;
     text = replies(&text, &layout.reply, &mut used)?;
     Ok(Assembly { text, used })
 }
@@ -198,6 +206,7 @@ mod tests {
             ("for n = 1, #KEY.scope do", "for n = 1, ((#KEYS - 1) / 2) do"),
             ("x(KEY.scope_bucket[n], now)", "x(KEYS[2 - 2 + 2 * n], now)"),
             ("x(KEY.scope_waiting[n], now)", "x(KEYS[3 - 2 + 2 * n], now)"),
+            ("wanted > CONST.BATCH", "wanted > 1000"),
             ("MY_ARG.other = 1", "MY_ARG.other = 1"),
             ("return REPLY { tickets = { 1, 2 }, now = f(a, b) }", "return { f(a, b), { 1, 2 }, }"),
             ("a()\n  -- ARG.unknown\nb()", "a()\nb()"),
@@ -212,6 +221,7 @@ mod tests {
             ("ARG.wnated", "ARGV has no field `wnated`"),
             ("#KEY.memory", "KEYS has no list `memory`"),
             ("KEY.scope_bucket", "`scope_bucket` of KEYS needs the number of an entry"),
+            ("CONST.BACTH", "there is no constant `BACTH`"),
             ("REPLY { now = 1 }", "REPLY lacks `tickets`"),
             ("REPLY { now = 1, now = 2, tickets = {} }", "REPLY has `now` twice"),
             ("REPLY { then = 1 }", "REPLY has no field `then`"),
