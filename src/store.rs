@@ -26,6 +26,7 @@ mod news;
 mod push;
 pub mod redis;
 mod roster;
+mod rule_keys;
 mod scripts;
 mod server;
 mod survey;

@@ -11,9 +11,9 @@ use std::{
 use super::{
     Peeked, Shared, StoreError,
     failure::Failure,
-    keys::RuleKeys,
     redis::Redis,
     roster::{self, Announced},
+    rule_keys::RuleKeys,
     scripts::{self, ScopeKeys, SurveyKeys},
 };
 use crate::{limiter::learn::Known, rules::settings::RedisSettings};

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use super::Shared;
 use crate::store::{
     News,
-    keys::RuleKeys,
     push::Channel,
+    rule_keys::RuleKeys,
     scripts::{self, MemoryArguments, MemoryKeys, NewsFields},
 };
 

@@ -134,8 +134,9 @@ fn replies(text: &str, fields: &[Field], used: &mut BTreeSet<String>) -> Result<
         rest = behind;
         let mut values = vec![None; fields.len()];
         for entry in entries {
-            let (name, value) =
-                entry.split_once('=').ok_or_else(|| format!("`{entry}` of REPLY has no name"))?;
+            let (name, value) = entry
+                .split_once('=')
+                .ok_or_else(|| format!("`{}` of REPLY has no name", entry.trim()))?;
             let name = name.trim();
             let at = fields.iter().position(|field| field.name == name);
             let at = at.ok_or_else(|| format!("REPLY has no field `{name}`"))?;
