@@ -91,7 +91,7 @@ demo: ## half a minute on the terminal: a site that blocks fast crawlers, two me
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/demo
 
 bench: ## CPU, latency and memory compared with a bare hyper proxy and the installed ones (4 minutes per part; PART="c64 pages")
-	$(CARGO) build --profile dist -p tidegate -p integration-tests --bin tidegate --bin bench
+	$(CARGO) build --profile dist -p tidegate -p integration-tests --bin tidegate --bin bench --features tidegate/jemalloc
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/dist/bench $(PART)
 
 bench-cooldown: ## how long requests still reach a site after it trips a cooldown, and how fast the news is (50 trips)
@@ -105,7 +105,7 @@ bench-detect: ## precision and recall over a folder of saved pages: make bench-d
 		$(if $(SINCE),--since target/signatures-since.yaml)
 
 bench-gate: ## grants/s and CPU per grant on one Redis, compared with a bare EVALSHA loop; held requests (PART=grants, held)
-	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bin tidegate --bin bench_gate
+	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bin tidegate --bin bench_gate --features tidegate/jemalloc
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_gate $(PART)
 
 bench-yield: ## good pages under several policies, against five kinds of walls; ARGS=families: documented ones, ARGS="real 60": real processes

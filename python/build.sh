@@ -15,10 +15,10 @@ tools=$PWD/target/python-tools/bin
 
 rm -rf "$out"
 mkdir -p "$out"
-strip=(--strip)
+options=(--strip --features jemalloc)
 if [ "$profile" = dev ]; then
   export CARGO=$PWD/python/cargo-workspace.sh
-  strip=()
+  options=()
 fi
 linker=()
 target=${WHEEL_TARGET:-$(rustc -vV | sed -n 's/^host: //p')}
@@ -32,7 +32,7 @@ if [ -n "${ZIG:-}" ]; then
     rustup target add "$target"
   fi
 fi
-PATH=$tools:$PATH "$tools/maturin" build --quiet --locked --profile "$profile" "${strip[@]}" "${linker[@]}" --out "$out"
+PATH=$tools:$PATH "$tools/maturin" build --quiet --locked --profile "$profile" "${options[@]}" "${linker[@]}" --out "$out"
 "$tools/maturin" sdist --out "$out"
 "$tools/python" -m build --no-isolation --outdir "$out" python/scrapy-tidegate >/dev/null
 ls -1 "$out"

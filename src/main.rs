@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use tikv_jemallocator::Jemalloc;
 
 /// Every request allocates and frees buffers. jemalloc reuses them quickly, and returns pages after
 /// the load.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     tidegate::cli::run(tidegate::cli::Args::parse())

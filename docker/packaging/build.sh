@@ -13,7 +13,7 @@ out=target/packages
 mkdir -p "$out"
 
 # A development build is the one of `make build`; see python/cargo-workspace.sh.
-what=(--package tidegate)
+what=(--package tidegate --features jemalloc)
 folder=$profile
 compression=()
 if [ "$profile" = dev ]; then
@@ -26,7 +26,7 @@ place=$folder
 if [ "$kind" = static ]; then
   triple=${triple%%-*}-unknown-linux-musl
   place=$triple/$folder
-  what=(--package tidegate --target "$triple")
+  what=(--package tidegate --features jemalloc --target "$triple")
   # The allocator, zstd and the cryptography are C.
   export "CC_${triple//-/_}=musl-gcc"
 fi
