@@ -17,7 +17,13 @@ use std::{
 use anyhow::Context as _;
 use prometheus_client::metrics::counter::Counter;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::{EnvFilter, fmt::MakeWriter, reload};
+use tracing_subscriber::{
+    filter::Targets,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt as _,
+    registry, reload,
+    util::SubscriberInitExt as _,
+};
 
 use self::format::Form;
 use crate::{
@@ -86,21 +92,17 @@ pub(super) fn start(log: &Log, metrics: &Metrics) -> anyhow::Result<(Flush, SetL
     let write = move || write_lines(&messages, access, &dropped);
     thread::Builder::new().name("log".to_owned()).spawn(write)?;
     let form = Form(log.format);
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(queue)
-        .with_ansi(false)
-        .fmt_fields(form)
-        .event_format(form)
-        .with_filter_reloading();
-    let set_level = setter(builder.reload_handle());
-    builder.try_init().map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))?;
-    Ok((Flush(sender), set_level))
+    let lines =
+        fmt::layer().with_writer(queue).with_ansi(false).fmt_fields(form).event_format(form);
+    let (filter, handle) = reload::Layer::new(filter);
+    let log = registry().with(filter).with(lines);
+    log.try_init().map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))?;
+    Ok((Flush(sender), setter(handle)))
 }
 
 /// The filter for `level`. A bare level applies to Tidegate only; libraries log if a filter names
 /// them (`info,hyper=debug`). `log.access` controls the access log, whatever the level.
-fn filter(level: &str) -> Result<EnvFilter, String> {
+fn filter(level: &str) -> Result<Targets, String> {
     let own = |part: &str| match part.trim() {
         named if named.contains('=') => named.to_owned(),
         level => format!("tidegate={level}"),
@@ -109,14 +111,14 @@ fn filter(level: &str) -> Result<EnvFilter, String> {
     if level.trim() != "off" && !level.contains(Access::TARGET) {
         parts.push(format!("{}=info", Access::TARGET));
     }
-    EnvFilter::try_new(parts.join(",")).map_err(|error| {
+    parts.join(",").parse().map_err(|error| {
         format!(
             "log.level `{level}` is neither a level (error, warn, info, debug, trace) nor a filter: {error}"
         )
     })
 }
 
-fn setter<S: 'static>(handle: reload::Handle<EnvFilter, S>) -> SetLogLevel {
+fn setter<S: 'static>(handle: reload::Handle<Targets, S>) -> SetLogLevel {
     Box::new(move |level| {
         handle.reload(filter(level)?).map_err(|error| format!("log.level: {error}"))
     })

@@ -239,6 +239,6 @@ fn log_level(text: &str) -> Read<String> {
             });
         }
     }
-    let filter = tracing_subscriber::EnvFilter::builder().parse(text);
+    let filter = text.parse::<tracing_subscriber::filter::Targets>();
     filter.map(|_| text.to_owned()).map_err(|_| wrong(text))
 }
