@@ -4,8 +4,10 @@
 mod circles;
 
 use std::{
+    collections::HashSet,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// Each module uses only modules on earlier lines, or on its own line (neighbours in one layer).
@@ -231,6 +233,36 @@ fn every_lua_script_is_loaded_by_the_code_and_says_what_it_takes() {
         }
     }
     assert_none("Lua files", &trouble);
+}
+
+/// The literal after each `include_str!(` of the code.
+fn included(code: &str) -> impl Iterator<Item = &str> {
+    let literals = code.split("include_str!(\"").skip(1);
+    literals.map(|rest| rest.split('"').next().unwrap_or(rest))
+}
+
+#[test]
+fn the_published_crate_has_every_file_that_it_is_built_from() {
+    let list = Command::new(env!("CARGO"))
+        .args(["package", "--list", "--allow-dirty", "--offline", "--package", "tidegate"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let packed = String::from_utf8(list.stdout).expect("paths are UTF-8");
+    let packed: Vec<PathBuf> = packed.lines().map(|line| root().join(line)).collect();
+    let mut wanted = files("src", "rs");
+    wanted.extend(files("lua", "lua"));
+    for path in files("src", "rs") {
+        let folder = path.parent().expect("a file is in a folder");
+        wanted.extend(included(&code(&path)).map(|file| folder.join(file)));
+    }
+    let exact = |path: &PathBuf| path.canonicalize().expect("an included file is there");
+    let packed: HashSet<PathBuf> = packed.iter().filter(|path| path.exists()).map(exact).collect();
+    wanted.iter_mut().for_each(|path| *path = exact(path));
+    assert!(wanted.iter().any(|path| path.ends_with("config/signatures.yaml")), "{wanted:?}");
+    let missing: Vec<String> =
+        wanted.iter().filter(|path| !packed.contains(*path)).map(|path| name(path)).collect();
+    assert_none("files that `cargo publish` would leave out", &missing);
 }
 
 #[test]
