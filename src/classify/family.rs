@@ -244,9 +244,11 @@ impl<'a> FamilyMatcher<'a> {
         let tells = says_more || weights.titled_check || weights.titled_wait;
         let is_mention = !has_means && !weights.speaks_to_visitor && !tells;
         let is_own = weights.own > 1 || weights.own > 0 && weights.is_headed && !weights.names_case;
+        // A page that only names the browser may have a widget instead of a text.
+        let is_widget = structure.challenge && self.visible == 0 && !structure.has_root;
         weights.has_purpose
             || weights.explains
-            || weights.only_browser
+            || weights.only_browser && !is_widget
             || is_mention
             || is_own
             || is_strange

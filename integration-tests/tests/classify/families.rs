@@ -486,3 +486,12 @@ fn a_host_that_has_used_up_its_resources_limits_nobody() {
     }
     assert_eq!(page(503, &markup("Limit", body)).verdict(), Verdict::RateLimited);
 }
+
+#[test]
+fn a_title_that_checks_the_browser_over_a_widget_alone_is_a_check() {
+    let widget = "<div id=recaptcha></div><script src=https://w.site.example/r.js></script>";
+    let application = format!("<div id=root></div>{widget}");
+    let title = "Checking your browser";
+    let found = verdicts((title, widget), (title, &application));
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+}
