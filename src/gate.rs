@@ -270,7 +270,7 @@ impl Gate {
         };
         if entry.rule.mode == Mode::Observe {
             // On the heap: what a call to the store takes, every held request would carry along.
-            let grant = Box::pin(observe::watch(&self.shared, entry, &lane)).await;
+            let grant = Box::pin(observe::watch(&self.shared, entry, &lane, client)).await;
             return Ok(Permit::new(grant, request, Duration::ZERO, true));
         }
         let grant = match lane.queue.try_now(&lane, entry) {

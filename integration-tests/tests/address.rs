@@ -214,3 +214,19 @@ async fn a_reload_to_addresses_lets_held_requests_go_on() {
     assert_eq!(held.await.expect("it ends"), 200);
     assert_eq!(get(member.proxy(), &literal).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_servers_cooldown_stays_while_the_store_is_away() {
+    let mut redis = Redis::start();
+    let keys = "per: address, max_wait: 1s, cooldown: {after: 1, for: 90s-90s}";
+    let (site, member) =
+        (Site::start(), Member::start(&RuleFile::one_rule(keys).redis(&redis)).await);
+    site.on("/wall", Page::Captcha);
+    assert_eq!(get(member.proxy(), &urls(&site, "/wall")[0]).await.verdict(), Some("captcha"));
+    redis.kill();
+    member.store_is(false).await;
+    for url in urls(&site, "/") {
+        assert_eq!(get(member.proxy(), &url).await.refused(), Some("cooldown"), "{url}");
+    }
+    assert_eq!(site.count(), 1);
+}

@@ -118,3 +118,19 @@ async fn who_cannot_wait_for_its_own_limit_is_refused_at_once() {
     }
     assert_eq!(get(member.proxy(), "bob", &site.url("/")).await.status, 200);
 }
+
+#[tokio::test]
+async fn mode_observe_counts_what_would_have_been_over_a_users_limit() {
+    let redis = Redis::start();
+    let keys = "rate: 500/s, each_user: {quota: 2/h}, mode: observe";
+    for file in [rule(keys), rule(keys).redis(&redis)] {
+        let (site, member) = (Site::start(), Member::start(&file).await);
+        for (user, requests) in [("alice", 5), ("bob", 2)] {
+            for _ in 0..requests {
+                assert_eq!(get(member.proxy(), user, &site.url("/")).await.status, 200);
+            }
+        }
+        let refused = member.metric("tidegate_observed_total", &[("action", "refuse")]).await;
+        assert!((refused - 3.0).abs() < 1e-9, "three of alice, none of bob: {refused}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Entry, Shared, bucket::Ticket, lane::Lane, permit::Grant, tell};
+use super::{Client, Entry, Shared, bucket::Ticket, lane::Lane, permit::Grant, tell};
 use crate::{
     observability::{event::Event, metrics::Observed},
     runtime::clock::{self, Instant},
@@ -24,7 +24,12 @@ pub(super) struct Tally {
 }
 
 /// A permit for a request of a rule that only observes, with a ticket if there is one.
-pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>) -> Grant {
+pub(super) async fn watch(
+    shared: &Shared,
+    entry: &Arc<Entry>,
+    lane: &Arc<Lane>,
+    client: &Client,
+) -> Grant {
     if let Some(grant) = lane.queue.try_now(lane, entry) {
         return grant;
     }
@@ -37,7 +42,9 @@ pub(super) async fn watch(shared: &Shared, entry: &Arc<Entry>, lane: &Arc<Lane>)
     }
     let known = lane.view.known(entry.rule.cooldown.as_ref());
     let lease = shared.lease();
-    let ask = Ask { wanted: 1, known, lease, learned: lane.queue.learned(), ..Ask::default() };
+    let user = client.user().filter(|_| entry.rule.each_user.is_some()).cloned();
+    let learned = lane.queue.learned();
+    let ask = Ask { wanted: 1, known, lease, learned, user, ..Ask::default() };
     let asked = clock::now();
     let Ok(granted) = shared.store.take(&lane.scope, &entry.rule, &ask).await else {
         note(lane, entry, Observed::Refuse, Duration::ZERO);
