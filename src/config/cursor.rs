@@ -47,8 +47,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn note(&self, severity: Severity, wrong: Wrong) {
-        let (place, path) = (self.node.place, self.path.clone());
-        let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
+        let flaw = Flaw::new(self.node.place, self.path.clone(), wrong);
         self.diagnostics.note(severity, flaw);
     }
 
@@ -105,8 +104,7 @@ impl<'a> Cursor<'a> {
 
     /// Reports that the value's own name, a free key, is wrong.
     pub(super) fn wrong_name(&self, name: &Name, wrong: Wrong) {
-        let (place, path) = (name.place, self.path.clone());
-        let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
+        let flaw = Flaw::new(name.place, self.path.clone(), wrong);
         self.diagnostics.note(Severity::Error, flaw);
     }
 

@@ -16,7 +16,7 @@ use std::{
 use super::{
     Env, MOST_BYTES, read,
     syntax_tree::{self, Flaw, Node, Value},
-    units::quote,
+    units::{Wrong, quote},
     without_mark,
 };
 use crate::target::glob_matches;
@@ -39,9 +39,8 @@ pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>
     let (mut files, mut flaws, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     let mut bytes = 0;
     for (path, node) in patterns(root) {
-        let flaw = |message, help: &str| {
-            let help = Some(help.to_owned());
-            Flaw { place: node.place, path: path.clone(), message, help, fatal: false }
+        let flaw = |message: String, help: &str| {
+            Flaw::new(node.place, path.clone(), Wrong::new(message, help))
         };
         let pattern = node.text().unwrap_or_default();
         let found = match matching(&folder.join(pattern)) {

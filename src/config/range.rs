@@ -7,27 +7,44 @@ use super::{
     units::{self, Read, Wrong, quote},
 };
 
+/// `value`, if it is within the range of `kind`.
+fn within<T: PartialOrd>(value: T, (min, max): (T, T), kind: &Kind, text: &str) -> Read<T> {
+    let fits = min <= value && value <= max;
+    if fits { Ok(value) } else { Err(out_of_range(text, kind)) }
+}
+
 /// A duration within the range of `kind`.
 pub(super) fn duration(kind: &Kind, text: &str) -> Read<Duration> {
     let Kind::Duration(min, max) = kind else { unreachable!("the key is a duration") };
-    let value = units::duration(text)?;
-    let fits = (units::duration(min)?..=units::duration(max)?).contains(&value);
-    if fits { Ok(value) } else { Err(out_of_range(text, kind)) }
+    within(units::duration(text)?, (units::duration(min)?, units::duration(max)?), kind, text)
+}
+
+/// A duration or a range of durations within the range of `kind`.
+pub(super) fn span(kind: &Kind, text: &str) -> Read<(Duration, Duration)> {
+    let Kind::Span(min, max) = kind else { unreachable!("the key is a span") };
+    let (from, to) = units::span(text)?;
+    within(from, (units::duration(min)?, to), kind, text)?;
+    within(to, (from, units::duration(max)?), kind, text)?;
+    Ok((from, to))
+}
+
+/// A size within the range of `kind`, in bytes.
+pub(super) fn size(kind: &Kind, text: &str) -> Read<usize> {
+    let Kind::Size(min, max) = kind else { unreachable!("the key is a size") };
+    within(units::size(text)?, (units::size(min)?, units::size(max)?), kind, text)
 }
 
 /// A whole number within the range of `kind`.
 pub(super) fn count<T: TryFrom<u64>>(kind: &Kind, text: &str) -> Read<T> {
     let Kind::Count(min, max) = kind else { unreachable!("the key is a count") };
-    let value = units::count(text)?;
-    let fits = (*min..=*max).contains(&value);
-    T::try_from(value).ok().filter(|_| fits).ok_or_else(|| out_of_range(text, kind))
+    let value = within(units::count(text)?, (*min, *max), kind, text)?;
+    T::try_from(value).map_err(|_| out_of_range(text, kind))
 }
 
 /// A number within the range of `kind`.
 pub(super) fn factor(kind: &Kind, text: &str) -> Read<f64> {
     let Kind::Factor(min, max) = kind else { unreachable!("the key is a number") };
-    let value = units::factor(text)?;
-    if (*min..=*max).contains(&value) { Ok(value) } else { Err(out_of_range(text, kind)) }
+    within(units::factor(text)?, (*min, *max), kind, text)
 }
 
 /// One of the words of `kind`.
@@ -42,7 +59,7 @@ pub(super) fn word(kind: &Kind, text: &str) -> Read<&'static str> {
     })
 }
 
-pub(super) fn out_of_range(text: &str, kind: &Kind) -> Wrong {
+fn out_of_range(text: &str, kind: &Kind) -> Wrong {
     Wrong::new(format!("{} is out of range", quote(text)), format!("write {}", kind.words()))
 }
 

@@ -82,10 +82,7 @@ impl<'a> Reader<'a> {
                 };
                 self.wrong_key(
                     name,
-                    Wrong {
-                        message: format!("unknown key {}", quote(&name.text)),
-                        help: Some(help),
-                    },
+                    Wrong::new(format!("unknown key {}", quote(&name.text)), help),
                 );
             }
         }
@@ -129,8 +126,7 @@ impl<'a> Reader<'a> {
 
     fn note(&self, severity: Severity, place: Place, key: &str, wrong: Wrong) {
         let path = self.path_of(key);
-        let flaw = Flaw { place, path, message: wrong.message, help: wrong.help, fatal: false };
-        self.diagnostics.note(severity, flaw);
+        self.diagnostics.note(severity, Flaw::new(place, path, wrong));
     }
 
     /// Whether the section has a key of this name.
@@ -256,6 +252,12 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// A value within the range of the key's kind.
+    fn ranged<T>(&self, key: &str, read: impl Fn(&'static Kind, &str) -> Read<T>) -> T {
+        let kind = self.kind(key);
+        self.read(key, |text| read(kind, text))
+    }
+
     /// `true` or `false`.
     pub(super) fn flag(&self, key: &str) -> bool {
         self.read(key, units::flag)
@@ -263,61 +265,42 @@ impl<'a> Reader<'a> {
 
     /// A duration within the key's range.
     pub(super) fn duration(&self, key: &str) -> Duration {
-        let kind = &self.key(key).kind;
-        self.read(key, |text| range::duration(kind, text))
+        self.ranged(key, range::duration)
     }
 
     /// A duration or a range of durations within the key's range.
     pub(super) fn span(&self, key: &str) -> (Duration, Duration) {
-        let Kind::Span(min, max) = self.key(key).kind else { unreachable!("the key is a span") };
-        self.read(key, |text| {
-            let (from, to) = units::span(text)?;
-            let (least, most) = (units::duration(min)?, units::duration(max)?);
-            if from < least || to > most {
-                return Err(range::out_of_range(text, &self.key(key).kind));
-            }
-            Ok((from, to))
-        })
+        self.ranged(key, range::span)
     }
 
     /// A size within the key's range, in bytes.
     pub(super) fn size(&self, key: &str) -> usize {
-        let Kind::Size(min, max) = self.key(key).kind else { unreachable!("the key is a size") };
-        self.read(key, |text| {
-            let size = units::size(text)?;
-            let fits = (units::size(min)?..=units::size(max)?).contains(&size);
-            if fits { Ok(size) } else { Err(range::out_of_range(text, &self.key(key).kind)) }
-        })
+        self.ranged(key, range::size)
     }
 
     /// A whole number within the key's range.
     pub(super) fn count<T: TryFrom<u64>>(&self, key: &str) -> T {
-        let kind = &self.key(key).kind;
-        self.read(key, |text| range::count(kind, text))
+        self.ranged(key, range::count)
     }
 
-    /// The same, where it may be absent.
+    /// A whole number within the key's range, if the key has no default.
     pub(super) fn optional_count<T: TryFrom<u64>>(&self, key: &str) -> Option<T> {
-        let kind = &self.key(key).kind;
-        self.optional(key, |text| range::count(kind, text))
+        self.optional(key, |text| range::count(self.kind(key), text))
     }
 
     /// A number within the key's range.
     pub(super) fn factor(&self, key: &str) -> f64 {
-        let kind = &self.key(key).kind;
-        self.read(key, |text| range::factor(kind, text))
+        self.ranged(key, range::factor)
     }
 
     /// One of the key's words.
     pub(super) fn word(&self, key: &str) -> &'static str {
-        let kind = &self.key(key).kind;
-        self.read(key, |text| range::word(kind, text))
+        self.ranged(key, range::word)
     }
 
     /// One of the key's words, if the key has no default.
     pub(super) fn optional_word(&self, key: &str) -> Option<&'static str> {
-        let kind = &self.key(key).kind;
-        self.optional(key, |text| range::word(kind, text))
+        self.optional(key, |text| range::word(self.kind(key), text))
     }
 
     /// A scalar read by `read`; the default must suit it too.
@@ -328,6 +311,16 @@ impl<'a> Reader<'a> {
     /// A scalar without a default; a missing required one is noted.
     pub(super) fn optional<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> Option<T> {
         self.cursor(key)?.scalar(read)
+    }
+
+    /// A scalar read by `read`; `None` if it is `word`.
+    pub(super) fn unless<T>(
+        &self,
+        key: &str,
+        word: &str,
+        read: impl Fn(&str) -> Read<T>,
+    ) -> Option<T> {
+        self.cursor(key).filter(|cursor| !cursor.is_word(word))?.scalar(read)
     }
 
     /// The items of a list, or the one value, each read by `read`; those that fail are noted and

@@ -11,7 +11,10 @@ use std::rc::Rc;
 
 use saphyr_parser::{Parser, Span};
 
-use super::env::{self, Env};
+use super::{
+    env::{self, Env},
+    units::Wrong,
+};
 use builder::Builder;
 
 /// Deepest nesting; the schema needs 7 levels.
@@ -198,6 +201,13 @@ pub(super) struct Flaw {
     pub(super) help: Option<String>,
     /// Whether the tree ends here, because the rest of the file cannot be read.
     pub(super) fatal: bool,
+}
+
+impl Flaw {
+    /// A mistake at `place` that does not end the tree.
+    pub(super) fn new(place: Place, path: String, wrong: Wrong) -> Self {
+        Self { place, path, message: wrong.message, help: wrong.help, fatal: false }
+    }
 }
 
 /// A file as a tree, and its syntax errors.

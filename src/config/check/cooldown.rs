@@ -32,18 +32,10 @@ pub(super) fn read(rule: &Reader<'_>, per: Split) -> Option<CooldownPolicy> {
         section.wrong(if section.has("for") { "for" } else { "max" }, Wrong::new(message, help));
     }
     let policy = CooldownPolicy {
-        per: section
-            .optional("per", |text| range::word(section.kind("per"), text))
-            .map_or(per, split),
+        per: section.optional_word("per").map_or(per, split),
         after: section.factor("after"),
-        ratio: section.cursor("ratio").and_then(|cursor| {
-            let off = cursor.is_word("off");
-            if off { None } else { cursor.scalar(units::ratio) }
-        }),
-        silence: section.cursor("silence").and_then(|cursor| {
-            let off = cursor.is_word("off");
-            if off { None } else { cursor.scalar(|text| range::count(&SILENCE, text)) }
-        }),
+        ratio: section.unless("ratio", "off", units::ratio),
+        silence: section.unless("silence", "off", |text| range::count(&SILENCE, text)),
         on: section.cursor("on").map_or_else(Weights::default, |cursor| weights(&cursor)),
         length,
         forget_after: section.duration("forget_after"),

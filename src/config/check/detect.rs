@@ -82,7 +82,7 @@ fn compile(
 fn signature(cursor: &Cursor<'_>) -> Option<Signature> {
     let reader = cursor.open();
     let name = reader.optional("name", hosts::name);
-    let verdict = reader.optional("verdict", |text| range::word(reader.kind("verdict"), text));
+    let verdict = reader.optional_word("verdict");
     let status = reader.many("status", |text| units::status(text).map(|(a, b)| StatusRange(a, b)));
     let texts = |key| reader.many(key, pattern);
     let (title, body) = (texts("title"), texts("body"));
@@ -116,7 +116,7 @@ fn signature(cursor: &Cursor<'_>) -> Option<Signature> {
             "interstitial" => Shape::Interstitial,
             _ => Shape::Any,
         },
-        max_text: reader.optional("max_text", |text| range::count(reader.kind("max_text"), text)),
+        max_text: reader.optional_count("max_text"),
         status,
         header,
         location,
@@ -124,7 +124,7 @@ fn signature(cursor: &Cursor<'_>) -> Option<Signature> {
         body,
         any,
         text,
-        within: reader.optional("within", |text| range::count(reader.kind("within"), text)),
+        within: reader.optional_count("within"),
         expect: reader.cursor("expect").map_or_else(Vec::new, |cursor| {
             cursor.list().iter().map(|item| example(&item.open())).collect()
         }),

@@ -3,7 +3,6 @@
 use super::{Surroundings, hosts, paths};
 use crate::{
     config::{
-        cursor::Cursor,
         section::Reader,
         units::{self, Read, Wrong},
     },
@@ -43,10 +42,6 @@ fn has_password(url: &Secret) -> bool {
 }
 
 fn redis(url: Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> RedisSettings {
-    let share = |cursor: Cursor<'_>| {
-        let auto = cursor.is_word("auto");
-        if auto { None } else { cursor.scalar(units::share) }
-    };
     RedisSettings {
         prefix: section.value("prefix", prefix),
         timeout: section.duration("timeout"),
@@ -55,7 +50,7 @@ fn redis(url: Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> RedisS
             "closed" => OnFailure::Closed,
             _ => OnFailure::Local,
         },
-        local_share: section.cursor("local_share").and_then(share),
+        local_share: section.unless("local_share", "auto", units::share),
         ca: ca(&url, section, around),
         url,
     }

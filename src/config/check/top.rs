@@ -188,8 +188,7 @@ fn timeouts(section: &Reader<'_>) -> Timeouts {
 
 fn limits(section: &Reader<'_>, listen: SocketAddr) -> Bounds {
     let connections = section.count("connections");
-    let per_client = |text: &str| range::count(section.kind("per_client"), text);
-    let per_client = section.optional("per_client", per_client);
+    let per_client = section.optional_count("per_client");
     // All workers of a crawler on the proxy's machine have the same address.
     let unless_said = if listen.ip().is_loopback() { connections } else { PER_CLIENT };
     Bounds {

@@ -11,6 +11,7 @@ use super::{
 use crate::config::{
     env::{self, Env},
     problem::MOST_PROBLEMS,
+    units::Wrong,
 };
 
 struct Frame {
@@ -253,6 +254,6 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        Flaw { place, path, message, help, fatal: false }
+        Flaw::new(place, path, Wrong { message, help })
     }
 }
