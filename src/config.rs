@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_file_is_good_and_says_what_the_table_says() {
+    fn the_built_in_file_is_good_and_has_the_defaults_of_the_table() {
         let built_in = parse(BUILT_IN, "f", &|_| None).unwrap_or_else(|p| panic!("{p}"));
         assert_eq!(built_in.warnings, []);
         let text = "rules:\n  - {name: default, match: '*', rate: 3/s, burst: 5}\n";

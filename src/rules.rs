@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_host_covers_what_is_below_but_not_the_name_itself() {
+    fn a_wildcard_host_covers_names_below_but_not_the_name_itself() {
         let pattern = HostPattern::Below("shop.example".into());
         assert!(pattern.matches(&host("www.shop.example")));
         assert!(pattern.matches(&host("a.b.shop.example")));

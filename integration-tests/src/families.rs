@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wall_lets_half_of_what_it_bears_through_and_refuses_twice_as_much() {
+    fn every_wall_passes_half_of_its_limit_and_refuses_twice_its_limit() {
         for row in rows().iter().filter(|row| row.family != "none" && row.shape != Shape::Split) {
             assert!(good(row, 0.5) > 0.999, "{}", row.name);
             assert!(good(row, 2.0) < 0.6, "{}: {}", row.name, good(row, 2.0));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_wall_refuses_the_same_share_at_any_rate() {
+    fn a_site_without_a_wall_refuses_the_same_share_at_any_rate() {
         for row in rows().iter().filter(|row| row.family == "none") {
             assert!((good(row, 0.5) - good(row, 2.0)).abs() < 0.02, "{}", row.name);
         }

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_gives_its_pages_per_second_whatever_it_is_asked_for() {
+    fn it_serves_its_capacity_at_any_demand() {
         let mut site = Overloaded::new(4.0, 7);
         let (mut pages, mut refused) = (0, 0);
         for n in 0..12_000 {

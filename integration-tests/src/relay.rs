@@ -277,7 +277,7 @@ mod tests {
     use super::{begins, command};
 
     #[test]
-    fn commands_are_told_apart_once_they_are_whole() {
+    fn complete_commands_are_distinguished() {
         let two = b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n*1\r\n$4\r\nPING\r\n";
         assert_eq!(command(two), Some(22));
         assert_eq!(command(&two[22..]), Some(14));

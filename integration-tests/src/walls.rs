@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_what_a_wall_bears_is_never_blocked_and_twice_is() {
+    fn half_of_a_walls_limit_is_never_blocked_and_twice_its_limit_is() {
         for kind in Kind::ALL {
             assert_eq!(pages_at(kind, 0.45).1, 0, "{kind:?}");
             let (pages, blocks) = pages_at(kind, 2.0);

@@ -118,7 +118,7 @@ async fn a_cooldown_by_hand_holds_requests_until_it_is_cleared() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_with_its_reason() {
+async fn nonsense_is_refused_with_its_reason() {
     let member = member().await;
     let report = "/api/v1/report";
     let judge = "/api/v1/judge";
@@ -262,7 +262,7 @@ async fn a_token_for_another_way_comes_from_the_same_bucket() {
 }
 
 #[tokio::test]
-async fn no_token_is_given_for_what_a_rule_denies() {
+async fn no_token_is_granted_under_a_denying_rule() {
     let file = RuleFile::new(
         "- {name: private, match: {hosts: [shop.example], paths: [\"/admin*\"]}, action: deny}\n\
          - {name: default, match: \"*\", rate: 50/s, burst: 20}",
@@ -352,7 +352,7 @@ async fn the_stream_reports_a_trip_within_a_second() {
 }
 
 #[tokio::test]
-async fn the_page_needs_nothing_but_this_port_and_nobody_may_frame_it() {
+async fn the_page_needs_nothing_but_this_port_and_may_not_be_framed() {
     let member = member().await;
     let page = get_direct(member.admin(), "/").await;
     let policy = page.header("content-security-policy").expect("a policy").to_owned();

@@ -81,7 +81,7 @@ async fn a_full_queue_says_so() {
 }
 
 #[tokio::test]
-async fn a_rule_that_denies_says_so_and_one_that_bypasses_adds_nothing() {
+async fn a_denying_rule_is_named_and_a_bypassing_one_adds_no_fields() {
     let site = Site::start();
     let rules = "- {name: no, match: {paths: [\"/no*\"]}, action: deny}\n\
                  - {name: past, match: {paths: [\"/past*\"]}, action: bypass}\n\
@@ -134,7 +134,7 @@ async fn each_way_of_not_reaching_a_site_has_its_word() {
 }
 
 #[tokio::test]
-async fn what_was_sent_through_here_before_is_a_loop() {
+async fn a_request_that_was_here_before_is_a_loop() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule("rate: 100/s")).await;
     let url = site.url("/");
@@ -158,7 +158,7 @@ async fn the_proxys_own_ports_cannot_be_reached_through_it() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_to_a_proxy_is_malformed() {
+async fn a_request_that_is_not_for_a_proxy_is_malformed() {
     let member = Member::start(&RuleFile::one_rule("rate: 100/s")).await;
     let host = free_address();
     let cases = [

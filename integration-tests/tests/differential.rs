@@ -4,7 +4,7 @@
 use integration_tests::differential::run;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_forwarded_is_read_alike_by_all_servers() {
+async fn all_servers_read_forwarded_requests_alike() {
     let report = run(2_000, 18).await;
     assert!(report.conflicts.is_empty(), "{report}");
     assert!(report.distinct > 100, "too few were forwarded: {report}");

@@ -44,7 +44,7 @@ fn config(member: &Member) -> String {
 }
 
 #[tokio::test]
-async fn what_is_right_is_not_blamed_and_what_is_wrong_has_its_cure() {
+async fn correct_settings_are_not_blamed_and_each_mistake_has_its_fix() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule("rate: 50/s, burst: 50, max_wait: 1m")).await;
     let (url, proxy, config) = (site.url("/"), member.proxy_url(), config(&member));

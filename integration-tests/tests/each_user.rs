@@ -57,7 +57,7 @@ async fn each_user_has_a_quota_over_the_fleet_and_the_others_have_theirs() {
 }
 
 #[tokio::test]
-async fn who_is_over_its_limit_does_not_hold_the_others() {
+async fn a_user_who_exceeds_its_limit_does_not_delay_the_others() {
     let redis = Redis::start();
     let keys = "rate: 500/s, each_user: {rate: 1/s, burst: 2}, order: fifo";
     for file in [rule(keys), rule(keys).redis(&redis)] {
@@ -92,7 +92,7 @@ async fn who_is_over_its_limit_does_not_hold_the_others() {
 }
 
 #[tokio::test]
-async fn a_reload_lets_those_go_who_were_over_the_old_limit() {
+async fn a_reload_releases_users_who_exceeded_the_old_limit() {
     let redis = Redis::start();
     let limit =
         |each_user: &str| rule(&format!("rate: 500/s, each_user: {each_user}")).redis(&redis);
@@ -107,7 +107,7 @@ async fn a_reload_lets_those_go_who_were_over_the_old_limit() {
 }
 
 #[tokio::test]
-async fn who_cannot_wait_for_its_own_limit_is_refused_at_once() {
+async fn a_user_who_cannot_wait_for_its_limit_is_refused_at_once() {
     let keys = "rate: 500/s, each_user: {rate: 1/m, burst: 1}, max_wait: 30s";
     let (site, member) = (Site::start(), Member::start(&rule(keys)).await);
     assert_eq!(get(member.proxy(), "alice", &site.url("/")).await.status, 200);

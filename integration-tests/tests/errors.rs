@@ -45,7 +45,7 @@ async fn the_fleet_shares_a_budget_of_errors_and_pauses_when_it_is_used_up() {
 }
 
 #[tokio::test]
-async fn a_crawl_of_missing_pages_keeps_to_the_budget_and_goes_on() {
+async fn a_crawl_of_missing_pages_keeps_to_the_error_limit_and_continues() {
     let site = Site::start();
     let rule = "rate: 500/s, errors: 4/s, cooldown: {for: 100ms-200ms}";
     let member = Member::start(&RuleFile::one_rule(rule)).await;
@@ -60,7 +60,7 @@ async fn a_crawl_of_missing_pages_keeps_to_the_budget_and_goes_on() {
 }
 
 #[tokio::test]
-async fn blocks_and_good_pages_are_no_errors() {
+async fn blocks_and_good_pages_do_not_count_as_errors() {
     let site = Site::start();
     let rule =
         "rate: 500/s, errors: 1/h, cooldown: {after: 9, on: [403_forbidden, 410], for: 1s-2s}";

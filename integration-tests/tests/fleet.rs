@@ -55,7 +55,7 @@ async fn a_member_that_waits_alone_gets_the_whole_rate() {
 }
 
 #[tokio::test]
-async fn three_blocks_anywhere_in_the_fleet_hold_everybody() {
+async fn three_blocks_anywhere_in_the_fleet_pause_all_members() {
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule(
         "rate: 100/s, burst: 100, cooldown: {after: 3, for: 2s, probe: false, ramp: 0s}",

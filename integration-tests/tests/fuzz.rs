@@ -135,12 +135,12 @@ fn request_targets_of_any_kind_have_one_spelling() {
 }
 
 #[test]
-fn fields_of_any_kind_let_nobody_in_and_ask_for_no_absurd_wait() {
+fn no_field_admits_a_client_or_requests_an_absurd_wait() {
     feed("fields", 40_000);
 }
 
 #[test]
-fn what_passes_to_a_site_is_what_was_sent() {
+fn a_site_gets_exactly_the_sent_bytes() {
     feed("http1", 1_500);
 }
 
@@ -155,7 +155,7 @@ fn no_request_reaches_a_site_without_a_permit() {
 }
 
 #[test]
-fn whatever_the_store_says_each_request_has_its_answer() {
+fn each_request_gets_a_response_with_any_reply_of_the_store() {
     feed("store", 600);
 }
 

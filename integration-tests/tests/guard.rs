@@ -72,7 +72,7 @@ async fn deny_beats_allow() {
 }
 
 #[tokio::test]
-async fn a_client_without_the_password_gets_a_407_and_nothing_goes_out() {
+async fn a_client_without_the_password_gets_a_407_and_nothing_is_sent() {
     let site = Site::start();
     let file = RuleFile::one_rule("rate: 100/s").with("auth: {users: {crawler: secret}}");
     let member = Member::start(&file).await;
@@ -140,7 +140,7 @@ async fn first_line(member: &Member, request: String) -> String {
 }
 
 #[tokio::test]
-async fn one_policy_stands_before_every_way_out() {
+async fn one_policy_applies_on_every_path_out() {
     let site = Site::start();
     let rules = "- {name: inside, match: {hosts: [\"127.0.0.1\"]}, rate: 100/s, intercept: true}\n\
                  - {name: default, match: \"*\", rate: 100/s}";
@@ -172,7 +172,7 @@ async fn one_policy_stands_before_every_way_out() {
 }
 
 #[tokio::test]
-async fn what_is_allowed_changes_with_the_next_reload_and_for_that_port_only() {
+async fn a_reload_changes_the_allowed_destinations_for_that_port_only() {
     let (site, other) = (Site::start(), Site::start());
     let file = |egress: &str| RuleFile::one_rule("rate: 100/s").egress(egress);
     let member = Member::start(&file("{}")).await;
@@ -194,7 +194,7 @@ async fn what_is_allowed_changes_with_the_next_reload_and_for_that_port_only() {
 }
 
 #[tokio::test]
-async fn nobody_reaches_the_store_through_the_proxy() {
+async fn the_store_is_not_reachable_through_the_proxy() {
     let redis = Redis::start();
     let member = Member::start(&RuleFile::one_rule("rate: 100/s").redis(&redis)).await;
     let port = redis.address().port();

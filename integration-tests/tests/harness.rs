@@ -40,7 +40,7 @@ async fn a_site_can_be_switched_to_blocking_and_back() {
 }
 
 #[tokio::test]
-async fn a_wall_before_a_site_blocks_what_exceeds_it_and_bans() {
+async fn a_wall_in_front_of_a_site_blocks_excess_requests_and_bans() {
     let site = Site::start();
     site.guard(Wall::new(Kind::Window, 7), 1);
     let (address, url) = (site.address(), site.url("/"));

@@ -63,7 +63,7 @@ async fn outside_of_the_hours_a_request_is_refused_until_the_next_opening() {
 }
 
 #[tokio::test]
-async fn what_is_held_goes_when_the_hours_begin() {
+async fn held_requests_are_sent_when_the_hours_begin() {
     let site = Site::start();
     // A start takes a second or two.
     let member = Member::start(&rules(&hours_from(10))).await;

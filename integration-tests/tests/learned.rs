@@ -201,7 +201,7 @@ async fn pages_that_are_always_refused_do_not_slow_the_others() {
 }
 
 #[tokio::test]
-async fn what_was_learned_outlives_its_members_an_idle_night_and_an_outage() {
+async fn a_learned_rate_survives_its_members_an_idle_night_and_an_outage() {
     let (mut redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule(RULE).redis(&redis);
     let first = Member::start(&file).await;

@@ -21,7 +21,7 @@ async fn reasons(member: &Member) -> Vec<String> {
 }
 
 #[test]
-fn ten_minutes_at_two_and_five_times_what_a_site_can_give_bring_nearly_all_of_it() {
+fn ten_minutes_at_twice_and_five_times_the_capacity_fetch_nearly_all_of_it() {
     for (rate, times, seed) in [(4.0, 2.0, 1), (4.0, 5.0, 2), (1.5, 5.0, 3)] {
         let keys = format!("rate: {}/s, overload: ease", rate * times);
         let [haul] = crawl(rate, &keys, [600], seed);

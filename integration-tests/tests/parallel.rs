@@ -91,7 +91,7 @@ async fn a_tunnel_counts_until_the_site_answers() {
 }
 
 #[tokio::test]
-async fn a_reload_lets_more_go_at_once_and_revokes_nothing() {
+async fn a_higher_limit_applies_at_once_and_a_lower_one_interrupts_nothing() {
     let redis = Redis::start();
     let rule = |parallel: u32| {
         RuleFile::one_rule(&format!("parallel: {parallel}, rate: 500/s")).redis(&redis)

@@ -47,7 +47,7 @@ async fn out_of_descriptors_it_waits_without_spinning_and_recovers_alone() {
 }
 
 #[tokio::test]
-async fn it_takes_as_many_descriptors_as_the_system_lets_it_and_says_where_they_are_few() {
+async fn it_raises_its_descriptor_limit_and_warns_if_that_is_too_low() {
     let site = Site::start();
     let file = RuleFile::one_rule("rate: 1000/s, burst: 1000");
     let member = Member::start_after("ulimit -Sn 64 && ulimit -Hn 512", &file).await;
@@ -177,7 +177,7 @@ async fn thousands_of_sites_leave_no_memory_behind() {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_reads_stops_no_request() {
+async fn an_unread_log_stops_no_request() {
     let site = Site::start();
     let file = RuleFile::one_rule("rate: 100000/s, burst: 100000").with("log: {access: true}");
     let member = Member::start(&file).await;
@@ -212,7 +212,7 @@ async fn a_log_that_cannot_be_written_stops_no_request() {
 }
 
 #[tokio::test]
-async fn a_line_of_the_log_is_one_line_of_json_whatever_is_asked_for() {
+async fn a_log_line_is_one_line_of_json_for_any_request() {
     let site = Site::start();
     let file = RuleFile::one_rule("rate: 1000/s, burst: 1000")
         .with("log: {access: true, format: json, level: debug}")

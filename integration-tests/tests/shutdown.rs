@@ -17,7 +17,7 @@ use rustix::process::Signal;
 const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn what_is_in_flight_finishes_and_what_is_held_gets_a_503() {
+async fn requests_in_flight_finish_and_held_ones_get_a_503() {
     let site = Site::start();
     let file = RuleFile::one_rule("rate: 1/m, burst: 1, max_wait: 10m");
     let mut member = Member::start(&file).await;

@@ -32,7 +32,7 @@ fn is(value: &Value, wanted: f64) -> bool {
 }
 
 #[tokio::test]
-async fn nothing_left_pauses_the_fleet_until_the_reset_and_teaches_nothing() {
+async fn an_exhausted_limit_pauses_the_fleet_until_the_reset_and_changes_no_rate() {
     let (redis, site) = (Redis::start(), Site::start());
     let fleet = Member::fleet(2, &RuleFile::one_rule(RULE).redis(&redis)).await;
     news::is_heard_by(2, &redis).await;

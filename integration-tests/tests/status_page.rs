@@ -76,7 +76,7 @@ async fn an_operator_sees_a_cooldown_and_ends_it() {
 }
 
 #[tokio::test]
-async fn an_operator_of_a_fleet_gives_the_token_once_and_sees_what_another_member_trips() {
+async fn an_operator_enters_the_token_once_and_sees_a_trip_of_another_member() {
     let (site, redis) = (Site::start(), Redis::start());
     let file = RuleFile::new(RULE).redis(&redis).token("open-sesame");
     let fleet = Member::fleet(2, &file).await;

@@ -155,7 +155,7 @@ async fn members_that_start_without_redis_hold_until_they_have_reached_it() {
 }
 
 #[tokio::test]
-async fn a_member_that_starts_without_redis_goes_on_with_the_share_that_it_is_given() {
+async fn a_member_that_starts_without_redis_sends_at_its_local_share() {
     let (mut redis, site) = (Redis::start(), Site::start());
     redis.kill();
     let store = format!("{{url: \"{}\", timeout: 500ms, local_share: 50%}}", redis.url());
@@ -192,7 +192,7 @@ async fn a_redis_that_hangs_delays_nobody_for_longer_than_its_timeout() {
 }
 
 #[tokio::test]
-async fn forgotten_scripts_are_loaded_again_without_anybody_noticing() {
+async fn forgotten_scripts_are_loaded_again_and_no_request_fails() {
     let (redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 1000/s, burst: 100", &redis, "closed")).await;
     member.store_is(true).await;

@@ -222,7 +222,7 @@ async fn a_request_is_a_span_and_so_is_each_step_of_its_path() {
 }
 
 #[tokio::test]
-async fn the_clients_trace_goes_on_and_its_word_counts() {
+async fn the_clients_trace_continues_and_its_sampling_counts() {
     let (site, collector) = (Site::start(), Collector::start().await);
     let file = RuleFile::one_rule("rate: 50/s, burst: 5");
     let member = Member::start_after(&collector.variables(""), &file).await;
@@ -237,7 +237,7 @@ async fn the_clients_trace_goes_on_and_its_word_counts() {
 }
 
 #[tokio::test]
-async fn what_is_refused_or_fails_says_so_and_a_tunnel_is_a_span_too() {
+async fn refusals_and_failures_are_marked_and_a_tunnel_is_a_span_too() {
     let (site, collector) = (Site::start(), Collector::start().await);
     let file = RuleFile::new(
         "- {name: slow, match: {paths: [\"/slow*\"]}, rate: 1/m, burst: 1, max_wait: 1s}\n\
@@ -292,7 +292,7 @@ async fn a_collector_that_is_away_costs_spans_and_no_request() {
 }
 
 #[tokio::test]
-async fn what_is_queued_goes_out_before_the_process_ends() {
+async fn queued_spans_are_sent_before_the_process_ends() {
     let (site, collector) = (Site::start(), Collector::start().await);
     // Nothing is due before the end.
     let variables = collector.variables("").replace("DELAY=50", "DELAY=600000");

@@ -117,7 +117,7 @@ async fn a_block_with_a_retry_after_trips_at_once_and_for_that_long() {
 }
 
 #[tokio::test]
-async fn what_is_no_page_neither_blocks_nor_resets() {
+async fn images_and_other_non_pages_neither_block_nor_reset() {
     let site = Site::start();
     let file = RuleFile::one_rule("cooldown: {after: 3, for: 1m, ratio: off}");
     let member = Member::start(&file).await;
@@ -134,7 +134,7 @@ async fn what_is_no_page_neither_blocks_nor_resets() {
 }
 
 #[tokio::test]
-async fn a_missing_page_and_a_broken_site_are_no_blocks() {
+async fn a_missing_page_and_a_broken_site_are_not_blocks() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule("cooldown: {after: 1, for: 1m}")).await;
     for page in [Page::NotFound, Page::Status(500), Page::Status(503)] {
@@ -188,7 +188,7 @@ async fn trips(member: &Member) -> f64 {
 }
 
 #[tokio::test]
-async fn a_503_for_one_page_after_the_other_is_a_wall_and_one_among_pages_is_none() {
+async fn a_503_for_every_page_is_a_wall_and_a_503_among_pages_is_not() {
     let site = Site::start();
     let file = RuleFile::one_rule("cooldown: {after: 3, for: 1m}");
     let member = Member::start(&file).await;
@@ -215,7 +215,7 @@ async fn a_503_for_one_page_after_the_other_is_a_wall_and_one_among_pages_is_non
 }
 
 #[tokio::test]
-async fn a_probe_that_gets_a_503_says_that_the_wall_stands() {
+async fn a_probe_that_gets_a_503_starts_the_next_cooldown() {
     let site = Site::start();
     let file =
         RuleFile::one_rule("cooldown: {after: 3, for: 100ms-100ms, grow: 2, max: 10s, ramp: 0s}");

@@ -187,7 +187,7 @@ async fn socks_gets_names_as_they_are_and_a_login() {
 }
 
 #[tokio::test]
-async fn what_a_site_says_first_is_not_lost() {
+async fn the_first_bytes_of_a_site_are_not_lost() {
     let site = Site::start();
     let greeting = b"hello from the site\n".to_vec();
     let options = SocksOptions { greeting: greeting.clone(), ..SocksOptions::default() };
@@ -226,7 +226,7 @@ async fn an_upstream_proxy_behind_tls_needs_a_certificate_that_is_trusted() {
 }
 
 #[tokio::test]
-async fn what_the_upstream_proxy_fails_at_is_no_verdict_on_the_site() {
+async fn a_failure_of_the_upstream_proxy_is_not_a_verdict_on_the_site() {
     let (site, root) = (Site::start(), Root::new());
     let secure = Site::secure(root.server(Flaw::None));
     let upstream = upstream().await;

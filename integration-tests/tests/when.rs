@@ -73,7 +73,7 @@ async fn asking_takes_nothing_and_each_reason_has_its_word() {
 }
 
 #[tokio::test]
-async fn wrong_questions_are_answered_with_what_is_wrong() {
+async fn wrong_requests_get_an_error_that_names_the_mistake() {
     let member = Member::start(&RuleFile::one_rule("rate: 1/s")).await;
     let many: Vec<_> = (0..1_001).map(|n| format!("http://h{n}.example/")).collect();
     for (body, sentence) in [
@@ -171,7 +171,7 @@ fn next_of(answer: &Answer) -> f64 {
 }
 
 #[tokio::test]
-async fn each_answer_says_when_the_next_one_could_go() {
+async fn each_response_has_the_time_of_the_next_request() {
     let site = Site::start();
     site.on("/wall", Page::Captcha);
     let rules = "- {name: slow, match: {paths: [\"/slow*\"]}, rate: 1/m, burst: 2, max_wait: 1s}\n\
@@ -207,7 +207,7 @@ async fn each_answer_says_when_the_next_one_could_go() {
 }
 
 #[tokio::test]
-async fn who_wants_no_annotations_hears_nothing_of_the_next_moment() {
+async fn without_annotations_there_is_no_time_of_the_next_request() {
     let site = Site::start();
     let file = RuleFile::one_rule("rate: 1/m, burst: 1, max_wait: 1s").with("annotate: false");
     let member = Member::start(&file).await;

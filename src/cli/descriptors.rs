@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_open_two_for_each_connection_has_enough() {
+    fn two_descriptors_for_each_connection_are_enough() {
         assert_eq!(too_few(None, 10_000), None);
         assert_eq!(too_few(Some(20_000), 10_000), None);
         let said = too_few(Some(1_024), 10_000).expect("these are too few");

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_before_an_at_sign_is_blanked() {
+    fn the_text_before_an_at_sign_is_hidden() {
         assert_eq!(blank_before_at("redis://u:pw@h:1 x"), "redis://****@h:1 x");
         assert_eq!(blank_before_at("no secret"), "no secret");
     }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_walls_have_and_no_page_is_proposed() {
+    fn common_marks_of_walls_that_no_page_has_are_proposed() {
         let walls = [
             page(
                 "<title>Shop</title><div id=\"shop-wall-check\" class=\"page-body\">One more thing. Token a1b2c3d4</div>",

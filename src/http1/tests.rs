@@ -203,7 +203,7 @@ async fn an_options_request_for_the_whole_site_is_spelled_so_that_it_stays_one()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_large_is_refused_by_its_name() {
+async fn oversized_parts_are_refused_by_name() {
     let long = |length: usize| "a".repeat(length);
     for (status, input) in [
         (414, format!("GET http://h/{} HTTP/1.1\r\nHost: h\r\n\r\n", long(17 * 1024)).into_bytes()),
@@ -247,7 +247,7 @@ async fn the_outcome_does_not_depend_on_how_the_bytes_are_cut_into_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mutated_requests_neither_panic_nor_pass_what_was_not_sent() {
+async fn mutated_requests_cause_no_panic_and_only_sent_bytes_pass() {
     let seed = 20_261_120;
     let mut random = fastrand::Rng::with_seed(seed);
     let seeds: Vec<_> =

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interim_answer_is_written_without_what_belongs_to_its_hop() {
+    fn an_interim_response_is_written_without_hop_by_hop_fields() {
         let mut fields = HeaderMap::new();
         for (name, value) in [
             ("link", "</a.css>; rel=preload"),

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_something_else_stays_apart() {
+    fn different_paths_stay_different() {
         for (path, normal) in [
             ("/", "/"),
             ("//", "/"),

@@ -40,7 +40,7 @@ fn options_for_the_whole_site_asks_for_the_asterisk() {
 }
 
 #[test]
-fn what_is_no_absolute_form_is_refused() {
+fn a_target_that_is_not_in_absolute_form_is_refused() {
     for bad in [
         "/path",
         "*",

@@ -40,7 +40,7 @@ const GOOD: &str = "rules:\n  - {name: default, match: \"*\", rate: 3/s, burst: 
 const BAD: &str = "rules:\n  - {name: default, match: \"*\", ratte: 3/s, burst: many}\n";
 
 #[test]
-fn check_says_good_or_everything_that_is_bad() {
+fn check_reports_a_good_file_or_every_mistake() {
     let folder = folder();
     write(folder.path(), "good.yaml", GOOD);
     write(folder.path(), "bad.yaml", BAD);
@@ -147,7 +147,7 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn check_says_what_a_start_would_fail_by() {
+fn check_reports_why_a_start_would_fail() {
     let folder = folder();
     let rules = GOOD.replace("burst: 5", "burst: 5, intercept: true");
     write(folder.path(), "file", "no folder");
@@ -205,7 +205,7 @@ fn env_knows_users_and_says_what_an_old_node_does() {
 }
 
 #[test]
-fn a_password_in_a_store_url_that_everybody_can_read_is_remarked_on() {
+fn a_password_in_a_store_url_that_everybody_can_read_is_a_warning() {
     let folder = folder();
     for (store, remarked) in [
         ("redis://:secret@127.0.0.1:6379", true),
@@ -269,7 +269,7 @@ fn explain_says_verdict_rule_and_evidence() {
 }
 
 #[tokio::test]
-async fn status_is_a_table_and_its_exit_code_says_whether_all_is_fine() {
+async fn status_is_a_table_and_its_exit_code_reports_trouble() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule("rate: 50/s, burst: 20")).await;
     get(member.proxy(), &site.url("/")).await;

@@ -24,7 +24,7 @@ fn every_valid_fixture_loads() {
 }
 
 #[test]
-fn every_invalid_fixture_says_what_stands_beside_it() {
+fn every_invalid_fixture_gives_the_expected_message() {
     let mut different = Vec::new();
     for file in yaml_files("integration-tests/fixtures/config/invalid") {
         let text = fs::read_to_string(&file).expect("UTF-8");
@@ -69,7 +69,7 @@ fn with_overrides(overrides: &Overrides) -> Result<config::Loaded, Problems> {
 }
 
 #[test]
-fn the_command_line_stands_in_place_of_the_file() {
+fn the_command_line_overrides_the_file() {
     let overrides = Overrides {
         listen: Some("127.0.0.1:0".into()),
         admin: Some("off".into()),

@@ -150,7 +150,7 @@ fn a_mistake_in_defaults_is_reported_once_even_if_no_rule_needs_the_value() {
 }
 
 #[test]
-fn learn_by_default_is_no_mistake_where_there_is_no_rate() {
+fn the_default_learn_is_not_a_mistake_without_a_rate() {
     let main = "defaults: {learn: true, burst: 3}\nrules:\n- {name: rest, match: '*'}\n";
     assert_eq!(good(&folder(&[("main.yaml", main)])).warnings, []);
 }

@@ -125,7 +125,7 @@ async fn a_signal_reads_the_file_again_even_if_it_is_the_same() {
 }
 
 #[tokio::test]
-async fn what_was_written_before_the_watch_began_is_seen() {
+async fn a_change_before_the_watch_began_is_noticed() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tidegate.yaml");
     fs::write(&path, text(3)).expect("writable");

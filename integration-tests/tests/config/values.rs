@@ -154,7 +154,7 @@ fn burst_is_one_second_of_the_rate_and_at_least_the_cost() {
 }
 
 #[test]
-fn the_cooldown_is_split_like_its_rule_unless_it_says_otherwise() {
+fn the_cooldown_is_split_like_its_rule_unless_per_is_set() {
     let per = |keys: &str| {
         let loaded = good(&format!("rules: [{{name: a, match: '*', rate: 1/s, {keys}}}]"));
         loaded.rules.as_slice()[0].cooldown.as_ref().map(|cooldown| cooldown.per)
@@ -258,7 +258,7 @@ fn a_changed_secret_is_reported_but_not_shown() {
 }
 
 #[test]
-fn a_last_rule_that_leaves_something_over_is_a_warning() {
+fn a_last_rule_that_does_not_match_everything_is_a_warning() {
     let loaded = good("rules: [{name: a, match: a.example}]\n");
     let warning = &loaded.warnings[0];
     assert_eq!((warning.path.as_str(), warning.line), ("rules[0].match", 1));
@@ -364,7 +364,7 @@ fn a_rule_with_paths_that_https_passes_by_is_a_warning() {
 }
 
 #[test]
-fn what_cannot_be_looked_into_is_refused_where_a_rule_intercepts_unless_it_says_otherwise() {
+fn traffic_that_cannot_be_inspected_is_refused_by_an_intercepting_rule_unless_tunnel_allows_it() {
     for (keys, expected) in [
         ("", TunnelCount::Flights),
         (", intercept: true", TunnelCount::Refuse),

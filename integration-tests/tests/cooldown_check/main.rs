@@ -84,7 +84,7 @@ fn three_members_keep_every_promise_in_every_order_of_events() {
 }
 
 #[test]
-fn it_notices_what_is_brought_back_with_an_effect() {
+fn it_notices_a_restored_state_with_an_effect() {
     must_be_found(Defect::RestoringOpens, 6);
 }
 

@@ -108,7 +108,7 @@ async fn trips(on: &str, page: Page, times: usize) {
 }
 
 #[tokio::test]
-async fn weights_and_statuses_count_where_the_rule_says_so() {
+async fn weights_and_statuses_of_the_rule_count() {
     trips("{captcha: 3, 403_forbidden: 1}", Page::Captcha, 1).await;
     trips("{captcha: 3, 403_forbidden: 1.5}", Page::Forbidden, 2).await;
     trips("[5xx]", Page::Status(503), 3).await;
@@ -116,14 +116,14 @@ async fn weights_and_statuses_count_where_the_rule_says_so() {
 }
 
 #[tokio::test]
-async fn broken_connections_and_missing_answers_are_blocks_where_the_rule_says_so() {
+async fn broken_connections_and_missing_responses_are_blocks_if_the_rule_lists_them() {
     trips("[connection_error]", Page::Reset, 3).await;
     trips("[timeout]", Page::Hang, 3).await;
     trips("{connection_error: 1, timeout: 2}", Page::Hang, 2).await;
 }
 
 #[tokio::test]
-async fn a_site_that_nobody_can_connect_to_trips_by_its_connection_errors() {
+async fn an_unreachable_site_trips_by_its_connection_errors() {
     let gone = integration_tests::ports::free_address();
     let file = RuleFile::one_rule("cooldown: {after: 3, for: 1m, on: [connection_error]}");
     let member = Member::start(&file).await;
@@ -135,7 +135,7 @@ async fn a_site_that_nobody_can_connect_to_trips_by_its_connection_errors() {
 }
 
 #[tokio::test]
-async fn broken_connections_and_missing_answers_are_no_blocks_by_default() {
+async fn broken_connections_and_missing_responses_are_not_blocks_by_default() {
     let site = Site::start();
     let file =
         RuleFile::one_rule("cooldown: {after: 1, for: 1m}").with("timeouts: {response: 300ms}");

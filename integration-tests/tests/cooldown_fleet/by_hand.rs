@@ -40,7 +40,7 @@ async fn the_command_line_trips_and_clears_the_whole_fleet() {
 }
 
 #[tokio::test]
-async fn what_is_held_goes_when_the_cooldown_is_cleared() {
+async fn held_requests_are_sent_when_the_cooldown_is_cleared() {
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule("max_wait: 10m, cooldown: {ramp: 0s}").redis(&redis);
     let fleet = Member::fleet(2, &file).await;

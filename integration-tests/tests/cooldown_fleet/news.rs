@@ -170,7 +170,7 @@ async fn an_isolated_block_is_published_once_and_a_longer_streak_when_it_begins_
 
 /// A user that may not subscribe, as after a mistake in an ACL.
 #[tokio::test]
-async fn a_member_that_may_not_hear_the_news_says_so_and_asks_before_it_sends() {
+async fn a_member_that_may_not_subscribe_reports_it_and_asks_before_it_sends() {
     let user = ["--user", "mute", "on", ">s3cret", "~*", "&*", "+@all", "-subscribe"];
     let (redis, site) = (Redis::start_with(&user), Site::start());
     let rule = RuleFile::one_rule("cooldown: {for: 10m}, max_wait: 5s");

@@ -44,7 +44,7 @@ async fn exactly_one_probe_goes_however_many_members_and_requests_wait() {
 }
 
 #[tokio::test]
-async fn a_probe_whose_connection_breaks_hands_on_to_the_next() {
+async fn a_probe_whose_connection_breaks_is_followed_by_the_next() {
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}").redis(&redis);
     let fleet = Member::fleet(2, &file).await;
@@ -65,7 +65,7 @@ async fn a_probe_whose_connection_breaks_hands_on_to_the_next() {
 }
 
 #[tokio::test]
-async fn a_probe_without_an_answer_hands_on_to_the_next() {
+async fn a_probe_without_a_response_is_followed_by_the_next() {
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}")
         .with("timeouts: {response: 1s}")

@@ -48,7 +48,7 @@ async fn the_last_attempt_is_relayed_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_has_a_body_or_another_method_or_verdict_goes_once() {
+async fn a_request_with_a_body_or_another_method_or_verdict_is_sent_once() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule(RULE)).await;
     site.on("/page", wall());

@@ -46,7 +46,7 @@ async fn answer(client: &mut Raw) {
 }
 
 #[tokio::test]
-async fn a_tunnel_stands_still_during_a_cooldown_and_goes_on_afterwards() {
+async fn a_tunnel_is_paused_during_a_cooldown_and_continues_afterwards() {
     for counts in ["flights", "connect"] {
         let site = Site::start();
         let keys = format!("tunnel: {counts}, cooldown: {{ramp: 0s}}");
@@ -117,7 +117,7 @@ async fn read_on(site: &mut TcpStream, already: usize, quiet: Duration) -> usize
 }
 
 #[tokio::test]
-async fn a_flight_that_a_trip_cuts_in_the_middle_is_held_and_goes_on() {
+async fn a_flight_that_a_trip_interrupts_is_held_and_continues() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback binds");
     let to = listener.local_addr().expect("it is bound");
     let member = Member::start(&RuleFile::one_rule("cooldown: {ramp: 0s}")).await;

@@ -90,7 +90,7 @@ fn policy() -> impl Strategy<Value = CooldownPolicy> {
 }
 
 #[test]
-fn every_interleaving_answers_as_the_plain_model_says() {
+fn every_interleaving_agrees_with_the_plain_model() {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000);
     let mut runner = TestRunner::new(ProptestConfig {
         cases,

@@ -42,7 +42,7 @@ fn every_yaml_and_json_file_parses() {
 }
 
 #[test]
-fn what_the_files_mount_and_copy_is_there() {
+fn files_that_are_mounted_and_copied_exist() {
     let compose: serde_yaml::Value =
         serde_yaml::from_str(&read(&root().join("docker/compose.yaml"))).expect("it is YAML");
     let services = compose["services"].as_mapping().expect("it has services");

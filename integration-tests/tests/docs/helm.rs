@@ -147,7 +147,7 @@ fn the_chart_renders_to_manifests_that_fit_together() {
 }
 
 #[test]
-fn what_is_switched_on_is_there_and_what_is_not_is_not() {
+fn enabled_parts_are_rendered_and_others_are_not() {
     let plain = manifests(&[]);
     assert!(kind(&plain, "HorizontalPodAutoscaler").is_empty());
     assert!(kind(&plain, "ServiceMonitor").is_empty());

@@ -26,7 +26,7 @@ fn container(deployment: &Value) -> &Value {
 }
 
 #[test]
-fn every_manifest_says_what_it_is_and_selects_pods_that_there_are() {
+fn every_manifest_has_a_kind_and_selects_existing_pods() {
     let all = manifests();
     let pods: Vec<_> = all.iter().map(|(_, document)| &document["spec"]["template"]).collect();
     let mut bad = Vec::new();

@@ -19,7 +19,7 @@ async fn tunnel(member: &Member, host: &str, port: u16) {
 }
 
 #[tokio::test]
-async fn the_first_tunnel_of_each_rule_with_a_cooldown_says_that_it_sees_nothing() {
+async fn the_first_tunnel_of_each_rule_with_a_cooldown_warns_that_responses_are_hidden() {
     // A tunnel is open as soon as its connection is in this backlog.
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();

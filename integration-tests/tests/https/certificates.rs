@@ -99,7 +99,7 @@ async fn a_client_that_does_not_trust_the_ca_is_named_in_the_log_and_counted() {
 }
 
 #[tokio::test]
-async fn the_bundle_is_good_for_what_is_intercepted() {
+async fn the_bundle_verifies_intercepted_sites() {
     let root = Root::new();
     let site = Site::secure(root.server(Flaw::None));
     let member = root.member("intercept: true").await;

@@ -34,7 +34,7 @@ fn lines(member: &Member, message: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_request_that_goes_well_is_not_worth_a_line() {
+async fn an_ordinary_request_has_no_line() {
     let site = Site::start();
     site.on("/wall", Page::Captcha);
     let member = Member::start(&RuleFile::one_rule("rate: 100/s, burst: 50")).await;
@@ -72,7 +72,7 @@ async fn the_access_log_has_verdict_hold_and_rule_of_each_request() {
 }
 
 #[tokio::test]
-async fn a_trace_goes_on_to_the_site_and_stands_at_every_line_of_its_request() {
+async fn a_trace_is_passed_to_the_site_and_is_in_every_line_of_its_request() {
     let site = Site::start();
     site.on("/wall", Page::Captcha);
     let file = RuleFile::one_rule("rate: 50/s, burst: 5");
@@ -94,7 +94,7 @@ async fn a_trace_goes_on_to_the_site_and_stands_at_every_line_of_its_request() {
 }
 
 #[tokio::test]
-async fn a_trace_stands_in_the_text_log_too() {
+async fn a_trace_is_in_the_text_log_too() {
     let site = Site::start();
     site.on("/wall", Page::Captcha);
     let file = RuleFile::one_rule("rate: 50/s, burst: 5");

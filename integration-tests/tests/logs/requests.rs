@@ -38,7 +38,7 @@ async fn a_request_that_may_not_use_the_proxy_has_a_line() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_its_rule_its_scope_and_what_it_would_have_waited_for() {
+async fn a_refusal_has_its_rule_its_scope_and_the_cause_of_its_wait() {
     let site = Site::start();
     let rules = "- {name: slow, match: {paths: [\"/slow*\"]}, rate: 1/m, burst: 1, max_wait: 1s}\n\
          - {name: few, match: {paths: [\"/few*\"]}, rate: 100/s, quota: 1/h, max_wait: 1s}\n\
@@ -60,7 +60,7 @@ async fn a_refusal_says_its_rule_its_scope_and_what_it_would_have_waited_for() {
 }
 
 #[tokio::test]
-async fn a_hold_says_its_cause_also_if_the_client_leaves() {
+async fn a_hold_has_its_cause_also_if_the_client_disconnects() {
     let site = Site::start();
     let rule = "rate: 1/s, burst: 1, learn: false, cooldown: {after: 1, for: 1h, max: 1h}, \
                 max_wait: 2h";
@@ -109,7 +109,7 @@ async fn a_tunnel_has_its_line_at_its_end() {
 }
 
 #[tokio::test]
-async fn a_clients_name_for_its_request_comes_back_to_it_and_goes_no_further() {
+async fn a_clients_request_id_is_returned_to_it_and_not_sent_to_the_site() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule("rate: 50/s, burst: 50").with(LOG)).await;
     let url = site.url("/");
@@ -162,7 +162,7 @@ async fn a_request_that_cannot_be_read_has_a_line_too() {
 }
 
 #[tokio::test]
-async fn a_connection_for_which_there_is_no_room_has_a_line_too() {
+async fn a_connection_beyond_the_limit_has_a_line_too() {
     let file = RuleFile::one_rule("rate: 50/s").with(LOG).with("limits: {per_client: 1}");
     let member = Member::start(&file).await;
     let (site, mut first, mut refusals) = (Site::start(), None, 1);

@@ -18,7 +18,7 @@ async fn relayed(proxy: std::net::SocketAddr, answer: Vec<u8>) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_a_bad_gateway() {
+async fn an_invalid_response_is_a_bad_gateway() {
     let member = member().await;
     let proxy = member.proxy();
     let head = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\nhello").into_bytes();

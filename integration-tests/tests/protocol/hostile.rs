@@ -129,7 +129,7 @@ async fn a_transfer_coding_that_is_not_plainly_chunked_is_refused() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_no_field_is_refused() {
+async fn a_line_that_is_not_a_field_is_refused() {
     let bad: &[u16] = &[400];
     are_refused(vec![
         ("a space before the colon", bad, get("X-A : b\r\n")),
@@ -199,7 +199,7 @@ async fn a_request_line_is_never_repaired() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_http_are_answered_or_cut_off_and_the_proxy_lives() {
+async fn bytes_that_are_not_http_are_refused_or_cut_off_and_the_proxy_continues() {
     let bad: &[u16] = &[400, 505];
     let noise: Vec<u8> =
         (0..2048_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
@@ -308,7 +308,7 @@ async fn a_body_is_a_body_whatever_its_method_and_whatever_is_in_it() {
 }
 
 #[tokio::test]
-async fn what_is_left_of_a_body_after_an_early_answer_is_never_a_request() {
+async fn the_rest_of_a_body_after_an_early_response_is_never_a_request() {
     let member = member().await;
     let site =
         Origin::early(|_, _| Reply::whole("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"))
@@ -375,7 +375,7 @@ async fn line_ends_that_are_encoded_stay_so() {
 }
 
 #[tokio::test]
-async fn a_client_that_stops_within_a_body_leaves_no_whole_request() {
+async fn a_client_that_stops_within_a_body_sends_no_complete_request() {
     let member = member().await;
     let proxy = member.proxy();
     let rows = [

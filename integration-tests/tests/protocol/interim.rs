@@ -96,7 +96,7 @@ async fn a_site_that_asks_for_the_body_gets_it_and_the_client_is_asked_once() {
 }
 
 #[tokio::test]
-async fn a_site_that_refuses_at_once_never_sees_the_body_and_nobody_asks_for_it() {
+async fn a_site_that_refuses_at_once_gets_no_body_and_the_client_sends_none() {
     let member = member().await;
     for status in ["401 Unauthorized", "417 Expectation Failed", "413 Content Too Large"] {
         let answer =
@@ -137,7 +137,7 @@ async fn a_site_that_knows_no_continue_gets_the_body_a_little_later() {
 }
 
 #[tokio::test]
-async fn a_continue_that_nobody_asked_for_is_not_relayed() {
+async fn an_unrequested_continue_is_not_relayed() {
     let member = member().await;
     let site = Origin::answering(format!("HTTP/1.1 100 Continue\r\n\r\n{OK}")).await;
     let answer = ask(member.proxy(), addressed(GET.as_bytes(), site.address())).await;

@@ -31,7 +31,7 @@ async fn reached(member: &Member, limit: &str, times: f64) {
 }
 
 #[tokio::test]
-async fn heads_that_do_not_come_cost_one_connection_each_and_nobody_else_anything() {
+async fn missing_heads_cost_one_connection_each_and_affect_no_other_client() {
     const MANY: usize = 200;
     let member = with("timeouts: {header: 2s}").await;
     let site = Origin::answering(OK).await;
@@ -64,7 +64,7 @@ async fn heads_that_do_not_come_cost_one_connection_each_and_nobody_else_anythin
 }
 
 #[tokio::test]
-async fn what_stands_still_is_cut_off_and_counted() {
+async fn idle_connections_are_closed_and_counted() {
     let member = with("timeouts: {idle: 1s}").await;
     let site = Origin::answering(OK).await;
     let post = "POST http://SITE/x HTTP/1.1\r\nHost: SITE\r\nContent-Length: 100\r\n\r\nhello";
@@ -89,7 +89,7 @@ async fn what_stands_still_is_cut_off_and_counted() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused_by_its_name_and_never_kept() {
+async fn oversized_parts_are_refused_by_name_and_never_kept() {
     let member = member().await;
     let proxy = member.proxy();
     let site = Origin::answering(OK).await;
@@ -178,7 +178,7 @@ async fn an_answer_without_end_is_relayed_and_not_kept() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_connection_to_the_site_along() {
+async fn a_client_that_disconnects_ends_its_connection_to_the_site() {
     let member = member().await;
     let head = "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 10\r\n\r\nhello";
     for begun in ["", head] {
@@ -207,7 +207,7 @@ async fn from(address: &str, proxy: SocketAddr) -> Client {
 }
 
 #[tokio::test]
-async fn a_full_house_says_so_and_one_client_leaves_room_for_others() {
+async fn a_full_proxy_refuses_with_a_reason_and_one_client_cannot_take_all_connections() {
     let member = with("limits: {connections: 6, per_client: 4}").await;
     let site = Origin::answering(OK).await;
     let get = addressed(GET.as_bytes(), site.address());

@@ -112,7 +112,7 @@ async fn a_request_without_one_good_host_is_refused() {
 }
 
 #[tokio::test]
-async fn a_target_that_is_none_for_a_proxy_is_refused_and_nothing_of_it_passed_on() {
+async fn an_invalid_target_for_a_proxy_is_refused_and_never_passed_on() {
     let member = member().await;
     let proxy = member.proxy();
     let rows = [
@@ -209,7 +209,7 @@ async fn options_and_trace_count_down_to_the_proxy() {
 }
 
 #[tokio::test]
-async fn methods_that_nobody_knows_pass_unchanged() {
+async fn unknown_methods_pass_unchanged() {
     let member = member().await;
     for method in ["QUERY", "PROPFIND", "get", "M-SEARCH", "X!#$%&'*+-.^_`|~9"] {
         let request = get("").replace("GET", method);
@@ -219,7 +219,7 @@ async fn methods_that_nobody_knows_pass_unchanged() {
 }
 
 #[tokio::test]
-async fn what_is_said_to_the_proxy_does_not_reach_the_site() {
+async fn fields_for_the_proxy_do_not_reach_the_site() {
     let member = member().await;
     let request = "GET http://SITE/x HTTP/1.1\r\nHost: SITE\r\nConnection: X-One, close\r\nConnection: keep-alive , x-two,,\r\n\
         X-One: 1\r\nX-Two: 2\r\nX-Two: 3\r\nKeep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\nTE: trailers\r\n\

@@ -175,7 +175,7 @@ async fn a_refused_connect_ends_its_connection_whatever_the_reason() {
 }
 
 #[tokio::test]
-async fn a_connect_goes_where_its_target_says_in_either_version_and_behind_a_request() {
+async fn a_connect_reaches_its_target_in_either_version_and_after_a_request() {
     let member = member().await;
     let (site, plain) = (echo().await, Origin::answering(OK).await);
     for head in [

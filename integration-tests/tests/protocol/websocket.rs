@@ -55,7 +55,7 @@ async fn a_handshake_passes_with_its_fields_and_every_byte_behind_it() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_is_refused_is_an_answer_like_any_other() {
+async fn a_refused_handshake_is_an_ordinary_response() {
     let member = member().await;
     let site = Origin::answering(OK).await;
     let mut client = Client::connect(member.proxy()).await;

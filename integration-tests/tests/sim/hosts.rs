@@ -62,7 +62,7 @@ fn a_member_with_sixty_hosts_gets_no_more_than_one_with_a_single_host() {
 }
 
 #[test]
-fn a_member_with_sixty_hosts_that_dies_leaves_no_gap() {
+fn the_death_of_a_member_with_sixty_hosts_causes_no_gap() {
     let gap = plan(2).play(async |fleet| {
         crawls(fleet, 0, 60, 300);
         crawls(fleet, 1, 1, 100);

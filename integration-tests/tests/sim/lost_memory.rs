@@ -72,7 +72,7 @@ pub(super) fn play(story: impl AsyncFnOnce(&Arc<VirtualRedis>)) {
 }
 
 #[test]
-fn a_scope_that_nobody_knows_is_full_a_minute_after_the_loss_and_any_other_is_not() {
+fn a_scope_that_no_member_knows_is_full_a_minute_after_the_loss_and_any_other_is_not() {
     play(async |redis| {
         let [first, second] = members(redis).await;
         let limits =
@@ -99,7 +99,7 @@ fn a_scope_that_nobody_knows_is_full_a_minute_after_the_loss_and_any_other_is_no
 }
 
 #[test]
-fn a_scope_that_nobody_knows_fills_from_the_loss_on() {
+fn a_scope_that_no_member_knows_fills_from_the_loss_on() {
     play(async |redis| {
         let [first, second] = members(redis).await;
         let limits = Limits { rate: Some(2.0), burst: 5, quotas: vec![], cost: 1, learn: None };

@@ -109,7 +109,7 @@ fn every_rate_is_used_from_bursts_of_one_on() {
 }
 
 #[test]
-fn what_is_saved_up_is_taken_at_once() {
+fn saved_tokens_are_taken_at_once() {
     let mut plan = Plan::new(2, 1.0, 200);
     plan.burst = 400;
     let figures = plan.play(async |fleet| {
@@ -171,7 +171,7 @@ fn a_flush_in_the_middle_breaks_no_bound() {
 }
 
 #[test]
-fn a_flush_refills_nothing_either_for_who_has_never_asked_or_holds_a_ticket_far_ahead() {
+fn a_flush_refills_nothing_for_new_members_and_for_members_with_late_tickets() {
     for (rate, burst, idle, pause, held) in
         [(50.0, 40, 1, 3, 250), (0.5, 5, 1, 30, 12), (1_000.0, 100, 3, 1, 3_000)]
     {

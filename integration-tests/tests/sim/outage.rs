@@ -108,7 +108,7 @@ fn with_quota(seed: u64, rate: f64, story: impl AsyncFnOnce(&mut Fleet)) -> Figu
 }
 
 #[test]
-fn no_quota_is_exceeded_by_an_outage_whatever_a_member_knows_of_it() {
+fn no_quota_is_exceeded_by_an_outage_with_any_knowledge_of_the_members() {
     for seed in 0..28 {
         let figures = with_quota(seed, 20.0, async |fleet| {
             for _ in 0..2 {
@@ -137,7 +137,7 @@ fn no_quota_is_exceeded_by_an_outage_whatever_a_member_knows_of_it() {
 }
 
 #[test]
-fn no_quota_is_exceeded_by_a_flush_after_which_somebody_comes_first_who_knows_little() {
+fn no_quota_is_exceeded_after_a_flush_if_the_first_member_knows_little() {
     for seed in 0..12 {
         let figures = with_quota(seed, 20.0, async |fleet| {
             for _ in 0..3 {
@@ -178,7 +178,7 @@ fn nothing_is_exceeded_by_a_failover_to_a_server_that_lacks_the_latest() {
 }
 
 #[test]
-fn a_server_that_lacks_the_latest_refills_no_bucket_for_who_comes_first() {
+fn a_server_without_the_latest_data_refills_no_bucket_for_the_first_member() {
     for (rate, burst, idle, away) in [(50.0, 40, 1, 0), (0.5, 5, 1, 4_000), (1_000.0, 100, 3, 300)]
     {
         let mut plan = Plan::new(5, rate, (rate as usize * 5).max(12));

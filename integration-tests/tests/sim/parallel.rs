@@ -77,7 +77,7 @@ fn members_share_the_slots_evenly_and_use_them() {
 }
 
 #[test]
-fn one_member_asks_once_for_as_long_as_nobody_else_comes() {
+fn a_member_without_competitors_asks_once() {
     let site = Crowd::default();
     let calls = plan(1, 4).play(async |fleet| {
         crawl(fleet, &site, 0, 8, 10);
@@ -108,7 +108,7 @@ fn the_slots_of_a_killed_member_come_back_within_a_lease() {
 }
 
 #[test]
-fn a_store_that_forgets_lets_no_more_than_the_limit_go() {
+fn a_store_that_loses_its_memory_keeps_to_the_limit() {
     let site = Crowd::default();
     plan(3, 4).play(async |fleet| {
         for member in 0..3 {

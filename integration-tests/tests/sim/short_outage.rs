@@ -139,7 +139,7 @@ fn alone(fleet: &Fleet, members: std::ops::Range<usize>) -> Vec<Instant> {
 
 #[test]
 #[allow(clippy::print_stdout, reason = "the figures are what a person runs this for")]
-fn nothing_goes_without_a_ticket_in_a_short_outage_whomever_it_hits() {
+fn nothing_is_sent_without_a_ticket_in_a_short_outage_of_any_members() {
     for case in (0..SHORT).map(Case::draw) {
         let came = case.play();
         println!("{case:?}: {came:?}");
@@ -167,7 +167,7 @@ fn a_longer_outage_for_all_lets_shares_add_up_to_no_more_than_the_rate() {
 }
 
 #[test]
-fn who_is_cut_off_for_longer_keeps_still_at_first_and_then_goes_on_with_its_share() {
+fn a_member_that_is_cut_off_for_longer_pauses_and_then_sends_at_its_share() {
     let mut plan = Plan::new(4, 40.0, 250);
     plan.burst = 10;
     plan.play(async |fleet| {
@@ -206,7 +206,7 @@ fn one_by_one(random: &mut fastrand::Rng, members: usize) -> Vec<(u64, usize, He
 }
 
 #[test]
-fn nothing_goes_without_a_ticket_where_members_lose_the_store_one_by_one_again_and_again() {
+fn nothing_is_sent_without_a_ticket_if_members_lose_the_store_one_by_one_repeatedly() {
     for seed in 0..ONE_BY_ONE {
         let mut random = fastrand::Rng::with_seed(seed);
         let members = random.usize(2..=12);

@@ -39,7 +39,7 @@ fn plenty() -> Plan {
 }
 
 #[test]
-fn a_fast_crawl_shares_a_call_with_those_who_come_next() {
+fn a_fast_crawl_takes_the_next_tickets_with_the_same_call() {
     let (figures, taken) = plenty().play(async |fleet| {
         for number in 0..64 {
             crawls(fleet, number, 200, Duration::from_millis(2));

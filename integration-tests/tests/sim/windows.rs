@@ -52,7 +52,7 @@ fn a_reload_to_another_list_ends_no_window() {
 }
 
 #[test]
-fn what_a_member_knows_of_a_window_outlives_a_flush_for_a_member_with_another_list() {
+fn a_members_knowledge_of_a_window_survives_a_flush_for_a_member_with_another_list() {
     play(async |redis| {
         let [first, second] = members(redis).await;
         let (hourly, both) = (with(&[(30, HOUR)]), with(&[(50, DAY), (30, HOUR)]));
@@ -69,7 +69,7 @@ fn what_a_member_knows_of_a_window_outlives_a_flush_for_a_member_with_another_li
 }
 
 #[test]
-fn clients_that_leave_cost_a_quota_nothing() {
+fn clients_that_disconnect_cost_a_quota_nothing() {
     const QUOTA: u64 = 24;
     for seed in 0..10 {
         let mut plan = Plan { seed, burst: 3, ..Plan::new(2, 20.0, 0) };

@@ -450,7 +450,7 @@ fn memory_and_redis_give_the_same_answers() {
 }
 
 #[test]
-fn one_page_in_five_that_is_always_refused_is_no_wall_in_both_stores() {
+fn one_page_in_five_that_is_always_refused_is_not_a_wall_in_either_store() {
     let redis = Redis::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let store = runtime.block_on(shared(&redis));

@@ -37,7 +37,7 @@ fn ten_megabytes() -> Bytes {
 }
 
 #[tokio::test]
-async fn whatever_a_broken_line_does_requests_go_on_and_the_store_comes_back() {
+async fn requests_continue_and_the_store_recovers_after_any_fault_of_the_line() {
     let (redis, site) = (Redis::start(), Site::start());
     let relay = Relay::before(redis.address());
     let member = Member::start(&rules("rate: 1000/s, burst: 1000", &relay.url(), "open")).await;

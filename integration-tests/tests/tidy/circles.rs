@@ -194,7 +194,7 @@ fn inline(code: &str) -> Vec<Module> {
 }
 
 #[test]
-fn a_circle_is_found_and_a_parent_with_its_parts_is_none() {
+fn an_import_circle_is_found_and_a_parent_with_its_parts_is_not_one() {
     let file = |name: &str, code: &str| (PathBuf::from(name), code.to_owned());
     let circle = [
         file("lib.rs", "pub mod a; pub mod b;"),

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_for_a_restart_is_not_forgotten_by_the_next_reload() {
+    async fn a_change_that_needs_a_restart_is_still_reported_after_the_next_reload() {
         let mut reload = started_with("listen: 127.0.0.1:3128\n");
         let pending = |reload: &Reload| reload.admin.config.lock().needs_restart.clone();
         reload.take(Ok(read("listen: 127.0.0.1:3129\n")));

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_proxy_covers_what_clients_leave_out() {
+    fn no_proxy_is_read_like_clients_read_it() {
         let url = "http://www.shop.example/".parse().expect("a URL");
         let environment = Environment { no_proxy: String::new(), ..Environment::of_process(&url) };
         for (entry, past) in [

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_pattern_says_what_would_be() {
+    fn an_invalid_host_pattern_gets_a_suggestion() {
         let cases = [
             ("https://shop.example/x", "did you mean `shop.example`?"),
             (".shop.example", "did you mean `*.shop.example`?"),

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_hours_is_named() {
+    fn mistakes_in_hours_are_named() {
         for good in ["22:00-06:00 Europe/Berlin", "09:30-17:00:30  America/New_York"] {
             assert!(hours(good).is_ok(), "{good}");
         }

@@ -7,7 +7,7 @@ fn help<T: std::fmt::Debug>(read: Read<T>) -> String {
 }
 
 #[test]
-fn durations_carry_a_unit() {
+fn durations_have_a_unit() {
     let cases = [
         ("500ms", 500),
         ("30s", 30_000),
@@ -24,7 +24,7 @@ fn durations_carry_a_unit() {
 }
 
 #[test]
-fn a_wrong_duration_says_what_was_meant() {
+fn a_wrong_duration_gets_a_suggestion() {
     assert!(help(duration("30")).starts_with("did you mean `30s`?"));
     assert_eq!(help(duration("5min")), "did you mean `5m`?");
     assert_eq!(help(duration("30S")), DURATION_HELP);
@@ -46,7 +46,7 @@ fn a_span_is_one_length_or_a_range() {
 }
 
 #[test]
-fn sizes_carry_a_unit() {
+fn sizes_have_a_unit() {
     assert_eq!(size("16KiB").unwrap(), 16 * 1024);
     assert_eq!(size("1MB").unwrap(), 1_000_000);
     assert_eq!(size("0B").unwrap(), 0);
@@ -81,7 +81,7 @@ fn quotas_are_whole_numbers_per_window() {
 }
 
 #[test]
-fn shares_and_ratios_are_above_none_and_at_most_all() {
+fn shares_and_ratios_are_above_zero_and_at_most_one() {
     assert_eq!(share("25%").unwrap().to_bits(), 0.25f64.to_bits());
     assert_eq!(ratio("50% of 20").unwrap(), Ratio { share: 0.5, of: 20 });
     for text in ["0%", "101%", "25", "-5%", "NaN%"] {
@@ -105,7 +105,7 @@ fn numbers_are_digits_only() {
 }
 
 #[test]
-fn only_true_and_false_are_truths() {
+fn only_true_and_false_are_booleans() {
     assert_eq!(flag("true"), Ok(true));
     assert_eq!(help(flag("yes")), "did you mean `true`?");
     assert_eq!(help(flag("off")), "did you mean `false`?");
@@ -123,7 +123,7 @@ fn a_status_is_one_or_a_hundred() {
 }
 
 #[test]
-fn what_is_quoted_is_short_and_on_one_line() {
+fn a_quoted_text_is_short_and_on_one_line() {
     let shown = quote(&format!("a\nb\u{1b}[31m{}", "x".repeat(1000)));
     assert!(shown.len() < 90 && !shown.contains(['\n', '\u{1b}']), "{shown}");
 }

@@ -134,7 +134,7 @@ async fn a_refusal_waits_for_an_answer_that_is_held() {
 }
 
 #[tokio::test]
-async fn a_body_that_goes_wrong_fails_for_the_service_and_is_answered() {
+async fn a_malformed_body_fails_for_the_service_and_gets_a_refusal() {
     let post = "POST http://h/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello";
     let answer = exchange(&[post, "0\r\n\r\n", GET]).await;
     assert_eq!(statuses(&answer), ["400"], "{answer}");
@@ -163,7 +163,7 @@ async fn bytes_behind_a_connect_wait_for_the_tunnel() {
 }
 
 #[tokio::test]
-async fn a_refused_connect_ends_the_connection_and_what_follows_is_not_served() {
+async fn a_refused_connect_ends_the_connection_and_the_bytes_after_it_are_not_served() {
     let connect = "CONNECT no:1 HTTP/1.1\r\nHost: h\r\n\r\n";
     let answer = exchange(&[&[connect, GET].concat()]).await;
     assert_eq!(statuses(&answer), ["403"], "{answer}");
@@ -205,7 +205,7 @@ async fn a_client_that_leaves_before_its_answer_is_noticed() {
 }
 
 #[tokio::test]
-async fn what_a_client_sends_before_its_answer_is_served_after_it() {
+async fn a_pipelined_request_is_served_after_the_response_before_it() {
     let held = GET.replace("one", "held");
     let long = GET.replace("one", &"a".repeat(10_000));
     for next in [GET, &long, BAD] {

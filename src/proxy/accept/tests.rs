@@ -16,7 +16,7 @@ fn bounds(bench: &Bench) -> Bounds {
 }
 
 #[tokio::test]
-async fn a_panic_takes_one_connection_along_and_is_counted() {
+async fn a_panic_ends_one_connection_and_is_counted() {
     let bench = Bench::start().await;
     crate::observability::event::watch_panics(Arc::clone(&bench.metrics));
     let slots = ConnectionSlots::new();
@@ -34,7 +34,7 @@ async fn a_panic_takes_one_connection_along_and_is_counted() {
 }
 
 #[tokio::test]
-async fn every_place_that_is_taken_is_given_back() {
+async fn every_taken_slot_is_freed() {
     let bench = Bench::start().await;
     let slots = ConnectionSlots::new();
     let limits = Bounds { connections: 3, per_client: 2, ..bounds(&bench) };
@@ -49,7 +49,7 @@ async fn every_place_that_is_taken_is_given_back() {
 }
 
 #[test]
-fn only_what_one_client_did_is_passed_over_without_a_pause() {
+fn only_a_failure_of_one_client_causes_no_pause_of_accept() {
     let error = |kind: ErrorKind| is_one_connection(&kind.into());
     assert!(error(ErrorKind::ConnectionAborted));
     assert!(!is_one_connection(&std::io::Error::from_raw_os_error(24)), "EMFILE");
@@ -74,7 +74,7 @@ async fn rests(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_rests_while_its_client_is_silent_and_wakes_for_each_request() {
+async fn a_connection_is_parked_while_its_client_is_silent_and_wakes_for_each_request() {
     let (mut client, end) = tokio::io::duplex(1 << 16);
     let settings = settings();
     let (mut io, handle) = ClientIo::new(end, &settings, &Metrics::new());
@@ -106,7 +106,7 @@ async fn a_connection_rests_while_its_client_is_silent_and_wakes_for_each_reques
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_a_connection_at_rest_wakes_nobody() {
+async fn a_client_that_closes_a_parked_connection_wakes_no_task() {
     let (client, end) = tokio::io::duplex(1 << 16);
     let (mut io, _wire) = ClientIo::new(end, &settings(), &Metrics::new());
     drop(client);

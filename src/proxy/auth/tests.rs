@@ -30,13 +30,13 @@ fn address(text: &str) -> Client {
 }
 
 #[test]
-fn with_nothing_configured_whoever_can_connect_is_let_in() {
+fn without_users_and_networks_every_client_is_admitted() {
     let open = auth(&[], &[]);
     assert_eq!(open.check(&HeaderMap::new(), OUTSIDE.parse().unwrap()), Ok(address(OUTSIDE)));
 }
 
 #[test]
-fn a_user_with_the_right_password_is_let_in_by_name() {
+fn a_user_with_the_right_password_is_admitted_by_name() {
     let users = auth(&[("crawler", "s3cret:with:colons"), ("ünïcode", "pässword")], &[]);
     let check = |headers: &HeaderMap| users.check(headers, OUTSIDE.parse().unwrap());
     let crawler = Ok(Client::User("crawler".into()));

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_later_counts_at_once_and_never_pushes_out_the_listeners() {
+    fn later_addresses_apply_at_once_and_never_replace_the_listeners() {
         let own = Own::from(vec![addr(1)]);
         assert!(!own.is_at(addr(2).ip(), 2));
         own.add(vec![addr(2), addr(1)]);

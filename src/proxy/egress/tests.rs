@@ -41,7 +41,7 @@ fn judge(guard: &Guard, addr: &str) -> Result<(), Denied> {
 }
 
 #[test]
-fn what_is_not_public_is_denied_by_default() {
+fn addresses_that_are_not_public_are_denied_by_default() {
     let guard = guard(vec![], vec![]);
     for ip in [
         "127.0.0.1",
@@ -96,7 +96,7 @@ fn what_is_not_public_is_denied_by_default() {
 }
 
 #[test]
-fn what_is_public_is_allowed_by_default() {
+fn public_addresses_are_allowed_by_default() {
     let guard = guard(vec![], vec![]);
     for ip in [
         "1.1.1.1",
@@ -216,7 +216,7 @@ fn the_proxys_own_addresses_are_denied_whatever_is_allowed() {
 }
 
 #[test]
-fn ports_of_other_protocols_are_barred_unless_somebody_names_them() {
+fn ports_of_other_protocols_are_refused_unless_the_rule_file_names_them() {
     let plain = guard(vec![], vec![]);
     for port in [25, 22, 23, 6667, 10080] {
         assert!(plain.judge_port(port).is_err(), "{port}");
@@ -407,7 +407,7 @@ async fn a_name_that_changes_its_address_is_judged_by_each_one_that_is_dialled()
 }
 
 #[tokio::test]
-async fn a_name_with_hundreds_of_addresses_or_none_ends_soon() {
+async fn a_name_with_hundreds_of_addresses_or_none_fails_soon() {
     let closed = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()

@@ -38,7 +38,7 @@ fn stripping_keeps_the_order_and_every_line() {
 }
 
 #[test]
-fn what_a_connection_field_names_is_dropped_whatever_else_it_has() {
+fn fields_that_connection_names_are_removed_with_any_other_content() {
     for value in ["\u{e9}, x-a", "x-a, \u{e9}", "\"x-a, x-b\"", "\"x-a\"", "a b,\tX-A ,,"] {
         for strip in [strip, strip_answer] {
             let mut headers = fields(&[("connection", value), ("x-a", "1"), ("x-c", "1")]);
@@ -73,7 +73,7 @@ fn a_preference_to_wait_is_ours_and_the_rest_is_the_sites() {
 }
 
 #[test]
-fn the_urgency_is_that_of_the_priority_field_and_nonsense_says_nothing() {
+fn the_urgency_is_read_from_the_priority_field_and_nonsense_is_ignored() {
     let urgency_of = |lines: &[&str]| {
         let lines: Vec<_> = lines.iter().map(|line| ("priority", *line)).collect();
         urgency(&fields(&lines))
@@ -118,7 +118,7 @@ fn only_chunked_is_a_coding_that_we_asked_for() {
 }
 
 #[test]
-fn a_length_goes_on_as_one_number_or_not_at_all() {
+fn a_length_is_forwarded_as_one_number_or_not_at_all() {
     for (values, expected) in [
         (&["2"][..], Some("2")),
         (&["0"], Some("0")),
@@ -143,7 +143,7 @@ fn a_length_goes_on_as_one_number_or_not_at_all() {
 }
 
 #[test]
-fn nobody_else_has_our_name_in_proxy_status() {
+fn a_site_cannot_use_our_name_in_proxy_status() {
     for (value, stays) in [
         ("tidegate; error=dns_error", false),
         ("Tidegate-1", false),
@@ -162,7 +162,7 @@ fn nobody_else_has_our_name_in_proxy_status() {
 }
 
 #[test]
-fn logins_of_connections_are_told_from_those_of_requests() {
+fn logins_of_connections_and_of_requests_are_distinguished() {
     let logs_in = |value: &str| logs_a_connection_in(&fields(&[("authorization", value)]));
     assert!(logs_in("NTLM TlRM") && logs_in("negotiate YII=") && logs_in(" Negotiate\tYII="));
     assert!(!logs_in("Basic YTpi") && !logs_in("Bearer negotiate") && !logs_in(""));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_without_end_are_noticed_however_they_are_cut() {
+    fn endless_heads_are_noticed_in_pieces_of_any_size() {
         for size in [1, 8, 9, 10, 100] {
             let mut counter = Counter::default();
             let answers = [frame(HEADERS, 0, 1, 30), frame(DATA, END_STREAM, 1, 500)].concat();

@@ -24,7 +24,7 @@ fn hang(_: &str) -> std::io::Result<Vec<IpAddr>> {
 }
 
 #[tokio::test]
-async fn one_name_is_looked_up_once_however_many_ask() {
+async fn concurrent_lookups_of_a_name_share_one_call() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     let resolver = Arc::new(Resolver::with(|_| {
         ASKED.fetch_add(1, Ordering::SeqCst);
@@ -69,7 +69,7 @@ async fn an_answer_is_asked_for_again_after_seconds() {
 }
 
 #[tokio::test]
-async fn a_resolver_that_hangs_is_given_up_and_keeps_its_place_until_it_ends() {
+async fn a_hanging_lookup_is_given_up_and_keeps_its_slot_until_it_ends() {
     let resolver = Resolver::with(|_| {
         std::thread::sleep(Duration::from_millis(300));
         Ok(vec![])

@@ -11,7 +11,7 @@ async fn error_of(answer: &'static str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_a_bad_gateway() {
+async fn a_response_that_is_not_http_is_a_bad_gateway() {
     for answer in ["garbage\r\n\r\n", "<html>HTTP/0.9</html>", "HTTP/1.1 2000 OK\r\n\r\n"] {
         let (status, error) = error_of(answer).await;
         assert_eq!(status, 502, "{answer}");
@@ -20,7 +20,7 @@ async fn what_is_no_http_is_a_bad_gateway() {
 }
 
 #[tokio::test]
-async fn two_lengths_are_none() {
+async fn two_different_lengths_are_a_bad_gateway() {
     for fields in
         ["content-length: 2\r\ncontent-length: 3", "content-length: 2, 3", "content-length: +2"]
     {
@@ -46,14 +46,14 @@ async fn a_length_beside_a_coding_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_coding_that_nobody_asked_for_is_refused() {
+async fn an_unrequested_transfer_coding_is_refused() {
     let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n";
     let (status, error) = error_of(answer).await;
     assert_eq!((status, &*error), (502, "tidegate; error=http_response_transfer_coding"));
 }
 
 #[tokio::test]
-async fn a_change_of_protocol_that_nobody_asked_for_is_refused() {
+async fn an_unrequested_protocol_switch_is_refused() {
     let answer = "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n";
     let (status, error) = error_of(answer).await;
     assert_eq!((status, &*error), (502, "tidegate; error=http_upgrade_failed"));
@@ -112,7 +112,7 @@ async fn a_body_up_to_the_end_of_the_connection_is_relayed() {
 }
 
 #[tokio::test]
-async fn bytes_beyond_the_length_are_no_answer_to_the_next_request() {
+async fn bytes_beyond_the_length_do_not_answer_the_next_request() {
     let site = Site::scripted(|number, _| {
         let smuggled = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
         let extra = if number == 0 { smuggled } else { "" };
@@ -138,7 +138,7 @@ async fn a_silent_site_is_a_timeout() {
 }
 
 #[tokio::test]
-async fn a_site_that_falls_silent_in_its_body_is_cut() {
+async fn a_site_that_falls_silent_within_its_body_is_cut_off() {
     let site = Site::answering("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi").await;
     let mut settings = settings();
     settings.timeouts.idle = std::time::Duration::from_millis(50);
@@ -150,7 +150,7 @@ async fn a_site_that_falls_silent_in_its_body_is_cut() {
 }
 
 #[tokio::test]
-async fn nobody_at_home_is_a_bad_gateway() {
+async fn a_refused_connection_is_a_bad_gateway() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     drop(listener);

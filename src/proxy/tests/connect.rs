@@ -52,7 +52,7 @@ fn connect(target: impl std::fmt::Display) -> String {
 }
 
 #[tokio::test]
-async fn a_refused_connect_closes_and_what_follows_is_not_served() {
+async fn a_refused_connect_closes_and_the_bytes_after_it_are_not_served() {
     let site = Site::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await;
     let bench = Bench::start().await;
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
@@ -75,7 +75,7 @@ async fn a_refused_connect_closes_and_what_follows_is_not_served() {
 }
 
 #[tokio::test]
-async fn tunnels_are_bounded_and_each_end_gives_its_place_back() {
+async fn tunnels_are_limited_and_each_end_frees_a_slot() {
     let site = echo().await;
     let mut settings = settings();
     settings.limits.tunnels = 2;

@@ -9,7 +9,7 @@ fn get(site: &Site, fields: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_belongs_to_the_first_hop_does_not_reach_the_site() {
+async fn hop_by_hop_fields_do_not_reach_the_site() {
     let site = Site::answering(OK).await;
     let bench = Bench::start().await;
     let fields = "User-Agent: x\r\nProxy-Connection: keep-alive\r\nConnection: close, X-Own\r\n\
@@ -242,7 +242,7 @@ async fn options_for_a_whole_site_is_an_asterisk_and_max_forwards_counts_down() 
 }
 
 #[tokio::test]
-async fn origin_form_is_no_way_to_use_a_proxy() {
+async fn an_origin_form_request_is_refused() {
     let site = Site::answering(OK).await;
     let bench = Bench::start().await;
     let answer = bench.ask(&format!("GET / HTTP/1.1\r\nhost: {}\r\n\r\n", site.addr)).await;
@@ -297,7 +297,7 @@ async fn impatient() -> Site {
 }
 
 #[tokio::test]
-async fn a_get_on_a_stale_connection_goes_out_once_more() {
+async fn a_get_on_a_stale_connection_is_sent_once_more() {
     let site = impatient().await;
     let bench = Bench::start().await;
     assert_eq!(bench.get(&site.url("/1")).await.status(), 200);

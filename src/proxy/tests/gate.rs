@@ -116,7 +116,7 @@ async fn a_client_may_shorten_its_hold() {
 }
 
 #[tokio::test]
-async fn a_denied_request_never_leaves_and_a_bypassed_one_is_not_judged() {
+async fn a_denied_request_is_never_sent_and_a_bypassed_one_is_not_judged() {
     let site = Site::answering(BLOCK).await;
     let mut deny = rule();
     deny.name = "deny".into();
@@ -154,7 +154,7 @@ async fn a_blocked_answer_is_asked_for_again_after_the_cooldown() {
 }
 
 #[tokio::test]
-async fn a_blocked_answer_is_relayed_where_no_time_is_left() {
+async fn a_blocked_response_is_relayed_if_there_is_no_time_for_a_retry() {
     let site = Site::answering(BLOCK).await;
     let mut rule = cooling(Duration::from_secs(60));
     rule.retry =
@@ -189,7 +189,7 @@ async fn echo() -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn each_flight_of_a_tunnel_takes_a_token_where_the_rule_says_so() {
+async fn each_flight_of_a_tunnel_takes_a_token_if_the_rule_counts_flights() {
     const TOKENS: &str = r#"tidegate_tokens_granted_total{rule="default"}"#;
     let site = echo().await;
     for (count, tokens) in [(TunnelCount::Flights, 3.0), (TunnelCount::Connect, 1.0)] {
@@ -211,7 +211,7 @@ async fn each_flight_of_a_tunnel_takes_a_token_where_the_rule_says_so() {
 }
 
 #[tokio::test]
-async fn a_cooldown_holds_what_a_tunnel_has_to_say() {
+async fn a_cooldown_holds_the_bytes_of_a_tunnel() {
     let tunnelled = echo().await;
     let site = Site::answering(BLOCK).await;
     let length = Duration::from_millis(400);
@@ -234,7 +234,7 @@ async fn a_cooldown_holds_what_a_tunnel_has_to_say() {
 }
 
 #[tokio::test]
-async fn a_cooldown_keeps_the_next_request_back_until_its_end() {
+async fn a_cooldown_holds_the_next_request_until_its_end() {
     let blocked = Site::answering(BLOCK).await;
     let site = Site::answering(OK).await;
     let length = Duration::from_millis(400);
@@ -246,7 +246,7 @@ async fn a_cooldown_keeps_the_next_request_back_until_its_end() {
 }
 
 #[tokio::test]
-async fn the_gate_that_stops_answers_what_it_holds() {
+async fn a_stopping_gate_refuses_held_requests() {
     let site = Site::answering(OK).await;
     let mut rule = limited(0.2);
     rule.max_wait = Duration::from_secs(60);

@@ -125,7 +125,7 @@ async fn more_streams_than_allowed_are_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_never_opens_its_window_is_let_go() {
+async fn a_client_that_never_opens_its_window_is_disconnected() {
     let root = Root::new();
     let site = SecureSite::start(&root, Flaw::None, &["h2"]).await;
     let change = |rule: &mut crate::rules::Rule| rule.intercept = true;
@@ -192,7 +192,7 @@ async fn a_hello_that_comes_byte_by_byte_is_understood() {
 }
 
 #[tokio::test]
-async fn what_looks_like_tls_and_is_none_is_closed() {
+async fn bytes_that_only_look_like_tls_are_refused() {
     let root = Root::new();
     let bench = proxy(&root, |rule| rule.intercept = true).await;
     for garbage in [&b"\x16\x03\x01\x00\x05hello"[..], b"\x16\x03\x03\xff\xff\x01\x00"] {

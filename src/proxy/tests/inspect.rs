@@ -52,7 +52,7 @@ async fn a_wall_is_named_to_the_client_and_passed_on_untouched() {
 }
 
 #[tokio::test]
-async fn what_streams_is_never_held_back() {
+async fn a_stream_is_never_delayed() {
     for kind in ["text/event-stream", "video/mp4", "application/octet-stream"] {
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n5\r\ndata:\r\n"
@@ -87,7 +87,7 @@ async fn a_slow_page_is_held_back_for_the_delay_and_judged_in_passing() {
 }
 
 #[tokio::test]
-async fn a_wall_counts_even_when_its_client_has_left() {
+async fn a_wall_counts_even_if_its_client_has_disconnected() {
     let head = format!(
         "HTTP/1.1 403 Forbidden\r\nserver: cloudflare\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n<html>",
         WALL.len()

@@ -117,7 +117,7 @@ async fn a_stream_that_is_reset_while_held_is_never_sent() {
 }
 
 #[tokio::test]
-async fn a_connect_takes_nothing_and_its_refusal_goes_to_the_request_inside() {
+async fn an_intercepted_connect_takes_no_token_and_a_refusal_answers_the_request_inside() {
     let root = Root::new();
     let site = SecureSite::start(&root, Flaw::Expired, BOTH).await;
     let bench = proxy(&root, intercept).await;

@@ -68,7 +68,7 @@ async fn a_kept_connection_that_is_not_used_ends() {
 }
 
 #[tokio::test]
-async fn an_upload_that_stands_still_is_cut_off() {
+async fn an_upload_that_stops_is_cut_off() {
     let site = Site::answering(OK).await;
     let bench = bench(|settings| settings.timeouts.idle = Duration::from_millis(50)).await;
     let mut client = bench.connect().await;
@@ -93,7 +93,7 @@ async fn a_head_beyond_the_bounds_is_refused() {
 }
 
 #[tokio::test]
-async fn a_full_house_says_so() {
+async fn a_full_proxy_refuses_with_a_reason() {
     for (total, per_client) in [(2, 9), (9, 2)] {
         let site = Site::answering(OK).await;
         let bench = bench(|settings| {
@@ -142,7 +142,7 @@ async fn a_client_that_stops_reading_does_not_hold_its_site_for_ever() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_site_connection_along() {
+async fn a_client_that_disconnects_ends_its_site_connection() {
     for holds in [false, true] {
         let site = if holds {
             Site::scripted(|_, _| (String::new(), false)).await.addr_for_good()
@@ -189,7 +189,7 @@ async fn stopping_finishes_what_is_in_flight_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_outlasts_the_drain_is_cut() {
+async fn connections_that_outlast_the_drain_are_closed() {
     let site = Site::scripted(|_, _| (String::new(), false)).await;
     let mut bench = bench(|settings| settings.timeouts.drain = Duration::from_millis(50)).await;
     let mut stuck = bench.connect().await;

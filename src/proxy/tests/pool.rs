@@ -11,7 +11,7 @@ fn open(bench: &Bench) -> f64 {
 }
 
 #[tokio::test]
-async fn no_more_than_so_many_are_kept_for_one_site() {
+async fn the_number_of_kept_connections_per_site_is_limited() {
     let site = Site::answering(OK).await;
     let mut settings = settings();
     settings.limits.idle_per_host = 2;
@@ -25,7 +25,7 @@ async fn no_more_than_so_many_are_kept_for_one_site() {
 }
 
 #[tokio::test]
-async fn no_more_than_so_many_are_kept_in_all() {
+async fn the_total_number_of_kept_connections_is_limited() {
     let mut settings = settings();
     settings.limits.idle_total = 4;
     let bench = Bench::with(settings, vec![rule()]).await;
@@ -42,7 +42,7 @@ async fn no_more_than_so_many_are_kept_in_all() {
 }
 
 #[tokio::test]
-async fn where_none_may_be_kept_none_is() {
+async fn a_limit_of_zero_keeps_no_connection() {
     let site = Site::answering(OK).await;
     let mut settings = settings();
     settings.limits.idle_per_host = 0;

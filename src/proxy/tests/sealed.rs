@@ -38,7 +38,7 @@ async fn an_empty_line_before_a_request_inside_hides_nothing() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_looked_into_is_refused_by_a_rule_that_looks() {
+async fn traffic_that_cannot_be_inspected_is_refused_by_an_intercepting_rule() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let root = Root::new();
     let bench = proxy(&root, strictly).await;
@@ -62,7 +62,7 @@ async fn what_cannot_be_looked_into_is_refused_by_a_rule_that_looks() {
 }
 
 #[tokio::test]
-async fn what_some_servers_take_for_tls_is_no_raw_tunnel() {
+async fn bytes_that_some_servers_accept_as_tls_are_not_a_raw_tunnel() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let root = Root::new();
     let hellos: [&[u8]; 3] = [
@@ -95,7 +95,7 @@ async fn a_rule_may_refuse_tunnels() {
 }
 
 #[tokio::test]
-async fn a_tunnel_has_its_place_before_it_is_held() {
+async fn a_tunnel_takes_its_slot_before_it_is_held() {
     let site = Site::answering(OK).await;
     let mut settings = settings();
     settings.limits.tunnels = 2;
@@ -128,7 +128,7 @@ async fn a_tunnel_has_its_place_before_it_is_held() {
 }
 
 #[tokio::test]
-async fn an_upgrade_that_becomes_none_gives_its_place_back() {
+async fn a_refused_upgrade_frees_its_slot() {
     let site = Site::answering(OK).await;
     let mut settings = settings();
     settings.limits.tunnels = 1;
@@ -145,7 +145,7 @@ async fn an_upgrade_that_becomes_none_gives_its_place_back() {
 }
 
 #[tokio::test]
-async fn a_path_rule_is_not_passed_by_another_spelling() {
+async fn a_path_rule_is_not_bypassed_by_another_spelling() {
     let site = Site::answering(OK).await;
     let mut deny = rule();
     deny.name = "deny".into();
@@ -177,7 +177,7 @@ async fn ports_of_other_protocols_are_refused_on_every_path() {
 }
 
 #[tokio::test]
-async fn a_site_that_is_ambiguous_or_speaks_in_our_name_is_not_relayed_so() {
+async fn an_ambiguous_response_or_one_in_our_name_is_not_relayed_unchanged() {
     for (fields, status, relayed) in [
         ("content-length: 02, 2", 200, Some(("content-length", "2"))),
         ("content-length: 2\r\ncontent-length: 2", 200, Some(("content-length", "2"))),
@@ -242,7 +242,7 @@ async fn endless_interim(root: &Root) -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn interim_answers_of_an_http2_site_have_an_end() {
+async fn endless_interim_responses_of_an_http2_site_end_its_connection() {
     let root = Root::new();
     let at = endless_interim(&root).await;
     let bench = proxy(&root, |_| {}).await;
@@ -252,7 +252,7 @@ async fn interim_answers_of_an_http2_site_have_an_end() {
 }
 
 #[tokio::test]
-async fn a_name_asked_for_at_an_address_falls_under_its_own_rule() {
+async fn a_name_in_the_hello_to_an_address_falls_under_its_own_rule() {
     let root = Root::new();
     let site = SecureSite::start(&root, Flaw::None, &["http/1.1"]).await;
     let mut shop = rule();

@@ -113,7 +113,7 @@ async fn a_silent_handshake_ends_with_the_connect_timeout() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_breaks_off_is_told_as_such() {
+async fn an_interrupted_handshake_is_reported_as_interrupted() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
     let bench = Bench::start().await;
@@ -125,7 +125,7 @@ async fn a_handshake_that_breaks_off_is_told_as_such() {
 }
 
 #[test]
-fn a_file_of_roots_that_has_none_is_named() {
+fn a_file_without_roots_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let empty = dir.path().join("empty.pem");
     std::fs::write(&empty, "nothing").unwrap();

@@ -81,7 +81,7 @@ async fn its_handshake_is_one_of_http1_for_the_site_and_then_bytes_flow() {
 }
 
 #[tokio::test]
-async fn whatever_is_no_open_websocket_is_no_success() {
+async fn a_websocket_that_does_not_open_is_not_a_success() {
     let root = Root::new();
     let site = SecureSite::start(&root, Flaw::None, BOTH).await;
     let bench = proxy(&root, intercept).await;
@@ -106,7 +106,7 @@ async fn whatever_is_no_open_websocket_is_no_success() {
 }
 
 #[tokio::test]
-async fn each_takes_a_place_among_the_tunnels() {
+async fn each_websocket_takes_a_tunnel_slot() {
     let root = Root::new();
     let site = SecureSite::start(&root, Flaw::None, BOTH).await;
     let bench = proxy_with(&root, intercept, |settings| settings.limits.tunnels = 2).await;

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hello_is_told_from_one_that_cannot_be_read() {
+    fn other_protocols_and_unreadable_hellos_are_distinguished() {
         assert_eq!(read(b"SSH-2.0-x\r\n"), Hello::Nameless);
         assert_eq!(read(b"\x16\x10\x01"), Hello::Nameless);
         assert_eq!(read(b"\x80\x2e\x01\x03\x01\x00\x15"), Hello::Nameless);

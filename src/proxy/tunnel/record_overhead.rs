@@ -154,7 +154,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_hello_tells_what_a_record_adds() {
+    fn a_hello_shows_the_overhead_of_a_record() {
         for (cipher, is_v13, expected) in [
             (0x1301, true, RecordOverhead::V13 { finished: 53 }),
             (0x1302, true, RecordOverhead::V13 { finished: 69 }),
@@ -169,7 +169,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_hello_that_is_cut_or_none_tells_nothing() {
+    fn a_partial_or_missing_hello_shows_no_overhead() {
         let hello = server_hello(0x1301, true);
         for length in 0..hello.len() {
             assert_eq!(
@@ -182,7 +182,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn prefaces_are_told_by_their_length() {
+    fn prefaces_are_recognised_by_their_length() {
         let overhead = RecordOverhead::V13 { finished: 53 };
         for settings in 0..=8 {
             assert!(overhead.is_preface(24 + 9 + 6 * settings + 17));

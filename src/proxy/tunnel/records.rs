@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_offers_http2_opens_it_and_only_once() {
+    fn only_a_client_that_offers_http2_opens_it_and_only_once() {
         let preface = record(DATA, 24 + 9 + 6 * 6 + 13 + 17);
         assert_eq!(talking(b"").piece(&preface), Some((Piece::Counted, preface.len())));
         let mut records = talking(OFFERS_H2);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_tls_counts_from_its_first_byte() {
+    fn a_protocol_other_than_tls_counts_from_its_first_byte() {
         for text in [&b"S"[..], b"GET / HTTP/1.1\r\n", b"\x16\x04\x01", b"\x17\x03\x03\x00\x05"] {
             let mut records = Records::default();
             assert_eq!(records.piece(text), Some((Piece::Counted, text.len())));

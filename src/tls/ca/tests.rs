@@ -86,7 +86,7 @@ fn a_key_that_others_may_read_is_refused() {
 }
 
 #[test]
-fn a_given_key_may_be_read_by_its_group_and_by_nobody_else() {
+fn a_given_key_may_be_readable_by_its_group_and_not_by_others() {
     let (dir, _) = fresh();
     let home = dir.path().join("a/b");
     let given = (home.join(CERTIFICATE_FILE), home.join(KEY_FILE));
@@ -136,7 +136,7 @@ fn leaves_are_valid_for_their_host_and_no_other() {
 }
 
 #[test]
-fn a_leaf_has_what_strict_clients_ask_for() {
+fn a_leaf_has_everything_that_strict_clients_require() {
     let (_dir, ca) = fresh();
     let leaf = leaf_of(&ca, &host("example.com"));
     let other = leaf_of(&ca, &host("example.com"));
@@ -230,7 +230,7 @@ fn the_leaf_that_was_not_used_for_longest_makes_room() {
 }
 
 #[test]
-fn a_given_ca_is_used_and_what_is_none_is_refused() {
+fn a_given_ca_is_used_and_an_invalid_one_is_refused() {
     let (dir, ca) = fresh();
     let home = dir.path().join("a/b");
     let given = |certificate: &str, key: &str| {

@@ -13,7 +13,7 @@ use crate::rules::settings::{EgressPattern, Settings};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 2\r\n\r\nhi";
 
-/// A page over a lent connection, then a reload with the settings of `change`: the next request is
+/// A page over a connection to a site, then a reload with the settings of `change`: the next request is
 /// refused with this status and word, and does not reach the site.
 async fn a_reload_refuses(change: fn(&mut Settings), status: u16, word: &str) {
     let root = Root::new();
@@ -33,13 +33,13 @@ async fn a_reload_refuses(change: fn(&mut Settings), status: u16, word: &str) {
 }
 
 #[tokio::test]
-async fn a_reload_bites_on_connections_that_are_lent() {
+async fn a_reload_applies_to_connections_in_use() {
     let deny = |settings: &mut Settings| settings.egress.deny = vec![EgressPattern::Loopback];
     a_reload_refuses(deny, 403, "egress").await;
 }
 
 #[tokio::test]
-async fn a_root_that_a_reload_takes_away_is_trusted_no_longer() {
+async fn a_root_that_a_reload_removes_is_no_longer_trusted() {
     a_reload_refuses(|settings| settings.upstream_ca.clear(), 502, "tls").await;
 }
 
@@ -85,7 +85,7 @@ fn get(site: &Site, fields: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_login_of_a_connection_is_lent_to_nobody_else() {
+async fn a_connection_with_a_login_is_not_shared_with_other_clients() {
     for scheme in ["NTLM TlRMTVNTUAAB", "negotiate YII=", "Negotiate YII="] {
         let site = Site::answering(OK).await;
         let bench = Bench::start().await;
@@ -139,7 +139,7 @@ fn with_alice(settings: &mut crate::rules::settings::Settings) {
 }
 
 #[tokio::test]
-async fn a_user_who_is_gone_keeps_neither_an_intercepted_connect_nor_a_tunnel() {
+async fn a_removed_user_loses_intercepted_connects_and_tunnels() {
     let site = Site::answering(OK).await;
     let root = Root::new();
     let at = site.addr;
