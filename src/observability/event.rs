@@ -355,18 +355,7 @@ impl Events {
                 metrics.member.config_last_reload_ok.set(0);
             }
             // `watch_panics` counts panics, including those outside of connections.
-            Event::Panicked { .. }
-            | Event::Cleared { .. }
-            | Event::ProbeSent { .. }
-            | Event::Observed { .. }
-            | Event::RateLearned { .. }
-            | Event::PlacesTaken { .. }
-            | Event::SiteLimit { .. }
-            | Event::StoreNews { .. }
-            | Event::Warned { .. }
-            | Event::Started { .. }
-            | Event::Stopping { .. }
-            | Event::Stopped { .. } => {}
+            _ => {}
         }
     }
 }

@@ -65,16 +65,7 @@ impl Event {
             | Self::RateLearned { rule, key, .. }
             | Self::PlacesTaken { rule, key, .. }
             | Self::SiteLimit { rule, key, .. } => Some(scope_name(rule, key)),
-            Self::StoreDown { .. }
-            | Self::StoreUp
-            | Self::StoreNews { .. }
-            | Self::Reloaded { .. }
-            | Self::ReloadFailed { .. }
-            | Self::Warned { .. }
-            | Self::Panicked { .. }
-            | Self::Started { .. }
-            | Self::Stopping { .. }
-            | Self::Stopped { .. } => None,
+            _ => None,
         }
     }
 
