@@ -63,7 +63,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Every key with the value that counts, by path (`rules.default.rate`), secrets as `***`.
+    /// Every key with its effective value, by path (`rules.default.rate`), secrets as `***`.
     pub fn values(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values.iter().map(|(path, shown)| (path.as_str(), shown.text.as_str()))
     }
@@ -76,7 +76,7 @@ impl Loaded {
     }
 }
 
-/// Values of the command line. They override the file's and are checked alike.
+/// Values of the command line. They override the file's and pass the same checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--listen`

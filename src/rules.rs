@@ -24,24 +24,24 @@ use crate::{
 /// What a rule does with the requests it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Limits, judges and cools down: the usual one.
+    /// Limits, judges and cools down: the default.
     Limit,
-    /// Lets through: no gate, no verdict.
+    /// Relays without gate and verdict.
     Bypass,
     /// Refuses with 403.
     Deny,
 }
 
-/// The order in which held requests of one member go.
+/// The order in which one member sends held requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Clients (proxy user, else address) take turns.
+    /// Clients (by proxy user, otherwise by address) take turns.
     Fair,
     /// First in, first out.
     Fifo,
 }
 
-/// Whether a rule bites.
+/// Whether a rule is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Holds and refuses.
@@ -50,19 +50,19 @@ pub enum Mode {
     Observe,
 }
 
-/// What a tunnel counts.
+/// What takes a token in a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelCount {
-    /// Each new client flight after an answer.
+    /// Each flight of the client after a response.
     Flights,
     /// Only the CONNECT.
     Connect,
-    /// Nothing: there is none. A CONNECT is refused; on a rule that intercepts, what is neither TLS
-    /// nor HTTP inside one.
+    /// Every CONNECT is refused. On a rule that intercepts, only traffic that is neither TLS nor HTTP
+    /// is refused.
     Refuse,
 }
 
-/// Blocked answers to send again after the cooldown.
+/// Blocked requests to repeat after the cooldown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Retry {
     /// How often; 0 switches it off.
@@ -203,7 +203,7 @@ impl Rule {
         self.hours.as_ref().and_then(Hours::opens_in)
     }
 
-    /// Whether its requests share something that the store divides.
+    /// Whether its requests share a limit that the store divides.
     #[must_use]
     pub fn limits_something(&self) -> bool {
         !self.limits.is_unlimited() || self.parallel.is_some()
@@ -224,8 +224,8 @@ pub struct RuleSet {
     index: Arc<Index>,
 }
 
-/// Positions of rules by what their host patterns say, each list in the order of the file: finding a rule costs a
-/// look-up per label of the host, however many rules there are.
+/// Positions of rules by host pattern, each list in the order of the file. Finding a rule costs one lookup per label of
+/// the host, for any number of rules.
 #[derive(Debug, Default)]
 struct Index {
     exact: HashMap<Arc<str>, Vec<usize>>,
@@ -277,7 +277,7 @@ impl RuleSet {
     /// The position of the first rule that matches; `None` where the file has no rule for `target`.
     #[must_use]
     pub fn find(&self, target: &Target) -> Option<usize> {
-        // Hardly any request comes to a rule with paths.
+        // Few requests reach a rule with paths.
         let path = OnceCell::new();
         let fits = |at: &&usize| {
             let matcher = &self.rules[**at].matcher;
@@ -295,14 +295,14 @@ impl RuleSet {
 }
 
 impl Matcher {
-    /// Whether a request to `target` is meant.
+    /// Whether it matches a request to `target`.
     #[must_use]
     pub fn matches(&self, target: &Target) -> bool {
         (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(&target.host)))
             && self.matches_path(&normalise(&target.path))
     }
 
-    /// Whether a path in its normal form is meant.
+    /// Whether it matches a path in its normal form.
     fn matches_path(&self, path: &str) -> bool {
         self.paths.is_empty() || self.paths.iter().any(|glob| glob_matches(glob, path))
     }

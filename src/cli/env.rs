@@ -89,7 +89,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Older versions of Node ignore the variables; this says what to do instead.
-const NODE_NOTE: &str = "# Node 22.21, 24 and newer read NODE_USE_ENV_PROXY; an older one goes past the proxy unless \
+const NODE_NOTE: &str = "# Node 22.21, 24 and newer read NODE_USE_ENV_PROXY; older versions bypass the proxy unless \
                          its code uses an agent (undici's EnvHttpProxyAgent)";
 /// Java's key store, in the directory where its program starts. It contains no secrets, so its
 /// password is public.

@@ -76,7 +76,7 @@ pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>
     (files, flaws)
 }
 
-/// The folders in which a file may come or go that the rule file `text` includes, and the fingerprint of all.
+/// The folders of the files that the rule file `text` includes, and the fingerprint of all files.
 pub(super) fn watched(text: &[u8], folder: &Path, env: &Env<'_>) -> (HashSet<PathBuf>, u64) {
     let tree = std::str::from_utf8(text).ok();
     let tree = tree.and_then(|text| syntax_tree::parse(without_mark(text), env).root);
@@ -87,7 +87,7 @@ pub(super) fn watched(text: &[u8], folder: &Path, env: &Env<'_>) -> (HashSet<Pat
     (parents.collect(), fingerprint(text, &files))
 }
 
-/// Of a rule file and the files that it includes.
+/// A hash of a rule file and the files that it includes.
 pub(super) fn fingerprint(text: &[u8], files: &[File]) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -110,7 +110,7 @@ fn patterns(root: Option<&Node>) -> Vec<(String, &Node)> {
     patterns.into_iter().filter(|(_, node)| node.text().is_some()).collect()
 }
 
-/// The files that a pattern names, by name. Hidden ones are left out: a ConfigMap keeps its versions in some.
+/// The files that match a pattern, sorted by name. Hidden files are left out, because a ConfigMap has its versions there.
 fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     let name = pattern.file_name().and_then(OsStr::to_str).ok_or("it names no file")?;
     let folder = pattern.parent().unwrap_or(Path::new(""));
@@ -119,7 +119,7 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     }
     if !name.contains('*') {
         let found = fs::metadata(pattern).map_err(|error| error.to_string())?;
-        // Nothing that never ends, such as a pipe.
+        // A pipe, for example, may never end.
         let there = found.is_file().then(|| vec![pattern.to_path_buf()]);
         return there.ok_or_else(|| "it is not a file".to_owned());
     }

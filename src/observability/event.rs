@@ -123,7 +123,7 @@ pub enum Event {
         /// The name that the operator gave.
         who: Option<Arc<str>>,
     },
-    /// As many requests are under way as `parallel` allows, and others wait. Told once a minute for each scope.
+    /// As many requests are under way as `parallel` allows, and others wait. Reported at most once a minute per scope.
     PlacesTaken {
         /// Name of the rule.
         rule: Arc<str>,

@@ -24,7 +24,7 @@ use crate::classify::verdict::Verdict;
 use families::{Families, Labels, label, rule_and};
 use process::Process;
 
-/// The name of the rule in `tidegate_refused_total` for what is refused before a rule is found.
+/// The name of the rule in `tidegate_refused_total` for requests that are refused before a rule is found.
 pub const NO_RULE: &str = "";
 
 /// The metrics of one rule.
@@ -82,7 +82,7 @@ impl RuleMetrics {
         &self.verdicts[verdict as usize]
     }
 
-    /// The rule is not in force any more: its gauges say so, and its counters stay.
+    /// Resets the gauges of a rule that was removed; its counters stay.
     pub fn rule_is_gone(&self) {
         for gauge in [&self.consecutive_blocks, &self.cooldown_active, &self.held, &self.under_way]
         {
@@ -113,7 +113,7 @@ impl RuleMetrics {
         &self.cooldowns[verdict as usize]
     }
 
-    /// Own answers.
+    /// Responses of the proxy itself.
     #[must_use]
     pub fn refused(&self, reason: Reason) -> &Counter {
         &self.refused[reason as usize]
@@ -125,7 +125,7 @@ impl RuleMetrics {
         &self.observed[action as usize]
     }
 
-    /// For how long it would have done so, over all requests.
+    /// How long it would have done so, over all requests.
     #[must_use]
     pub fn observed_seconds(&self, action: Observed) -> &Seconds {
         &self.observed_seconds[action as usize]
@@ -135,15 +135,15 @@ impl RuleMetrics {
 /// Classes of statuses.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Users that have metrics of their own; those of a longer list share [`OTHER_USERS`].
+/// Most users with their own metrics; further users share [`OTHER_USERS`].
 const MOST_USERS: usize = 200;
-/// The name of all users beyond.
+/// The name of all further users.
 pub const OTHER_USERS: &str = "other";
 
 /// The metrics of one user of the rule file.
 #[derive(Debug)]
 pub struct UserMetrics {
-    /// Requests that were answered by a site.
+    /// Requests that got a response of a site.
     pub relayed: Counter,
     /// Requests that the proxy refused.
     pub refused: Counter,
@@ -154,7 +154,7 @@ pub struct Metrics {
     registry: Registry,
     families: Families,
     process: Process,
-    /// Those of the member as a whole.
+    /// The metrics of the member as a whole.
     pub member: MemberMetrics,
     rules: Mutex<HashMap<Arc<str>, Arc<RuleMetrics>>>,
     users: Mutex<HashMap<Arc<str>, Arc<UserMetrics>>>,
@@ -176,7 +176,7 @@ impl Metrics {
         let registry = whole.sub_registry_with_prefix("tidegate");
         let families = Families::register(registry);
         for result in ["ok", "error"] {
-            // From zero on: an alert on an increase would miss the first one otherwise.
+            // From zero on, because an alert on an increase would otherwise miss the first one.
             drop(families.config_reloads.get_or_create_owned(&label("result", result)));
         }
         let limit_hits = Bound::ALL
@@ -189,7 +189,7 @@ impl Metrics {
         Arc::new(Self { registry: whole, families, process, member, rules, users, limit_hits })
     }
 
-    /// The handles of one rule, made on first need.
+    /// The handles of one rule, created on first use.
     #[must_use]
     pub fn rule(&self, name: &str) -> Arc<RuleMetrics> {
         let mut rules = self.rules.lock();
@@ -201,7 +201,7 @@ impl Metrics {
         metrics
     }
 
-    /// The handles of one user, made on first need. Names come from the rule file, never from a request.
+    /// The handles of one user, created on first use. Names come from the rule file, never from a request.
     #[must_use]
     pub fn user(&self, name: &str) -> Arc<UserMetrics> {
         let mut users = self.users.lock();
@@ -286,7 +286,7 @@ impl Metrics {
         self.families.store_errors.get_or_create_owned(&label("kind", kind))
     }
 
-    /// Verdicts that rest on a signature, and matches of one that is set to log (ids are bounded by the built-in file and the rule file).
+    /// Verdicts by a signature, and matches of one with `log`. The built-in file and the rule file bound the ids.
     #[must_use]
     pub fn signature_hits(&self, signature: &str) -> Counter {
         self.families.signature_hits.get_or_create_owned(&label("signature", signature))
@@ -314,12 +314,12 @@ impl Metrics {
         })
     }
 
-    /// What is refused before a rule is known.
+    /// Counts a request that is refused before its rule is known.
     pub fn refused_without_rule(&self, reason: Reason) {
         self.rule(NO_RULE).refused(reason).inc();
     }
 
-    /// A bound on a client or a site is reached.
+    /// Counts a limit on a client or a site that is reached.
     pub fn reached(&self, bound: Bound) {
         self.limit_hits[bound as usize].inc();
     }

@@ -89,7 +89,7 @@ pub struct ConfigStatus {
     pub needs_restart: Vec<String>,
 }
 
-/// A note on requests under way, for a table: empty where nothing limits them.
+/// A note on requests under way, for a table; empty without a limit.
 #[must_use]
 pub fn under_way(count: u64, parallel: Option<u32>) -> String {
     parallel.map_or_else(String::new, |most| format!(", {count} of {most} under way"))

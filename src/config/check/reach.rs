@@ -88,9 +88,8 @@ fn hosts(matcher: &Matcher) -> Vec<HostPattern> {
     if matcher.hosts.is_empty() { vec![HostPattern::Any] } else { matcher.hosts.clone() }
 }
 
-/// An earlier rule before which nothing of `matcher` comes through: every pair of its hosts and
-/// paths is covered. (Covers that several globs only form together are not found; that errs on the
-/// quiet side.)
+/// An earlier rule that hides `matcher`: every pair of its hosts and paths is covered. Several globs
+/// that cover it only together are not found, so there is no false report.
 fn shadow(matcher: &Matcher, seen: &ByHost) -> Option<usize> {
     let everything = [Arc::from("*")];
     let paths = if matcher.paths.is_empty() { &everything[..] } else { &matcher.paths };

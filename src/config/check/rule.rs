@@ -26,17 +26,18 @@ use crate::{
     target::glob_matches,
 };
 
-/// Keys that mean something on a rule that lets everything through or nothing.
+/// Keys that have an effect on a rule with `bypass` or `deny`.
 const WITHOUT_LIMITS: [&str; 7] =
     ["name", "match", "action", "intercept", "verify", "via", "tunnel"];
 
 /// A rule, as a kind.
 static KIND: Kind = Kind::Section(&RULE);
 
-/// What counts for every rule that does not give the key.
+/// The values of `defaults`, for every rule without the key.
 pub(super) type Defaults = Vec<(Name, Rc<Node>)>;
 
-/// Reads `defaults`. A rule made of them alone shows what is wrong even where every rule has a value of its own.
+/// Reads `defaults`. They are checked as a rule of their own, because a value that every rule overrides is not read
+/// otherwise.
 pub(super) fn defaults(
     file: &Reader<'_>,
     signatures: &Signatures,
@@ -54,13 +55,13 @@ pub(super) fn defaults(
         rule.push(given("rate", "1000/s"));
     }
     rule.extend(known.iter().cloned());
-    // Values below a label with a bracket are not shown: those of the rules are.
+    // A label with a bracket keeps these values out of the effective ones, which each rule has itself.
     let rule = Cursor { node: Node::of_entries(place, rule), kind: &KIND, ..cursor.clone() };
     read(&rule.labelled("rules[]"), signatures, &Vec::new(), around);
     known
 }
 
-/// Reads one rule. What is wrong is noted, and something harmless put in its place.
+/// Reads one rule. A mistake is recorded and replaced by a harmless value.
 pub(super) fn read(
     cursor: &Cursor<'_>,
     signatures: &Signatures,
@@ -125,7 +126,7 @@ pub(super) fn read(
         tunnel: match reader.optional_word("tunnel") {
             Some("connect") => TunnelCount::Connect,
             Some("refuse") => TunnelCount::Refuse,
-            // Whoever wants to look inside does not want what cannot be looked into.
+            // A rule that inspects requests refuses traffic that it cannot inspect.
             None if intercept => TunnelCount::Refuse,
             _ => TunnelCount::Flights,
         },

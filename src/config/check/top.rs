@@ -20,9 +20,9 @@ use crate::{
     },
 };
 
-/// Connections of one client of many.
+/// Most connections per client if clients have different addresses.
 const PER_CLIENT: usize = 1000;
-/// Shortest admin token that is not remarked on.
+/// Shortest admin token without a warning.
 const SHORT_TOKEN: usize = 16;
 
 pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settings {

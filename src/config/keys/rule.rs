@@ -24,7 +24,7 @@ const BLOCKS: Kind = Kind::Word(&[
 /// Signatures by name, and how they are switched.
 pub(super) const SWITCHES: Kind = Kind::Map("the id of a signature", &Kind::Word(&["off", "log"]));
 
-/// Connections in a row without an answer.
+/// Consecutive connections without a response.
 pub(in crate::config) const SILENCE: Kind = Kind::Count(2, 1000);
 
 const BLOCK_OR_STATUS: Kind = Kind::Either(&[BLOCKS, Kind::Status]);

@@ -18,7 +18,7 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 /// Waits from a millisecond to ten minutes: a hold may last as long as `max_wait`.
 const HOLD_BUCKETS: [f64; 15] =
     [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
-/// Answers of sites, up to the default response timeout and beyond.
+/// Responses of sites, up to the default response timeout and beyond.
 const UPSTREAM_BUCKETS: [f64; 12] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0];
 /// Store calls: a round trip in a rack takes tenths of a millisecond, the default timeout is 100 ms.
@@ -67,7 +67,7 @@ macro_rules! metrics {
 metrics! {
     /// Metrics with labels.
     pub(super) struct Families {
-        /// Responses (and failures to get one), by what they were judged to be
+        /// Responses, and failures to get one, by verdict
         requests: Family<Labels, Counter> = Family::default(),
         /// Responses that counted towards a cooldown, by type
         blocks: Family<Labels, Counter> = Family::default(),
@@ -93,34 +93,33 @@ metrics! {
         rate_limit: Family<Labels, Float> = Family::default(),
         /// Tokens per second in force; the smallest of the rule's scopes
         rate_current: Family<Labels, Float> = Family::default(),
-        /// Tokens per second that the rule's scopes on this member may take together, as written
+        /// Tokens per second for all scopes of the rule on this member together
         rate_allowed: Family<Labels, Float> = Family::default(),
-        /// For how long the worst of the rule's scopes has been closed, by one cooldown after the
-        /// other
+        /// How long the worst of the rule's scopes has been closed without a break
         cooldown_age_seconds: Family<Labels, Float> = Family::default(),
-        /// Highest rate that a site was seen to bear, as learned; the smallest of the rule's
-        /// scopes, 0 where none is known
+        /// Learned rate that the site is known to tolerate; the smallest of the rule's scopes, 0 if
+        /// no limit has been met
         rate_mark: Family<Labels, Float> = Family::default(),
-        /// How long the longest held request of the rule has waited
+        /// How long the oldest held request of the rule has waited
         oldest_held_seconds: Family<Labels, Float> = Family::default(),
         /// Bytes of bodies and tunnels, up to sites and down to clients
         bytes: Family<Labels, Counter> = Family::default(),
         /// Responses of sites, by class of status
         responses: Family<Labels, Counter> = Family::default(),
-        /// Answers that lower the rate of a rule with `overload: ease`, by what was wrong
+        /// Responses that were late or failed, of rules with `overload: ease`
         strain_answers: Family<Labels, Counter> = Family::default(),
         /// From sending a request to the head of its response
         upstream_seconds: Histograms =
             Family::new_with_constructor(|| Histogram::new(UPSTREAM_BUCKETS)),
         /// Duration of calls to the store, by command
         store_seconds: Histograms = Family::new_with_constructor(|| Histogram::new(STORE_BUCKETS)),
-        /// Decisions taken without the store, by what the rule file says about it
+        /// Decisions taken without the store, by mode
         store_fallback: Family<Labels, Counter> = Family::default(),
         /// Calls to the store that failed, by kind
         store_errors: Family<Labels, Counter> = Family::default(),
         /// Probes at the end of a cooldown, by result
         probes: Family<Labels, Counter> = Family::default(),
-        /// Clients that left while their request was held
+        /// Clients that disconnected while their request was held
         held_gone: Family<Labels, Counter> = Family::default(),
         /// Open tunnels
         tunnels: Family<Labels, Gauge> = Family::default(),
@@ -128,19 +127,19 @@ metrics! {
         under_way_requests: Family<Labels, Gauge> = Family::default(),
         /// What `mode: observe` would have done
         observed: Family<Labels, Counter> = Family::default(),
-        /// For how long `mode: observe` would have held requests, each by itself
+        /// How long `mode: observe` would have held requests, each by itself
         observed_seconds: Family<Labels, Seconds> = Family::default(),
-        /// Verdicts that rest on this signature, and matches of one that is set to log
+        /// Verdicts by this signature, and its matches with `log`
         signature_hits: Family<Labels, Counter> = Family::default(),
-        /// Marks of this signature seen on ordinary pages, where they mean nothing
+        /// Matches of this signature on ordinary pages, where they do not count
         signature_decoys: Family<Labels, Counter> = Family::default(),
         /// Pages that look like a wall and match no signature
         suspects: Family<Labels, Counter> = Family::default(),
-        /// Requests of each user of the rule file, by what became of them
+        /// Requests of each user of the rule file, by result
         user_requests: Family<Labels, Counter> = Family::default(),
         /// Reloads of the rule file, by result
         config_reloads: Family<Labels, Counter> = Family::default(),
-        /// How often a bound on clients or sites was reached, by limit
+        /// How often a limit on clients or sites was reached, by limit
         limit_hits: Family<Labels, Counter> = Family::default(),
     }
 }
@@ -151,7 +150,7 @@ metrics! {
     pub struct MemberMetrics {
         /// Whether the store answers
         store_up: Gauge = Gauge::default(),
-        /// Whether the fleet's news reach this member
+        /// Whether this member receives the fleet's news
         store_subscribed: Gauge = Gauge::default(),
         /// Running proxies of the fleet, as last known
         members: Gauge = Gauge::default(),
@@ -159,19 +158,19 @@ metrics! {
         client_connections: Gauge = Gauge::default(),
         /// Open connections to sites
         upstream_connections: Gauge = Gauge::default(),
-        /// Panics; each has ended its own task, a connection as a rule
+        /// Panics; each ended one task, usually a connection
         panics: Counter = Counter::default(),
-        /// TLS handshakes that a client broke off because it does not trust our certificate
+        /// TLS handshakes that a client aborted because it does not trust our certificate
         tls_client_rejected: Counter = Counter::default(),
         /// Requests sent again because a kept-alive connection to the site had gone stale
         upstream_retries: Counter = Counter::default(),
-        /// Log lines dropped because nobody takes them
+        /// Log lines dropped because of a full disk or an unread pipe
         log_lines_dropped: Counter = Counter::default(),
-        /// Spans that the collector has taken
+        /// Spans that the collector has accepted
         spans_exported: Counter = Counter::default(),
-        /// Spans dropped because the collector is away or takes them too slowly
+        /// Spans dropped because the collector is away or too slow
         spans_dropped: Counter = Counter::default(),
-        /// Whether the rule file as it is now is in force: 0 from a bad change on until a good one
+        /// Whether the current rule file is in force: 0 while it is invalid
         config_last_reload_ok: Gauge = Gauge::default(),
     }
 }
