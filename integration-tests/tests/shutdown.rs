@@ -62,20 +62,17 @@ async fn a_site_that_never_answers_does_not_stop_the_end() {
     assert_eq!(member.exit_code(SOON).await, 0);
     let took = start.elapsed();
     assert!(took >= Duration::from_millis(900), "it waited only {took:?} for what is in flight");
-    assert!(took < Duration::from_secs(5), "a drain of 1 s took {took:?}");
 }
 
 #[tokio::test]
 async fn an_idle_member_ends_at_once_also_with_kept_alive_clients() {
     let site = Site::start();
-    let mut member = Member::start(&RuleFile::one_rule("rate: 100/s")).await;
+    let file = RuleFile::one_rule("rate: 100/s").with("timeouts: {drain: 60s}");
+    let mut member = Member::start(&file).await;
     let mut kept = integration_tests::client::ProxyClient::connect(member.proxy()).await;
     assert_eq!(kept.get(&site.url("/")).await.status, 200);
-    let start = Instant::now();
     member.terminate();
-    assert_eq!(member.exit_code(SOON).await, 0);
-    let took = start.elapsed();
-    assert!(took < Duration::from_secs(3), "nothing was in flight, and it took {took:?}");
+    assert_eq!(member.exit_code(SOON).await, 0, "long before the end of the drain");
 }
 
 #[tokio::test]
@@ -139,7 +136,8 @@ async fn systemd_is_notified_of_start_watchdog_and_stop() {
 #[tokio::test]
 async fn a_second_signal_ends_it_at_once() {
     let site = Site::start();
-    let mut member = Member::start(&RuleFile::one_rule("rate: 100/s")).await;
+    let file = RuleFile::one_rule("rate: 100/s").with("timeouts: {drain: 60s}");
+    let mut member = Member::start(&file).await;
     site.on("/never", Page::Hang);
     let mut client = Raw::connect(member.proxy()).await;
     client
@@ -150,9 +148,7 @@ async fn a_second_signal_ends_it_at_once() {
     let proxy = member.proxy();
     wait_until("it drains", SOON, async || tokio::net::TcpStream::connect(proxy).await.is_err())
         .await;
-    let start = Instant::now();
     member.signal(Signal::TERM);
     let ended = async || member.exit_status().is_some();
-    wait_until("it ends", SOON, ended).await;
-    assert!(start.elapsed() < Duration::from_secs(5), "well before the drain of 30 s");
+    wait_until("it ends long before the end of the drain", SOON, ended).await;
 }
