@@ -327,14 +327,12 @@ impl Events {
                     metrics.signature_hits(&evidence.signature).inc();
                 }
             }
-            Event::Tripped { rule, trip, .. } => {
-                if trip.made_by_us {
-                    let rule = metrics.rule(rule);
-                    if let Some(by) = trip.by {
-                        rule.cooldown(by).inc();
-                    }
-                    rule.cooldown_seconds.inc_by(trip.length.as_secs_f64());
+            Event::Tripped { rule, trip, .. } if trip.made_by_us => {
+                let rule = metrics.rule(rule);
+                if let Some(by) = trip.by {
+                    rule.cooldown(by).inc();
                 }
+                rule.cooldown_seconds.inc_by(trip.length.as_secs_f64());
             }
             Event::Probe { rule, result, .. } => {
                 let rule = metrics.rule(rule);
