@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use super::{Global, Outcome, Usage, ca::certificate, out::Out};
 use crate::rules::settings::Settings;
 
@@ -60,6 +62,7 @@ pub(super) fn login(settings: &Settings, user: Option<&str>) -> Result<Option<St
     let found = auth.users.iter().find(|(name, _)| user.is_none_or(|user| *user == **name));
     match (found, user) {
         (Some((name, password)), _) => {
+            let escaped = |text| utf8_percent_encode(text, RESERVED);
             Ok(Some(format!("{}:{}@", escaped(name), escaped(password.expose()))))
         }
         (None, Some(user)) => {
@@ -74,19 +77,8 @@ pub(super) fn login(settings: &Settings, user: Option<&str>) -> Result<Option<St
     }
 }
 
-/// `text` as a part of a URL's authority: everything except the unreserved characters of RFC 3986
-/// section 2.3 is encoded.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
-}
+/// Everything except the unreserved characters of RFC 3986 section 2.3: these are encoded in a URL's authority.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Older versions of Node ignore the variables; this says what to do instead.
 const NODE_NOTE: &str = "# Node 22.21, 24 and newer read NODE_USE_ENV_PROXY; older versions bypass the proxy unless \

@@ -5,6 +5,7 @@ use std::{env, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::Uri;
+use percent_encoding::percent_decode_str;
 use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -83,7 +84,9 @@ impl Probe {
             bail!("clients reach the proxy over plain HTTP: write http://HOST:PORT");
         }
         let (login, place) = match authority.rsplit_once('@') {
-            Some((login, place)) => (Some(unescaped(login)), place),
+            Some((login, place)) => {
+                (Some(percent_decode_str(login).decode_utf8_lossy().into_owned()), place)
+            }
             None => (None, authority),
         };
         let port = uri.port_u16().unwrap_or(80);
@@ -378,23 +381,4 @@ fn parse(head: &[u8]) -> anyhow::Result<Answer> {
         line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
     };
     Ok(Answer { status, fields: lines.filter_map(field).collect() })
-}
-
-/// Without percent-encoding.
-fn unescaped(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let code = bytes.get(at + 1..at + 3).and_then(|code| std::str::from_utf8(code).ok());
-        let code = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        if let Some(code) = code.filter(|_| *byte == b'%') {
-            out.push(code);
-            at += 3;
-        } else {
-            out.push(*byte);
-            at += 1;
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
