@@ -76,3 +76,50 @@ fn a_small_bucket_has_no_spare_tickets() {
     });
     assert_eq!((sent, taken), (400, 400));
 }
+
+/// A client whose request comes at its time, whatever became of those before it.
+fn comes_at(fleet: &mut Fleet, at: Duration, number: u8) {
+    let (gate, ledger) = (fleet.gate(0), Arc::clone(&fleet.ledger));
+    let client = Client::Address(IpAddr::from([10, 0, 1, number]));
+    fleet.client(0, async move {
+        let target = target();
+        let entry = gate.find(&target).expect("the rule matches everything");
+        tokio::time::sleep(at).await;
+        let since = clock::now();
+        let held = gate.hold(&entry, &target, &client, Preferences::default()).await;
+        let mut permit = held.expect("there are tokens");
+        assert!(permit.may_send(), "nothing trips here");
+        let at = clock::now();
+        ledger.sent(Sent { at, member: 0, held: at - since });
+        permit.report(&Judgement::ok(200)).await;
+    });
+}
+
+#[test]
+fn a_load_at_the_rate_asks_for_many_tickets_at_a_time() {
+    // Below the rate the queue is often empty, and a call serves those that came meanwhile.
+    for (per_second, held_at_first, round_trip, most) in [
+        (500.0, 20, 400, 0.2),
+        (500.0, 20, 4_000, 0.2),
+        (500.0, 60, 400, 0.2),
+        (520.0, 1, 400, 0.2),
+        (480.0, 20, 400, 0.5),
+    ] {
+        let mut plan = Plan::new(1, 500.0, held_at_first);
+        plan.round_trips = vec![Duration::from_micros(round_trip)];
+        let figures = plan.play(async |fleet| {
+            let mut random = fastrand::Rng::with_seed(7);
+            let mut at = 0.0;
+            for number in 0..2_000 {
+                at += -(1.0 - random.f64()).ln() / per_second;
+                comes_at(fleet, Duration::from_secs_f64(at), (number % 4) as u8);
+            }
+            fleet.finish().await;
+            fleet.figures()
+        });
+        let load = format!("{per_second}/s and {held_at_first} at first, {round_trip} us");
+        show(&load, &figures);
+        assert!(figures.ticket_excess <= 0.0, "{figures}");
+        assert!(figures.calls_per_grant < most, "{load}: {figures}");
+    }
+}

@@ -43,7 +43,9 @@ impl BucketQueue {
         // A new member may be one of many that do not know of each other yet. The next reply
         // contains them.
         let most = if state.fill_at.is_none() { (worth / 4).max(in_hand) } else { usize::MAX };
-        let fill = worth.max(at_least).min(most).max(1);
+        // Alone, nobody needs short steps.
+        let step = if members == 1 && state.fill_at.is_some() { turn } else { at_least };
+        let fill = worth.max(step).min(most).max(1);
         // Only tickets handed out ahead are shared in turns. Saved-up tokens, or tokens without a
         // rate, are taken at once.
         let paced = own > 0.0 && granted.is_ahead();
