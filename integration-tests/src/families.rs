@@ -66,7 +66,16 @@ pub struct Row {
 /// If the table is not as its head says.
 #[must_use]
 pub fn rows() -> Vec<Row> {
-    TABLE.lines().filter(|line| !line.starts_with('#')).map(row).collect()
+    rows_of(TABLE)
+}
+
+/// The rows of another table with the same columns.
+///
+/// # Panics
+/// If the table is not as the head of the first one says.
+#[must_use]
+pub fn rows_of(table: &'static str) -> Vec<Row> {
+    table.lines().filter(|line| !line.starts_with('#')).map(row).collect()
 }
 
 fn row(line: &'static str) -> Row {

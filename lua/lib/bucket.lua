@@ -30,11 +30,12 @@ local function read_learn()
   }
 end
 
-local BUCKET_FIELDS = { 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn', 'lim', 'fill', 'born', 'gap', 'away', 'mem' }
+local BUCKET_FIELDS = { 'at', 'tok', 'win', 'ramp', 'ret', 'seen', 'learn', 'lim', 'fill', 'born', 'gap', 'away', 'mem', 'w' }
 
 local function load_bucket(key, now, limits)
   local fields = redis.call('HMGET', key, unpack(BUCKET_FIELDS))
-  local bucket = { windows = {}, returned = {}, stored = {}, limits = fields[8] or '', learned = load_learned(fields[7]) }
+  local bucket = { windows = {}, returned = {}, stored = {}, limits = fields[8] or '' }
+  bucket.learned = load_learned(fields[7], fields[14])
   bucket.gap, bucket.away, bucket.kept = fields[11] or '', fields[12] or '', 0
   local since, hold, server = string.match(fields[13] or '', '^(%d+):(%d+):(%x*)$')
   bucket.since, bucket.hold, bucket.server = tonumber(since or 0), tonumber(hold or 0), server or ''
@@ -290,7 +291,7 @@ local function save_bucket(key, bucket, now, limits)
     ramp = bucket.ramp_from ~= 0 and whole(bucket.ramp_from) or '', ret = table.concat(returned, ','),
     seen = whole(bucket.seen), learn = limits.learns and pack_learned(bucket.learned) or '', lim = bucket.limits,
     fill = limits.rate and exact(limits.per_second) .. ':' .. whole(limits.burst) or '', born = whole(bucket.born),
-    gap = bucket.gap, away = bucket.away,
+    gap = bucket.gap, away = bucket.away, w = limits.learns and WALL.pack(bucket.learned) or '',
     mem = whole(bucket.since) .. ':' .. whole(bucket.hold) .. ':' .. bucket.server,
   }
   -- What is as it was, or empty as in a new bucket, is not written.

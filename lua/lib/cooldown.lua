@@ -4,15 +4,21 @@
 -- counts as lost), opened, streak, last (last block), sure (whether it was a sure sign), peak (streak that tripped
 -- last), len (latest length), suf (length that sufficed), failed (probes in a row), seen (latest reading of the clock),
 -- named (the rate that the site has named, tokens per second, 0 = none) and truth (until when it is true);
+-- since (when the cooldown began whose probes fail), enough (how long it lasted last time, if it was long; 0 = unknown),
 -- erring (when the latest error leaves its window, 0 = there was none);
 -- texts: prober (the member that has the probe, empty where that was forgotten), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
 -- ratio retry_after probe silence hopeless site_limit errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua),
 -- load (lib/load.lua).
+
+-- Bans end after round times.
+local PROBES = { LONG = 240000000, LATER = 1.5, AFTER = 1.01,
+  ROUND = { 300000000, 600000000, 900000000, 1800000000, 3600000000, 7200000000, 14400000000, 86400000000 } }
+
 -- The first so many are numbers, the others texts.
-local COOLDOWN_NUMBERS = 16
+local COOLDOWN_NUMBERS = 18
 local COOLDOWN_FIELDS = {
   'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'peak', 'len', 'suf', 'failed', 'seen',
-  'named', 'truth', 'erring',
+  'named', 'truth', 'erring', 'since', 'enough',
   'prober', 'recent', 'kinds', 'cause', 'blamed', 'shares', 'errors', 'load',
 }
 
@@ -54,7 +60,7 @@ end
 local function observe_cooldown(scope, now)
   local back = scope.seen - now
   if back > 0 and scope.seen > 0 then
-    for _, field in ipairs({ 'till', 'probe', 'lease', 'opened', 'last', 'truth', 'erring' }) do
+    for _, field in ipairs({ 'till', 'probe', 'lease', 'opened', 'last', 'truth', 'erring', 'since' }) do
       if scope[field] > 0 then scope[field] = scope[field] - back end
     end
     set_back_errors(scope, back)
@@ -81,7 +87,7 @@ local function restore_cooldown(scope, epoch, phase, now)
   if is_pause(scope.cause) then scope.cause = '' end
   end_probe(scope)
   if word == 'cooling' then
-    scope.till, scope.len = now + left, left
+    scope.till, scope.len, scope.since = now + left, left, now
   elseif word == 'probing' then
     scope.till = now
     if left > 0 then scope.probe, scope.lease = now, now + left end
@@ -115,6 +121,7 @@ end
 
 local function trip_cooldown(scope, now, length, cause)
   scope.ep, scope.till, scope.len = next_epoch(scope, now), now + length, length
+  if scope.failed == 0 then scope.since = now end
   end_probe(scope)
   scope.cause, scope.peak, scope.blamed = cause, scope.streak, scope.kinds
   if cause == 'ratio' then scope.blamed = string.gsub(scope.recent, '0', '') end
@@ -125,7 +132,7 @@ local function trip_cooldown(scope, now, length, cause)
 end
 
 local function clear_cooldown(scope, now)
-  scope.ep, scope.suf = next_epoch(scope, now), 0
+  scope.ep, scope.suf, scope.enough = next_epoch(scope, now), 0, 0
   open_cooldown(scope, now)
 end
 
@@ -170,15 +177,37 @@ local function first_length(scope, draw, retry_after, policy)
   return math.min(math.max(drawn, scope.suf), policy.max)
 end
 
-local function next_length(scope, retry_after, policy)
+-- src/limiter/cooldown/probes.rs: the length of the next cooldown if the plan says `grown`.
+local function aim(scope, now, grown)
+  local passed = scope.since > 0 and now - scope.since or scope.len
+  local planned = passed + grown
+  if planned < PROBES.LONG then return grown end
+  local function fits(end_) return end_ > passed and end_ <= planned * PROBES.LATER end
+  if fits(scope.enough) then return scope.enough - passed end
+  local sooner, later
+  for _, length in ipairs(PROBES.ROUND) do
+    local end_ = floor(length * PROBES.AFTER)
+    if end_ <= planned then
+      if end_ > passed and end_ * PROBES.LATER >= planned then sooner = end_ end
+    elseif not later and fits(end_) then
+      later = end_
+    end
+  end
+  local end_ = sooner or later
+  return end_ and end_ - passed or grown
+end
+
+local function next_length(scope, now, retry_after, policy)
   if scope.failed >= CONST.HOPELESS then
     return math.min(math.max(floor(scope.len * math.max(policy.grow, CONST.HOPELESS_GROW)), policy.max), CONST.DAY)
   end
   if policy.respect and retry_after > 0 then return math.min(retry_after, policy.max) end
-  return math.min(math.max(floor(scope.len * policy.grow), policy.shortest), policy.max)
+  return math.min(math.max(aim(scope, now, floor(scope.len * policy.grow)), policy.shortest), policy.max)
 end
 
 local function settle(scope, policy)
+  local lasted = scope.till - scope.since
+  scope.enough = scope.since > 0 and lasted >= PROBES.LONG and lasted or 0
   local learned = scope.failed > 0 and scope.len or floor(scope.suf / math.max(policy.grow, 1.25))
   scope.suf = learned > policy.longest and learned or 0
 end
@@ -196,7 +225,7 @@ local function report_probe(scope, now, report, policy)
     return 'opened'
   elseif report.answer == 'block' and (not report.silent or is_silent(scope)) then
     scope.failed = scope.failed + 1
-    local length = next_length(scope, report.retry_after, policy)
+    local length = next_length(scope, now, report.retry_after, policy)
     count_block(scope, report)
     trip_cooldown(scope, now, length, scope.failed < CONST.HOPELESS and 'probe' or 'hopeless')
     return 'tripped'

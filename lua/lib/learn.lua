@@ -4,6 +4,7 @@
 -- frozen excused (these two 0 or 1), then what was known before scattered blocks came: old_rate old_mark old_bad testing (0
 -- or 1) sent again untripped tripped; then
 -- of a site that strains under the load: heard answers calm_rate calm_mark calm_bad spared; zeros at the end are left out.
+-- A second field (`w`) has the limit by count, as far as it is known: flowed, or flowed most window.
 local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
   'turn', 'why', 'frozen', 'excused', 'old_rate', 'old_mark', 'old_bad', 'testing', 'sent', 'again', 'untripped',
   'tripped', 'heard', 'answers', 'calm_rate', 'calm_mark', 'calm_bad', 'spared' }
@@ -32,16 +33,30 @@ local HALF = 0.5
 local TESTED_BELOW = 0.75
 local RECENT = 1800000000
 LOAD.DRAINS, LOAD.GROWS, LOAD.LITTLE, LOAD.NEW, LOAD.EXCUSED = 1.1, 0.9, 1e-9, 0.25, 10 * MINUTE
+-- src/limiter/learn/wall.rs.
+local WALL = { LONG = 480000000, LONGEST = 21600000000, KEPT = 0.97, LONGER = 1.15, REQUESTS = 4, SECONDS = 0.5,
+  ROUND = { 1000000, 5000000, 10000000, 60000000, 120000000, 300000000, 600000000, 1800000000, 3600000000 } }
 -- What has been learned outlives an idle week.
 local LEARNED_FOR = 604800000000
 
-local function load_learned(text)
+function WALL.load(learned, text)
+  local flowed, most, window = string.match(text, '^(%S+) ?(%S*) ?(%d*)$')
+  learned.flowed, learned.most, learned.window = tonumber(flowed or 0), tonumber(most or '') or 0, tonumber(window or '') or 0
+end
+
+function WALL.pack(learned)
+  if learned.most > 0 then return exact(learned.flowed) .. ' ' .. exact(learned.most) .. ' ' .. whole(learned.window) end
+  return learned.flowed > 0 and exact(learned.flowed) or ''
+end
+
+local function load_learned(text, wall)
   local learned, i = {}, 1
   for number in string.gmatch(text or '', '%S+') do
     learned[LEARNED_FIELDS[i]] = tonumber(number)
     i = i + 1
   end
   for _, field in ipairs(LEARNED_FIELDS) do learned[field] = learned[field] or 0 end
+  WALL.load(learned, wall or '')
   return learned
 end
 
@@ -67,6 +82,7 @@ local function count_learned(learned, moment, tokens)
     learned.before, learned.counted, learned.minute = learned.counted, 0, learned.minute + MINUTE
   end
   learned.counted = learned.counted + tokens
+  if learned.flowed > 0 then learned.flowed = learned.flowed + tokens end
   if learned.testing == 1 then learned.sent = learned.sent + tokens end
 end
 
@@ -84,6 +100,43 @@ local function forget_test(learned)
   learned.old_rate, learned.old_mark, learned.old_bad, learned.testing, learned.sent = 0, 0, 0, 0, 0
 end
 
+function WALL.forget(learned)
+  learned.flowed, learned.most, learned.window = 1, 0, 0
+end
+
+function WALL.limit(learned)
+  return learned.most / (learned.window / 1e6)
+end
+
+function WALL.observe(learned, rose)
+  if rose or learned.flowed > learned.rate * WALL.ROUND[#WALL.ROUND] / 1e6 then learned.flowed = 0 end
+end
+
+-- The limit after a ban, tokens per second; nil = the ban was short, or the counts do not tell.
+function WALL.trip(learned, ban)
+  local rate, sent, most, window = learned.rate, learned.flowed, learned.most, nil
+  learned.flowed = 1
+  if sent <= 0 then return nil end
+  local passed = math.max(sent - WALL.REQUESTS - rate * WALL.SECONDS, sent / 2)
+  local took = passed / rate * 1e6
+  local known = most > 0 and passed <= most * WALL.LONGER
+  if known and took <= learned.window then
+    window = learned.window
+  else
+    for _, round in ipairs(WALL.ROUND) do
+      if not window and round >= took * WALL.LONGER then window = round end
+    end
+  end
+  learned.most, learned.window = 0, 0
+  if not window or not known and most > 0 then return nil end
+  learned.most, learned.window = known and math.min(most, passed) or passed, window
+  return ban >= WALL.LONG and WALL.limit(learned) or nil
+end
+
+function WALL.bears(learned, rate)
+  if learned.most > 0 and rate > WALL.limit(learned) * WALL.LONGER then learned.most, learned.window = 0, 0 end
+end
+
 local function learn_trip(learned, last, news, shares, learn)
   if learned.testing == 1 then
     -- More than was scattered: a wall.
@@ -96,18 +149,25 @@ local function learn_trip(learned, last, news, shares, learn)
     learned.untripped, learned.tripped = learned.rate, news.opened
   end
   local at = news.blocked > learned.seen and news.blocked or last
-  local worth = math.min(math.max((news.opened - at) * WORTH, learn.patience), LONGEST)
+  local length = news.opened - at
+  local longest = length >= WALL.LONG and WALL.LONGEST or LONGEST
+  local worth = math.min(math.max(length * WORTH, learn.patience), longest)
+  local limit = WALL.trip(learned, length)
+  if news.blocked <= learned.seen then limit = nil end
   local eased = learned.changed == learned.blocked and learned.changed > learned.seen
     and at - learned.changed < HOLD and carried(learned, at) >= learned.mark
   local known = learned.bad > 0 and learned.rate <= learned.bad
   if not eased then learned.bad = learned.rate end
-  if eased then
+  if limit then
+    learned.why = news.sure and WHY.sure_trip or WHY.doubtful_trip
+    learned.bad, learned.mark, learned.patience = limit, limit * WALL.KEPT, worth
+  elseif eased then
     learned.mark = learned.mark * CONFIRMED
     learned.patience = math.max(learned.patience, worth)
   elseif is_trying(learned) then
     learned.why = WHY.try_failed
     learned.mark = learned.mark * CONFIRMED
-    learned.patience = math.min(math.max(learned.patience * 2, worth), LONGEST)
+    learned.patience = math.min(math.max(learned.patience * 2, worth), longest)
   else
     learned.why = news.sure and WHY.sure_trip or WHY.doubtful_trip
     local least = learned.mark > 0 and 0.5 or 0.25
@@ -178,7 +238,7 @@ local function learn_ease(learned, blocked, shares, learn)
   if is_trying(learned) then
     learned.why = WHY.try_failed
     learned.rate = learned.mark
-    learned.patience = math.min(learned.patience * 2, LONGEST)
+    learned.patience = math.max(math.min(learned.patience * 2, LONGEST), learned.patience)
   else
     learned.why = WHY.eased
     learned.rate = learned.rate * EASED
@@ -199,20 +259,23 @@ local function learn_grow(learned, now, ceiling, learn)
   local below = learned.mark > 0 and learned.rate < near * 0.99
   local wait = learned.patience
   if trying then
-    wait = below and learned.patience >= LONGEST and LONG_HOLD or HOLD
+    -- A step above a limit shows within its window.
+    local window = learned.patience > LONGEST and learned.window or 0
+    wait = below and learned.patience >= LONGEST and LONG_HOLD or math.max(window, HOLD)
   elseif learned.mark <= 0 then
     wait = QUICK
   elseif below then
     local part = learned.rate / learned.bad
     -- After a long ban more is at stake than after a short one.
     if learned.patience < LONGEST then part = part * part * part end
-    wait = math.max(floor(learned.patience * part), learn.patience)
+    wait = math.max(floor(math.min(learned.patience, LONGEST) * part), learn.patience)
   end
   if now - learned.changed < wait or learned.rate >= ceiling then return end
   learned.changed = now
   if learned.mark > 0 and carried(learned, now) < learned.rate * USED then return end
   if trying then
     learned.mark = learned.rate
+    WALL.bears(learned, learned.rate)
     -- The climb has arrived: here it waits.
     if not below and learned.rate <= learned.bad then return end
   end
@@ -242,6 +305,7 @@ local function begin_learned(learned, now, rate, news, why, learn)
   forget_test(learned)
   learned.again, learned.untripped, learned.tripped = 0, 0, 0
   LOAD.forget(learned)
+  WALL.forget(learned)
   pass_over(learned, news)
 end
 
@@ -364,6 +428,7 @@ local function observe_learned(learned, now, last, news, known, shares, ceiling,
   local unbound = learned.rate
   learned.rate = within_bounds(learned, ceiling, learn)
   if learned.rate ~= rate and unbound == rate then learned.why = WHY.bounds end
+  WALL.observe(learned, learned.rate > rate and rate > 0)
   if learned.rate ~= rate or learned.mark ~= mark then learned.turn = learned.turn + 1 end
 end
 

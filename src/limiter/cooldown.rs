@@ -22,6 +22,7 @@
 //! of the store's clock.
 
 mod known;
+mod probes;
 mod report;
 mod told;
 
@@ -88,6 +89,10 @@ pub struct Cooldown {
     pub length: i64,
     /// Length that sufficed last time, where it had to grow; 0 = the usual one did.
     pub sufficed: i64,
+    /// When the cooldown began whose probes fail, or failed; 0 = unknown.
+    pub since: i64,
+    /// How long it lasted last time, if it was long; 0 = unknown.
+    pub enough: i64,
     /// Probes that failed in a row.
     pub failed: u32,
     /// The latest reading of the clock, to notice when it is set back.
@@ -126,6 +131,7 @@ impl Cooldown {
                 &mut self.probe_until,
                 &mut self.opened,
                 &mut self.last_block,
+                &mut self.since,
             ] {
                 *moment = if *moment > 0 { *moment - back } else { 0 };
             }
@@ -153,6 +159,7 @@ impl Cooldown {
             KnownPhase::Cooling(left) => {
                 self.until = now + left;
                 self.length = left;
+                self.since = now;
             }
             KnownPhase::Probing(left) => {
                 self.until = now;
@@ -303,6 +310,9 @@ impl Cooldown {
         self.epoch = self.next_epoch(now);
         self.until = now + length;
         self.length = length;
+        if self.failed == 0 {
+            self.since = now;
+        }
         self.end_probe();
         self.cause = Some(cause);
         self.peak = self.streak;
@@ -324,6 +334,7 @@ impl Cooldown {
     pub fn clear(&mut self, now: i64) {
         self.epoch = self.next_epoch(now);
         self.sufficed = 0;
+        self.enough = 0;
         self.open(now);
     }
 
@@ -376,7 +387,7 @@ impl Cooldown {
         policy: &CooldownPolicy,
     ) -> Change {
         self.failed = self.failed.saturating_add(1);
-        let length = self.next_length(retry_after, policy);
+        let length = self.next_length(now, retry_after, policy);
         self.count(weight, verdict);
         let cause = if self.failed < HOPELESS { Cause::Probe } else { Cause::Hopeless };
         self.trip(now, length, cause);
@@ -393,6 +404,7 @@ impl Cooldown {
     /// remembered length sufficed at once, a shorter one is tried next.
     fn settle(&mut self, policy: &CooldownPolicy) {
         let usual = clock::micros(policy.length.1);
+        self.enough = self.lasted();
         let learned = if self.failed > 0 {
             self.length
         } else {
@@ -464,7 +476,7 @@ impl Cooldown {
         drawn.max(self.sufficed).min(max)
     }
 
-    fn next_length(&self, retry_after: i64, policy: &CooldownPolicy) -> i64 {
+    fn next_length(&self, now: i64, retry_after: i64, policy: &CooldownPolicy) -> i64 {
         let max = clock::micros(policy.max);
         if self.failed >= HOPELESS {
             let grown = whole(exact(self.length) * policy.grow.max(HOPELESS_GROW));
@@ -474,7 +486,7 @@ impl Cooldown {
             return retry_after.min(max);
         }
         let grown = whole(exact(self.length) * policy.grow);
-        grown.max(clock::micros(policy.length.0)).min(max)
+        self.aim(now, grown).max(clock::micros(policy.length.0)).min(max)
     }
 }
 

@@ -19,10 +19,12 @@
 mod overload;
 mod scattered;
 mod told;
+mod wall;
 
 pub use overload::Strained;
 pub use scattered::BeforeTest;
 pub use told::{Hand, Known, Why};
+pub use wall::Wall;
 
 use scattered::RECENT;
 
@@ -96,6 +98,8 @@ pub struct Learned {
     pub before_test: BeforeTest,
     /// What is known of a site that strains under the load.
     pub strained: Strained,
+    /// The limit by count that the bans tell, if they are long.
+    pub wall: Wall,
 }
 
 /// Grants are counted by the minute: the longest window of most walls, and the shortest that a slow rate fills.
@@ -157,6 +161,7 @@ impl Learned {
             self.minute += MINUTE;
         }
         self.counted += tokens;
+        self.wall.count(tokens);
         self.before_test.sent += if self.before_test.on { tokens } else { 0.0 };
     }
 
@@ -220,6 +225,7 @@ impl Learned {
         if differs(self.rate, rate) && !differs(learned, rate) {
             self.why = Why::Bounds;
         }
+        self.wall.observe(self.rate > rate && rate > 0.0, self.rate);
         if differs(self.rate, rate) || differs(self.mark, mark) {
             self.turn += 1;
         }
@@ -289,6 +295,7 @@ impl Learned {
         self.why = why;
         self.before_test = BeforeTest::default();
         self.strained = Strained::default();
+        self.wall = Wall::unknown();
         self.pass_over(news);
     }
 
@@ -327,7 +334,11 @@ impl Learned {
         }
         // The block that tripped it; a trip by hand has none.
         let at = if news.blocked > self.seen { news.blocked } else { last };
-        let worth = ((news.opened - at) * WORTH).max(learn.patience).min(LONGEST);
+        let length = news.opened - at;
+        let longest = Wall::longest_patience(length, LONGEST);
+        let worth = (length * WORTH).max(learn.patience).min(longest);
+        let by_block = news.blocked > self.seen;
+        let limit = self.wall.trip(self.rate, length).filter(|_| by_block);
         // The first of the blocks that tripped it has already ended the try.
         let eased = self.changed == self.blocked
             && self.changed > self.seen
@@ -337,13 +348,18 @@ impl Learned {
         if !eased {
             self.bad = self.rate;
         }
-        if eased {
+        if let Some(limit) = limit {
+            self.why = if news.sure { Why::SureTrip } else { Why::DoubtfulTrip };
+            self.bad = limit;
+            self.mark = limit * wall::KEPT;
+            self.patience = worth;
+        } else if eased {
             self.mark *= CONFIRMED;
             self.patience = self.patience.max(worth);
         } else if self.is_trying() {
             self.why = Why::TryFailed;
             self.mark *= CONFIRMED;
-            self.patience = (self.patience * 2).max(worth).min(LONGEST);
+            self.patience = (self.patience * 2).max(worth).min(longest);
         } else {
             // A first limit may be far below; one that was met at the mark has only fallen.
             let least = if self.mark > 0.0 { 0.5 } else { 0.25 };
@@ -376,7 +392,7 @@ impl Learned {
         if self.is_trying() {
             self.why = Why::TryFailed;
             self.rate = self.mark;
-            self.patience = (self.patience * 2).min(LONGEST);
+            self.patience = (self.patience * 2).min(LONGEST).max(self.patience);
         } else {
             self.why = Why::Eased;
             self.rate *= EASED;
@@ -400,14 +416,16 @@ impl Learned {
         let near = self.bad * NEAR;
         let below = self.mark > 0.0 && self.rate < near * 0.99;
         let wait = if trying {
-            if below && self.patience >= LONGEST { LONG_HOLD } else { HOLD }
+            // A step above a limit shows within its window.
+            let window = if self.patience > LONGEST { self.wall.window } else { 0 };
+            if below && self.patience >= LONGEST { LONG_HOLD } else { window.max(HOLD) }
         } else if self.mark <= 0.0 {
             QUICK
         } else if below {
             // The further below the blocked rate, the less is at stake; after a long ban more than after a short one.
             let part = self.rate / self.bad;
             let part = if self.patience < LONGEST { part * part * part } else { part };
-            whole((exact(self.patience) * part).floor()).max(learn.patience)
+            whole((exact(self.patience.min(LONGEST)) * part).floor()).max(learn.patience)
         } else {
             self.patience
         };
@@ -420,6 +438,7 @@ impl Learned {
         }
         if trying {
             self.mark = self.rate;
+            self.wall.bears(self.rate);
             if !below && self.rate <= self.bad {
                 // The climb has arrived: here it waits.
                 return;

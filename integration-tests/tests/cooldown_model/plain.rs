@@ -34,6 +34,10 @@ pub(crate) struct Plain {
     length: i64,
     failures: u32,
     sufficed: i64,
+    /// When the first cooldown since the scope was open began.
+    since: i64,
+    /// How long the scope was closed last time, if that was long.
+    enough: i64,
     /// Why the latest cooldown began, and how many blocks built it.
     pub(crate) blame: Option<(Cause, usize)>,
 }
@@ -57,6 +61,8 @@ impl Plain {
             length: 0,
             failures: 0,
             sufficed: 0,
+            since: 0,
+            enough: 0,
             blame: None,
         }
     }
@@ -127,6 +133,9 @@ impl Plain {
     pub(crate) fn trip(&mut self, now: i64, length: i64) {
         self.begin_epoch(now);
         self.length = length;
+        if self.failures == 0 {
+            self.since = now;
+        }
         self.cooling = Some(Cooling { until: now + length, probe: None });
         self.history.clear();
     }
@@ -139,6 +148,7 @@ impl Plain {
     pub(crate) fn clear(&mut self, now: i64) {
         self.begin_epoch(now);
         self.sufficed = 0;
+        self.enough = 0;
         self.open();
     }
 
@@ -199,6 +209,8 @@ impl Plain {
                     0 => whole(exact(self.sufficed) / self.policy.grow.max(1.25)),
                     _ => self.length,
                 };
+                let closed = self.until() - self.since;
+                self.enough = if closed >= LONG { closed } else { 0 };
                 self.sufficed = if next > us(self.policy.length.1) { next } else { 0 };
                 self.open();
                 Change::Opened
@@ -206,7 +218,8 @@ impl Plain {
             Reply::Block(_, wait) => {
                 let named = self.policy.respect_retry_after && wait > 0;
                 let grown = whole(exact(self.length) * self.policy.grow);
-                let length = if named { wait * 1_000 } else { grown.max(us(self.policy.length.0)) };
+                let aimed = self.aim(now - self.since, grown);
+                let length = if named { wait * 1_000 } else { aimed.max(us(self.policy.length.0)) };
                 self.failures += 1;
                 let hopeless = self.failures >= 10;
                 self.blame = Some((if hopeless { Cause::Hopeless } else { Cause::Probe }, 1));
@@ -224,6 +237,23 @@ impl Plain {
         }
     }
 
+    /// How long to wait on if the scope has been closed for `closed`, and `grown` is planned: a long cooldown ends when
+    /// the last one did, or right after a round time.
+    fn aim(&self, closed: i64, grown: i64) -> i64 {
+        let planned = closed + grown;
+        let is_later = |end: &i64| *end > closed && exact(*end) <= 1.5 * exact(planned);
+        let is_near = |end: &i64| is_later(end) && 1.5 * exact(*end) >= exact(planned);
+        if planned < LONG {
+            return grown;
+        }
+        let minutes = [5, 10, 15, 30, 60, 120, 240, 1_440];
+        let mut ends = minutes.map(|minutes| minutes * 60_600_000).to_vec();
+        ends.retain(|end| is_near(end) || *end > planned && is_later(end));
+        let known = Some(self.enough).filter(is_later);
+        let sooner = ends.iter().copied().filter(|end| *end <= planned).max();
+        known.or(sooner).or(ends.iter().copied().min()).map_or(grown, |end| end - closed)
+    }
+
     fn come_to_an_end(&mut self, now: i64) {
         if !self.policy.probe && self.cooling.is_some_and(|cooling| now >= cooling.until) {
             self.open();
@@ -237,6 +267,8 @@ impl Plain {
     }
 }
 
+/// From four minutes on, a cooldown is long.
+const LONG: i64 = 240_000_000;
 /// Between two probes of a hopeless scope, at most.
 const DAY: std::time::Duration = std::time::Duration::from_secs(86_400);
 

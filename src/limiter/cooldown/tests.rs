@@ -141,6 +141,35 @@ fn a_failed_probe_doubles_the_cooldown_and_what_sufficed_is_where_the_next_start
     assert_eq!(scope.until, now + 90 * SECOND);
 }
 
+/// How long after the trip each probe goes, if the ban ends after `ban` seconds and requests do not renew it.
+fn probes(scope: &mut Cooldown, ban: i64) -> Vec<i64> {
+    let policy = policy();
+    let mut now = scope.until + SECOND;
+    for _ in 0..3 {
+        scope.report(now, &report(scope.epoch, BLOCK), &policy);
+    }
+    let (began, mut probes) = (now, Vec::new());
+    while scope.until > 0 {
+        now = scope.until;
+        probes.push((now - began) / SECOND);
+        scope.lend_probe("a", now, SECOND);
+        let answer = if now - began < ban * SECOND { BLOCK } else { Answer::Ok };
+        scope.report(now, &Report { probe: now, ..report(scope.epoch, answer) }, &policy);
+    }
+    probes
+}
+
+#[test]
+fn a_long_ban_is_probed_after_round_times_and_then_when_it_ended_last_time() {
+    let mut scope = Cooldown { until: START, ..Cooldown::default() };
+    scope.open(START);
+    assert_eq!(probes(&mut scope, 600), [45, 135, 303, 606]);
+    assert_eq!(probes(&mut scope, 600), [303, 606]);
+    assert_eq!(probes(&mut scope, 605), [303, 606]);
+    assert_eq!(probes(&mut scope, 10), [303]);
+    assert_eq!(probes(&mut scope, 10), [151]);
+}
+
 #[test]
 fn a_member_that_knows_more_than_the_store_repairs_it() {
     let mut scope = Cooldown::default();
@@ -263,12 +292,13 @@ fn a_silent_probe_goes_on_with_silence_and_says_nothing_about_another_wall() {
     for _ in 0..5 {
         silent.report(START, &report(0, silence(0.6)), &policy());
     }
-    for _ in 0..2 {
-        let (length, until) = (silent.length, silent.until);
+    // Twice the time, then until right after five minutes.
+    for seconds in [90, 168] {
+        let until = silent.until;
         silent.lend_probe("a", until, SECOND);
         let probe = Report { probe: silent.probe, ..report(silent.epoch, silence(0.6)) };
         assert_eq!(silent.report(until, &probe, &policy()), Change::Tripped);
-        assert_eq!((silent.cause, silent.length), (Some(Cause::Probe), 2 * length));
+        assert_eq!((silent.cause, silent.length), (Some(Cause::Probe), seconds * SECOND));
     }
 }
 

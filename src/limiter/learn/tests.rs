@@ -125,9 +125,24 @@ fn steps_after_a_ban_of(seconds: i64) -> usize {
 
 #[test]
 fn after_a_long_ban_each_step_of_the_climb_lasts_ten_minutes() {
-    let steps = steps_after_a_ban_of(600);
+    let steps = steps_after_a_ban_of(300);
     assert!((4..=9).contains(&steps), "{steps} steps in 90 minutes");
     assert!(steps_after_a_ban_of(30) > 15, "after a short ban a minute");
+}
+
+#[test]
+fn a_limit_that_a_ban_of_ten_minutes_tells_is_kept_for_hours() {
+    assert_eq!(steps_after_a_ban_of(600), 0);
+    let mut scope = Scope::new();
+    scope.run(60);
+    scope.trip_for(600, true);
+    let (rate, wall) = (scope.learned.rate, scope.learned.wall);
+    assert_eq!(wall.window, 120 * SECOND);
+    assert!((rate / (4.0 * 60.0 / 120.0 * 0.97) - 1.0).abs() < 0.03, "{rate}");
+    scope.run(2 * 3_600);
+    near(scope.learned.rate, rate);
+    scope.run(3_600);
+    assert!(scope.learned.rate > rate, "then it tries more");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Policies against the walls of `python/tidegate/walls.tsv`: a table by family after ten minutes, an hour and three hours.
 
 use integration_tests::{
-    families::{Row, Site, rows},
+    families::{Row, Site, rows, rows_of},
     walls::SECOND,
 };
 
 use super::{
-    FIRST_SEED, RIGHT, fixed,
+    RIGHT, fixed,
     fleet::{Answers, Crawl, Tally, crawl},
     mean,
     policy::{Aimd, Autothrottle, Policy, Proxy},
@@ -37,16 +37,16 @@ type Figures = [[f64; 3]; 3];
 /// Runs the policies with `named` in their names over this many seeds of each wall, and prints their
 /// results.
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
-pub(crate) fn run(named: &str, seeds: u64) {
+pub(crate) fn run(named: &str, seeds: u64, first: u64, table: Option<String>) {
+    let table = table.map_or_else(rows, |table| rows_of(table.leak()));
     println!(
         "{seeds} seeds: pages %, blocks per 100 pages and cooldowns after 10 minutes, 1 hour, 3 hours\n"
     );
     for (name, times, make) in POLICIES.into_iter().filter(|(name, ..)| name.contains(named)) {
         let mut all: Vec<(Row, Figures)> = Vec::new();
-        for row in rows() {
-            let runs: Vec<Figures> = (u64::from(FIRST_SEED)..u64::from(FIRST_SEED) + seeds)
-                .map(|seed| one(&row, seed, times, make))
-                .collect();
+        for row in table.clone() {
+            let runs: Vec<Figures> =
+                (first..first + seeds).map(|seed| one(&row, seed, times, make)).collect();
             let figures = [0, 1, 2].map(|moment| {
                 [0, 1, 2].map(|column| {
                     mean(&runs.iter().map(|run| run[moment][column]).collect::<Vec<_>>())

@@ -12,8 +12,8 @@
 //! per 100 good pages, and the share of the time between a block and the next good page. For each it has the means and
 //! the medians over the seeds, averaged over the walls, and the means for each wall.
 //!
-//! `bench_yield families [NAME [SEEDS]]`: the same against documented walls, and against sites without a wall; see
-//! [`families`]. `bench_yield gates [SEEDS]`: the learned rates through gates and scripts; see [`gates`].
+//! `bench_yield families [NAME [SEEDS [FIRST [TABLE]]]]`: the same against documented walls, and against sites without a
+//! wall, or against those of another file; see [`families`]. `bench_yield gates [SEEDS]`: the learned rates through gates and scripts; see [`gates`].
 //! `bench_yield overload [SEEDS]`: a site that queues what it cannot serve; see [`overload`].
 //!
 //! `bench_yield real [SECONDS [FASTER [NAME]]]`: the same with real processes; see [`real`].
@@ -133,7 +133,9 @@ fn main() -> anyhow::Result<()> {
         |word: Option<&&str>, default| word.map_or(Ok(default), |word| word.parse::<u32>());
     match words.first() {
         Some(&"families") => {
-            families::run(words.get(1).unwrap_or(&""), number(words.get(2), 6)?.into());
+            let (seeds, first) = (number(words.get(2), 6)?, number(words.get(3), FIRST_SEED)?);
+            let table = words.get(4).map(std::fs::read_to_string).transpose()?;
+            families::run(words.get(1).unwrap_or(&""), seeds.into(), first.into(), table);
         }
         Some(&"overload") => overload::run(number(words.get(1), 6)?.into()),
         Some(&"plot") => print!("{}", plot::draw(FIRST_SEED.into())),

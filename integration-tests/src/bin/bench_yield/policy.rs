@@ -205,7 +205,8 @@ impl Policy for Proxy {
         let report = Report { probe, draw: self.draw.f64(), named, ..Report::new(epoch, answer) };
         let reported = self.store.report_now(&self.scope, &self.rule, &report);
         let paused = reported.cause == Some(Cause::SiteLimit);
-        self.trips += u32::from(reported.change == Change::Tripped && !paused);
+        let failed = matches!(reported.cause, Some(Cause::Probe | Cause::Hopeless));
+        self.trips += u32::from(reported.change == Change::Tripped && !paused && !failed);
         self.holds_probe &= probe == 0;
         if self.rule.cooldown.is_some() {
             self.epoch = self.epoch.max(reported.epoch);

@@ -1,0 +1,53 @@
+//! When a long ban is probed.
+//!
+//! Bans are of round lengths: five minutes, ten, an hour. A probe right after one of these finds the end of a ban sooner
+//! than a wait that doubles. If the length is known from the last time, the next probe goes right after that.
+
+use super::Cooldown;
+use crate::runtime::clock::{exact, whole};
+
+/// Probes aim at round lengths from here on, in microseconds: shorter bans end between two probes anyway.
+const LONG: i64 = 240_000_000;
+/// Lengths of bans, in microseconds.
+const ROUND: [i64; 8] = [
+    300_000_000,
+    600_000_000,
+    900_000_000,
+    1_800_000_000,
+    3_600_000_000,
+    7_200_000_000,
+    14_400_000_000,
+    86_400_000_000,
+];
+/// A probe may come this much later than planned, or this much sooner.
+const LATER: f64 = 1.5;
+/// The site's ban began with a request, and not with its answer.
+const AFTER: f64 = 1.01;
+
+impl Cooldown {
+    /// The length of the next cooldown if the plan says `grown`, in microseconds.
+    pub(super) fn aim(&self, now: i64, grown: i64) -> i64 {
+        let passed = if self.since > 0 { now - self.since } else { self.length };
+        let planned = passed + grown;
+        if planned < LONG {
+            return grown;
+        }
+        let latest = exact(planned) * LATER;
+        let fits = |end: i64| end > passed && exact(end) <= latest;
+        if fits(self.enough) {
+            return self.enough - passed;
+        }
+        let ends = ROUND.map(|length| whole((exact(length) * AFTER).floor()));
+        // The last one before the plan, or else the first one after it.
+        let near = |end: &&i64| **end > passed && exact(**end) * LATER >= exact(planned);
+        let sooner = ends.iter().rev().filter(|end| **end <= planned).find(near);
+        let later = ends.iter().find(|end| **end > planned && fits(**end));
+        sooner.or(later).map_or(grown, |end| end - passed)
+    }
+
+    /// How long the ban lasted at most, by the probe that was answered; 0 = it was not long.
+    pub(super) fn lasted(&self) -> i64 {
+        let length = self.until - self.since;
+        if self.since > 0 && length >= LONG { length } else { 0 }
+    }
+}

@@ -1,0 +1,78 @@
+//! Guesses at walls with long bans, by their counts.
+
+use super::*;
+
+const SECOND: i64 = 1_000_000;
+const BAN: i64 = 606 * SECOND;
+
+/// The limit in force after each of `trips` at a wall that lets `most` requests through per `window` (in seconds), from
+/// `rate` on.
+fn crawl(most: f64, window: f64, mut rate: f64, trips: usize) -> Vec<f64> {
+    let mut wall = Wall::unknown();
+    let mut limits = Vec::new();
+    while limits.len() < trips && rate > most / window {
+        wall.count(most + UNDER_WAY.0 + rate * UNDER_WAY.1);
+        limits.push(wall.trip(rate, BAN).unwrap());
+        rate = limits[limits.len() - 1] * KEPT;
+    }
+    limits
+}
+
+#[test]
+fn a_window_that_is_round_is_found_at_once_or_by_one_more_trip() {
+    let near = |limits: Vec<f64>, wanted: f64, trips: usize| {
+        assert_eq!(limits.len(), trips, "{limits:?}");
+        let found: f64 = limits[trips - 1];
+        assert!((found / wanted - 1.0).abs() < 0.02, "{limits:?}, not {wanted}");
+    };
+    near(crawl(900.0, 300.0, 6.0, 9), 3.0, 1);
+    near(crawl(900.0, 300.0, 15.0, 9), 3.0, 2);
+    near(crawl(180.0, 60.0, 15.0, 9), 3.0, 1);
+    near(crawl(1_800.0, 600.0, 15.0, 9), 3.0, 2);
+}
+
+#[test]
+fn what_is_not_round_is_never_taken_for_more() {
+    for window in [40.0, 90.0, 200.0, 450.0, 1_000.0] {
+        let limits = crawl(3.0 * window, window, 12.0, 9);
+        let found = limits[limits.len() - 1];
+        assert!(limits.len() <= 4 && found < 3.1, "{window}: {limits:?}");
+    }
+}
+
+#[test]
+fn a_smaller_count_in_the_same_window_lowers_the_limit() {
+    let mut wall = Wall::unknown();
+    wall.count(300.0);
+    assert!(wall.trip(2.0, BAN).is_some());
+    assert_eq!(wall.window, 300 * SECOND);
+    wall.count(250.0);
+    let limit = wall.trip(0.95, BAN).unwrap();
+    assert!((limit - 0.82).abs() < 0.02, "{limit}");
+}
+
+#[test]
+fn short_bans_and_rates_that_rose_tell_nothing() {
+    let mut wall = Wall::unknown();
+    wall.count(300.0);
+    assert_eq!(wall.trip(2.0, 60 * SECOND), None, "another trip costs little");
+    assert_eq!(wall.window, 300 * SECOND, "but it counts");
+    wall.observe(true, 2.0);
+    wall.count(300.0);
+    assert_eq!(wall.trip(2.0, BAN), None);
+    assert!(wall.most > 0.0, "what was known stays");
+    wall.count(900.0);
+    assert_eq!(wall.trip(2.0, BAN), None, "it let more through before");
+    assert!(wall.most <= 0.0);
+}
+
+#[test]
+fn a_wall_that_lets_more_through_is_none() {
+    let mut wall = Wall::unknown();
+    wall.count(300.0);
+    let limit = wall.trip(2.0, BAN).unwrap();
+    wall.bears(limit * 1.1);
+    assert!(wall.most > 0.0);
+    wall.bears(limit * 1.2);
+    assert!(wall.most <= 0.0);
+}
