@@ -71,7 +71,7 @@ pub(super) struct Weights {
     pub(super) says_status: bool,
     /// The title says that the visitor was refused.
     pub(super) titled_denied: bool,
-    /// There is no title, or one that a refusal may have.
+    /// The page has no title, or a title that fits a refusal.
     pub(super) may_refuse: bool,
     /// It names a check in the name of security.
     pub(super) names_check: bool,
@@ -155,7 +155,7 @@ impl Page<'_> {
             || may_refuse && names_it && self.said.has(Meaning::Refuse)
     }
 
-    /// Whether there is no title, or one that a refusal may have.
+    /// Whether the page has no title, or a title that fits a refusal.
     fn may_refuse_by_title(&self) -> bool {
         const REFUSES: [Meaning; 7] = [
             Meaning::Denied,

@@ -144,7 +144,7 @@ impl Words {
             let goes_on = |character: Option<char>| character.is_some_and(is_in_word);
             let before = border.begins && goes_on(text[..found.start()].chars().next_back());
             let next = text[found.end()..].chars().next();
-            // The name in an e-mail address is no word.
+            // The name in an e-mail address does not count as a word.
             let after = border.ends && (goes_on(next) || next == Some('@'));
             let is_host = meaning == Meaning::Purpose && begins_host(&text[found.end()..]);
             if !before && !after && !is_host {

@@ -1,6 +1,6 @@
 //! The look-up of a site before its request is held, for rules whose scopes are named by addresses.
 //!
-//! The addresses that were found are the ones that are dialled: there is no second look-up. The guard judges them before
+//! Tidegate dials the addresses that this look-up found; it does not look the name up again. The guard judges them before
 //! the hold, so that a denied request takes no token, and again before they are dialled.
 
 use std::net::IpAddr;

@@ -55,7 +55,7 @@ impl Outage {
         *self.state.lock() = State::default();
     }
 
-    /// Members with another schema have taken over: what was reached before counts no more.
+    /// Members with another schema have taken over. The store counts as never reached.
     pub(super) fn starts_anew(&self) {
         self.reached.store(false, Ordering::Release);
     }

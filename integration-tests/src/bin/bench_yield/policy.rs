@@ -225,7 +225,7 @@ impl Policy for Proxy {
 /// How often a rule file is rewritten.
 const RELOAD: i64 = 10 * SECOND;
 
-/// Tidegate with a rule file that is rewritten by the time of day, by an author who knows the wall.
+/// Tidegate with a rule file that somebody who knows the wall changes during the day.
 pub(crate) struct Reloaded {
     proxy: Proxy,
     keys: Box<dyn Fn(i64) -> String>,
