@@ -58,7 +58,7 @@ local function take()
       since = bucket.since
       note_gap(bucket, now)
       grace = load_grace(bucket, now)
-      recall_windows(bucket, ARG.windows, now, limits)
+      recover_windows(bucket, ARG.windows, now, limits)
       local began, owed
       grace, began, owed = welcome(bucket, grace, KEY.back, ARG.member, ARG.away, now, limits)
       leave_shares(grace, KEY.back, limits)
@@ -72,8 +72,8 @@ local function take()
         local all = { ARG.limits_rate, ARG.limits_burst, ARG.limits_cost, ARG.limits_quotas }
         void_bucket(bucket, now, table.concat(all, '|'))
       end
-      if tonumber(ARG.latest_epoch) >= scope.ep and not voids and (not drains or bucket.recalls) then
-        recall_bucket(bucket, ARG.latest, fleet, now, limits)
+      if tonumber(ARG.latest_epoch) >= scope.ep and not voids and (not drains or bucket.recovers) then
+        recover_bucket(bucket, ARG.latest, fleet, now, limits)
       end
       if drains or voids or ARG.windows ~= '' or ARG.latest ~= '' then bucket.doubt = nil end
       bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)

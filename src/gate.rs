@@ -315,7 +315,7 @@ impl Gate {
 
     /// The store of the fleet, if there is one.
     #[must_use]
-    pub fn shared_store(&self) -> Option<&store::Shared> {
+    pub fn shared_store(&self) -> Option<&store::SharedStore> {
         self.shared.store.shared().map(AsRef::as_ref)
     }
 

@@ -16,7 +16,6 @@ use crate::{
     rules::Rule,
 };
 
-mod by_hand;
 mod failure;
 pub mod fallback;
 mod forecast;
@@ -24,6 +23,7 @@ mod keys;
 pub mod memory;
 mod news;
 mod push;
+mod rate_override;
 pub mod redis;
 mod roster;
 mod rule_keys;
@@ -33,11 +33,11 @@ mod survey;
 mod tls;
 
 pub use failure::FailureKind;
-pub use fallback::{Enforced, Shared};
+pub use fallback::{Enforced, SharedStore};
 pub use forecast::{Binding, Forecast, Query};
 pub use memory::Memory;
 pub use news::{News, ScopeNews, What};
-pub use redis::Place;
+pub use redis::ServerAddress;
 pub use roster::Announced;
 pub use scripts::argument;
 pub use server::{Answering, Reply, ScriptServer};
@@ -60,7 +60,7 @@ pub struct Scope {
     /// Its name.
     pub name: ScopeName,
     /// Its place in this process: the store itself, or the fallback while Redis is away.
-    pub(crate) here: memory::Place,
+    pub(crate) here: memory::LocalState,
     /// Its keys in Redis.
     pub(crate) keys: Option<Arc<keys::Keys>>,
 }
@@ -129,7 +129,7 @@ pub struct Granted {
     /// When the requests may go, ascending.
     pub tickets: Vec<i64>,
     /// Whether the store was away, so that the member decided in local mode.
-    pub alone: bool,
+    pub local: bool,
 }
 
 impl Granted {
@@ -202,7 +202,7 @@ pub struct SlotsGranted {
     /// When to ask again; 0 if everything was granted.
     pub come_back: i64,
     /// Whether the store was away, so that the member decided in local mode.
-    pub alone: bool,
+    pub local: bool,
 }
 
 /// A manual change of a cooldown.
@@ -299,7 +299,7 @@ pub enum Backend {
     /// Embedded.
     Memory(Memory),
     /// Redis.
-    Shared(Arc<Shared>),
+    Shared(Arc<SharedStore>),
 }
 
 impl Backend {
@@ -372,7 +372,7 @@ impl Backend {
 
     /// The store of a fleet, if there is one.
     #[must_use]
-    pub fn shared(&self) -> Option<&Arc<Shared>> {
+    pub fn shared(&self) -> Option<&Arc<SharedStore>> {
         match self {
             Self::Memory(_) => None,
             Self::Shared(shared) => Some(shared),

@@ -18,7 +18,7 @@ use tidegate::{
         settings::{OnFailure, RedisSettings},
     },
     runtime::clock,
-    store::{Backend, Shared},
+    store::{Backend, SharedStore},
     target::{Host, Scheme, Target},
 };
 use tokio::task::{AbortHandle, JoinSet};
@@ -142,7 +142,7 @@ impl Fleet {
         let number = self.members.len();
         let line = Line::new(&self.redis, &self.ledger, number, round_trip, fastrand::u64(..));
         let metrics = Metrics::new();
-        let store = Shared::over(
+        let store = SharedStore::over(
             Box::new(line.clone()),
             settings("redis://simulated"),
             Arc::clone(&metrics),

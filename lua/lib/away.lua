@@ -2,7 +2,7 @@
 -- that are not back yet still do: the bucket counts what who comes back has taken, and leaves the others their shares
 -- until they are back too, or must have found the store again (the grace, GRACE in lib/memory.lua).
 --
--- For a while nobody goes on alone (PATIENCE in src/store/fallback/silence.rs): after a shorter absence all is as before.
+-- For a while nobody goes on alone (OUTAGE_TIMEOUT in src/store/fallback/local.rs): after a shorter absence all is as before.
 --
 -- Bucket: gap (`from:to`, the longest time of late in which nobody asked), away (`till:from:members:share;length:taken,...`:
 -- the grace, and what was taken in the windows of the quotas when it began, or `lost`; empty = none).

@@ -1,6 +1,6 @@
 -- The token bucket with its quotas: src/limiter/bucket.rs, operation by operation (the same doubles, the same results).
 --
--- Hash: at, tok (tokens at `at`), win (`length:start:taken:told,...`, one per length, ascending, lib/recall.lua), ramp (start of the climb), ret (returned
+-- Hash: at, tok (tokens at `at`), win (`length:start:taken:told,...`, one per length, ascending, lib/recover.lua), ramp (start of the climb), ret (returned
 -- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua), lim (limits for which its tickets
 -- were voided), fill (`rate:burst` by which it has been filling since `at`), born (when it began), gap and away (lib/away.lua), mem
 -- (`since:hold:server`: the memory of its rule that it is part of, until when it grants nothing, and the process of that

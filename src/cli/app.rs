@@ -31,7 +31,7 @@ use crate::{
     proxy,
     rules::settings::{Settings, StoreSettings},
     runtime::{clock, shutdown::Signal, systemd::Notify},
-    store::{Backend, Memory, Shared},
+    store::{Backend, Memory, SharedStore},
     tls::ca::CaError,
 };
 
@@ -241,7 +241,7 @@ fn backend(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Backen
     Ok(match &settings.store {
         StoreSettings::Memory => Backend::Memory(Memory::default()),
         StoreSettings::Redis(redis) => {
-            Backend::Shared(Shared::start(redis.clone(), Arc::clone(metrics))?)
+            Backend::Shared(SharedStore::start(redis.clone(), Arc::clone(metrics))?)
         }
     })
 }

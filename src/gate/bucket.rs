@@ -120,7 +120,7 @@ struct State {
     /// While filling up: when to request more, but before the last ticket is due.
     fill_at: Option<Instant>,
     /// Whether the latest reply came from local mode, because the store was away.
-    alone: bool,
+    local: bool,
     /// Members that wait for the bucket, as last known.
     members: u32,
     /// The limits have changed: the tickets that the bucket handed out ahead under the old ones are
@@ -283,7 +283,7 @@ impl BucketQueue {
     /// The store is back: requests tickets again for those that wait for this member's own share.
     pub(super) fn store_is_back(&self) {
         let mut state = self.state.lock();
-        if state.alone {
+        if state.local {
             state.come_back = None;
             drop(state);
             self.wake.now();

@@ -14,7 +14,7 @@ use crate::{
     },
     rules::{Mode, server_network},
     runtime::clock,
-    store::{Backend, Enforced, Override, Shared, Store, StoreError},
+    store::{Backend, Enforced, Override, SharedStore, Store, StoreError},
     target::{Host, Scheme, Target},
 };
 
@@ -237,7 +237,7 @@ fn site(key: &str, per: Split) -> Option<Target> {
     Some(Target { scheme: Scheme::Http, host, port, path, server })
 }
 
-fn trouble(store: &Shared) -> Option<StoreTrouble> {
+fn trouble(store: &SharedStore) -> Option<StoreTrouble> {
     let kind = store.failure().filter(|_| !store.is_up())?;
     Some(StoreTrouble {
         kind: kind.as_str().to_owned(),

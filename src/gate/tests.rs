@@ -21,7 +21,7 @@ use crate::{
         settings::{OnFailure, RedisSettings},
     },
     runtime::clock::Instant,
-    store::{Memory, ScriptServer, Shared as SharedStore},
+    store::{Memory, ScriptServer, SharedStore},
     target::{Host, Scheme},
 };
 

@@ -62,7 +62,7 @@ impl Waiting {
             return HoldCause::Parallel;
         }
         let waits = self.lane.queue.waits();
-        if waits.alone {
+        if waits.local {
             return HoldCause::Store;
         }
         let told = waits.come_back.map(|at| at.saturating_duration_since(self.since));

@@ -30,7 +30,7 @@ pub struct Need {
     /// Members of the fleet, as far as it knows.
     pub fleet: u32,
     /// Whether it has begun requests without the store since the latest answer.
-    pub was_alone: bool,
+    pub was_local: bool,
 }
 
 /// What it is told.
@@ -86,7 +86,7 @@ impl Slots {
         }
         self.shares.retain(|share| share.until > now);
         self.settled = self.settled.min(now + SETTLE);
-        if need.was_alone && self.settled <= now {
+        if need.was_local && self.settled <= now {
             self.settled = now + SETTLE;
         }
         let recovers = if lost > 0 { (lost + SETTLE).min(now + SETTLE) } else { 0 };
@@ -194,7 +194,7 @@ mod tests {
     const SECOND: i64 = 1_000_000;
 
     fn need(member: &str, under_way: u32, wanted: u32) -> Need {
-        Need { member: Arc::from(member), under_way, wanted, fleet: 3, was_alone: false }
+        Need { member: Arc::from(member), under_way, wanted, fleet: 3, was_local: false }
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(slots.allot(lost, 4, &need("a", 1, 4), lost).slots, 1);
         assert_eq!(slots.allot(lost + SECOND, 4, &need("b", 2, 4), lost).slots, 2);
         assert_eq!(slots.allot(lost + SETTLE, 4, &need("a", 1, 4), lost).slots, 2);
-        let alone = Need { was_alone: true, ..need("b", 2, 4) };
+        let alone = Need { was_local: true, ..need("b", 2, 4) };
         assert_eq!(slots.allot(lost + SETTLE, 4, &alone, lost).slots, 2);
         assert_eq!(slots.allot(lost + SETTLE + 1, 4, &need("a", 0, 4), lost).slots, 0);
     }

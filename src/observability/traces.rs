@@ -25,7 +25,7 @@ use crate::{
     classify::verdict::Verdict,
     observability::{event::Access, metrics::Metrics},
     runtime::{
-        background::Apart,
+        background::BackgroundRuntime,
         clock::{self, Instant},
     },
 };
@@ -54,7 +54,7 @@ pub struct Traces {
     queue: mpsc::Sender<Message>,
     dropped: Counter,
     /// The exporter's thread, which ends when this is dropped.
-    _thread: Apart,
+    _thread: BackgroundRuntime,
 }
 
 impl Traces {
@@ -71,7 +71,7 @@ impl Traces {
             metrics.member.spans_exported.clone(),
             dropped.clone(),
         )?;
-        let thread = Apart::start("traces", || {});
+        let thread = BackgroundRuntime::start("traces", || {});
         thread.spawn(exporter.run(messages));
         Ok(Arc::new(Self { sampler, queue, dropped, _thread: thread }))
     }

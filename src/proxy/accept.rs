@@ -33,7 +33,7 @@ use crate::{
         metrics::Reason,
     },
     rules::settings::Settings,
-    runtime::clock::Seldom,
+    runtime::clock::LogThrottle,
 };
 
 /// Pause after an accept failed for want of descriptors or memory: without one the loop would spin.
@@ -52,7 +52,7 @@ pub async fn serve(
 ) -> usize {
     let connections = TaskTracker::new();
     let acceptor = Acceptor { cx, workers, connections, slots: ConnectionSlots::new(), stop };
-    let trouble = Seldom::default();
+    let trouble = LogThrottle::default();
     loop {
         let accepted = tokio::select! {
             () = acceptor.stop.cancelled() => break,
@@ -62,7 +62,7 @@ pub async fn serve(
             Ok((stream, peer)) => acceptor.admit(stream, peer),
             Err(error) if is_one_connection(&error) => {}
             Err(error) => {
-                if trouble.may() {
+                if trouble.allows() {
                     tracing::error!(%error, "cannot accept connections; trying again");
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;

@@ -12,7 +12,7 @@ use tokio::{
     runtime::Handle,
 };
 
-use crate::runtime::background::Apart;
+use crate::runtime::background::BackgroundRuntime;
 
 thread_local! {
     /// Which worker this thread is; 0 for any other.
@@ -27,14 +27,14 @@ pub(super) fn here() -> usize {
 /// The threads; they end with this. By default there are none, and the accepting runtime serves the
 /// clients.
 #[derive(Debug, Default)]
-pub struct Workers(Vec<Apart>);
+pub struct Workers(Vec<BackgroundRuntime>);
 
 impl Workers {
     /// Starts as many as the current runtime has threads.
     #[must_use]
     pub fn start() -> Self {
         let count = Handle::current().metrics().num_workers();
-        Self((0..count).map(|n| Apart::start("worker", move || HERE.set(n))).collect())
+        Self((0..count).map(|n| BackgroundRuntime::start("worker", move || HERE.set(n))).collect())
     }
 
     /// Gives a listener to the worker that accepts: a connection that stays there wakes no other thread.
@@ -53,7 +53,7 @@ impl Workers {
     /// The runtime with the fewest tasks. One task is about one connection, of a client or to a site.
     pub(super) fn calmest(&self) -> Handle {
         let tasks = |handle: &&Handle| handle.metrics().num_alive_tasks();
-        let calmest = self.0.iter().map(Apart::handle).min_by_key(tasks);
+        let calmest = self.0.iter().map(BackgroundRuntime::handle).min_by_key(tasks);
         calmest.cloned().unwrap_or_else(Handle::current)
     }
 }

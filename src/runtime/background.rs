@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 /// The thread; it ends with this handle.
 #[derive(Debug)]
-pub struct Apart {
+pub struct BackgroundRuntime {
     handle: Handle,
     end: CancellationToken,
 }
 
-impl Apart {
+impl BackgroundRuntime {
     /// Starts a thread of this name, which runs `first` before anything else. If no thread can be
     /// started, tasks run in the current runtime.
     #[must_use]
@@ -64,7 +64,7 @@ fn thread(
     Ok(handle)
 }
 
-impl Drop for Apart {
+impl Drop for BackgroundRuntime {
     fn drop(&mut self) {
         self.end();
     }

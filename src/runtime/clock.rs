@@ -55,12 +55,12 @@ pub fn from_micros(micros: i64) -> Duration {
 
 /// Allows at most one log line per second for frequent events.
 #[derive(Debug, Default)]
-pub struct Seldom(Mutex<Option<Instant>>);
+pub struct LogThrottle(Mutex<Option<Instant>>);
 
-impl Seldom {
+impl LogThrottle {
     /// Whether a line may be logged now.
     #[must_use]
-    pub fn may(&self) -> bool {
+    pub fn allows(&self) -> bool {
         let (mut last, now) = (self.0.lock(), now());
         let may = last.is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1));
         if may {
@@ -83,10 +83,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_frequent_event_is_logged_once_a_second() {
-        let seldom = Seldom::default();
-        assert!(seldom.may());
-        assert!(!seldom.may());
+        let throttle = LogThrottle::default();
+        assert!(throttle.allows());
+        assert!(!throttle.allows());
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(seldom.may());
+        assert!(throttle.allows());
     }
 }

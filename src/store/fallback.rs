@@ -6,10 +6,10 @@
 //! - A member that has not reached the store since it started does not know its share. Under `local` it holds limited
 //!   requests and reports why, unless `local_share` is given.
 //! - Under `local`, a member first only uses the tickets that it holds, for three seconds, because
-//!   the others may still take tokens from the store (`silence`). Then it keeps each scope to its
+//!   the others may still take tokens from the store (`local`). Then it keeps each scope to its
 //!   share of the limits, 1 / members, so that the whole fleet stays within the rule. The share
 //!   starts empty, after the outstanding tickets. A quota continues in its window, with a share of
-//!   the rest (`alone`).
+//!   the rest (`local_scope`).
 //! - Members return one after the other. Each reports what it took, and the store reserves the
 //!   shares of those that are still away (`rejoin`, `lua/lib/away.lua`). So there is no burst on
 //!   either side.
@@ -18,17 +18,17 @@
 //! - A cooldown in force stays in force. Each call sends the member's knowledge of it, and repairs
 //!   a store that has lost it.
 
-mod alone;
 mod forecast;
 mod heartbeat;
 mod lease;
 mod local;
+mod local_scope;
 mod outage;
 mod recover;
 mod rejoin;
 mod share;
-mod silence;
 mod slots;
+mod unanswered;
 
 use std::{
     sync::{
@@ -46,19 +46,19 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use self::outage::Enforced;
+use self::{lease::Lease, outage::Outage, recover::Recovery, rejoin::Rejoin};
 pub(super) use self::{
-    alone::{Alone, Windows},
+    local_scope::{LocalScope, Windows},
     recover::Remembered,
     rejoin::GRACE,
-    silence::Silence,
+    unanswered::UnansweredCalls,
 };
-use self::{lease::Lease, outage::Outage, recover::Recovery, rejoin::Rejoin};
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, SlotAsk,
     SlotsGranted, Store, StoreError,
     failure::{Failure, FailureKind},
     keys::Keys,
-    redis::Place,
+    redis::ServerAddress,
     redis::{BadUrl, Redis},
     scripts::{self, Call, Peek, Set},
     server::{ScriptServer, Server},
@@ -70,7 +70,7 @@ use crate::{
         Rule,
         settings::{OnFailure, RedisSettings},
     },
-    runtime::clock::{self, Seldom},
+    runtime::clock::{self, LogThrottle},
 };
 
 /// How long a starting member waits for the store's first reply. Without one it would take itself
@@ -79,7 +79,7 @@ const FIRST_WORD: Duration = Duration::from_secs(1);
 
 /// The store of a fleet.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedStore {
     server: Server,
     here: Memory,
     member: Arc<str>,
@@ -88,11 +88,11 @@ pub struct Shared {
     members: AtomicU32,
     why: Mutex<String>,
     outage: Outage,
-    silence: Silence,
+    unanswered: UnansweredCalls,
     lease: Lease,
     news: broadcast::Sender<News>,
-    places: watch::Sender<Vec<Place>>,
-    refused: Seldom,
+    places: watch::Sender<Vec<ServerAddress>>,
+    refused: LogThrottle,
     metrics: Arc<Metrics>,
     rejoin: Rejoin,
     recovery: Recovery,
@@ -102,7 +102,7 @@ pub struct Shared {
     stopped: CancellationToken,
 }
 
-impl Shared {
+impl SharedStore {
     /// Prepares the store and starts to connect. Until Redis is reached, `on_failure` decides.
     ///
     /// # Errors
@@ -132,11 +132,11 @@ impl Shared {
             members: AtomicU32::new(1),
             why: Mutex::new("it has not answered yet".to_owned()),
             outage: Outage::default(),
-            silence: Silence::default(),
+            unanswered: UnansweredCalls::default(),
             lease: Lease::new(settings.timeout),
             news: broadcast::channel(1_024).0,
             places: watch::Sender::default(),
-            refused: Seldom::default(),
+            refused: LogThrottle::default(),
             metrics,
             rejoin: Rejoin::default(),
             recovery: Recovery::default(),
@@ -152,7 +152,7 @@ impl Shared {
         });
         tokio::spawn(async move { member.send_heartbeats().await });
         tokio::spawn(async move {
-            keeper.stopped.run_until_cancelled(keeper.keep_home()).await;
+            keeper.stopped.run_until_cancelled(keeper.rejoin_when_due()).await;
         });
         tokio::spawn(async move {
             follower.stopped.run_until_cancelled(follower.follow_losses()).await;
@@ -173,7 +173,7 @@ impl Shared {
 
     /// The servers that this member is connected to, as they change: a cluster or a sentinel names others than the URL.
     #[must_use]
-    pub fn places(&self) -> watch::Receiver<Vec<Place>> {
+    pub fn places(&self) -> watch::Receiver<Vec<ServerAddress>> {
         self.places.subscribe()
     }
 
@@ -298,7 +298,7 @@ impl Shared {
     fn failed(&self, failure: &Failure) {
         self.metrics.store_errors(failure.kind.as_str()).inc();
         if failure.answered {
-            if self.refused.may() {
+            if self.refused.allows() {
                 let said = clean(&failure.text);
                 tracing::warn!(kind = failure.kind.as_str(), "the store refused a call: {said}");
             }
@@ -309,7 +309,7 @@ impl Shared {
     }
 }
 
-impl Store for Shared {
+impl Store for SharedStore {
     fn scope(&self, name: ScopeName) -> Scope {
         let prefix = &self.settings.prefix;
         let channel = self.server.channel(prefix, &name.rule);
@@ -323,7 +323,7 @@ impl Store for Shared {
         if let Some(granted) = self.ask(keys, &arguments, ask).await {
             return Ok(granted);
         }
-        self.alone(scope, keys, rule, ask).ok_or_else(|| StoreError::Away(self.why_down()))
+        self.take_locally(scope, keys, rule, ask).ok_or_else(|| StoreError::Away(self.why_down()))
     }
 
     async fn report(
@@ -346,7 +346,7 @@ impl Store for Shared {
         let Some(keys) = &scope.keys else { return self.here.slots(scope, ask).await };
         match self.ask_for_slots(scope, keys, ask).await {
             Some(granted) => Ok(granted),
-            None => self.slots_alone(keys, ask),
+            None => self.slots_locally(keys, ask),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::{
 
 use super::{
     Granted, ScopeName,
-    fallback::{Alone, Remembered, Silence, Windows},
+    fallback::{LocalScope, Remembered, UnansweredCalls, Windows},
     push::Channel,
     scripts::{CooldownKey, NewsFields, RateKeys, RuleArguments, ScopeKeys, SlotsKeys, TakeKeys},
 };
@@ -35,17 +35,17 @@ pub(crate) struct Keys {
     /// The windows of its quotas as last known. They outlive a trip.
     windows: parking_lot::Mutex<Option<Windows>>,
     /// The decisions without the store since its last reply.
-    pub(super) alone: parking_lot::Mutex<Option<Alone>>,
+    pub(super) local: parking_lot::Mutex<Option<LocalScope>>,
     /// The latest time without the store that was reported for this scope.
     pub(super) told: AtomicU64,
     /// The calls for tickets of this scope that were left without a reply.
-    pub(super) silence: Silence,
+    pub(super) unanswered: UnansweredCalls,
     /// Whether the task that rejoins the store has recorded it.
     pub(super) listed: AtomicBool,
     /// The store's memory of its rule.
     pub(super) memory: Arc<Remembered>,
     /// Whether requests have begun under `parallel` without the store since its last reply.
-    pub(super) slots_alone: AtomicBool,
+    pub(super) slots_local: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -93,12 +93,12 @@ impl Keys {
             arguments: parking_lot::Mutex::new(None),
             latest: parking_lot::Mutex::new(Latest::none(0)),
             windows: parking_lot::Mutex::default(),
-            alone: parking_lot::Mutex::default(),
+            local: parking_lot::Mutex::default(),
             told: 0.into(),
-            silence: Silence::default(),
+            unanswered: UnansweredCalls::default(),
             listed: false.into(),
             memory,
-            slots_alone: false.into(),
+            slots_local: false.into(),
         }
     }
 

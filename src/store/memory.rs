@@ -3,10 +3,10 @@
 //! The same decisions as the scripts in `lua/`, taken by the same arithmetic ([`crate::limiter::bucket`],
 //! [`crate::limiter::cooldown`]); one test suite drives both. A call is two short locks and no allocation but the ticket list.
 
-mod alone;
 mod forecast;
+mod local;
+mod rate_override;
 mod slots;
-mod steer;
 mod users;
 
 use std::{
@@ -60,13 +60,13 @@ pub(crate) struct Kept<T> {
 
 /// Where one scope is in memory.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct LocalState {
     bucket: Arc<Mutex<Kept<Bucket>>>,
     cooldown: Arc<Mutex<Kept<Cooldown>>>,
     own: bool,
 }
 
-impl Place {
+impl LocalState {
     /// Whether its cooldown has an epoch: who takes it for one that never tripped would be told off as late.
     pub(crate) fn has_tripped(&self) -> bool {
         self.cooldown.lock().state.as_ref().is_some_and(|state| state.epoch > 0)
@@ -148,11 +148,11 @@ impl Memory {
         (self.buckets.lock().len(), self.cooldowns.lock().len())
     }
 
-    pub(crate) fn place(&self, name: &ScopeName) -> Place {
+    pub(crate) fn place(&self, name: &ScopeName) -> LocalState {
         let now = self.now();
         let bucket = (Arc::clone(&name.rule), Arc::clone(&name.bucket));
         let cooldown = (Arc::clone(&name.rule), Arc::clone(&name.cooldown));
-        Place {
+        LocalState {
             bucket: shelve(&mut self.buckets.lock(), bucket, now),
             cooldown: shelve(&mut self.cooldowns.lock(), cooldown, now),
             own: name.bucket == name.cooldown,
@@ -232,7 +232,13 @@ impl Store for Memory {
 }
 
 /// What `lua/take.lua` does.
-fn take(place: &Place, user: Option<&UserBucket<'_>>, rule: &Rule, ask: &Ask, now: i64) -> Granted {
+fn take(
+    place: &LocalState,
+    user: Option<&UserBucket<'_>>,
+    rule: &Rule,
+    ask: &Ask,
+    now: i64,
+) -> Granted {
     let Some(policy) = &rule.cooldown else {
         return open(
             now,
@@ -303,7 +309,7 @@ fn open(now: i64, epoch: u64, streak: f64, tickets: Tickets) -> Granted {
         learned,
         windows,
         tickets,
-        alone: false,
+        local: false,
     }
 }
 
@@ -344,7 +350,7 @@ fn prepare(bucket: &mut Bucket, ask: &Ask, now: i64, (limits, written): (&Limits
 
 /// The tickets themselves, and when to come back for more (0: all there).
 fn tickets(
-    (place, user): (&Place, Option<&UserBucket<'_>>),
+    (place, user): (&LocalState, Option<&UserBucket<'_>>),
     rule: &Rule,
     ask: &Ask,
     now: i64,
@@ -424,7 +430,7 @@ fn tickets(
 }
 
 /// What `lua/report.lua` does.
-fn tell(place: &Place, policy: &CooldownPolicy, report: &Report, now: i64) -> Reported {
+fn tell(place: &LocalState, policy: &CooldownPolicy, report: &Report, now: i64) -> Reported {
     let mut kept = place.cooldown.lock();
     let state = kept.state.get_or_insert_default();
     state.observe(now);

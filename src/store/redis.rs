@@ -32,10 +32,10 @@ use super::{
     scripts::{self, Call, Script},
     tls,
 };
-use crate::{rules::settings::RedisSettings, runtime::background::Apart};
+use crate::{rules::settings::RedisSettings, runtime::background::BackgroundRuntime};
 
 /// Host and port of a server.
-pub type Place = (String, u16);
+pub type ServerAddress = (String, u16);
 
 /// Most calls that wait for Redis. A slower store fails.
 const QUEUE: usize = 10_000;
@@ -55,7 +55,7 @@ pub(super) struct Redis {
     subscriber: SubscriberClient,
     pub(super) push: Push,
     /// The runtime of the connections; [`Redis::listen`] must be spawned on it.
-    pub(super) apart: Apart,
+    pub(super) background: BackgroundRuntime,
     timeout: Duration,
     /// Why there is no connection. Calls that wait for one only see a timeout.
     cause: Arc<Mutex<Option<Failure>>>,
@@ -73,13 +73,13 @@ const BRACKETS: [char; 2] = ['[', ']'];
 ///
 /// # Errors
 /// An invalid URL.
-pub fn servers(settings: &RedisSettings) -> Result<Vec<Place>, BadUrl> {
+pub fn servers(settings: &RedisSettings) -> Result<Vec<ServerAddress>, BadUrl> {
     let config = Config::from_url(settings.url.expose())
         .map_err(|error| BadUrl(error.details().to_owned()))?;
     Ok(config.server.hosts().into_iter().map(place).collect())
 }
 
-fn place(server: Server) -> Place {
+fn place(server: Server) -> ServerAddress {
     (server.host.trim_matches(BRACKETS).to_owned(), server.port)
 }
 
@@ -146,7 +146,7 @@ impl Redis {
             plain,
             subscriber,
             push,
-            apart: Apart::start("store", || {}),
+            background: BackgroundRuntime::start("store", || {}),
             timeout,
             cause: Arc::default(),
         })
@@ -238,8 +238,8 @@ impl Redis {
     }
 
     /// The servers that there are connections to, in a fixed order.
-    pub(super) fn places(&self) -> Vec<Place> {
-        let mut places: Vec<Place> =
+    pub(super) fn places(&self) -> Vec<ServerAddress> {
+        let mut places: Vec<ServerAddress> =
             self.plain.active_connections().into_iter().map(place).collect();
         places.sort_unstable();
         places
@@ -249,7 +249,7 @@ impl Redis {
         // Goodbyes are a courtesy: a dead connection is not worth a message.
         self.plain.quit().await.ok();
         self.push.quit().await;
-        self.apart.end();
+        self.background.end();
     }
 }
 

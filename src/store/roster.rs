@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Shared,
+    SharedStore,
     failure::Failure,
     redis::Redis,
     scripts::{Announce, AnnounceArguments, Roster, RosterArguments, RosterKeys, RosterReply},
@@ -35,7 +35,7 @@ fn keys(prefix: &str) -> RosterKeys {
     }
 }
 
-impl Shared {
+impl SharedStore {
     /// Publishes this member's figures (JSON); empty ones remove it from the roster. Skipped while
     /// the store is away.
     pub async fn announce(&self, figures: String) {

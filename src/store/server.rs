@@ -15,7 +15,7 @@ use super::{
     failure::Failure,
     news::{self, News},
     push::{self, Channel},
-    redis::{Place, Redis},
+    redis::{Redis, ServerAddress},
     scripts::Script,
 };
 
@@ -103,7 +103,7 @@ impl Server {
     /// Runs a task: on the client's runtime of a real store, otherwise on the caller's.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         match self {
-            Self::Redis(redis) => redis.apart.spawn(task),
+            Self::Redis(redis) => redis.background.spawn(task),
             Self::Own(..) => tokio::spawn(task),
         }
     }
@@ -155,7 +155,7 @@ impl Server {
     }
 
     /// The servers that there are connections to, in a fixed order.
-    pub(super) fn places(&self) -> Vec<Place> {
+    pub(super) fn places(&self) -> Vec<ServerAddress> {
         match self {
             Self::Redis(redis) => redis.places(),
             Self::Own(..) => Vec::new(),

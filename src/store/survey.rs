@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Peeked, Shared, StoreError,
+    Peeked, SharedStore, StoreError,
     failure::Failure,
     redis::Redis,
     roster::{self, Announced},
@@ -72,7 +72,7 @@ pub async fn survey(settings: &RedisSettings) -> Result<Survey, StoreError> {
     })
 }
 
-impl Shared {
+impl SharedStore {
     /// Surveys the fleet of this member.
     ///
     /// # Errors

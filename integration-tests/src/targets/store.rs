@@ -17,7 +17,7 @@ use tidegate::{
         secret::Secret,
         settings::{OnFailure, RedisSettings},
     },
-    store::{Answering, Backend, Reply, ScriptServer, Shared},
+    store::{Answering, Backend, Reply, ScriptServer, SharedStore},
     target::Target,
 };
 use tokio::sync::broadcast;
@@ -41,7 +41,7 @@ pub(super) fn store(data: &[u8]) {
 async fn converse(text: &str) {
     let says = Says { replies: Arc::default(), news: broadcast::Sender::new(LINES) };
     let metrics = Metrics::new();
-    let store = Shared::over(Box::new(says.clone()), settings(), Arc::clone(&metrics));
+    let store = SharedStore::over(Box::new(says.clone()), settings(), Arc::clone(&metrics));
     store.first_word().await;
     let events = Events::new(Arc::clone(&metrics));
     let gate = Gate::new(rules(), Backend::Shared(store), metrics, events, LONG);

@@ -321,7 +321,7 @@ impl World {
             user_is_over: false,
             windows: vec![],
             tickets,
-            alone: false,
+            local: false,
         };
         self.members[at].reply = Some((granted, Moment(now, 0)));
     }

@@ -24,7 +24,7 @@ use tidegate::{
     rules::{Rule, settings::RedisSettings},
     runtime::clock,
     store::{
-        Ask, Granted, Memory, Override, Phase, Reported, Scope, ScopeName, Shared, Store as _,
+        Ask, Granted, Memory, Override, Phase, Reported, Scope, ScopeName, SharedStore, Store as _,
     },
 };
 use tokio::runtime::Runtime;
@@ -38,7 +38,7 @@ const START: i64 = 1_790_000_000_000_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Connected {
     runtime: Arc<Runtime>,
-    store: Arc<Shared>,
+    store: Arc<SharedStore>,
 }
 
 pub(crate) fn connect(redis: &Redis) -> Connected {
@@ -46,7 +46,7 @@ pub(crate) fn connect(redis: &Redis) -> Connected {
     let store = runtime.block_on(async {
         // A stalled machine is not an outage of the store.
         let patient = RedisSettings { timeout: SOON, ..sim::settings(&redis.url()) };
-        let store = Shared::start(patient, Metrics::new()).unwrap();
+        let store = SharedStore::start(patient, Metrics::new()).unwrap();
         wait_until("the store answers", SOON, async || store.is_up()).await;
         store
     });

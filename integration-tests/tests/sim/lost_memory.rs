@@ -7,7 +7,7 @@ use tidegate::{
     limiter::policy::Limits,
     observability::metrics::Metrics,
     rules::Rule,
-    store::{Ask, Granted, Scope, ScopeName, Shared, Store},
+    store::{Ask, Granted, Scope, ScopeName, SharedStore, Store},
 };
 
 use super::*;
@@ -16,14 +16,15 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// A member, and the scopes that it knows.
 pub(super) struct Member {
-    pub(super) store: Arc<Shared>,
+    pub(super) store: Arc<SharedStore>,
     scopes: RefCell<BTreeMap<String, Scope>>,
 }
 
 impl Member {
     pub(super) fn start(redis: &Arc<VirtualRedis>, number: usize) -> Self {
         let line = Line::new(redis, &Arc::default(), number, Duration::from_millis(4), 1);
-        let store = Shared::over(Box::new(line), settings("redis://simulated"), Metrics::new());
+        let store =
+            SharedStore::over(Box::new(line), settings("redis://simulated"), Metrics::new());
         Self { store, scopes: RefCell::default() }
     }
 

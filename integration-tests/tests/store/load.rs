@@ -40,7 +40,8 @@ impl Site {
 async fn hour(seed: u64) -> BTreeSet<&'static str> {
     let redis = VirtualRedis::start(1_000_000_000_000_000);
     let line = Line::new(&redis, &Arc::default(), 0, Duration::from_millis(4), seed);
-    let store = Shared::over(Box::new(line), sim::settings("redis://simulated"), Metrics::new());
+    let store =
+        SharedStore::over(Box::new(line), sim::settings("redis://simulated"), Metrics::new());
     tokio::time::sleep(Duration::from_secs(2)).await;
     let learn = Learn { start: 40.0, floor: 0.4, back_off: 0.87, patience: 60_000_000 };
     let limits = Limits { rate: Some(40.0), burst: 5, quotas: vec![], cost: 1, learn: Some(learn) };

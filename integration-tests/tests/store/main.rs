@@ -30,7 +30,9 @@ use tidegate::{
         secret::Secret,
         settings::{OnFailure, RedisSettings},
     },
-    store::{Ask, Granted, Memory, Override, Query, Reported, Scope, ScopeName, Shared, Store},
+    store::{
+        Ask, Granted, Memory, Override, Query, Reported, Scope, ScopeName, SharedStore, Store,
+    },
 };
 
 mod idle;
@@ -220,7 +222,7 @@ fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
     }
 }
 
-async fn shared(redis: &Redis) -> Arc<Shared> {
+async fn shared(redis: &Redis) -> Arc<SharedStore> {
     let settings = RedisSettings {
         url: Secret::new(redis.url()),
         prefix: "tidegate".to_owned(),
@@ -229,7 +231,7 @@ async fn shared(redis: &Redis) -> Arc<Shared> {
         local_share: None,
         ca: Vec::new(),
     };
-    let store = Shared::start(settings, Metrics::new()).unwrap();
+    let store = SharedStore::start(settings, Metrics::new()).unwrap();
     for _ in 0..500 {
         if store.is_up() {
             return store;
@@ -241,7 +243,7 @@ async fn shared(redis: &Redis) -> Arc<Shared> {
 
 /// Both stores, and what a member would remember between calls.
 struct Pair {
-    redis: Arc<Shared>,
+    redis: Arc<SharedStore>,
     time: Arc<AtomicI64>,
     memory: Memory,
     there: Scope,
@@ -256,7 +258,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(redis: Arc<Shared>, rule: Rule, key: &str) -> Self {
+    fn new(redis: Arc<SharedStore>, rule: Rule, key: &str) -> Self {
         let time = Arc::new(AtomicI64::new(0));
         let memory = Memory::at(Arc::clone(&time));
         let name = ScopeName {

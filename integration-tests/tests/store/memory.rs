@@ -52,7 +52,7 @@ fn a_flush_forgets_no_quota_that_members_know() {
     runtime.block_on(wait_until("all know of all", SOON, async || {
         fleet.iter().all(|(store, _)| store.members() == 3)
     }));
-    let take = |(store, scope): &(Arc<Shared>, Scope), wanted: u32| {
+    let take = |(store, scope): &(Arc<SharedStore>, Scope), wanted: u32| {
         let ask = Ask { wanted, ..Ask::default() };
         runtime.block_on(store.take(scope, &rule, &ask)).unwrap()
     };

@@ -30,7 +30,7 @@ async fn redis_allots_slots_as_the_model_does() {
             };
             let there = store.slots(&scope, &ask).await.unwrap();
             let SlotAsk { queue, under_way, wanted, .. } = ask;
-            let need = Need { member: queue, under_way, wanted, fleet: 1, was_alone: false };
+            let need = Need { member: queue, under_way, wanted, fleet: 1, was_local: false };
             let here = model.allot(there.now, most, &need, 0);
             let same = (here.slots, here.contended, here.come_back)
                 == (there.slots, there.contended, there.come_back);

@@ -13,7 +13,7 @@ use crate::{
     observability::event::{Event, Events},
     proxy,
     rules::settings::{Settings, StoreSettings},
-    store::{self, Place},
+    store::{self, ServerAddress},
 };
 
 /// Longest lookup of a store's name.
@@ -31,7 +31,7 @@ pub(super) async fn addresses(settings: &Settings, events: &Events) -> Vec<Socke
 }
 
 /// The addresses of one of the store's servers.
-async fn addresses_of((host, port): &Place, events: &Events) -> Vec<SocketAddr> {
+async fn addresses_of((host, port): &ServerAddress, events: &Events) -> Vec<SocketAddr> {
     let looking = tokio::net::lookup_host((host.as_str(), *port));
     match tokio::time::timeout(LOOKUP, looking).await {
         Ok(Ok(found)) => found.map(everywhere).collect(),
@@ -49,7 +49,7 @@ async fn addresses_of((host, port): &Place, events: &Events) -> Vec<SocketAddr> 
 
 /// Adds the servers that a cluster or a sentinel names later, for as long as the store lives.
 pub(super) async fn follow(
-    mut places: watch::Receiver<Vec<Place>>,
+    mut places: watch::Receiver<Vec<ServerAddress>>,
     proxy: Arc<proxy::Context>,
     events: Arc<Events>,
 ) {

@@ -289,11 +289,11 @@ impl BucketQueue {
         let mut state = self.state.lock();
         self.is_answered(&mut state, call);
         state.members = granted.members;
-        state.alone = granted.alone;
+        state.local = granted.local;
         state.look_again = (!lane.is_in_touch()).then(|| now + AGAIN);
         // A failed call says nothing about the latency, and neither does a local reply.
         state.lead = match state.lead {
-            _ if granted.alone => Duration::ZERO,
+            _ if granted.local => Duration::ZERO,
             Duration::ZERO => took,
             lead => (lead * 7 + took) / 8,
         };
@@ -301,7 +301,7 @@ impl BucketQueue {
         let served = granted.come_back == 0;
         // If the process was delayed, the reply still says when its tickets were due at the
         // earliest.
-        let in_time = granted.alone || took <= self.shared.store.timeout() + SLACK;
+        let in_time = granted.local || took <= self.shared.store.timeout() + SLACK;
         let due = if in_time { clock::now() } else { *asked };
         let probe = granted.phase == Phase::Probe;
         let epoch = if probe { granted.epoch } else { self.epoch_in_hand(granted.epoch) };
@@ -330,7 +330,7 @@ impl BucketQueue {
                     users::absorb(&mut state, call.ask.user.as_ref(), granted);
                 }
                 self.take_turns(&mut state, call, granted);
-                state.spare.plenty = !granted.is_ahead() && !granted.alone;
+                state.spare.plenty = !granted.is_ahead() && !granted.local;
                 state.tickets.extend(tickets);
                 state.tickets.make_contiguous().sort_by_key(|ticket| ticket.at);
             }

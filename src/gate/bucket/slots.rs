@@ -279,7 +279,7 @@ impl BucketQueue {
         slots.allotted = granted.slots;
         slots.contended = granted.contended || is_deaf;
         slots.until = Some(call.sent + clock::from_micros(LEASE));
-        let hears = !granted.alone && !is_deaf;
+        let hears = !granted.local && !is_deaf;
         slots.renew_at =
             Some(if hears { call.sent + clock::from_micros(LEASE / 3) } else { now + AGAIN });
         slots.come_back = (call.ask.wanted > granted.slots).then(|| {

@@ -11,7 +11,7 @@ pub(in crate::gate) struct Waits {
     /// The store said that no ticket is due before this time.
     pub(in crate::gate) come_back: Option<Instant>,
     /// The store is away: the member grants its own share.
-    pub(in crate::gate) alone: bool,
+    pub(in crate::gate) local: bool,
     /// A round trip to the store, smoothed.
     pub(in crate::gate) round_trip: Duration,
     /// Members that wait for the bucket.
@@ -29,7 +29,7 @@ impl BucketQueue {
         let state = self.state.lock();
         Waits {
             come_back: state.come_back,
-            alone: state.alone,
+            local: state.local,
             round_trip: state.lead,
             members: state.members.max(1),
         }

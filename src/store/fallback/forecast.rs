@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 
-use super::{Alone, Shared, share::fixed};
+use super::{LocalScope, SharedStore, share::fixed};
 use crate::{
     rules::{Rule, settings::OnFailure},
     store::{
@@ -16,7 +16,7 @@ use crate::{
 /// Scopes per script call, which blocks Redis for about a millisecond.
 const BATCH: usize = 100;
 
-impl Shared {
+impl SharedStore {
     /// When the next request of each scope could go. The calls go out together, so that all of them take one round trip.
     pub async fn forecast(self: &Arc<Self>, queries: &[Query]) -> Vec<Forecast> {
         let mut found: Vec<Option<Forecast>> = vec![None; queries.len()];
@@ -33,14 +33,14 @@ impl Shared {
                 }
             }
         }
-        let alone = |(found, query): (Option<Forecast>, &Query)| {
-            found.unwrap_or_else(|| self.forecast_alone(query))
+        let local = |(found, query): (Option<Forecast>, &Query)| {
+            found.unwrap_or_else(|| self.forecast_locally(query))
         };
-        found.into_iter().zip(queries).map(alone).collect()
+        found.into_iter().zip(queries).map(local).collect()
     }
 
     /// The forecast of this member without the store.
-    fn forecast_alone(&self, query: &Query) -> Forecast {
+    fn forecast_locally(&self, query: &Query) -> Forecast {
         let Query { scope, rule, learned } = query;
         let whole = fixed(&rule.limits, learned.rate);
         match self.settings.on_failure {
@@ -49,10 +49,10 @@ impl Shared {
             OnFailure::Closed => Forecast::away(None),
             OnFailure::Local if self.knows_no_share() => Forecast::away(None),
             OnFailure::Local => {
-                let alone = scope.keys.as_ref().map(|keys| keys.alone.lock());
-                let alone = alone.as_ref().and_then(|alone| alone.as_ref());
-                if let Some(alone) = alone.filter(|alone: &&Alone| alone.is_of(&whole)) {
-                    let rule = Rule { limits: alone.limits(&whole), ..Rule::clone(rule) };
+                let local = scope.keys.as_ref().map(|keys| keys.local.lock());
+                let local = local.as_ref().and_then(|local| local.as_ref());
+                if let Some(local) = local.filter(|local: &&LocalScope| local.is_of(&whole)) {
+                    let rule = Rule { limits: local.limits(&whole), ..Rule::clone(rule) };
                     return self.here.forecast_at(&scope.here, &rule, *learned);
                 }
                 // Nothing was sent without the store yet: the member's share begins with an empty bucket.

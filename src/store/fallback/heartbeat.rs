@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Failure, News, Shared,
+    Failure, News, SharedStore,
     scripts::{self, Call, Members, MembersArguments, MembersKeys, MembersReply},
 };
 use crate::runtime::clock;
@@ -46,7 +46,7 @@ fn knock() -> Duration {
     KNOCK + KNOCK.mul_f64(fastrand::f64() / 2.0)
 }
 
-impl Shared {
+impl SharedStore {
     /// Sends a heartbeat every second, and more often while the store is away.
     pub(super) async fn send_heartbeats(&self) {
         let (mut silent, mut lately, mut hearing) = (0, [0; LATELY], Hearing::default());

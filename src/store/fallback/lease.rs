@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Shared, heartbeat::HEARTBEAT};
+use super::{SharedStore, heartbeat::HEARTBEAT};
 use crate::runtime::clock::{self, Instant};
 
 /// How late a heartbeat may be on a busy machine.
@@ -61,7 +61,7 @@ impl Lease {
     }
 }
 
-impl Shared {
+impl SharedStore {
     /// Whether this member may still rely on a reply about a scope to a call that was sent at
     /// `heard`.
     #[must_use]
@@ -71,7 +71,7 @@ impl Shared {
 
     /// A call that was sent at this time has got a reply, or has failed.
     pub(super) fn note_call(&self, sent: Instant, answered: bool) {
-        self.silence.note(sent, answered);
+        self.unanswered.note(sent, answered);
         if self.lease.note(sent, answered) {
             let slept = clock::now().saturating_duration_since(sent);
             tracing::debug!(?slept, "the lease had run out: every scope is read again");

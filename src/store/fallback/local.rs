@@ -14,8 +14,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Shared,
-    alone::{Alone, Before},
+    SharedStore,
+    local_scope::{BeforeOutage, LocalScope},
     share::{fixed, scaled},
 };
 use crate::{
@@ -31,23 +31,24 @@ const OUTAGE_TIMEOUT: Duration = Duration::from_secs(3);
 /// When waiting requests look again: as often as the store is tried.
 const AGAIN: Duration = Duration::from_millis(250);
 
-impl Shared {
+impl SharedStore {
     /// How long the store has been silent to calls: in total, or in this scope (a single node of a
     /// cluster may be away, or one script may be refused).
     pub(super) fn silent_for(&self, keys: &Keys) -> Duration {
-        let since = [self.silence.since(), keys.silence.since()].into_iter().flatten().min();
+        let since = [self.unanswered.since(), keys.unanswered.since()].into_iter().flatten().min();
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Whether this member may decide in local mode.
-    fn may_go_alone(&self, keys: &Keys) -> bool {
-        self.members() < 2 || self.silence.lasted().max(keys.silence.lasted()) >= OUTAGE_TIMEOUT
+    fn may_go_local(&self, keys: &Keys) -> bool {
+        self.members() < 2
+            || self.unanswered.lasted().max(keys.unanswered.lasted()) >= OUTAGE_TIMEOUT
     }
 
     /// Whether to call the store once more, although it is away, before local mode.
     pub(super) fn asks_once_more(&self, keys: &Keys) -> bool {
         self.settings.on_failure == OnFailure::Local
-            && !self.may_go_alone(keys)
+            && !self.may_go_local(keys)
             && self.silent_for(keys) >= OUTAGE_TIMEOUT
     }
 
@@ -60,7 +61,7 @@ impl Shared {
 
     /// Whether this member begins no requests under `parallel` for now.
     pub(super) fn keeps_slots_still(&self, keys: &Keys) -> bool {
-        self.knows_no_share() || !self.may_go_alone(keys)
+        self.knows_no_share() || !self.may_go_local(keys)
     }
 
     /// The reply in the meantime: no tickets. Tokens that this member saved up in local mode are
@@ -83,13 +84,13 @@ impl Shared {
             rate: whole.rate.unwrap_or(0.0),
             come_back: here.come_back.max(here.now + clock::micros(again)),
             learned: ask.learned,
-            alone: true,
+            local: true,
             ..here
         }
     }
 
     /// Decides without the store.
-    pub(super) fn alone(
+    pub(super) fn take_locally(
         &self,
         scope: &Scope,
         keys: &Arc<Keys>,
@@ -102,36 +103,36 @@ impl Shared {
             return Some(self.still(scope, keys, rule, &whole, ask));
         }
         self.metrics.store_fallback(mode.as_str()).inc();
-        let mut alone = keys.alone.lock();
+        let mut local = keys.local.lock();
         if mode == OnFailure::Closed {
             return None;
         }
-        let goes_on = alone.as_ref().is_some_and(|alone| alone.is_of(&whole));
+        let goes_on = local.as_ref().is_some_and(|local| local.is_of(&whole));
         if !goes_on {
-            let before = Before {
+            let before = BeforeOutage {
                 heard: keys.heard(),
                 due: keys.latest_due(ask.known.epoch),
                 silent: self.silent_for(keys),
-                taken: alone.as_ref().map_or(0, Alone::taken),
+                taken: local.as_ref().map_or(0, LocalScope::taken),
             };
             let place = (&self.here, &scope.here);
-            let new = Alone::begin(place, &whole, self.fleet(), &before);
-            if alone.replace(new).is_none() {
-                self.rejoin.strayed(keys);
+            let new = LocalScope::begin(place, &whole, self.fleet(), &before);
+            if local.replace(new).is_none() {
+                self.rejoin.diverged(keys);
             }
         }
-        let alone = alone.as_mut()?;
+        let local = local.as_mut()?;
         let limits = match mode {
             OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..whole.clone() },
-            OnFailure::Local | OnFailure::Closed => alone.limits(&whole),
+            OnFailure::Local | OnFailure::Closed => local.limits(&whole),
         };
         // The fleet's rate is returned; otherwise the member would take a share of a share next
         // time.
         let rate = limits.rate.and(whole.rate).unwrap_or(0.0);
         let now = self.here.now();
-        let never = alone.never(now).filter(|_| !limits.quotas.is_empty());
+        let never = local.never(now).filter(|_| !limits.quotas.is_empty());
         let wanted = if never.is_some() { 0 } else { ask.wanted };
-        let bound = ask.bound.min(alone.ends_in(now) - 1);
+        let bound = ask.bound.min(local.ends_in(now) - 1);
         let share = self.fleet().share.min(1.0);
         let each_user = rule.each_user.as_ref().filter(|_| mode == OnFailure::Local);
         let each_user = each_user.map(|limits| scaled(limits, share));
@@ -139,8 +140,8 @@ impl Shared {
         // Tickets of the store that are still in hand count: they are used first.
         let ask = Ask { wanted, bound, drain: false, returned: Vec::new(), ..ask.clone() };
         let here = self.here.take_now(scope, &rule, &ask);
-        alone.granted(&here);
+        local.granted(&here);
         let come_back = never.unwrap_or(here.come_back);
-        Some(Granted { rate, come_back, learned: ask.learned, alone: true, ..here })
+        Some(Granted { rate, come_back, learned: ask.learned, local: true, ..here })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::{FIRST_WORD, Failure, News, Shared};
+use super::{FIRST_WORD, Failure, News, SharedStore};
 use crate::{
     rules::settings::OnFailure,
     runtime::clock::{self, Instant},
@@ -75,7 +75,7 @@ impl Outage {
     }
 }
 
-impl Shared {
+impl SharedStore {
     /// Reports a failure to people if it is the first of its kind.
     pub(super) fn report_outage(&self, failure: &Failure) {
         // Before the event listeners exist it is not reported; the next heartbeat tries again.

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use super::Shared;
+use super::SharedStore;
 use crate::store::{
     News,
     push::Channel,
@@ -20,12 +20,12 @@ pub(in crate::store) struct Remembered {
     /// Its keys in Redis.
     pub(in crate::store) keys: RuleKeys,
     channel: Channel,
-    known: Mutex<Known>,
+    known: Mutex<KnownMemory>,
 }
 
 /// Memories are known by when they began, on the store's clock; 0 = none.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownMemory {
     since: i64,
     /// The one before, which was lost.
     before: i64,
@@ -65,8 +65,8 @@ impl Remembered {
         if known.since != asked_with {
             return Heard::Stale;
         }
-        let Known { since: before, due, .. } = *known;
-        *known = Known { since, before, due: due || before > 0 };
+        let KnownMemory { since: before, due, .. } = *known;
+        *known = KnownMemory { since, before, due: due || before > 0 };
         if before > 0 { Heard::Lost } else { Heard::Same }
     }
 
@@ -102,7 +102,7 @@ impl Recovery {
     }
 }
 
-impl Shared {
+impl SharedStore {
     /// The store's memory of a rule.
     pub(super) fn remembered(&self, rule: &Arc<str>) -> Arc<Remembered> {
         let mut all = self.recovery.0.lock();
@@ -127,7 +127,7 @@ impl Shared {
 
     /// Gets the store's memory, and confirms that everything known of the previous one was
     /// reported. False if the store does not reply.
-    pub(super) async fn recalled(&self, memory: &Remembered) -> bool {
+    pub(super) async fn confirm_memory(&self, memory: &Remembered) -> bool {
         let (since, before) = memory.known();
         let (command, channel) = memory.channel.clone();
         let arguments = MemoryArguments {

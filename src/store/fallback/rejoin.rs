@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{
-    Shared,
-    alone::{self, Alone, Fleet},
+    SharedStore,
+    local_scope::{self, Fleet, LocalScope},
     recover::{Heard, Remembered},
 };
 use crate::{
@@ -40,7 +40,7 @@ pub(super) struct Rejoin {
     /// The number of outages, and the latest return.
     times: Mutex<Times>,
     /// Scopes with decisions in local mode.
-    strayed: Mutex<Vec<Arc<Keys>>>,
+    diverged: Mutex<Vec<Arc<Keys>>>,
     /// Scopes with limits.
     heard: Mutex<Vec<Weak<Keys>>>,
     /// There is something to report now.
@@ -79,10 +79,10 @@ impl Rejoin {
     }
 
     /// Something was decided in this scope without the store.
-    pub(super) fn strayed(&self, keys: &Arc<Keys>) {
-        let mut strayed = self.strayed.lock();
-        if strayed.len() < MOST {
-            strayed.push(Arc::clone(keys));
+    pub(super) fn diverged(&self, keys: &Arc<Keys>) {
+        let mut diverged = self.diverged.lock();
+        if diverged.len() < MOST {
+            diverged.push(Arc::clone(keys));
         }
     }
 
@@ -101,7 +101,7 @@ impl Rejoin {
 
     /// Scopes to report; of those that only concern a memory, those of `memories`.
     fn to_tell(&self, memories: &[Arc<Remembered>]) -> Vec<Arc<Keys>> {
-        let mut all = std::mem::take(&mut *self.strayed.lock());
+        let mut all = std::mem::take(&mut *self.diverged.lock());
         let of_them = |keys: &Arc<Keys>| {
             memories.iter().any(|memory| Arc::ptr_eq(memory, &keys.memory)) && keys.matters()
         };
@@ -110,9 +110,9 @@ impl Rejoin {
     }
 }
 
-impl Shared {
+impl SharedStore {
     /// Reports to the store what it cannot know, whenever it returns or has lost its data.
-    pub(super) async fn keep_home(&self) {
+    pub(super) async fn rejoin_when_due(&self) {
         let mut again = None;
         loop {
             tokio::select! {
@@ -123,7 +123,7 @@ impl Shared {
             again = self.tell_scopes(&memories).await;
             for memory in memories {
                 // A store that is away gets everything when it is back.
-                if self.is_up() && !self.recalled(&memory).await {
+                if self.is_up() && !self.confirm_memory(&memory).await {
                     memory.is_still_due();
                     again = earlier(again, clock::now() + AGAIN);
                 }
@@ -141,10 +141,10 @@ impl Shared {
             if let Some(told) = told.filter(|told| !is_looked_at(told)) {
                 let opens = clock::now() + clock::from_micros(told.come_back - told.now);
                 again = earlier(again, opens);
-                self.rejoin.strayed(&keys);
-            } else if keys.alone.lock().is_some() {
+                self.rejoin.diverged(&keys);
+            } else if keys.local.lock().is_some() {
                 // A report that failed is repeated at the next return.
-                self.rejoin.strayed(&keys);
+                self.rejoin.diverged(&keys);
             }
         }
         again
@@ -163,10 +163,10 @@ impl Shared {
         let latest = self.rejoin.latest();
         let new = latest.filter(|(away, _)| keys.told.load(Ordering::Relaxed) < *away);
         let local = self.settings.on_failure == OnFailure::Local;
-        let (away, taken) = match &*keys.alone.lock() {
-            Some(alone) => (alone.tell(&self.here), Some(alone.taken())),
+        let (away, taken) = match &*keys.local.lock() {
+            Some(local) => (local.tell(&self.here), Some(local.taken())),
             None => {
-                let idle = new.map(|(_, gone)| alone::idle(&self.here, gone, self.fleet()));
+                let idle = new.map(|(_, gone)| local_scope::idle(&self.here, gone, self.fleet()));
                 (idle.unwrap_or_default(), None)
             }
         };
@@ -185,7 +185,7 @@ impl Shared {
         let sent = clock::now();
         let user = ask.user.as_deref().filter(|_| rule.limits_users());
         let reply = self.call_anyway::<Take>(keys.of_user(user), arguments).await;
-        keys.silence.note(sent, reply.is_some());
+        keys.unanswered.note(sent, reply.is_some());
         let reply = reply?;
         let memory = reply.memory;
         let granted = Granted::from(reply);
@@ -206,10 +206,10 @@ impl Shared {
         }
         if is_looked_at(&granted) {
             keys.told.fetch_max(latest.map_or(0, |(away, _)| away), Ordering::Relaxed);
-            let mut alone = keys.alone.lock();
+            let mut local = keys.local.lock();
             // Decisions in local mode since then must be reported too.
-            if alone.as_ref().map(Alone::taken) == taken {
-                *alone = None;
+            if local.as_ref().map(LocalScope::taken) == taken {
+                *local = None;
             }
         }
         Some(granted)
@@ -241,7 +241,7 @@ impl From<TakeReply> for Granted {
             learned: reply.learned,
             windows: reply.windows,
             tickets: reply.tickets.0,
-            alone: false,
+            local: false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{Shared, recover::Heard, share::part};
+use super::{SharedStore, recover::Heard, share::part};
 use crate::{
     rules::settings::OnFailure,
     store::{
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-impl Shared {
+impl SharedStore {
     /// Asks the store for slots; `None` if it does not answer.
     pub(super) async fn ask_for_slots(
         &self,
@@ -27,21 +27,21 @@ impl Shared {
             under_way: ask.under_way,
             wanted: ask.wanted,
             fleet: self.members(),
-            was_local: keys.slots_alone.load(Ordering::Relaxed),
+            was_local: keys.slots_local.load(Ordering::Relaxed),
             memory: since,
             news: keys.slots_news(&scope.name.rule),
         };
         let reply = self.call::<Slots>(keys.slots(), arguments).await?;
-        keys.slots_alone.store(false, Ordering::Relaxed);
+        keys.slots_local.store(false, Ordering::Relaxed);
         if keys.memory.hears(reply.memory, since) == Heard::Lost {
             self.rejoin.tell();
         }
         let SlotsReply { now, slots, contended, come_back, .. } = reply;
-        Some(SlotsGranted { now, slots, contended, come_back, alone: false })
+        Some(SlotsGranted { now, slots, contended, come_back, local: false })
     }
 
     /// The answer while the store is away. Like a rate, the slots are divided evenly; what has begun goes on.
-    pub(super) fn slots_alone(
+    pub(super) fn slots_locally(
         &self,
         keys: &Keys,
         ask: &SlotAsk,
@@ -51,12 +51,12 @@ impl Shared {
             OnFailure::Open => u32::MAX,
             OnFailure::Local if self.keeps_slots_still(keys) => 0,
             OnFailure::Local => {
-                keys.slots_alone.store(true, Ordering::Relaxed);
+                keys.slots_local.store(true, Ordering::Relaxed);
                 u32::try_from(part(u64::from(ask.most), self.fleet().share.min(1.0)))
                     .unwrap_or(ask.most)
             }
         };
         let slots = ask.under_way.max(own.min(ask.wanted));
-        Ok(SlotsGranted { now: 0, slots, contended: false, come_back: 0, alone: true })
+        Ok(SlotsGranted { now: 0, slots, contended: false, come_back: 0, local: true })
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of a member without its store.
 
 use super::{
-    alone::last_turn,
+    local_scope::last_turn,
     share::{fixed, scaled},
 };
 use crate::limiter::{learn::Learn, policy::Limits};
@@ -10,14 +10,14 @@ use crate::limiter::{learn::Learn, policy::Limits};
 fn a_member_alone_keeps_to_its_share_of_the_rate_in_force() {
     let learn = Learn { start: 0.5, floor: 0.02, back_off: 0.87, patience: 60_000_000 };
     let limits = Limits { rate: Some(12.0), burst: 9, quotas: vec![], cost: 1, learn: Some(learn) };
-    let alone = |limits: &Limits, known| scaled(&fixed(limits, known), 1.0 / 3.0);
-    assert_eq!(alone(&limits, 3.0).rate, Some(1.0), "a third of what was learned");
-    assert_eq!(alone(&limits, 3.0).learn, None);
-    assert_eq!(alone(&limits, 30.0).rate, Some(4.0), "never above the ceiling");
-    assert_eq!(alone(&limits, 0.0).rate, Some(0.5 / 3.0), "nothing known: as at the start");
+    let local = |limits: &Limits, known| scaled(&fixed(limits, known), 1.0 / 3.0);
+    assert_eq!(local(&limits, 3.0).rate, Some(1.0), "a third of what was learned");
+    assert_eq!(local(&limits, 3.0).learn, None);
+    assert_eq!(local(&limits, 30.0).rate, Some(4.0), "never above the ceiling");
+    assert_eq!(local(&limits, 0.0).rate, Some(0.5 / 3.0), "nothing known: as at the start");
     let written = Limits { learn: None, ..limits };
-    assert_eq!(alone(&written, 3.0).rate, Some(4.0), "a fixed rate is as written");
-    assert_eq!(alone(&written, 3.0).burst, 3);
+    assert_eq!(local(&written, 3.0).rate, Some(4.0), "a fixed rate is as written");
+    assert_eq!(local(&written, 3.0).burst, 3);
 }
 
 #[test]

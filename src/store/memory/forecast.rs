@@ -1,6 +1,6 @@
 //! The next free time of a scope in the embedded store: the same as `lua/when.lua`.
 
-use super::{Memory, Place, news};
+use super::{LocalState, Memory, news};
 use crate::{
     limiter::{
         bucket::{self, Bucket, Pace},
@@ -23,7 +23,7 @@ impl Memory {
     /// The same by other limits than those of the scope's rule.
     pub(in crate::store) fn forecast_at(
         &self,
-        place: &Place,
+        place: &LocalState,
         rule: &Rule,
         known: Known,
     ) -> Forecast {

@@ -20,7 +20,7 @@ impl Memory {
             under_way: ask.under_way,
             wanted: ask.wanted,
             fleet: 1,
-            was_alone: false,
+            was_local: false,
         };
         let slots = kept.state.get_or_insert_default();
         let allotted = slots.allot(now, ask.most, &need, 0);
@@ -30,7 +30,7 @@ impl Memory {
             slots: allotted.slots,
             contended: allotted.contended,
             come_back: allotted.come_back,
-            alone: false,
+            local: false,
         }
     }
 }

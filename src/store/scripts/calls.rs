@@ -52,7 +52,7 @@ calls! {
     /// `lua/take.lua`, which every request costs.
     Take(TakeKeys, TakeArguments) -> TakeReply = "take" [
         "lib/clock.lua", "lib/shares.lua", "lib/load.lua", "lib/learn.lua", "lib/bucket.lua", "lib/memory.lua",
-        "lib/recall.lua", "lib/away.lua", "lib/errors.lua", "lib/cooldown.lua", "lib/policy.lua", "take.lua"
+        "lib/recover.lua", "lib/away.lua", "lib/errors.lua", "lib/cooldown.lua", "lib/policy.lua", "take.lua"
     ];
     /// `lua/report.lua`.
     Report(CooldownKey, ReportArguments) -> ReportReply = "report" [

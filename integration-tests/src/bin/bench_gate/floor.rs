@@ -15,7 +15,7 @@ use integration_tests::{
 use parking_lot::Mutex;
 use tidegate::{
     observability::metrics::Metrics,
-    store::{Answering, Ask, Reply, ScopeName, ScriptServer, Shared, Store as _},
+    store::{Answering, Ask, Reply, ScopeName, ScriptServer, SharedStore, Store as _},
 };
 use tokio::sync::broadcast;
 
@@ -94,7 +94,7 @@ fn record() -> anyhow::Result<[Vec<String>; 3]> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(async {
         let settings = sim::settings("redis://recorded");
-        let store = Shared::over(Box::new(recorder), settings, Metrics::new());
+        let store = SharedStore::over(Box::new(recorder), settings, Metrics::new());
         store.first_word().await;
         let rule = load::rule();
         let name =

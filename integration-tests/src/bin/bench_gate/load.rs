@@ -16,7 +16,7 @@ use tidegate::{
     gate::{Client, Gate, Preferences},
     observability::{event::Events, metrics::Metrics},
     rules::{Rule, RuleSet},
-    store::{Backend, Memory, Shared},
+    store::{Backend, Memory, SharedStore},
 };
 use tokio::{runtime::Runtime, task::JoinSet};
 
@@ -45,7 +45,7 @@ impl Load {
         let runtime = Runtime::new()?;
         let gate = runtime.block_on(async {
             let metrics = Metrics::new();
-            let store = Shared::start(sim::settings(&redis.url()), Arc::clone(&metrics))?;
+            let store = SharedStore::start(sim::settings(&redis.url()), Arc::clone(&metrics))?;
             store.first_word().await;
             ensure!(store.is_up(), "the store does not come up: {}", store.why_down());
             Ok(gate(Backend::Shared(store), metrics))

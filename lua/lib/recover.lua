@@ -6,7 +6,7 @@
 -- to be empty for a minute, as if it had begun with the memory (`doubt`: until when; nil = somebody knows), and then full.
 local function note_memory(bucket, key, known, fleet, now)
   local since, held = bucket.since, bucket.hold > now
-  bucket.recalls = held
+  bucket.recovers = held
   if since > 0 and since == known and bucket.server == SERVER and not held then
     bucket.hold = 0
     keep(key, REMEMBERED)
@@ -14,7 +14,7 @@ local function note_memory(bucket, key, known, fleet, now)
   end
   local memory = load_memory(key, known, fleet, now)
   bucket.since, bucket.hold, bucket.server = memory.since, hold_of(memory, now), SERVER
-  bucket.recalls = bucket.hold > 0
+  bucket.recovers = bucket.hold > 0
   if bucket.since == since or memory.before == 0 then return end
   if bucket.fresh then
     bucket.doubt = doubt_of(memory, now)
@@ -30,12 +30,12 @@ end
 -- at which it was told, and how many members waited then. Where a bucket alone is gone (an eviction), it hands out nothing
 -- for as long as tickets of others may be out. What has read the clock since then has lost nothing, and neither has a clock
 -- that was set back.
-local function recall_bucket(bucket, latest, fleet, now, limits)
+local function recover_bucket(bucket, latest, fleet, now, limits)
   local moment, told, members = string.match(latest, '^(%d+):(%d+):(%d+)$')
   if not moment or not limits.rate then return end
   moment, told = tonumber(moment), tonumber(told)
   if told > now then return end
-  if bucket.recalls then
+  if bucket.recovers then
     if moment > bucket.at then bucket.at, bucket.tokens = moment, math.min(bucket.tokens, 0) end
   elseif bucket.fresh then
     local ahead = fleet > 1 and CONST.HORIZON + ceil(members * limits.cost / limits.rate) or 0
@@ -50,7 +50,7 @@ end
 -- began since then, what was taken before comes on top of what was taken since; where several members tell of the same
 -- window, the most that any of them heard. A bucket whose next window has begun, with a ticket ahead, has nothing to do with
 -- the one before any more. Where it has lost its latest writes, the most of both.
-local function recall_windows(bucket, known, now, limits)
+local function recover_windows(bucket, known, now, limits)
   local told, list = string.match(known, '^(%d+);(.*)$')
   told = tonumber(told)
   if not told or told > now then return end

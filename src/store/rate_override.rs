@@ -1,6 +1,6 @@
 //! Manual changes of a learned rate, in either store.
 
-use super::{Backend, Scope, Shared, StoreError, scripts::Rate};
+use super::{Backend, Scope, SharedStore, StoreError, scripts::Rate};
 use crate::{
     limiter::learn::{Hand, Known},
     rules::Rule,
@@ -26,7 +26,7 @@ impl Backend {
     }
 }
 
-impl Shared {
+impl SharedStore {
     /// Like [`Backend::steer`], together with the store's time.
     ///
     /// # Errors

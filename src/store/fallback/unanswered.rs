@@ -8,7 +8,7 @@ use crate::runtime::clock::{self, Instant};
 
 /// The calls without a reply since the last reply.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Silence(Mutex<Calls>);
+pub(in crate::store) struct UnansweredCalls(Mutex<Calls>);
 
 #[derive(Debug, Default)]
 struct Calls {
@@ -18,7 +18,7 @@ struct Calls {
     unanswered: Option<(Instant, Instant)>,
 }
 
-impl Silence {
+impl UnansweredCalls {
     /// A call that was sent at this time has got a reply, or has failed.
     pub(super) fn note(&self, sent: Instant, answered: bool) {
         if answered { self.answered() } else { self.unanswered(sent) }
@@ -61,28 +61,28 @@ mod tests {
 
     #[test]
     fn silence_lasts_from_the_first_to_the_latest_call_that_was_left_unanswered() {
-        let (silence, start) = (Silence::default(), clock::now());
-        assert_eq!(silence.lasted(), Duration::ZERO);
-        silence.unanswered(start + seconds(10));
-        assert_eq!(silence.lasted(), Duration::ZERO, "one call may have been lost");
-        silence.unanswered(start + seconds(14));
-        silence.unanswered(start + seconds(12));
-        assert_eq!(silence.lasted(), seconds(4));
-        assert_eq!(silence.since(), Some(start + seconds(10)));
-        silence.answered();
-        assert_eq!((silence.lasted(), silence.since()), (Duration::ZERO, None));
+        let (calls, start) = (UnansweredCalls::default(), clock::now());
+        assert_eq!(calls.lasted(), Duration::ZERO);
+        calls.unanswered(start + seconds(10));
+        assert_eq!(calls.lasted(), Duration::ZERO, "one call may have been lost");
+        calls.unanswered(start + seconds(14));
+        calls.unanswered(start + seconds(12));
+        assert_eq!(calls.lasted(), seconds(4));
+        assert_eq!(calls.since(), Some(start + seconds(10)));
+        calls.answered();
+        assert_eq!((calls.lasted(), calls.since()), (Duration::ZERO, None));
     }
 
     #[test]
     fn a_call_that_was_overtaken_by_one_that_was_answered_says_nothing() {
-        let silence = Silence::default();
+        let calls = UnansweredCalls::default();
         let early = clock::now();
-        silence.answered();
-        silence.unanswered(early);
-        let heard = silence.0.lock().heard.expect("it was answered");
-        assert_eq!(silence.since().is_some(), early >= heard);
-        silence.unanswered(heard + seconds(1));
-        silence.unanswered(heard + seconds(2));
-        assert!(silence.lasted() >= seconds(1));
+        calls.answered();
+        calls.unanswered(early);
+        let heard = calls.0.lock().heard.expect("it was answered");
+        assert_eq!(calls.since().is_some(), early >= heard);
+        calls.unanswered(heard + seconds(1));
+        calls.unanswered(heard + seconds(2));
+        assert!(calls.lasted() >= seconds(1));
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     runtime::clock::{self, Instant},
     store::{
         Granted,
-        memory::{Memory, Place},
+        memory::{LocalState, Memory},
     },
 };
 
@@ -29,10 +29,10 @@ pub(in crate::store) struct Windows {
 
 /// The decisions in one scope without the store.
 #[derive(Debug)]
-pub(in crate::store) struct Alone {
+pub(in crate::store) struct LocalScope {
     /// When that began, on the clock of the member's own store; the name of this time.
     began: i64,
-    place: Place,
+    place: LocalState,
     fleet: Fleet,
     /// The fleet's limits, of which these are the parts.
     whole: Limits,
@@ -47,7 +47,7 @@ pub(in crate::store) struct Alone {
 
 /// A member's knowledge of a scope when its store fell silent.
 #[derive(Debug)]
-pub(super) struct Before {
+pub(super) struct BeforeOutage {
     /// The windows of its quotas as last known.
     pub(super) heard: Option<Windows>,
     /// When this member's latest ticket is due, in microseconds from now.
@@ -78,13 +78,13 @@ pub(super) struct Fleet {
     pub(super) share: f64,
 }
 
-impl Alone {
+impl LocalScope {
     /// Begins in a scope that the member keeps in its own store.
     pub(super) fn begin(
-        (here, place): (&Memory, &Place),
+        (here, place): (&Memory, &LocalState),
         whole: &Limits,
         fleet: Fleet,
-        before: &Before,
+        before: &BeforeOutage,
     ) -> Self {
         let now = here.now();
         let lost = now - clock::micros(before.silent);
@@ -93,7 +93,7 @@ impl Alone {
             part.used = part.limit.min(part.used + before.taken);
             part.common = false;
         }
-        let alone = Self {
+        let local = Self {
             began: now,
             place: place.clone(),
             fleet,
@@ -108,15 +108,15 @@ impl Alone {
             start: part.start,
             taken: part.used,
         };
-        let windows = alone.parts.iter().zip(&whole.quotas).map(used).collect();
-        let limits = alone.limits(whole);
+        let windows = local.parts.iter().zip(&whole.quotas).map(used).collect();
+        let limits = local.limits(whole);
         // Nothing is sent before a window that began with a ticket ahead, because the previous one
         // was full.
-        let starts = alone.parts.iter().filter(|part| part.common).map(|part| part.start);
+        let starts = local.parts.iter().filter(|part| part.common).map(|part| part.start);
         let turn = last_turn(whole, fleet.share, before.due, lost - now, fastrand::f64());
         let from = starts.fold(now + turn, i64::max);
         here.begin(place, &limits, from, windows, fleet.members > 1);
-        alone
+        local
     }
 
     /// The limits of this member.
@@ -207,9 +207,9 @@ pub(super) fn idle(here: &Memory, gone: Duration, fleet: Fleet) -> String {
 }
 
 /// A time without the store, as `welcome` of `lua/lib/away.lua` reads it.
-fn away(since: i64, alone: i64, fleet: Fleet, owed: u64, taken: &str) -> String {
+fn away(since: i64, gone: i64, fleet: Fleet, owed: u64, taken: &str) -> String {
     let Fleet { members, share } = fleet;
-    format!("{since}:{alone}:{members}:{share}:{owed};{taken}")
+    format!("{since}:{gone}:{members}:{share}:{owed};{taken}")
 }
 
 impl Part {

@@ -1,6 +1,6 @@
 //! The part of a scope that a member uses without its store.
 
-use super::{Memory, Place};
+use super::{LocalState, Memory};
 use crate::limiter::{
     bucket::{Bucket, Window},
     policy::Limits,
@@ -11,7 +11,7 @@ impl Memory {
     /// only what `windows` leave.
     pub(in crate::store) fn begin(
         &self,
-        place: &Place,
+        place: &LocalState,
         limits: &Limits,
         from: i64,
         windows: Vec<Window>,
@@ -26,7 +26,7 @@ impl Memory {
     }
 
     /// The windows of the quotas as they are there.
-    pub(in crate::store) fn windows(&self, place: &Place) -> Vec<Window> {
+    pub(in crate::store) fn windows(&self, place: &LocalState) -> Vec<Window> {
         place.bucket.lock().state.as_ref().map_or_else(Vec::new, |bucket| bucket.windows.clone())
     }
 }
