@@ -27,4 +27,5 @@ return REPLY {
   learned_mark = exact(learned.mark),
   learned_frozen = learned.frozen,
   learned_why = learned.why,
+  learned_wall = WALL.name(learned),
 }

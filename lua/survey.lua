@@ -3,7 +3,7 @@
 local now, found = read_clock(), {}
 for n = 1, #KEY.scope do
   local scope = load_cooldown(KEY.scope_cooldown[n])
-  local learned = load_learned(redis.call('HGET', KEY.scope_bucket[n], 'learn') or '')
+  local learned = load_learned(unpack(redis.call('HMGET', KEY.scope_bucket[n], 'learn', 'w')))
   found[n] = REPLY {
     cooldown_now = now,
     cooldown_epoch = scope.ep,
@@ -19,6 +19,7 @@ for n = 1, #KEY.scope do
     learned_mark = exact(learned.mark),
     learned_frozen = learned.frozen,
     learned_why = learned.why,
+    learned_wall = WALL.name(learned),
     waiting = redis.call('ZCOUNT', KEY.scope_waiting[n], whole(now), '+inf'),
   }
 end

@@ -170,6 +170,7 @@ local function take()
     learned_mark = exact(learned.mark),
     learned_frozen = learned.frozen,
     learned_why = learned.why,
+    learned_wall = WALL.name(learned),
     memory = since,
     tickets = tickets,
   }

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::{Method, Request, header};
 use http_body_util::Full;
 use integration_tests::{
-    client::{Answer, ProxyClient, get},
+    client::{Answer, ProxyClient, get, get_direct},
     load::{crawl, statuses},
-    member::{Member, RuleFile},
+    member::{Member, RuleFile, binary_path},
     news,
     redis::Redis,
     site::{Page, Site},
@@ -226,4 +226,56 @@ async fn a_learned_rate_survives_its_members_an_idle_night_and_an_outage() {
     })
     .await;
     assert!(is(&known().await["rate"], rate), "{}", known().await);
+}
+
+/// What `tidegate status` prints.
+fn status(member: &Member) -> String {
+    let admin = member.admin().to_string();
+    let mut command = std::process::Command::new(binary_path());
+    let output = command.args(["status", "--admin", &admin]).output().expect("it runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The limit that a long ban shows has a name on every surface, until an operator sets the rate.
+#[tokio::test]
+async fn a_wall_with_a_long_ban_is_named_until_the_rate_is_set_by_hand() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let member = Member::start(&RuleFile::one_rule(RULE).redis(&redis)).await;
+    for _ in 0..40 {
+        get(member.proxy(), &site.url("/")).await;
+    }
+    site.answer_everything_with(Some(Page::Captcha));
+    for _ in 0..3 {
+        get(member.proxy(), &site.url("/")).await;
+    }
+    // The last block was ten minutes ago.
+    let earlier = "local now, changed = redis.call('TIME')[1] - 600, 0 \
+                   for _, key in ipairs(redis.call('KEYS', '*')) do \
+                     if redis.call('TYPE', key).ok == 'hash' and redis.call('HEXISTS', key, 'kinds') == 1 then \
+                       redis.call('HSET', key, 'last', now .. '000000') changed = changed + 1 \
+                     end \
+                   end return changed";
+    assert_eq!(redis.command(&["EVAL", earlier, "0"]), ":1\r\n");
+    site.answer_everything_with(None);
+    let wall = async || learned(&member).await["wall"].clone();
+    wait_until("the wall has a name", SOON, async || {
+        get(member.proxy(), &site.url("/")).await;
+        !wall().await.is_null()
+    })
+    .await;
+    let named = wall().await;
+    let ban = named["ban_ms"].as_u64().expect("a number");
+    assert!((599_000..660_000).contains(&ban) && named["trips"] == 1, "{named}");
+    assert_eq!(named["window_ms"].as_u64().map(|window| window % 1_000), Some(0), "{named}");
+    assert!(named["requests"].as_f64() > Some(10.0), "{named}");
+    let events = member.events("wall_named").await;
+    assert_eq!((events.len(), &events[0]["wall"]), (1, &named));
+    let answer = get_direct(member.admin(), "/api/v1/fleet?fresh=1").await;
+    let fleet: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    assert_eq!(fleet["scopes"][0]["learned"]["wall"], named);
+    let text = status(&member);
+    assert!(text.contains("default: learned: ") && text.contains(", ban of 1"), "{text}");
+    set(&member, json!({"rate": 50.0})).await;
+    assert!(wall().await.is_null() && !status(&member).contains("learned: "));
+    assert_eq!(member.events("wall_dropped").await.len(), 1);
 }

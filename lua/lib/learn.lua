@@ -4,7 +4,7 @@
 -- frozen excused (these two 0 or 1), then what was known before scattered blocks came: old_rate old_mark old_bad testing (0
 -- or 1) sent again untripped tripped; then
 -- of a site that strains under the load: heard answers calm_rate calm_mark calm_bad spared; zeros at the end are left out.
--- A second field (`w`) has the limit by count, as far as it is known: flowed, or flowed most window.
+-- A second field (`w`) has the limit by count, as far as it is known: flowed, or flowed most window ban trips.
 local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
   'turn', 'why', 'frozen', 'excused', 'old_rate', 'old_mark', 'old_bad', 'testing', 'sent', 'again', 'untripped',
   'tripped', 'heard', 'answers', 'calm_rate', 'calm_mark', 'calm_bad', 'spared' }
@@ -34,19 +34,28 @@ local TESTED_BELOW = 0.75
 local RECENT = 1800000000
 LOAD.DRAINS, LOAD.GROWS, LOAD.LITTLE, LOAD.NEW, LOAD.EXCUSED = 1.1, 0.9, 1e-9, 0.25, 10 * MINUTE
 -- src/limiter/learn/wall.rs.
-local WALL = { LONG = 480000000, LONGEST = 21600000000, KEPT = 0.97, LONGER = 1.15, REQUESTS = 4, SECONDS = 0.5,
+local WALL = { FIELDS = { 'flowed', 'most', 'window', 'ban', 'trips' }, LONG = 480000000, LONGEST = 21600000000, KEPT = 0.97, LONGER = 1.15, REQUESTS = 4, SECONDS = 0.5,
   ROUND = { 1000000, 5000000, 10000000, 60000000, 120000000, 300000000, 600000000, 1800000000, 3600000000 } }
 -- What has been learned outlives an idle week.
 local LEARNED_FOR = 604800000000
 
 function WALL.load(learned, text)
-  local flowed, most, window = string.match(text, '^(%S+) ?(%S*) ?(%d*)$')
-  learned.flowed, learned.most, learned.window = tonumber(flowed or 0), tonumber(most or '') or 0, tonumber(window or '') or 0
+  local numbers = {}
+  for number in string.gmatch(text, '%S+') do numbers[#numbers + 1] = tonumber(number) end
+  for i, field in ipairs(WALL.FIELDS) do learned[field] = numbers[i] or 0 end
 end
 
 function WALL.pack(learned)
-  if learned.most > 0 then return exact(learned.flowed) .. ' ' .. exact(learned.most) .. ' ' .. whole(learned.window) end
-  return learned.flowed > 0 and exact(learned.flowed) or ''
+  if learned.most <= 0 then return learned.flowed > 0 and exact(learned.flowed) or '' end
+  local numbers = {}
+  for i, field in ipairs(WALL.FIELDS) do numbers[i] = exact(learned[field]) end
+  return table.concat(numbers, ' ')
+end
+
+-- The limit that the rate follows: `most window ban trips`; empty = none.
+function WALL.name(learned)
+  if learned.most <= 0 or learned.ban < WALL.LONG then return '' end
+  return table.concat({ exact(learned.most), whole(learned.window), whole(learned.ban), whole(learned.trips) }, ' ')
 end
 
 local function load_learned(text, wall)
@@ -100,8 +109,13 @@ local function forget_test(learned)
   learned.old_rate, learned.old_mark, learned.old_bad, learned.testing, learned.sent = 0, 0, 0, 0, 0
 end
 
+function WALL.drop(learned)
+  learned.most, learned.window, learned.ban, learned.trips = 0, 0, 0, 0
+end
+
 function WALL.forget(learned)
-  learned.flowed, learned.most, learned.window = 1, 0, 0
+  learned.flowed = 1
+  WALL.drop(learned)
 end
 
 function WALL.limit(learned)
@@ -114,7 +128,7 @@ end
 
 -- The limit after a ban, tokens per second; nil = the ban was short, or the counts do not tell.
 function WALL.trip(learned, ban)
-  local rate, sent, most, window = learned.rate, learned.flowed, learned.most, nil
+  local rate, sent, most, trips, window = learned.rate, learned.flowed, learned.most, learned.trips, nil
   learned.flowed = 1
   if sent <= 0 then return nil end
   local passed = math.max(sent - WALL.REQUESTS - rate * WALL.SECONDS, sent / 2)
@@ -127,14 +141,15 @@ function WALL.trip(learned, ban)
       if not window and round >= took * WALL.LONGER then window = round end
     end
   end
-  learned.most, learned.window = 0, 0
+  WALL.drop(learned)
   if not window or not known and most > 0 then return nil end
   learned.most, learned.window = known and math.min(most, passed) or passed, window
+  learned.ban, learned.trips = ban, known and trips + 1 or 1
   return ban >= WALL.LONG and WALL.limit(learned) or nil
 end
 
 function WALL.bears(learned, rate)
-  if learned.most > 0 and rate > WALL.limit(learned) * WALL.LONGER then learned.most, learned.window = 0, 0 end
+  if learned.most > 0 and rate > WALL.limit(learned) * WALL.LONGER then WALL.drop(learned) end
 end
 
 local function learn_trip(learned, last, news, shares, learn)

@@ -146,13 +146,7 @@ fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
     };
     let limit = rule.and_then(|rule| rule.limits.rate);
     let learns = rule.is_some_and(|rule| rule.limits.learn.is_some());
-    let learned = (learns && seen.learned.turn > 0).then(|| LearnedStatus {
-        rate: seen.learned.rate,
-        mark: (seen.learned.mark > 0.0).then_some(seen.learned.mark),
-        frozen: seen.learned.frozen,
-        why: seen.learned.why.as_str().to_owned(),
-        who: None,
-    });
+    let learned = LearnedStatus::of(seen.learned).filter(|_| learns);
     FleetScope {
         rule: seen.rule.clone(),
         key: seen.key.clone(),

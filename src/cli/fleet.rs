@@ -18,8 +18,8 @@ use crate::{
     observability::{
         event::clean,
         status::{
-            BlockedMember, FleetScope, FleetStatus, MemberStatus, ScopeState, StoreStatus, Summary,
-            under_way,
+            BlockedMember, FleetScope, FleetStatus, LearnedStatus, MemberStatus, ScopeState,
+            StoreStatus, Summary, under_way,
         },
     },
     rules::settings::{RedisSettings, StoreSettings},
@@ -183,11 +183,20 @@ pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
         );
         Some(out.paint(Style::Warn, text).to_string())
     }));
+    lines.extend(fleet.scopes.iter().filter_map(|scope| {
+        let text = wall_line(&scope.name(), scope.learned.as_ref())?;
+        Some(out.paint(Style::Dim, text).to_string())
+    }));
     let hidden = fleet.scopes_total.max(fleet.summary.scopes).saturating_sub(fleet.scopes.len());
     if hidden > 0 {
         lines.push(format!("and {hidden} more scopes"));
     }
     lines
+}
+
+/// The site's limit by count, if it is known.
+pub(super) fn wall_line(name: &str, learned: Option<&LearnedStatus>) -> Option<String> {
+    Some(format!("{}: learned: {}", cut(&clean(name)), learned?.wall?))
 }
 
 fn scope(scope: &FleetScope) -> [String; 8] {

@@ -88,6 +88,10 @@ fn table(status: &Status, out: &Out) -> String {
     let columns = ["scope", "rate", "mark", "limit", "held", "streak", "state", "blocks"];
     let rows: Vec<_> = status.scopes.iter().map(row).collect();
     lines.extend(draw(columns, &rows, status.scopes.iter().map(style), &[0, 6], out));
+    lines.extend(status.scopes.iter().filter_map(|scope| {
+        let text = fleet::wall_line(&scope.name(), scope.learned.as_ref())?;
+        Some(out.paint(Style::Dim, text).to_string())
+    }));
     let hidden = status.scopes_total.saturating_sub(status.scopes.len());
     if hidden > 0 {
         lines.push(format!("and {hidden} more scopes"));

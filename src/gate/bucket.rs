@@ -261,6 +261,15 @@ impl BucketQueue {
         if old.turn > 0 && !same {
             self.tell_learned(old.rate, told, false, None);
         }
+        self.tell_wall(old, told);
+    }
+
+    /// Reports a limit by count that is named, changed or dropped.
+    fn tell_wall(&self, old: learn::Known, told: learn::Known) {
+        if old.wall != told.wall {
+            let (rule, key) = (Arc::clone(&self.entry.load().rule.name), Arc::clone(&self.key));
+            self.shared.events.emit(Event::Wall { rule, key, wall: told.wall });
+        }
     }
 
     fn tell_learned(&self, from: f64, told: learn::Known, ours: bool, who: Option<Arc<str>>) {
@@ -294,6 +303,7 @@ impl BucketQueue {
     pub(super) fn steered(&self, told: learn::Known, who: Option<Arc<str>>) {
         let old = std::mem::replace(&mut *self.learned.lock(), told);
         self.tell_learned(old.rate, told, true, who);
+        self.tell_wall(old, told);
         self.ask_again();
     }
 

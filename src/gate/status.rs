@@ -271,14 +271,7 @@ fn enforced(backend: &Backend, rate: Option<f64>) -> Option<f64> {
 
 /// The learned rate, if there is one.
 fn learned(lane: &Arc<Lane>) -> Option<LearnedStatus> {
-    let known = lane.queue.learned();
-    (known.turn > 0 && lane.entry().rule.limits.learn.is_some()).then(|| LearnedStatus {
-        rate: known.rate,
-        mark: (known.mark > 0.0).then_some(known.mark),
-        frozen: known.frozen,
-        who: None,
-        why: known.why.as_str().to_owned(),
-    })
+    LearnedStatus::of(lane.queue.learned()).filter(|_| lane.entry().rule.limits.learn.is_some())
 }
 
 fn status(lane: &Arc<Lane>) -> ScopeStatus {

@@ -24,7 +24,7 @@ mod wall;
 pub use overload::Strained;
 pub use scattered::BeforeTest;
 pub use told::{Hand, Known, Why};
-pub use wall::Wall;
+pub use wall::{NamedWall, Wall};
 
 use scattered::RECENT;
 
@@ -271,9 +271,9 @@ impl Learned {
 
     /// What a member is told.
     #[must_use]
-    pub const fn known(&self) -> Known {
+    pub fn known(&self) -> Known {
         let Self { turn, rate, mark, frozen, why, .. } = *self;
-        Known { turn, rate, mark, frozen, why }
+        Known { turn, rate, mark, frozen, why, wall: self.wall.name() }
     }
 
     /// Whether there is anything that a new scope would not know.

@@ -123,6 +123,15 @@ pub enum Event {
         /// The name that the operator gave.
         who: Option<Arc<str>>,
     },
+    /// Long bans have shown a site's limit by count, or what they showed is dropped.
+    Wall {
+        /// Name of the rule.
+        rule: Arc<str>,
+        /// The scope's key.
+        key: Arc<str>,
+        /// The limit; `None` = it is dropped.
+        wall: Option<learn::NamedWall>,
+    },
     /// As many requests are under way as `parallel` allows, and others wait. Reported at most once a minute per scope.
     PlacesTaken {
         /// Name of the rule.

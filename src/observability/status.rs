@@ -3,11 +3,11 @@
 
 mod fleet;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::limiter::learn::Why;
+use crate::limiter::learn::{Known, NamedWall, Why};
 
 pub use fleet::{
     BlockedMember, FleetScope, FleetStatus, MemberFigures, MemberStatus, RateChange, ScopeFigures,
@@ -161,9 +161,61 @@ pub struct LearnedStatus {
     /// The name that an operator gave with a manual change, if a member of the fleet knows it.
     #[serde(default)]
     pub who: Option<String>,
+    /// The site's limit by count, if long bans have shown one.
+    #[serde(default)]
+    pub wall: Option<WallStatus>,
+}
+
+/// A site's limit by count.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct WallStatus {
+    /// Requests that the site lets through in its window.
+    pub requests: f64,
+    /// The window in milliseconds.
+    pub window_ms: u64,
+    /// How long it bans, in milliseconds.
+    pub ban_ms: u64,
+    /// Trips in a row that agree with it.
+    pub trips: u32,
+}
+
+impl From<NamedWall> for WallStatus {
+    fn from(wall: NamedWall) -> Self {
+        let NamedWall { requests, window, ban, trips } = wall;
+        let [window_ms, ban_ms] = [window, ban].map(|us| u64::try_from(us / 1_000).unwrap_or(0));
+        Self { requests: requests.round(), window_ms, ban_ms, trips }
+    }
+}
+
+/// `300 per 5 min, ban of 10 min (2 trips)`.
+impl fmt::Display for WallStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requests, window_ms, ban_ms, trips } = self;
+        let window = match window_ms / 1_000 {
+            seconds if seconds % 3_600 == 0 => format!("{} h", seconds / 3_600),
+            seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
+            seconds => format!("{seconds} s"),
+        };
+        let ban = (ban_ms + 30_000) / 60_000;
+        let s = if *trips == 1 { "" } else { "s" };
+        write!(f, "{requests} per {window}, ban of {ban} min ({trips} trip{s})")
+    }
 }
 
 impl LearnedStatus {
+    /// What a member knows; `None` before the first request.
+    #[must_use]
+    pub fn of(known: Known) -> Option<Self> {
+        (known.turn > 0).then(|| Self {
+            rate: known.rate,
+            mark: (known.mark > 0.0).then_some(known.mark),
+            frozen: known.frozen,
+            why: known.why.as_str().to_owned(),
+            who: None,
+            wall: known.wall.map(Into::into),
+        })
+    }
+
     /// Whether an operator set it.
     #[must_use]
     pub fn is_by_hand(&self) -> bool {

@@ -459,7 +459,7 @@ function showLearned(learned) {
   const mark = learned.mark === null ? "no limit met yet" : `the site tolerates ${number(learned.mark)}/s`;
   part("learned").textContent =
     `Learned ${number(learned.rate)}/s, ${learned.frozen ? "frozen" : WHY[learned.why] || learned.why}${
-      learned.who ? ` by ${learned.who}` : ""}; ${mark}.`;
+      learned.who ? ` by ${learned.who}` : ""}; ${mark}.${learned.wall ? ` The wall: ${wallOf(learned.wall)}.` : ""}`;
   $("freeze").textContent = learned.frozen ? "Thaw" : "Freeze";
 }
 

@@ -12,6 +12,12 @@ function blocksOf(event) {
   return Object.entries(event.blocks).map(([type, count]) => `${count} ${type}`).join(", ");
 }
 
+/** A site's limit by count: "300 per 5 min, ban of 10 min (2 trips)". */
+function wallOf({ requests, window_ms, ban_ms, trips }) {
+  return `${number(requests)} per ${span(window_ms / 1000)}, ban of ${span(60 * Math.round(ban_ms / 60000))} (${trips} ${
+    trips === 1 ? "trip" : "trips"})`;
+}
+
 /** For each event: its kind for the filter, its tone, a word and a sentence. */
 const DESCRIBE = {
   blocked: (e) => ["blocked", "bad", e.verdict, `${e.url}${e.status ? ` answered ${e.status}` : ""} in ${scopeOf(e)}`],
@@ -24,6 +30,8 @@ const DESCRIBE = {
   probe: (e) => ["cooldown", e.result === "ok" ? "good" : "warn", "probe", `${scopeOf(e)}: ${e.result}`],
   rate_learned: (e) => ["cooldown", "busy", "rate", `${scopeOf(e)}: ${
     e.from ? `${number(e.from)}/s to ` : ""}${number(e.to)}/s, ${WHY[e.why] || e.why}${e.frozen ? ", frozen" : ""}${e.who ? `, by ${e.who}` : ""}`],
+  wall_named: (e) => ["cooldown", "busy", "wall", `${scopeOf(e)}: the site allows ${wallOf(e.wall)}`],
+  wall_dropped: (e) => ["cooldown", "busy", "wall", `${scopeOf(e)}: the named limit is dropped`],
   places_taken: (e) => ["cooldown", "busy", "all places taken", `${scopeOf(e)}: ${e.under_way} of ${e.parallel} requests under way here, ${e.held} held`],
   site_limit: (e) => ["cooldown", "busy", "site limit", `${scopeOf(e)}: the site allows ${number(e.rate)}/s (${e.url})`],
   store_down: (e) => ["other", "bad", "store away", `${e.server}: ${e.reason} (${e.kind}); ${e.advice}`],

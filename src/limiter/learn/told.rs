@@ -1,5 +1,7 @@
 //! What is told of a learned rate, and what a person may do to it.
 
+use super::NamedWall;
+
 /// Why the rate is what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Why {
@@ -96,6 +98,8 @@ pub struct Known {
     pub frozen: bool,
     /// Why it is what it is.
     pub why: Why,
+    /// The limit by count that it follows.
+    pub wall: Option<NamedWall>,
 }
 
 /// What a person does to a learned rate.

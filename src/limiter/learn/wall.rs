@@ -29,6 +29,19 @@ const LONGER: f64 = 1.15;
 /// Requests that were blocked or under way at a trip: so many, and those of so many seconds.
 const UNDER_WAY: (f64, f64) = (4.0, 0.5);
 
+/// A limit by count that bans have shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NamedWall {
+    /// Requests that the site lets through in its window.
+    pub requests: f64,
+    /// The window, in microseconds.
+    pub window: i64,
+    /// How long it bans, in microseconds.
+    pub ban: i64,
+    /// Trips in a row that agree with it.
+    pub trips: u32,
+}
+
 /// The limit by count, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Wall {
@@ -38,9 +51,19 @@ pub struct Wall {
     pub most: f64,
     /// The window, in microseconds.
     pub window: i64,
+    /// The latest ban that showed it, in microseconds.
+    pub ban: i64,
+    /// Trips in a row that agree with it.
+    pub trips: u32,
 }
 
 impl Wall {
+    /// The limit that the rate follows. After short bans it follows none.
+    pub(super) fn name(&self) -> Option<NamedWall> {
+        let Self { most: requests, window, ban, trips, .. } = *self;
+        (requests > 0.0 && ban >= LONG).then_some(NamedWall { requests, window, ban, trips })
+    }
+
     /// A wall of which nothing is known; requests are counted from here.
     pub(super) fn unknown() -> Self {
         Self { sent: 1.0, ..Self::default() }
@@ -67,7 +90,7 @@ impl Wall {
     /// Takes a trip at `rate` into account. Returns the limit in tokens per second, if the ban was long and the counts
     /// tell.
     pub(super) fn trip(&mut self, rate: f64, ban: i64) -> Option<f64> {
-        let Self { sent, most, window } = *self;
+        let Self { sent, most, window, trips, .. } = *self;
         if sent <= 0.0 {
             self.sent = 1.0;
             return None;
@@ -85,6 +108,7 @@ impl Wall {
         *self = Self::unknown();
         self.window = window.filter(|_| known || most <= 0.0)?;
         self.most = if known { most.min(passed) } else { passed };
+        (self.ban, self.trips) = (ban, if known { trips + 1 } else { 1 });
         (ban >= LONG).then(|| self.limit())
     }
 

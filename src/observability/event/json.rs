@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     classify::verdict::{Evidence, Judgement},
-    observability::status::scope_name,
+    observability::status::{WallStatus, scope_name},
 };
 
 impl Serialize for EventRecord {
@@ -37,6 +37,8 @@ impl Event {
             Self::Probe { .. } => "probe",
             Self::Observed { .. } => "observed",
             Self::RateLearned { .. } => "rate_learned",
+            Self::Wall { wall: Some(_), .. } => "wall_named",
+            Self::Wall { wall: None, .. } => "wall_dropped",
             Self::PlacesTaken { .. } => "places_taken",
             Self::SiteLimit { .. } => "site_limit",
             Self::StoreDown { .. } => "store_down",
@@ -63,6 +65,7 @@ impl Event {
             | Self::Observed { rule, key, .. }
             | Self::Probe { rule, key, .. }
             | Self::RateLearned { rule, key, .. }
+            | Self::Wall { rule, key, .. }
             | Self::PlacesTaken { rule, key, .. }
             | Self::SiteLimit { rule, key, .. } => Some(scope_name(rule, key)),
             _ => None,
@@ -104,6 +107,9 @@ impl Event {
                 "mark": (told.mark > 0.0).then_some(told.mark), "why": told.why.as_str(),
                 "frozen": told.frozen, "ours": ours, "who": who.as_deref().map(clean),
             }),
+            Self::Wall { rule, key, wall } => {
+                json!({"rule": &**rule, "key": clean(key), "wall": wall.map(WallStatus::from)})
+            }
             Self::PlacesTaken { rule, key, parallel, under_way, held } => json!({
                 "rule": &**rule, "key": clean(key), "parallel": parallel, "under_way": under_way,
                 "held": held,

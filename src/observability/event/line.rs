@@ -7,7 +7,10 @@ use super::{
     Event, ProbeResult, Trip,
     text::{clean, evidence, shown},
 };
-use crate::observability::status::scope_name;
+use crate::{
+    limiter::learn::NamedWall,
+    observability::status::{WallStatus, scope_name},
+};
 
 /// Writes the line.
 pub(super) fn write(event: &Event) {
@@ -19,6 +22,7 @@ pub(super) fn write(event: &Event) {
         | Event::Probe { .. }
         | Event::Observed { .. }
         | Event::RateLearned { .. }
+        | Event::Wall { .. }
         | Event::PlacesTaken { .. }
         | Event::SiteLimit { .. } => of_a_scope(event),
         Event::StoreDown { kind, cause, server, reason, advice, mode, holds } => error!(
@@ -122,6 +126,7 @@ fn of_a_scope(event: &Event) {
             who = who.as_deref().map(clean),
             "rate changed"
         ),
+        Event::Wall { rule, key, wall } => named_wall(&scope_name(rule, key), *wall),
         Event::PlacesTaken { rule, key, parallel, under_way, held } => info!(
             scope = scope_name(rule, key),
             parallel, under_way, held, "as many requests are under way as the rule allows"
@@ -142,6 +147,13 @@ fn of_a_scope(event: &Event) {
         | Event::Started { .. }
         | Event::Stopping { .. }
         | Event::Stopped { .. } => {}
+    }
+}
+
+fn named_wall(scope: &str, wall: Option<NamedWall>) {
+    match wall.map(|wall| WallStatus::from(wall).to_string()) {
+        Some(wall) => info!(scope, wall, "the site's limit is named"),
+        None => info!(scope, "the named limit of the site is dropped"),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     limiter::{
         bucket::{BATCH, LONG_AGO, Window},
         cooldown::{Blocks, Change, culprit},
-        learn::{Known, Why},
+        learn::{Known, NamedWall, Why},
     },
     store::{
         Peeked, Phase, Reported,
@@ -17,7 +17,14 @@ use crate::{
     },
 };
 
-fields_of!(Known { turn: u64, rate: f64, mark: f64, frozen: bool, why: Why });
+fields_of!(Known {
+    turn: u64,
+    rate: f64,
+    mark: f64,
+    frozen: bool,
+    why: Why,
+    wall: Option<NamedWall>,
+});
 
 replied! {
     /// The grants.
@@ -181,6 +188,22 @@ impl Read for Why {
         let at = usize::try_from(values.whole()?).ok();
         at.and_then(|at| Self::ALL.get(at).copied()).ok_or_else(|| values.bad())
     }
+}
+
+/// `requests window ban trips`; empty = none.
+impl Read for Option<NamedWall> {
+    fn read(values: &mut Values) -> Result<Self, BadReply> {
+        let text = values.text()?;
+        if text.is_empty() { Ok(None) } else { named(&text).map(Some).ok_or_else(|| values.bad()) }
+    }
+}
+
+fn named(text: &str) -> Option<NamedWall> {
+    let mut words = text.split(' ');
+    let requests = words.next()?.parse().ok().filter(|requests: &f64| requests.is_finite())?;
+    let mut micros = || sane(words.next()?.parse().ok()?);
+    let (window, ban) = (micros()?, micros()?);
+    Some(NamedWall { requests, window, ban, trips: words.next()?.parse().ok()? })
 }
 
 /// `length:start:taken,...`

@@ -76,3 +76,18 @@ fn a_wall_that_lets_more_through_is_none() {
     wall.bears(limit * 1.2);
     assert!(wall.most <= 0.0);
 }
+
+#[test]
+fn only_a_long_ban_names_the_limit_and_each_trip_that_agrees_counts() {
+    let mut wall = Wall::unknown();
+    wall.count(300.0);
+    assert_eq!(wall.trip(2.0, 60 * SECOND), None);
+    assert_eq!(wall.name(), None);
+    wall.count(300.0);
+    assert!(wall.trip(1.0, BAN).is_some());
+    let named = wall.name().expect("a long ban names it");
+    assert_eq!((named.window, named.ban, named.trips), (300 * SECOND, BAN, 2));
+    assert!((named.requests - 295.0).abs() < 2.0, "{named:?}");
+    wall.bears(1.2);
+    assert_eq!(wall.name(), None, "a rate that went well contradicts it");
+}
