@@ -190,7 +190,7 @@ local function learn_trip(learned, last, news, shares, learn)
     local idle = not news.sure and at - learned.changed >= MINUTE and flowed < learned.rate * USED
     local estimate = idle and learned.rate or math.min(math.max(flowed, learned.rate * least), learned.rate)
     learned.mark = estimate * (news.sure and learn.back_off or math.sqrt(learn.back_off))
-    learned.patience = (news.sure or known) and worth or learn.patience
+    learned.patience = (news.sure or known or longest > LONGEST) and worth or learn.patience
   end
   learned.rate = learned.mark
   learned.changed, learned.seen = news.opened, news.opened

@@ -371,8 +371,9 @@ impl Learned {
             let kept = if news.sure { learn.back_off } else { learn.back_off.sqrt() };
             self.why = if news.sure { Why::SureTrip } else { Why::DoubtfulTrip };
             self.mark = estimate * kept;
-            // One doubtful trip is soon forgotten, another before that is none to doubt.
-            self.patience = if news.sure || known { worth } else { learn.patience };
+            // One doubtful trip is soon forgotten, but not one that cost a long ban.
+            self.patience =
+                if news.sure || known || longest > LONGEST { worth } else { learn.patience };
         }
         self.rate = self.mark;
         self.changed = news.opened;
