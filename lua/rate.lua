@@ -14,7 +14,7 @@ local news = { opened = scope.opened, blocked = scope.last, sure = scope.sure ==
   load = LOAD.strain(scope.load) }
 local hand = { forget = ARG.action == 'forget', rate = tonumber(ARG.rate), frozen = tonumber(ARG.frozen) }
 local learn = read_learn()
-steer_learned(bucket.learned, now, news, read_known(ARG.learned), hand, limits.ceiling, learn)
+override_learned(bucket.learned, now, news, read_known(ARG.learned), hand, limits.ceiling, learn)
 use_learned(bucket, limits, learn)
 fill_by(bucket, now, limits)
 save_bucket(KEY.bucket, bucket, now, limits)

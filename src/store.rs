@@ -10,7 +10,7 @@ use crate::{
     classify::verdict::Verdict,
     limiter::{
         bucket::Window,
-        cooldown::{Blocks, Cause, Change, Known, Report},
+        cooldown::{Blocks, Cause, Change, KnownCooldown, Report},
         learn,
     },
     rules::Rule,
@@ -83,9 +83,9 @@ pub struct Ask {
     /// Tickets of cancelled requests.
     pub returned: Vec<i64>,
     /// The member's knowledge of the cooldown.
-    pub known: Known,
+    pub known: KnownCooldown,
     /// The member's knowledge of the learned rate.
-    pub learned: learn::Known,
+    pub learned: learn::KnownRate,
     /// Whose requests they are for, under a rule with `each_user`.
     pub user: Option<Arc<str>>,
 }
@@ -123,7 +123,7 @@ pub struct Granted {
     /// The current rate, in tokens per second; 0 = none, or not requested.
     pub rate: f64,
     /// The learned rate; `turn` 0 = none, or not requested.
-    pub learned: learn::Known,
+    pub learned: learn::KnownRate,
     /// The windows of the quotas, by length; empty without quotas or without a request for tickets.
     pub windows: Vec<Window>,
     /// When the requests may go, ascending.

@@ -8,7 +8,7 @@
 local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
   'turn', 'why', 'frozen', 'excused', 'old_rate', 'old_mark', 'old_bad', 'testing', 'sent', 'again', 'untripped',
   'tripped', 'heard', 'answers', 'calm_rate', 'calm_mark', 'calm_bad', 'spared' }
--- The places of the words in `Why::ALL`.
+-- The places of the words in `RateReason::ALL`.
 local WHY = { start = 0, sure_trip = 1, doubtful_trip = 2, try_failed = 3, eased = 4, climb = 5, try = 6, hand = 7,
   forgotten = 8, recalled = 9, bounds = 10, test = 11, no_wall = 12, overload = 13, relieved = 14,
   no_relief = 15 }
@@ -392,7 +392,7 @@ local function read_known(text)
 end
 
 -- The store lost its memory, and a member knew more.
-local function recall_learned(learned, now, news, known, learn)
+local function restore_learned(learned, now, news, known, learn)
   local taught = known.mark > 0 or known.frozen == 1 or known.rate ~= learn.start
   begin_learned(learned, now, known.rate, news, taught and WHY.recalled or WHY.start, learn)
   learned.mark, learned.frozen, learned.turn = known.mark, known.frozen, known.turn
@@ -416,7 +416,7 @@ local function observe_learned(learned, now, last, news, known, shares, ceiling,
   if shares.answers > 0 then shares.tested = learned.frozen == 0 and now >= learned.again end
   local load = LOAD.hear(learned, now, news)
   if known.turn > learned.turn then
-    recall_learned(learned, now, news, known, learn)
+    restore_learned(learned, now, news, known, learn)
   elseif learned.rate <= 0 then
     begin_learned(learned, now, learn.start, news, WHY.start, learn)
   elseif learned.frozen == 1 then
@@ -448,9 +448,9 @@ local function observe_learned(learned, now, last, news, known, shares, ceiling,
 end
 
 -- What a person does: `hand.forget`, or `hand.rate` and `hand.frozen` (nil: as it is).
-local function steer_learned(learned, now, news, known, hand, ceiling, learn)
+local function override_learned(learned, now, news, known, hand, ceiling, learn)
   if known.turn > learned.turn then
-    recall_learned(learned, now, news, known, learn)
+    restore_learned(learned, now, news, known, learn)
   elseif learned.rate <= 0 then
     begin_learned(learned, now, learn.start, news, WHY.start, learn)
   end

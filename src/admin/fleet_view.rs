@@ -183,7 +183,7 @@ fn trip_of(seen: &Surveyed) -> Option<TripStatus> {
     let by = match (cooldown.by, cause) {
         (Some(verdict), _) => verdict.as_str(),
         (None, cause) if cause.is_pause() => cause.as_str(),
-        (None, _) => Cause::Hand.as_str(),
+        (None, _) => Cause::Manual.as_str(),
     };
     Some(TripStatus {
         by: by.to_owned(),

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     gate::ScopeError,
-    limiter::learn::{Hand, Known},
+    limiter::learn::{KnownRate, RateOverride},
 };
 
 /// Longest manual cooldown: a day, so that a typing error ends by itself.
@@ -77,7 +77,7 @@ pub(super) async fn post(
             if rate.is_none() && frozen.is_none() {
                 return Err(bad("say what to change: `rate` (per second), `frozen` or both"));
             }
-            change_rate(&cx, scope, Hand::Set { rate, frozen }, who(name)?).await
+            change_rate(&cx, scope, RateOverride::Set { rate, frozen }, who(name)?).await
         }
     }
 }
@@ -97,7 +97,8 @@ pub(super) async fn delete(
         }
         ScopePart::Rate(scope) => {
             let asked: Option<End> = read(&body)?;
-            change_rate(&cx, scope, Hand::Forget, who(asked.and_then(|asked| asked.who))?).await
+            change_rate(&cx, scope, RateOverride::Forget, who(asked.and_then(|asked| asked.who))?)
+                .await
         }
     }
 }
@@ -116,11 +117,11 @@ fn who(name: Option<String>) -> Result<Option<Arc<str>>, Problem> {
 async fn change_rate(
     cx: &Context,
     scope: &str,
-    hand: Hand,
+    hand: RateOverride,
     who: Option<Arc<str>>,
 ) -> Result<Json<Value>, Problem> {
-    let changed = cx.gate.steer(scope, hand, who).await.map_err(refused)?;
-    let Known { rate, mark, frozen, .. } = changed;
+    let changed = cx.gate.override_rate(scope, hand, who).await.map_err(refused)?;
+    let KnownRate { rate, mark, frozen, .. } = changed;
     cx.fleet.forget();
     let mark = (mark > 0.0).then_some(mark);
     Ok(Json(json!({"scope": scope, "rate": rate, "mark": mark, "frozen": frozen})))

@@ -43,7 +43,7 @@ use super::{
     wake::Wake,
 };
 use crate::{
-    limiter::{cooldown::Known, learn},
+    limiter::{cooldown::KnownCooldown, learn},
     observability::event::Event,
     rules::Rule,
     runtime::clock::{self, Instant},
@@ -150,7 +150,7 @@ pub(super) struct BucketQueue {
     state: Mutex<State>,
     pub(super) wake: Arc<Wake>,
     /// The learned rate, as last known.
-    learned: Mutex<learn::Known>,
+    learned: Mutex<learn::KnownRate>,
     /// When the bucket is full again if no other member takes from it.
     full_at: Mutex<Option<Instant>>,
 }
@@ -221,7 +221,7 @@ impl BucketQueue {
             return Some(Grant::new(lane, entry, Ticket { epoch, ..ticket }, slot));
         }
         let returned = std::mem::take(&mut state.returned);
-        let known = Known::open(epoch);
+        let known = KnownCooldown::open(epoch);
         let ask = Ask { wanted: 1, known, returned, ..Ask::default() };
         let asked = clock::now();
         let Some(granted) = self.shared.store.take_now(&lane.scope, rule, &ask) else {
@@ -247,12 +247,12 @@ impl BucketQueue {
     }
 
     /// The learned rate, as last known.
-    pub(super) fn learned(&self) -> learn::Known {
+    pub(super) fn learned(&self) -> learn::KnownRate {
         *self.learned.lock()
     }
 
     /// Applies a learned rate, and reports a change.
-    fn note_learned(&self, told: learn::Known) {
+    fn note_learned(&self, told: learn::KnownRate) {
         if told.turn == 0 {
             return;
         }
@@ -265,14 +265,14 @@ impl BucketQueue {
     }
 
     /// Reports a limit by count that is named, changed or dropped.
-    fn tell_wall(&self, old: learn::Known, told: learn::Known) {
+    fn tell_wall(&self, old: learn::KnownRate, told: learn::KnownRate) {
         if old.wall != told.wall {
             let (rule, key) = (Arc::clone(&self.entry.load().rule.name), Arc::clone(&self.key));
             self.shared.events.emit(Event::Wall { rule, key, wall: told.wall });
         }
     }
 
-    fn tell_learned(&self, from: f64, told: learn::Known, ours: bool, who: Option<Arc<str>>) {
+    fn tell_learned(&self, from: f64, told: learn::KnownRate, ours: bool, who: Option<Arc<str>>) {
         self.shared.events.emit(Event::RateLearned {
             rule: Arc::clone(&self.entry.load().rule.name),
             key: Arc::clone(&self.key),
@@ -300,7 +300,7 @@ impl BucketQueue {
     }
 
     /// Applies a manual change that was made here.
-    pub(super) fn steered(&self, told: learn::Known, who: Option<Arc<str>>) {
+    pub(super) fn rate_overridden(&self, told: learn::KnownRate, who: Option<Arc<str>>) {
         let old = std::mem::replace(&mut *self.learned.lock(), told);
         self.tell_learned(old.rate, told, true, who);
         self.tell_wall(old, told);

@@ -10,7 +10,7 @@
 //! Times are of the member's own clock ([`Moment`]).
 
 use crate::{
-    limiter::cooldown::{Known, KnownPhase},
+    limiter::cooldown::{KnownCooldown, KnownPhase},
     runtime::clock::{self, Instant},
     store::{Granted, Peeked, Phase, Reported, ScopeNews, What},
 };
@@ -124,7 +124,7 @@ impl<T: Moment> CooldownCache<T> {
     /// The state for a store that may have lost it. A cooldown or probe that ended more than `keep`
     /// microseconds ago is omitted, because the store does not keep it longer either.
     #[must_use]
-    pub fn known(&self, now: T, keep: i64) -> Known {
+    pub fn known(&self, now: T, keep: i64) -> KnownCooldown {
         let is_old = |end: T| end.until(now) > keep;
         let phase = match self.gateway {
             Gateway::Cooling(end) | Gateway::Probing(end) if is_old(end) => KnownPhase::Open,
@@ -137,7 +137,7 @@ impl<T: Moment> CooldownCache<T> {
         // is the store's time.
         let hinted = self.hint.is_some_and(|hint| hint.epoch > self.epoch);
         let epoch = self.epoch + u64::from(hinted && phase != KnownPhase::Open);
-        Known { epoch, phase, holds_probe: self.holds_probe }
+        KnownCooldown { epoch, phase, holds_probe: self.holds_probe }
     }
 
     /// Applies the reply to a take that was sent at `asked`.

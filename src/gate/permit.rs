@@ -366,7 +366,7 @@ impl Permit {
             return None;
         }
         // All members are to be counted while the rate is eased.
-        let asked = lane.queue.learned().why == learn::Why::Overload;
+        let asked = lane.queue.learned().why == learn::RateReason::Overload;
         lane.metering.answered(entry, judgement, self.took, asked)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Gate, status::ScopeError};
-use crate::limiter::learn::{Hand, Known};
+use crate::limiter::learn::{KnownRate, RateOverride};
 
 impl Gate {
     /// Sets, freezes, thaws or forgets the learned rate of a scope for the whole fleet, and returns the new state.
@@ -11,25 +11,26 @@ impl Gate {
     ///
     /// # Errors
     /// No such scope, a rule that learns no rate, a rate outside of its bounds, or a store that is away.
-    pub async fn steer(
+    pub async fn override_rate(
         &self,
         scope: &str,
-        hand: Hand,
+        hand: RateOverride,
         who: Option<Arc<str>>,
-    ) -> Result<Known, ScopeError> {
+    ) -> Result<KnownRate, ScopeError> {
         let (entry, lane) = self.named(scope)?;
         let limits = &entry.rule.limits;
         let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else {
             return Err(ScopeError::NotLearned(entry.rule.name.to_string()));
         };
-        if let Hand::Set { rate: Some(rate), .. } = hand
+        if let RateOverride::Set { rate: Some(rate), .. } = hand
             && !(learn.floor..=ceiling).contains(&rate)
         {
             return Err(ScopeError::OutOfBounds { rate, floor: learn.floor, ceiling });
         }
         let store = &self.shared.store;
-        let told = store.steer(&lane.scope, &entry.rule, lane.queue.learned(), hand).await?;
-        lane.queue.steered(told, who);
+        let told =
+            store.override_rate(&lane.scope, &entry.rule, lane.queue.learned(), hand).await?;
+        lane.queue.rate_overridden(told, who);
         Ok(told)
     }
 

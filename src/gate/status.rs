@@ -168,7 +168,7 @@ impl Gate {
         self.shared.events.emit(Event::Cleared {
             rule: Arc::clone(&entry.rule.name),
             key: Arc::clone(&lane.view.key),
-            by: ClearedBy::Hand,
+            by: ClearedBy::Manual,
             who,
         });
         Ok(())

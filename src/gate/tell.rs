@@ -111,7 +111,7 @@ pub(super) fn tripped_by_hand(
     who: Option<Arc<str>>,
 ) {
     let trip = Trip {
-        cause: Some(Cause::Hand),
+        cause: Some(Cause::Manual),
         by: None,
         blocks: Blocks::default(),
         streak: 0.0,
@@ -156,7 +156,7 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: S
             began(events, entry, key, trip);
         }
         What::Opened => events.emit(cleared(ClearedBy::Probe)),
-        What::Cleared => events.emit(cleared(ClearedBy::Hand)),
+        What::Cleared => events.emit(cleared(ClearedBy::Manual)),
         What::Due | What::Streak => {}
     }
 }

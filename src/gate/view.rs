@@ -16,7 +16,7 @@ use super::{
 use crate::{
     classify::site_limits::SiteLimit,
     limiter::{
-        cooldown::{Cause, Known, Named, NamedRate},
+        cooldown::{Cause, KnownCooldown, Named, NamedRate},
         policy::CooldownPolicy,
         refusals::{PlainRefusal, Refusals},
     },
@@ -157,7 +157,7 @@ impl View {
 
     /// The state for a store that may have lost it. `policy` says how long a store keeps a cooldown
     /// that is over.
-    pub(super) fn known(&self, policy: Option<&CooldownPolicy>) -> Known {
+    pub(super) fn known(&self, policy: Option<&CooldownPolicy>) -> KnownCooldown {
         let keep = policy.map_or(0, |policy| clock::micros(policy.forget_after.max(policy.max)));
         self.cache.lock().known(clock::now(), keep)
     }

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use crate::{
     limiter::{
-        learn::{Hand, Known, Learned, News},
+        learn::{KnownRate, Learned, News, RateOverride},
         policy::Limits,
         shares::Shares,
     },
@@ -140,7 +140,7 @@ impl Bucket {
         limits: &Limits,
         ramp: i64,
         news: News,
-        known: Known,
+        known: KnownRate,
         shares: &mut Shares,
     ) -> Pace {
         let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else {
@@ -153,17 +153,17 @@ impl Bucket {
 
     /// Applies a manual change to the learned rate. Does nothing if the rate is not learned.
     /// `known`: as in [`Learned::observe`].
-    pub fn steer(
+    pub fn override_rate(
         &mut self,
         now: i64,
         limits: &Limits,
         ramp: i64,
         news: News,
-        known: Known,
-        hand: Hand,
+        known: KnownRate,
+        hand: RateOverride,
     ) {
         let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else { return };
-        self.learned.steer(now, news, known, hand, ceiling, learn);
+        self.learned.override_rate(now, news, known, hand, ceiling, learn);
         self.fill_by(now, limits, Pace { rate: Some(self.learned.rate), ramp });
     }
 

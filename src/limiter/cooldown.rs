@@ -16,19 +16,19 @@
 //! Each trip and each clear by hand begins a new *epoch*, named by the store's clock, so that epochs rise even if the
 //! store forgets everything. A grant carries the epoch it was made in, and an answer from an older epoch changes
 //! nothing: a late success does not end a cooldown, a late block neither starts nor stretches one. A member that knows a
-//! later epoch than the store brings it back with each ask ([`Known`]); that has no other effect.
+//! later epoch than the store brings it back with each ask ([`KnownCooldown`]); that has no other effect.
 //!
 //! The state lives in the store; `lua/lib/cooldown.lua` is this file, operation by operation. All times are microseconds
 //! of the store's clock.
 
+mod cause;
 mod known;
 mod probes;
 mod report;
-mod told;
 
-pub use known::{Known, KnownPhase};
+pub use cause::{Blocks, Cause, culprit};
+pub use known::{KnownCooldown, KnownPhase};
 pub use report::{Answer, Change, Named, NamedRate, Report};
-pub use told::{Blocks, Cause, culprit};
 
 use crate::{
     classify::verdict::Verdict,
@@ -146,7 +146,7 @@ impl Cooldown {
 
     /// Takes over what a member knows and the store has lost (a flush, a failover, an outage with a local trip). It
     /// opens nothing by itself, starts no ramp and teaches nothing; blocks that were counted meanwhile stay counted.
-    pub fn restore(&mut self, known: Known, now: i64) {
+    pub fn restore(&mut self, known: KnownCooldown, now: i64) {
         if known.epoch <= self.epoch {
             return;
         }
@@ -253,7 +253,7 @@ impl Cooldown {
     }
 
     fn take(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
-        self.restore(Known::open(report.epoch), now);
+        self.restore(KnownCooldown::open(report.epoch), now);
         // A cooldown without probe may be over although nobody has asked yet.
         self.phase(now, policy);
         if self.until > 0 {
@@ -318,7 +318,7 @@ impl Cooldown {
         self.peak = self.streak;
         self.blamed = match cause {
             Cause::Ratio => self.recent.replace('0', ""),
-            Cause::Hand | Cause::SiteLimit | Cause::Errors => String::new(),
+            Cause::Manual | Cause::SiteLimit | Cause::Errors => String::new(),
             Cause::Streak | Cause::Named | Cause::Probe | Cause::Silence | Cause::Hopeless => {
                 self.kinds.clone()
             }

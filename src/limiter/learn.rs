@@ -17,13 +17,13 @@
 //! bound holds against the rate in force at each moment. `lua/lib/learn.lua` is this file, operation by operation.
 
 mod overload;
+mod reason;
 mod scattered;
-mod told;
 mod wall;
 
 pub use overload::Strained;
+pub use reason::{KnownRate, RateOverride, RateReason};
 pub use scattered::BeforeTest;
-pub use told::{Hand, Known, Why};
 pub use wall::{NamedWall, Wall};
 
 use scattered::RECENT;
@@ -89,7 +89,7 @@ pub struct Learned {
     /// Counts the changes of rate and mark, and what a person did.
     pub turn: u64,
     /// Why the rate is what it is.
-    pub why: Why,
+    pub why: RateReason,
     /// Whether a person has frozen it.
     pub frozen: bool,
     /// The cooldown in force when a person set the rate is not this rate's doing.
@@ -182,7 +182,7 @@ impl Learned {
         now: i64,
         last: i64,
         (news, shares): (News, &mut Shares),
-        known: Known,
+        known: KnownRate,
         ceiling: f64,
         learn: &Learn,
     ) {
@@ -192,9 +192,9 @@ impl Learned {
         let strains = self.strained.answers > 0.0 || news.load.at > self.strained.heard;
         let load = if strains { self.hear(now, &news.load) } else { None };
         if known.turn > self.turn {
-            self.recall(now, news, known, learn);
+            self.restore(now, news, known, learn);
         } else if self.rate <= 0.0 {
-            self.begin(now, learn.start, news, Why::Start, learn);
+            self.begin(now, learn.start, news, RateReason::Start, learn);
         } else if self.frozen {
             self.pass_over(news);
         } else if news.opened > self.seen && self.excused {
@@ -223,7 +223,7 @@ impl Learned {
         let learned = self.rate;
         self.rate = learned.max(learn.floor).min(ceiling);
         if differs(self.rate, rate) && !differs(learned, rate) {
-            self.why = Why::Bounds;
+            self.why = RateReason::Bounds;
         }
         self.wall.observe(self.rate > rate && rate > 0.0, self.rate);
         if differs(self.rate, rate) || differs(self.mark, mark) {
@@ -232,25 +232,25 @@ impl Learned {
     }
 
     /// What a person does. What was seen before is of no account any more.
-    pub fn steer(
+    pub fn override_rate(
         &mut self,
         now: i64,
         news: News,
-        known: Known,
-        hand: Hand,
+        known: KnownRate,
+        hand: RateOverride,
         ceiling: f64,
         learn: &Learn,
     ) {
         if known.turn > self.turn {
-            self.recall(now, news, known, learn);
+            self.restore(now, news, known, learn);
         } else if self.rate <= 0.0 {
-            self.begin(now, learn.start, news, Why::Start, learn);
+            self.begin(now, learn.start, news, RateReason::Start, learn);
         }
         match hand {
-            Hand::Set { rate, frozen } => {
+            RateOverride::Set { rate, frozen } => {
                 let thaws = self.frozen && frozen == Some(false);
                 if let Some(rate) = rate {
-                    self.begin(now, rate, news, Why::Hand, learn);
+                    self.begin(now, rate, news, RateReason::Manual, learn);
                     self.mark = rate;
                 } else if thaws {
                     // Calm is counted from here, and what came meanwhile was not its doing.
@@ -259,8 +259,8 @@ impl Learned {
                 }
                 self.frozen = frozen.unwrap_or(self.frozen);
             }
-            Hand::Forget => {
-                self.begin(now, learn.start, news, Why::Forgotten, learn);
+            RateOverride::Forget => {
+                self.begin(now, learn.start, news, RateReason::Forgotten, learn);
                 self.frozen = false;
             }
         }
@@ -271,9 +271,9 @@ impl Learned {
 
     /// What a member is told.
     #[must_use]
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> KnownRate {
         let Self { turn, rate, mark, frozen, why, .. } = *self;
-        Known { turn, rate, mark, frozen, why, wall: self.wall.name() }
+        KnownRate { turn, rate, mark, frozen, why, wall: self.wall.name() }
     }
 
     /// Whether there is anything that a new scope would not know.
@@ -286,7 +286,7 @@ impl Learned {
     }
 
     /// Begins anew at `rate`: no limit has been met, and no earlier trip or block counts.
-    fn begin(&mut self, now: i64, rate: f64, news: News, why: Why, learn: &Learn) {
+    fn begin(&mut self, now: i64, rate: f64, news: News, why: RateReason, learn: &Learn) {
         self.rate = rate;
         self.mark = 0.0;
         self.bad = 0.0;
@@ -300,9 +300,9 @@ impl Learned {
     }
 
     /// The store lost its memory, and a member knew more.
-    fn recall(&mut self, now: i64, news: News, known: Known, learn: &Learn) {
+    fn restore(&mut self, now: i64, news: News, known: KnownRate, learn: &Learn) {
         let taught = known.mark > 0.0 || known.frozen || differs(known.rate, learn.start);
-        let why = if taught { Why::Recalled } else { Why::Start };
+        let why = if taught { RateReason::Recalled } else { RateReason::Start };
         self.begin(now, known.rate, news, why, learn);
         self.mark = known.mark;
         self.frozen = known.frozen;
@@ -349,7 +349,7 @@ impl Learned {
             self.bad = self.rate;
         }
         if let Some(limit) = limit {
-            self.why = if news.sure { Why::SureTrip } else { Why::DoubtfulTrip };
+            self.why = if news.sure { RateReason::SureTrip } else { RateReason::DoubtfulTrip };
             self.bad = limit;
             self.mark = limit * wall::KEPT;
             self.patience = worth;
@@ -357,7 +357,7 @@ impl Learned {
             self.mark *= CONFIRMED;
             self.patience = self.patience.max(worth);
         } else if self.is_trying() {
-            self.why = Why::TryFailed;
+            self.why = RateReason::TryFailed;
             self.mark *= CONFIRMED;
             self.patience = (self.patience * 2).max(worth).min(longest);
         } else {
@@ -369,7 +369,7 @@ impl Learned {
             let estimate =
                 if idle { self.rate } else { carried.max(self.rate * least).min(self.rate) };
             let kept = if news.sure { learn.back_off } else { learn.back_off.sqrt() };
-            self.why = if news.sure { Why::SureTrip } else { Why::DoubtfulTrip };
+            self.why = if news.sure { RateReason::SureTrip } else { RateReason::DoubtfulTrip };
             self.mark = estimate * kept;
             // One doubtful trip is soon forgotten, but not one that cost a long ban.
             self.patience =
@@ -391,11 +391,11 @@ impl Learned {
         self.remember();
         self.bad = self.rate;
         if self.is_trying() {
-            self.why = Why::TryFailed;
+            self.why = RateReason::TryFailed;
             self.rate = self.mark;
             self.patience = (self.patience * 2).min(LONGEST).max(self.patience);
         } else {
-            self.why = Why::Eased;
+            self.why = RateReason::Eased;
             self.rate *= EASED;
             self.mark = self.rate;
             self.patience = self.patience.max(learn.patience);
@@ -410,7 +410,7 @@ impl Learned {
             // No limit has been met, and the rule file allows more than it did.
             self.rate = learn.start;
             self.changed = now;
-            self.why = Why::Start;
+            self.why = RateReason::Start;
             return;
         }
         let trying = self.is_trying();
@@ -445,7 +445,7 @@ impl Learned {
                 return;
             }
         }
-        self.why = if self.mark > 0.0 && !below { Why::Try } else { Why::Climb };
+        self.why = if self.mark > 0.0 && !below { RateReason::Try } else { RateReason::Climb };
         self.rate = if self.mark <= 0.0 {
             self.rate * CLIMB
         } else if below {

@@ -117,7 +117,7 @@ pub enum Event {
         /// Tokens per second before the change; 0 = unknown to this member.
         from: f64,
         /// The new rate and its reason.
-        told: learn::Known,
+        told: learn::KnownRate,
         /// Whether an operator changed it on this member.
         ours: bool,
         /// The name that the operator gave.
@@ -234,7 +234,7 @@ words! {
     /// How a cooldown ended.
     pub enum ClearedBy {
         /// An operator cleared it.
-        Hand = "hand",
+        Manual = "hand",
         /// Its probe got an `ok`.
         Probe = "probe",
         /// It ran out, under a rule without probes.

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::limiter::learn::{Known, NamedWall, Why};
+use crate::limiter::learn::{KnownRate, NamedWall, RateReason};
 
 pub use fleet::{
     BlockedMember, FleetScope, FleetStatus, MemberFigures, MemberStatus, RateChange, ScopeFigures,
@@ -205,7 +205,7 @@ impl fmt::Display for WallStatus {
 impl LearnedStatus {
     /// What a member knows; `None` before the first request.
     #[must_use]
-    pub fn of(known: Known) -> Option<Self> {
+    pub fn of(known: KnownRate) -> Option<Self> {
         (known.turn > 0).then(|| Self {
             rate: known.rate,
             mark: (known.mark > 0.0).then_some(known.mark),
@@ -219,7 +219,9 @@ impl LearnedStatus {
     /// Whether an operator set it.
     #[must_use]
     pub fn is_by_hand(&self) -> bool {
-        self.frozen || self.why == Why::Hand.as_str() || self.why == Why::Forgotten.as_str()
+        self.frozen
+            || self.why == RateReason::Manual.as_str()
+            || self.why == RateReason::Forgotten.as_str()
     }
 }
 

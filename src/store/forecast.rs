@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Backend, Scope};
-use crate::{limiter::learn::Known, rules::Rule, runtime::clock};
+use crate::{limiter::learn::KnownRate, rules::Rule, runtime::clock};
 
 /// While a probe is in flight, nobody knows when it ends: look again after this many microseconds.
 const LOOK_AGAIN: i64 = 1_000_000;
@@ -17,7 +17,7 @@ pub struct Query {
     /// Its rule.
     pub rule: Arc<Rule>,
     /// This member's knowledge of its learned rate.
-    pub learned: Known,
+    pub learned: KnownRate,
 }
 
 /// What the next request of a scope waits for.

@@ -28,7 +28,7 @@ use crate::{
     limiter::{
         bucket::{self, BATCH, Bucket, FIRST, Pace, Window},
         cooldown::{self, Blocks, Cause, Change, Cooldown, Report},
-        learn::{Known, News},
+        learn::{KnownRate, News},
         policy::{CooldownPolicy, Limits},
         shares::Shares,
         slots::Slots,
@@ -203,7 +203,7 @@ impl Store for Memory {
         let state = kept.state.get_or_insert_default();
         state.observe(now);
         match what {
-            Override::Trip(length) => state.trip(now, length, Cause::Hand),
+            Override::Trip(length) => state.trip(now, length, Cause::Manual),
             Override::Clear => state.clear(now),
         }
         let reported = describe(state, now, Change::None);
@@ -332,7 +332,7 @@ struct Tickets {
     come_back: i64,
     user_is_over: bool,
     rate: f64,
-    learned: Known,
+    learned: KnownRate,
     windows: Vec<Window>,
 }
 
@@ -422,7 +422,7 @@ fn tickets(
         bucket.learned = learned;
     }
     let rate = pace.rate.unwrap_or(0.0);
-    let learned = if learns { bucket.learned.known() } else { Known::default() };
+    let learned = if learns { bucket.learned.known() } else { KnownRate::default() };
     let forget = bucket.forgettable_in(now, limits, pace, closed_at_most(rule));
     *forget_at = now.saturating_add(forget);
     let windows = bucket.windows.clone();

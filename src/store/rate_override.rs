@@ -2,7 +2,7 @@
 
 use super::{Backend, Scope, SharedStore, StoreError, scripts::Rate};
 use crate::{
-    limiter::learn::{Hand, Known},
+    limiter::learn::{KnownRate, RateOverride},
     rules::Rule,
 };
 
@@ -12,32 +12,34 @@ impl Backend {
     ///
     /// # Errors
     /// A store that is away: nothing changes.
-    pub async fn steer(
+    pub async fn override_rate(
         &self,
         scope: &Scope,
         rule: &Rule,
-        known: Known,
-        hand: Hand,
-    ) -> Result<Known, StoreError> {
+        known: KnownRate,
+        hand: RateOverride,
+    ) -> Result<KnownRate, StoreError> {
         match self {
-            Self::Memory(memory) => Ok(memory.steer_now(scope, rule, known, hand)),
-            Self::Shared(shared) => shared.steer(scope, rule, known, hand).await.map(|told| told.1),
+            Self::Memory(memory) => Ok(memory.override_rate_now(scope, rule, known, hand)),
+            Self::Shared(shared) => {
+                shared.override_rate(scope, rule, known, hand).await.map(|told| told.1)
+            }
         }
     }
 }
 
 impl SharedStore {
-    /// Like [`Backend::steer`], together with the store's time.
+    /// Like [`Backend::override_rate`], together with the store's time.
     ///
     /// # Errors
     /// A store that is away.
-    pub async fn steer(
+    pub async fn override_rate(
         &self,
         scope: &Scope,
         rule: &Rule,
-        known: Known,
-        hand: Hand,
-    ) -> Result<(i64, Known), StoreError> {
+        known: KnownRate,
+        hand: RateOverride,
+    ) -> Result<(i64, KnownRate), StoreError> {
         let away = || StoreError::Away(self.why_down());
         let keys = scope.keys.as_ref().ok_or_else(away)?;
         let arguments = keys.arguments(rule).rate(hand, known, self.member(), keys.news());

@@ -26,7 +26,7 @@ use super::Ask;
 use crate::{
     limiter::{
         cooldown::{Answer, Named, Report as Reporting},
-        learn::{Hand, Known, Learn},
+        learn::{KnownRate, Learn, RateOverride},
         policy::{CooldownPolicy, Limits},
     },
     rules::Rule,
@@ -176,14 +176,14 @@ impl RuleArguments {
 
     pub(super) fn rate(
         &self,
-        hand: Hand,
-        learned: Known,
+        hand: RateOverride,
+        learned: KnownRate,
         member: &Arc<str>,
         news: NewsFields,
     ) -> RateArguments {
         let (action, rate, frozen) = match hand {
-            Hand::Set { rate, frozen } => ("set", rate, frozen),
-            Hand::Forget => ("forget", None, None),
+            RateOverride::Set { rate, frozen } => ("set", rate, frozen),
+            RateOverride::Forget => ("forget", None, None),
         };
         let Self { limits, policy, learn, .. } = self.clone();
         RateArguments {

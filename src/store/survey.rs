@@ -16,7 +16,7 @@ use super::{
     rule_keys::RuleKeys,
     scripts::{self, ScopeKeys, SurveyKeys},
 };
-use crate::{limiter::learn::Known, rules::settings::RedisSettings};
+use crate::{limiter::learn::KnownRate, rules::settings::RedisSettings};
 
 /// Most scopes in one survey. A fleet that crawls many sites may have more, and `more` says so.
 const MOST_SCOPES: usize = 10_000;
@@ -48,7 +48,7 @@ pub struct Surveyed {
     /// Its cooldown.
     pub cooldown: Peeked,
     /// The learned rate.
-    pub learned: Known,
+    pub learned: KnownRate,
     /// Members with requests that wait for its bucket.
     pub waiting: u64,
 }

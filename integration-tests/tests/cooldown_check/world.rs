@@ -12,7 +12,9 @@ use tidegate::{
     classify::verdict::Verdict,
     gate::cache::{self, CooldownCache, allows},
     limiter::{
-        cooldown::{Answer, Blocks, Change, Cooldown, Known, KnownPhase, Phase as Turn, Report},
+        cooldown::{
+            Answer, Blocks, Change, Cooldown, KnownCooldown, KnownPhase, Phase as Turn, Report,
+        },
         learn,
         policy::{CooldownPolicy, Split, Weights},
     },
@@ -317,7 +319,7 @@ impl World {
             members: 1,
             streak: self.store.streak,
             rate: 0.0,
-            learned: learn::Known::default(),
+            learned: learn::KnownRate::default(),
             user_is_over: false,
             windows: vec![],
             tickets,
@@ -327,15 +329,15 @@ impl World {
     }
 
     /// The state that a member sends with each call.
-    fn known(&self, at: usize) -> Known {
+    fn known(&self, at: usize) -> KnownCooldown {
         let known = self.members[at].cache.known(Moment(self.now, 0), LONG);
         match self.defect {
-            Some(Defect::CoolingIsNotTold) => Known { phase: KnownPhase::Open, ..known },
+            Some(Defect::CoolingIsNotTold) => KnownCooldown { phase: KnownPhase::Open, ..known },
             _ => known,
         }
     }
 
-    fn restore(&mut self, known: Known) {
+    fn restore(&mut self, known: KnownCooldown) {
         let forgot = known.epoch > self.store.epoch;
         self.store.restore(known, self.now);
         if forgot && known.phase == KnownPhase::Open && self.defect == Some(Defect::RestoringOpens)

@@ -12,7 +12,7 @@ use proptest::{prelude::*, test_runner::TestCaseError};
 use tidegate::{
     classify::verdict::Verdict,
     limiter::{
-        cooldown::{Answer, Change, Known, Report},
+        cooldown::{Answer, Change, KnownCooldown, Report},
         policy::CooldownPolicy,
     },
     rules::{Rule, TunnelCount},
@@ -125,7 +125,7 @@ impl World {
     }
 
     fn ask(&mut self) -> Result<(), TestCaseError> {
-        let known = Known { holds_probe: true, ..Known::default() };
+        let known = KnownCooldown { holds_probe: true, ..KnownCooldown::default() };
         let ask = Ask { wanted: 1, lease: LEASE, known, ..Ask::default() };
         let granted = self.store.take_now(&self.scope, &self.rule, &ask);
         let now = granted.now;

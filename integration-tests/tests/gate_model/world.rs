@@ -17,7 +17,7 @@ use proptest::{prelude::*, test_runner::TestCaseError};
 use tidegate::{
     classify::verdict::Verdict,
     limiter::{
-        cooldown::{Answer, Known, Report},
+        cooldown::{Answer, KnownCooldown, Report},
         policy::Limits,
     },
     observability::metrics::Metrics,
@@ -113,7 +113,7 @@ impl Subject {
         void: bool,
         returned: Vec<i64>,
     ) -> Granted {
-        let known = Known { holds_probe: true, ..Known::default() };
+        let known = KnownCooldown { holds_probe: true, ..KnownCooldown::default() };
         let lease = 1_000_000;
         let ask = Ask { wanted, bound, lease, drain, void, returned, known, ..Ask::default() };
         match self {

@@ -31,9 +31,11 @@ fn a_scope_that_taught_nothing_is_forgotten_soon_and_one_that_did_after_a_week()
     assert!((10 * MINUTE..=most).contains(&ttl()), "{} ms", ttl());
     let bytes = number(&redis.command(&["MEMORY", "USAGE", key]));
     assert!(bytes <= 320, "{bytes} bytes");
-    runtime.block_on(pair.steer(Hand::Set { rate: Some(2.0), frozen: None })).unwrap();
+    runtime
+        .block_on(pair.override_rate(RateOverride::Set { rate: Some(2.0), frozen: None }))
+        .unwrap();
     assert!((6 * DAY..8 * DAY).contains(&ttl()), "{} ms", ttl());
-    runtime.block_on(pair.steer(Hand::Forget)).unwrap();
+    runtime.block_on(pair.override_rate(RateOverride::Forget)).unwrap();
     assert!(ttl() <= most, "{} ms", ttl());
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use integration_tests::sim::{self, line::Line, redis::VirtualRedis};
-use tidegate::limiter::learn::Why;
+use tidegate::limiter::learn::RateReason;
 
 use super::*;
 
@@ -87,7 +87,7 @@ fn both_stores_ease_alike() {
             .unwrap();
         reasons.extend(runtime.block_on(hour(seed)));
     }
-    for why in [Why::Overload, Why::Relieved, Why::NoRelief, Why::Try] {
+    for why in [RateReason::Overload, RateReason::Relieved, RateReason::NoRelief, RateReason::Try] {
         assert!(reasons.contains(why.as_str()), "never {}", why.as_str());
     }
 }

@@ -19,8 +19,8 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use tidegate::{
     classify::verdict::Verdict,
     limiter::{
-        cooldown::{Answer, Known, KnownPhase, Named, NamedRate, Report},
-        learn::{self, Hand, Learn},
+        cooldown::{Answer, KnownCooldown, KnownPhase, Named, NamedRate, Report},
+        learn::{self, Learn, RateOverride},
         load::Tally,
         policy::{CooldownPolicy, Limits, Quota, Ratio, Split, Weights},
     },
@@ -68,7 +68,7 @@ enum Op {
     },
     Trip(i64),
     Clear,
-    Steer(Hand),
+    OverrideRate(RateOverride),
     Look,
     Forecast,
     Pause(u64),
@@ -126,7 +126,7 @@ fn op() -> impl Strategy<Value = Op> {
         }),
         1 => (0..5_000i64).prop_map(Op::Trip),
         1 => Just(Op::Clear),
-        1 => hand().prop_map(Op::Steer),
+        1 => hand().prop_map(Op::OverrideRate),
         1 => Just(Op::Look),
         2 => Just(Op::Forecast),
         2 => (0..4u64).prop_map(Op::Pause),
@@ -158,11 +158,11 @@ fn known_phase() -> impl Strategy<Value = KnownPhase> {
     ]
 }
 
-fn hand() -> impl Strategy<Value = Hand> {
+fn hand() -> impl Strategy<Value = RateOverride> {
     let set = (prop::option::of(10.0..6_000.0f64), prop::option::of(any::<bool>()));
     prop_oneof![
-        4 => set.prop_map(|(rate, frozen)| Hand::Set { rate, frozen }),
-        1 => Just(Hand::Forget),
+        4 => set.prop_map(|(rate, frozen)| RateOverride::Set { rate, frozen }),
+        1 => Just(RateOverride::Forget),
     ]
 }
 
@@ -252,7 +252,7 @@ struct Pair {
     epoch: u64,
     probe: i64,
     tickets: Vec<i64>,
-    learned: learn::Known,
+    learned: learn::KnownRate,
     /// Whether the site has named a rate.
     named: bool,
 }
@@ -267,7 +267,7 @@ impl Pair {
             cooldown: Arc::from(key),
         };
         let (there, here) = (redis.scope(name.clone()), memory.scope(name));
-        let learned = learn::Known::default();
+        let learned = learn::KnownRate::default();
         Self {
             redis,
             time,
@@ -287,7 +287,8 @@ impl Pair {
         match op {
             Op::Take { wanted, held, bound, drain, void, hand_back, knows, holds_probe } => {
                 let (later, phase) = *knows;
-                let known = Known { epoch: self.epoch + later, phase, holds_probe: *holds_probe };
+                let known =
+                    KnownCooldown { epoch: self.epoch + later, phase, holds_probe: *holds_probe };
                 let returned = if *hand_back { std::mem::take(&mut self.tickets) } else { vec![] };
                 let ask = Ask {
                     wanted: *wanted,
@@ -298,7 +299,7 @@ impl Pair {
                     void: *void,
                     returned: returned.into_iter().rev().take(3).collect(),
                     known,
-                    learned: learn::Known::default(),
+                    learned: learn::KnownRate::default(),
                     user: None,
                 };
                 self.take(&ask).await.map(drop)
@@ -322,7 +323,7 @@ impl Pair {
             }
             Op::Trip(length) => self.set(Override::Trip(*length)).await,
             Op::Clear => self.set(Override::Clear).await,
-            Op::Steer(hand) => self.steer(*hand).await,
+            Op::OverrideRate(hand) => self.override_rate(*hand).await,
             Op::Look => {
                 let there = self.redis.peek(&self.there).await.unwrap();
                 self.time.store(there.now, Ordering::Relaxed);
@@ -356,13 +357,13 @@ impl Pair {
     /// What is foretold is the same, and what comes true: the next ticket is not earlier, and nothing was taken by
     /// the look.
     async fn forecast(&mut self) -> Result<(), TestCaseError> {
-        let (rule, learned) = (Arc::new(self.rule.clone()), learn::Known::default());
+        let (rule, learned) = (Arc::new(self.rule.clone()), learn::KnownRate::default());
         let query = |scope: &Scope| Query { scope: scope.clone(), rule: rule.clone(), learned };
         let there = self.redis.forecast(&[query(&self.there)]).await.remove(0);
         self.time.store(there.now, Ordering::Relaxed);
         let here = self.memory.forecast(&query(&self.here));
         prop_assert_eq!(there, here);
-        let known = Known { epoch: self.epoch, phase: KnownPhase::Open, holds_probe: true };
+        let known = KnownCooldown { epoch: self.epoch, phase: KnownPhase::Open, holds_probe: true };
         let bound = i64::from(u32::MAX);
         let ask = Ask { wanted: 1, bound, lease: 3_000, known, ..Ask::default() };
         let before = self.tickets.len();
@@ -396,14 +397,15 @@ impl Pair {
         Ok(())
     }
 
-    async fn steer(&mut self, hand: Hand) -> Result<(), TestCaseError> {
+    async fn override_rate(&mut self, hand: RateOverride) -> Result<(), TestCaseError> {
         if self.rule.limits.rate.is_none() || self.rule.limits.learn.is_none() {
             return Ok(());
         }
-        let known = learn::Known::default();
-        let (now, there) = self.redis.steer(&self.there, &self.rule, known, hand).await.unwrap();
+        let known = learn::KnownRate::default();
+        let (now, there) =
+            self.redis.override_rate(&self.there, &self.rule, known, hand).await.unwrap();
         self.time.store(now, Ordering::Relaxed);
-        let here = self.memory.steer_now(&self.here, &self.rule, known, hand);
+        let here = self.memory.override_rate_now(&self.here, &self.rule, known, hand);
         prop_assert_eq!(there, here);
         Ok(())
     }
@@ -488,7 +490,10 @@ fn one_page_in_five_that_is_always_refused_is_not_a_wall_in_either_store() {
             pair.step(&report).await.unwrap();
         }
     });
-    assert_eq!(reasons, [learn::Why::Start, learn::Why::Test, learn::Why::NoWall]);
+    assert_eq!(
+        reasons,
+        [learn::RateReason::Start, learn::RateReason::Test, learn::RateReason::NoWall]
+    );
     assert!((pair.learned.rate - 500.0).abs() < 1e-9, "{:?}", pair.learned);
     assert_eq!(pair.epoch, 0, "it never tripped");
 }

@@ -19,7 +19,7 @@ fn a_member_whose_reply_was_lost_gets_the_same_probe_again_and_nobody_else_does(
     let trip = first.0.set(&first.1, &rule, Override::Trip(1));
     let epoch = runtime.block_on(trip).unwrap().epoch;
     let take = |(store, scope): &(Arc<SharedStore>, Scope), holds_probe| {
-        let known = Known { holds_probe, ..Known::open(epoch) };
+        let known = KnownCooldown { holds_probe, ..KnownCooldown::open(epoch) };
         let ask = Ask { wanted: 1, lease: 60_000_000, known, ..Ask::default() };
         runtime.block_on(store.take(scope, &rule, &ask)).unwrap()
     };

@@ -88,8 +88,8 @@ fn hosts(matcher: &Matcher) -> Vec<HostPattern> {
     if matcher.hosts.is_empty() { vec![HostPattern::Any] } else { matcher.hosts.clone() }
 }
 
-/// An earlier rule that hides `matcher`: every pair of its hosts and paths is covered. Several globs
-/// that cover it only together are not found, so there is no false report.
+/// The earlier rule that hides `matcher`, if each pair of its hosts and paths is covered by a single
+/// earlier pattern. A pair that only several patterns combined cover is not reported.
 fn shadow(matcher: &Matcher, seen: &ByHost) -> Option<usize> {
     let everything = [Arc::from("*")];
     let paths = if matcher.paths.is_empty() { &everything[..] } else { &matcher.paths };

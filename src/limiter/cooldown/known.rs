@@ -2,7 +2,7 @@
 
 /// A member's copy of a scope's cooldown. It repairs a store that lost its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Known {
+pub struct KnownCooldown {
     /// The latest epoch that the member knows; 0 = none.
     pub epoch: u64,
     /// The state of that epoch.
@@ -23,7 +23,7 @@ pub enum KnownPhase {
     Probing(i64),
 }
 
-impl Known {
+impl KnownCooldown {
     /// An open scope in `epoch`.
     #[must_use]
     pub fn open(epoch: u64) -> Self {

@@ -173,8 +173,11 @@ fn a_long_ban_is_probed_after_round_times_and_then_when_it_ended_last_time() {
 #[test]
 fn a_member_that_knows_more_than_the_store_repairs_it() {
     let mut scope = Cooldown::default();
-    let cooling =
-        |epoch, left| Known { epoch, phase: KnownPhase::Cooling(left), ..Known::default() };
+    let cooling = |epoch, left| KnownCooldown {
+        epoch,
+        phase: KnownPhase::Cooling(left),
+        ..KnownCooldown::default()
+    };
     scope.restore(cooling(4, 10 * SECOND), START);
     assert_eq!(scope.phase(START, &policy()), Phase::Cooling(START + 10 * SECOND));
     scope.restore(cooling(3, 99 * SECOND), START);
@@ -186,12 +189,14 @@ fn what_is_brought_back_has_no_other_effect() {
     let mut scope = Cooldown::default();
     scope.report(START, &report(0, BLOCK), &policy());
     let before = scope.clone();
-    scope.restore(Known::open(9), START + SECOND);
+    scope.restore(KnownCooldown::open(9), START + SECOND);
     assert_eq!(scope, Cooldown { epoch: 9, ..before }, "no ramp, no opening, the streak stays");
-    let due = Known { epoch: 10, phase: KnownPhase::Probing(0), ..Known::default() };
+    let due =
+        KnownCooldown { epoch: 10, phase: KnownPhase::Probing(0), ..KnownCooldown::default() };
     scope.restore(due, START + SECOND);
     assert_eq!(scope.phase(START + SECOND, &policy()), Phase::Due, "it opens by a probe only");
-    let out = Known { epoch: 11, phase: KnownPhase::Probing(SECOND), ..Known::default() };
+    let out =
+        KnownCooldown { epoch: 11, phase: KnownPhase::Probing(SECOND), ..KnownCooldown::default() };
     scope.restore(out, START + SECOND);
     assert_eq!(scope.phase(START + SECOND, &policy()), Phase::Probing(START + 2 * SECOND));
 }
@@ -200,7 +205,7 @@ fn what_is_brought_back_has_no_other_effect() {
 fn epochs_rise_whatever_the_store_forgets_and_the_clock_says() {
     let first = tripped().epoch;
     let mut forgotten = Cooldown::default();
-    forgotten.trip(START + SECOND, SECOND, Cause::Hand);
+    forgotten.trip(START + SECOND, SECOND, Cause::Manual);
     assert!(forgotten.epoch > first, "{} after {first}", forgotten.epoch);
     let later = forgotten.epoch;
     forgotten.clear(START - SECOND);

@@ -3,7 +3,7 @@
 //! While requests queue up at a site, it answers as many as it can: that is the rate to go on with, once half of it has
 //! let the queue drain. Where half the rate makes the answers no better, the load is not the reason.
 
-use super::{ABOVE, CONFIRMED, EASED, LONGEST, Learn, Learned, MINUTE, NEAR, USED, Why};
+use super::{ABOVE, CONFIRMED, EASED, LONGEST, Learn, Learned, MINUTE, NEAR, RateReason, USED};
 use crate::limiter::load::Strain;
 
 /// A queue drains at this part of what the site answers, and no step is larger. A site of whose answers more fail is
@@ -81,7 +81,7 @@ impl Learned {
             let answers = if used { load.good.max(LITTLE) } else { LITTLE };
             self.strained = Strained { answers, rate, mark, bad, ..self.strained };
         }
-        self.why = Why::Overload;
+        self.why = RateReason::Overload;
         self.changed = now;
         self.bad = self.rate;
         self.rate = if used {
@@ -98,7 +98,7 @@ impl Learned {
         // A try that failed confirms the mark.
         let least = if mark > 0.0 && rate > mark * ABOVE { mark * CONFIRMED } else { 0.0 };
         self.strained.answers = 0.0;
-        self.why = Why::Relieved;
+        self.why = RateReason::Relieved;
         self.changed = now;
         self.rate = (answers * NEAR).max(least).min(rate).max(self.rate);
         self.mark = self.rate;
@@ -110,7 +110,7 @@ impl Learned {
         let Strained { heard, rate, mark, bad, .. } = self.strained;
         self.strained = Strained { heard, again: now + EXCUSED, ..Strained::default() };
         (self.rate, self.mark, self.bad) = (rate, mark, bad);
-        self.why = Why::NoRelief;
+        self.why = RateReason::NoRelief;
         self.changed = now;
     }
 }

@@ -1,6 +1,6 @@
 //! Blocks scattered among good pages. A test at half the rate shows whether a wall causes them.
 
-use super::{LONGEST, Learn, Learned, NEAR, News, Why};
+use super::{LONGEST, Learn, Learned, NEAR, News, RateReason};
 use crate::limiter::shares::Shares;
 
 /// The part of the rate that is used during the test.
@@ -62,7 +62,7 @@ impl Learned {
         self.rate *= HALF;
         self.changed = now;
         self.blocked = news.blocked;
-        self.why = Why::Test;
+        self.why = RateReason::Test;
     }
 
     pub(super) fn test(&mut self, now: i64, news: News, shares: &mut Shares, learn: &Learn) {
@@ -73,7 +73,7 @@ impl Learned {
         shares.settle(same);
         self.forget_test();
         if same {
-            self.why = Why::NoWall;
+            self.why = RateReason::NoWall;
             (self.rate, self.mark, self.bad) = (rate, mark, bad);
             // With so many blocks, three in a row came by chance.
             if shares.base() >= FREQUENT && untripped > rate && now - tripped < RECENT {
@@ -81,7 +81,7 @@ impl Learned {
             }
             self.before_test.untripped = 0.0;
         } else {
-            self.why = Why::Eased;
+            self.why = RateReason::Eased;
             self.bad = rate;
             // The rate that the wall let through.
             self.rate = self.rate.max(rate * good * NEAR);

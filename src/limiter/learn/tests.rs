@@ -33,7 +33,7 @@ impl Scope {
             self.now,
             self.now,
             (self.news, &mut self.shares),
-            Known::default(),
+            KnownRate::default(),
             4.0,
             &LEARN,
         );
@@ -62,7 +62,7 @@ impl Scope {
             self.now,
             last,
             (self.news, &mut self.shares),
-            Known::default(),
+            KnownRate::default(),
             4.0,
             &LEARN,
         );
@@ -211,7 +211,7 @@ fn a_rule_file_that_allows_more_counts_at_once_where_no_limit_has_been_met() {
         scope.now,
         scope.now,
         (scope.news, &mut Shares::default()),
-        Known::default(),
+        KnownRate::default(),
         40.0,
         &more,
     );
@@ -223,7 +223,7 @@ fn a_rule_file_that_allows_more_counts_at_once_where_no_limit_has_been_met() {
         met.now,
         met.now,
         (met.news, &mut Shares::default()),
-        Known::default(),
+        KnownRate::default(),
         40.0,
         &more,
     );
@@ -247,12 +247,12 @@ fn floor_and_ceiling_hold_whatever_happens() {
 #[test]
 fn a_store_that_lost_its_memory_takes_the_rate_that_a_member_knows() {
     let mut learned = Learned::default();
-    let known = Known { turn: 7, rate: 1.5, mark: 1.5, ..Known::default() };
+    let known = KnownRate { turn: 7, rate: 1.5, mark: 1.5, ..KnownRate::default() };
     learned.observe(START, START, (News::default(), &mut Shares::default()), known, 4.0, &LEARN);
     near(learned.rate, 1.5);
     near(learned.mark, 1.5);
-    assert_eq!(learned.why, Why::Recalled);
-    let older = Known { turn: 6, rate: 3.0, ..known };
+    assert_eq!(learned.why, RateReason::Recalled);
+    let older = KnownRate { turn: 6, rate: 3.0, ..known };
     learned.observe(
         START + SECOND,
         START,
@@ -267,35 +267,35 @@ fn a_store_that_lost_its_memory_takes_the_rate_that_a_member_knows() {
 #[test]
 fn each_change_counts_and_says_why() {
     let mut scope = Scope::new();
-    assert_eq!((scope.learned.turn, scope.learned.why), (1, Why::Start));
+    assert_eq!((scope.learned.turn, scope.learned.why), (1, RateReason::Start));
     scope.run(120);
     scope.trip(true);
-    assert_eq!((scope.learned.turn, scope.learned.why), (2, Why::SureTrip));
+    assert_eq!((scope.learned.turn, scope.learned.why), (2, RateReason::SureTrip));
     while scope.learned.turn == 2 {
         scope.run(1);
     }
-    assert_eq!(scope.learned.why, Why::Climb);
+    assert_eq!(scope.learned.why, RateReason::Climb);
     scope.trip(false);
-    assert_eq!(scope.learned.why, Why::TryFailed);
+    assert_eq!(scope.learned.why, RateReason::TryFailed);
     let turn = scope.learned.turn;
     scope.learned.observe(
         scope.now,
         scope.now,
         (scope.news, &mut Shares::default()),
-        Known::default(),
+        KnownRate::default(),
         0.5,
         &LEARN,
     );
-    assert_eq!((scope.learned.turn, scope.learned.why), (turn + 1, Why::Bounds));
+    assert_eq!((scope.learned.turn, scope.learned.why), (turn + 1, RateReason::Bounds));
 }
 
 impl Scope {
-    fn hand(&mut self, hand: Hand) {
-        self.learned.steer(self.now, self.news, Known::default(), hand, 4.0, &LEARN);
+    fn hand(&mut self, hand: RateOverride) {
+        self.learned.override_rate(self.now, self.news, KnownRate::default(), hand, 4.0, &LEARN);
     }
 
     fn set(&mut self, rate: impl Into<Option<f64>>, frozen: impl Into<Option<bool>>) {
-        self.hand(Hand::Set { rate: rate.into(), frozen: frozen.into() });
+        self.hand(RateOverride::Set { rate: rate.into(), frozen: frozen.into() });
     }
 }
 
@@ -306,7 +306,7 @@ fn a_rate_set_by_hand_is_where_learning_goes_on() {
     scope.trip(true);
     scope.set(2.0, None);
     near(scope.learned.rate, 2.0);
-    assert_eq!(scope.learned.why, Why::Hand);
+    assert_eq!(scope.learned.why, RateReason::Manual);
     scope.run(30);
     near(scope.learned.rate, 2.0);
     scope.trip(true);
@@ -347,8 +347,8 @@ fn what_is_forgotten_starts_again_and_no_member_brings_it_back() {
     scope.run(120);
     scope.trip(true);
     let known = scope.learned.known();
-    scope.hand(Hand::Forget);
-    assert_eq!((scope.learned.why, scope.learned.mark), (Why::Forgotten, 0.0));
+    scope.hand(RateOverride::Forget);
+    assert_eq!((scope.learned.why, scope.learned.mark), (RateReason::Forgotten, 0.0));
     scope.learned.observe(
         scope.now,
         scope.now,

@@ -50,7 +50,7 @@ impl Trip {
             (Some(verdict), _) => verdict.as_str(),
             (None, None) => "unknown",
             (None, Some(cause)) if cause.is_pause() => cause.as_str(),
-            (None, Some(_)) => Cause::Hand.as_str(),
+            (None, Some(_)) => Cause::Manual.as_str(),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     limiter::{
         bucket::{self, Bucket, Pace},
         cooldown::{Cause, Cooldown, Phase},
-        learn::Known,
+        learn::KnownRate,
         policy::Limits,
     },
     rules::Rule,
@@ -25,7 +25,7 @@ impl Memory {
         &self,
         place: &LocalState,
         rule: &Rule,
-        known: Known,
+        known: KnownRate,
     ) -> Forecast {
         let now = self.now();
         // Copies, because a bucket and a cooldown must be advanced to look at a future time.

@@ -4,7 +4,7 @@ use super::{Memory, Scope, closed_at_most, news};
 use crate::{
     limiter::{
         bucket::{Bucket, HORIZON, Pace},
-        learn::{Hand, Known},
+        learn::{KnownRate, RateOverride},
     },
     rules::Rule,
     runtime::clock,
@@ -13,7 +13,13 @@ use crate::{
 impl Memory {
     /// A manual change of a learned rate, at once; `known`: this member's knowledge of it.
     #[must_use]
-    pub fn steer_now(&self, scope: &Scope, rule: &Rule, known: Known, hand: Hand) -> Known {
+    pub fn override_rate_now(
+        &self,
+        scope: &Scope,
+        rule: &Rule,
+        known: KnownRate,
+        hand: RateOverride,
+    ) -> KnownRate {
         let now = self.now();
         let limits = &rule.limits;
         let mut cooldown = scope.here.cooldown.lock();
@@ -29,7 +35,7 @@ impl Memory {
             // may be outstanding.
             bucket.drain(now + HORIZON);
         }
-        bucket.steer(now, limits, ramp, news(state, now), known, hand);
+        bucket.override_rate(now, limits, ramp, news(state, now), known, hand);
         let known = bucket.learned.known();
         let pace = Pace { rate: Some(bucket.learned.rate), ramp };
         let forget = bucket.forgettable_in(now, limits, pace, closed_at_most(rule));

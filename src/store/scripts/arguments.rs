@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::fields::{Field, Pass, joined, passed};
-use crate::limiter::{cooldown::KnownPhase, learn::Known, load::Tally};
+use crate::limiter::{cooldown::KnownPhase, learn::KnownRate, load::Tally};
 
 passed! {
     /// The limits of a bucket.
@@ -95,7 +95,7 @@ passed! {
         cools: bool,
         policy: PolicyFields,
         /// The learned rate, as the member knows it.
-        learned: Known,
+        learned: KnownRate,
         learn: LearnFields,
         /// The windows of the quotas, as the member heard of them: `told;length:start:taken,...`
         windows: String,
@@ -181,7 +181,7 @@ passed! {
         /// 1 or 0; empty = as it is.
         frozen: String,
         limits: LimitFields,
-        learned: Known,
+        learned: KnownRate,
         learn: LearnFields,
         news: NewsFields,
         policy: PolicyFields,
@@ -248,7 +248,7 @@ passed! {
         /// Whether the cooldown is the bucket's own.
         own: bool,
         /// The learned rate, as the member knows it.
-        learned: Known,
+        learned: KnownRate,
     }
 
     /// When the next request of some scopes of a rule could go.
@@ -312,7 +312,7 @@ impl Pass for KnownPhase {
     }
 }
 
-impl Pass for Known {
+impl Pass for KnownRate {
     fn pass(self, to: &mut Vec<String>) {
         let Self { turn, rate, mark, frozen, .. } = self;
         to.push(format!("{turn} {rate} {mark} {}", u8::from(frozen)));

@@ -9,7 +9,7 @@ use crate::{
     limiter::{
         bucket::{BATCH, LONG_AGO, Window},
         cooldown::{Blocks, Change, culprit},
-        learn::{Known, NamedWall, Why},
+        learn::{KnownRate, NamedWall, RateReason},
     },
     store::{
         Peeked, Phase, Reported,
@@ -17,12 +17,12 @@ use crate::{
     },
 };
 
-fields_of!(Known {
+fields_of!(KnownRate {
     turn: u64,
     rate: f64,
     mark: f64,
     frozen: bool,
-    why: Why,
+    why: RateReason,
     wall: Option<NamedWall>,
 });
 
@@ -42,7 +42,7 @@ replied! {
         /// The rate in force, in tokens per second; 0 = none.
         rate: f64,
         windows: Vec<Window>,
-        learned: Known,
+        learned: KnownRate,
         /// The memory of the rule; 0 = not read.
         memory: i64,
         tickets: Tickets,
@@ -76,7 +76,7 @@ replied! {
     /// The learned rate after a manual change.
     struct RateReply {
         now: i64,
-        learned: Known,
+        learned: KnownRate,
     }
 
     /// The memory that the store has of a rule.
@@ -117,7 +117,7 @@ replied! {
     /// What the store knows of a scope.
     struct SurveyReply {
         cooldown: PeekReply,
-        learned: Known,
+        learned: KnownRate,
         /// Members that wait for the bucket.
         waiting: u64,
     }
@@ -183,7 +183,7 @@ impl Read for Change {
     }
 }
 
-impl Read for Why {
+impl Read for RateReason {
     fn read(values: &mut Values) -> Result<Self, BadReply> {
         let at = usize::try_from(values.whole()?).ok();
         at.and_then(|at| Self::ALL.get(at).copied()).ok_or_else(|| values.bad())

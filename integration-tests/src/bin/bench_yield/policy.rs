@@ -16,7 +16,7 @@ use tidegate::{
     limiter::{
         bucket::HORIZON,
         cooldown::{self, Cause, Change, Named, NamedRate, Report},
-        learn::Known,
+        learn::KnownRate,
         refusals::{PlainRefusal, Refusals},
     },
     rules::Rule,
@@ -128,12 +128,13 @@ impl Policy for Proxy {
         }
         self.time.store(EPOCH + now, Ordering::Relaxed);
         let holds_probe = self.holds_probe;
-        let known = cooldown::Known { holds_probe, ..cooldown::Known::open(self.epoch) };
+        let known =
+            cooldown::KnownCooldown { holds_probe, ..cooldown::KnownCooldown::open(self.epoch) };
         let ask = Ask { wanted: 1, bound: HORIZON, lease: LEASE, known, ..Ask::default() };
         let granted = self.store.take_now(&self.scope, &self.rule, &ask);
         self.epoch = granted.epoch;
         self.holds_probe |= granted.phase == Phase::Probe;
-        let Known { turn, rate, mark, .. } = granted.learned;
+        let KnownRate { turn, rate, mark, .. } = granted.learned;
         match granted.phase {
             Phase::Open if turn > 0 => self.story.borrow_mut().rate(now, rate, mark),
             Phase::Cooling => self.story.borrow_mut().rate(now, 0.0, 0.0),

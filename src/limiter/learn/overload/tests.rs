@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limiter::{
-    learn::{Known, News},
+    learn::{KnownRate, News},
     shares::Shares,
 };
 
@@ -35,7 +35,7 @@ impl Scope {
     fn ask(&mut self) {
         let mut shares = Shares::default();
         let news = (self.news, &mut shares);
-        self.learned.observe(self.now, self.now, news, Known::default(), 20.0, &LEARN);
+        self.learned.observe(self.now, self.now, news, KnownRate::default(), 20.0, &LEARN);
     }
 
     /// So many windows of two seconds.
@@ -85,13 +85,13 @@ fn pages_that_are_slow_whatever_the_rate_is_cost_a_minute_in_ten() {
     let mut scope = Scope::new(1e9);
     scope.slow = true;
     scope.run(2);
-    assert_eq!((scope.learned.rate, scope.learned.why), (10.0, Why::Overload));
+    assert_eq!((scope.learned.rate, scope.learned.why), (10.0, RateReason::Overload));
     scope.run(30);
-    assert_eq!((scope.learned.rate, scope.learned.why), (20.0, Why::NoRelief));
+    assert_eq!((scope.learned.rate, scope.learned.why), (20.0, RateReason::NoRelief));
     scope.run(290);
-    assert_eq!(scope.learned.why, Why::NoRelief, "for ten minutes");
+    assert_eq!(scope.learned.why, RateReason::NoRelief, "for ten minutes");
     scope.run(20);
-    assert_eq!(scope.learned.why, Why::Overload);
+    assert_eq!(scope.learned.why, RateReason::Overload);
 }
 
 #[test]
@@ -99,13 +99,13 @@ fn pages_that_fail_whatever_the_rate_is_cost_no_more_unless_most_do() {
     let mut scope = Scope::new(1e9);
     scope.broken = 0.2;
     scope.run(40);
-    assert_eq!((scope.learned.rate, scope.learned.why), (20.0, Why::NoRelief));
+    assert_eq!((scope.learned.rate, scope.learned.why), (20.0, RateReason::NoRelief));
     scope.broken = 0.9;
     scope.run(40);
-    assert_eq!((scope.learned.rate, scope.learned.why), (0.2, Why::Overload), "the floor");
+    assert_eq!((scope.learned.rate, scope.learned.why), (0.2, RateReason::Overload), "the floor");
     scope.broken = 0.0;
     scope.run(1);
-    assert_eq!(scope.learned.why, Why::Relieved);
+    assert_eq!(scope.learned.why, RateReason::Relieved);
     assert!(scope.learned.mark > 0.0, "a limit has been met");
 }
 
@@ -149,22 +149,22 @@ fn who_hardly_asks_is_slowed_by_small_steps() {
 fn what_is_not_heard_of_any_more_does_not_strain() {
     let mut scope = Scope::new(4.0);
     scope.run(3);
-    assert_eq!(scope.learned.why, Why::Overload);
+    assert_eq!(scope.learned.why, RateReason::Overload);
     scope.now += 61 * SECOND;
     scope.ask();
-    assert_eq!(scope.learned.why, Why::Relieved);
+    assert_eq!(scope.learned.why, RateReason::Relieved);
 }
 
 #[test]
 fn a_frozen_rate_and_what_was_before_a_hand_are_left_alone() {
     let mut scope = Scope::new(4.0);
-    let known = Known::default();
-    let frozen = crate::limiter::learn::Hand::Set { rate: Some(8.0), frozen: Some(true) };
-    scope.learned.steer(scope.now, scope.news, known, frozen, 20.0, &LEARN);
+    let known = KnownRate::default();
+    let frozen = crate::limiter::learn::RateOverride::Set { rate: Some(8.0), frozen: Some(true) };
+    scope.learned.override_rate(scope.now, scope.news, known, frozen, 20.0, &LEARN);
     scope.run(30);
     assert!((scope.learned.rate - 8.0).abs() < 1e-9, "{}", scope.learned.rate);
-    let thawed = crate::limiter::learn::Hand::Set { rate: None, frozen: Some(false) };
-    scope.learned.steer(scope.now, scope.news, known, thawed, 20.0, &LEARN);
+    let thawed = crate::limiter::learn::RateOverride::Set { rate: None, frozen: Some(false) };
+    scope.learned.override_rate(scope.now, scope.news, known, thawed, 20.0, &LEARN);
     scope.ask();
     assert!((scope.learned.rate - 8.0).abs() < 1e-9, "{}", scope.learned.rate);
 }

@@ -25,7 +25,7 @@ pub enum Cause {
     /// The rule's limit on error responses was reached (`errors`). Not a block either.
     Errors,
     /// A manual trip.
-    Hand,
+    Manual,
 }
 
 impl Cause {
@@ -38,7 +38,7 @@ impl Cause {
         Self::Hopeless,
         Self::SiteLimit,
         Self::Errors,
-        Self::Hand,
+        Self::Manual,
     ];
 
     /// Whether it is a pause with a known end. A pause needs no probe and does not change the
@@ -60,7 +60,7 @@ impl Cause {
             Self::Hopeless => "hopeless",
             Self::SiteLimit => "site_limit",
             Self::Errors => "errors",
-            Self::Hand => "hand",
+            Self::Manual => "hand",
         }
     }
 }

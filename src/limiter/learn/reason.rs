@@ -4,7 +4,7 @@ use super::NamedWall;
 
 /// Why the rate is what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Why {
+pub enum RateReason {
     /// As the rule file says: nothing has been learned.
     #[default]
     Start,
@@ -21,7 +21,7 @@ pub enum Why {
     /// A try above the mark.
     Try,
     /// A person's hand.
-    Hand,
+    Manual,
     /// A person's hand: nothing is known any more.
     Forgotten,
     /// The store lost its memory, and a member knew.
@@ -40,7 +40,7 @@ pub enum Why {
     NoRelief,
 }
 
-impl Why {
+impl RateReason {
     /// All, in the order of their numbers in the store.
     pub const ALL: [Self; 16] = [
         Self::Start,
@@ -50,7 +50,7 @@ impl Why {
         Self::Eased,
         Self::Climb,
         Self::Try,
-        Self::Hand,
+        Self::Manual,
         Self::Forgotten,
         Self::Recalled,
         Self::Bounds,
@@ -72,7 +72,7 @@ impl Why {
             Self::Eased => "eased",
             Self::Climb => "climb",
             Self::Try => "try",
-            Self::Hand => "hand",
+            Self::Manual => "hand",
             Self::Forgotten => "forgotten",
             Self::Recalled => "recalled",
             Self::Bounds => "bounds",
@@ -87,7 +87,7 @@ impl Why {
 
 /// What a member knows of a learned rate: each answer tells it, and it repairs a store that lost its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Known {
+pub struct KnownRate {
     /// Counts the changes of the rate, the mark and what a person did; 0 = nothing is known.
     pub turn: u64,
     /// The rate in force, in tokens per second.
@@ -97,14 +97,14 @@ pub struct Known {
     /// Whether a person has frozen it.
     pub frozen: bool,
     /// Why it is what it is.
-    pub why: Why,
+    pub why: RateReason,
     /// The limit by count that it follows.
     pub wall: Option<NamedWall>,
 }
 
 /// What a person does to a learned rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Hand {
+pub enum RateOverride {
     /// Sets it, freezes it or thaws it; what is `None` stays as it is.
     Set {
         /// Tokens per second.
