@@ -16,6 +16,7 @@ use crate::{
     rules::Rule,
 };
 
+pub mod contact;
 mod failure;
 pub mod fallback;
 mod forecast;

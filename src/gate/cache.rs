@@ -11,29 +11,9 @@
 
 use crate::{
     limiter::cooldown::{KnownCooldown, KnownPhase},
-    runtime::clock::{self, Instant},
+    runtime::clock::Moment,
     store::{Granted, Peeked, Phase, Reported, ScopeNews, What},
 };
-
-/// A reading of the member's clock.
-pub trait Moment: Copy + Ord {
-    /// The moment `micros` microseconds later; a negative number counts as zero.
-    #[must_use]
-    fn after(self, micros: i64) -> Self;
-
-    /// Microseconds from here to `later`; zero if that has passed.
-    fn until(self, later: Self) -> i64;
-}
-
-impl Moment for Instant {
-    fn after(self, micros: i64) -> Self {
-        self + clock::from_micros(micros)
-    }
-
-    fn until(self, later: Self) -> i64 {
-        clock::micros(later.saturating_duration_since(self))
-    }
-}
 
 /// How the scope handles requests, as far as this member knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

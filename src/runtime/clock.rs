@@ -53,6 +53,26 @@ pub fn from_micros(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
+/// A reading of a member's clock, or of one in a model.
+pub trait Moment: Copy + Ord {
+    /// The moment `micros` microseconds later; a negative number counts as zero.
+    #[must_use]
+    fn after(self, micros: i64) -> Self;
+
+    /// Microseconds from here to `later`; zero if that has passed.
+    fn until(self, later: Self) -> i64;
+}
+
+impl Moment for Instant {
+    fn after(self, micros: i64) -> Self {
+        self + from_micros(micros)
+    }
+
+    fn until(self, later: Self) -> i64 {
+        micros(later.saturating_duration_since(self))
+    }
+}
+
 /// Allows at most one log line per second for frequent events.
 #[derive(Debug, Default)]
 pub struct LogThrottle(Mutex<Option<Instant>>);

@@ -10,7 +10,7 @@ use std::{
 
 use tidegate::{
     classify::verdict::Verdict,
-    gate::cache::{self, CooldownCache, allows},
+    gate::cache::{CooldownCache, allows},
     limiter::{
         cooldown::{
             Answer, Blocks, Change, Cooldown, KnownCooldown, KnownPhase, Phase as Turn, Report,
@@ -18,15 +18,22 @@ use tidegate::{
         learn,
         policy::{CooldownPolicy, Split, Weights},
     },
-    store::{Granted, Peeked, Phase, Reported, ScopeNews, What},
+    runtime::clock,
+    store::{Granted, Peeked, Phase, Reported, ScopeNews, What, contact::Contact},
 };
 
 /// The clock at the start, in microseconds; a step of time is one of them.
-const START: i64 = 1_000;
+const START: i64 = 1_000_000;
 /// How long a probe may be out.
 const LEASE: i64 = 4;
-/// Steps of time that a run may take.
-const LATEST: i64 = START + 9;
+/// Steps of time that a run may take one by one.
+const TICKS: u8 = 9;
+/// How long a member may send after its latest contact with the store; each step of time brings a heartbeat.
+const CONTACT: i64 = 1;
+/// By how much the store's clock may jump.
+const JUMP: i64 = 10_000;
+/// The epoch of a forged trip.
+const FORGED: u64 = 1 << 50;
 /// Far enough for every cooldown and every lease to end.
 const LONG: i64 = 100;
 
@@ -43,6 +50,12 @@ pub(crate) enum Defect {
     ProbeOfNobody,
     /// News open a scope.
     NewsOpen,
+    /// Who wakes from a long sleep sends on what it knew before.
+    RightsOutliveASleep,
+    /// Epochs are the time of the store, wherever its clock is.
+    EpochsAreTimes,
+    /// A clock that is set back leaves the times that are stored where they are.
+    TimesStay,
 }
 
 /// One step.
@@ -64,10 +77,24 @@ pub(crate) enum Step {
     News(usize, bool),
     /// A member reads the scope, and restores what the store has lost.
     Look(usize),
+    /// The oldest of a member's news arrives and comes once more.
+    NewsAgain(usize),
+    /// The report that a member sent last reaches the store once more.
+    ReportAgain(usize),
     /// A member dies, and another takes its place.
     Crash(usize),
+    /// A member is stopped: it does nothing, and what is sent to it waits.
+    Sleep(usize),
+    /// It goes on.
+    Wake(usize),
     /// The store forgets everything.
     Flush,
+    /// The store starts again with a snapshot from the beginning.
+    Restart,
+    /// Nothing happens for so long that the store forgets the scope.
+    Rest,
+    /// The store's clock is set forward, or back.
+    Clock(bool),
     /// Forged news of a trip or an opening.
     Forge(bool),
 }
@@ -87,7 +114,7 @@ impl Write for Digest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Moment(i64, u8);
 
-impl cache::Moment for Moment {
+impl clock::Moment for Moment {
     fn after(self, micros: i64) -> Self {
         Self(self.0 + micros.max(0), 0)
     }
@@ -119,23 +146,44 @@ struct Member {
     news: Vec<ScopeNews>,
     /// The latest trip of which anything that arrived here has spoken.
     heard: u64,
+    /// Its contact with the store.
+    contact: Contact<Moment>,
+    /// When the latest call was sent whose reply the cache is from.
+    asked: Moment,
+    /// Since when it has been stopped.
+    sleeps: Option<i64>,
+    /// From when to when it was stopped for longer than its right to send lasts.
+    slept: Option<(i64, i64)>,
+    /// The report that it sent last.
+    report: Option<Report>,
 }
 
 /// Everything.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     now: i64,
+    ticks: u8,
+    /// How far the store's clock is ahead.
+    skew: i64,
     store: Cooldown,
+    /// An old snapshot of the store.
+    snapshot: Cooldown,
     members: Vec<Member>,
     defect: Option<Defect>,
-    /// The true trip: its epoch and its end.
-    trip: Option<(u64, i64)>,
+    /// The true trip: its epoch, its time and its end.
+    trip: Option<(u64, i64, i64)>,
     /// The latest epoch that ever began.
     latest: u64,
     crashes: u8,
-    flushes: u8,
+    sleeps: u8,
+    /// What happened to the store: its memory or its clock.
+    faults: u8,
+    /// Whether it was its memory.
+    forgot: bool,
     forged: u8,
     lost: u8,
+    /// Whether messages may come twice, members may sleep, and the store may lose its time or its latest writes.
+    rare: bool,
     /// The steps so far.
     pub(crate) story: Vec<Step>,
 }
@@ -152,29 +200,53 @@ impl World {
             told_of_probe: false,
             news: Vec::new(),
             heard: 0,
+            contact: Contact::new(CONTACT, CONTACT),
+            asked: Moment(START, 0),
+            sleeps: None,
+            slept: None,
+            report: None,
         };
         Self {
             now: START,
+            ticks: 0,
+            skew: 0,
             store: Cooldown::default(),
+            snapshot: Cooldown::default(),
             members: vec![member; members],
             defect,
             trip: None,
             latest: 0,
             crashes: 0,
-            flushes: 0,
+            sleeps: 0,
+            faults: 0,
+            forgot: false,
             forged: 0,
             lost: 0,
+            rare: true,
             story: Vec::new(),
         }
     }
 
     /// A fleet of which the first member has just learnt of a trip, and the others know that all was open.
     pub(crate) fn tripped(members: usize, defect: Option<Defect>) -> Self {
+        Self::trip_while(members, defect, |_| {})
+    }
+
+    /// The same, but the last member has been stopped since before the trip.
+    pub(crate) fn asleep(members: usize, defect: Option<Defect>) -> Self {
+        Self::trip_while(members, defect, |world| {
+            world.sleep(members - 1);
+            world.tick();
+        })
+    }
+
+    fn trip_while(members: usize, defect: Option<Defect>, before: impl FnOnce(&mut Self)) -> Self {
         let mut world = Self::open(members, defect);
         for member in 0..members {
             world.ask(member);
             world.reply(member).expect("an open scope");
         }
+        before(&mut world);
         world.send(0).expect("an open scope");
         world.answer(0, false).expect("a block trips");
         world.told(0);
@@ -185,7 +257,9 @@ impl World {
     /// the news.
     pub(crate) fn opened(members: usize, defect: Option<Defect>) -> Self {
         let mut world = Self::tripped(members, defect);
-        world.now += 2;
+        world.snapshot = world.store.clone();
+        world.tick();
+        world.tick();
         world.ask(0);
         world.reply(0).expect("the probe");
         world.send(0).expect("the probe");
@@ -194,22 +268,32 @@ impl World {
         world
     }
 
+    /// The same without rare events, so that a search gets further.
+    pub(crate) fn without_rare_events(self) -> Self {
+        Self { rare: false, ..self }
+    }
+
     /// The possible next steps.
     pub(crate) fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
-        if self.now < LATEST {
+        if self.ticks < TICKS {
             steps.push(Step::Tick);
         }
         for (at, member) in self.members.iter().enumerate() {
+            if member.sleeps.is_some() {
+                steps.push(Step::Wake(at));
+                continue;
+            }
+            let may_send = member.leave.is_some_and(|leave| self.may_send(member, leave));
             if member.reply.is_some() {
                 steps.push(Step::Reply(at, true));
                 if self.lost < 2 {
                     steps.push(Step::Reply(at, false));
                 }
-            } else if member.leave.is_none() && member.sent.is_none() && member.told.is_none() {
+            } else if !may_send && member.sent.is_none() && member.told.is_none() {
                 steps.push(Step::Ask(at));
             }
-            if member.leave.is_some_and(|leave| member.may_use(leave)) {
+            if may_send {
                 steps.push(Step::Send(at));
             }
             if member.sent.is_some() && member.told.is_none() {
@@ -227,19 +311,39 @@ impl World {
                     steps.push(Step::News(at, false));
                 }
             }
-            if self.flushes > 0 || self.lost > 0 || self.forged > 0 {
+            if self.faults + self.lost + self.forged + self.sleeps > 0 {
                 steps.push(Step::Look(at));
             }
             if self.crashes == 0 {
                 steps.push(Step::Crash(at));
             }
+            if self.rare {
+                steps.extend(self.rare_steps_of(at, member));
+            }
         }
-        if self.flushes == 0 {
+        if self.faults == 0 {
             steps.push(Step::Flush);
+            if self.rare {
+                steps.extend([Step::Restart, Step::Clock(true), Step::Clock(false)]);
+                // In so long a time, all messages arrive.
+                if self.members.iter().all(Member::is_quiet) {
+                    steps.push(Step::Rest);
+                }
+            }
         }
         if self.forged == 0 {
             steps.extend([Step::Forge(true), Step::Forge(false)]);
         }
+        steps
+    }
+
+    fn rare_steps_of(&self, at: usize, member: &Member) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if self.lost < 2 {
+            steps.extend((!member.news.is_empty()).then_some(Step::NewsAgain(at)));
+            steps.extend(member.report.is_some().then_some(Step::ReportAgain(at)));
+        }
+        steps.extend((self.sleeps == 0).then_some(Step::Sleep(at)));
         steps
     }
 
@@ -250,7 +354,7 @@ impl World {
         let opened = self.store.opened;
         let mut opens = false;
         match step {
-            Step::Tick => self.now += 1,
+            Step::Tick => self.tick(),
             Step::Ask(at) => self.ask(at),
             Step::Reply(at, true) => self.reply(at)?,
             Step::Reply(at, false) => {
@@ -266,20 +370,45 @@ impl World {
                 self.members[at].report_ended();
             }
             Step::News(at, arrives) => self.news(at, arrives),
+            Step::NewsAgain(at) => {
+                let again = self.members[at].news[0].clone();
+                self.news(at, true);
+                self.members[at].news.insert(0, again);
+                self.lost += 1;
+            }
+            Step::ReportAgain(at) => {
+                self.lost += 1;
+                if let Some(report) = self.members[at].report.take() {
+                    opens = self.report(at, &report)?.0 == Change::Opened;
+                }
+            }
             Step::Look(at) => self.look(at),
             Step::Crash(at) => {
                 self.crashes += 1;
-                self.members[at] = Self::open(1, None).members.remove(0);
+                let asked = Moment(self.now, 0);
+                self.members[at] = Member { asked, ..Self::open(1, None).members.remove(0) };
                 return self.check();
             }
-            Step::Flush => {
-                self.flushes += 1;
-                self.store = Cooldown::default();
+            Step::Sleep(at) => self.sleep(at),
+            Step::Wake(at) => self.wake(at),
+            Step::Flush | Step::Restart => {
+                let snapshot = self.snapshot.clone();
+                self.forget(if matches!(step, Step::Flush) {
+                    Cooldown::default()
+                } else {
+                    snapshot
+                });
                 return self.check();
             }
+            Step::Rest => {
+                self.pass(LONG);
+                self.forget(Cooldown::default());
+                return self.check();
+            }
+            Step::Clock(forward) => self.set_clock(forward),
             Step::Forge(trip) => self.forge(trip),
         }
-        if self.store.opened != opened && !opens {
+        if self.store.opened > opened && !opens {
             return Err("the scope was opened by what was brought back".to_owned());
         }
         for (member, before) in self.members.iter().zip(epochs) {
@@ -290,10 +419,74 @@ impl World {
         self.check()
     }
 
-    fn ask(&mut self, at: usize) {
-        let known = self.known(at);
-        let now = self.now;
+    fn tick(&mut self) {
+        self.ticks += 1;
+        self.pass(1);
+    }
+
+    /// Time passes, with a heartbeat at each step of every member that is not stopped.
+    fn pass(&mut self, steps: i64) {
+        for _ in 0..steps {
+            self.now += 1;
+            let now = Moment(self.now, 0);
+            for member in self.members.iter_mut().filter(|member| member.sleeps.is_none()) {
+                member.contact.note(now, true, now);
+            }
+        }
+    }
+
+    fn sleep(&mut self, at: usize) {
+        self.sleeps += 1;
+        self.members[at].sleeps = Some(self.now);
+    }
+
+    fn wake(&mut self, at: usize) {
+        let member = &mut self.members[at];
+        let Some(from) = member.sleeps.take() else { return };
+        if self.now - from > CONTACT {
+            member.slept = Some((from, self.now));
+        }
+    }
+
+    /// The store loses what it knows, but for this.
+    fn forget(&mut self, left: Cooldown) {
+        self.faults += 1;
+        self.forgot = true;
+        self.store = left;
+    }
+
+    /// A cooldown ends early where the clock jumps forward over its end: that is the price.
+    fn set_clock(&mut self, forward: bool) {
+        self.faults += 1;
+        self.skew += if forward { JUMP } else { -JUMP };
+        self.trip = self.trip.filter(|_| !forward);
+    }
+
+    /// The store reads its clock.
+    fn read_clock(&mut self) -> i64 {
+        let now = self.now + self.skew;
+        if self.defect == Some(Defect::TimesStay) {
+            self.store.seen = 0;
+        }
         self.store.observe(now);
+        now
+    }
+
+    /// The last check before a request is sent.
+    fn may_send(&self, member: &Member, leave: Leave) -> bool {
+        let now = Moment(self.now, u8::MAX);
+        let in_touch = member.contact.is_on(now) && member.contact.covers(member.asked);
+        member.may_use(leave) && (in_touch || self.defect == Some(Defect::RightsOutliveASleep))
+    }
+
+    fn ask(&mut self, at: usize) {
+        if let Some(unused) = self.members[at].leave.take()
+            && unused.probe != 0
+        {
+            self.members[at].cache.probe_ended();
+        }
+        let known = self.known(at);
+        let now = self.read_clock();
         self.restore(known);
         let policy = policy();
         let turn = self.store.phase(now, &policy);
@@ -325,7 +518,7 @@ impl World {
             tickets,
             local: false,
         };
-        self.members[at].reply = Some((granted, Moment(now, 0)));
+        self.members[at].reply = Some((granted, Moment(self.now, 0)));
     }
 
     /// The state that a member sends with each call.
@@ -339,10 +532,11 @@ impl World {
 
     fn restore(&mut self, known: KnownCooldown) {
         let forgot = known.epoch > self.store.epoch;
-        self.store.restore(known, self.now);
+        let now = self.now + self.skew;
+        self.store.restore(known, now);
         if forgot && known.phase == KnownPhase::Open && self.defect == Some(Defect::RestoringOpens)
         {
-            self.store.opened = self.now;
+            self.store.opened = now;
         }
     }
 
@@ -351,6 +545,7 @@ impl World {
         let member = &mut self.members[at];
         let Some((granted, asked)) = member.reply.take() else { return Ok(()) };
         member.cache.granted(&granted, asked, Moment(now, 1));
+        member.hears_at(asked, now);
         member.hears(granted.epoch, granted.phase != Phase::Open);
         if let Some(ticket) = granted.tickets.first() {
             let probe = if granted.phase == Phase::Probe { *ticket } else { 0 };
@@ -369,7 +564,11 @@ impl World {
         let member = &mut self.members[at];
         let Some(leave) = member.leave.take() else { return Ok(()) };
         member.sent = Some(leave);
-        let Some((epoch, until)) = self.trip else { return Ok(()) };
+        let Some((epoch, from, until)) = self.trip else { return Ok(()) };
+        let slept_through = member.slept.is_some_and(|(begin, end)| begin <= from && from < end);
+        if slept_through && member.heard < epoch && now < until && !self.forgot {
+            return Err(format!("member {at} sends into a cooldown that it slept through"));
+        }
         if member.heard < epoch {
             return Ok(());
         }
@@ -382,26 +581,37 @@ impl World {
         let probes = self.members.iter().filter_map(|member| member.sent);
         let alive = probes.filter(|sent| sent.probe > 0 && sent.probe + LEASE > now).count();
         // A flush, a crash or a forged message may cost one more.
-        let most = 1 + usize::from(self.flushes + self.crashes + self.forged > 0);
+        let most = 1 + usize::from(self.faults + self.crashes + self.forged > 0);
         if alive > most { Err(format!("{alive} probes at once")) } else { Ok(()) }
     }
 
     /// True if the response opens the scope.
     fn answer(&mut self, at: usize, page: bool) -> Result<bool, String> {
-        let now = self.now;
         let Some(leave) = self.members[at].sent.take() else { return Ok(false) };
         let verdict = Verdict::Forbidden;
         let block = Answer::Block { weight: 1.0, retry_after: 0, sure: true, verdict };
         let answer = if page { Answer::Ok } else { block };
         let report = Report { probe: leave.probe, ..Report::new(leave.epoch, answer) };
-        self.store.observe(now);
+        let (change, reported) = self.report(at, &report)?;
+        let member = &mut self.members[at];
+        member.told = Some((reported, Moment(self.now, 0)));
+        member.told_of_probe = leave.probe != 0;
+        member.report = Some(report);
+        Ok(change == Change::Opened)
+    }
+
+    /// The store takes a report, and everyone has the news.
+    fn report(&mut self, at: usize, report: &Report) -> Result<(Change, Reported), String> {
+        let now = self.read_clock();
         let before = self.store.epoch;
-        let change = self.store.report(now, &report, &policy());
+        let change = self.store.report(now, report, &policy());
         if change == Change::Tripped {
-            if self.defect == Some(Defect::EpochsAreCounted) {
-                self.store.epoch = before + 1;
+            match self.defect {
+                Some(Defect::EpochsAreCounted) => self.store.epoch = before + 1,
+                Some(Defect::EpochsAreTimes) => self.store.epoch = now.unsigned_abs(),
+                _ => {}
             }
-            if page {
+            if report.answer == Answer::Ok {
                 return Err("a page tripped the scope".to_owned());
             }
             // Events of the same moment have the same number.
@@ -409,7 +619,7 @@ impl World {
                 return Err("a trip began an epoch that is not later than all before".to_owned());
             }
             self.latest = self.store.epoch;
-            self.trip = Some((self.store.epoch, self.store.until));
+            self.trip = Some((self.store.epoch, self.now, self.store.until - self.skew));
         }
         if change == Change::Opened {
             self.trip = None;
@@ -429,10 +639,7 @@ impl World {
             streak: self.store.streak,
             ..Reported::unchanged(now, self.store.epoch)
         };
-        let member = &mut self.members[at];
-        member.told = Some((reported, Moment(now, 0)));
-        member.told_of_probe = leave.probe != 0;
-        Ok(change == Change::Opened)
+        Ok((change, reported))
     }
 
     fn publish(&mut self, news: &ScopeNews, by: Option<usize>) {
@@ -446,7 +653,7 @@ impl World {
     fn forge(&mut self, trip: bool) {
         self.forged += 1;
         let what = if trip { What::Tripped } else { What::Opened };
-        let epoch = if trip { 1 << 50 } else { self.store.epoch };
+        let epoch = if trip { FORGED } else { self.store.epoch };
         self.publish(&news(what, epoch, 3), None);
     }
 
@@ -456,6 +663,7 @@ impl World {
         let Some((reported, asked)) = member.told.take() else { return };
         member.report_ended();
         member.cache.reported(&reported, asked, Moment(now, 1));
+        member.hears_at(asked, now);
         member.hears(reported.epoch, reported.until > 0);
     }
 
@@ -472,22 +680,21 @@ impl World {
             let open = Peeked { now, epoch: news.epoch, ..Peeked::default() };
             member.cache.peeked(&open, Moment(now, 2), Moment(now, 2));
         }
-        if news.epoch < 1 << 50 {
+        if news.epoch < FORGED {
             member.hears(news.epoch, news.what == What::Tripped);
         }
     }
 
     fn look(&mut self, at: usize) {
-        let now = self.now;
         let known = self.known(at);
-        self.store.observe(now);
+        let store_now = self.read_clock();
         let hinted = self.members[at].cache.is_hinted();
         if !hinted && known.epoch > self.store.epoch && known.phase != KnownPhase::Open {
             self.restore(known);
         }
-        let store = &self.store;
+        let (now, store) = (self.now, &self.store);
         let peeked = Peeked {
-            now,
+            now: store_now,
             epoch: store.epoch,
             until: store.until,
             probe_until: if store.probe > 0 { store.probe_until } else { 0 },
@@ -495,6 +702,7 @@ impl World {
         };
         let member = &mut self.members[at];
         member.cache.peeked(&peeked, Moment(now, 2), Moment(now, 2));
+        member.hears_at(Moment(now, 2), now);
         if hinted && peeked.epoch < member.heard {
             // A flush may cost this: a member that only has the news of the trip believes the
             // store, until another member restores it.
@@ -517,7 +725,7 @@ impl World {
             member.reply.is_none() && member.leave.is_none() && member.sent.is_none()
         };
         for (at, member) in self.members.iter().enumerate() {
-            if !idle(member) || member.told.is_some() {
+            if !idle(member) || member.told.is_some() || member.sleeps.is_some() {
                 continue;
             }
             let mut later = self.clone();
@@ -526,13 +734,15 @@ impl World {
             let name = name(at, self.crashes);
             if now.is_some_and(|(granted, _)| granted.tickets.is_empty())
                 && self.store.is_prober(&name)
-                && self.store.until <= self.now
+                && self.store.until <= self.now + self.skew
                 && self.forged == 0
             {
                 return Err(format!("member {at} does not get its own probe"));
             }
             let mut later = self.clone();
-            later.now += LONG;
+            // A clock that was set back counts from when it is read.
+            later.read_clock();
+            later.pass(LONG);
             later.ask(at);
             let granted = later.members[at].reply.take();
             if granted.is_none_or(|(granted, _)| granted.tickets.is_empty()) {
@@ -545,8 +755,9 @@ impl World {
     /// The state as a number: everything that influences the next steps.
     pub(crate) fn key(&self) -> u64 {
         let mut hasher = Digest(DefaultHasher::new());
-        let counts = (self.crashes, self.flushes, self.forged, self.lost);
-        (self.now, self.trip, self.latest, counts).hash(&mut hasher.0);
+        let counts = (self.crashes, self.sleeps, self.faults, self.forgot, self.forged, self.lost);
+        let clocks = (self.now, self.ticks, self.skew);
+        (clocks, self.trip, self.latest, counts).hash(&mut hasher.0);
         write!(hasher, "{:?}{:?}", self.store, self.members).unwrap();
         hasher.0.finish()
     }
@@ -555,6 +766,18 @@ impl World {
 impl Member {
     fn may_use(&self, leave: Leave) -> bool {
         allows(self.cache.word(), leave.epoch, leave.probe != 0)
+    }
+
+    /// Whether nothing is on its way to it.
+    fn is_quiet(&self) -> bool {
+        let replies = self.reply.is_some() || self.told.is_some();
+        !replies && self.news.is_empty() && self.sleeps.is_none()
+    }
+
+    /// A reply to a call that was sent at `asked` has arrived.
+    fn hears_at(&mut self, asked: Moment, now: i64) {
+        self.contact.note(asked, true, Moment(now, 2));
+        self.asked = self.asked.max(asked);
     }
 
     fn hears(&mut self, epoch: u64, closed: bool) {
