@@ -13,6 +13,7 @@ from tidegate.site import Page
 
 if TYPE_CHECKING:
     import ssl
+    from pathlib import Path
 
     import httpx
     from tidegate.pytest_plugin import Tidegate
@@ -26,6 +27,11 @@ def by_requests(proxy: str, admin: str | None, *urls: str) -> list[tuple[int, st
         session.verify = False
         answers = [session.get(url) for url in urls]
     return [(answer.status_code, answer.headers.get("Tidegate-Verdict")) for answer in answers]
+
+
+def by_trusting_requests(proxy: str, url: str) -> int:
+    with tidegate.requests.session(proxy, None) as session:
+        return session.get(url).status_code
 
 
 def by_httpx(proxy: str, admin: str | None, *urls: str) -> list[tuple[int, str | None]]:
@@ -105,3 +111,12 @@ def test_a_refusal_that_does_not_pass_is_the_callers(tidegate: Tidegate, crawl: 
     shop = tidegate.site("shop")
     tidegate.rule("shop", action="deny")
     assert crawl(tidegate.proxy, tidegate.admin, shop.url) == [(403, None)]
+
+
+def test_requests_trusts_what_the_environment_names(
+    tidegate: Tidegate, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bank = tidegate.site("bank", tls=tls)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "nobody.pem"))
+    with pytest.raises(OSError, match=r"nobody\.pem"):
+        by_trusting_requests(tidegate.proxy, bank.url)

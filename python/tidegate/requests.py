@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -56,6 +57,8 @@ class TidegateAdapter(HTTPAdapter):
     ) -> requests.Response:
         """Send a request, as often as the proxy refuses it for a while."""
         _ = proxies
+        if verify is True:
+            verify = _trusted_certificates()
         while True:
             try:
                 response = super().send(
@@ -86,10 +89,18 @@ class TidegateAdapter(HTTPAdapter):
         return response
 
 
+def _trusted_certificates() -> str | bool:
+    """Return the bundle that `requests` itself takes from the environment, or its own."""
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        if os.environ.get(name):
+            return os.environ[name]
+    return True
+
+
 def session(proxy: str = PROXY, admin: str | None = ADMIN, **settings: Any) -> requests.Session:
     """Return a session that sends everything through Tidegate; see `TidegateAdapter`."""
     made = requests.Session()
-    # Proxies of the environment are ignored.
+    # Proxies of the environment, and logins for them, are ignored.
     made.trust_env = False
     adapter = TidegateAdapter(proxy, admin, **settings)
     made.mount("http://", adapter)
