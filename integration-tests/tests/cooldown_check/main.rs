@@ -62,15 +62,19 @@ fn must_hold(start: World, depth: usize, least: usize) {
     assert!(found.states >= least, "only {} states: the model does not move", found.states);
 }
 
-fn must_be_found(defect: Defect, depth: usize) {
-    let starts = [World::open, World::tripped, World::asleep, World::opened];
-    for start in starts.map(|start| start(2, Some(defect))) {
-        if search(start, depth).violation.is_some() {
-            return;
-        }
-    }
-    panic!("{defect:?} is not noticed");
+fn must_be_found(defect: Defect, starts: &[Start]) {
+    let found = |start: &Start| search(start(2, Some(defect)), 6).violation.is_some();
+    assert!(starts.iter().any(found), "{defect:?} is not noticed");
 }
+
+type Start = fn(usize, Option<Defect>) -> World;
+
+/// Where defects of the protocol show without rare events.
+const CALM: [Start; 3] = [
+    |members, defect| World::open(members, defect).without_rare_events(),
+    |members, defect| World::tripped(members, defect).without_rare_events(),
+    |members, defect| World::opened(members, defect).without_rare_events(),
+];
 
 #[test]
 fn two_members_keep_every_promise_in_every_order_of_events() {
@@ -87,46 +91,46 @@ fn three_members_keep_every_promise_in_every_order_of_events() {
 #[test]
 fn sleeps_old_snapshots_repeated_messages_and_clock_changes_break_no_promise() {
     for start in [World::open, World::tripped, World::asleep, World::opened] {
-        must_hold(start(2, None), 5, 5_000);
+        must_hold(start(2, None), 4, 2_000);
     }
 }
 
 #[test]
 fn it_notices_a_restored_state_with_an_effect() {
-    must_be_found(Defect::RestoringOpens, 6);
+    must_be_found(Defect::RestoringOpens, &CALM);
 }
 
 #[test]
 fn it_notices_epochs_that_begin_again() {
-    must_be_found(Defect::EpochsAreCounted, 6);
+    must_be_found(Defect::EpochsAreCounted, &CALM);
 }
 
 #[test]
 fn it_notices_a_member_that_keeps_a_cooldown_to_itself() {
-    must_be_found(Defect::CoolingIsNotTold, 6);
+    must_be_found(Defect::CoolingIsNotTold, &CALM);
 }
 
 #[test]
 fn it_notices_a_probe_that_is_lost_with_its_reply() {
-    must_be_found(Defect::ProbeOfNobody, 6);
+    must_be_found(Defect::ProbeOfNobody, &CALM);
 }
 
 #[test]
 fn it_notices_news_that_are_believed() {
-    must_be_found(Defect::NewsOpen, 6);
+    must_be_found(Defect::NewsOpen, &CALM);
 }
 
 #[test]
 fn it_notices_a_member_that_sends_on_what_it_knew_before_it_slept() {
-    must_be_found(Defect::RightsOutliveASleep, 6);
+    must_be_found(Defect::RightsOutliveASleep, &[World::asleep]);
 }
 
 #[test]
 fn it_notices_epochs_that_follow_a_clock_that_was_set_back() {
-    must_be_found(Defect::EpochsAreTimes, 6);
+    must_be_found(Defect::EpochsAreTimes, &[World::opened]);
 }
 
 #[test]
 fn it_notices_times_that_stay_where_a_clock_was() {
-    must_be_found(Defect::TimesStay, 6);
+    must_be_found(Defect::TimesStay, &[World::tripped]);
 }

@@ -596,7 +596,8 @@ impl World {
         let member = &mut self.members[at];
         member.told = Some((reported, Moment(self.now, 0)));
         member.told_of_probe = leave.probe != 0;
-        member.report = Some(report);
+        // Only a rare event needs it, and each thing to remember makes more states.
+        member.report = self.rare.then_some(report);
         Ok(change == Change::Opened)
     }
 
@@ -776,7 +777,9 @@ impl Member {
 
     /// A reply to a call that was sent at `asked` has arrived.
     fn hears_at(&mut self, asked: Moment, now: i64) {
-        self.contact.note(asked, true, Moment(now, 2));
+        // The lease knows whole steps of time only, so that there are fewer states.
+        let asked = Moment(asked.0, 0);
+        self.contact.note(asked, true, Moment(now, 0));
         self.asked = self.asked.max(asked);
     }
 
