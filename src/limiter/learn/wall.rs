@@ -125,5 +125,4 @@ impl Wall {
 }
 
 #[cfg(test)]
-#[path = "wall/tests.rs"]
 mod tests;

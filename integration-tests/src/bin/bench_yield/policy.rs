@@ -226,7 +226,7 @@ impl Policy for Proxy {
 /// How often a rule file is rewritten.
 const RELOAD: i64 = 10 * SECOND;
 
-/// Tidegate with a rule file that somebody who knows the wall changes during the day.
+/// Tidegate with a rule file that an operator who knows the wall changes during the day.
 pub(crate) struct Reloaded {
     proxy: Proxy,
     keys: Box<dyn Fn(i64) -> String>,
