@@ -1,6 +1,6 @@
 //! `tidegate check --explain URL`: the rule of a request, its scope and limits, and why it applies.
 
-use std::net::ToSocketAddrs as _;
+use std::{net::Ipv4Addr, sync::Arc};
 
 use serde_json::json;
 
@@ -10,9 +10,10 @@ use super::{
 };
 use crate::{
     config::Loaded,
-    proxy::egress::reached,
+    gate::Client,
+    proxy::egress::{DialError, Guard, Own, reached},
     rules::{Action, Rule},
-    target::{Host, Scheme, Target},
+    target::{Scheme, Target},
 };
 
 /// Settings that apply to a rule without limits.
@@ -64,7 +65,10 @@ pub(super) fn explain(
         return Ok(Outcome::NotFine);
     };
     let rule = &rules[at];
-    let target = located(rule, target);
+    let (target, unknown) = match server(loaded, rule, &target)? {
+        Ok(server) => (Target { server, ..target }, None),
+        Err(why) => (target, Some(why)),
+    };
     let scope = scope(rule, &target);
     let settings = settings(loaded, rule);
     let passed = rules[..at].iter().map(|earlier| (&*earlier.name, why_not(earlier, &target)));
@@ -76,6 +80,7 @@ pub(super) fn explain(
         let passed = passed.map(|(rule, why)| json!({"rule": rule, "why": why}));
         out.json(&json!({
             "url": url, "seen": seen.as_str(), "rule": &*rule.name, "origin": origin, "scope": scope,
+            "scope_unknown": unknown.map(|why| why.to_string()),
             "settings": settings.collect::<serde_json::Map<_, _>>(),
             "passed_by": passed.collect::<Vec<_>>(),
         }))?;
@@ -84,8 +89,7 @@ pub(super) fn explain(
     let origin = origin.unwrap_or_else(|| "built in".to_owned());
     let name = out.paint(Style::Bold, &rule.name);
     out.line(format_args!("rule   {name}  ({origin}){}", seen.words()))?;
-    let unknown = rule.is_per_address() && target.server.is_none();
-    let unknown = if unknown { "/?  the name could not be looked up here" } else { "" };
+    let unknown = unknown.map(|why| format!("/?  {why}")).unwrap_or_default();
     out.line(format_args!("scope  {scope}{unknown}"))?;
     let width = settings.iter().map(|(key, ..)| key.len()).max().unwrap_or(0);
     for (key, value, origin) in settings {
@@ -111,19 +115,23 @@ fn seen(loaded: &Loaded, target: Target) -> (Seen, Target) {
     }
 }
 
-/// With the server of `target` if it names the scope, as this machine resolves the name.
-fn located(rule: &Rule, mut target: Target) -> Target {
-    if rule.is_per_address() {
-        let lowest = match &target.host {
-            Host::Ip(ip) => Some(*ip),
-            Host::Name(name) => {
-                let found = (&**name, target.port).to_socket_addrs().ok();
-                found.and_then(|found| found.map(|addr| addr.ip().to_canonical()).min())
-            }
-        };
-        target.server = lowest.map(|ip| rule.server(&target.host, reached(ip)));
+/// The server of `target` if it names the scope: the lowest address that the egress rules allow, as
+/// this machine resolves the name. The inner error is what the proxy would refuse the request with.
+fn server(
+    loaded: &Loaded,
+    rule: &Rule,
+    target: &Target,
+) -> anyhow::Result<Result<Option<Arc<str>>, DialError>> {
+    if !rule.is_per_address() {
+        return Ok(Ok(None));
     }
-    target
+    let settings = &loaded.settings;
+    let guard = Guard::new(&settings.egress, Arc::new(Own::from(Vec::new())));
+    let client = Client::Address(Ipv4Addr::LOCALHOST.into());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let look_up = guard.look_up(&target.host, target.port, &client, settings.timeouts.connect);
+    let found = runtime.block_on(look_up);
+    Ok(found.map(|ips| ips.first().map(|ip| rule.server(&target.host, reached(*ip)))))
 }
 
 fn scope(rule: &Rule, target: &Target) -> String {

@@ -64,11 +64,16 @@ fn explain_is_readable_and_ends_with_the_usual_codes() {
     assert_eq!((output.status.code(), err(&output).contains("--explain")), (Some(2), true));
 }
 
-#[test]
-fn explain_looks_up_what_an_address_names() {
+/// The answer for a rule with `per: address`, under these egress rules.
+fn located(egress: &str, url: &str, format: &[&str]) -> std::process::Output {
     let folder = folder();
     let rules = "rules:\n  - {name: shared, match: '*', per: address, rate: 1/s}\n";
-    write(folder.path(), "main.yaml", rules);
+    write(folder.path(), "main.yaml", &format!("egress: {egress}\n{rules}"));
+    run(folder.path(), &[&["check", "main.yaml", "--explain", url], format].concat())
+}
+
+#[test]
+fn explain_looks_up_what_an_address_names() {
     for (url, scope) in [
         ("http://localhost/", "shared/127.0.0.1"),
         ("http://127.0.0.1/", "shared/127.0.0.1"),
@@ -76,9 +81,27 @@ fn explain_looks_up_what_an_address_names() {
         ("http://[2001:db8:1:2::7]/", "shared/2001:db8:1:2::/64"),
         ("http://nowhere.invalid/", "shared"),
     ] {
-        let said = json(&run(folder.path(), &["check", "main.yaml", "--explain", url, "--json"]));
+        let said = json(&located("{allow: [loopback, '2001:db8::/32']}", url, &["--json"]));
         assert_eq!(said["scope"], scope, "{said}");
     }
-    let said = run(folder.path(), &["check", "main.yaml", "--explain", "http://nowhere.invalid/"]);
-    assert!(out(&said).contains("could not be looked up here"), "{}", out(&said));
+    let said = out(&located("{allow: [loopback]}", "http://nowhere.invalid/", &[]));
+    assert!(said.contains("scope  shared/?  the name nowhere.invalid could not be "), "{said}");
+}
+
+#[test]
+fn explain_names_a_scope_by_an_address_that_the_egress_rules_allow() {
+    let only_v6 = "{allow: [loopback], deny: ['127.0.0.0/8']}";
+    let said = json(&located(only_v6, "http://[::1]/", &["--json"]));
+    assert_eq!((&said["scope"], &said["scope_unknown"]), (&"shared/::/64".into(), &().into()));
+    for (egress, url, why) in [
+        (only_v6, "http://127.0.0.1/", "is denied by `egress.deny`"),
+        ("{}", "http://127.0.0.1/", "add it to `egress.allow`"),
+        ("{}", "http://127.0.0.1:25/", "port 25 is another protocol's"),
+    ] {
+        let said = json(&located(egress, url, &["--json"]));
+        assert_eq!(said["scope"], "shared", "{said}");
+        assert!(said["scope_unknown"].as_str().is_some_and(|said| said.contains(why)), "{said}");
+        let page = out(&located(egress, url, &[]));
+        assert!(page.contains("scope  shared/?  ") && page.contains(why), "{page}");
+    }
 }
