@@ -200,6 +200,14 @@ async fn urgent_requests_go_first() {
     }
     let paths: Vec<_> = site.arrivals().into_iter().map(|arrival| arrival.path).collect();
     assert_eq!(paths, ["/u=0-i", "/u=1", "/i", "/u=7"]);
+    let metrics = member.metrics().await;
+    let by_urgency = |name| ["0", "1", "3", "7"].map(|u| metrics.sum(name, &[("urgency", u)]));
+    let released = by_urgency("tidegate_urgency_requests_total");
+    assert!(released.iter().all(|count| (count - 1.0).abs() < 1e-9), "{released:?}");
+    let held = by_urgency("tidegate_urgency_hold_seconds_total");
+    assert!(held.iter().all(|seconds| *seconds > 0.0), "{held:?}");
+    let all = metrics.sum("tidegate_hold_seconds_sum", &[]);
+    assert!((held.iter().sum::<f64>() - all).abs() < 1e-6, "{held:?} of {all}");
 }
 
 #[tokio::test]

@@ -154,7 +154,7 @@ pub(super) struct Request {
 
 impl Permit {
     pub(super) fn new(grant: Grant, request: Request, held: Duration, observe: bool) -> Self {
-        grant.entry.metrics.hold_seconds.observe(held.as_secs_f64());
+        grant.entry.metrics.held_for(request.urgency.level(), held);
         Self { grant, request, held, observe, refusal: None, site_limit: None, took: None }
     }
 

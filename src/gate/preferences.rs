@@ -17,6 +17,12 @@ impl Urgency {
     pub fn new(urgency: u8) -> Option<Self> {
         (urgency <= Self::LEAST).then_some(Self(urgency))
     }
+
+    /// 0 to 7.
+    #[must_use]
+    pub const fn level(self) -> u8 {
+        self.0
+    }
 }
 
 impl Default for Urgency {

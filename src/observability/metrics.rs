@@ -8,7 +8,7 @@ mod process;
 mod text;
 mod words;
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -45,7 +45,9 @@ pub struct RuleMetrics {
     pub cooldown_remaining: Float,
     pub cooldown_seconds: Seconds,
     pub held: Gauge,
-    pub hold_seconds: Histogram,
+    hold_seconds: Histogram,
+    urgency_requests: [Counter; URGENCIES.len()],
+    urgency_hold_seconds: [Seconds; URGENCIES.len()],
     pub tokens_granted: Counter,
     pub rate_limit: Float,
     pub rate_current: Float,
@@ -74,6 +76,14 @@ impl RuleMetrics {
     #[must_use]
     pub fn response(&self, status: u16) -> &Counter {
         &self.responses[usize::from((status / 100).clamp(1, 5)) - 1]
+    }
+
+    /// A request of this urgency (0 to 7) was let go after it was held for so long.
+    pub fn held_for(&self, urgency: u8, held: Duration) {
+        let (seconds, urgency) = (held.as_secs_f64(), usize::from(urgency));
+        self.hold_seconds.observe(seconds);
+        self.urgency_requests[urgency].inc();
+        self.urgency_hold_seconds[urgency].inc_by(seconds);
     }
 
     /// Responses with this verdict.
@@ -131,6 +141,9 @@ impl RuleMetrics {
         &self.observed_seconds[action as usize]
     }
 }
+
+/// Levels of urgency (RFC 9218 section 4.1).
+const URGENCIES: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
 
 /// Classes of statuses.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -228,6 +241,7 @@ impl Metrics {
             Verdict::ALL.map(|v| family.get_or_create_owned(&rule_and(rule, name, v.as_str())))
         };
         let probe = |result| f.probes.get_or_create_owned(&rule_and(rule, "result", result));
+        let by_urgency = |urgency| rule_and(rule, "urgency", urgency);
         let action = |action: Observed| rule_and(rule, "action", action.as_str());
         RuleMetrics {
             verdicts: by_verdict(&f.requests, "verdict"),
@@ -244,6 +258,10 @@ impl Metrics {
             cooldown_seconds: f.cooldown_seconds.get_or_create_owned(&own),
             held: f.held_requests.get_or_create_owned(&own),
             hold_seconds: f.hold_seconds.get_or_create_owned(&own),
+            urgency_requests: URGENCIES
+                .map(|u| f.urgency_requests.get_or_create_owned(&by_urgency(u))),
+            urgency_hold_seconds: URGENCIES
+                .map(|u| f.urgency_hold_seconds.get_or_create_owned(&by_urgency(u))),
             tokens_granted: f.tokens_granted.get_or_create_owned(&own),
             rate_limit: f.rate_limit.get_or_create_owned(&own),
             rate_current: f.rate_current.get_or_create_owned(&own),

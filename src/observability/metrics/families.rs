@@ -87,6 +87,10 @@ metrics! {
         held_requests: Family<Labels, Gauge> = Family::default(),
         /// How long requests waited before they were sent
         hold_seconds: Histograms = Family::new_with_constructor(|| Histogram::new(HOLD_BUCKETS)),
+        /// Requests that were let go, by urgency (`Priority`)
+        urgency_requests: Family<Labels, Counter> = Family::default(),
+        /// How long they waited, by urgency
+        urgency_hold_seconds: Family<Labels, Seconds> = Family::default(),
         /// Tokens taken from the bucket by this member
         tokens_granted: Family<Labels, Counter> = Family::default(),
         /// Tokens per second as written in the rule file
