@@ -52,6 +52,9 @@ target/python-tools/bin/uv tool run --quiet --no-cache --from "$(ls "$packages"/
 
 # The installed program is tested, not one that the environment names.
 unset TIDEGATE_BIN PYTHONPATH
+# The first commands of docs/getting-started.md install from here.
+TIDEGATE_WHEELS=$(realpath "$packages")
+export TIDEGATE_WHEELS
 # At the same time: the tests wait more than they work.
 logs=$(mktemp -d)
 runs=()

@@ -2,7 +2,7 @@
 //! respects `Retry-After` (or not), and gives up its place when it times out. `make test-clients`
 //! runs it; `clients.rs` has the fast part.
 
-use std::{sync::Arc, time::Duration};
+use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc, time::Duration};
 
 use integration_tests::{
     bound::worst_window_excess,
@@ -302,4 +302,79 @@ async fn crawlee_has_responses_over_https_judged() {
     assert_eq!(report.judged("cloudflare_challenge"), 1, "{report:?}");
     let counted = [("verdict", "cloudflare_challenge")];
     assert!((member.metric("tidegate_requests_total", &counted).await - 1.0).abs() < 1e-9);
+}
+
+/// Runs a block of `docs/clients.md` in its own folder, the first below `heading`, with these texts
+/// replaced, and expects `count` good pages of a site through the proxy.
+async fn runs_as_written(
+    heading: &str,
+    changes: &[(&str, &str)],
+    command: &'static str,
+    pages: usize,
+) {
+    let page = include_str!("../../docs/clients.md");
+    let (_, section) = page.split_once(&format!("\n## {heading}\n")).expect("there is a section");
+    let (_, block) = section.split_once("```").expect("it has a block");
+    let (_, block) = block.split_once('\n').expect("its first line is its language");
+    let (block, _) = block.split_once("```").expect("it ends");
+    let (site, member) = (Site::start(), member("rate: 100/s").await);
+    site.on("/", Page::Index(pages - 1));
+    let client = Client { program: command, tries: 1, advised: Advised::Returns };
+    let url = client.url(&site, "/");
+    let values = |text: &str| {
+        text.replace("PROXY", &member.proxy_url())
+            .replace("ADMIN", &format!("http://{}", member.admin()))
+            .replace("PORT", &member.proxy().port().to_string())
+            .replace("INDEX", &url)
+    };
+    let mut text =
+        block.replace("http://shop.example/", &url).replace("https://shop.example/", &url);
+    for (from, to) in changes {
+        assert!(text.contains(from), "{heading}: {from}");
+        text = text.replace(from, &values(to));
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in a folder");
+    let file = command.rsplit(' ').next().expect("a file");
+    fs::write(folder.path().join(file), &text).expect("writable");
+    fs::copy(root.join("docs/recipes/crawlee.cjs"), folder.path().join("crawlee.cjs"))
+        .expect("the preset");
+    fs::copy(tools::script("Crawl.java"), folder.path().join("Crawl.java")).expect("the crawler");
+    let modules = folder.path().join("node_modules");
+    symlink(root.join("target/clients-node/node_modules"), modules).expect("writable");
+    let command = format!("cd '{}' && {command}", folder.path().display());
+    tools::run_through(&member.proxy_url(), Path::new("sh"), &["-euc", &command]).await;
+    assert_eq!(site.count(), pages, "{heading}:\n{text}");
+    let ok = member.metric("tidegate_requests_total", &[("verdict", "ok")]).await;
+    #[allow(clippy::cast_precision_loss, reason = "a handful of pages")]
+    let pages = pages as f64;
+    assert!((ok - pages).abs() < 1e-9, "{heading}: {ok} of {pages} pages have a verdict");
+}
+
+#[tokio::test]
+async fn the_block_for_node_runs() {
+    runs_as_written("Node", &[], "node block.mjs", 1).await;
+}
+
+#[tokio::test]
+async fn the_block_for_crawlee_runs() {
+    let ports = ("userAgent:", "proxy: \"PROXY\", admin: \"ADMIN\", userAgent:");
+    // The tests install the part of Crawlee that has this crawler.
+    let changes = [ports, ("\"crawlee\"", "\"@crawlee/cheerio\"")];
+    runs_as_written("Crawlee", &changes, "node block.mjs", 4).await;
+}
+
+#[tokio::test]
+async fn the_block_for_go_runs() {
+    let open = "package main\nimport (\"net/http\"; \"time\")\nfunc main() {\nclient :=";
+    let close = "/\")\nif err != nil { panic(err) }\nanswer.Body.Close()\n}\n";
+    let changes = [("client :=", open), ("/\")\n", close)];
+    runs_as_written("Go", &changes, "go run block.go", 1).await;
+}
+
+#[tokio::test]
+async fn the_command_for_java_runs() {
+    // By default Java uses no proxy for loopback.
+    let changes = [("3128", "PORT"), ("Crawl.java", "-Dhttp.nonProxyHosts= Crawl.java INDEX")];
+    runs_as_written("Java", &changes, "sh block.sh", 4).await;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Callable
 
+import httpx
 import pytest
 import tidegate.httpx
 import tidegate.requests
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import ssl
     from pathlib import Path
 
-    import httpx
     from tidegate.pytest_plugin import Tidegate
 
 #: Gets some URLs one after the other: statuses and verdicts.
@@ -32,6 +32,19 @@ def by_requests(proxy: str, admin: str | None, *urls: str) -> list[tuple[int, st
 def by_trusting_requests(proxy: str, url: str) -> int:
     with tidegate.requests.session(proxy, None) as session:
         return session.get(url).status_code
+
+
+def by_trusting_httpx(proxy: str, url: str) -> int:
+    with tidegate.httpx.client(proxy, None) as client:
+        return client.get(url).status_code
+
+
+def by_trusting_async_httpx(proxy: str, url: str) -> int:
+    async def crawl() -> int:
+        async with tidegate.httpx.async_client(proxy, None) as client:
+            return (await client.get(url)).status_code
+
+    return asyncio.run(crawl())
 
 
 def by_httpx(proxy: str, admin: str | None, *urls: str) -> list[tuple[int, str | None]]:
@@ -113,7 +126,33 @@ def test_a_refusal_that_does_not_pass_is_the_callers(tidegate: Tidegate, crawl: 
     assert crawl(tidegate.proxy, tidegate.admin, shop.url) == [(403, None)]
 
 
-def test_requests_trusts_what_the_environment_names(
+@pytest.mark.parametrize(
+    ("crawl", "variable"),
+    [
+        (by_trusting_requests, "REQUESTS_CA_BUNDLE"),
+        (by_trusting_requests, "CURL_CA_BUNDLE"),
+        (by_trusting_httpx, "SSL_CERT_FILE"),
+        (by_trusting_async_httpx, "SSL_CERT_FILE"),
+    ],
+)
+def test_clients_trust_what_the_environment_names(  # noqa: PLR0913, PLR0917
+    tidegate: Tidegate,
+    tls: ssl.SSLContext,
+    certificate: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    crawl: Callable[[str, str], int],
+    variable: str,
+) -> None:
+    bank = tidegate.site("bank", tls=tls)
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises((OSError, httpx.ConnectError), match="CERTIFICATE_VERIFY_FAILED"):
+        crawl(tidegate.proxy, bank.url)
+    monkeypatch.setenv(variable, str(certificate))
+    assert crawl(tidegate.proxy, bank.url) == 200
+
+
+def test_a_bundle_that_is_missing_is_named(
     tidegate: Tidegate, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     bank = tidegate.site("bank", tls=tls)
