@@ -113,6 +113,7 @@ async fn forged_news_are_refuted_by_the_store() {
     assert_eq!(site.count(), before, "nothing went");
     clear(&fleet[0]).await;
     for member in &fleet {
+        cools(member, SOON, false).await;
         assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
     }
 }
