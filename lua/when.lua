@@ -34,6 +34,15 @@ for n = 1, #KEY.scope do
     limits.quotas = quotas
   end
   if phase == 'due' then phase = 'open' end
+  local user_moment = now
+  local own_limits = read_limits(ARG.user_rate, ARG.user_burst, ARG.user_cost, ARG.user_quotas, 0)
+  if own_limits.rate or #own_limits.quotas > 0 then
+    local user = load_bucket(KEY.scope_user[n], now, own_limits)
+    observe_bucket(user, now, own_limits)
+    fill_by(user, now, own_limits)
+    user_moment = next_moment(user, now, own_limits)
+  end
+  local most = tonumber(ARG.parallel)
   found[n] = REPLY {
     now = now,
     epoch = scope.ep,
@@ -42,6 +51,8 @@ for n = 1, #KEY.scope do
     hold = hold,
     moment = moment,
     by_rate = by_rate,
+    user_moment = user_moment,
+    slots_left = most > 0 and math.max(most - slots_in_use(KEY.scope_slots[n], now, ARG.scope_queue[n]), 0) or 0,
     rate = exact(limits.per_second or 0),
     members = redis.call('ZCOUNT', KEY.scope_waiting[n], whole(now), '+inf'),
   }

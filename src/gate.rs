@@ -18,6 +18,7 @@
 mod bucket;
 pub mod cache;
 mod evidence;
+mod grant;
 mod lane;
 mod lanes;
 mod news;
@@ -29,6 +30,7 @@ mod preferences;
 mod queue;
 mod rate;
 mod reach;
+mod request;
 mod resync;
 mod status;
 mod tell;
@@ -58,12 +60,7 @@ pub use self::{
     waiting::Waiting,
     when::{WaitsFor, When},
 };
-use self::{
-    lane::Lane,
-    lanes::Lanes,
-    permit::{Grant, Request},
-    reach::Reach,
-};
+use self::{grant::Grant, lane::Lane, lanes::Lanes, reach::Reach, request::Request};
 use crate::{
     observability::{
         event::Events,
@@ -114,6 +111,10 @@ pub struct Entry {
 pub enum Why {
     /// The wait for a token would exceed `max_wait`.
     Limit,
+    /// The wait for a request that is under way to end (`parallel`) would exceed `max_wait`.
+    Parallel,
+    /// The wait for a token of the user (`each_user`) would exceed `max_wait`.
+    User,
     /// The cooldown lasts longer than `max_wait`.
     Cooldown,
     /// Outside of the rule's hours, for longer than `max_wait`.

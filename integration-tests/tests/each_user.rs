@@ -4,12 +4,13 @@ use std::{net::SocketAddr, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use integration_tests::{
-    client::{Answer, get_with},
+    client::{Answer, get_with, post_json},
     member::{Member, RuleFile},
     redis::Redis,
     site::Site,
     wait::wait_until,
 };
+use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(15);
 
@@ -133,4 +134,51 @@ async fn mode_observe_counts_what_would_have_been_over_a_users_limit() {
         let refused = member.metric("tidegate_observed_total", &[("action", "refuse")]).await;
         assert!((refused - 3.0).abs() < 1e-9, "three of alice, none of bob: {refused}");
     }
+}
+
+#[tokio::test]
+async fn a_users_own_limit_is_foretold_and_named_in_its_refusal() {
+    let redis = Redis::start();
+    for own in ["quota: 1/h", "rate: 1/h, burst: 1"] {
+        let keys = format!("rate: 500/s, burst: 7, each_user: {{{own}}}, max_wait: 1s");
+        for (file, members) in [(rule(&keys).redis(&redis), 2), (rule(&keys), 1)] {
+            let (site, fleet) = (Site::start(), Member::fleet(members, &file).await);
+            let url = site.url("/");
+            let last = get(fleet[0].proxy(), "alice", &url).await;
+            if own.starts_with("rate") {
+                assert!(seconds(&last, "tidegate-next") > 3_000.0, "{:?}", last.headers);
+            }
+            for member in &fleet {
+                for (user, reason) in
+                    [(Some("alice"), "user"), (Some("bob"), "none"), (None, "none")]
+                {
+                    let (wait, why) = foretold(member, &url, user).await;
+                    assert_eq!(why, reason, "{user:?}");
+                    assert_eq!(wait > 3_000_000, reason == "user", "{user:?}: {wait} ms");
+                }
+                for _ in 0..2 {
+                    let refused = get(member.proxy(), "alice", &url).await;
+                    assert!(refused.text().contains("`each_user`"), "{}", refused.text());
+                    assert!(seconds(&refused, "tidegate-next") > 3_000.0, "{:?}", refused.headers);
+                    assert_eq!(refused.header("x-ratelimit-limit"), Some("1"), "not the rule's");
+                }
+            }
+            let other = get(fleet[0].proxy(), "bob", &url).await;
+            assert_eq!(other.status, 200, "{}", other.text());
+        }
+    }
+}
+
+fn seconds(answer: &Answer, name: &str) -> f64 {
+    let value = answer.header(name).unwrap_or_else(|| panic!("{name}: {:?}", answer.headers));
+    value.parse().expect("a number")
+}
+
+/// Milliseconds until a request of a user could go, and what it waits for.
+async fn foretold(member: &Member, url: &str, user: Option<&str>) -> (u64, String) {
+    let body = json!({"url": url, "user": user});
+    let answer = post_json(member.admin(), "/api/v1/when", &body.to_string()).await;
+    let next: Value = serde_json::from_str(&answer.text()).expect("it is JSON");
+    let wait = next["in_ms"].as_u64().unwrap_or_else(|| panic!("a wait: {next}"));
+    (wait, next["reason"].as_str().unwrap_or("none").to_owned())
 }

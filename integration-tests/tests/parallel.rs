@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use integration_tests::{
-    client::{Raw, get, get_with},
+    client::{Raw, get, get_with, post_json},
     load::crawl,
     member::{Member, RuleFile},
     news,
@@ -11,6 +11,7 @@ use integration_tests::{
     site::{Page, Site},
     wait::wait_until,
 };
+use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(15);
 
@@ -180,4 +181,80 @@ async fn without_its_store_a_fleet_divides_the_slots() {
     }
     assert_eq!(site.crowd(), 4);
     redis.thaw();
+}
+
+#[tokio::test]
+async fn a_scope_that_is_full_is_foretold_and_says_so_when_it_refuses() {
+    let redis = Redis::start();
+    for keys in ["parallel: 1", "parallel: 1, rate: 500/s"] {
+        let rule = RuleFile::one_rule(keys);
+        for (file, members) in [(rule.clone().redis(&redis), 2), (rule, 1)] {
+            let site = Site::start();
+            site.on("/held", Page::Held);
+            let fleet = Member::fleet(members, &file).await;
+            let (proxy, url) = (fleet[0].proxy(), site.url("/"));
+            let free = get(proxy, &url).await;
+            assert_eq!(free.header("tidegate-next"), Some("0"), "its own place is free again");
+            let under_way = site.url("/held");
+            let under_way = tokio::spawn(async move { get(proxy, &under_way).await });
+            shows(&fleet[0], 1, 0).await;
+            for member in &fleet {
+                wait_until("it says so", SOON, async || {
+                    foretold(member, &url).await == (1_000, "parallel".to_owned())
+                })
+                .await;
+                let refused = get_with(member.proxy(), &url, "prefer", "wait=0").await;
+                assert_eq!((refused.status, refused.refused()), (429, Some("limit")));
+                assert!(refused.text().contains("`parallel`"), "{}", refused.text());
+                assert_eq!(refused.header("x-ratelimit-limit"), None, "no token is missing");
+                assert_eq!(refused.header("retry-after"), Some("1"));
+                assert_eq!(refused.header("tidegate-next"), Some("1.000"));
+            }
+            let next = tokio::spawn(async move { get(proxy, &url).await });
+            shows(&fleet[0], 1, 1).await;
+            site.release();
+            let before_another = under_way.await.expect("it ends");
+            assert_eq!(before_another.header("tidegate-next"), Some("1.000"), "one waits");
+            // The store keeps no place for the other member, whose request was refused.
+            wait_until("the place goes to who waits", SOON, async || next.is_finished()).await;
+            assert_eq!(next.await.expect("it ends").header("tidegate-next"), Some("0"));
+            for member in &fleet {
+                wait_until("it is free", SOON, async || {
+                    foretold(member, &site.url("/")).await == (0, "none".to_owned())
+                })
+                .await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn mode_observe_counts_what_would_have_waited_for_a_place() {
+    let redis = Redis::start();
+    for keys in ["parallel: 2, mode: observe", "parallel: 2, rate: 500/s, mode: observe"] {
+        let rule = RuleFile::one_rule(keys);
+        for file in [rule.clone().redis(&redis), rule] {
+            let (site, member) = (Site::start(), Member::start(&file).await);
+            site.answer_everything_with(Some(Page::Held));
+            for under_way in 1..=3 {
+                let (proxy, url) = (member.proxy(), site.url("/"));
+                tokio::spawn(async move { get(proxy, &url).await });
+                shows(&member, under_way, 0).await;
+            }
+            wait_until("all are sent", SOON, async || site.count() == 3).await;
+            let held = member.metric("tidegate_observed_total", &[("action", "hold")]).await;
+            assert!((held - 1.0).abs() < 1e-9, "{keys}: {held}");
+            site.release();
+            shows(&member, 0, 0).await;
+        }
+    }
+}
+
+/// Milliseconds until a request could go, and what it waits for.
+async fn foretold(member: &Member, url: &str) -> (u64, String) {
+    let body = format!("{{\"url\": \"{url}\"}}");
+    let answer = post_json(member.admin(), "/api/v1/when", &body).await;
+    let next: Value = serde_json::from_str(&answer.text()).expect("it is JSON");
+    let wait = next["in_ms"].as_u64().unwrap_or_else(|| panic!("a wait: {next}"));
+    (wait, next["reason"].as_str().unwrap_or("none").to_owned())
 }

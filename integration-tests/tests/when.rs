@@ -149,19 +149,26 @@ async fn a_store_that_is_away_is_named() {
     let closed = Member::start(&rule.clone().store(&store("closed"))).await;
     let local = Member::start(&rule.clone().store(&store("local"))).await;
     let open = Member::start(&rule.store(&store("open"))).await;
-    for member in [&closed, &local, &open] {
-        member.knows_of(3).await;
+    let slots = RuleFile::one_rule("parallel: 3");
+    let few = Member::start(&slots.clone().store(&store("local"))).await;
+    let none = Member::start(&slots.store(&store("closed"))).await;
+    for member in [&closed, &local, &open, &few, &none] {
+        member.knows_of(5).await;
     }
     drop(redis);
-    for member in [&closed, &local, &open] {
+    for member in [&closed, &local, &open, &few, &none] {
         member.store_is(false).await;
     }
     let url = "http://h.example/";
     let next = one(&closed, url).await;
     assert_eq!((&next["in_ms"], &next["reason"]), (&Value::Null, &"store".into()), "{next}");
     let next = one(&local, url).await;
-    assert_eq!(wait_of(&next), (180_000, "store"), "a third of the rate, from an empty bucket");
+    assert_eq!(wait_of(&next), (300_000, "store"), "a fifth of the rate, from an empty bucket");
     assert_eq!(wait_of(&one(&open, url).await), (0, "none"));
+    let next = one(&few, url).await;
+    assert_eq!(wait_of(&next), (1_000, "parallel"), "five members have three places");
+    let next = one(&none, url).await;
+    assert_eq!((&next["in_ms"], &next["reason"]), (&Value::Null, &"store".into()), "{next}");
 }
 
 /// Seconds of `Tidegate-Next`.

@@ -3,9 +3,9 @@
 -- Hash: for each member `slots:wanted:until:served` (slots that it may use, slots that it could use, when its lease ends, when
 -- it last got one), and `settled` (nobody gets a slot more before this moment).
 
--- The shares of the members whose leases run, and the moment from which slots are given out.
-local function load_slots(key, now)
-  local shares, settled = {}, 0
+-- The shares of the members whose leases run, the moment from which slots are given out, and the members whose leases have ended.
+local function read_slots(key, now)
+  local shares, settled, ended = {}, 0, {}
   local fields = redis.call('HGETALL', key)
   for i = 1, #fields, 2 do
     if fields[i] == 'settled' then
@@ -17,11 +17,27 @@ local function load_slots(key, now)
       if share.till > now then
         shares[#shares + 1] = share
       else
-        redis.call('HDEL', key, fields[i])
+        ended[#ended + 1] = fields[i]
       end
     end
   end
+  return shares, settled, ended
+end
+
+-- The same, without those whose leases have ended.
+local function load_slots(key, now)
+  local shares, settled, ended = read_slots(key, now)
+  for _, member in ipairs(ended) do redis.call('HDEL', key, member) end
   return shares, settled
+end
+
+-- Slots that others than `member` use or want, as they last said.
+local function slots_in_use(key, now, member)
+  local used = 0
+  for _, share in ipairs(read_slots(key, now)) do
+    if share.member ~= member then used = used + math.min(share.slots, share.wanted) end
+  end
+  return used
 end
 
 local function save_share(key, share)

@@ -124,7 +124,7 @@ pub(super) async fn acquire(
         }
         Err(refused) => {
             let (status, reason) = match refused.why {
-                Why::Limit => (StatusCode::TOO_MANY_REQUESTS, "limit"),
+                Why::Limit | Why::Parallel | Why::User => (StatusCode::TOO_MANY_REQUESTS, "limit"),
                 Why::Cooldown => (StatusCode::SERVICE_UNAVAILABLE, "cooldown"),
                 Why::Hours => (StatusCode::SERVICE_UNAVAILABLE, "hours"),
                 Why::Queue => (StatusCode::SERVICE_UNAVAILABLE, "queue"),

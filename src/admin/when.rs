@@ -25,6 +25,8 @@ pub(super) const BODY: usize = 1024 * 1024;
 struct Asked {
     url: Option<String>,
     urls: Option<Vec<String>>,
+    /// The proxy user whose requests they would be.
+    user: Option<Arc<str>>,
 }
 
 /// The response for one URL or for many, like the request.
@@ -66,7 +68,7 @@ pub(super) async fn when(
     };
     let parsed = locate_all(&cx, urls.iter().map(|url| target(url)).collect()).await;
     let targets: Vec<Target> = parsed.iter().flatten().cloned().collect();
-    let mut found = cx.gate.when(&targets).await.into_iter();
+    let mut found = cx.gate.when(&targets, asked.user.as_ref()).await.into_iter();
     let now = clock::unix_ms();
     let mut results = Vec::with_capacity(urls.len());
     for (url, target) in urls.into_iter().zip(parsed) {

@@ -20,7 +20,7 @@ mod users;
 mod waits;
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -29,15 +29,17 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+pub(super) use self::next::LOOK_AGAIN;
 pub use self::slots::Slot;
 use self::{slots::Slots, spare::Spare};
 use super::{
     Entry, Outcome, Shared, Why,
     cache::Gateway,
+    grant::Grant,
     lane::Lane,
-    permit::{Grant, Request},
     preferences::Rank,
     queue::{Queue, Unjudged, Waiter},
+    request::Request,
     tell,
     view::View,
     wake::Wake,
@@ -151,8 +153,8 @@ pub(super) struct BucketQueue {
     pub(super) wake: Arc<Wake>,
     /// The learned rate, as last known.
     learned: Mutex<learn::KnownRate>,
-    /// When the bucket is full again if no other member takes from it.
-    full_at: Mutex<Option<Instant>>,
+    /// When the bucket is full again if no other member takes from it, and those of its users.
+    full_at: Mutex<HashMap<Option<Arc<str>>, Instant>>,
 }
 
 impl BucketQueue {
@@ -182,6 +184,11 @@ impl BucketQueue {
     /// Whether it is the queue of this bucket.
     pub(super) fn serves(&self, key: &str) -> bool {
         *self.key == *key
+    }
+
+    /// Its name among the queues that share its slots.
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// Whether requests may be sent without a reply of the store for their own scope.
@@ -356,7 +363,7 @@ impl BucketQueue {
         if let Some(until) = client.user().and_then(|user| state.queue.blocked_until(user))
             && until > deadline
         {
-            return Err((Why::Limit, Some(until - now)));
+            return Err((Why::User, Some(until - now)));
         }
         let judged =
             self.refuse_hopeless(&state, rule, lane, ahead, deadline)? || state.is_full(now);

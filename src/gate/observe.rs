@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Client, Entry, Shared, bucket::Ticket, lane::Lane, permit::Grant, tell};
+use super::{Client, Entry, Shared, bucket::Ticket, grant::Grant, lane::Lane, tell};
 use crate::{
     observability::{event::Event, metrics::Observed},
     runtime::clock::{self, Instant},
@@ -33,12 +33,13 @@ pub(super) async fn watch(
     if let Some(grant) = lane.queue.try_now(lane, entry) {
         return grant;
     }
+    let (slot, is_slot_free) = lane.queue.count_slot();
+    let no_ticket = || Ticket { at: clock::now(), id: 0, epoch: lane.view.epoch(), probe: false };
     if let Some(wait) = entry.rule.opens_in() {
         let refused = wait > entry.rule.max_wait;
         let would = if refused { Observed::Refuse } else { Observed::Hold };
         note(lane, entry, would, wait);
-        let ticket = Ticket { at: clock::now(), id: 0, epoch: lane.view.epoch(), probe: false };
-        return Grant::new(lane, entry, ticket, None);
+        return Grant::new(lane, entry, no_ticket(), slot);
     }
     let known = lane.view.known(entry.rule.cooldown.as_ref());
     let lease = shared.lease();
@@ -48,18 +49,13 @@ pub(super) async fn watch(
     let asked = clock::now();
     let Ok(granted) = shared.store.take(&lane.scope, &entry.rule, &ask).await else {
         note(lane, entry, Observed::Refuse, Duration::ZERO);
-        return Grant::new(
-            lane,
-            entry,
-            Ticket { at: asked, id: 0, epoch: lane.view.epoch(), probe: false },
-            None,
-        );
+        return Grant::new(lane, entry, no_ticket(), slot);
     };
     tell::granted(lane, &granted, asked);
     let wait = clock::from_micros(granted.come_back.saturating_sub(granted.now).max(0));
     let would = match granted.phase {
         Phase::Cooling | Phase::Probing => Some(Observed::Cooldown),
-        Phase::Open if granted.tickets.is_empty() => Some(Observed::Hold),
+        Phase::Open if granted.tickets.is_empty() || !is_slot_free => Some(Observed::Hold),
         Phase::Open | Phase::Probe => None,
     };
     if let Some(would) = would {
@@ -69,7 +65,7 @@ pub(super) async fn watch(
     let id = granted.tickets.first().copied().unwrap_or(0);
     let probe = granted.phase == Phase::Probe;
     let ticket = Ticket { at: clock::now(), id, epoch: lane.view.epoch(), probe };
-    Grant::new(lane, entry, ticket, None)
+    Grant::new(lane, entry, ticket, slot)
 }
 
 fn note(lane: &Lane, entry: &Entry, action: Observed, wait: Duration) {

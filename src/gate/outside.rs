@@ -4,9 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Client, Entry, Gate, Preferences, Refused, Urgency,
-    bucket::Ticket,
-    permit::{Grant, Permit, Request},
+    Client, Entry, Gate, Preferences, Refused, Urgency, bucket::Ticket, grant::Grant,
+    permit::Permit, request::Request,
 };
 use crate::{classify::verdict::Judgement, runtime::clock, store::Store as _, target::Target};
 

@@ -1,7 +1,4 @@
 //! The permit to send one request, from its grant to its report.
-//!
-//! A permit that is dropped gives back what it holds: its ticket if nothing was sent, or the right to probe. hyper
-//! drops the future of a request whose client disconnects, so this is common.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -10,11 +7,12 @@ use std::{
 };
 
 use super::{
-    Client, Entry, Outcome, Refused, Why,
-    bucket::{Slot, Ticket},
+    Entry, Outcome, Refused, Why,
+    bucket::Slot,
     evidence::{is_sure, refused},
+    grant::{Grant, Stage},
     lane::Lane,
-    preferences::Urgency,
+    request::Request,
     tell::{self, Seen, deliver},
 };
 use crate::{
@@ -30,86 +28,8 @@ use crate::{
         refusals::PlainRefusal,
     },
     observability::event::Event,
-    runtime::clock::{self, Instant},
-    target::Target,
+    runtime::clock,
 };
-
-/// A ticket with its scope, which passes from the queue to a request.
-#[derive(Debug)]
-pub(super) struct Grant {
-    lane: Arc<Lane>,
-    entry: Arc<Entry>,
-    ticket: Ticket,
-    stage: Stage,
-    /// One of those that `parallel` allows; boxed, as few rules have it.
-    slot: Option<Box<Slot>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Unsent,
-    Sent,
-    Done,
-}
-
-impl Grant {
-    pub(super) fn new(
-        lane: &Arc<Lane>,
-        entry: &Arc<Entry>,
-        ticket: Ticket,
-        slot: Option<Slot>,
-    ) -> Self {
-        let (lane, entry) = (Arc::clone(lane), Arc::clone(entry));
-        Self { lane, entry, ticket, stage: Stage::Unsent, slot: slot.map(Box::new) }
-    }
-
-    /// Drops it without giving its ticket back, which is dealt with. Its slot is left.
-    pub(super) fn forget(mut self) -> Option<Slot> {
-        self.stage = Stage::Done;
-        self.slot.take().map(|slot| *slot)
-    }
-
-    fn report(&self, answer: Answer, oks: u32) -> Report {
-        let Ticket { id, epoch, probe, .. } = self.ticket;
-        let probe = if probe { id } else { 0 };
-        Report { probe, oks, draw: fastrand::f64(), ..Report::new(epoch, answer) }
-    }
-
-    /// Whether it may still be used: no cooldown has tripped since, and this member would have heard of one.
-    fn allows(&self) -> bool {
-        let Ticket { epoch, probe, .. } = self.ticket;
-        self.lane.view.allows(epoch, probe) && self.lane.is_in_touch()
-    }
-
-    /// Whether the moment of its ticket has passed by more than the slack.
-    fn is_late(&self) -> bool {
-        self.ticket.id != 0 && self.ticket.is_late(clock::now())
-    }
-
-    /// Gives back what it holds.
-    fn give_back(&mut self) {
-        self.slot = None;
-        let unsent = self.stage == Stage::Unsent;
-        if std::mem::replace(&mut self.stage, Stage::Done) == Stage::Done {
-            return;
-        }
-        if self.ticket.probe {
-            // Without a runtime the process is ending, and the probe's lease with it.
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                let report = self.report(Answer::Nothing, 0);
-                runtime.spawn(deliver(Arc::clone(&self.lane), report, None));
-            }
-        } else if unsent && self.ticket.id != 0 {
-            self.lane.queue.take_back(&self.lane, self.ticket);
-        }
-    }
-}
-
-impl Drop for Grant {
-    fn drop(&mut self) {
-        self.give_back();
-    }
-}
 
 /// The permit to send one request.
 #[derive(Debug)]
@@ -141,17 +61,6 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A request at the gate.
-#[derive(Debug)]
-pub(super) struct Request {
-    pub(super) target: Target,
-    pub(super) client: Client,
-    pub(super) since: Instant,
-    pub(super) deadline: Instant,
-    pub(super) seq: u64,
-    pub(super) urgency: Urgency,
-}
-
 impl Permit {
     pub(super) fn new(grant: Grant, request: Request, held: Duration, observe: bool) -> Self {
         grant.entry.metrics.held_for(request.urgency.level(), held);
@@ -168,7 +77,8 @@ impl Permit {
     /// `mode: observe`, which holds nothing.
     #[must_use]
     pub fn next_in(&self) -> Option<Duration> {
-        (!self.observe).then(|| self.grant.lane.queue.next_in(&self.grant.lane))
+        let Self { grant, request, .. } = self;
+        (!self.observe).then(|| grant.lane.queue.next_in(&grant.lane, &request.client))
     }
 
     /// The rule.
@@ -205,7 +115,8 @@ impl Permit {
     /// The same check for a tunnel: it used its ticket when it began to connect.
     #[must_use]
     pub fn may_open(&mut self) -> bool {
-        let may = self.may_go_on() && self.grant.slot.as_ref().is_none_or(|slot| slot.is_good());
+        let slot = self.grant.slot.as_ref().filter(|_| !self.observe);
+        let may = self.may_go_on() && slot.is_none_or(|slot| slot.is_good());
         let grant = &mut self.grant;
         if may {
             if grant.ticket.probe && grant.stage == Stage::Unsent {
@@ -216,7 +127,7 @@ impl Permit {
             }
             grant.stage = Stage::Sent;
             grant.lane.sent.fetch_add(1, Ordering::Relaxed);
-            grant.lane.queue.note_used(&grant.entry.rule, grant.ticket.at);
+            grant.lane.queue.note_used(&grant.entry.rule, &self.request.client, grant.ticket.at);
         }
         may
     }
@@ -325,7 +236,11 @@ impl Permit {
         let load = if eases { self.strain(judgement) } else { None };
         if self.grant.stage == Stage::Unsent {
             // The connection failed, and the ticket is used up.
-            lane.queue.note_used(&self.grant.entry.rule, self.grant.ticket.at);
+            lane.queue.note_used(
+                &self.grant.entry.rule,
+                &self.request.client,
+                self.grant.ticket.at,
+            );
         }
         self.grant.stage = Stage::Done;
         let verdict = judgement.verdict;

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Entry, Gate, cache::Gateway, lane::Lane, lanes};
+use super::{Entry, Gate, bucket::LOOK_AGAIN, cache::Gateway, lane::Lane, lanes};
 use crate::{
     rules::{Action, Mode},
     runtime::clock,
@@ -18,6 +18,10 @@ pub enum WaitsFor {
     Rate,
     /// A quota.
     Quota,
+    /// The limits of the user.
+    User,
+    /// A request that is under way to end.
+    Parallel,
     /// The cooldown.
     Cooldown,
     /// The rule's hours.
@@ -37,6 +41,8 @@ impl WaitsFor {
         match self {
             Self::Rate => "rate",
             Self::Quota => "quota",
+            Self::User => "user",
+            Self::Parallel => "parallel",
             Self::Cooldown => "cooldown",
             Self::Hours => "hours",
             Self::Queue => "queue",
@@ -67,9 +73,9 @@ struct Asked {
 }
 
 impl Gate {
-    /// When a request to each of `targets` could be sent now. Targets of one scope share a result,
-    /// and a fleet's store is read for all scopes in one round trip.
-    pub async fn when(&self, targets: &[Target]) -> Vec<When> {
+    /// When a request to each of `targets`, of `user` if one is named, could be sent now. Targets of one scope share a
+    /// result, and a fleet's store is read for all scopes in one round trip.
+    pub async fn when(&self, targets: &[Target], user: Option<&Arc<str>>) -> Vec<When> {
         let mut asked: Vec<Asked> = Vec::new();
         let mut places: HashMap<ScopeName, usize> = HashMap::new();
         let mut found = Vec::with_capacity(targets.len());
@@ -85,7 +91,7 @@ impl Gate {
                 let rule = Arc::clone(&entry.rule.name);
                 let name = ScopeName { rule, bucket, cooldown };
                 *places.entry(name.clone()).or_insert_with(|| {
-                    asked.push(self.asked(&entry, name));
+                    asked.push(self.asked(&entry, name, user));
                     asked.len() - 1
                 })
             });
@@ -108,7 +114,7 @@ impl Gate {
         found.into_iter().map(when).collect()
     }
 
-    fn asked(&self, entry: &Arc<Entry>, name: ScopeName) -> Asked {
+    fn asked(&self, entry: &Arc<Entry>, name: ScopeName, user: Option<&Arc<str>>) -> Asked {
         let lane = entry.lanes.known(&name);
         let scope = match &lane {
             Some(lane) => lane.scope.clone(),
@@ -117,8 +123,10 @@ impl Gate {
             None => self.shared.store.scope(name),
         };
         let learned = lane.as_ref().map(|lane| lane.queue.learned()).unwrap_or_default();
-        let rule = Arc::clone(&entry.rule);
-        Asked { entry: Arc::clone(entry), lane, query: Query { scope, rule, learned } }
+        let queue = lane.as_ref().map(|lane| Arc::clone(lane.queue.name())).unwrap_or_default();
+        let user = user.filter(|_| entry.rule.each_user.is_some()).map(Arc::clone);
+        let query = Query { scope, rule: Arc::clone(&entry.rule), learned, queue, user };
+        Asked { entry: Arc::clone(entry), lane, query }
     }
 }
 
@@ -128,10 +136,16 @@ impl Asked {
         let reason = forecast.binding.map(|binding| match binding {
             Binding::Rate => WaitsFor::Rate,
             Binding::Quota => WaitsFor::Quota,
+            Binding::User => WaitsFor::User,
             Binding::Cooldown => WaitsFor::Cooldown,
             Binding::Store => WaitsFor::Store,
         });
         let (Some(mut wait), mut reason) = (forecast.wait, reason) else { return (None, reason) };
+        let used_here = self.lane.as_ref().map_or(0, |lane| lane.queue.slots_used());
+        let is_full = self.entry.rule.parallel.is_some() && used_here >= forecast.slots_left;
+        if is_full && wait < LOOK_AGAIN {
+            (wait, reason) = (LOOK_AGAIN, Some(WaitsFor::Parallel));
+        }
         let Some(lane) = &self.lane else { return (Some(wait), reason) };
         // A trip that the store has lost, or that has just been published.
         if let Gateway::Cooling(until) = lane.view.gateway()
@@ -146,7 +160,9 @@ impl Asked {
         let rate = if forecast.rate > 0.0 { Some(forecast.rate) } else { None };
         if let Some(queued) = rate.and_then(|rate| self.queued(held, rate, forecast.members)) {
             wait = wait.saturating_add(queued);
-            reason = reason.filter(|reason| *reason == WaitsFor::Cooldown);
+            let stays =
+                |reason: &WaitsFor| matches!(reason, WaitsFor::Cooldown | WaitsFor::Parallel);
+            reason = reason.filter(stays);
             reason = reason.or(Some(WaitsFor::Queue));
         }
         (Some(wait), reason)

@@ -72,6 +72,9 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// No limit.
+    pub const NONE: Self = Self { rate: None, burst: 1, quotas: Vec::new(), cost: 1, learn: None };
+
     /// Whether there is neither a rate nor a quota.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {

@@ -180,6 +180,14 @@ impl Slots {
         fair
     }
 
+    /// Slots that others than `member` use or want, as they last said.
+    #[must_use]
+    pub fn in_use(&self, now: i64, member: &str) -> u32 {
+        let others = self.shares.iter().filter(|share| *share.member != *member);
+        let running = others.filter(|share| share.until.min(now + LEASE) > now);
+        running.map(|share| share.slots.min(share.wanted)).sum()
+    }
+
     /// When the last lease ends: from then on it means nothing any more.
     #[must_use]
     pub fn ends(&self) -> i64 {

@@ -39,8 +39,8 @@ pub(crate) struct Refusal {
     /// How long until the scope is free again.
     next: Option<Duration>,
     entry: Option<Arc<Entry>>,
-    /// The rate caused the refusal, so the response names it.
-    tells_rate: bool,
+    /// The capacity of the bucket that is empty.
+    burst: Option<u32>,
 }
 
 impl Refusal {
@@ -58,7 +58,7 @@ impl Refusal {
             retry_after: None,
             next: None,
             entry: None,
-            tells_rate: false,
+            burst: None,
         })
     }
 
@@ -111,57 +111,28 @@ impl Refusal {
         statuses: RefuseStatuses,
         max_wait: Option<Duration>,
     ) -> Refused {
-        let longest = max_wait.map_or_else(
-            || "its `max_wait`".to_owned(),
-            |own| format!("the {} s of `Prefer: wait`", own.as_secs()),
-        );
-        let rule = &refused.entry.rule.name;
         let status = |code| StatusCode::from_u16(code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
-        let (status, reason, error, sentence) = match refused.why {
-            Why::Limit => (
-                status(statuses.limit),
-                Reason::Limit,
-                "http_request_denied",
-                format!("Rule `{rule}` is at its limit: the wait would exceed {longest}."),
-            ),
-            Why::Cooldown => (
-                status(statuses.cooldown),
-                Reason::Cooldown,
-                "destination_unavailable",
-                format!(
-                    "The site blocks: the cooldown of rule `{rule}` lasts longer than {longest}."
-                ),
-            ),
-            Why::Hours => (
-                unavailable,
-                Reason::Hours,
-                "destination_unavailable",
-                format!("Rule `{rule}` is outside of its hours, for longer than {longest}."),
-            ),
-            Why::Queue => (
-                unavailable,
-                Reason::Queue,
-                "connection_limit_reached",
-                format!("The queue of rule `{rule}` is full."),
-            ),
-            Why::Store => (
-                unavailable,
-                Reason::Store,
-                "destination_unavailable",
-                "The store is away: the rule file does not allow requests without it \
-                 (`on_failure: closed`), or this proxy has not reached it since its start."
-                    .to_owned(),
-            ),
-            Why::Stopping => (
-                unavailable,
-                Reason::Queue,
-                "destination_unavailable",
-                "This proxy is shutting down.".to_owned(),
-            ),
+        let (status, reason, error) = match refused.why {
+            Why::Limit | Why::Parallel | Why::User => {
+                (status(statuses.limit), Reason::Limit, "http_request_denied")
+            }
+            Why::Cooldown => {
+                (status(statuses.cooldown), Reason::Cooldown, "destination_unavailable")
+            }
+            Why::Hours => (unavailable, Reason::Hours, "destination_unavailable"),
+            Why::Queue => (unavailable, Reason::Queue, "connection_limit_reached"),
+            Why::Store => (unavailable, Reason::Store, "destination_unavailable"),
+            Why::Stopping => (unavailable, Reason::Queue, "destination_unavailable"),
         };
+        let sentence = explain(refused, max_wait);
         let mut refusal = Self::new(status, reason, error, sentence).under(&refused.entry);
-        refusal.tells_rate = true;
+        refusal.burst = match refused.why {
+            Why::User => refused.entry.rule.each_user.as_ref(),
+            Why::Parallel => None,
+            _ => Some(&refused.entry.rule.limits).filter(|limits| !limits.is_unlimited()),
+        }
+        .map(|limits| limits.burst);
         let wait = refused.retry_after;
         // A store that is away knows nothing about the scope.
         refusal.next = wait.filter(|_| refused.why != Why::Store);
@@ -245,8 +216,8 @@ impl Refusal {
 
     /// `X-RateLimit-*`: capacity of the bucket, remaining tokens, seconds until there are more.
     fn rate_fields(&self, headers: &mut HeaderMap) {
-        let Some(entry) = self.entry.as_ref().filter(|_| self.tells_rate) else { return };
-        headers.insert("x-ratelimit-limit", entry.rule.limits.burst.into());
+        let Some(burst) = self.burst else { return };
+        headers.insert("x-ratelimit-limit", burst.into());
         headers.insert("x-ratelimit-remaining", 0.into());
         headers.insert("x-ratelimit-reset", self.seconds().unwrap_or(1).into());
     }
@@ -309,6 +280,35 @@ impl From<&DialError> for Refused {
         let sentence = sentence(&error.to_string());
         let refusal = Refusal::new(status, error.reason(), error.proxy_error(), sentence);
         if matches!(error, DialError::Short(_)) { refusal.after(SOON) } else { refusal }
+    }
+}
+
+/// Why the gate refuses a request. `max_wait`: the client's own, if it is shorter than the rule's.
+fn explain(refused: &crate::gate::Refused, max_wait: Option<Duration>) -> String {
+    let rule = &refused.entry.rule.name;
+    let longest = max_wait.map_or_else(
+        || "its `max_wait`".to_owned(),
+        |own| format!("the {} s of `Prefer: wait`", own.as_secs()),
+    );
+    match refused.why {
+        Why::Limit => format!("Rule `{rule}` is at its limit: the wait would exceed {longest}."),
+        Why::Parallel => format!(
+            "Rule `{rule}` has as many requests under way as `parallel` allows: the wait would \
+             exceed {longest}."
+        ),
+        Why::User => format!(
+            "This user is at its own limit (`each_user` of rule `{rule}`): the wait would exceed \
+             {longest}."
+        ),
+        Why::Cooldown => {
+            format!("The site blocks: the cooldown of rule `{rule}` lasts longer than {longest}.")
+        }
+        Why::Hours => format!("Rule `{rule}` is outside of its hours, for longer than {longest}."),
+        Why::Queue => format!("The queue of rule `{rule}` is full."),
+        Why::Store => "The store is away: the rule file does not allow requests without it \
+                       (`on_failure: closed`), or this proxy has not reached it since its start."
+            .to_owned(),
+        Why::Stopping => "This proxy is shutting down.".to_owned(),
     }
 }
 

@@ -18,6 +18,10 @@ pub struct Query {
     pub rule: Arc<Rule>,
     /// This member's knowledge of its learned rate.
     pub learned: KnownRate,
+    /// The queue that asks, as the slots know it; empty if the member has none.
+    pub queue: Arc<str>,
+    /// The proxy user whose request it would be.
+    pub user: Option<Arc<str>>,
 }
 
 /// What the next request of a scope waits for.
@@ -27,6 +31,8 @@ pub enum Binding {
     Rate,
     /// A quota.
     Quota,
+    /// The limits of the user.
+    User,
     /// The cooldown.
     Cooldown,
     /// The store, which is away or has lost its memory.
@@ -48,6 +54,8 @@ pub struct Forecast {
     pub rate: f64,
     /// Members that wait for the bucket.
     pub members: u32,
+    /// Slots that other members leave, of a rule with `parallel`.
+    pub slots_left: u32,
 }
 
 /// The data that a store reads for one scope. Times are microseconds of its clock.
@@ -63,6 +71,9 @@ pub(super) struct Reading {
     pub(super) moment: i64,
     /// The next ticket if there were no quotas.
     pub(super) by_rate: i64,
+    /// The next ticket of the user.
+    pub(super) user_moment: i64,
+    pub(super) slots_left: u32,
     pub(super) rate: f64,
     pub(super) members: u32,
 }
@@ -76,7 +87,7 @@ pub(super) enum Closed {
 
 impl From<Reading> for Forecast {
     fn from(reading: Reading) -> Self {
-        let Reading { now, epoch, closed, hold, moment, by_rate, rate, members } = reading;
+        let Reading { now, epoch, closed, hold, moment, by_rate, user_moment, .. } = reading;
         let ticket = (moment > now).then_some(moment);
         let limit = if by_rate < moment { Binding::Quota } else { Binding::Rate };
         let mut next = ticket.map(|at| (at, limit));
@@ -85,7 +96,9 @@ impl From<Reading> for Forecast {
             Some(Closed::Probing(lease)) => lease.min(now + LOOK_AGAIN),
             None => 0,
         };
-        for (until, binding) in [(hold, Binding::Store), (closed, Binding::Cooldown)] {
+        let others =
+            [(user_moment, Binding::User), (hold, Binding::Store), (closed, Binding::Cooldown)];
+        for (until, binding) in others {
             if until > next.map_or(now, |(at, _)| at) {
                 next = Some((until, binding));
             }
@@ -96,14 +109,22 @@ impl From<Reading> for Forecast {
         }
         let wait = next.map_or(Duration::ZERO, |(at, _)| clock::from_micros(at - now));
         let binding = next.map(|(_, binding)| binding);
-        Self { now, wait: Some(wait), binding, epoch, rate, members }
+        let Reading { rate, members, slots_left, .. } = reading;
+        Self { now, wait: Some(wait), binding, epoch, rate, members, slots_left }
     }
 }
 
 impl Forecast {
     /// The request could be sent at once.
-    pub(super) const NOW: Self =
-        Self { now: 0, wait: Some(Duration::ZERO), binding: None, epoch: 0, rate: 0.0, members: 0 };
+    pub(super) const NOW: Self = Self {
+        now: 0,
+        wait: Some(Duration::ZERO),
+        binding: None,
+        epoch: 0,
+        rate: 0.0,
+        members: 0,
+        slots_left: u32::MAX,
+    };
 
     /// The store is away; `wait`: how long that keeps a request waiting, if that is known.
     pub(super) const fn away(wait: Option<Duration>) -> Self {
@@ -133,6 +154,8 @@ mod tests {
         hold: 0,
         moment: 1_000_000,
         by_rate: 1_000_000,
+        user_moment: 1_000_000,
+        slots_left: u32::MAX,
         rate: 1.0,
         members: 0,
     };
@@ -154,6 +177,8 @@ mod tests {
         assert_eq!(forecast(Reading { closed: cooling, ..rate }), (4, Some(Binding::Cooldown)));
         assert_eq!(forecast(Reading { closed: cooling, ..quota }), (8, Some(Binding::Quota)));
         assert_eq!(forecast(Reading { hold: 7_000_000, ..rate }), (6, Some(Binding::Store)));
+        assert_eq!(forecast(Reading { user_moment: 4_000_000, ..rate }), (3, Some(Binding::User)));
+        assert_eq!(forecast(Reading { user_moment: 2_000_000, ..rate }), (2, Some(Binding::Rate)));
     }
 
     #[test]

@@ -10,7 +10,9 @@ use super::{
     Granted, ScopeName,
     fallback::{LocalScope, Remembered, UnansweredCalls, Windows},
     push::Channel,
-    scripts::{CooldownKey, NewsFields, RateKeys, RuleArguments, ScopeKeys, SlotsKeys, TakeKeys},
+    scripts::{
+        CooldownKey, NewsFields, RateKeys, RuleArguments, SlotsKeys, TakeKeys, WhenScopeKeys,
+    },
 };
 use crate::{
     limiter::bucket::Window,
@@ -114,10 +116,12 @@ impl Keys {
         RateKeys { bucket, cooldown }
     }
 
-    /// For a look at several scopes.
-    pub(super) fn scope(&self) -> ScopeKeys {
+    /// For a forecast of several scopes.
+    pub(super) fn when(&self, user: &str) -> WhenScopeKeys {
         let TakeKeys { bucket, cooldown, waiting, .. } = self.take.clone();
-        ScopeKeys { bucket, cooldown, waiting }
+        let keys = &self.memory.keys;
+        let (slots, user) = (keys.slots(&self.bucket), keys.user(user, &self.bucket));
+        WhenScopeKeys { bucket, cooldown, waiting, slots, user }
     }
 
     pub(super) fn cooldown(&self) -> CooldownKey {

@@ -169,9 +169,16 @@ impl RuleArguments {
     }
 
     /// For a look at scopes of the rule.
-    pub(super) fn when(&self, scope: Vec<WhenScope>) -> WhenArguments {
-        let Self { limits, policy, learn, cools, .. } = self.clone();
-        WhenArguments { limits, cools, policy, learn, scope }
+    pub(super) fn when(
+        &self,
+        has_user: bool,
+        parallel: Option<u32>,
+        scope: Vec<WhenScope>,
+    ) -> WhenArguments {
+        let Self { limits, policy, learn, cools, each_user, .. } = self.clone();
+        let user = each_user.filter(|_| has_user).unwrap_or_else(|| self::limits(&Limits::NONE));
+        let parallel = parallel.unwrap_or(0);
+        WhenArguments { limits, user, parallel, cools, policy, learn, scope }
     }
 
     pub(super) fn rate(

@@ -31,7 +31,8 @@ use tidegate::{
         settings::{OnFailure, RedisSettings},
     },
     store::{
-        Ask, Granted, Memory, Override, Query, Reported, Scope, ScopeName, SharedStore, Store,
+        Ask, Binding, Forecast, Granted, Memory, Override, Query, Reported, Scope, ScopeName,
+        SharedStore, Store,
     },
 };
 
@@ -354,15 +355,20 @@ impl Pair {
         Ok(user_is_over)
     }
 
+    /// What both stores foretell for a request of `user`.
+    async fn foretell(&mut self, user: Option<Arc<str>>) -> Result<Forecast, TestCaseError> {
+        let query = query(&self.there, &self.rule, user);
+        let there = self.redis.forecast(std::slice::from_ref(&query)).await.remove(0);
+        self.time.store(there.now, Ordering::Relaxed);
+        let here = self.memory.forecast(&Query { scope: self.here.clone(), ..query });
+        prop_assert_eq!(there, here);
+        Ok(there)
+    }
+
     /// What is foretold is the same, and what comes true: the next ticket is not earlier, and nothing was taken by
     /// the look.
     async fn forecast(&mut self) -> Result<(), TestCaseError> {
-        let (rule, learned) = (Arc::new(self.rule.clone()), learn::KnownRate::default());
-        let query = |scope: &Scope| Query { scope: scope.clone(), rule: rule.clone(), learned };
-        let there = self.redis.forecast(&[query(&self.there)]).await.remove(0);
-        self.time.store(there.now, Ordering::Relaxed);
-        let here = self.memory.forecast(&query(&self.here));
-        prop_assert_eq!(there, here);
+        let there = self.foretell(None).await?;
         let known = KnownCooldown { epoch: self.epoch, phase: KnownPhase::Open, holds_probe: true };
         let bound = i64::from(u32::MAX);
         let ask = Ask { wanted: 1, bound, lease: 3_000, known, ..Ask::default() };
@@ -511,4 +517,11 @@ fn a_forgotten_script_is_loaded_again_within_the_call() {
         let ask = Ask { wanted: 1, ..Ask::default() };
         runtime.block_on(pair.take(&ask)).unwrap();
     }
+}
+
+/// Asks for a forecast of a member without requests of its own.
+fn query(scope: &Scope, rule: &Rule, user: Option<Arc<str>>) -> Query {
+    let learned = learn::KnownRate::default();
+    let queue = Arc::default();
+    Query { scope: scope.clone(), rule: Arc::new(rule.clone()), learned, queue, user }
 }

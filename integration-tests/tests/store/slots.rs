@@ -11,6 +11,7 @@ use super::*;
 async fn redis_allots_slots_as_the_model_does() {
     let redis = Redis::start();
     let store = shared(&redis).await;
+    let cooldown = policy(None, true, 1.0, Duration::ZERO);
     for seed in 0..20 {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = ScopeName {
@@ -35,6 +36,12 @@ async fn redis_allots_slots_as_the_model_does() {
             let same = (here.slots, here.contended, here.come_back)
                 == (there.slots, there.contended, there.come_back);
             assert!(same, "seed {seed}, step {step}: {there:?} and {here:?} for {need:?}");
+            let mut query = query(&scope, &limited(Limits::NONE, cooldown.clone()), None);
+            query.queue = Arc::clone(&need.member);
+            query.rule = Arc::new(Rule { parallel: Some(most), ..Rule::clone(&query.rule) });
+            let foretold = store.forecast(&[query]).await.remove(0);
+            let left = most.saturating_sub(model.in_use(foretold.now, &need.member));
+            assert_eq!(foretold.slots_left, left, "seed {seed}, step {step}");
         }
         let key = format!("tidegate:{{slots}}:p:host-{seed}.example");
         let ttl: i64 =

@@ -17,10 +17,15 @@ async fn memory_and_redis_limit_users_alike() {
             ..limited(limit(2_000.0, 6, vec![]), cooldown)
         };
         let mut pair = Pair::new(Arc::clone(&store), rule, &format!("host-{seed}.example"));
-        let (mut granted, mut over) = (0, 0);
+        let (mut granted, mut over, mut foreseen) = (0, 0, 0);
         for _ in 0..100 {
             let user = [None, Some("alice"), Some("bob")][random.usize(0..3)].map(Arc::from);
             let bound = random.i64(0..20_000);
+            let foretold = pair.foretell(user.clone()).await.unwrap();
+            if user.is_none() {
+                assert_ne!(foretold.binding, Some(Binding::User));
+            }
+            foreseen += usize::from(foretold.binding == Some(Binding::User));
             let ask = Ask { wanted: random.u32(1..4), bound, user, ..Ask::default() };
             let before = pair.tickets.len();
             over += usize::from(pair.take(&ask).await.unwrap());
@@ -30,5 +35,6 @@ async fn memory_and_redis_limit_users_alike() {
             }
         }
         assert!(granted > 50 && over > 10, "{granted} granted, {over} times over");
+        assert!(foreseen > 10, "{foreseen} times foretold");
     }
 }

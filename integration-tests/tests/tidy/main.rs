@@ -27,8 +27,8 @@ const LAYERS: [&[&str]; 12] = [
     &["lib"],
 ];
 
-/// The one circle: the queue of a scope makes permits, and a permit reports to its queue.
-const QUEUE: &str = "gate/bucket, gate/lane, gate/observe, gate/permit, gate/tell";
+/// The one circle: the queue of a scope makes grants, and a grant goes back to its queue.
+const QUEUE: &str = "gate/bucket, gate/grant, gate/lane, gate/observe, gate/tell";
 
 /// Longest file before its tests. A concept stays in one file up to here, rather than be cut into parts that only make
 /// sense together.

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{BucketQueue, FRESH, Gateway, Lane, Outcome, State, Why};
+use super::{BucketQueue, FRESH, Gateway, Lane, Outcome, State, Why, next::LOOK_AGAIN};
 use crate::{
     rules::Rule,
     runtime::clock::{self, Instant},
@@ -145,8 +145,13 @@ impl BucketQueue {
     pub(super) fn give_up_hopeless(&self, state: &mut State, now: Instant) {
         while let Some(waiter) = state.queue.pop_hopeless(now) {
             let is_open = waiter.scope.view.open_epoch().is_some();
-            let why = if is_open { self.why_late() } else { Why::Cooldown };
-            waiter.tell.send(Outcome::Refused(why, state.come_back.map(|at| at - now))).ok();
+            let mut wait = state.come_back.map(|at| at.saturating_duration_since(now));
+            let mut why = if is_open { self.why_late() } else { Why::Cooldown };
+            if why == Why::Limit && state.is_full(now) {
+                why = Why::Parallel;
+                wait = Some(wait.unwrap_or_default().max(LOOK_AGAIN));
+            }
+            waiter.tell.send(Outcome::Refused(why, wait)).ok();
         }
         let nothing_in_hand = state.tickets.is_empty() && state.ready(now) > 0;
         if let Some(at) = state.come_back.filter(|_| nothing_in_hand) {

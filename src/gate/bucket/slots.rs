@@ -38,6 +38,8 @@ pub(super) struct Slots {
     lapsed: u64,
     /// Others are short of slots: each one that becomes free is given back.
     contended: bool,
+    /// The store has this member on its list: it may keep slots for it.
+    listed: bool,
     asking: bool,
     /// There is something to say now.
     due: bool,
@@ -58,6 +60,7 @@ impl Slots {
             until: None,
             lapsed: 0,
             contended: false,
+            listed: false,
             asking: false,
             due: false,
             come_back: None,
@@ -82,7 +85,7 @@ impl Slots {
 
     /// Whether there is nothing to renew or to give back.
     pub(super) fn is_idle(&self) -> bool {
-        self.allotted == 0 && self.under_way == 0 && !self.asking
+        self.allotted == 0 && self.under_way == 0 && !self.listed && !self.asking
     }
 }
 
@@ -141,6 +144,16 @@ impl State {
         known && self.free_slots(now) == 0
     }
 
+    /// Whether the scope stays full if one of the requests under way here ends.
+    pub(super) fn is_full_after_one(&self, now: Instant) -> bool {
+        let Some(slots) = self.slots.as_ref().filter(|slots| slots.is_on(now)) else {
+            return false;
+        };
+        let free = slots.allotted.saturating_sub(slots.under_way.saturating_sub(1)) as usize;
+        let gets_more = slots.come_back.is_none() && slots.allotted < slots.most;
+        !gets_more && free <= self.queue.ready()
+    }
+
     /// A reload: a new limit revokes nothing. Requests that are under way without a slot are not counted.
     pub(super) fn limit_slots(&mut self, parallel: Option<u32>) {
         match (&mut self.slots, parallel) {
@@ -185,8 +198,10 @@ impl State {
         }
         let more = (wanted > slots.allotted || wanted > 0 && !slots.is_on(now))
             .then(|| slots.come_back.unwrap_or(now));
-        let unused = (wanted == 0 && under_way == 0 && slots.allotted > 0)
-            .then(|| slots.last_used.filter(|_| !is_stopping).map_or(now, |used| used + IDLE));
+        // Whoever has nothing to keep leaves at once, so that the store keeps no slot for it.
+        let keeps = slots.last_used.filter(|_| slots.allotted > 0 && !is_stopping);
+        let unused = (wanted == 0 && under_way == 0 && (slots.allotted > 0 || slots.listed))
+            .then(|| keeps.map_or(now, |used| used + IDLE));
         let renewed = slots.renew_at.filter(|_| slots.allotted > 0 || wanted > 0);
         [more, unused, renewed].into_iter().flatten().min()
     }
@@ -207,6 +222,14 @@ impl BucketQueue {
         slots.under_way += 1;
         slots.last_used = Some(clock::now());
         Some(Slot { queue: Arc::clone(self), lapsed: slots.lapsed, is_open: true })
+    }
+
+    /// Counts a request that goes in any case (`mode: observe`) as one under way. False if as many requests of this member
+    /// are under way as the fleet may have; those of other members are not known.
+    pub(in crate::gate) fn count_slot(self: &Arc<Self>) -> (Option<Slot>, bool) {
+        let mut state = self.state.lock();
+        let is_free = state.slots.as_ref().is_none_or(|slots| slots.under_way < slots.most);
+        (self.take_slot(&mut state), is_free)
     }
 
     /// A request is over.
@@ -270,6 +293,7 @@ impl BucketQueue {
         let mut state = self.state.lock();
         let Some(slots) = &mut state.slots else { return };
         slots.asking = false;
+        slots.listed = answer.as_ref().is_ok_and(|granted| !granted.local && call.ask.wanted > 0);
         let Ok(granted) = answer else {
             slots.renew_at = Some(now + AGAIN);
             drop(state);
@@ -319,6 +343,11 @@ impl BucketQueue {
         slots.due |= slots.allotted > 0;
         drop(state);
         self.wake.now();
+    }
+
+    /// Slots that are used here, or wanted.
+    pub(in crate::gate) fn slots_used(&self) -> u32 {
+        self.state.lock().slots_wanted().1
     }
 
     /// Requests that are under way here; 0 where the rule has no `parallel`.

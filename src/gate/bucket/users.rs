@@ -42,7 +42,7 @@ fn block(state: &mut State, user: &Arc<str>, until: Instant) {
             state.queue.set_judged(seq, deadline);
         } else if let Some(waiter) = state.queue.remove(seq) {
             let wait = Some(until.saturating_duration_since(now));
-            waiter.tell.send(Outcome::Refused(Why::Limit, wait)).ok();
+            waiter.tell.send(Outcome::Refused(Why::User, wait)).ok();
         }
     }
 }

@@ -41,7 +41,17 @@ impl SharedStore {
 
     /// The forecast of this member without the store.
     fn forecast_locally(&self, query: &Query) -> Forecast {
-        let Query { scope, rule, learned } = query;
+        let forecast = self.limits_locally(query);
+        let (Some(most), Some(keys)) = (query.rule.parallel, &query.scope.keys) else {
+            return forecast;
+        };
+        let slots_left = if self.knows_no_share() { None } else { self.own_slots(keys, most) };
+        slots_left.map_or(Forecast::away(None), |slots_left| Forecast { slots_left, ..forecast })
+    }
+
+    /// When the limits of the rule let a request of this member go without the store.
+    fn limits_locally(&self, query: &Query) -> Forecast {
+        let Query { scope, rule, learned, .. } = query;
         let whole = fixed(&rule.limits, learned.rate);
         match self.settings.on_failure {
             _ if whole.is_unlimited() => Forecast::NOW,
@@ -53,7 +63,7 @@ impl SharedStore {
                 let local = local.as_ref().and_then(|local| local.as_ref());
                 if let Some(local) = local.filter(|local: &&LocalScope| local.is_of(&whole)) {
                     let rule = Rule { limits: local.limits(&whole), ..Rule::clone(rule) };
-                    return self.here.forecast_at(&scope.here, &rule, *learned);
+                    return self.here.reading(&scope.here, &rule, *learned).into();
                 }
                 // Nothing was sent without the store yet: the member's share begins with an empty bucket.
                 let pace = whole.rate.map(|rate| rate * self.fleet().share);
@@ -87,7 +97,12 @@ fn call(queries: &[Query], batch: &[usize]) -> Option<(WhenKeys, WhenArguments)>
     });
     let (first, keys) = all.clone().next()?;
     let (memory, arguments) = (keys.memory.keys.memory(), keys.arguments(&first.rule));
-    let scope = all.clone().map(|(_, keys)| keys.scope()).collect();
-    let each = all.map(|(query, keys)| WhenScope { own: keys.own, learned: query.learned });
-    Some((WhenKeys { memory, scope }, arguments.when(each.collect())))
+    let user = first.user.as_deref();
+    let scope = all.clone().map(|(_, keys)| keys.when(user.unwrap_or_default())).collect();
+    let each = all.map(|(query, keys)| {
+        let queue = Arc::clone(&query.queue);
+        WhenScope { own: keys.own, learned: query.learned, queue }
+    });
+    let arguments = arguments.when(user.is_some(), first.rule.parallel, each.collect());
+    Some((WhenKeys { memory, scope }, arguments))
 }

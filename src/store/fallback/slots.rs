@@ -46,17 +46,26 @@ impl SharedStore {
         keys: &Keys,
         ask: &SlotAsk,
     ) -> Result<SlotsGranted, StoreError> {
-        let own = match self.on_failure() {
-            OnFailure::Closed => return Err(StoreError::Away(self.why_down())),
-            OnFailure::Open => u32::MAX,
-            OnFailure::Local if self.keeps_slots_still(keys) => 0,
-            OnFailure::Local => {
-                keys.slots_local.store(true, Ordering::Relaxed);
-                u32::try_from(part(u64::from(ask.most), self.fleet().share.min(1.0)))
-                    .unwrap_or(ask.most)
-            }
+        let Some(own) = self.own_slots(keys, ask.most) else {
+            return Err(StoreError::Away(self.why_down()));
         };
+        if self.on_failure() == OnFailure::Local && own > 0 {
+            keys.slots_local.store(true, Ordering::Relaxed);
+        }
         let slots = ask.under_way.max(own.min(ask.wanted));
         Ok(SlotsGranted { now: 0, slots, contended: false, come_back: 0, local: true })
+    }
+
+    /// Slots that this member may use while the store is away; `None` if nothing may go without it.
+    pub(super) fn own_slots(&self, keys: &Keys, most: u32) -> Option<u32> {
+        match self.on_failure() {
+            OnFailure::Closed => None,
+            OnFailure::Open => Some(u32::MAX),
+            OnFailure::Local if self.keeps_slots_still(keys) => Some(0),
+            OnFailure::Local => {
+                let own = part(u64::from(most), self.fleet().share.min(1.0));
+                Some(u32::try_from(own).unwrap_or(most))
+            }
+        }
     }
 }

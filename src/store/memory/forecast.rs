@@ -17,16 +17,22 @@ impl Memory {
     /// When the next request of a scope could go.
     #[must_use]
     pub fn forecast(&self, query: &Query) -> Forecast {
-        self.forecast_at(&query.scope.here, &query.rule, query.learned)
+        let Query { scope, rule, learned, queue, user } = query;
+        let reading = self.reading(&scope.here, rule, *learned);
+        let user_moment = user
+            .as_deref()
+            .map_or(reading.now, |user| self.next_of_user(scope, rule, user, reading.now));
+        let slots_left = rule.parallel.map_or(0, |most| self.slots_left(scope, most, queue));
+        Reading { user_moment, slots_left, ..reading }.into()
     }
 
-    /// The same by other limits than those of the scope's rule.
-    pub(in crate::store) fn forecast_at(
+    /// When the limits of `rule` let the next request of a scope go.
+    pub(in crate::store) fn reading(
         &self,
         place: &LocalState,
         rule: &Rule,
         known: KnownRate,
-    ) -> Forecast {
+    ) -> Reading {
         let now = self.now();
         // Copies, because a bucket and a cooldown must be advanced to look at a future time.
         let mut state: Cooldown = place.cooldown.lock().state.clone().unwrap_or_default();
@@ -49,11 +55,13 @@ impl Memory {
             hold: 0,
             moment: now,
             by_rate: now,
+            user_moment: now,
+            slots_left: u32::MAX,
             rate: 0.0,
             members,
         };
         if limits.is_unlimited() {
-            return open.into();
+            return open;
         }
         let mut bucket = kept.state.clone().unwrap_or_else(|| Bucket::full(now, limits));
         drop(kept);
@@ -82,6 +90,6 @@ impl Memory {
         }
         let moment = bucket.next(now, limits, pace);
         let by_rate = bucket.next(now, &Limits { quotas: Vec::new(), ..limits.clone() }, pace);
-        Reading { moment, by_rate, rate: pace.rate.unwrap_or(0.0), ..open }.into()
+        Reading { moment, by_rate, rate: pace.rate.unwrap_or(0.0), ..open }
     }
 }

@@ -9,6 +9,17 @@ use crate::{
 };
 
 impl Memory {
+    /// Slots that other queues than `queue` leave of `most`. Changes nothing.
+    pub(super) fn slots_left(&self, scope: &Scope, most: u32, queue: &str) -> u32 {
+        let name = (Arc::clone(&scope.name.rule), Arc::clone(&scope.name.bucket));
+        let place = self.slots.lock().get(&name).map(Arc::clone);
+        let in_use = place.map_or(0, |place| {
+            let kept = place.lock();
+            kept.state.as_ref().map_or(0, |slots| slots.in_use(self.now(), queue))
+        });
+        most.saturating_sub(in_use)
+    }
+
     /// Allots slots, at once.
     pub(super) fn slots_now(&self, scope: &Scope, ask: &SlotAsk) -> SlotsGranted {
         let now = self.now();

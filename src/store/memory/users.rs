@@ -44,6 +44,18 @@ impl UserBucket<'_> {
 }
 
 impl Memory {
+    /// When the next token of a user is there. Changes nothing.
+    pub(super) fn next_of_user(&self, scope: &Scope, rule: &Rule, user: &str, now: i64) -> i64 {
+        let Some(limits) = &rule.each_user else { return now };
+        let bucket = self.users.lock().get(&name_of(scope, user)).map(Arc::clone);
+        let state = bucket.and_then(|bucket| bucket.lock().state.clone());
+        let Some(mut bucket) = state else { return now };
+        let pace = Pace { rate: limits.rate, ramp: 0 };
+        bucket.observe(now, limits);
+        bucket.fill_by(now, limits, pace);
+        bucket.next(now, limits, pace)
+    }
+
     /// The bucket of the user who asks, if the rule limits users.
     pub(super) fn user<'r>(
         &self,
@@ -53,8 +65,12 @@ impl Memory {
         now: i64,
     ) -> Option<UserBucket<'r>> {
         let (user, limits) = ask.user.as_deref().zip(rule.each_user.as_ref())?;
-        let name = Arc::from(format!("{user}:{}", scope.name.bucket));
-        let bucket = shelve(&mut self.users.lock(), (Arc::clone(&scope.name.rule), name), now);
+        let bucket = shelve(&mut self.users.lock(), name_of(scope, user), now);
         Some(UserBucket { bucket, limits })
     }
+}
+
+/// The rule, and the user with the bucket.
+fn name_of(scope: &Scope, user: &str) -> (Arc<str>, Arc<str>) {
+    (Arc::clone(&scope.name.rule), Arc::from(format!("{user}:{}", scope.name.bucket)))
 }

@@ -237,10 +237,21 @@ passed! {
         waiting: String,
     }
 
+    /// The keys of one scope of a forecast.
+    struct WhenScopeKeys {
+        bucket: String,
+        cooldown: String,
+        /// The members that wait for the bucket.
+        waiting: String,
+        slots: String,
+        /// The bucket of the user.
+        user: String,
+    }
+
     /// The keys of scopes of one rule, and of its memory.
     struct WhenKeys {
         memory: String,
-        scope: Vec<ScopeKeys>,
+        scope: Vec<WhenScopeKeys>,
     }
 
     /// One scope of a forecast.
@@ -249,11 +260,17 @@ passed! {
         own: bool,
         /// The learned rate, as the member knows it.
         learned: KnownRate,
+        /// The member of the slots that asks; empty = none.
+        queue: Arc<str>,
     }
 
     /// When the next request of some scopes of a rule could go.
     struct WhenArguments {
         limits: LimitFields,
+        /// The limits of the user; all empty if it has none.
+        user: LimitFields,
+        /// Most slots over the fleet; 0 = no limit.
+        parallel: u32,
         cools: bool,
         policy: PolicyFields,
         learn: LearnFields,

@@ -84,7 +84,7 @@ calls! {
     /// `lua/when.lua`.
     When(WhenKeys, WhenArguments) -> Vec<WhenReply> = "when" [
         "lib/clock.lua", "lib/shares.lua", "lib/load.lua", "lib/learn.lua", "lib/bucket.lua", "lib/memory.lua",
-        "lib/errors.lua", "lib/cooldown.lua", "lib/policy.lua", "when.lua"
+        "lib/errors.lua", "lib/cooldown.lua", "lib/policy.lua", "lib/slots.lua", "when.lua"
     ];
     /// `lua/members.lua`.
     Members(MembersKeys, MembersArguments) -> MembersReply = "members" ["lib/clock.lua", "members.lua"];

@@ -135,6 +135,10 @@ replied! {
         moment: i64,
         /// The next ticket by the rate alone.
         by_rate: i64,
+        /// The next ticket of the user.
+        user_moment: i64,
+        /// Slots that others leave.
+        slots_left: u32,
         rate: f64,
         /// Members that wait for the bucket.
         members: u32,
@@ -305,13 +309,26 @@ impl From<PeekReply> for Peeked {
 
 impl From<WhenReply> for Forecast {
     fn from(reply: WhenReply) -> Self {
-        let WhenReply { now, epoch, phase, ends, hold, moment, by_rate, rate, members } = reply;
-        let closed = match phase {
+        let WhenReply { now, epoch, hold, moment, by_rate, user_moment, rate, members, .. } = reply;
+        let closed = match reply.phase {
             Phase::Open => None,
-            Phase::Cooling => Some(Closed::Cooling(ends)),
-            Phase::Probing | Phase::Probe => Some(Closed::Probing(ends)),
+            Phase::Cooling => Some(Closed::Cooling(reply.ends)),
+            Phase::Probing | Phase::Probe => Some(Closed::Probing(reply.ends)),
         };
-        Reading { now, epoch, closed, hold, moment, by_rate, rate, members }.into()
+        let slots_left = reply.slots_left;
+        let moments = Reading {
+            now,
+            epoch,
+            closed,
+            hold,
+            moment,
+            by_rate,
+            user_moment,
+            slots_left,
+            rate,
+            members,
+        };
+        moments.into()
     }
 }
 
