@@ -13,6 +13,11 @@ local function take()
     own and policy.ramp or 0)
   limits.closed = policy.max
   local wanted, held, bound = math.min(tonumber(ARG.wanted), CONST.BATCH), tonumber(ARG.held), tonumber(ARG.bound)
+  local away = ARG.away
+  -- A call that waited in a stopped server: its member has given up waiting, and says and asks all of it again.
+  local expires = tonumber(ARG.expires)
+  local late = expires > 0 and now > expires
+  if late then wanted, away = 0, '' end
 
   local phase, come_back, scope = 'open', 0, fresh_cooldown()
   if cools then
@@ -60,7 +65,7 @@ local function take()
       grace = load_grace(bucket, now)
       recover_windows(bucket, ARG.windows, now, limits)
       local began, owed
-      grace, began, owed = welcome(bucket, grace, KEY.back, ARG.member, ARG.away, now, limits)
+      grace, began, owed = welcome(bucket, grace, KEY.back, ARG.member, away, now, limits)
       leave_shares(grace, KEY.back, limits)
       fill_by(bucket, now, limits)
       if own then restart_bucket(bucket, scope.opened) end
@@ -134,7 +139,7 @@ local function take()
       end
       if more > 0 then tickets[#tickets + 1], taken = -more, taken + more end
     end
-    if taken >= wanted then come_back = 0 end
+    if taken >= wanted then come_back = late and now or 0 end
     if limited then
       -- A bucket that nobody knows is full after the minute of doubt, unless it has begun to grant before.
       if taken > 0 or not bucket.doubt then

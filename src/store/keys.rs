@@ -1,9 +1,12 @@
 //! One scope in Redis: its keys, its arguments, and this member's last knowledge of it, which
 //! repairs a store that lost its data.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
+    time::Duration,
 };
 
 use super::{
@@ -34,6 +37,8 @@ pub(crate) struct Keys {
     /// The latest ticket that the store gave to this member. If the store loses its data, the
     /// bucket continues from there.
     latest: parking_lot::Mutex<Latest>,
+    /// The store's time at its latest reply, and when that came.
+    time: parking_lot::Mutex<Option<(i64, Instant)>>,
     /// The windows of its quotas as last known. They outlive a trip.
     windows: parking_lot::Mutex<Option<Windows>>,
     /// The decisions without the store since its last reply.
@@ -94,6 +99,7 @@ impl Keys {
             channel,
             arguments: parking_lot::Mutex::new(None),
             latest: parking_lot::Mutex::new(Latest::none(0)),
+            time: parking_lot::Mutex::default(),
             windows: parking_lot::Mutex::default(),
             local: parking_lot::Mutex::default(),
             told: 0.into(),
@@ -146,6 +152,18 @@ impl Keys {
 
     fn news_as(&self, name: String) -> NewsFields {
         NewsFields { command: self.channel.0, channel: self.channel.1.clone(), name }
+    }
+
+    /// The store's time is this.
+    pub(super) fn note_time(&self, now: i64) {
+        *self.time.lock() = Some((now, clock::now()));
+    }
+
+    /// The store's time after so long, going by its latest reply; 0 if there was none. A store whose clock was set forward
+    /// since then takes one call for an expired one.
+    pub(super) fn time_after(&self, wait: Duration) -> i64 {
+        let time = *self.time.lock();
+        time.map_or(0, |(now, heard)| now + clock::micros(heard.elapsed() + wait))
     }
 
     /// Records a reply of the store.

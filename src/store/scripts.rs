@@ -118,6 +118,8 @@ pub(super) struct Knowledge {
     pub(super) memory: i64,
     /// Members that it knows of.
     pub(super) fleet: u32,
+    /// Until when it waits for the reply; 0 = it does not know the store's time.
+    pub(super) expires: i64,
 }
 
 impl RuleArguments {
@@ -139,7 +141,7 @@ impl RuleArguments {
 
     pub(super) fn take(&self, ask: &Ask, member: &Arc<str>, knows: Knowledge) -> TakeArguments {
         let returned: Vec<String> = ask.returned.iter().map(i64::to_string).collect();
-        let Knowledge { windows, away, latest, latest_epoch, memory, fleet } = knows;
+        let Knowledge { windows, away, latest, latest_epoch, memory, fleet, expires } = knows;
         TakeArguments {
             wanted: ask.wanted,
             held: ask.held,
@@ -148,6 +150,7 @@ impl RuleArguments {
             member: Arc::clone(member),
             drain: ask.drain,
             void: ask.void,
+            expires,
             returned: returned.join(","),
             epoch: ask.known.epoch,
             phase: ask.known.phase,

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use integration_tests::redis::Redis;
+use integration_tests::{redis::Redis, wait::wait_until};
 use proptest::{prelude::*, test_runner::TestRunner};
 use tidegate::{
     classify::verdict::Verdict,
@@ -36,6 +36,7 @@ use tidegate::{
     },
 };
 
+mod expired;
 mod idle;
 mod load;
 mod memory;
@@ -224,22 +225,26 @@ fn limited(limits: Limits, cooldown: CooldownPolicy) -> Rule {
 }
 
 async fn shared(redis: &Redis) -> Arc<SharedStore> {
+    start(redis, Duration::from_secs(5)).await
+}
+
+/// A member that waits so long for a reply.
+async fn start(redis: &Redis, timeout: Duration) -> Arc<SharedStore> {
     let settings = RedisSettings {
         url: Secret::new(redis.url()),
         prefix: "tidegate".to_owned(),
-        timeout: Duration::from_secs(5),
+        timeout,
         on_failure: OnFailure::Closed,
         local_share: None,
         ca: Vec::new(),
     };
     let store = SharedStore::start(settings, Metrics::new()).unwrap();
-    for _ in 0..500 {
-        if store.is_up() {
-            return store;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("the store did not come up: {}", store.why_down());
+    is_up(&store).await;
+    store
+}
+
+async fn is_up(store: &SharedStore) {
+    wait_until("the store is up", Duration::from_secs(15), async || store.is_up()).await;
 }
 
 /// Both stores, and what a member would remember between calls.

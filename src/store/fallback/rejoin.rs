@@ -179,6 +179,7 @@ impl SharedStore {
             latest_epoch: epoch,
             memory: since,
             fleet: self.members(),
+            expires: keys.time_after(self.settings.timeout),
         };
         let ask = Ask { drain: ask.drain || taken.is_some(), ..ask.clone() };
         let arguments = rule.take(&ask, &self.member, knows);
@@ -187,6 +188,7 @@ impl SharedStore {
         let reply = self.call_anyway::<Take>(keys.of_user(user), arguments).await;
         keys.unanswered.note(sent, reply.is_some());
         let reply = reply?;
+        keys.note_time(reply.now);
         let memory = reply.memory;
         let granted = Granted::from(reply);
         if !self.is_up() {

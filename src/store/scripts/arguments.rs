@@ -81,6 +81,8 @@ passed! {
         drain: bool,
         /// Whether to void what the bucket handed out ahead, because the limits have changed.
         void: bool,
+        /// Until when the member waits for the reply, on the store's clock; 0 = not known.
+        expires: i64,
         /// Tickets that are handed back: `moment,...`
         returned: String,
         /// The epoch, as the member knows it.
