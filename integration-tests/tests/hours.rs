@@ -5,6 +5,7 @@ use std::time::Duration;
 use integration_tests::{
     client::{Answer, get, get_direct, post_json},
     member::{Member, RuleFile},
+    redis::Redis,
     site::Site,
     wait::wait_until,
 };
@@ -60,6 +61,21 @@ async fn outside_of_the_hours_a_request_is_refused_until_the_next_opening() {
     assert_eq!(member.status().await["scopes"][0]["state"], "outside_hours");
     let fleet = get_direct(member.admin(), "/api/v1/fleet?fresh=1").await.text();
     assert!(fleet.contains("outside_hours"), "{fleet}");
+}
+
+#[tokio::test]
+async fn the_hours_are_kept_while_the_store_is_away() {
+    for (on_failure, hours) in [("local", hours_from(7_200)), ("open", hours_from(7_200))] {
+        let (redis, site) = (Redis::start(), Site::start());
+        let store = format!("{{url: \"{}\", on_failure: {on_failure}}}", redis.url());
+        let member = Member::start(&rules(&hours).store(&store)).await;
+        redis.freeze();
+        member.store_is(false).await;
+        let answer = get(member.proxy(), &site.url("/")).await;
+        assert_eq!((answer.status, answer.refused()), (503, Some("hours")), "{}", answer.text());
+        assert_eq!(site.count(), 0, "{on_failure}: nothing was sent");
+        redis.thaw();
+    }
 }
 
 #[tokio::test]
