@@ -53,6 +53,8 @@ async fn each_user_has_a_quota_over_the_fleet_and_the_others_have_theirs() {
         assert_eq!(site.count(), 6);
     }
     assert!((granted(&alone[0], "alice").await - 3.0).abs() < 1e-9);
+    let limits = &alone[0].status().await["scopes"][0]["each_user"];
+    assert_eq!(*limits, json!({"rate": null, "quotas": [{"tokens": 3, "seconds": 3_600}]}));
     let of_fleet = granted(&fleet[0], "bob").await + granted(&fleet[1], "bob").await;
     assert!((of_fleet - 3.0).abs() < 1e-9);
 }
@@ -90,6 +92,31 @@ async fn a_user_who_exceeds_its_limit_does_not_delay_the_others() {
         let took = *times.last().expect("six") - times[0];
         assert!(took >= Duration::from_millis(3_900), "four wait for a token each: {took:?}");
     }
+}
+
+#[tokio::test]
+async fn without_its_store_each_member_has_its_share_of_each_users_limit() {
+    let redis = Redis::start();
+    let site = Site::start();
+    let file = rule("rate: 500/s, each_user: {quota: 4/h}, max_wait: 20s").redis(&redis);
+    let fleet = Member::fleet(2, &file).await;
+    for member in &fleet {
+        member.knows_of(2).await;
+    }
+    redis.freeze();
+    for member in &fleet {
+        member.store_is(false).await;
+        for user in ["alice", "bob"] {
+            for n in 0..2 {
+                let answer = get(member.proxy(), user, &site.url("/")).await;
+                assert_eq!(answer.status, 200, "{user}, request {n}: {}", answer.text());
+            }
+            let refused = get(member.proxy(), user, &site.url("/")).await;
+            assert_eq!((refused.status, refused.refused()), (429, Some("limit")), "{user}");
+        }
+    }
+    assert_eq!(site.count(), 8, "what the limits allow in total");
+    redis.thaw();
 }
 
 #[tokio::test]

@@ -5,9 +5,10 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use http::Version;
 use integration_tests::{
-    client::{Answer, ProxyClient, Raw, get},
+    client::{Answer, ProxyClient, Raw, get, get_direct},
     member::{Member, RuleFile},
     ports::free_address,
+    redis::Redis,
     secure::{Flaw, Root},
     site::{Page, Site},
     upstream::{Socks, SocksOptions, behind_tls, with_response},
@@ -296,6 +297,25 @@ async fn another_tidegates_refusals_are_its_own() {
 }
 
 #[tokio::test]
+async fn the_way_stays_while_the_store_is_away_and_the_status_names_it_without_the_login() {
+    let (redis, site, upstream) = (Redis::start(), Site::start(), upstream().await);
+    let store = format!("{{url: \"{}\", on_failure: open}}", redis.url());
+    let file = rule(&with_login(&upstream), ", rate: 100/s").store(&store);
+    let member = Member::start(&file).await;
+    redis.freeze();
+    member.store_is(false).await;
+    let answer = get(member.proxy(), &site.url("/")).await;
+    assert_eq!((answer.status, answer.verdict()), (200, Some("ok")), "{}", answer.text());
+    assert!((passed(&upstream).await - 1.0).abs() < 0.5);
+    let way = format!("http://{}", upstream.proxy());
+    assert_eq!(member.status().await["scopes"][0]["via"], *way);
+    redis.thaw();
+    member.store_is(true).await;
+    let fleet = get_direct(member.admin(), "/api/v1/fleet?fresh=1").await.text();
+    assert!(fleet.contains(&format!("\"via\":\"{way}\"")), "{fleet}");
+}
+
+#[tokio::test]
 async fn a_reload_changes_the_way() {
     let (site, upstream) = (Site::start(), upstream().await);
     let member = Member::start(&RuleFile::one_rule("rate: 1000/s")).await;
@@ -312,7 +332,7 @@ async fn a_reload_changes_the_way() {
     reloaded(1.0).await;
     assert_eq!(client.get(&site.url("/")).await.status, 200);
     assert!((passed(&upstream).await - 1.0).abs() < 0.5);
-    let config = integration_tests::client::get_direct(member.admin(), "/api/v1/config").await;
+    let config = get_direct(member.admin(), "/api/v1/config").await;
     let shown = format!("http://{}", upstream.proxy());
     assert!(config.text().contains(&shown), "the place is shown: {}", config.text());
     assert!(!config.text().contains("p%40ss"), "the login is not: {}", config.text());

@@ -204,6 +204,8 @@ mod tests {
             held: n as u64,
             parallel: None,
             under_way: 0,
+            each_user: None,
+            via: None,
             sent_per_s: 0.0,
             members_waiting: 0,
             epoch: 0,

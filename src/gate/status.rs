@@ -322,6 +322,8 @@ fn status(lane: &Arc<Lane>) -> ScopeStatus {
         held: lane.held() as u64,
         parallel: rule.parallel,
         under_way: lane.queue.under_way().into(),
+        each_user: rule.each_user.as_ref().map(Into::into),
+        via: rule.via.as_ref().map(ToString::to_string),
         sent: lane.sent.load(Ordering::Relaxed),
         streak: lane.view.streak(),
         after: rule.cooldown.as_ref().map(|policy| policy.after),

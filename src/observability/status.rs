@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::limiter::learn::{KnownRate, NamedWall, RateReason};
+use crate::limiter::{
+    learn::{KnownRate, NamedWall, RateReason},
+    policy::Limits,
+};
 
 pub use fleet::{
     BlockedMember, FleetScope, FleetStatus, MemberFigures, MemberStatus, RateChange, ScopeFigures,
@@ -127,6 +130,12 @@ pub struct ScopeStatus {
     /// Requests of this member under way that `parallel` counts.
     #[serde(default)]
     pub under_way: u64,
+    /// The limits of each user (`each_user`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub each_user: Option<UserLimits>,
+    /// The rule's upstream proxy, without its login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
     /// Requests that this member has sent since its start.
     pub sent: u64,
     /// Blocks in a row over the whole fleet (a sum of weights).
@@ -144,6 +153,34 @@ pub struct ScopeStatus {
     pub observe: bool,
     /// Responses by verdict, seen by this member since its start.
     pub verdicts: BTreeMap<String, u64>,
+}
+
+/// The limits of each user of a rule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserLimits {
+    /// Tokens per second; `None` if only quotas limit users.
+    pub rate: Option<f64>,
+    /// The quotas.
+    pub quotas: Vec<QuotaLimit>,
+}
+
+/// A quota.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QuotaLimit {
+    /// Tokens per window.
+    pub tokens: u64,
+    /// Length of the window.
+    pub seconds: u64,
+}
+
+impl From<&Limits> for UserLimits {
+    fn from(limits: &Limits) -> Self {
+        let quotas = limits
+            .quotas
+            .iter()
+            .map(|quota| QuotaLimit { tokens: quota.tokens, seconds: quota.window.as_secs() });
+        Self { rate: limits.rate, quotas: quotas.collect() }
+    }
 }
 
 /// A learned rate, as last known to this member.

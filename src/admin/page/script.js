@@ -414,6 +414,8 @@ function showFacts(scope) {
   const facts = [["sent by the fleet", `${number(scope.sent_per_s)}/s`], ["rate", rateOf(scope)],
     ...scope.site_rate ? [["the site allows", `${number(scope.site_rate)}/s`]] : [],
     ...scope.parallel ? [["under way", `${count(scope.under_way)} of ${count(scope.parallel)}`]] : [],
+    ...scope.each_user ? [["each user", limitsOf(scope.each_user)]] : [],
+    ...scope.via ? [["through", scope.via]] : [],
     ...scope.blocked_member ? [["blocked more than the others", blockedMember(scope.blocked_member)]] : [],
     ["held", count(scope.held)], ["members with waiting requests", count(scope.members_waiting)],
     ["streak", scope.after === null ? "no cooldown" : `${number(scope.streak)} of ${number(scope.after)}`]];
@@ -422,6 +424,12 @@ function showFacts(scope) {
     pair.append(element("dt", {}, name), element("dd", {}, value));
     return pair;
   }));
+}
+
+/** The limits of each user, such as "2/s, 10,000 per 1 d". */
+function limitsOf({ rate, quotas }) {
+  const windows = quotas.map(({ tokens, seconds }) => `${count(tokens)} per ${span(seconds)}`);
+  return [...rate ? [`${number(rate)}/s`] : [], ...windows].join(", ");
 }
 
 /** A member that may sit behind a blocked exit. */

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigStatus, LearnedStatus, ScopeState, StoreStatus, scope_name};
+use super::{ConfigStatus, LearnedStatus, ScopeState, StoreStatus, UserLimits, scope_name};
 
 /// The status of the whole fleet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -183,6 +183,12 @@ pub struct FleetScope {
     /// Requests of all members under way that `parallel` counts.
     #[serde(default)]
     pub under_way: u64,
+    /// The limits of each user (`each_user`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub each_user: Option<UserLimits>,
+    /// The rule's upstream proxy, without its login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
     /// Requests sent per second by all members.
     pub sent_per_s: f64,
     /// Members with requests that wait for a token.
