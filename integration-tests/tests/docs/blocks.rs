@@ -67,7 +67,7 @@ fn blocks_of(page: &Path) -> Vec<Block> {
 #[tokio::test]
 async fn every_shell_block_that_is_marked_to_run_runs() {
     let site = Site::start();
-    let file = RuleFile::one_rule("rate: 100/s, burst: 100, cooldown: {ramp: 0s}");
+    let file = RuleFile::one_rule("rate: 100/s, burst: 100, cooldown: {ramp: 0s}, intercept: true");
     let member = Member::start(&file).await;
     let mut ran = 0;
     let mut failed = Vec::new();
