@@ -34,6 +34,7 @@ pub mod families;
 mod freeze;
 pub mod load;
 pub mod member;
+pub mod metric_names;
 pub mod news;
 pub mod overloaded;
 pub mod ports;

@@ -117,10 +117,10 @@ fn who(name: Option<String>) -> Result<Option<Arc<str>>, Problem> {
 async fn change_rate(
     cx: &Context,
     scope: &str,
-    hand: RateOverride,
+    change: RateOverride,
     who: Option<Arc<str>>,
 ) -> Result<Json<Value>, Problem> {
-    let changed = cx.gate.override_rate(scope, hand, who).await.map_err(refused)?;
+    let changed = cx.gate.override_rate(scope, change, who).await.map_err(refused)?;
     let KnownRate { rate, mark, frozen, .. } = changed;
     cx.fleet.forget();
     let mark = (mark > 0.0).then_some(mark);

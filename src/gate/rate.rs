@@ -14,7 +14,7 @@ impl Gate {
     pub async fn override_rate(
         &self,
         scope: &str,
-        hand: RateOverride,
+        change: RateOverride,
         who: Option<Arc<str>>,
     ) -> Result<KnownRate, ScopeError> {
         let (entry, lane) = self.named(scope)?;
@@ -22,14 +22,14 @@ impl Gate {
         let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else {
             return Err(ScopeError::NotLearned(entry.rule.name.to_string()));
         };
-        if let RateOverride::Set { rate: Some(rate), .. } = hand
+        if let RateOverride::Set { rate: Some(rate), .. } = change
             && !(learn.floor..=ceiling).contains(&rate)
         {
             return Err(ScopeError::OutOfBounds { rate, floor: learn.floor, ceiling });
         }
         let store = &self.shared.store;
         let told =
-            store.override_rate(&lane.scope, &entry.rule, lane.queue.learned(), hand).await?;
+            store.override_rate(&lane.scope, &entry.rule, lane.queue.learned(), change).await?;
         lane.queue.rate_overridden(told, who);
         Ok(told)
     }

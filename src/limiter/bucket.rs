@@ -160,10 +160,10 @@ impl Bucket {
         ramp: i64,
         news: News,
         known: KnownRate,
-        hand: RateOverride,
+        change: RateOverride,
     ) {
         let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else { return };
-        self.learned.override_rate(now, news, known, hand, ceiling, learn);
+        self.learned.override_rate(now, news, known, change, ceiling, learn);
         self.fill_by(now, limits, Pace { rate: Some(self.learned.rate), ramp });
     }
 

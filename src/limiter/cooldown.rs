@@ -23,17 +23,19 @@
 
 mod cause;
 mod known;
+mod length;
 mod probes;
 mod report;
 
 pub use cause::{Blocks, Cause, culprit};
 pub use known::{KnownCooldown, KnownPhase};
+pub(crate) use length::{DAY, HOPELESS_GROW};
 pub use report::{Answer, Change, Named, NamedRate, Report};
 
 use crate::{
     classify::verdict::Verdict,
     limiter::{errors::ErrorLog, load::Load, policy::CooldownPolicy, shares::Shares},
-    runtime::clock::{self, exact},
+    runtime::clock,
 };
 
 /// Block types of a streak that are remembered: more than any sensible `after`.
@@ -41,12 +43,6 @@ pub(crate) const KINDS: usize = 64;
 
 /// Probes in a row that were blocked, after which a scope is hopeless: its cooldowns grow beyond `max`.
 pub(crate) const HOPELESS: u32 = 10;
-
-/// A hopeless scope is probed this often at least.
-pub(crate) const DAY: i64 = 86_400 * 1_000_000;
-
-/// A hopeless scope's cooldowns grow by this factor at least.
-pub(crate) const HOPELESS_GROW: f64 = 2.0;
 
 /// What a silent connection weighs, so that `silence` of them in a row reach `after`.
 #[must_use]
@@ -400,19 +396,6 @@ impl Cooldown {
         matches!(culprit(&self.blamed), Some(Verdict::ConnectionError | Verdict::Timeout))
     }
 
-    /// Learns from a cooldown that was long enough: where it had to grow, the next one starts at its length; where the
-    /// remembered length sufficed at once, a shorter one is tried next.
-    fn settle(&mut self, policy: &CooldownPolicy) {
-        let usual = clock::micros(policy.length.1);
-        self.enough = self.lasted();
-        let learned = if self.failed > 0 {
-            self.length
-        } else {
-            whole(exact(self.sufficed) / policy.grow.max(1.25))
-        };
-        self.sufficed = if learned > usual { learned } else { 0 };
-    }
-
     fn open(&mut self, moment: i64) {
         self.until = 0;
         self.end_probe();
@@ -465,33 +448,6 @@ impl Cooldown {
         let surplus = self.recent.len().saturating_sub(of);
         self.recent.drain(..surplus);
     }
-
-    fn first_length(&self, draw: f64, retry_after: i64, policy: &CooldownPolicy) -> i64 {
-        let max = clock::micros(policy.max);
-        if policy.respect_retry_after && retry_after > 0 {
-            return retry_after.min(max);
-        }
-        let (low, high) = (clock::micros(policy.length.0), clock::micros(policy.length.1));
-        let drawn = low + whole(draw * exact(high - low));
-        drawn.max(self.sufficed).min(max)
-    }
-
-    fn next_length(&self, now: i64, retry_after: i64, policy: &CooldownPolicy) -> i64 {
-        let max = clock::micros(policy.max);
-        if self.failed >= HOPELESS {
-            let grown = whole(exact(self.length) * policy.grow.max(HOPELESS_GROW));
-            return grown.max(max).min(DAY);
-        }
-        if policy.respect_retry_after && retry_after > 0 {
-            return retry_after.min(max);
-        }
-        let grown = whole(exact(self.length) * policy.grow);
-        self.aim(now, grown).max(clock::micros(policy.length.0)).min(max)
-    }
-}
-
-fn whole(micros: f64) -> i64 {
-    clock::whole(micros.floor())
 }
 
 #[cfg(test)]

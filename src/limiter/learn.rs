@@ -237,7 +237,7 @@ impl Learned {
         now: i64,
         news: News,
         known: KnownRate,
-        hand: RateOverride,
+        change: RateOverride,
         ceiling: f64,
         learn: &Learn,
     ) {
@@ -246,7 +246,7 @@ impl Learned {
         } else if self.rate <= 0.0 {
             self.begin(now, learn.start, news, RateReason::Start, learn);
         }
-        match hand {
+        match change {
             RateOverride::Set { rate, frozen } => {
                 let thaws = self.frozen && frozen == Some(false);
                 if let Some(rate) = rate {

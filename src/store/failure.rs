@@ -7,76 +7,51 @@ use fred::prelude::{Error as RedisError, ErrorKind};
 
 use super::scripts::BadReply;
 
-/// The kind of failure; the values of `kind` in `tidegate_store_errors_total`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailureKind {
-    /// No connection: an unknown name, no listener, a broken connection.
-    Unreachable,
-    /// The TLS handshake failed.
-    Tls,
-    /// The password or the user is wrong, or one is missing.
-    Auth,
-    /// The user may not run a command or use a key.
-    Permission,
-    /// No reply in time.
-    Timeout,
-    /// More calls wait than are allowed to.
-    QueueFull,
-    /// The server does not speak Redis.
-    Protocol,
-    /// A script returned an invalid reply.
-    Reply,
-    /// The server's memory is full.
-    OutOfMemory,
-    /// The server is a replica.
-    ReadOnly,
-    /// The server still loads its data.
-    Loading,
-    /// The server cannot save and therefore refuses writes.
-    Misconfigured,
-    /// The server is busy with another, endless script.
-    Busy,
-    /// Another program uses a key of ours.
-    WrongType,
-    /// The cluster misses a part of its slots.
-    ClusterDown,
-    /// The slot lives on another node.
-    Moved,
-    /// Keys of one call lie in several slots.
-    CrossSlot,
-    /// Any other error of a script.
-    Script,
-    /// Members of a version with another schema run.
-    Schema,
+words! {
+    /// The kind of failure; the values of `kind` in `tidegate_store_errors_total`.
+    pub enum FailureKind {
+        /// No connection: an unknown name, no listener, a broken connection.
+        Unreachable = "unreachable",
+        /// The TLS handshake failed.
+        Tls = "tls",
+        /// The password or the user is wrong, or one is missing.
+        Auth = "auth",
+        /// The user may not run a command or use a key.
+        Permission = "noperm",
+        /// No reply in time.
+        Timeout = "timeout",
+        /// More calls wait than are allowed to.
+        QueueFull = "queue_full",
+        /// The server does not speak Redis.
+        Protocol = "protocol",
+        /// A script returned an invalid reply.
+        Reply = "reply",
+        /// The server's memory is full.
+        OutOfMemory = "oom",
+        /// The server is a replica.
+        ReadOnly = "readonly",
+        /// The server still loads its data.
+        Loading = "loading",
+        /// The server cannot save and therefore refuses writes.
+        Misconfigured = "misconf",
+        /// The server is busy with another, endless script.
+        Busy = "busy",
+        /// Another program uses a key of ours.
+        WrongType = "wrongtype",
+        /// The cluster misses a part of its slots.
+        ClusterDown = "clusterdown",
+        /// The slot lives on another node.
+        Moved = "moved",
+        /// Keys of one call lie in several slots.
+        CrossSlot = "crossslot",
+        /// Any other error of a script.
+        Script = "script",
+        /// Members of a version with another schema run.
+        Schema = "schema",
+    }
 }
 
 impl FailureKind {
-    /// The label value.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unreachable => "unreachable",
-            Self::Tls => "tls",
-            Self::Auth => "auth",
-            Self::Permission => "noperm",
-            Self::Timeout => "timeout",
-            Self::QueueFull => "queue_full",
-            Self::Protocol => "protocol",
-            Self::Reply => "reply",
-            Self::OutOfMemory => "oom",
-            Self::ReadOnly => "readonly",
-            Self::Loading => "loading",
-            Self::Misconfigured => "misconf",
-            Self::Busy => "busy",
-            Self::WrongType => "wrongtype",
-            Self::ClusterDown => "clusterdown",
-            Self::Moved => "moved",
-            Self::CrossSlot => "crossslot",
-            Self::Script => "script",
-            Self::Schema => "schema",
-        }
-    }
-
     /// The one of four causes that an operator acts on; each has its own cure.
     #[must_use]
     pub const fn cause(self) -> &'static str {

@@ -17,12 +17,12 @@ impl Backend {
         scope: &Scope,
         rule: &Rule,
         known: KnownRate,
-        hand: RateOverride,
+        change: RateOverride,
     ) -> Result<KnownRate, StoreError> {
         match self {
-            Self::Memory(memory) => Ok(memory.override_rate_now(scope, rule, known, hand)),
+            Self::Memory(memory) => Ok(memory.override_rate_now(scope, rule, known, change)),
             Self::Shared(shared) => {
-                shared.override_rate(scope, rule, known, hand).await.map(|told| told.1)
+                shared.override_rate(scope, rule, known, change).await.map(|told| told.1)
             }
         }
     }
@@ -38,11 +38,11 @@ impl SharedStore {
         scope: &Scope,
         rule: &Rule,
         known: KnownRate,
-        hand: RateOverride,
+        change: RateOverride,
     ) -> Result<(i64, KnownRate), StoreError> {
         let away = || StoreError::Away(self.why_down());
         let keys = scope.keys.as_ref().ok_or_else(away)?;
-        let arguments = keys.arguments(rule).rate(hand, known, self.member(), keys.news());
+        let arguments = keys.arguments(rule).rate(change, known, self.member(), keys.news());
         let reply = self.call::<Rate>(keys.both(), arguments).await.ok_or_else(away)?;
         Ok((reply.now, reply.learned))
     }

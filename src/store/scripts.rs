@@ -186,12 +186,12 @@ impl RuleArguments {
 
     pub(super) fn rate(
         &self,
-        hand: RateOverride,
+        change: RateOverride,
         learned: KnownRate,
         member: &Arc<str>,
         news: NewsFields,
     ) -> RateArguments {
-        let (action, rate, frozen) = match hand {
+        let (action, rate, frozen) = match change {
             RateOverride::Set { rate, frozen } => ("set", rate, frozen),
             RateOverride::Forget => ("forget", None, None),
         };

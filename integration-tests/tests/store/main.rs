@@ -329,7 +329,7 @@ impl Pair {
             }
             Op::Trip(length) => self.set(Override::Trip(*length)).await,
             Op::Clear => self.set(Override::Clear).await,
-            Op::OverrideRate(hand) => self.override_rate(*hand).await,
+            Op::OverrideRate(change) => self.override_rate(*change).await,
             Op::Look => {
                 let there = self.redis.peek(&self.there).await.unwrap();
                 self.time.store(there.now, Ordering::Relaxed);
@@ -408,15 +408,15 @@ impl Pair {
         Ok(())
     }
 
-    async fn override_rate(&mut self, hand: RateOverride) -> Result<(), TestCaseError> {
+    async fn override_rate(&mut self, change: RateOverride) -> Result<(), TestCaseError> {
         if self.rule.limits.rate.is_none() || self.rule.limits.learn.is_none() {
             return Ok(());
         }
         let known = learn::KnownRate::default();
         let (now, there) =
-            self.redis.override_rate(&self.there, &self.rule, known, hand).await.unwrap();
+            self.redis.override_rate(&self.there, &self.rule, known, change).await.unwrap();
         self.time.store(now, Ordering::Relaxed);
-        let here = self.memory.override_rate_now(&self.here, &self.rule, known, hand);
+        let here = self.memory.override_rate_now(&self.here, &self.rule, known, change);
         prop_assert_eq!(there, here);
         Ok(())
     }

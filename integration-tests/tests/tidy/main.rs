@@ -10,6 +10,8 @@ use std::{
     process::Command,
 };
 
+use integration_tests::metric_names::metric_names;
+
 /// Each module uses only modules on earlier lines, or on its own line (neighbours in one layer).
 const LAYERS: [&[&str]; 12] = [
     &["runtime", "http1", "target"],
@@ -267,26 +269,7 @@ fn the_published_crate_has_every_file_that_it_is_built_from() {
 
 #[test]
 fn every_metric_is_documented() {
-    let metrics = tidegate::observability::metrics::Metrics::new();
-    // A family shows itself once it has a series.
-    drop(metrics.rule("default"));
-    drop((metrics.store_seconds("take"), metrics.store_errors("timeout")));
-    drop((metrics.store_fallback("local"), metrics.config_reloads("ok")));
-    drop((metrics.signature_hits("a"), metrics.signature_decoys("a")));
-    drop(metrics.user("crawler"));
-    let text = metrics.render();
-    let names = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE "))
-        .map(|line| {
-            let (name, kind) = line.split_once(' ').expect("a TYPE line has a type");
-            match kind {
-                "counter" if !name.ends_with("_total") => format!("{name}_total"),
-                "info" => format!("{name}_info"),
-                _ => name.to_owned(),
-            }
-        })
-        .collect::<Vec<_>>();
+    let names = metric_names();
     let source = read(&root().join("src/observability/metrics/families.rs"));
     let is_metric = |line: &&str| line.contains("Family::") || line.ends_with("::default(),");
     // The information about the build is made elsewhere.

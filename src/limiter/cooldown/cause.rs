@@ -4,64 +4,37 @@ use std::{fmt, str::FromStr};
 
 use crate::classify::verdict::Verdict;
 
-/// Why a cooldown began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// Enough blocks in a row (`after`).
-    Streak,
-    /// Enough of the last verdicts were blocks (`ratio`).
-    Ratio,
-    /// A block named its own wait (`respect_retry_after`).
-    Named,
-    /// The probe was blocked.
-    Probe,
-    /// The site stopped answering (`silence`).
-    Silence,
-    /// Another probe was blocked after so many that the scope is hopeless.
-    Hopeless,
-    /// The site announces that its limit is used up (`site_limits`). Not a block, and without
-    /// effect on the learned rate.
-    SiteLimit,
-    /// The rule's limit on error responses was reached (`errors`). Not a block either.
-    Errors,
-    /// A manual trip.
-    Manual,
+words! {
+    /// Why a cooldown began.
+    pub enum Cause {
+        /// Enough blocks in a row (`after`).
+        Streak = "streak",
+        /// Enough of the last verdicts were blocks (`ratio`).
+        Ratio = "ratio",
+        /// A block named its own wait (`respect_retry_after`).
+        Named = "retry_after",
+        /// The probe was blocked.
+        Probe = "probe",
+        /// The site stopped answering (`silence`).
+        Silence = "silence",
+        /// Another probe was blocked after so many that the scope is hopeless.
+        Hopeless = "hopeless",
+        /// The site announces that its limit is used up (`site_limits`). Not a block, and without
+        /// effect on the learned rate.
+        SiteLimit = "site_limit",
+        /// The rule's limit on error responses was reached (`errors`). Not a block either.
+        Errors = "errors",
+        /// A manual trip.
+        Manual = "hand",
+    }
 }
 
 impl Cause {
-    const ALL: [Self; 9] = [
-        Self::Streak,
-        Self::Ratio,
-        Self::Named,
-        Self::Probe,
-        Self::Silence,
-        Self::Hopeless,
-        Self::SiteLimit,
-        Self::Errors,
-        Self::Manual,
-    ];
-
     /// Whether it is a pause with a known end. A pause needs no probe and does not change the
     /// learned rate.
     #[must_use]
     pub const fn is_pause(self) -> bool {
         matches!(self, Self::SiteLimit | Self::Errors)
-    }
-
-    /// The word in the store, in events and in the log.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Streak => "streak",
-            Self::Ratio => "ratio",
-            Self::Named => "retry_after",
-            Self::Probe => "probe",
-            Self::Silence => "silence",
-            Self::Hopeless => "hopeless",
-            Self::SiteLimit => "site_limit",
-            Self::Errors => "errors",
-            Self::Manual => "hand",
-        }
     }
 }
 

@@ -18,7 +18,7 @@ impl Memory {
         scope: &Scope,
         rule: &Rule,
         known: KnownRate,
-        hand: RateOverride,
+        change: RateOverride,
     ) -> KnownRate {
         let now = self.now();
         let limits = &rule.limits;
@@ -35,7 +35,7 @@ impl Memory {
             // may be outstanding.
             bucket.drain(now + HORIZON);
         }
-        bucket.override_rate(now, limits, ramp, news(state, now), known, hand);
+        bucket.override_rate(now, limits, ramp, news(state, now), known, change);
         let known = bucket.learned.known();
         let pace = Pace { rate: Some(bucket.learned.rate), ramp };
         let forget = bucket.forgettable_in(now, limits, pace, closed_at_most(rule));

@@ -1,0 +1,57 @@
+//! How long a cooldown lasts: drawn at first, longer after each blocked probe, and learned from what sufficed.
+
+use super::{Cooldown, HOPELESS};
+use crate::{
+    limiter::policy::CooldownPolicy,
+    runtime::clock::{self, exact},
+};
+
+/// A hopeless scope is probed this often at least.
+pub(crate) const DAY: i64 = 86_400 * 1_000_000;
+
+/// A hopeless scope's cooldowns grow by this factor at least.
+pub(crate) const HOPELESS_GROW: f64 = 2.0;
+
+impl Cooldown {
+    /// Learns from a cooldown that was long enough: where it had to grow, the next one starts at its length; where the
+    /// remembered length sufficed at once, a shorter one is tried next.
+    pub(super) fn settle(&mut self, policy: &CooldownPolicy) {
+        let usual = clock::micros(policy.length.1);
+        self.enough = self.lasted();
+        let learned = if self.failed > 0 {
+            self.length
+        } else {
+            whole(exact(self.sufficed) / policy.grow.max(1.25))
+        };
+        self.sufficed = if learned > usual { learned } else { 0 };
+    }
+
+    /// The length of a cooldown that begins with a block. `draw` is from 0 to 1.
+    pub(super) fn first_length(&self, draw: f64, retry_after: i64, policy: &CooldownPolicy) -> i64 {
+        let max = clock::micros(policy.max);
+        if policy.respect_retry_after && retry_after > 0 {
+            return retry_after.min(max);
+        }
+        let (low, high) = (clock::micros(policy.length.0), clock::micros(policy.length.1));
+        let drawn = low + whole(draw * exact(high - low));
+        drawn.max(self.sufficed).min(max)
+    }
+
+    /// The length of the cooldown after a blocked probe.
+    pub(super) fn next_length(&self, now: i64, retry_after: i64, policy: &CooldownPolicy) -> i64 {
+        let max = clock::micros(policy.max);
+        if self.failed >= HOPELESS {
+            let grown = whole(exact(self.length) * policy.grow.max(HOPELESS_GROW));
+            return grown.max(max).min(DAY);
+        }
+        if policy.respect_retry_after && retry_after > 0 {
+            return retry_after.min(max);
+        }
+        let grown = whole(exact(self.length) * policy.grow);
+        self.aim(now, grown).max(clock::micros(policy.length.0)).min(max)
+    }
+}
+
+fn whole(micros: f64) -> i64 {
+    clock::whole(micros.floor())
+}
