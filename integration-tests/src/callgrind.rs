@@ -80,14 +80,38 @@ impl Counted {
     ///
     /// # Panics
     /// If valgrind cannot switch the count, or counted nothing.
-    pub fn during(mut self, work: impl FnOnce()) -> u64 {
-        self.switch_count("on");
+    pub fn during(self, work: impl FnOnce()) -> u64 {
+        self.control(&["instrumentation", "on"]);
         work();
-        self.switch_count("off");
+        self.control(&["instrumentation", "off"]);
+        self.end()
+    }
+
+    /// The least number of instructions of `times` rounds of `work`. The program is terminated afterwards.
+    ///
+    /// # Panics
+    /// If valgrind cannot write its counts, or counted nothing.
+    pub fn least_of(self, times: usize, mut work: impl FnMut()) -> u64 {
+        self.control(&["instrumentation", "on"]);
+        for _ in 0..times {
+            work();
+            self.control(&["dump"]);
+        }
+        let counts = (1..=times).map(|round| self.total(&format!("out.{round}")));
+        counts.min().expect("a round")
+    }
+
+    /// Ends the program and returns the count that it leaves.
+    fn end(mut self) -> u64 {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
         wait_until_blocking("the proxy ends", AT_MOST, || self.has_ended());
-        let counts = self.folder.path().join("out");
-        let counts = std::fs::read_to_string(counts).expect("callgrind writes at its end");
+        self.total("out")
+    }
+
+    /// The count in one file of callgrind's.
+    fn total(&self, file: &str) -> u64 {
+        let counts = self.folder.path().join(file);
+        let counts = std::fs::read_to_string(counts).expect("callgrind has written it");
         let totals = counts.lines().filter_map(|line| line.strip_prefix("totals: "));
         let all = totals.map(|total| total.trim().parse::<u64>().expect("a number")).sum();
         assert!(all > 0, "nothing was counted");
@@ -98,12 +122,12 @@ impl Counted {
         self.child.try_wait().expect("it is a child").is_some()
     }
 
-    /// Switches the count on or off.
-    fn switch_count(&self, count: &str) {
+    /// Sends valgrind a command.
+    fn control(&self, command: &[&str]) {
         let mut vgdb = Command::new("vgdb")
             .arg(format!("--pid={}", self.child.id()))
             .arg(prefix(self.folder.path()))
-            .args(["instrumentation", count])
+            .args(command)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
