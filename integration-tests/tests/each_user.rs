@@ -196,6 +196,29 @@ async fn a_users_own_limit_is_foretold_and_named_in_its_refusal() {
     }
 }
 
+#[tokio::test]
+async fn without_the_store_the_forecast_knows_the_share_of_a_users_limit() {
+    let redis = Redis::start();
+    let keys = "rate: 500/s, each_user: {rate: 1/h, burst: 1}, max_wait: 20s";
+    let (site, fleet) = (Site::start(), Member::fleet(2, &rule(keys).redis(&redis)).await);
+    let (member, url) = (&fleet[0], site.url("/"));
+    for one in &fleet {
+        one.knows_of(2).await;
+    }
+    drop(redis);
+    member.store_is(false).await;
+    let answer = get(member.proxy(), "alice", &url).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let refused = get(member.proxy(), "alice", &url).await;
+    assert!(seconds(&refused, "retry-after") > 3_600.0, "half of the rate: {:?}", refused.headers);
+    let (wait, why) = foretold(member, &url, Some("alice")).await;
+    assert!(why == "user" && wait > 3_600_000, "as the refusal says: {wait} ms, {why}");
+    for user in [Some("bob"), None] {
+        let (wait, why) = foretold(member, &url, user).await;
+        assert!(why != "user" && wait < 60_000, "{user:?}: {wait} ms, {why}");
+    }
+}
+
 fn seconds(answer: &Answer, name: &str) -> f64 {
     let value = answer.header(name).unwrap_or_else(|| panic!("{name}: {:?}", answer.headers));
     value.parse().expect("a number")

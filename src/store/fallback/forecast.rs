@@ -62,8 +62,10 @@ impl SharedStore {
                 let local = scope.keys.as_ref().map(|keys| keys.local.lock());
                 let local = local.as_ref().and_then(|local| local.as_ref());
                 if let Some(local) = local.filter(|local: &&LocalScope| local.is_of(&whole)) {
-                    let rule = Rule { limits: local.limits(&whole), ..Rule::clone(rule) };
-                    return self.here.reading(&scope.here, &rule, *learned).into();
+                    let limits = local.limits(&whole);
+                    let each_user = self.each_user_locally(rule);
+                    let rule = Arc::new(Rule { limits, each_user, ..Rule::clone(rule) });
+                    return self.here.forecast(&Query { rule, ..query.clone() });
                 }
                 // Nothing was sent without the store yet: the member's share begins with an empty bucket.
                 let pace = whole.rate.map(|rate| rate * self.fleet().share);

@@ -89,6 +89,13 @@ impl SharedStore {
         }
     }
 
+    /// This member's part of each user's limits; `None` if there are none without the store.
+    pub(super) fn each_user_locally(&self, rule: &Rule) -> Option<Limits> {
+        let each_user = rule.each_user.as_ref();
+        let limits = each_user.filter(|_| self.settings.on_failure == OnFailure::Local)?;
+        Some(scaled(limits, self.fleet().share.min(1.0)))
+    }
+
     /// Decides without the store.
     pub(super) fn take_locally(
         &self,
@@ -133,9 +140,7 @@ impl SharedStore {
         let never = local.never(now).filter(|_| !limits.quotas.is_empty());
         let wanted = if never.is_some() { 0 } else { ask.wanted };
         let bound = ask.bound.min(local.ends_in(now) - 1);
-        let share = self.fleet().share.min(1.0);
-        let each_user = rule.each_user.as_ref().filter(|_| mode == OnFailure::Local);
-        let each_user = each_user.map(|limits| scaled(limits, share));
+        let each_user = self.each_user_locally(rule);
         let rule = Rule { limits, each_user, ..rule.clone() };
         // Tickets of the store that are still in hand count: they are used first.
         let ask = Ask { wanted, bound, drain: false, returned: Vec::new(), ..ask.clone() };

@@ -27,12 +27,7 @@ impl Memory {
     }
 
     /// When the limits of `rule` let the next request of a scope go.
-    pub(in crate::store) fn reading(
-        &self,
-        place: &LocalState,
-        rule: &Rule,
-        known: KnownRate,
-    ) -> Reading {
+    fn reading(&self, place: &LocalState, rule: &Rule, known: KnownRate) -> Reading {
         let now = self.now();
         // Copies, because a bucket and a cooldown must be advanced to look at a future time.
         let mut state: Cooldown = place.cooldown.lock().state.clone().unwrap_or_default();
