@@ -143,6 +143,7 @@ async function main() {
   await page.keyboard.press("Enter");
   await page.locator("#resume").waitFor({ timeout: PATIENCE });
   await page.locator("#detail", { hasText: "anna" }).waitFor({ timeout: PATIENCE });
+  seen.facts = await page.locator('[data-part="facts"]').innerText();
   seen.why = await page.locator('[data-part="trip"]').textContent();
   await looks(page, "detail");
   await page.locator("#resume").click();

@@ -68,11 +68,24 @@ fn judge(seen: &Value) {
 #[tokio::test]
 async fn an_operator_sees_a_cooldown_and_ends_it() {
     let site = Site::start();
-    let member = Member::start(&RuleFile::new(RULE)).await;
+    let exit = Member::start(&RuleFile::one_rule("cooldown: off")).await;
+    let keys = format!("each_user: {{rate: 2/s, quota: 9/h}}, via: \"{}\"}}", exit.proxy_url());
+    let rule = format!("{}, parallel: 7, {keys}", RULE.strip_suffix('}').expect("a mapping"));
+    let member = Member::start(&RuleFile::new(&rule)).await;
     prepare(&site, &member).await;
     let seen = status_page(&member, "", &member, &site.url("/wall")).await;
     judge(&seen);
     assert_eq!(seen["members"], 1, "there is nobody else");
+    let facts = seen["facts"].as_str().expect("it is text").to_lowercase();
+    let through = exit.proxy_url();
+    for (name, value) in [
+        ("each user", "2/s, 9 per 1 h"),
+        ("through", through.trim_end_matches('/')),
+        ("under way", "0 of 7"),
+    ] {
+        let fact = facts.split_once(name).map(|(_, rest)| rest.trim_start());
+        assert!(fact.is_some_and(|fact| fact.starts_with(value)), "{name}: {value} in {facts}");
+    }
 }
 
 #[tokio::test]
