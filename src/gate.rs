@@ -67,7 +67,7 @@ use crate::{
         metrics::{Metrics, RuleMetrics},
     },
     rules::{Mode, Rule, RuleSet},
-    runtime::clock,
+    runtime::clock::{self, LogThrottle},
     store::{self, Backend, Store},
     target::Target,
 };
@@ -94,6 +94,9 @@ impl Client {
     }
 }
 
+/// Between two events about requests outside of the hours of a rule.
+const TELL_OF_HOURS: Duration = Duration::from_secs(3_600);
+
 /// One rule with its metrics and its lanes, resolved once.
 #[derive(Debug)]
 pub struct Entry {
@@ -104,6 +107,8 @@ pub struct Entry {
     /// The rule's name as the value of a field, where it can be one: every answer carries it.
     pub name: Option<HeaderValue>,
     lanes: Arc<Lanes>,
+    /// How often it is reported that requests come outside of the rule's hours.
+    outside_hours: LogThrottle,
 }
 
 /// Why a request is not let through.
@@ -361,7 +366,8 @@ impl Table {
             metrics.rate_limit.set(rule.limits.rate.unwrap_or(0.0));
             shared.store.attend(rule);
             let name = HeaderValue::from_str(&rule.name).ok();
-            Arc::new(Entry { rule: Arc::clone(rule), metrics, name, lanes })
+            let outside_hours = LogThrottle::every(TELL_OF_HOURS);
+            Arc::new(Entry { rule: Arc::clone(rule), metrics, name, lanes, outside_hours })
         };
         let entries = rules.as_slice().iter().map(entry).collect();
         Self { rules, entries }

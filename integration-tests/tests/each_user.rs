@@ -53,6 +53,10 @@ async fn each_user_has_a_quota_over_the_fleet_and_the_others_have_theirs() {
         assert_eq!(site.count(), 6);
     }
     assert!((granted(&alone[0], "alice").await - 3.0).abs() < 1e-9);
+    let events = alone[0].events("user_over").await;
+    let users: Vec<_> = events.iter().map(|event| &event["user"]).collect();
+    assert_eq!(users, ["alice", "bob"], "each is told once");
+    assert!(events[0]["wait_ms"].as_u64().is_some_and(|wait| wait > 3_500_000), "{events:?}");
     let limits = &alone[0].status().await["scopes"][0]["each_user"];
     assert_eq!(*limits, json!({"rate": null, "quotas": [{"tokens": 3, "seconds": 3_600}]}));
     let of_fleet = granted(&fleet[0], "bob").await + granted(&fleet[1], "bob").await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use integration_tests::{
-    client::{Answer, get, get_direct, post_json},
+    client::{Answer, get, get_direct, get_with, post_json},
     member::{Member, RuleFile},
     redis::Redis,
     site::Site,
@@ -59,6 +59,10 @@ async fn outside_of_the_hours_a_request_is_refused_until_the_next_opening() {
     assert_eq!(next["reason"], "hours", "{next}");
     assert!(next["in_ms"].as_u64().is_some_and(|wait| wait > 7_000_000), "{next}");
     assert_eq!(member.status().await["scopes"][0]["state"], "outside_hours");
+    assert_eq!(get(member.proxy(), &site.url("/")).await.refused(), Some("hours"));
+    let events = member.events("outside_hours").await;
+    assert_eq!((events.len(), &events[0]["rule"]), (1, &"default".into()), "once an hour");
+    assert!(events[0]["wait_ms"].as_u64().is_some_and(|wait| wait > 7_000_000), "{events:?}");
     let fleet = get_direct(member.admin(), "/api/v1/fleet?fresh=1").await.text();
     assert!(fleet.contains("outside_hours"), "{fleet}");
 }
@@ -118,6 +122,38 @@ async fn a_reload_that_ends_the_hours_or_begins_them_counts_for_those_that_are_h
     assert_eq!(refused.header("tidegate-refused"), Some("hours"), "{}", refused.text());
     assert_eq!(site.count(), 1, "nothing else was sent");
     held.abort();
+}
+
+#[tokio::test]
+async fn the_most_urgent_go_first_after_a_reload_also_while_the_store_is_away() {
+    for is_away in [false, true] {
+        let (redis, site) = (Redis::start(), Site::start());
+        // Slow enough that no request overtakes another one in flight.
+        let slow = |keys: &str| {
+            RuleFile::one_rule(&format!("rate: 2/s, burst: 1, max_wait: 24h{keys}")).redis(&redis)
+        };
+        let member = Member::start(&slow(&format!(", {}", hours_from(7_200)))).await;
+        member.store_is(true).await;
+        if is_away {
+            redis.freeze();
+            member.store_is(false).await;
+        }
+        let mut waiting = Vec::new();
+        for (priority, number) in [("u=7", 1.0), ("u=3", 2.0), ("u=0", 3.0), ("u=1", 4.0)] {
+            let (proxy, url) = (member.proxy(), site.url(&format!("/{priority}")));
+            waiting.push(tokio::spawn(async move {
+                get_with(proxy, &url, "priority", priority).await.status
+            }));
+            holds(&member, number).await;
+        }
+        member.rewrite(&slow(""));
+        for request in waiting {
+            assert_eq!(request.await.expect("it is answered"), 200);
+        }
+        let paths: Vec<_> = site.arrivals().into_iter().map(|arrival| arrival.path).collect();
+        assert_eq!(paths, ["/u=0", "/u=1", "/u=3", "/u=7"], "store away: {is_away}");
+        redis.thaw();
+    }
 }
 
 #[tokio::test]

@@ -63,6 +63,9 @@ const FRESH: Duration = Duration::from_millis(10);
 /// any call.
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
+/// Between two events about the same thing in a scope.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
 /// A moment at which one request may go.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticket {
@@ -99,6 +102,8 @@ struct State {
     tickets: VecDeque<Ticket>,
     /// Whose requests the tickets in hand are for, under a rule with `each_user`; `None` if they are nobody's.
     user: Option<Arc<str>>,
+    /// The users whose limits were reported within the last minute.
+    users_told: HashMap<Arc<str>, Instant>,
     /// Probes in hand, each for its scope.
     probes: Vec<(Arc<Lane>, Ticket)>,
     /// The calls in progress: at most one per scope.
@@ -355,6 +360,12 @@ impl BucketQueue {
         let rank = if returns { Rank::FIRST } else { Rank::new(now, *urgency, rule.max_wait) };
         let is_closed = lane.usable_epoch().is_none();
         let order = users::turns(rule);
+        if let Some(wait) = rule.opens_in()
+            && entry.outside_hours.allows()
+        {
+            let rule = Arc::clone(&rule.name);
+            self.shared.events.emit(Event::OutsideHours { rule, wait });
+        }
         let mut state = self.state.lock();
         let held = state.queue.of_scope(lane);
         let goes_first = returns || is_closed && held == 0;

@@ -145,6 +145,27 @@ pub enum Event {
         /// Requests that this member holds.
         held: usize,
     },
+    /// A user has no token of its own, and its requests wait or are refused. Reported at most once a minute per user and
+    /// scope.
+    UserOver {
+        /// Name of the rule.
+        rule: Arc<str>,
+        /// The bucket's key.
+        key: Arc<str>,
+        /// The name of the user.
+        user: Arc<str>,
+        /// When the user has its next token.
+        wait: Duration,
+        /// Requests of the user that this member holds.
+        held: usize,
+    },
+    /// Requests came outside of a rule's hours. Reported at most once an hour per rule.
+    OutsideHours {
+        /// Name of the rule.
+        rule: Arc<str>,
+        /// How long until the hours begin.
+        wait: Duration,
+    },
     /// A site announces its limit in its responses. Reported at intervals for each scope.
     SiteLimit {
         /// Name of the rule.

@@ -73,20 +73,36 @@ impl Moment for Instant {
     }
 }
 
-/// Allows at most one log line per second for frequent events.
-#[derive(Debug, Default)]
-pub struct LogThrottle(Mutex<Option<Instant>>);
+/// Limits how often something frequent is reported.
+#[derive(Debug)]
+pub struct LogThrottle {
+    every: Duration,
+    last: Mutex<Option<Instant>>,
+}
 
 impl LogThrottle {
-    /// Whether a line may be logged now.
+    /// Allows one report in each span of this length.
+    #[must_use]
+    pub const fn every(every: Duration) -> Self {
+        Self { every, last: Mutex::new(None) }
+    }
+
+    /// Whether it may be reported now.
     #[must_use]
     pub fn allows(&self) -> bool {
-        let (mut last, now) = (self.0.lock(), now());
-        let may = last.is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1));
+        let (mut last, now) = (self.last.lock(), now());
+        let may = last.is_none_or(|last| now.duration_since(last) >= self.every);
         if may {
             *last = Some(now);
         }
         may
+    }
+}
+
+/// One log line per second.
+impl Default for LogThrottle {
+    fn default() -> Self {
+        Self::every(Duration::from_secs(1))
     }
 }
 

@@ -327,7 +327,7 @@ impl BucketQueue {
                 let idle = granted.tickets.is_empty() && state.tickets.is_empty();
                 state.come_back = if idle && !granted.user_is_over { next } else { None };
                 if users::take_turns(rule) {
-                    users::absorb(&mut state, call.ask.user.as_ref(), granted);
+                    self.absorb_user(&mut state, call.ask.user.as_ref(), granted);
                 }
                 self.take_turns(&mut state, call, granted);
                 state.spare.plenty = !granted.is_ahead() && !granted.local;

@@ -7,7 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{BucketQueue, FRESH, Lane, State};
+use super::{BucketQueue, FRESH, Lane, State, TELL_EVERY};
 use crate::{
     limiter::slots::LEASE,
     observability::event::Event,
@@ -19,8 +19,6 @@ use crate::{
 const IDLE: Duration = Duration::from_secs(1);
 /// When to ask again if the store is away, or does not tell this member what others do.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Between two events about the same scope.
-const TELL_EVERY: Duration = Duration::from_secs(60);
 /// The least time to the next question after an answer that left this member short.
 const SOON: Duration = Duration::from_millis(5);
 

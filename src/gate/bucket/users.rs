@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use super::{Outcome, State, Why};
+use super::{BucketQueue, Outcome, State, TELL_EVERY, Why};
 use crate::{
     gate::view::moment,
+    observability::event::Event,
     rules::{Order, Rule},
     runtime::clock::{self, Instant},
     store::Granted,
@@ -23,26 +24,56 @@ pub(super) fn turns(rule: &Rule) -> Order {
     if take_turns(rule) { Order::Fair } else { rule.order }
 }
 
-/// Takes over what the store answered for a user.
-pub(super) fn absorb(state: &mut State, user: Option<&Arc<str>>, granted: &Granted) {
-    if !granted.tickets.is_empty() {
-        state.user = user.map(Arc::clone);
+impl BucketQueue {
+    /// Takes over what the store answered for a user.
+    pub(super) fn absorb_user(
+        &self,
+        state: &mut State,
+        user: Option<&Arc<str>>,
+        granted: &Granted,
+    ) {
+        if !granted.tickets.is_empty() {
+            state.user = user.map(Arc::clone);
+        }
+        if let (true, Some(user)) = (granted.user_is_over, user) {
+            let until = moment(granted.come_back, granted.now);
+            let held = block(state, user, until);
+            self.tell_of_user(state, user, until, held);
+        }
     }
-    if let (true, Some(user)) = (granted.user_is_over, user) {
-        block(state, user, moment(granted.come_back, granted.now));
+
+    /// Tells, once in a while, that a user has reached its own limit.
+    fn tell_of_user(&self, state: &mut State, user: &Arc<str>, until: Instant, held: usize) {
+        let now = clock::now();
+        state.users_told.retain(|_, told| now < *told + TELL_EVERY);
+        if state.users_told.contains_key(user) {
+            return;
+        }
+        state.users_told.insert(Arc::clone(user), now);
+        self.shared.events.emit(Event::UserOver {
+            rule: Arc::clone(&self.entry.load().rule.name),
+            key: Arc::clone(&self.key),
+            user: Arc::clone(user),
+            wait: until.saturating_duration_since(now),
+            held,
+        });
     }
 }
 
 /// A user has no token before `until`: its requests let those of others pass, and those that cannot wait are refused.
-fn block(state: &mut State, user: &Arc<str>, until: Instant) {
+/// Returns how many wait.
+fn block(state: &mut State, user: &Arc<str>, until: Instant) -> usize {
     let now = clock::now();
+    let mut held = 0;
     for seq in state.queue.block(user, until) {
         let Some(deadline) = state.queue.deadline_of(seq) else { continue };
         if deadline >= until {
             state.queue.set_judged(seq, deadline);
+            held += 1;
         } else if let Some(waiter) = state.queue.remove(seq) {
             let wait = Some(until.saturating_duration_since(now));
             waiter.tell.send(Outcome::Refused(Why::User, wait)).ok();
         }
     }
+    held
 }

@@ -40,6 +40,8 @@ impl Event {
             Self::Wall { wall: Some(_), .. } => "wall_named",
             Self::Wall { wall: None, .. } => "wall_dropped",
             Self::PlacesTaken { .. } => "places_taken",
+            Self::UserOver { .. } => "user_over",
+            Self::OutsideHours { .. } => "outside_hours",
             Self::SiteLimit { .. } => "site_limit",
             Self::StoreDown { .. } => "store_down",
             Self::StoreUp => "store_up",
@@ -67,6 +69,7 @@ impl Event {
             | Self::RateLearned { rule, key, .. }
             | Self::Wall { rule, key, .. }
             | Self::PlacesTaken { rule, key, .. }
+            | Self::UserOver { rule, key, .. }
             | Self::SiteLimit { rule, key, .. } => Some(scope_name(rule, key)),
             _ => None,
         }
@@ -114,6 +117,11 @@ impl Event {
                 "rule": &**rule, "key": clean(key), "parallel": parallel, "under_way": under_way,
                 "held": held,
             }),
+            Self::UserOver { rule, key, user, wait, held } => json!({
+                "rule": &**rule, "key": clean(key), "user": clean(user), "wait_ms": ms(*wait),
+                "held": held,
+            }),
+            Self::OutsideHours { rule, wait } => json!({"rule": &**rule, "wait_ms": ms(*wait)}),
             Self::SiteLimit { rule, key, target, rate } => {
                 json!({"rule": &**rule, "key": clean(key), "url": shown(target), "rate": rate})
             }

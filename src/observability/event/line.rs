@@ -24,7 +24,13 @@ pub(super) fn write(event: &Event) {
         | Event::RateLearned { .. }
         | Event::Wall { .. }
         | Event::PlacesTaken { .. }
+        | Event::UserOver { .. }
         | Event::SiteLimit { .. } => of_a_scope(event),
+        Event::OutsideHours { rule, wait } => info!(
+            rule = &**rule,
+            wait_s = wait.as_secs_f64(),
+            "requests came outside of the rule's hours"
+        ),
         Event::StoreDown { kind, cause, server, reason, advice, mode, holds } => error!(
             kind,
             cause,
@@ -127,17 +133,11 @@ fn of_a_scope(event: &Event) {
             "rate changed"
         ),
         Event::Wall { rule, key, wall } => named_wall(&scope_name(rule, key), *wall),
-        Event::PlacesTaken { rule, key, parallel, under_way, held } => info!(
-            scope = scope_name(rule, key),
-            parallel, under_way, held, "as many requests are under way as the rule allows"
-        ),
-        Event::SiteLimit { rule, key, target, rate } => info!(
-            scope = scope_name(rule, key),
-            url = shown(target),
-            rate,
-            "the site announces its limit"
-        ),
-        Event::StoreDown { .. }
+        Event::PlacesTaken { .. } | Event::UserOver { .. } | Event::SiteLimit { .. } => {
+            of_a_limit(event);
+        }
+        Event::OutsideHours { .. }
+        | Event::StoreDown { .. }
         | Event::StoreUp
         | Event::StoreNews { .. }
         | Event::Reloaded { .. }
@@ -147,6 +147,29 @@ fn of_a_scope(event: &Event) {
         | Event::Started { .. }
         | Event::Stopping { .. }
         | Event::Stopped { .. } => {}
+    }
+}
+
+fn of_a_limit(event: &Event) {
+    match event {
+        Event::PlacesTaken { rule, key, parallel, under_way, held } => info!(
+            scope = scope_name(rule, key),
+            parallel, under_way, held, "as many requests are under way as the rule allows"
+        ),
+        Event::UserOver { rule, key, user, wait, held } => info!(
+            scope = scope_name(rule, key),
+            user = clean(user),
+            wait_s = wait.as_secs_f64(),
+            held,
+            "a user has reached its own limit"
+        ),
+        Event::SiteLimit { rule, key, target, rate } => info!(
+            scope = scope_name(rule, key),
+            url = shown(target),
+            rate,
+            "the site announces its limit"
+        ),
+        _ => {}
     }
 }
 
