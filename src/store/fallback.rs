@@ -243,7 +243,7 @@ impl SharedStore {
         }
         self.metrics.member.store_up.set(i64::from(up));
         if up {
-            self.outage.over();
+            self.report_reply();
         }
         if self.up.swap(up, Ordering::AcqRel) != up {
             if up {
@@ -251,7 +251,6 @@ impl SharedStore {
             }
             self.rejoin.turned(up);
             if up {
-                self.news.send(News::Up(true)).ok();
                 self.news.send(News::Resync).ok();
             }
         }

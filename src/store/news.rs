@@ -88,7 +88,7 @@ pub enum News {
     },
     /// News may have been lost: read every scope again.
     Resync,
-    /// The store went away, or came back.
+    /// For people: an outage of the store began, or is over.
     Up(bool),
     /// The news reach this member again, or do not any more.
     Heard {

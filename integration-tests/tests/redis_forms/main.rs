@@ -188,6 +188,21 @@ async fn a_cluster_loses_a_node_and_gets_it_back() {
     for member in &fleet {
         member.store_is(true).await;
     }
+    // Heartbeats at other nodes succeed all the time, which does not end the outage.
+    let times = async |kind: &str| -> Vec<u64> {
+        let events = fleet[0].events(kind).await;
+        events.iter().map(|event| event["at_ms"].as_u64().expect("a time")).collect()
+    };
+    let (mut lost, mut back) = (Vec::new(), Vec::new());
+    wait_until("the outage is over", SOON, async || {
+        (lost, back) = (times("store_down").await, times("store_up").await);
+        back.last() > lost.last()
+    })
+    .await;
+    for up in &back {
+        let down = lost.iter().rev().find(|down| *down < up).expect("an outage");
+        assert!(up - down >= 1_000, "the store must answer for a while: {lost:?}, {back:?}");
+    }
 }
 
 #[tokio::test]

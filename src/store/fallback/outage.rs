@@ -1,6 +1,9 @@
 //! An outage of the store for operators: since when, why, and what members enforce meanwhile.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 
@@ -10,6 +13,10 @@ use crate::{
     runtime::clock::{self, Instant},
     store::{FailureKind, redis::servers},
 };
+
+/// How long the store must answer before its outage is reported as over. While one node of a Cluster is away, heartbeats at
+/// the others succeed between calls that fail: that is one outage.
+const STEADY: Duration = Duration::from_secs(2);
 
 /// How a member enforces a rule's limits now.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,6 +47,8 @@ struct State {
     /// Kinds that were reported in this outage, each once.
     reported: Vec<FailureKind>,
     latest: Option<FailureKind>,
+    /// Since when no call has failed.
+    answers_since: Option<Instant>,
 }
 
 impl Default for Outage {
@@ -49,10 +58,18 @@ impl Default for Outage {
 }
 
 impl Outage {
-    /// The store replies.
-    pub(super) fn over(&self) {
+    /// The store replies. Returns true if this should be reported: it has done so for a while, after an outage that was
+    /// reported.
+    fn replied(&self) -> bool {
         self.reached.store(true, Ordering::Release);
-        *self.state.lock() = State::default();
+        let now = clock::now();
+        let mut state = self.state.lock();
+        let since = *state.answers_since.get_or_insert(now);
+        if now.duration_since(since) < STEADY {
+            return false;
+        }
+        state.latest = None;
+        !std::mem::take(&mut state.reported).is_empty()
     }
 
     /// Members with another schema have taken over. The store counts as never reached.
@@ -65,6 +82,7 @@ impl Outage {
     fn notice(&self, kind: FailureKind) -> bool {
         let mut state = self.state.lock();
         state.latest = Some(kind);
+        state.answers_since = None;
         let starting = !self.has_been_reached() && self.started.elapsed() < FIRST_WORD;
         let is_start = starting && kind == FailureKind::Timeout;
         !is_start && !state.reported.contains(&kind)
@@ -76,6 +94,13 @@ impl Outage {
 }
 
 impl SharedStore {
+    /// The store replies: reports it to people once the outage counts as over.
+    pub(super) fn report_reply(&self) {
+        if self.outage.replied() {
+            self.news.send(News::Up(true)).ok();
+        }
+    }
+
     /// Reports a failure to people if it is the first of its kind.
     pub(super) fn report_outage(&self, failure: &Failure) {
         // Before the event listeners exist it is not reported; the next heartbeat tries again.
@@ -101,7 +126,7 @@ impl SharedStore {
             && (self.settings.local_share.is_none() || self.failure() == Some(FailureKind::Schema))
     }
 
-    /// The current failure.
+    /// The latest failure of the current outage.
     #[must_use]
     pub fn failure(&self) -> Option<FailureKind> {
         self.outage.state.lock().latest
@@ -141,7 +166,12 @@ mod tests {
         assert!(!outage.notice(FailureKind::Auth));
         tokio::time::advance(FIRST_WORD).await;
         assert!(outage.notice(FailureKind::Timeout));
-        outage.over();
+        assert!(!outage.replied(), "it may fail again at once");
+        assert!(!outage.notice(FailureKind::Auth), "the same outage");
+        assert!(!outage.replied());
+        tokio::time::advance(STEADY).await;
+        assert!(outage.replied(), "it is over");
+        assert!(!outage.replied(), "which is reported once");
         assert!(outage.notice(FailureKind::Auth), "another outage");
     }
 }
