@@ -12,15 +12,15 @@
 //! ```text
 //! hold -> queue (one per bucket) -> ticket -> Permit -> may_send -> report
 //!             |  scheduler: asks the store                             |
-//!             +--- lane (one per scope): the cooldown as known here ---+
+//!             +----- scope: the cooldown as known to this member -------+
 //! ```
 
+mod active_scope;
 mod bucket;
 pub mod cache;
 mod evidence;
 mod grant;
-mod lane;
-mod lanes;
+mod local_cooldown;
 mod news;
 mod observe;
 mod outside;
@@ -29,12 +29,12 @@ mod permit;
 mod preferences;
 mod queue;
 mod rate;
-mod reach;
+mod registry;
+mod reports;
 mod request;
+mod responding_sites;
 mod resync;
 mod status;
-mod tell;
-mod view;
 mod waiting;
 mod wake;
 mod when;
@@ -52,6 +52,10 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 use tokio::sync::Notify;
 
+use self::{
+    active_scope::ActiveScope, grant::Grant, registry::ScopeRegistry, request::Request,
+    responding_sites::RespondingSites,
+};
 pub use self::{
     bucket::Slot,
     permit::Permit,
@@ -60,7 +64,6 @@ pub use self::{
     waiting::Waiting,
     when::{WaitsFor, When},
 };
-use self::{grant::Grant, lane::Lane, lanes::Lanes, reach::Reach, request::Request};
 use crate::{
     observability::{
         event::Events,
@@ -95,9 +98,9 @@ impl Client {
 }
 
 /// Between two events about requests outside of the hours of a rule.
-const TELL_OF_HOURS: Duration = Duration::from_secs(3_600);
+const REPORT_HOURS_EVERY: Duration = Duration::from_secs(3_600);
 
-/// One rule with its metrics and its lanes, resolved once.
+/// One rule with its metrics and its scopes, resolved once.
 #[derive(Debug)]
 pub struct Entry {
     /// The rule.
@@ -106,14 +109,14 @@ pub struct Entry {
     pub metrics: Arc<RuleMetrics>,
     /// The rule's name as the value of a field, where it can be one: every answer carries it.
     pub name: Option<HeaderValue>,
-    lanes: Arc<Lanes>,
+    scopes: Arc<ScopeRegistry>,
     /// How often it is reported that requests come outside of the rule's hours.
     outside_hours: LogThrottle,
 }
 
 /// Why a request is not let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum RefusalReason {
     /// The wait for a token would exceed `max_wait`.
     Limit,
     /// The wait for a request that is under way to end (`parallel`) would exceed `max_wait`.
@@ -136,7 +139,7 @@ pub enum Why {
 #[derive(Debug, Clone)]
 pub struct Refused {
     /// Why.
-    pub why: Why,
+    pub why: RefusalReason,
     /// When to come back, where that can be predicted.
     pub retry_after: Option<Duration>,
     /// How long the request was held before.
@@ -149,12 +152,12 @@ pub struct Refused {
 #[derive(Debug)]
 enum Outcome {
     Go(Grant),
-    Refused(Why, Option<Duration>),
+    Refused(RefusalReason, Option<Duration>),
 }
 
-/// What all lanes share.
+/// What all scopes share.
 #[derive(Debug)]
-struct Shared {
+struct GateContext {
     store: Backend,
     metrics: Arc<Metrics>,
     events: Arc<Events>,
@@ -167,12 +170,12 @@ struct Shared {
     /// Queues that there have been.
     queues: AtomicU64,
     /// Which sites answer.
-    reach: Reach,
+    responding_sites: RespondingSites,
     /// News may have been lost: every scope is to be read again.
     resync: Notify,
 }
 
-impl Shared {
+impl GateContext {
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
@@ -192,7 +195,7 @@ struct Table {
 /// All gates of this process.
 #[derive(Debug)]
 pub struct Gate {
-    shared: Arc<Shared>,
+    shared: Arc<GateContext>,
     metrics: Arc<Metrics>,
     table: ArcSwap<Table>,
 }
@@ -213,7 +216,7 @@ impl Gate {
             Backend::Shared(shared) => Arc::clone(shared.member()),
         };
         let news = store.news();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(GateContext {
             store,
             metrics: Arc::clone(&metrics),
             events,
@@ -222,7 +225,7 @@ impl Gate {
             stopping: false.into(),
             arrivals: 0.into(),
             queues: 0.into(),
-            reach: Reach::default(),
+            responding_sites: RespondingSites::default(),
             resync: Notify::new(),
         });
         let table = Table::new(rules, &metrics, &shared, None);
@@ -263,7 +266,7 @@ impl Gate {
         client: &Client,
         preferences: Preferences,
     ) -> Result<Permit, Refused> {
-        let lane = entry.lanes.find(entry, target);
+        let scope = entry.scopes.find(entry, target);
         let since = clock::now();
         let max_wait = entry.rule.max_wait;
         let request = Request {
@@ -276,12 +279,12 @@ impl Gate {
         };
         if entry.rule.mode == Mode::Observe {
             // On the heap: what a call to the store takes, every held request would carry along.
-            let grant = Box::pin(observe::watch(&self.shared, entry, &lane, client)).await;
+            let grant = Box::pin(observe::watch(&self.shared, entry, &scope, client)).await;
             return Ok(Permit::new(grant, request, Duration::ZERO, true));
         }
-        let grant = match lane.queue.try_now(&lane, entry) {
+        let grant = match scope.queue.try_now(&scope, entry) {
             Some(grant) => return Ok(Permit::new(grant, request, Duration::ZERO, false)),
-            None => permit::wait(&lane, &request, false).await?,
+            None => permit::wait(&scope, &request, false).await?,
         };
         Ok(Permit::new(grant, request, since.elapsed(), false))
     }
@@ -291,11 +294,11 @@ impl Gate {
         let old = self.table.load_full();
         let table = Table::new(rules, &self.metrics, &self.shared, Some(&old));
         for entry in &table.entries {
-            entry.lanes.set_entry(entry);
+            entry.scopes.set_entry(entry);
         }
         let kept = |old: &&Arc<Entry>| table.entries.iter().any(|e| e.rule.name == old.rule.name);
         for gone in old.entries.iter().filter(|entry| !kept(entry)) {
-            gone.lanes.dissolve();
+            gone.scopes.dissolve();
             gone.metrics.rule_is_gone();
         }
         self.table.store(Arc::new(table));
@@ -309,8 +312,8 @@ impl Gate {
     /// Answers what is held with a refusal and holds nothing more.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
-        for lane in self.lanes() {
-            lane.queue.stop();
+        for scope in self.scopes() {
+            scope.queue.stop();
         }
     }
 
@@ -346,8 +349,8 @@ impl Gate {
         }
     }
 
-    fn lanes(&self) -> Vec<Arc<Lane>> {
-        self.table.load().entries.iter().flat_map(|entry| entry.lanes.all()).collect()
+    fn scopes(&self) -> Vec<Arc<ActiveScope>> {
+        self.table.load().entries.iter().flat_map(|entry| entry.scopes.all()).collect()
     }
 }
 
@@ -355,19 +358,21 @@ impl Table {
     fn new(
         rules: RuleSet,
         metrics: &Arc<Metrics>,
-        shared: &Arc<Shared>,
+        shared: &Arc<GateContext>,
         old: Option<&Self>,
     ) -> Self {
         let entry = |rule: &Arc<Rule>| {
             let known = old.and_then(|old| old.entries.iter().find(|e| e.rule.name == rule.name));
-            let lanes = known
-                .map_or_else(|| Arc::new(Lanes::new(Arc::clone(shared))), |e| Arc::clone(&e.lanes));
+            let scopes = known.map_or_else(
+                || Arc::new(ScopeRegistry::new(Arc::clone(shared))),
+                |e| Arc::clone(&e.scopes),
+            );
             let metrics = metrics.rule(&rule.name);
             metrics.rate_limit.set(rule.limits.rate.unwrap_or(0.0));
             shared.store.attend(rule);
             let name = HeaderValue::from_str(&rule.name).ok();
-            let outside_hours = LogThrottle::every(TELL_OF_HOURS);
-            Arc::new(Entry { rule: Arc::clone(rule), metrics, name, lanes, outside_hours })
+            let outside_hours = LogThrottle::every(REPORT_HOURS_EVERY);
+            Arc::new(Entry { rule: Arc::clone(rule), metrics, name, scopes, outside_hours })
         };
         let entries = rules.as_slice().iter().map(entry).collect();
         Self { rules, entries }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Context, locate::locate, reply::Problem};
 use crate::{
     classify::verdict::{Confidence, Evidence, Judgement, Verdict},
-    gate::{Client, Preferences, Why},
+    gate::{Client, Preferences, RefusalReason},
     observability::status::Status,
     rules::Action,
     target::Target,
@@ -124,11 +124,15 @@ pub(super) async fn acquire(
         }
         Err(refused) => {
             let (status, reason) = match refused.why {
-                Why::Limit | Why::Parallel | Why::User => (StatusCode::TOO_MANY_REQUESTS, "limit"),
-                Why::Cooldown => (StatusCode::SERVICE_UNAVAILABLE, "cooldown"),
-                Why::Hours => (StatusCode::SERVICE_UNAVAILABLE, "hours"),
-                Why::Queue => (StatusCode::SERVICE_UNAVAILABLE, "queue"),
-                Why::Store | Why::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "store"),
+                RefusalReason::Limit | RefusalReason::Parallel | RefusalReason::User => {
+                    (StatusCode::TOO_MANY_REQUESTS, "limit")
+                }
+                RefusalReason::Cooldown => (StatusCode::SERVICE_UNAVAILABLE, "cooldown"),
+                RefusalReason::Hours => (StatusCode::SERVICE_UNAVAILABLE, "hours"),
+                RefusalReason::Queue => (StatusCode::SERVICE_UNAVAILABLE, "queue"),
+                RefusalReason::Store | RefusalReason::Stopping => {
+                    (StatusCode::SERVICE_UNAVAILABLE, "store")
+                }
             };
             let problem = Problem::new(status, format!("no token for this URL: {reason}"));
             Err(problem.retry_after(refused.retry_after).with("reason", reason))

@@ -1,6 +1,6 @@
 //! The queue of one bucket: the requests that wait for its tokens, the tickets in hand, and the task that releases them.
 //!
-//! A bucket has one queue per member, however its cooldowns are split. Each request carries its scope ([`Lane`]): while
+//! A bucket has one queue per member, however its cooldowns are split. Each request carries its scope ([`ActiveScope`]): while
 //! that is closed, the requests of other scopes pass it. So a member holds no more tickets ahead than its share, however
 //! many hosts it crawls.
 //!
@@ -33,15 +33,15 @@ pub(super) use self::next::LOOK_AGAIN;
 pub use self::slots::Slot;
 use self::{slots::Slots, spare::Spare};
 use super::{
-    Entry, Outcome, Shared, Why,
-    cache::Gateway,
+    Entry, GateContext, Outcome, RefusalReason,
+    active_scope::ActiveScope,
+    cache::CachedPhase,
     grant::Grant,
-    lane::Lane,
+    local_cooldown::LocalCooldown,
     preferences::Rank,
     queue::{Queue, Unjudged, Waiter},
+    reports,
     request::Request,
-    tell,
-    view::View,
     wake::Wake,
 };
 use crate::{
@@ -64,7 +64,7 @@ const FRESH: Duration = Duration::from_millis(10);
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
 /// Between two events about the same thing in a scope.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 /// A moment at which one request may go.
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +88,7 @@ impl Ticket {
 /// A call in progress.
 #[derive(Debug)]
 struct Asked {
-    lane: Arc<Lane>,
+    scope: Arc<ActiveScope>,
     wanted: usize,
     /// Whether it is for the requests that are ready, in the name of the first of them.
     for_ready: bool,
@@ -98,18 +98,18 @@ struct Asked {
 struct State {
     /// Requests in flight; `None` if the rule has no `parallel`.
     slots: Option<Slots>,
-    queue: Queue<Arc<Lane>>,
+    queue: Queue<Arc<ActiveScope>>,
     tickets: VecDeque<Ticket>,
     /// Whose requests the tickets in hand are for, under a rule with `each_user`; `None` if they are nobody's.
     user: Option<Arc<str>>,
     /// The users whose limits were reported within the last minute.
-    users_told: HashMap<Arc<str>, Instant>,
+    reported_users: HashMap<Arc<str>, Instant>,
     /// Probes in hand, each for its scope.
-    probes: Vec<(Arc<Lane>, Ticket)>,
+    probes: Vec<(Arc<ActiveScope>, Ticket)>,
     /// The calls in progress: at most one per scope.
     asking: Vec<Asked>,
     /// The scope of the latest request.
-    latest: Option<Arc<Lane>>,
+    latest: Option<Arc<ActiveScope>>,
     returned: Vec<i64>,
     /// Tickets that may not be used any more and are to be returned once they are due.
     voided: Vec<Ticket>,
@@ -146,14 +146,14 @@ struct State {
 /// The queue of one bucket.
 #[derive(Debug)]
 pub(super) struct BucketQueue {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<GateContext>,
     pub(super) entry: ArcSwap<Entry>,
     /// The key of the bucket.
     key: Arc<str>,
     /// Its name among the queues of the fleet that share its slots.
     name: Arc<str>,
     /// The cooldown of all its requests; `None` if scopes with cooldowns of their own share the bucket.
-    only: Option<Arc<View>>,
+    only: Option<Arc<LocalCooldown>>,
     state: Mutex<State>,
     pub(super) wake: Arc<Wake>,
     /// The learned rate, as last known.
@@ -167,10 +167,10 @@ pub(super) struct BucketQueue {
 impl BucketQueue {
     /// A queue for the bucket `key`. `only`: the cooldown of all its requests, if there is but one.
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<GateContext>,
         entry: Arc<Entry>,
         key: Arc<str>,
-        only: Option<Arc<View>>,
+        only: Option<Arc<LocalCooldown>>,
     ) -> Arc<Self> {
         let number = shared.queues.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}.{number}", shared.member).into();
@@ -205,41 +205,45 @@ impl BucketQueue {
     }
 
     /// A permit without waiting, if there is one without a call.
-    pub(super) fn try_now(self: &Arc<Self>, lane: &Arc<Lane>, entry: &Arc<Entry>) -> Option<Grant> {
+    pub(super) fn try_now(
+        self: &Arc<Self>,
+        scope: &Arc<ActiveScope>,
+        entry: &Arc<Entry>,
+    ) -> Option<Grant> {
         let rule = &entry.rule;
         if rule.opens_in().is_some() {
             return None;
         }
         let is_free = rule.limits.is_unlimited();
-        let epoch = lane.usable_epoch()?;
-        let goes_free = is_free && !self.is_spreading(lane, rule);
+        let epoch = scope.usable_epoch()?;
+        let goes_free = is_free && !self.is_spreading(scope, rule);
         let free_ticket = || Ticket { at: clock::now(), id: 0, epoch, probe: false };
         if goes_free && rule.parallel.is_none() {
-            return Some(Grant::new(lane, entry, free_ticket(), None));
+            return Some(Grant::new(scope, entry, free_ticket(), None));
         }
         if users::take_turns(rule) {
             return None;
         }
         let mut state = self.state.lock();
         let now = clock::now();
-        let waits = state.queue.ready() > 0 || state.queue.of_scope(lane) > 0;
+        let waits = state.queue.ready() > 0 || state.queue.of_scope(scope) > 0;
         if waits || !state.tickets.is_empty() || state.free_slots(now) == 0 {
             return None;
         }
         if goes_free {
-            return Some(Grant::new(lane, entry, free_ticket(), self.take_slot(&mut state)));
+            return Some(Grant::new(scope, entry, free_ticket(), self.take_slot(&mut state)));
         }
         if let Some(ticket) = state.spare.take(self.epoch_in_hand(epoch), now) {
             let slot = self.take_slot(&mut state);
             drop(state);
             entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
-            return Some(Grant::new(lane, entry, Ticket { epoch, ..ticket }, slot));
+            return Some(Grant::new(scope, entry, Ticket { epoch, ..ticket }, slot));
         }
         let returned = std::mem::take(&mut state.returned);
         let known = KnownCooldown::open(epoch);
         let ask = Ask { wanted: 1, known, returned, ..Ask::default() };
         let asked = clock::now();
-        let Some(granted) = self.shared.store.take_now(&lane.scope, rule, &ask) else {
+        let Some(granted) = self.shared.store.take_now(&scope.stored, rule, &ask) else {
             state.returned = ask.returned;
             return None;
         };
@@ -248,12 +252,12 @@ impl BucketQueue {
         let ticket = granted.tickets.first().copied();
         self.note_learned(granted.learned);
         if granted.phase != Phase::Open || granted.epoch != epoch {
-            tell::granted(lane, &granted, asked);
+            reports::granted(scope, &granted, asked);
         }
         let ticket = ticket.filter(|_| granted.phase == Phase::Open)?;
         entry.metrics.tokens_granted.inc_by(u64::from(rule.limits.cost));
         let ticket = Ticket { at: asked, id: ticket, epoch: granted.epoch, probe: false };
-        Some(Grant::new(lane, entry, ticket, slot))
+        Some(Grant::new(scope, entry, ticket, slot))
     }
 
     /// The epoch of a ticket in hand. A trip of the only cooldown voids it; if scopes share the bucket, it serves another.
@@ -267,32 +271,38 @@ impl BucketQueue {
     }
 
     /// Applies a learned rate, and reports a change.
-    fn note_learned(&self, told: learn::KnownRate) {
-        if told.turn == 0 {
+    fn note_learned(&self, learned: learn::KnownRate) {
+        if learned.turn == 0 {
             return;
         }
-        let old = std::mem::replace(&mut *self.learned.lock(), told);
-        let same = old.rate.to_bits() == told.rate.to_bits() && old.frozen == told.frozen;
+        let old = std::mem::replace(&mut *self.learned.lock(), learned);
+        let same = old.rate.to_bits() == learned.rate.to_bits() && old.frozen == learned.frozen;
         if old.turn > 0 && !same {
-            self.tell_learned(old.rate, told, false, None);
+            self.report_learned(old.rate, learned, false, None);
         }
-        self.tell_wall(old, told);
+        self.report_wall(old, learned);
     }
 
     /// Reports a limit by count that is named, changed or dropped.
-    fn tell_wall(&self, old: learn::KnownRate, told: learn::KnownRate) {
-        if old.wall != told.wall {
+    fn report_wall(&self, old: learn::KnownRate, learned: learn::KnownRate) {
+        if old.wall != learned.wall {
             let (rule, key) = (Arc::clone(&self.entry.load().rule.name), Arc::clone(&self.key));
-            self.shared.events.emit(Event::Wall { rule, key, wall: told.wall });
+            self.shared.events.emit(Event::Wall { rule, key, wall: learned.wall });
         }
     }
 
-    fn tell_learned(&self, from: f64, told: learn::KnownRate, ours: bool, who: Option<Arc<str>>) {
+    fn report_learned(
+        &self,
+        from: f64,
+        learned: learn::KnownRate,
+        ours: bool,
+        who: Option<Arc<str>>,
+    ) {
         self.shared.events.emit(Event::RateLearned {
             rule: Arc::clone(&self.entry.load().rule.name),
             key: Arc::clone(&self.key),
             from,
-            told,
+            learned,
             ours,
             who,
         });
@@ -315,25 +325,25 @@ impl BucketQueue {
     }
 
     /// Applies a manual change that was made here.
-    pub(super) fn rate_overridden(&self, told: learn::KnownRate, who: Option<Arc<str>>) {
-        let old = std::mem::replace(&mut *self.learned.lock(), told);
-        self.tell_learned(old.rate, told, true, who);
-        self.tell_wall(old, told);
+    pub(super) fn rate_overridden(&self, learned: learn::KnownRate, who: Option<Arc<str>>) {
+        let old = std::mem::replace(&mut *self.learned.lock(), learned);
+        self.report_learned(old.rate, learned, true, who);
+        self.report_wall(old, learned);
         self.ask_again();
     }
 
     /// Whether held requests of a rule without a rate are still being spread over the climb after a cooldown.
-    fn is_spreading(&self, lane: &Lane, rule: &Rule) -> bool {
+    fn is_spreading(&self, scope: &ActiveScope, rule: &Rule) -> bool {
         rule.cooldown.as_ref().is_some_and(|policy| {
             !policy.ramp.is_zero()
-                && lane.view.opened().is_some_and(|opened| opened.elapsed() < policy.ramp)
+                && scope.cooldown.opened().is_some_and(|opened| opened.elapsed() < policy.ramp)
                 && !self.state.lock().queue.is_empty()
         })
     }
 
     /// How many requests of a scope are held.
-    pub(super) fn held_of(&self, lane: &Arc<Lane>) -> usize {
-        self.state.lock().queue.of_scope(lane)
+    pub(super) fn held_of(&self, scope: &Arc<ActiveScope>) -> usize {
+        self.state.lock().queue.of_scope(scope)
     }
 
     /// How many requests are held that have no ticket yet.
@@ -347,18 +357,18 @@ impl BucketQueue {
     /// Refuses requests that could not be sent in time.
     pub(super) fn enqueue(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        scope: &Arc<ActiveScope>,
         request: &Request,
         returns: bool,
-    ) -> Result<oneshot::Receiver<Outcome>, (Why, Option<Duration>)> {
+    ) -> Result<oneshot::Receiver<Outcome>, (RefusalReason, Option<Duration>)> {
         let Request { client, seq, deadline, urgency, .. } = request;
         let (seq, deadline) = (*seq, *deadline);
         let entry = self.entry.load();
         let rule = &entry.rule;
-        let (tell, outcome) = oneshot::channel();
+        let (sender, outcome) = oneshot::channel();
         let now = clock::now();
         let rank = if returns { Rank::FIRST } else { Rank::new(now, *urgency, rule.max_wait) };
-        let is_closed = lane.usable_epoch().is_none();
+        let is_closed = scope.usable_epoch().is_none();
         let order = users::turns(rule);
         if let Some(wait) = rule.opens_in()
             && entry.outside_hours.allows()
@@ -367,32 +377,32 @@ impl BucketQueue {
             self.shared.events.emit(Event::OutsideHours { rule, wait });
         }
         let mut state = self.state.lock();
-        let held = state.queue.of_scope(lane);
+        let held = state.queue.of_scope(scope);
         let goes_first = returns || is_closed && held == 0;
-        let ahead = if goes_first { 0 } else { state.queue.ahead_of(client, order, rank, lane) };
+        let ahead = if goes_first { 0 } else { state.queue.ahead_of(client, order, rank, scope) };
         if !returns && held >= rule.queue {
-            let estimate = self.estimate(&state, rule, lane, ahead, now);
-            return Err((Why::Queue, estimate.map(|estimate| estimate.at - now)));
+            let estimate = self.estimate(&state, rule, scope, ahead, now);
+            return Err((RefusalReason::Queue, estimate.map(|estimate| estimate.at - now)));
         }
         if let Some(until) = client.user().and_then(|user| state.queue.blocked_until(user))
             && until > deadline
         {
-            return Err((Why::User, Some(until - now)));
+            return Err((RefusalReason::User, Some(until - now)));
         }
         let judged =
-            self.refuse_hopeless(&state, rule, lane, ahead, deadline)? || state.is_full(now);
+            self.refuse_hopeless(&state, rule, scope, ahead, deadline)? || state.is_full(now);
         let deadline = if judged { deadline.max(now + FRESH) } else { deadline };
         if is_closed {
-            state.queue.park(lane);
+            state.queue.park(scope);
         }
-        let waiter = Waiter { seq, deadline, since: now, rank, scope: Arc::clone(lane), tell };
+        let waiter = Waiter { seq, deadline, since: now, rank, scope: Arc::clone(scope), sender };
         state.queue.push(client, order, waiter, returns);
         if !judged {
             let turns = state.turns;
             let latest = deadline.max(now + FIRST_ANSWER);
             state.queue.judge_later(seq, Unjudged { deadline, ahead, turns }, latest);
         }
-        state.latest = Some(Arc::clone(lane));
+        state.latest = Some(Arc::clone(scope));
         let start = !std::mem::replace(&mut state.pumping, true);
         drop(state);
         if start {
@@ -413,7 +423,7 @@ impl BucketQueue {
 
     /// The ticket of a cancelled request goes to the next request, now or never. A ticket that is
     /// used later than it was due would add to those that are due then.
-    pub(super) fn take_back(&self, lane: &Lane, ticket: Ticket) {
+    pub(super) fn take_back(&self, scope: &ActiveScope, ticket: Ticket) {
         let entry = self.entry.load();
         let limits = &entry.rule.limits;
         if limits.is_unlimited() {
@@ -421,8 +431,10 @@ impl BucketQueue {
         }
         let is_fresh = ticket.at.elapsed() <= FRESH;
         let is_anybodys = !users::take_turns(&entry.rule);
-        let is_good =
-            is_fresh && is_anybodys && lane.view.allows(ticket.epoch, false) && lane.is_in_touch();
+        let is_good = is_fresh
+            && is_anybodys
+            && scope.cooldown.allows(ticket.epoch, false)
+            && scope.is_in_touch();
         let mut state = self.state.lock();
         let ticket = Ticket { epoch: self.epoch_in_hand(ticket.epoch), ..ticket };
         if !is_good || state.ready(clock::now()) == 0 {
@@ -467,14 +479,14 @@ impl BucketQueue {
 
     /// Refuses all held requests, because the proxy stops.
     pub(super) fn stop(&self) {
-        refuse_all(&mut self.state.lock(), Why::Stopping, None);
+        refuse_all(&mut self.state.lock(), RefusalReason::Stopping, None);
         self.wake.now();
     }
 }
 
 /// Refuses all held requests.
-fn refuse_all(state: &mut State, why: Why, retry_after: Option<Duration>) {
+fn refuse_all(state: &mut State, why: RefusalReason, retry_after: Option<Duration>) {
     while let Some(waiter) = state.queue.pop_any() {
-        waiter.tell.send(Outcome::Refused(why, retry_after)).ok();
+        waiter.sender.send(Outcome::Refused(why, retry_after)).ok();
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 
 /// How the scope handles requests, as far as this member knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Gateway<T> {
+pub enum CachedPhase<T> {
     /// They go.
     Open,
     /// They are held until then.
@@ -32,7 +32,7 @@ pub enum Gateway<T> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CooldownCache<T> {
     epoch: u64,
-    gateway: Gateway<T>,
+    phase: CachedPhase<T>,
     streak: f64,
     opened: Option<T>,
     holds_probe: bool,
@@ -49,7 +49,7 @@ struct Hint<T> {
 /// The effect of an event on the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Effect {
-    /// The epoch or the gateway has changed.
+    /// The epoch or the phase has changed.
     pub moved: bool,
     /// The scope opened after a cooldown.
     pub reopened: bool,
@@ -61,8 +61,8 @@ impl<T: Moment> CooldownCache<T> {
     /// An empty cache. If `unknown`, requests ask the store first.
     #[must_use]
     pub fn new(unknown: bool) -> Self {
-        let gateway = if unknown { Gateway::Ask } else { Gateway::Open };
-        Self { epoch: 0, gateway, streak: 0.0, opened: None, holds_probe: false, hint: None }
+        let phase = if unknown { CachedPhase::Ask } else { CachedPhase::Open };
+        Self { epoch: 0, phase, streak: 0.0, opened: None, holds_probe: false, hint: None }
     }
 
     /// The latest epoch in a reply.
@@ -73,8 +73,8 @@ impl<T: Moment> CooldownCache<T> {
 
     /// How requests are handled.
     #[must_use]
-    pub fn gateway(&self) -> Gateway<T> {
-        self.gateway
+    pub fn phase(&self) -> CachedPhase<T> {
+        self.phase
     }
 
     /// Blocks in a row.
@@ -92,7 +92,7 @@ impl<T: Moment> CooldownCache<T> {
     /// Epoch and state in one word, `epoch << 1 | closed`; see [`allows`].
     #[must_use]
     pub fn word(&self) -> u64 {
-        self.epoch << 1 | u64::from(self.gateway != Gateway::Open)
+        self.epoch << 1 | u64::from(self.phase != CachedPhase::Open)
     }
 
     /// Whether news of a trip are not confirmed yet.
@@ -106,12 +106,14 @@ impl<T: Moment> CooldownCache<T> {
     #[must_use]
     pub fn known(&self, now: T, keep: i64) -> KnownCooldown {
         let is_old = |end: T| end.until(now) > keep;
-        let phase = match self.gateway {
-            Gateway::Cooling(end) | Gateway::Probing(end) if is_old(end) => KnownPhase::Open,
-            Gateway::Open => KnownPhase::Open,
-            Gateway::Cooling(end) => KnownPhase::Cooling(now.until(end)),
-            Gateway::Probing(end) => KnownPhase::Probing(now.until(end)),
-            Gateway::Ask => KnownPhase::Probing(0),
+        let phase = match self.phase {
+            CachedPhase::Cooling(end) | CachedPhase::Probing(end) if is_old(end) => {
+                KnownPhase::Open
+            }
+            CachedPhase::Open => KnownPhase::Open,
+            CachedPhase::Cooling(end) => KnownPhase::Cooling(now.until(end)),
+            CachedPhase::Probing(end) => KnownPhase::Probing(now.until(end)),
+            CachedPhase::Ask => KnownPhase::Probing(0),
         };
         // An unconfirmed trip is sent as the next epoch. Any real one is later, because its number
         // is the store's time.
@@ -126,12 +128,12 @@ impl<T: Moment> CooldownCache<T> {
             return Effect::default();
         }
         let at = now.after(granted.come_back.saturating_sub(granted.now));
-        let gateway = match granted.phase {
-            Phase::Open => Gateway::Open,
-            Phase::Cooling => Gateway::Cooling(at),
-            Phase::Probing | Phase::Probe => Gateway::Probing(at),
+        let phase = match granted.phase {
+            Phase::Open => CachedPhase::Open,
+            Phase::Cooling => CachedPhase::Cooling(at),
+            Phase::Probing | Phase::Probe => CachedPhase::Probing(at),
         };
-        let effect = self.set(granted.epoch, gateway, granted.streak, now);
+        let effect = self.set(granted.epoch, phase, granted.streak, now);
         if granted.phase == Phase::Probe && self.epoch == granted.epoch {
             self.holds_probe = true;
         }
@@ -144,8 +146,8 @@ impl<T: Moment> CooldownCache<T> {
             return Effect::default();
         }
         let streak = if reported.until > 0 { 0.0 } else { reported.streak };
-        let gateway = gateway_until(reported.until, reported.now, now);
-        self.set(reported.epoch, gateway, streak, now)
+        let phase = gateway_until(reported.until, reported.now, now);
+        self.set(reported.epoch, phase, streak, now)
     }
 
     /// Applies a scope that was read at `asked`.
@@ -153,12 +155,12 @@ impl<T: Moment> CooldownCache<T> {
         if self.is_outdated(peeked.epoch, asked) {
             return Effect::default();
         }
-        let gateway = if peeked.until > 0 && peeked.probe_until > peeked.now {
-            Gateway::Probing(now.after(peeked.probe_until.saturating_sub(peeked.now)))
+        let phase = if peeked.until > 0 && peeked.probe_until > peeked.now {
+            CachedPhase::Probing(now.after(peeked.probe_until.saturating_sub(peeked.now)))
         } else {
             gateway_until(peeked.until, peeked.now, now)
         };
-        self.set(peeked.epoch, gateway, peeked.streak, now)
+        self.set(peeked.epoch, phase, peeked.streak, now)
     }
 
     /// Takes a hint. A trip closes the scope, for at most `longest` microseconds.
@@ -170,13 +172,13 @@ impl<T: Moment> CooldownCache<T> {
                 Effect::default()
             }
             What::Tripped if news.epoch > latest => {
-                self.gateway = Gateway::Cooling(now.after(news.remaining.min(longest)));
+                self.phase = CachedPhase::Cooling(now.after(news.remaining.min(longest)));
                 self.hint = Some(Hint { epoch: news.epoch, came: now });
                 Effect { moved: true, reopened: false, confirm: true }
             }
             What::Tripped => Effect::default(),
             What::Opened | What::Cleared | What::Due | What::Streak => {
-                let closed = self.gateway != Gateway::Open;
+                let closed = self.phase != CachedPhase::Open;
                 let confirm = news.epoch > latest || news.epoch == latest && closed;
                 Effect { confirm, ..Effect::default() }
             }
@@ -185,8 +187,8 @@ impl<T: Moment> CooldownCache<T> {
 
     /// The store was away and is back, or news were lost: the outcome of a probe must be read.
     pub fn doubt(&mut self) {
-        if matches!(self.gateway, Gateway::Probing(_)) {
-            self.gateway = Gateway::Ask;
+        if matches!(self.phase, CachedPhase::Probing(_)) {
+            self.phase = CachedPhase::Ask;
         }
     }
 
@@ -200,23 +202,24 @@ impl<T: Moment> CooldownCache<T> {
         self.hint.is_some_and(|hint| asked < hint.came && epoch < hint.epoch)
     }
 
-    fn set(&mut self, epoch: u64, gateway: Gateway<T>, streak: f64, now: T) -> Effect {
+    fn set(&mut self, epoch: u64, phase: CachedPhase<T>, streak: f64, now: T) -> Effect {
         let late = epoch < self.epoch
-            || epoch == self.epoch && self.gateway == Gateway::Open && gateway != Gateway::Open;
+            || epoch == self.epoch && self.phase == CachedPhase::Open && phase != CachedPhase::Open;
         if late {
             return Effect::default();
         }
         // A new member treats an open scope as open, and knows of no earlier cooldown.
-        let reopened = gateway == Gateway::Open && self.gateway != Gateway::Open && self.epoch > 0;
+        let reopened =
+            phase == CachedPhase::Open && self.phase != CachedPhase::Open && self.epoch > 0;
         if reopened {
             self.opened = Some(now);
         }
-        if self.epoch != epoch || gateway == Gateway::Open {
+        if self.epoch != epoch || phase == CachedPhase::Open {
             self.holds_probe = false;
         }
-        let moved = self.epoch != epoch || self.gateway != gateway;
+        let moved = self.epoch != epoch || self.phase != phase;
         self.epoch = epoch;
-        self.gateway = gateway;
+        self.phase = phase;
         self.hint = None;
         self.streak = streak;
         Effect { moved, reopened, confirm: false }
@@ -230,10 +233,10 @@ pub fn allows(word: u64, epoch: u64, probe: bool) -> bool {
 }
 
 /// The state of a cooldown that ends at `until` of the store's clock; 0 = there is none.
-fn gateway_until<T: Moment>(until: i64, store_now: i64, now: T) -> Gateway<T> {
+fn gateway_until<T: Moment>(until: i64, store_now: i64, now: T) -> CachedPhase<T> {
     match until {
-        0 => Gateway::Open,
-        _ if until > store_now => Gateway::Cooling(now.after(until - store_now)),
-        _ => Gateway::Ask,
+        0 => CachedPhase::Open,
+        _ if until > store_now => CachedPhase::Cooling(now.after(until - store_now)),
+        _ => CachedPhase::Ask,
     }
 }

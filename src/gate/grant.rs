@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::{
     Entry,
+    active_scope::ActiveScope,
     bucket::{Slot, Ticket},
-    lane::Lane,
-    tell::deliver,
+    reports::deliver,
 };
 use crate::{
     limiter::cooldown::{Answer, Report},
@@ -19,17 +19,17 @@ use crate::{
 /// A ticket with its scope, which passes from the queue to a request.
 #[derive(Debug)]
 pub(super) struct Grant {
-    pub(super) lane: Arc<Lane>,
+    pub(super) scope: Arc<ActiveScope>,
     pub(super) entry: Arc<Entry>,
     pub(super) ticket: Ticket,
-    pub(super) stage: Stage,
+    pub(super) state: GrantState,
     /// One of those that `parallel` allows; boxed, as few rules have it.
     pub(super) slot: Option<Box<Slot>>,
 }
 
 /// How far a grant is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum GrantState {
     Unsent,
     Sent,
     Done,
@@ -37,18 +37,18 @@ pub(super) enum Stage {
 
 impl Grant {
     pub(super) fn new(
-        lane: &Arc<Lane>,
+        scope: &Arc<ActiveScope>,
         entry: &Arc<Entry>,
         ticket: Ticket,
         slot: Option<Slot>,
     ) -> Self {
-        let (lane, entry) = (Arc::clone(lane), Arc::clone(entry));
-        Self { lane, entry, ticket, stage: Stage::Unsent, slot: slot.map(Box::new) }
+        let (scope, entry) = (Arc::clone(scope), Arc::clone(entry));
+        Self { scope, entry, ticket, state: GrantState::Unsent, slot: slot.map(Box::new) }
     }
 
     /// Drops it without giving its ticket back, which is dealt with. Its slot is left.
     pub(super) fn forget(mut self) -> Option<Slot> {
-        self.stage = Stage::Done;
+        self.state = GrantState::Done;
         self.slot.take().map(|slot| *slot)
     }
 
@@ -61,7 +61,7 @@ impl Grant {
     /// Whether it may still be used: no cooldown has tripped since, and this member would have heard of one.
     pub(super) fn allows(&self) -> bool {
         let Ticket { epoch, probe, .. } = self.ticket;
-        self.lane.view.allows(epoch, probe) && self.lane.is_in_touch()
+        self.scope.cooldown.allows(epoch, probe) && self.scope.is_in_touch()
     }
 
     /// Whether the moment of its ticket has passed by more than the slack.
@@ -72,18 +72,18 @@ impl Grant {
     /// Gives back what it holds.
     pub(super) fn give_back(&mut self) {
         self.slot = None;
-        let unsent = self.stage == Stage::Unsent;
-        if std::mem::replace(&mut self.stage, Stage::Done) == Stage::Done {
+        let unsent = self.state == GrantState::Unsent;
+        if std::mem::replace(&mut self.state, GrantState::Done) == GrantState::Done {
             return;
         }
         if self.ticket.probe {
             // Without a runtime the process is ending, and the probe's lease with it.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 let report = self.report(Answer::Nothing, 0);
-                runtime.spawn(deliver(Arc::clone(&self.lane), report, None));
+                runtime.spawn(deliver(Arc::clone(&self.scope), report, None));
             }
         } else if unsent && self.ticket.id != 0 {
-            self.lane.queue.take_back(&self.lane, self.ticket);
+            self.scope.queue.take_back(&self.scope, self.ticket);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::{Gate, bucket::BucketQueue, tell};
+use super::{Gate, bucket::BucketQueue, reports};
 use crate::{
     observability::event::Event,
     store::{Backend, News, ScopeNews, What},
@@ -26,7 +26,7 @@ impl Gate {
                         one.hear_of_slots(&queue);
                     }
                 }
-                Ok(News::Told { rule }) => {
+                Ok(News::Recovered { rule }) => {
                     self.queues_of(&rule).for_each(|queue| queue.ask_again());
                 }
                 Ok(News::Lost { rule, .. }) => {
@@ -34,9 +34,9 @@ impl Gate {
                 }
                 Ok(News::Resync) | Err(RecvError::Lagged(_)) => {
                     self.shared.resync.notify_one();
-                    self.lanes().iter().for_each(|lane| lane.queue.report_slots());
+                    self.scopes().iter().for_each(|scope| scope.queue.report_slots());
                 }
-                Ok(News::Up(up)) => self.tell_store(up),
+                Ok(News::Up(up)) => self.report_store(up),
                 Ok(News::Heard { hears, reason }) => {
                     self.shared.events.emit(Event::StoreNews { hears, reason });
                 }
@@ -54,17 +54,17 @@ impl Gate {
             return;
         };
         let ours = news.member == self.shared.member;
-        let view = entry.lanes.view(&news.key);
-        if let (Some(view), Some(policy)) = (&view, &entry.rule.cooldown)
+        let cooldown = entry.scopes.cooldown(&news.key);
+        if let (Some(cooldown), Some(policy)) = (&cooldown, &entry.rule.cooldown)
             && (!ours || news.what == What::Tripped)
-            && view.pushed(&news, policy.max)
+            && cooldown.pushed(&news, policy.max)
             && !ours
-            && let Some(lane) = entry.lanes.of_view(view)
+            && let Some(scope) = entry.scopes.of_cooldown(cooldown)
         {
-            self.shared.store.spawn(async move { tell::look(&lane).await });
+            self.shared.store.spawn(async move { reports::look(&scope).await });
         }
         if !ours {
-            tell::heard(&self.shared.events, entry, view.as_deref(), news);
+            reports::heard(&self.shared.events, entry, cooldown.as_deref(), news);
         }
     }
 
@@ -72,11 +72,11 @@ impl Gate {
     fn queues_of(&self, rule: &str) -> impl Iterator<Item = Arc<BucketQueue>> {
         let table = self.table.load();
         let entry = table.entries.iter().find(|entry| *entry.rule.name == *rule);
-        let lanes = entry.map(|entry| entry.lanes.all()).unwrap_or_default();
-        lanes.into_iter().map(|lane| Arc::clone(&lane.queue))
+        let scopes = entry.map(|entry| entry.scopes.all()).unwrap_or_default();
+        scopes.into_iter().map(|scope| Arc::clone(&scope.queue))
     }
 
-    fn tell_store(&self, up: bool) {
+    fn report_store(&self, up: bool) {
         let Backend::Shared(store) = &self.shared.store else { return };
         self.shared.events.emit(if up {
             Event::StoreUp

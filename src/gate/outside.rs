@@ -35,7 +35,7 @@ impl Gate {
     /// Counts a response that did not go through the proxy (`POST /api/v1/report`).
     pub async fn report_outside(&self, target: &Target, judgement: &Judgement) -> bool {
         let Some(entry) = self.find(target) else { return false };
-        let lane = entry.lanes.find(&entry, target);
+        let scope = entry.scopes.find(&entry, target);
         let since = clock::now();
         let request = Request {
             target: target.clone(),
@@ -46,19 +46,19 @@ impl Gate {
             urgency: Urgency::default(),
         };
         let asked = clock::now();
-        if lane.view.open_epoch().is_none()
-            && let Ok(peeked) = self.shared.store.peek(&lane.scope).await
+        if scope.cooldown.open_epoch().is_none()
+            && let Ok(peeked) = self.shared.store.peek(&scope.stored).await
         {
             // A client that has not acquired a token knows no epoch, and a report without one would
             // count as late.
-            lane.view.peeked(&peeked, asked);
+            scope.cooldown.peeked(&peeked, asked);
         }
-        let probe = lane.outside_probe.lock().take();
-        let ticket = match probe.filter(|(epoch, _)| lane.view.allows(*epoch, true)) {
+        let probe = scope.outside_probe.lock().take();
+        let ticket = match probe.filter(|(epoch, _)| scope.cooldown.allows(*epoch, true)) {
             Some((epoch, id)) => Ticket { at: since, id, epoch, probe: true },
-            None => Ticket { at: since, id: 0, epoch: lane.view.epoch(), probe: false },
+            None => Ticket { at: since, id: 0, epoch: scope.cooldown.epoch(), probe: false },
         };
-        let grant = Grant::new(&lane, &entry, ticket, None);
+        let grant = Grant::new(&scope, &entry, ticket, None);
         Permit::new(grant, request, Duration::ZERO, true).report(judgement).await;
         true
     }

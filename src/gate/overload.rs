@@ -36,7 +36,7 @@ impl Metering {
         meter.sent(clock::micros(since.elapsed()));
     }
 
-    /// A request that was sent has its answer, whose head came after the time `took`; what to tell the store of it, if
+    /// A request that was sent has its answer, whose head came after the time `took`; what to report to the store, if
     /// anything. `asked`: the store wants to know.
     pub(super) fn answered(
         &self,
@@ -48,13 +48,13 @@ impl Metering {
         let outcome = outcome(judgement, took);
         let mut measured = self.0.lock();
         let Measured { since, meter } = &mut **measured.get_or_insert_default();
-        let (told, late) = meter.answered(clock::micros(since.elapsed()), outcome, asked);
+        let (strain, late) = meter.answered(clock::micros(since.elapsed()), outcome, asked);
         if late {
             entry.metrics.strain_late.inc();
         } else if outcome == Outcome::Failed {
             entry.metrics.strain_failed.inc();
         }
-        told
+        strain
     }
 }
 

@@ -7,13 +7,13 @@ use std::{
 };
 
 use super::{
-    Entry, Outcome, Refused, Why,
+    Entry, Outcome, RefusalReason, Refused,
+    active_scope::ActiveScope,
     bucket::Slot,
     evidence::{is_sure, refused},
-    grant::{Grant, Stage},
-    lane::Lane,
+    grant::{Grant, GrantState},
+    reports::{self, Seen, deliver},
     request::Request,
-    tell::{self, Seen, deliver},
 };
 use crate::{
     classify::{
@@ -48,7 +48,7 @@ pub struct Permit {
 
 /// A held request. It leaves the queue when its future is dropped.
 struct Held<'a> {
-    lane: &'a Lane,
+    scope: &'a ActiveScope,
     seq: u64,
     answered: bool,
 }
@@ -56,7 +56,7 @@ struct Held<'a> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.lane.queue.leave(self.seq);
+            self.scope.queue.leave(self.seq);
         }
     }
 }
@@ -78,7 +78,7 @@ impl Permit {
     #[must_use]
     pub fn next_in(&self) -> Option<Duration> {
         let Self { grant, request, .. } = self;
-        (!self.observe).then(|| grant.lane.queue.next_in(&grant.lane, &request.client))
+        (!self.observe).then(|| grant.scope.queue.next_in(&grant.scope, &request.client))
     }
 
     /// The rule.
@@ -119,15 +119,15 @@ impl Permit {
         let may = self.may_go_on() && slot.is_none_or(|slot| slot.is_good());
         let grant = &mut self.grant;
         if may {
-            if grant.ticket.probe && grant.stage == Stage::Unsent {
-                tell::probe_sent(&grant.lane, &self.request.target);
+            if grant.ticket.probe && grant.state == GrantState::Unsent {
+                reports::probe_sent(&grant.scope, &self.request.target);
             }
             if grant.entry.rule.eases && !self.observe {
-                grant.lane.metering.sent();
+                grant.scope.metering.sent();
             }
-            grant.stage = Stage::Sent;
-            grant.lane.sent.fetch_add(1, Ordering::Relaxed);
-            grant.lane.queue.note_used(&grant.entry.rule, &self.request.client, grant.ticket.at);
+            grant.state = GrantState::Sent;
+            grant.scope.sent.fetch_add(1, Ordering::Relaxed);
+            grant.scope.queue.note_used(&grant.entry.rule, &self.request.client, grant.ticket.at);
         }
         may
     }
@@ -135,9 +135,9 @@ impl Permit {
     /// The request does not go through the proxy. Its ticket is used up, and [`super::Gate::report_outside`] reports
     /// the outcome of a probe.
     pub(super) fn go_outside(self) {
-        let Grant { lane, ticket, .. } = &self.grant;
+        let Grant { scope, ticket, .. } = &self.grant;
         if ticket.probe {
-            *lane.outside_probe.lock() = Some((ticket.epoch, ticket.id));
+            *scope.outside_probe.lock() = Some((ticket.epoch, ticket.id));
         }
         // What goes another way is not counted: nobody says when it is over.
         drop(self.grant.forget());
@@ -161,10 +161,10 @@ impl Permit {
     /// # Errors
     /// As [`super::Gate::hold`]; the time held before counts towards `max_wait`.
     pub async fn again(&mut self) -> Result<(), Refused> {
-        let lane = Arc::clone(&self.grant.lane);
+        let scope = Arc::clone(&self.grant.scope);
         // Before it waits: a quota may need the very token that it holds.
         self.grant.give_back();
-        self.grant = wait(&lane, &self.request, true).await?;
+        self.grant = wait(&scope, &self.request, true).await?;
         self.held = self.request.since.elapsed();
         Ok(())
     }
@@ -193,30 +193,30 @@ impl Permit {
         if self.grant.entry.rule.eases && refusal == PlainRefusal::Busy {
             return Some(probes);
         }
-        Some(self.grant.lane.view.refused(refusal, self.address()) || probes)
+        Some(self.grant.scope.cooldown.refused(refusal, self.address()) || probes)
     }
 
     /// Reports how often the site wants to be asked, by its `robots.txt`. Call it after the verdict.
     pub async fn tell_delay(&mut self, said: SiteLimit) {
-        let lane = Arc::clone(&self.grant.lane);
-        lane.view.note_delay(&said, self.grant.entry.rule.limits.cost);
+        let scope = Arc::clone(&self.grant.scope);
+        scope.cooldown.note_delay(&said, self.grant.entry.rule.limits.cost);
         self.site_limit = Some(Box::new(said));
         let Some(named) = self.named() else { return };
         let report = self.grant.report(Answer::Nothing, 0);
         let report = Report { probe: 0, named: Some(named), ..report };
-        let shared = Arc::clone(&lane.shared);
-        shared.store.spawn(deliver(lane, report, None)).await.ok();
+        let shared = Arc::clone(&scope.shared);
+        shared.store.spawn(deliver(scope, report, None)).await.ok();
     }
 
     /// What the site says about its limit, if the fleet does not know it.
     fn named(&mut self) -> Option<Named> {
         let said = self.site_limit.take()?;
-        let Grant { lane, entry, .. } = &self.grant;
-        let named = lane.view.name(&said, entry.rule.limits.cost)?;
-        if let Some(rate) = lane.view.announces(&named) {
-            lane.shared.events.emit(Event::SiteLimit {
+        let Grant { scope, entry, .. } = &self.grant;
+        let named = scope.cooldown.name(&said, entry.rule.limits.cost)?;
+        if let Some(rate) = scope.cooldown.announces(&named) {
+            scope.shared.events.emit(Event::SiteLimit {
                 rule: Arc::clone(&entry.rule.name),
-                key: Arc::clone(&lane.view.key),
+                key: Arc::clone(&scope.cooldown.key),
                 target: self.request.target.clone(),
                 rate,
             });
@@ -228,27 +228,27 @@ impl Permit {
     ///
     /// The report goes out even if the caller is dropped meanwhile.
     pub async fn report(&mut self, judgement: &Judgement) {
-        if self.grant.stage == Stage::Done {
+        if self.grant.state == GrantState::Done {
             return;
         }
-        let lane = Arc::clone(&self.grant.lane);
+        let scope = Arc::clone(&self.grant.scope);
         let eases = self.grant.entry.rule.eases;
         let load = if eases { self.strain(judgement) } else { None };
-        if self.grant.stage == Stage::Unsent {
+        if self.grant.state == GrantState::Unsent {
             // The connection failed, and the ticket is used up.
-            lane.queue.note_used(
+            scope.queue.note_used(
                 &self.grant.entry.rule,
                 &self.request.client,
                 self.grant.ticket.at,
             );
         }
-        self.grant.stage = Stage::Done;
+        self.grant.state = GrantState::Done;
         let verdict = judgement.verdict;
         self.grant.entry.metrics.verdict(verdict).inc();
-        lane.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
+        scope.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
         self.count_marks(judgement);
         if !judgement.is_transport() {
-            lane.shared.reach.answered(&self.request.target.host);
+            scope.shared.responding_sites.answered(&self.request.target.host);
         }
         let walled;
         let (judgement, answer) = match self.is_walled(judgement) {
@@ -266,23 +266,23 @@ impl Permit {
         let error = rule.error_limit(judgement.status).filter(|_| !is_block);
         let tells = named.is_some() || error.is_some() || load.is_some();
         let Some(answer) = answer.or(tells.then_some(Answer::Nothing)) else { return };
-        let oks = if answer == Answer::Nothing { 0 } else { lane.view.take_oks() };
+        let oks = if answer == Answer::Nothing { 0 } else { scope.cooldown.take_oks() };
         let report = Report { named, error, load, ..self.grant.report(answer, oks) };
         let seen = Seen { target: self.request.target.clone(), judgement: judgement.clone() };
         // A task of its own: the client may leave, the news must not.
-        let shared = Arc::clone(&lane.shared);
-        shared.store.spawn(deliver(lane, report, Some(seen))).await.ok();
+        let shared = Arc::clone(&scope.shared);
+        shared.store.spawn(deliver(scope, report, Some(seen))).await.ok();
     }
 
-    /// What to tell the store about the load, if its rule asks for it.
+    /// What to report to the store about the load, if its rule asks for it.
     fn strain(&self, judgement: &Judgement) -> Option<Tally> {
-        let Grant { lane, entry, stage, .. } = &self.grant;
-        if self.observe || *stage != Stage::Sent {
+        let Grant { scope, entry, state, .. } = &self.grant;
+        if self.observe || *state != GrantState::Sent {
             return None;
         }
         // All members are to be counted while the rate is eased.
-        let asked = lane.queue.learned().why == learn::RateReason::Overload;
-        lane.metering.answered(entry, judgement, self.took, asked)
+        let asked = scope.queue.learned().why == learn::RateReason::Overload;
+        scope.metering.answered(entry, judgement, self.took, asked)
     }
 
     /// Reports an answer that cannot be judged (a tunnel, an upgraded connection).
@@ -293,7 +293,7 @@ impl Permit {
 
     /// Counts the signatures that matched and decided nothing: what tells a bad one before it decides.
     fn count_marks(&self, judgement: &Judgement) {
-        let metrics = &self.grant.lane.shared.metrics;
+        let metrics = &self.grant.scope.shared.metrics;
         for signature in &judgement.decoys {
             metrics.signature_decoys(signature).inc();
         }
@@ -310,12 +310,13 @@ impl Permit {
         let grant = &self.grant;
         let policy = grant.entry.rule.cooldown.as_ref()?;
         let weight = policy.on.of(judgement.verdict, judgement.status);
-        let view = &grant.lane.view;
+        let cooldown = &grant.scope.cooldown;
         let answer = match weight {
             _ if judgement.neutral => Answer::Nothing,
             Some(weight) => {
                 self.tell_block(judgement);
-                if judgement.verdict == Verdict::BlankPage && !view.is_new_blank(self.address()) {
+                if judgement.verdict == Verdict::BlankPage && !cooldown.is_new_blank(self.address())
+                {
                     Answer::Nothing
                 } else {
                     // A block that comes with the state of the limit names its wait too.
@@ -326,14 +327,14 @@ impl Permit {
                 }
             }
             None if judgement.verdict == Verdict::Ok => {
-                view.forget_blanks();
-                view.answered();
+                cooldown.forget_blanks();
+                cooldown.answered();
                 Answer::Ok
             }
             None => self.silence(judgement, policy).unwrap_or(Answer::Nothing),
         };
         let silent = match answer {
-            Answer::Ok => !grant.ticket.probe && view.count_ok(),
+            Answer::Ok => !grant.ticket.probe && cooldown.count_ok(),
             Answer::Nothing => !grant.ticket.probe,
             Answer::Block { .. } | Answer::Silence { .. } => false,
         };
@@ -351,13 +352,13 @@ impl Permit {
     fn silence(&self, judgement: &Judgement, policy: &CooldownPolicy) -> Option<Answer> {
         let silence = policy.silence?;
         let verdict = judgement.verdict;
-        let Grant { lane, entry, ticket, stage, .. } = &self.grant;
+        let Grant { scope, entry, ticket, state, .. } = &self.grant;
         let host = &self.request.target.host;
-        let strains = *stage == Stage::Sent && judgement.verdict == Verdict::Timeout;
+        let strains = *state == GrantState::Sent && judgement.verdict == Verdict::Timeout;
         if strains && entry.rule.eases {
             return None;
         }
-        if !judgement.is_silence() || !lane.shared.reach.is_silent(host, ticket.probe) {
+        if !judgement.is_silence() || !scope.shared.responding_sites.is_silent(host, ticket.probe) {
             return None;
         }
         let weight = cooldown::silence_weight(policy.after, silence);
@@ -365,11 +366,11 @@ impl Permit {
     }
 
     fn tell_block(&self, judgement: &Judgement) {
-        let Grant { lane, entry, .. } = &self.grant;
+        let Grant { scope, entry, .. } = &self.grant;
         entry.metrics.block(judgement.verdict).inc();
-        lane.shared.events.emit(Event::Blocked {
+        scope.shared.events.emit(Event::Blocked {
             rule: Arc::clone(&entry.rule.name),
-            key: Arc::clone(&lane.view.key),
+            key: Arc::clone(&scope.cooldown.key),
             target: self.request.target.clone(),
             judgement: judgement.clone(),
         });
@@ -384,31 +385,31 @@ impl Permit {
 
 /// Waits in the queue of its bucket.
 pub(super) async fn wait(
-    lane: &Arc<Lane>,
+    scope: &Arc<ActiveScope>,
     request: &Request,
     returns: bool,
 ) -> Result<Grant, Refused> {
     let seq = request.seq;
-    let refused = |why: Why, retry_after| Refused {
+    let refused = |why: RefusalReason, retry_after| Refused {
         why,
         retry_after,
         held: request.since.elapsed(),
-        entry: Arc::clone(&lane.entry()),
+        entry: Arc::clone(&scope.entry()),
     };
-    if lane.shared.is_stopping() {
-        return Err(refused(Why::Stopping, None));
+    if scope.shared.is_stopping() {
+        return Err(refused(RefusalReason::Stopping, None));
     }
-    let outcome = lane
+    let outcome = scope
         .queue
-        .enqueue(lane, request, returns)
+        .enqueue(scope, request, returns)
         .map_err(|(why, retry_after)| refused(why, retry_after))?;
-    let mut held = Held { lane, seq, answered: false };
+    let mut held = Held { scope, seq, answered: false };
     let outcome = outcome.await;
     held.answered = true;
     match outcome {
         Ok(Outcome::Go(grant)) => Ok(grant),
         Ok(Outcome::Refused(why, retry_after)) => Err(refused(why, retry_after)),
         // The scheduler ends only with an empty queue; what it leaves behind when it dies, it refuses.
-        Err(_) => Err(refused(Why::Stopping, None)),
+        Err(_) => Err(refused(RefusalReason::Stopping, None)),
     }
 }

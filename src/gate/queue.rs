@@ -38,7 +38,7 @@ pub(super) struct Waiter<S> {
     /// The scope that it belongs to.
     pub(super) scope: S,
     /// Receives its outcome.
-    pub(super) tell: oneshot::Sender<Outcome>,
+    pub(super) sender: oneshot::Sender<Outcome>,
 }
 
 /// A held request without a reply of the store so far. Until then nobody knows when it could be
@@ -393,7 +393,7 @@ mod tests {
             since: clock::now(),
             rank: rank(3),
             scope,
-            tell: oneshot::channel().0,
+            sender: oneshot::channel().0,
         }
     }
 
@@ -519,7 +519,7 @@ mod tests {
             since: deadline,
             rank: rank(3),
             scope: 'a',
-            tell: oneshot::channel().0,
+            sender: oneshot::channel().0,
         };
         queue.push(&client(1), Order::Fair, now, false);
         queue.judge_later(0, Unjudged { deadline, ahead: 0, turns: 0 }, late);

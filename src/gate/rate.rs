@@ -17,7 +17,7 @@ impl Gate {
         change: RateOverride,
         who: Option<Arc<str>>,
     ) -> Result<KnownRate, ScopeError> {
-        let (entry, lane) = self.named(scope)?;
+        let (entry, scope) = self.named(scope)?;
         let limits = &entry.rule.limits;
         let (Some(ceiling), Some(learn)) = (limits.rate, &limits.learn) else {
             return Err(ScopeError::NotLearned(entry.rule.name.to_string()));
@@ -28,18 +28,18 @@ impl Gate {
             return Err(ScopeError::OutOfBounds { rate, floor: learn.floor, ceiling });
         }
         let store = &self.shared.store;
-        let told =
-            store.override_rate(&lane.scope, &entry.rule, lane.queue.learned(), change).await?;
-        lane.queue.rate_overridden(told, who);
-        Ok(told)
+        let learned =
+            store.override_rate(&scope.stored, &entry.rule, scope.queue.learned(), change).await?;
+        scope.queue.rate_overridden(learned, who);
+        Ok(learned)
     }
 
     /// A manual change at another member.
     pub(super) fn rate_changed(&self, rule: &str, key: &str) {
         let table = self.table.load();
         let entry = table.entries.iter().find(|entry| &*entry.rule.name == rule);
-        if let Some(lane) = entry.and_then(|entry| entry.lanes.named(key)) {
-            lane.queue.ask_again();
+        if let Some(scope) = entry.and_then(|entry| entry.scopes.named(key)) {
+            scope.queue.ask_again();
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::{Gate, lane::Lane, tell};
+use super::{Gate, active_scope::ActiveScope, reports};
 
 /// Number of scopes that are read at the same time: many in one round trip, and far fewer than the store's client
 /// queues.
@@ -19,29 +19,31 @@ impl Gate {
         loop {
             self.shared.resync.notified().await;
             let mut reads = JoinSet::new();
-            for lanes in self.lanes_by_cooldown() {
+            for scopes in self.scopes_by_cooldown() {
                 while reads.len() >= READS {
                     reads.join_next().await;
                 }
-                reads.spawn(read_again(lanes));
+                reads.spawn(read_again(scopes));
             }
             while reads.join_next().await.is_some() {}
         }
     }
 
-    /// The lanes, together if they share a cooldown.
-    fn lanes_by_cooldown(&self) -> Vec<Vec<Arc<Lane>>> {
-        let mut lanes = self.lanes();
-        lanes.sort_by_key(|lane| Arc::as_ptr(&lane.view).addr());
-        let shares = |one: &Arc<Lane>, other: &Arc<Lane>| Arc::ptr_eq(&one.view, &other.view);
-        lanes.chunk_by(shares).map(<[_]>::to_vec).collect()
+    /// The scopes, together if they share a cooldown.
+    fn scopes_by_cooldown(&self) -> Vec<Vec<Arc<ActiveScope>>> {
+        let mut scopes = self.scopes();
+        scopes.sort_by_key(|scope| Arc::as_ptr(&scope.cooldown).addr());
+        let shares = |one: &Arc<ActiveScope>, other: &Arc<ActiveScope>| {
+            Arc::ptr_eq(&one.cooldown, &other.cooldown)
+        };
+        scopes.chunk_by(shares).map(<[_]>::to_vec).collect()
     }
 }
 
-/// Reads a cooldown again, and wakes the lanes that share it.
-async fn read_again(lanes: Vec<Arc<Lane>>) {
-    let Some(lane) = lanes.first() else { return };
-    tell::look(lane).await;
-    lane.view.doubt();
-    lanes.iter().for_each(|lane| lane.queue.store_is_back());
+/// Reads a cooldown again, and wakes the scopes that share it.
+async fn read_again(scopes: Vec<Arc<ActiveScope>>) {
+    let Some(scope) = scopes.first() else { return };
+    reports::look(scope).await;
+    scope.cooldown.doubt();
+    scopes.iter().for_each(|scope| scope.queue.store_is_back());
 }

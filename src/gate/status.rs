@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap, collections::HashSet, sync::Arc, sync::atomic::Ordering, time::Duration,
 };
 
-use super::{Entry, Gate, cache::Gateway, lane::Lane, lanes, tell};
+use super::{Entry, Gate, active_scope::ActiveScope, cache::CachedPhase, registry, reports};
 use crate::{
     classify::verdict::Verdict,
     limiter::policy::Split,
@@ -61,7 +61,7 @@ impl Gate {
     /// Every scope that this member knows.
     #[must_use]
     pub fn snapshot(&self) -> Vec<ScopeStatus> {
-        let mut scopes: Vec<_> = self.lanes().iter().map(status).collect();
+        let mut scopes: Vec<_> = self.scopes().iter().map(status).collect();
         scopes.sort_by(|a, b| (&a.rule, &a.key).cmp(&(&b.rule, &b.key)));
         scopes
     }
@@ -90,36 +90,38 @@ impl Gate {
     /// Updates the gauges: on each scrape instead of on every request.
     pub fn refresh_metrics(&self) {
         for entry in &self.table.load().entries {
-            let lanes = entry.lanes.all();
-            let scopes: Vec<_> = lanes.iter().map(status).collect();
+            let scopes = entry.scopes.all();
+            let statuses: Vec<_> = scopes.iter().map(status).collect();
             let metrics = &entry.metrics;
             let oldest =
-                lanes.iter().map(|lane| lane.queue.oldest_wait()).max().unwrap_or_default();
+                scopes.iter().map(|scope| scope.queue.oldest_wait()).max().unwrap_or_default();
             metrics.oldest_held.set(oldest.as_secs_f64());
-            let closed_for = lanes.iter().map(|lane| lane.view.closed_for()).max();
+            let closed_for = scopes.iter().map(|scope| scope.cooldown.closed_for()).max();
             metrics.cooldown_age.set(closed_for.unwrap_or_default().as_secs_f64());
-            let allowed = scopes.iter().filter_map(|s| s.rate_limit);
+            let allowed = statuses.iter().filter_map(|s| s.rate_limit);
             metrics.rate_allowed.set(allowed.sum());
-            let marks = scopes.iter().filter_map(|s| s.learned.as_ref()?.mark);
+            let marks = statuses.iter().filter_map(|s| s.learned.as_ref()?.mark);
             metrics.rate_mark.set(marks.reduce(f64::min).unwrap_or(0.0));
             let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
             // Several buckets may share a cooldown, which is one.
-            let cooling = scopes.iter().zip(&lanes).filter(|(s, _)| s.state == ScopeState::Cooling);
-            let closed = cooling.map(|(_, lane)| &lane.view.key).collect::<HashSet<_>>().len();
-            let remaining = scopes.iter().filter(|s| s.state == ScopeState::Cooling);
+            let cooling =
+                statuses.iter().zip(&scopes).filter(|(s, _)| s.state == ScopeState::Cooling);
+            let closed =
+                cooling.map(|(_, scope)| &scope.cooldown.key).collect::<HashSet<_>>().len();
+            let remaining = statuses.iter().filter(|s| s.state == ScopeState::Cooling);
             let remaining = remaining.map(|s| s.remaining_ms).max().unwrap_or(0);
-            let streak = scopes.iter().map(|s| s.streak).fold(0.0, f64::max);
-            metrics.held.set(count(scopes.iter().map(|s| s.held as usize).sum()));
+            let streak = statuses.iter().map(|s| s.streak).fold(0.0, f64::max);
+            metrics.held.set(count(statuses.iter().map(|s| s.held as usize).sum()));
             // Several scopes may share a queue, which counts once.
             let mut seen = HashSet::new();
-            let queues = lanes.iter().map(|lane| &lane.queue);
+            let queues = scopes.iter().map(|scope| &scope.queue);
             let queues = queues.filter(|queue| seen.insert(Arc::as_ptr(queue)));
             metrics.under_way.set(queues.map(|queue| i64::from(queue.under_way())).sum());
             metrics.cooldown_active.set(count(closed));
             metrics.cooldown_remaining.set(Duration::from_millis(remaining).as_secs_f64());
             #[allow(clippy::cast_possible_truncation)]
             metrics.consecutive_blocks.set(streak.ceil() as i64);
-            let rates = scopes.iter().filter_map(|s| s.rate_current);
+            let rates = statuses.iter().filter_map(|s| s.rate_current);
             let written = entry.rule.limits.rate.unwrap_or(0.0);
             metrics.rate_current.set(rates.fold(written, f64::min));
         }
@@ -135,12 +137,12 @@ impl Gate {
         length: Duration,
         who: Option<Arc<str>>,
     ) -> Result<(), ScopeError> {
-        let (entry, lane) = self.named(scope)?;
+        let (entry, scope) = self.named(scope)?;
         let what = Override::Trip(clock::micros(length));
         let asked = clock::now();
-        let reported = self.shared.store.set(&lane.scope, &entry.rule, what).await?;
-        lane.view.reported(&reported, asked);
-        tell::tripped_by_hand(&lane, &entry, length, who);
+        let reported = self.shared.store.set(&scope.stored, &entry.rule, what).await?;
+        scope.cooldown.reported(&reported, asked);
+        reports::tripped_by_hand(&scope, &entry, length, who);
         Ok(())
     }
 
@@ -161,22 +163,22 @@ impl Gate {
     /// # Errors
     /// As [`Gate::trip`].
     pub async fn clear(&self, scope: &str, who: Option<Arc<str>>) -> Result<(), ScopeError> {
-        let (entry, lane) = self.named(scope)?;
+        let (entry, scope) = self.named(scope)?;
         let asked = clock::now();
-        let reported = self.shared.store.set(&lane.scope, &entry.rule, Override::Clear).await?;
-        lane.view.reported(&reported, asked);
+        let reported = self.shared.store.set(&scope.stored, &entry.rule, Override::Clear).await?;
+        scope.cooldown.reported(&reported, asked);
         self.shared.events.emit(Event::Cleared {
             rule: Arc::clone(&entry.rule.name),
-            key: Arc::clone(&lane.view.key),
+            key: Arc::clone(&scope.cooldown.key),
             by: ClearedBy::Manual,
             who,
         });
         Ok(())
     }
 
-    /// The lane of `rule` or `rule/key`. A rule that is not split has its scope even before its
+    /// The scope of `rule` or `rule/key`. A rule that is not split has its scope even before its
     /// first request. For a split one, the host name determines it.
-    pub(super) fn named(&self, scope: &str) -> Result<(Arc<Entry>, Arc<Lane>), ScopeError> {
+    pub(super) fn named(&self, scope: &str) -> Result<(Arc<Entry>, Arc<ActiveScope>), ScopeError> {
         let (rule, key) = scope.split_once('/').unwrap_or((scope, ""));
         let table = self.table.load();
         let unknown = || NoSuchScope {
@@ -191,20 +193,20 @@ impl Gate {
         if (policy.per == Split::All) != key.is_empty() {
             return Err(unknown().into());
         }
-        let lane = match entry.lanes.named(key) {
-            Some(lane) => lane,
+        let scope = match entry.scopes.named(key) {
+            Some(scope) => scope,
             None => {
                 let site = if key.is_empty() { None } else { Some(site(key, policy.per)) };
                 match site {
-                    // Kept like a request's lane, so that a manual trip is known before the first
+                    // Kept like a request's scope, so that a manual trip is known before the first
                     // request.
-                    Some(site) => entry.lanes.find(&entry, &site.ok_or_else(unknown)?),
-                    None if entry.rule.per == Split::All => entry.lanes.whole(&entry),
-                    None => entry.lanes.make(&entry, Arc::from(""), Arc::from("")),
+                    Some(site) => entry.scopes.find(&entry, &site.ok_or_else(unknown)?),
+                    None if entry.rule.per == Split::All => entry.scopes.whole(&entry),
+                    None => entry.scopes.make(&entry, Arc::from(""), Arc::from("")),
                 }
             }
         };
-        Ok((entry, lane))
+        Ok((entry, scope))
     }
 }
 
@@ -212,7 +214,7 @@ impl Entry {
     /// The name of the scope of a request to `target`, as [`Gate::snapshot`] has it.
     #[must_use]
     pub fn scope_name(&self, target: &Target) -> String {
-        let (bucket, cooldown) = lanes::keys(&self.rule, target);
+        let (bucket, cooldown) = registry::keys(&self.rule, target);
         scope_name(&self.rule.name, shown_key(&bucket, &cooldown))
     }
 }
@@ -270,66 +272,66 @@ fn enforced(backend: &Backend, rate: Option<f64>) -> Option<f64> {
 }
 
 /// The learned rate, if there is one.
-fn learned(lane: &Arc<Lane>) -> Option<LearnedStatus> {
-    LearnedStatus::of(lane.queue.learned()).filter(|_| lane.entry().rule.limits.learn.is_some())
+fn learned(scope: &Arc<ActiveScope>) -> Option<LearnedStatus> {
+    LearnedStatus::of(scope.queue.learned()).filter(|_| scope.entry().rule.limits.learn.is_some())
 }
 
-fn status(lane: &Arc<Lane>) -> ScopeStatus {
-    let entry = lane.entry();
+fn status(scope: &Arc<ActiveScope>) -> ScopeStatus {
+    let entry = scope.entry();
     let rule = &entry.rule;
     let now = clock::now();
     let ramp = rule.cooldown.as_ref().map_or(Duration::ZERO, |policy| policy.ramp);
-    let ramp_left = lane
-        .view
+    let ramp_left = scope
+        .cooldown
         .opened()
         .map_or(Duration::ZERO, |opened| (opened + ramp).saturating_duration_since(now));
     let closed = rule.opens_in().filter(|_| rule.mode == Mode::Enforce);
-    let (state, remaining) = match lane.view.gateway() {
-        Gateway::Cooling(until) if until > now => (ScopeState::Cooling, until - now),
-        Gateway::Cooling(_) => (ScopeState::Probing, Duration::ZERO),
-        Gateway::Probing(until) => (ScopeState::Probing, until.saturating_duration_since(now)),
-        Gateway::Ask if lane.view.epoch() > 0 => (ScopeState::Probing, Duration::ZERO),
-        Gateway::Open | Gateway::Ask if closed.is_some() => {
+    let (state, remaining) = match scope.cooldown.phase() {
+        CachedPhase::Cooling(until) if until > now => (ScopeState::Cooling, until - now),
+        CachedPhase::Cooling(_) => (ScopeState::Probing, Duration::ZERO),
+        CachedPhase::Probing(until) => (ScopeState::Probing, until.saturating_duration_since(now)),
+        CachedPhase::Ask if scope.cooldown.epoch() > 0 => (ScopeState::Probing, Duration::ZERO),
+        CachedPhase::Open | CachedPhase::Ask if closed.is_some() => {
             (ScopeState::OutsideHours, closed.unwrap_or_default())
         }
-        Gateway::Open if !ramp_left.is_zero() => (ScopeState::Ramping, ramp_left),
-        Gateway::Open | Gateway::Ask => (ScopeState::Open, Duration::ZERO),
+        CachedPhase::Open if !ramp_left.is_zero() => (ScopeState::Ramping, ramp_left),
+        CachedPhase::Open | CachedPhase::Ask => (ScopeState::Open, Duration::ZERO),
     };
     let factor = match state {
         ScopeState::Open => 1.0,
         ScopeState::Ramping => 1.0 - ramp_left.div_duration_f64(ramp),
         ScopeState::Cooling | ScopeState::Probing | ScopeState::OutsideHours => 0.0,
     };
-    let count = |verdict: &Verdict| lane.verdicts[*verdict as usize].load(Ordering::Relaxed);
+    let count = |verdict: &Verdict| scope.verdicts[*verdict as usize].load(Ordering::Relaxed);
     let verdicts: BTreeMap<_, _> = Verdict::ALL
         .iter()
         .map(|verdict| (verdict.as_str().to_owned(), count(verdict)))
         .filter(|(_, count)| *count > 0)
         .collect();
-    let name = &lane.scope.name;
+    let name = &scope.stored.name;
     let key = shown_key(&name.bucket, &name.cooldown);
     ScopeStatus {
         rule: name.rule.to_string(),
         key: key.to_string(),
         rate_limit: rule.limits.rate,
         rate_auto: rule.auto_rate,
-        rate_current: enforced(&lane.shared.store, lane.queue.rate_in_force(rule))
+        rate_current: enforced(&scope.shared.store, scope.queue.rate_in_force(rule))
             .map(|rate| rate * factor),
-        learned: learned(lane),
-        site_rate: lane.view.named(),
+        learned: learned(scope),
+        site_rate: scope.cooldown.named(),
         burst: rule.limits.burst,
         tokens: None,
-        held: lane.held() as u64,
+        held: scope.held() as u64,
         parallel: rule.parallel,
-        under_way: lane.queue.under_way().into(),
+        under_way: scope.queue.under_way().into(),
         each_user: rule.each_user.as_ref().map(Into::into),
         via: rule.via.as_ref().map(ToString::to_string),
-        sent: lane.sent.load(Ordering::Relaxed),
-        streak: lane.view.streak(),
+        sent: scope.sent.load(Ordering::Relaxed),
+        streak: scope.cooldown.streak(),
         after: rule.cooldown.as_ref().map(|policy| policy.after),
         state,
         remaining_ms: u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX),
-        epoch: lane.view.epoch(),
+        epoch: scope.cooldown.epoch(),
         observe: rule.mode == Mode::Observe,
         verdicts,
     }

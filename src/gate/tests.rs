@@ -145,7 +145,7 @@ async fn a_request_that_cannot_go_in_time_is_refused_at_once() {
         drop(waiting);
         error
     };
-    assert_eq!(error.why, Why::Limit);
+    assert_eq!(error.why, RefusalReason::Limit);
     assert!(error.retry_after.is_some_and(|wait| wait > Duration::from_secs(2)));
 }
 
@@ -308,7 +308,7 @@ async fn stopping_answers_what_is_held() {
         refused += usize::from(held.await.expect("no panic").is_none());
     }
     assert_eq!(refused, 2);
-    assert_eq!(hold(&gate, 1).await.expect_err("it stops").why, Why::Stopping);
+    assert_eq!(hold(&gate, 1).await.expect_err("it stops").why, RefusalReason::Stopping);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Entry, Gate, cache::Gateway, lane::Lane};
+use super::{Entry, Gate, active_scope::ActiveScope, cache::CachedPhase};
 use crate::{
     observability::event::HoldCause,
     runtime::clock::{self, Instant},
@@ -16,7 +16,7 @@ const PLANNED: Duration = Duration::from_millis(250);
 /// One request at the gate, watched from its arrival on.
 #[derive(Debug)]
 pub struct Waiting {
-    lane: Arc<Lane>,
+    scope: Arc<ActiveScope>,
     since: Instant,
     ahead: usize,
     /// The scope was closed when the request came.
@@ -31,11 +31,11 @@ impl Gate {
     /// Watches a request that is about to be held.
     #[must_use]
     pub fn watch_hold(&self, entry: &Arc<Entry>, target: &Target) -> Waiting {
-        let lane = entry.lanes.find(entry, target);
-        let closed = is_closed(&lane);
+        let scope = entry.scopes.find(entry, target);
+        let closed = is_closed(&scope);
         let early = entry.rule.opens_in().is_some();
-        let full = lane.queue.is_full();
-        Waiting { ahead: lane.held(), since: clock::now(), closed, early, full, lane }
+        let full = scope.queue.is_full();
+        Waiting { ahead: scope.held(), since: clock::now(), closed, early, full, scope }
     }
 }
 
@@ -50,27 +50,27 @@ impl Waiting {
     /// wait, if it was refused.
     #[must_use]
     pub fn cause(&self, more: Option<Duration>) -> HoldCause {
-        let view = &self.lane.view;
+        let cooldown = &self.scope.cooldown;
         if self.early {
             return HoldCause::Hours;
         }
-        let reopened = view.opened().is_some_and(|opened| opened > self.since);
-        if self.closed || reopened || is_closed(&self.lane) {
+        let reopened = cooldown.opened().is_some_and(|opened| opened > self.since);
+        if self.closed || reopened || is_closed(&self.scope) {
             return HoldCause::Cooldown;
         }
-        if self.full || self.lane.queue.is_full() {
+        if self.full || self.scope.queue.is_full() {
             return HoldCause::Parallel;
         }
-        let waits = self.lane.queue.waits();
+        let waits = self.scope.queue.waits();
         if waits.local {
             return HoldCause::Store;
         }
-        let told = waits.come_back.map(|at| at.saturating_duration_since(self.since));
+        let due = waits.come_back.map(|at| at.saturating_duration_since(self.since));
         let wait = self.elapsed() + more.unwrap_or_default();
-        if self.is_quota(wait.max(told.unwrap_or_default()), waits.members) {
+        if self.is_quota(wait.max(due.unwrap_or_default()), waits.members) {
             return HoldCause::Quota;
         }
-        if more.is_none() && told.is_none() && wait < waits.round_trip * 2 {
+        if more.is_none() && due.is_none() && wait < waits.round_trip * 2 {
             return HoldCause::Store;
         }
         if self.ahead > 0 { HoldCause::Queue } else { HoldCause::Rate }
@@ -78,18 +78,18 @@ impl Waiting {
 
     /// Whether the rate by itself would have released it long ago.
     fn is_quota(&self, wait: Duration, members: u32) -> bool {
-        let entry = self.lane.entry();
+        let entry = self.scope.entry();
         let limits = &entry.rule.limits;
         if limits.quotas.is_empty() {
             return false;
         }
-        let Some(rate) = self.lane.queue.rate_in_force(&entry.rule) else { return true };
+        let Some(rate) = self.scope.queue.rate_in_force(&entry.rule) else { return true };
         #[allow(clippy::cast_precision_loss, reason = "a queue has far fewer than 2^52 places")]
         let tokens = (self.ahead + 1) as f64 * f64::from(limits.cost) * f64::from(members);
         wait.saturating_sub(PLANNED).as_secs_f64() > tokens / rate
     }
 }
 
-fn is_closed(lane: &Lane) -> bool {
-    matches!(lane.view.gateway(), Gateway::Cooling(_) | Gateway::Probing(_))
+fn is_closed(scope: &ActiveScope) -> bool {
+    matches!(scope.cooldown.phase(), CachedPhase::Cooling(_) | CachedPhase::Probing(_))
 }

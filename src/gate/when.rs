@@ -3,7 +3,9 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Entry, Gate, bucket::LOOK_AGAIN, cache::Gateway, lane::Lane, lanes};
+use super::{
+    Entry, Gate, active_scope::ActiveScope, bucket::LOOK_AGAIN, cache::CachedPhase, registry,
+};
 use crate::{
     rules::{Action, Mode},
     runtime::clock,
@@ -68,7 +70,7 @@ pub struct When {
 /// One requested scope, and this member's knowledge of it.
 struct Asked {
     entry: Arc<Entry>,
-    lane: Option<Arc<Lane>>,
+    scope: Option<Arc<ActiveScope>>,
     query: Query,
 }
 
@@ -87,7 +89,7 @@ impl Gate {
             let scope = entry.scope_name(target);
             let limits = entry.rule.action == Action::Limit && entry.rule.mode == Mode::Enforce;
             let at = limits.then(|| {
-                let (bucket, cooldown) = lanes::keys(&entry.rule, target);
+                let (bucket, cooldown) = registry::keys(&entry.rule, target);
                 let rule = Arc::clone(&entry.rule.name);
                 let name = ScopeName { rule, bucket, cooldown };
                 *places.entry(name.clone()).or_insert_with(|| {
@@ -115,18 +117,18 @@ impl Gate {
     }
 
     fn asked(&self, entry: &Arc<Entry>, name: ScopeName, user: Option<&Arc<str>>) -> Asked {
-        let lane = entry.lanes.known(&name);
-        let scope = match &lane {
-            Some(lane) => lane.scope.clone(),
-            // This creates no lane, because a crawler may ask for a million sites that it never
+        let scope = entry.scopes.known(&name);
+        let stored = match &scope {
+            Some(scope) => scope.stored.clone(),
+            // This creates no scope, because a crawler may ask for a million sites that it never
             // visits.
             None => self.shared.store.scope(name),
         };
-        let learned = lane.as_ref().map(|lane| lane.queue.learned()).unwrap_or_default();
-        let queue = lane.as_ref().map(|lane| Arc::clone(lane.queue.name())).unwrap_or_default();
+        let learned = scope.as_ref().map(|scope| scope.queue.learned()).unwrap_or_default();
+        let queue = scope.as_ref().map(|scope| Arc::clone(scope.queue.name())).unwrap_or_default();
         let user = user.filter(|_| entry.rule.each_user.is_some()).map(Arc::clone);
-        let query = Query { scope, rule: Arc::clone(&entry.rule), learned, queue, user };
-        Asked { entry: Arc::clone(entry), lane, query }
+        let query = Query { scope: stored, rule: Arc::clone(&entry.rule), learned, queue, user };
+        Asked { entry: Arc::clone(entry), scope, query }
     }
 }
 
@@ -141,22 +143,22 @@ impl Asked {
             Binding::Store => WaitsFor::Store,
         });
         let (Some(mut wait), mut reason) = (forecast.wait, reason) else { return (None, reason) };
-        let used_here = self.lane.as_ref().map_or(0, |lane| lane.queue.slots_used());
+        let used_here = self.scope.as_ref().map_or(0, |scope| scope.queue.slots_used());
         let is_full = self.entry.rule.parallel.is_some() && used_here >= forecast.slots_left;
         if is_full && wait < LOOK_AGAIN {
             (wait, reason) = (LOOK_AGAIN, Some(WaitsFor::Parallel));
         }
-        let Some(lane) = &self.lane else { return (Some(wait), reason) };
+        let Some(scope) = &self.scope else { return (Some(wait), reason) };
         // A trip that the store has lost, or that has just been published.
-        if let Gateway::Cooling(until) = lane.view.gateway()
-            && (lane.view.epoch() > forecast.epoch || lane.view.is_hinted())
+        if let CachedPhase::Cooling(until) = scope.cooldown.phase()
+            && (scope.cooldown.epoch() > forecast.epoch || scope.cooldown.is_hinted())
         {
             let left = until.saturating_duration_since(clock::now());
             if left > wait {
                 (wait, reason) = (left, Some(WaitsFor::Cooldown));
             }
         }
-        let held = lane.queue.unserved();
+        let held = scope.queue.unserved();
         let rate = if forecast.rate > 0.0 { Some(forecast.rate) } else { None };
         if let Some(queued) = rate.and_then(|rate| self.queued(held, rate, forecast.members)) {
             wait = wait.saturating_add(queued);

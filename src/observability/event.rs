@@ -117,7 +117,7 @@ pub enum Event {
         /// Tokens per second before the change; 0 = unknown to this member.
         from: f64,
         /// The new rate and its reason.
-        told: learn::KnownRate,
+        learned: learn::KnownRate,
         /// Whether an operator changed it on this member.
         ours: bool,
         /// The name that the operator gave.

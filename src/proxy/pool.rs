@@ -147,7 +147,7 @@ impl Conn {
 type Sites<T> = HashMap<Key, T, RandomState>;
 
 #[derive(Debug)]
-struct Shelf {
+struct PoolState {
     bounds: Bounds,
     /// Increases with each reload. Older connections are not used again.
     generation: u64,
@@ -160,7 +160,7 @@ struct Shelf {
 /// The kept-alive connections of the process.
 #[derive(Debug)]
 pub(super) struct Pool {
-    shelf: Mutex<Shelf>,
+    state: Mutex<PoolState>,
     metrics: Arc<Metrics>,
 }
 
@@ -168,7 +168,7 @@ impl Pool {
     /// An empty pool.
     pub(super) fn new(bounds: Bounds, metrics: &Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
-            shelf: Mutex::new(Shelf {
+            state: Mutex::new(PoolState {
                 bounds,
                 generation: 0,
                 sites: Sites::default(),
@@ -184,37 +184,37 @@ impl Pool {
     /// when they return, because another egress guard and other roots allowed them. Returns the new
     /// generation.
     pub(super) fn reload(&self, bounds: Bounds) -> u64 {
-        let mut shelf = self.shelf.lock();
-        shelf.bounds = bounds;
-        shelf.generation += 1;
-        shelf.keep(|_| false);
-        shelf.shared = Shared::default();
-        shelf.generation
+        let mut state = self.state.lock();
+        state.bounds = bounds;
+        state.generation += 1;
+        state.keep(|_| false);
+        state.shared = Shared::default();
+        state.generation
     }
 
     /// A kept-alive connection of this generation that is ready for a request.
     pub(super) fn take(self: &Arc<Self>, key: &Key, generation: u64) -> Option<Conn> {
-        let mut shelf = self.shelf.lock();
-        if shelf.generation != generation {
+        let mut state = self.state.lock();
+        if state.generation != generation {
             return None;
         }
         if key.tls
-            && let Some(stream) = shelf.shared.take(key)
+            && let Some(stream) = state.shared.take(key)
         {
-            drop(shelf);
+            drop(state);
             return Some(self.conn(Sender::Http2(stream), key.clone(), generation, true));
         }
-        let site = shelf.sites.get_mut(key)?;
+        let site = state.sites.get_mut(key)?;
         let before = site.len();
         let found = site.take(workers::here());
         let gone = before - site.len();
         // The empty entry stays, because the connection usually returns at once. The sweep removes
         // it.
-        if site.is_empty() && shelf.sites.len() > MAX_EMPTY {
-            shelf.sites.remove(key);
+        if site.is_empty() && state.sites.len() > MAX_EMPTY {
+            state.sites.remove(key);
         }
-        shelf.total -= gone;
-        drop(shelf);
+        state.total -= gone;
+        drop(state);
         found.map(|Kept { sender, worker, .. }| {
             self.conn(Sender::Http1 { sender, worker }, key.clone(), generation, true)
         })
@@ -232,25 +232,25 @@ impl Pool {
         sender: SendRequest<Upload>,
         worker: usize,
     ) {
-        let mut shelf = self.shelf.lock();
-        let bounds = shelf.bounds;
-        let is_old = shelf.generation != generation;
+        let mut state = self.state.lock();
+        let bounds = state.bounds;
+        let is_old = state.generation != generation;
         if is_old || sender.is_closed() || bounds.idle_per_host == 0 {
             return;
         }
-        if shelf.total >= bounds.idle_total {
-            shelf.drop_oldest_quarter();
+        if state.total >= bounds.idle_total {
+            state.drop_oldest_quarter();
         }
-        let site = shelf.sites.entry(key).or_default();
+        let site = state.sites.entry(key).or_default();
         let surplus = if site.len() < bounds.idle_per_host { None } else { site.take_oldest() };
         site.put(Kept { sender, worker, since: clock::now() });
-        shelf.total += usize::from(surplus.is_none());
-        self.sweep_later(&mut shelf);
+        state.total += usize::from(surplus.is_none());
+        self.sweep_later(&mut state);
     }
 
-    fn sweep_later(self: &Arc<Self>, shelf: &mut Shelf) {
-        if !shelf.sweeping {
-            shelf.sweeping = true;
+    fn sweep_later(self: &Arc<Self>, state: &mut PoolState) {
+        if !state.sweeping {
+            state.sweeping = true;
             tokio::spawn(Self::sweep(Arc::clone(self)));
         }
     }
@@ -260,11 +260,11 @@ impl Pool {
         loop {
             tokio::time::sleep(SWEEP).await;
             let now = clock::now();
-            let mut shelf = self.shelf.lock();
-            shelf.keep(|one| now.duration_since(one.since) < MAX_IDLE && !one.sender.is_closed());
-            let shares = shelf.shared.sweep(now, MAX_IDLE);
-            if shelf.total == 0 && !shares {
-                shelf.sweeping = false;
+            let mut state = self.state.lock();
+            state.keep(|one| now.duration_since(one.since) < MAX_IDLE && !one.sender.is_closed());
+            let shares = state.shared.sweep(now, MAX_IDLE);
+            if state.total == 0 && !shares {
+                state.sweeping = false;
                 return;
             }
         }
@@ -312,13 +312,13 @@ impl Pool {
         let stream = Heads::new(stream, Arc::clone(&self.metrics));
         let (sender, connection) = shared::handshake(stream).await?;
         self.drive(connection);
-        let mut shelf = self.shelf.lock();
-        let most = shelf.bounds.idle_total;
-        shelf.shared.shrink(most);
-        let shares = shelf.generation == generation;
-        let stream = shelf.shared.put(key.clone(), sender, shares);
-        self.sweep_later(&mut shelf);
-        drop(shelf);
+        let mut state = self.state.lock();
+        let most = state.bounds.idle_total;
+        state.shared.shrink(most);
+        let shares = state.generation == generation;
+        let stream = state.shared.put(key.clone(), sender, shares);
+        self.sweep_later(&mut state);
+        drop(state);
         Ok(self.conn(Sender::Http2(stream), key, generation, false))
     }
 
@@ -333,7 +333,7 @@ impl Pool {
     }
 }
 
-impl Shelf {
+impl PoolState {
     fn keep(&mut self, wanted: impl Fn(&Kept) -> bool) {
         let mut total = 0;
         self.sites.retain(|_, site| {

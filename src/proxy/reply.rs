@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{auth, auth::Unauthorised, egress::DialError};
 use crate::{
-    gate::{Entry, Why},
+    gate::{Entry, RefusalReason},
     observability::metrics::{Metrics, Reason},
     rules::settings::RefuseStatuses,
     target::BadTarget,
@@ -114,28 +114,28 @@ impl Refusal {
         let status = |code| StatusCode::from_u16(code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         let (status, reason, error) = match refused.why {
-            Why::Limit | Why::Parallel | Why::User => {
+            RefusalReason::Limit | RefusalReason::Parallel | RefusalReason::User => {
                 (status(statuses.limit), Reason::Limit, "http_request_denied")
             }
-            Why::Cooldown => {
+            RefusalReason::Cooldown => {
                 (status(statuses.cooldown), Reason::Cooldown, "destination_unavailable")
             }
-            Why::Hours => (unavailable, Reason::Hours, "destination_unavailable"),
-            Why::Queue => (unavailable, Reason::Queue, "connection_limit_reached"),
-            Why::Store => (unavailable, Reason::Store, "destination_unavailable"),
-            Why::Stopping => (unavailable, Reason::Queue, "destination_unavailable"),
+            RefusalReason::Hours => (unavailable, Reason::Hours, "destination_unavailable"),
+            RefusalReason::Queue => (unavailable, Reason::Queue, "connection_limit_reached"),
+            RefusalReason::Store => (unavailable, Reason::Store, "destination_unavailable"),
+            RefusalReason::Stopping => (unavailable, Reason::Queue, "destination_unavailable"),
         };
         let sentence = explain(refused, max_wait);
         let mut refusal = Self::new(status, reason, error, sentence).under(&refused.entry);
         refusal.burst = match refused.why {
-            Why::User => refused.entry.rule.each_user.as_ref(),
-            Why::Parallel => None,
+            RefusalReason::User => refused.entry.rule.each_user.as_ref(),
+            RefusalReason::Parallel => None,
             _ => Some(&refused.entry.rule.limits).filter(|limits| !limits.is_unlimited()),
         }
         .map(|limits| limits.burst);
         let wait = refused.retry_after;
         // A store that is away knows nothing about the scope.
-        refusal.next = wait.filter(|_| refused.why != Why::Store);
+        refusal.next = wait.filter(|_| refused.why != RefusalReason::Store);
         let soon = wait.or_else(|| status.is_server_error().then_some(SOON));
         refusal.retry_after = soon;
         refusal
@@ -291,24 +291,30 @@ fn explain(refused: &crate::gate::Refused, max_wait: Option<Duration>) -> String
         |own| format!("the {} s of `Prefer: wait`", own.as_secs()),
     );
     match refused.why {
-        Why::Limit => format!("Rule `{rule}` is at its limit: the wait would exceed {longest}."),
-        Why::Parallel => format!(
+        RefusalReason::Limit => {
+            format!("Rule `{rule}` is at its limit: the wait would exceed {longest}.")
+        }
+        RefusalReason::Parallel => format!(
             "Rule `{rule}` has as many requests under way as `parallel` allows: the wait would \
              exceed {longest}."
         ),
-        Why::User => format!(
+        RefusalReason::User => format!(
             "This user is at its own limit (`each_user` of rule `{rule}`): the wait would exceed \
              {longest}."
         ),
-        Why::Cooldown => {
+        RefusalReason::Cooldown => {
             format!("The site blocks: the cooldown of rule `{rule}` lasts longer than {longest}.")
         }
-        Why::Hours => format!("Rule `{rule}` is outside of its hours, for longer than {longest}."),
-        Why::Queue => format!("The queue of rule `{rule}` is full."),
-        Why::Store => "The store is away: the rule file does not allow requests without it \
+        RefusalReason::Hours => {
+            format!("Rule `{rule}` is outside of its hours, for longer than {longest}.")
+        }
+        RefusalReason::Queue => format!("The queue of rule `{rule}` is full."),
+        RefusalReason::Store => {
+            "The store is away: the rule file does not allow requests without it \
                        (`on_failure: closed`), or this proxy has not reached it since its start."
-            .to_owned(),
-        Why::Stopping => "This proxy is shutting down.".to_owned(),
+                .to_owned()
+        }
+        RefusalReason::Stopping => "This proxy is shutting down.".to_owned(),
     }
 }
 

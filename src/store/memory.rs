@@ -73,17 +73,18 @@ impl LocalState {
     }
 }
 
-type Shelf<T> = HashMap<(Arc<str>, Arc<str>), Arc<Mutex<Kept<T>>>>;
+/// The states of one kind, by rule and key.
+type StateTable<T> = HashMap<(Arc<str>, Arc<str>), Arc<Mutex<Kept<T>>>>;
 
 /// The embedded store.
 #[derive(Debug)]
 pub struct Memory {
     time: Time,
-    buckets: Mutex<Shelf<Bucket>>,
-    cooldowns: Mutex<Shelf<Cooldown>>,
-    slots: Mutex<Shelf<Slots>>,
+    buckets: Mutex<StateTable<Bucket>>,
+    cooldowns: Mutex<StateTable<Cooldown>>,
+    slots: Mutex<StateTable<Slots>>,
     /// Buckets of users (`each_user`), by rule, and user and bucket.
-    users: Box<Mutex<Shelf<Bucket>>>,
+    users: Box<Mutex<StateTable<Bucket>>>,
 }
 
 /// Where the store's time comes from.
@@ -153,20 +154,24 @@ impl Memory {
         let bucket = (Arc::clone(&name.rule), Arc::clone(&name.bucket));
         let cooldown = (Arc::clone(&name.rule), Arc::clone(&name.cooldown));
         LocalState {
-            bucket: shelve(&mut self.buckets.lock(), bucket, now),
-            cooldown: shelve(&mut self.cooldowns.lock(), cooldown, now),
+            bucket: find_or_make(&mut self.buckets.lock(), bucket, now),
+            cooldown: find_or_make(&mut self.cooldowns.lock(), cooldown, now),
             own: name.bucket == name.cooldown,
         }
     }
 }
 
-/// Finds or makes a place; where the shelf has grown, clears away what nobody uses and what means nothing any more.
-fn shelve<T>(shelf: &mut Shelf<T>, key: (Arc<str>, Arc<str>), now: i64) -> Arc<Mutex<Kept<T>>> {
-    if shelf.len() >= SWEEP_FROM && shelf.len().is_power_of_two() {
-        shelf.retain(|_, kept| Arc::strong_count(kept) > 1 || kept.lock().forget_at > now);
+/// Finds or makes a state. If the table has grown, drops states that nobody uses and that have expired.
+fn find_or_make<T>(
+    table: &mut StateTable<T>,
+    key: (Arc<str>, Arc<str>),
+    now: i64,
+) -> Arc<Mutex<Kept<T>>> {
+    if table.len() >= SWEEP_FROM && table.len().is_power_of_two() {
+        table.retain(|_, kept| Arc::strong_count(kept) > 1 || kept.lock().forget_at > now);
     }
     let new = || Arc::new(Mutex::new(Kept { state: None, forget_at: now, waited_until: 0 }));
-    Arc::clone(shelf.entry(key).or_insert_with(new))
+    Arc::clone(table.entry(key).or_insert_with(new))
 }
 
 impl Store for Memory {

@@ -82,7 +82,7 @@ pub enum News {
         since: i64,
     },
     /// The store has it again, and grants what the rule allows.
-    Told {
+    Recovered {
         /// The rule.
         rule: Arc<str>,
     },
@@ -112,7 +112,7 @@ pub(super) fn parse(text: &str) -> Option<News> {
             "slots" => Some(News::Slots { rule, key: about, queue: member }),
             "rate" => Some(News::Rate { rule, key: about, member }),
             "lost" => Some(News::Lost { rule, since: about.parse().ok().and_then(sane)? }),
-            "told" => Some(News::Told { rule }),
+            "told" => Some(News::Recovered { rule }),
             _ => None,
         };
     }

@@ -30,7 +30,7 @@ const LAYERS: [&[&str]; 12] = [
 ];
 
 /// The one circle: the queue of a scope makes grants, and a grant goes back to its queue.
-const QUEUE: &str = "gate/bucket, gate/grant, gate/lane, gate/observe, gate/tell";
+const QUEUE: &str = "gate/active_scope, gate/bucket, gate/grant, gate/observe, gate/reports";
 
 /// Longest file before its tests. A concept stays in one file up to here, rather than be cut into parts that only make
 /// sense together.

@@ -6,7 +6,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{BucketQueue, FRESH, Gateway, Lane, Outcome, State, Why, next::LOOK_AGAIN};
+use super::{
+    ActiveScope, BucketQueue, CachedPhase, FRESH, Outcome, RefusalReason, State, next::LOOK_AGAIN,
+};
 use crate::{
     rules::Rule,
     runtime::clock::{self, Instant},
@@ -27,51 +29,57 @@ impl BucketQueue {
         &self,
         state: &State,
         rule: &Rule,
-        lane: &Lane,
+        scope: &ActiveScope,
         ahead: usize,
         deadline: Instant,
-    ) -> Result<bool, (Why, Option<Duration>)> {
+    ) -> Result<bool, (RefusalReason, Option<Duration>)> {
         let now = clock::now();
         if let Some(wait) = rule.opens_in() {
             // Outside of the hours nothing else matters, so the store is not asked.
             let late = now + wait > deadline;
-            return if late { Err((Why::Hours, Some(wait))) } else { Ok(true) };
+            return if late { Err((RefusalReason::Hours, Some(wait))) } else { Ok(true) };
         }
-        let gateway = lane.confirmed();
-        if let Gateway::Cooling(until) = gateway
+        let phase = scope.confirmed();
+        if let CachedPhase::Cooling(until) = phase
             && until > deadline
         {
-            return Err((Why::Cooldown, Some(until - now)));
+            return Err((RefusalReason::Cooldown, Some(until - now)));
         }
-        match self.estimate(state, rule, lane, ahead, now) {
+        match self.estimate(state, rule, scope, ahead, now) {
             Some(estimate) if estimate.at > deadline.max(now) => {
                 Err((self.why_late(), Some(estimate.at - now)))
             }
             Some(estimate) => Ok(estimate.sure),
-            None => Ok(gateway != Gateway::Ask && rule.limits.is_unlimited()),
+            None => Ok(phase != CachedPhase::Ask && rule.limits.is_unlimited()),
         }
     }
 
     /// Judges the requests that arrived before the store's first reply, now that it has replied for
     /// `answered`; `served` if it granted everything. A request at its deadline is released if it
     /// need not wait any longer.
-    pub(super) fn judge(&self, state: &mut State, rule: &Rule, answered: &Arc<Lane>, served: bool) {
+    pub(super) fn judge(
+        &self,
+        state: &mut State,
+        rule: &Rule,
+        answered: &Arc<ActiveScope>,
+        served: bool,
+    ) {
         let now = clock::now();
         let mut refused = 0;
         for (seq, one) in state.queue.unjudged() {
-            let Some(lane) = state.queue.scope_of(seq).cloned() else { continue };
-            let open = lane.view.gateway() == Gateway::Open;
-            if !open && lane != *answered {
+            let Some(scope) = state.queue.scope_of(seq).cloned() else { continue };
+            let open = scope.cooldown.phase() == CachedPhase::Open;
+            if !open && scope != *answered {
                 continue;
             }
             let gone = usize::try_from(state.turns - one.turns).unwrap_or(usize::MAX);
             let ahead = one.ahead.saturating_sub(gone).saturating_sub(refused);
-            match self.estimate(state, rule, &lane, ahead, now).filter(|_| open) {
+            match self.estimate(state, rule, &scope, ahead, now).filter(|_| open) {
                 Some(estimate) if estimate.at > one.deadline.max(now) => {
                     if let Some(waiter) = state.queue.remove(seq) {
                         refused += 1;
                         let wait = Some(estimate.at - now);
-                        waiter.tell.send(Outcome::Refused(self.why_late(), wait)).ok();
+                        waiter.sender.send(Outcome::Refused(self.why_late(), wait)).ok();
                     }
                 }
                 Some(Estimate { sure: false, .. }) => {}
@@ -86,7 +94,12 @@ impl BucketQueue {
         let learned = self.learned().rate;
         let learns = rule.limits.learn.is_some() && learned > 0.0;
         let rate = rule.limits.rate.map(|rate| if learns { learned } else { rate })?;
-        Some(self.only.as_ref().and_then(|view| view.named()).map_or(rate, |named| named.min(rate)))
+        Some(
+            self.only
+                .as_ref()
+                .and_then(|cooldown| cooldown.named())
+                .map_or(rate, |named| named.min(rate)),
+        )
     }
 
     /// When a request with this many before it would be released, as far as this member can tell;
@@ -95,13 +108,13 @@ impl BucketQueue {
         &self,
         state: &State,
         rule: &Rule,
-        lane: &Lane,
+        scope: &ActiveScope,
         ahead: usize,
         now: Instant,
     ) -> Option<Estimate> {
-        let gateway = lane.confirmed();
+        let phase = scope.confirmed();
         // The tickets in hand are for open scopes.
-        let is_open = gateway == Gateway::Open;
+        let is_open = phase == CachedPhase::Open;
         if let Some(ticket) = state.tickets.get(ahead).filter(|_| is_open) {
             return Some(Estimate { at: ticket.at, sure: true });
         }
@@ -121,8 +134,8 @@ impl BucketQueue {
         };
         let members = state.members.max(1);
         let last = state.tickets.back().map(|ticket| ticket.at).filter(|at| *at > now);
-        match (gateway, last, come_back) {
-            (Gateway::Cooling(until), ..) => after(until, ahead, members, true),
+        match (phase, last, come_back) {
+            (CachedPhase::Cooling(until), ..) => after(until, ahead, members, true),
             (_, Some(last), _) => {
                 after(last, (ahead + 1).saturating_sub(state.tickets.len()), members, true)
             }
@@ -137,26 +150,26 @@ impl BucketQueue {
     }
 
     /// Why there is no ticket in time.
-    fn why_late(&self) -> Why {
-        if self.shared.store.knows_no_share() { Why::Store } else { Why::Limit }
+    fn why_late(&self) -> RefusalReason {
+        if self.shared.store.knows_no_share() { RefusalReason::Store } else { RefusalReason::Limit }
     }
 
     /// Refuses the requests that would go too late: past their time, or before the next ticket comes.
     pub(super) fn give_up_hopeless(&self, state: &mut State, now: Instant) {
         while let Some(waiter) = state.queue.pop_hopeless(now) {
-            let is_open = waiter.scope.view.open_epoch().is_some();
+            let is_open = waiter.scope.cooldown.open_epoch().is_some();
             let mut wait = state.come_back.map(|at| at.saturating_duration_since(now));
-            let mut why = if is_open { self.why_late() } else { Why::Cooldown };
-            if why == Why::Limit && state.is_full(now) {
-                why = Why::Parallel;
+            let mut why = if is_open { self.why_late() } else { RefusalReason::Cooldown };
+            if why == RefusalReason::Limit && state.is_full(now) {
+                why = RefusalReason::Parallel;
                 wait = Some(wait.unwrap_or_default().max(LOOK_AGAIN));
             }
-            waiter.tell.send(Outcome::Refused(why, wait)).ok();
+            waiter.sender.send(Outcome::Refused(why, wait)).ok();
         }
         let nothing_in_hand = state.tickets.is_empty() && state.ready(now) > 0;
         if let Some(at) = state.come_back.filter(|_| nothing_in_hand) {
             while let Some(waiter) = state.queue.pop_hopeless(at) {
-                waiter.tell.send(Outcome::Refused(self.why_late(), Some(at - now))).ok();
+                waiter.sender.send(Outcome::Refused(self.why_late(), Some(at - now))).ok();
             }
         }
     }

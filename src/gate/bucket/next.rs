@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{BucketQueue, Gateway, Lane};
+use super::{ActiveScope, BucketQueue, CachedPhase};
 use crate::{
     gate::Client,
     limiter::policy::Limits,
@@ -28,20 +28,20 @@ impl BucketQueue {
         }
     }
 
-    /// How long from now until `lane` is free for the next request of `client`, once the present one has ended. Others may
+    /// How long from now until `scope` is free for the next request of `client`, once the present one has ended. Others may
     /// be first, so this is the earliest moment.
-    pub(in crate::gate) fn next_in(&self, lane: &Lane, client: &Client) -> Duration {
+    pub(in crate::gate) fn next_in(&self, scope: &ActiveScope, client: &Client) -> Duration {
         let now = clock::now();
         let entry = self.entry.load();
         let rule = &entry.rule;
-        let mut at = match lane.view.gateway() {
-            Gateway::Cooling(until) => until,
-            Gateway::Probing(_) => now + LOOK_AGAIN,
-            Gateway::Open | Gateway::Ask => now,
+        let mut at = match scope.cooldown.phase() {
+            CachedPhase::Cooling(until) => until,
+            CachedPhase::Probing(_) => now + LOOK_AGAIN,
+            CachedPhase::Open | CachedPhase::Ask => now,
         };
         {
             let state = self.state.lock();
-            let queued = self.estimate(&state, rule, lane, state.queue.len(), now);
+            let queued = self.estimate(&state, rule, scope, state.queue.len(), now);
             at = at.max(queued.map_or(now, |queued| queued.at));
             at = at
                 .max(client.user().and_then(|user| state.queue.blocked_until(user)).unwrap_or(now));

@@ -2,9 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{BucketQueue, Entry, Gateway, Grant, Lane, Outcome, State, Ticket, Waiter, Why};
+use super::{
+    ActiveScope, BucketQueue, CachedPhase, Entry, Grant, Outcome, RefusalReason, State, Ticket,
+    Waiter,
+};
 use crate::{
-    gate::{bucket::users, tell},
+    gate::{bucket::users, reports},
     limiter::{
         bucket,
         cooldown::{Answer, Report},
@@ -19,25 +22,25 @@ impl BucketQueue {
     pub(super) fn settle_all(&self, state: &mut State, change: bool, now: Instant) {
         if change {
             let scopes: Vec<_> = state.queue.scopes().cloned().collect();
-            scopes.iter().for_each(|lane| self.settle(state, lane, now));
+            scopes.iter().for_each(|scope| self.settle(state, scope, now));
             return;
         }
-        let open = |lane: &&Arc<Lane>| lane.usable_epoch().is_some();
+        let open = |scope: &&Arc<ActiveScope>| scope.usable_epoch().is_some();
         let open: Vec<_> = state.queue.parked().filter(open).cloned().collect();
-        open.iter().for_each(|lane| state.queue.resume(lane));
+        open.iter().for_each(|scope| state.queue.resume(scope));
     }
 
     /// Parks or resumes one scope. Its requests that cannot wait for the end of a cooldown are refused.
-    pub(super) fn settle(&self, state: &mut State, lane: &Arc<Lane>, now: Instant) {
-        if lane.usable_epoch().is_some() {
-            state.queue.resume(lane);
+    pub(super) fn settle(&self, state: &mut State, scope: &Arc<ActiveScope>, now: Instant) {
+        if scope.usable_epoch().is_some() {
+            state.queue.resume(scope);
             return;
         }
-        state.queue.park(lane);
-        if let Gateway::Cooling(until) = lane.confirmed() {
-            for waiter in state.queue.take_hopeless(lane, until) {
+        state.queue.park(scope);
+        if let CachedPhase::Cooling(until) = scope.confirmed() {
+            for waiter in state.queue.take_hopeless(scope, until) {
                 let wait = until.saturating_duration_since(now);
-                waiter.tell.send(Outcome::Refused(Why::Cooldown, Some(wait))).ok();
+                waiter.sender.send(Outcome::Refused(RefusalReason::Cooldown, Some(wait))).ok();
             }
         }
     }
@@ -46,7 +49,7 @@ impl BucketQueue {
     pub(super) fn void_tickets(&self, state: &mut State, limits: &Limits, now: Instant) {
         let only = self.only.as_ref();
         let is_good = |ticket: &Ticket| {
-            !ticket.is_late(now) && only.is_none_or(|view| view.allows(ticket.epoch, false))
+            !ticket.is_late(now) && only.is_none_or(|cooldown| cooldown.allows(ticket.epoch, false))
         };
         if state.tickets.iter().all(is_good) {
             return;
@@ -70,7 +73,7 @@ impl BucketQueue {
 
     /// Whether the bucket is not emptied by a cooldown of its own.
     fn outlives_cooldown(&self) -> bool {
-        self.only.as_ref().is_none_or(|view| view.key != self.key)
+        self.only.as_ref().is_none_or(|cooldown| cooldown.key != self.key)
     }
 
     /// The tickets to return now. A bucket of its own starts empty after a cooldown: a ticket for a moment to come would
@@ -91,9 +94,9 @@ impl BucketQueue {
         while let Some(ticket) = state.tickets.front().copied().filter(|ticket| ticket.at <= now)
             && state.free_slots(now) > 0
         {
-            let Some(lane) = state.queue.next_scope().cloned() else { break };
-            let Some(epoch) = lane.usable_epoch() else {
-                self.settle(state, &lane, now);
+            let Some(scope) = state.queue.next_scope().cloned() else { break };
+            let Some(epoch) = scope.usable_epoch() else {
+                self.settle(state, &scope, now);
                 continue;
             };
             let by_user = users::take_turns(&entry.rule);
@@ -120,19 +123,19 @@ impl BucketQueue {
 
     /// Sends the probes that are due. A probe without a waiting request is lost.
     fn send_probes(&self, state: &mut State, entry: &Arc<Entry>, now: Instant) {
-        for (lane, ticket) in std::mem::take(&mut state.probes) {
-            if !lane.view.allows(ticket.epoch, true) {
+        for (scope, ticket) in std::mem::take(&mut state.probes) {
+            if !scope.cooldown.allows(ticket.epoch, true) {
                 self.void(state, &entry.rule.limits, ticket);
-            } else if state.queue.of_scope(&lane) == 0 {
-                lose_probe(lane, ticket);
-            } else if ticket.at > now || !lane.is_in_touch() || state.free_slots(now) == 0 {
-                state.probes.push((lane, ticket));
-            } else if let Some(waiter) = state.queue.pop_of(&lane) {
+            } else if state.queue.of_scope(&scope) == 0 {
+                lose_probe(scope, ticket);
+            } else if ticket.at > now || !scope.is_in_touch() || state.free_slots(now) == 0 {
+                state.probes.push((scope, ticket));
+            } else if let Some(waiter) = state.queue.pop_of(&scope) {
                 state.turns += 1;
                 if send_off(state, waiter, entry, ticket) {
                     entry.metrics.tokens_granted.inc_by(u64::from(entry.rule.limits.cost));
                 } else {
-                    state.probes.push((lane, ticket));
+                    state.probes.push((scope, ticket));
                 }
             }
         }
@@ -141,15 +144,15 @@ impl BucketQueue {
     /// Without a rate there are no tickets while the scope is open: all go, spread over the climb after a cooldown.
     fn release_unlimited(&self, state: &mut State, entry: &Arc<Entry>, now: Instant) {
         let ramp = entry.rule.cooldown.as_ref().map_or(Duration::ZERO, |policy| policy.ramp);
-        while let Some(lane) = state.queue.next_scope().cloned() {
-            let Some(epoch) = lane.usable_epoch() else {
-                self.settle(state, &lane, now);
+        while let Some(scope) = state.queue.next_scope().cloned() {
+            let Some(epoch) = scope.usable_epoch() else {
+                self.settle(state, &scope, now);
                 continue;
             };
             if state.free_slots(now) == 0 {
                 return;
             }
-            let end = lane.view.opened().map(|opened| opened + ramp).filter(|end| *end > now);
+            let end = scope.cooldown.opened().map(|opened| opened + ramp).filter(|end| *end > now);
             if let (Some(end), Some(next)) = (end, state.spread)
                 && next > now
                 && next < end
@@ -171,13 +174,13 @@ impl BucketQueue {
 /// Lets a request go, with a slot that is free; false if its client has just left.
 fn send_off(
     state: &mut State,
-    waiter: Waiter<Arc<Lane>>,
+    waiter: Waiter<Arc<ActiveScope>>,
     entry: &Arc<Entry>,
     ticket: Ticket,
 ) -> bool {
     let slot = waiter.scope.queue.take_slot(state);
     let grant = Grant::new(&waiter.scope, entry, ticket, slot);
-    match waiter.tell.send(Outcome::Go(grant)) {
+    match waiter.sender.send(Outcome::Go(grant)) {
         Ok(()) => true,
         Err(Outcome::Go(grant)) => {
             if let Some(slot) = grant.forget() {
@@ -191,9 +194,9 @@ fn send_off(
 
 /// The probe was granted for a cancelled request, so the store gets a report, and another member
 /// can probe.
-pub(super) fn lose_probe(lane: Arc<Lane>, ticket: Ticket) {
+pub(super) fn lose_probe(scope: Arc<ActiveScope>, ticket: Ticket) {
     let report = Report { probe: ticket.id, ..Report::new(ticket.epoch, Answer::Nothing) };
-    tokio::spawn(tell::deliver(lane, report, None));
+    tokio::spawn(reports::deliver(scope, report, None));
 }
 
 /// Tickets without a waiting request are returned if they are not due yet or count against a quota.

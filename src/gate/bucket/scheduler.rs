@@ -8,13 +8,13 @@
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use super::{
-    Asked, BucketQueue, Gateway, Lane, SLACK, State, Ticket, Why, refuse_all,
+    ActiveScope, Asked, BucketQueue, CachedPhase, RefusalReason, SLACK, State, Ticket, refuse_all,
     release::{hand_back_surplus, lose_probe},
     slots::{self, SlotCall, Slots},
     users,
 };
 use crate::{
-    gate::{Outcome, tell, view::moment},
+    gate::{Outcome, local_cooldown::moment, reports},
     limiter::policy::Limits,
     rules::Rule,
     runtime::clock::{self, Instant},
@@ -44,7 +44,7 @@ enum Step {
 
 /// A call to the store.
 pub(super) struct Call {
-    lane: Arc<Lane>,
+    scope: Arc<ActiveScope>,
     ask: Ask,
     /// When it was sent.
     pub(super) sent: Instant,
@@ -80,9 +80,9 @@ impl BucketQueue {
         if state.asking.is_empty()
             && state.ready(now) == 0
             && !state.returned.is_empty()
-            && let Some(lane) = self.to_return_for(&mut state)
+            && let Some(scope) = self.to_return_for(&mut state)
         {
-            return Step::Ask(self.call(&mut state, lane, 0, true, now));
+            return Step::Ask(self.call(&mut state, scope, 0, true, now));
         }
         let slots_at = match self.next_slots(&mut state, now) {
             Ok(call) => return Step::AskForSlots(call),
@@ -110,17 +110,17 @@ impl BucketQueue {
         ];
         if state.asking.len() < CALLS_AT_ONCE {
             match self.next_closed(&state, now) {
-                Some((at, lane)) if at <= now => {
-                    let wanted = self.wanted_for(&mut state, &lane, limits, now);
-                    return Step::Ask(self.call(&mut state, lane, wanted, false, now));
+                Some((at, scope)) if at <= now => {
+                    let wanted = self.wanted_for(&mut state, &scope, limits, now);
+                    return Step::Ask(self.call(&mut state, scope, wanted, false, now));
                 }
                 next => wakes[6] = next.map(|(at, _)| at),
             }
             let ask_at = self.ask_at(&state, limits, now);
             if ask_at.is_some_and(|at| at <= now)
-                && let Some(lane) = state.queue.next_scope().cloned()
+                && let Some(scope) = state.queue.next_scope().cloned()
             {
-                return Step::Ask(self.call_for_ready(&mut state, lane, &entry.rule, now));
+                return Step::Ask(self.call_for_ready(&mut state, scope, &entry.rule, now));
             }
             wakes[7] = ask_at;
         }
@@ -129,15 +129,15 @@ impl BucketQueue {
 
     /// The scope in whose name tickets are returned while no request is ready. If scopes share the
     /// bucket, it must be open, because a closed one accepts nothing.
-    fn to_return_for(&self, state: &mut State) -> Option<Arc<Lane>> {
+    fn to_return_for(&self, state: &mut State) -> Option<Arc<ActiveScope>> {
         if self.only.is_some() {
             return state.latest.clone().filter(|_| state.queue.is_empty());
         }
-        let lane = state.latest.clone().filter(|lane| lane.usable_epoch().is_some());
-        if lane.is_none() {
+        let scope = state.latest.clone().filter(|scope| scope.usable_epoch().is_some());
+        if scope.is_none() {
             state.returned.clear();
         }
-        lane
+        scope
     }
 
     /// The next action outside of the rule's hours: nothing is sent, and requests that cannot wait
@@ -145,13 +145,13 @@ impl BucketQueue {
     fn rest(&self, state: &mut State, limits: &Limits, now: Instant, wait: Duration) -> Step {
         let opens = now + wait;
         while let Some(waiter) = state.queue.pop_hopeless(opens) {
-            waiter.tell.send(Outcome::Refused(Why::Hours, Some(wait))).ok();
+            waiter.sender.send(Outcome::Refused(RefusalReason::Hours, Some(wait))).ok();
         }
         // The tickets will be in the past. Quotas get them back with the next call.
         while let Some(ticket) = state.tickets.pop_front() {
             self.void(state, limits, ticket);
         }
-        state.probes.drain(..).for_each(|(lane, ticket)| lose_probe(lane, ticket));
+        state.probes.drain(..).for_each(|(scope, ticket)| lose_probe(scope, ticket));
         state.come_back = None;
         let slots_at = match self.next_slots(state, now) {
             Ok(call) => return Step::AskForSlots(call),
@@ -166,43 +166,47 @@ impl BucketQueue {
     }
 
     /// The parked scope for the next call, and its time.
-    fn next_closed(&self, state: &State, now: Instant) -> Option<(Instant, Arc<Lane>)> {
-        let free = |lane: &&Arc<Lane>| !state.asking.iter().any(|asked| asked.lane == **lane);
+    fn next_closed(&self, state: &State, now: Instant) -> Option<(Instant, Arc<ActiveScope>)> {
+        let free =
+            |scope: &&Arc<ActiveScope>| !state.asking.iter().any(|asked| asked.scope == **scope);
         let closed = state.queue.parked().filter(free);
-        let at = |lane: &Arc<Lane>| match lane.view.gateway() {
-            Gateway::Cooling(until) | Gateway::Probing(until) if lane.is_in_touch() => until,
-            _ if lane.is_in_touch() => now,
+        let at = |scope: &Arc<ActiveScope>| match scope.cooldown.phase() {
+            CachedPhase::Cooling(until) | CachedPhase::Probing(until) if scope.is_in_touch() => {
+                until
+            }
+            _ if scope.is_in_touch() => now,
             _ => state.look_again.unwrap_or(now),
         };
         closed
-            .map(|lane| (at(lane), lane))
+            .map(|scope| (at(scope), scope))
             .min_by_key(|(at, _)| *at)
-            .map(|(at, lane)| (at, Arc::clone(lane)))
+            .map(|(at, scope)| (at, Arc::clone(scope)))
     }
 
     /// How many tickets to request in the name of a closed scope: one if it may be its probe.
     fn wanted_for(
         &self,
         state: &mut State,
-        lane: &Arc<Lane>,
+        scope: &Arc<ActiveScope>,
         limits: &Limits,
         now: Instant,
     ) -> usize {
-        if lane.is_due() {
+        if scope.is_due() {
             return 1;
         }
         // Whose turn it is, is not known before the scope is open.
         if users::take_turns(&self.entry.load().rule) {
             return 0;
         }
-        let waiting = state.waiting(now) + state.queue.of_scope(lane);
+        let waiting = state.waiting(now) + state.queue.of_scope(scope);
         let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
         wanted.max(1) + state.spare.wanted(limits, now)
     }
 
     /// When to request tickets for the requests that are ready; `None` if there is no need.
     fn ask_at(&self, state: &State, limits: &Limits, now: Instant) -> Option<Instant> {
-        let asks = |asked: &Asked| asked.for_ready || state.queue.next_scope() == Some(&asked.lane);
+        let asks =
+            |asked: &Asked| asked.for_ready || state.queue.next_scope() == Some(&asked.scope);
         if state.waiting(now) == 0 || limits.is_unlimited() || state.asking.iter().any(asks) {
             return None;
         }
@@ -227,26 +231,26 @@ impl BucketQueue {
     fn call_for_ready(
         &self,
         state: &mut State,
-        lane: Arc<Lane>,
+        scope: Arc<ActiveScope>,
         rule: &Rule,
         now: Instant,
     ) -> Call {
         if users::take_turns(rule) {
-            return self.call(state, lane, 1, true, now);
+            return self.call(state, scope, 1, true, now);
         }
         let waiting = state.waiting(now);
         let wanted = if state.most > 0 { waiting.min(state.most) } else { waiting };
         let spare = state.spare.wanted(&rule.limits, now);
-        let mut call = self.call(state, lane, wanted + spare, true, now);
+        let mut call = self.call(state, scope, wanted + spare, true, now);
         call.for_all = wanted == waiting;
         call
     }
 
-    /// A call in the name of `lane`, which is recorded as in progress.
+    /// A call in the name of `scope`, which is recorded as in progress.
     fn call(
         &self,
         state: &mut State,
-        lane: Arc<Lane>,
+        scope: Arc<ActiveScope>,
         wanted: usize,
         for_ready: bool,
         now: Instant,
@@ -256,7 +260,7 @@ impl BucketQueue {
         let unused = state.tickets.iter().filter(|ticket| ticket.at > arrival).count();
         let asked: usize = state.asking.iter().map(|asked| asked.wanted).sum();
         // A probe does not wait for tickets that others use.
-        let held = if lane.is_due() { 0 } else { unused + asked };
+        let held = if scope.is_due() { 0 } else { unused + asked };
         let by_user = users::take_turns(&self.entry.load().rule);
         // A closed scope takes nothing back and changes no limits.
         let tells_bucket = for_ready || self.only.is_some();
@@ -268,20 +272,20 @@ impl BucketQueue {
             drain: false,
             void: tells_bucket && std::mem::take(&mut state.start_over),
             returned: if tells_bucket { self.returned(state, now) } else { Vec::new() },
-            known: lane.view.known(self.entry.load().rule.cooldown.as_ref()),
+            known: scope.cooldown.known(self.entry.load().rule.cooldown.as_ref()),
             learned: self.learned(),
             user: state.queue.next_user().filter(|_| for_ready && by_user),
         };
-        state.asking.push(Asked { lane: Arc::clone(&lane), wanted, for_ready });
+        state.asking.push(Asked { scope: Arc::clone(&scope), wanted, for_ready });
         let for_all = wanted >= state.queue.len().saturating_sub(state.tickets.len());
-        Call { lane, ask, sent: now, for_all, unused }
+        Call { scope, ask, sent: now, for_all, unused }
     }
 
     /// Applies the store's reply.
     fn absorb(&self, call: &Call, granted: &Granted) {
-        let Call { lane, sent: asked, .. } = call;
+        let Call { scope, sent: asked, .. } = call;
         let took = asked.elapsed();
-        tell::granted(lane, granted, *asked);
+        reports::granted(scope, granted, *asked);
         self.note_learned(granted.learned);
         let entry = self.entry.load();
         let rule: &Rule = &entry.rule;
@@ -290,14 +294,14 @@ impl BucketQueue {
         self.is_answered(&mut state, call);
         state.members = granted.members;
         state.local = granted.local;
-        state.look_again = (!lane.is_in_touch()).then(|| now + AGAIN);
+        state.look_again = (!scope.is_in_touch()).then(|| now + AGAIN);
         // A failed call says nothing about the latency, and neither does a local reply.
         state.lead = match state.lead {
             _ if granted.local => Duration::ZERO,
             Duration::ZERO => took,
             lead => (lead * 7 + took) / 8,
         };
-        self.settle(&mut state, lane, now);
+        self.settle(&mut state, scope, now);
         let served = granted.come_back == 0;
         // If the process was delayed, the reply still says when its tickets were due at the
         // earliest.
@@ -314,7 +318,7 @@ impl BucketQueue {
         match granted.phase {
             Phase::Probing | Phase::Cooling => {}
             Phase::Probe => {
-                state.probes.extend(tickets.map(|ticket| (Arc::clone(lane), ticket)));
+                state.probes.extend(tickets.map(|ticket| (Arc::clone(scope), ticket)));
             }
             // Without a rate no tickets are needed while the scope is open.
             Phase::Open if rule.limits.is_unlimited() => {
@@ -335,12 +339,12 @@ impl BucketQueue {
                 state.tickets.make_contiguous().sort_by_key(|ticket| ticket.at);
             }
         }
-        self.judge(&mut state, rule, lane, served);
+        self.judge(&mut state, rule, scope, served);
     }
 
     /// A call is over.
     fn is_answered(&self, state: &mut State, call: &Call) {
-        state.asking.retain(|asked| asked.lane != call.lane);
+        state.asking.retain(|asked| asked.scope != call.scope);
     }
 
     /// The store is away, and the rule file says `closed`.
@@ -363,7 +367,7 @@ impl State {
 
 /// No decision can be taken for the requests that are held.
 fn refuse(state: &mut State) {
-    refuse_all(state, Why::Store, Some(Duration::from_secs(1)));
+    refuse_all(state, RefusalReason::Store, Some(Duration::from_secs(1)));
 }
 
 fn before(moment: Instant, lead: Duration) -> Instant {
@@ -397,12 +401,12 @@ impl Drop for AtWork {
 }
 
 #[allow(clippy::large_enum_variant, reason = "one at a time, and never kept")]
-enum Answer {
+enum StoreReply {
     Tickets(Call, Result<Granted, StoreError>),
     Slots(SlotCall, Result<SlotsGranted, StoreError>),
 }
 
-type Asking = Pin<Box<dyn Future<Output = Answer> + Send>>;
+type Asking = Pin<Box<dyn Future<Output = StoreReply> + Send>>;
 
 /// Drives a queue while requests wait.
 pub(super) async fn run(queue: Arc<BucketQueue>) {
@@ -421,20 +425,20 @@ pub(super) async fn run(queue: Arc<BucketQueue>) {
             Step::AskForSlots(call) => {
                 asking.push(Box::pin(async {
                     let answer = slots::ask(&call).await;
-                    Answer::Slots(call, answer)
+                    StoreReply::Slots(call, answer)
                 }));
                 continue;
             }
             Step::Sleep(until) => until,
         };
         tokio::select! {
-            answer = first_answer(&mut asking) => match answer {
-                Answer::Tickets(call, Ok(granted)) => queue.absorb(&call, &granted),
-                Answer::Tickets(call, Err(_)) => {
+            answer = first_reply(&mut asking) => match answer {
+                StoreReply::Tickets(call, Ok(granted)) => queue.absorb(&call, &granted),
+                StoreReply::Tickets(call, Err(_)) => {
                     queue.is_answered(&mut queue.state.lock(), &call);
                     queue.refuse_held();
                 }
-                Answer::Slots(call, answer) => queue.allotted(&call, answer),
+                StoreReply::Slots(call, answer) => queue.allotted(&call, answer),
             },
             () = sleep_until(until) => {}
             () = queue.wake.wait() => {}
@@ -442,15 +446,15 @@ pub(super) async fn run(queue: Arc<BucketQueue>) {
     }
 }
 
-async fn take(queue: Arc<BucketQueue>, call: Call) -> Answer {
+async fn take(queue: Arc<BucketQueue>, call: Call) -> StoreReply {
     let entry = queue.entry.load_full();
-    let answer = queue.shared.store.take(&call.lane.scope, &entry.rule, &call.ask).await;
-    Answer::Tickets(call, answer)
+    let answer = queue.shared.store.take(&call.scope.stored, &entry.rule, &call.ask).await;
+    StoreReply::Tickets(call, answer)
 }
 
 /// The first reply to any of the calls in progress; there are at most [`CALLS_AT_ONCE`], and one
 /// for slots.
-async fn first_answer(asking: &mut Vec<Asking>) -> Answer {
+async fn first_reply(asking: &mut Vec<Asking>) -> StoreReply {
     poll_fn(|context| {
         for at in 0..asking.len() {
             if let Poll::Ready(answer) = asking[at].as_mut().poll(context) {

@@ -2,12 +2,12 @@
 //!
 //! The store allots them ([`crate::limiter::slots`]). A request takes a slot as it is released and keeps it until its
 //! response is over, however that ends. The allotment is a lease, so the scheduler works for as long as there is one:
-//! it renews it, and gives it back once nobody uses it. While it asks, nothing begins that the store has not been
-//! told of: should the answer be lost, the store may have given the free slots to others.
+//! it renews it, and gives it back once nobody uses it. While it asks, nothing begins that the store does not
+//! know: should the answer be lost, the store may have given the free slots to others.
 
 use std::{sync::Arc, time::Duration};
 
-use super::{BucketQueue, FRESH, Lane, State, TELL_EVERY};
+use super::{ActiveScope, BucketQueue, FRESH, REPORT_EVERY, State};
 use crate::{
     limiter::slots::LEASE,
     observability::event::Event,
@@ -17,7 +17,7 @@ use crate::{
 
 /// How long slots are kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(1);
-/// When to ask again if the store is away, or does not tell this member what others do.
+/// When to ask again if the store is away, or does not say what other members do.
 const AGAIN: Duration = Duration::from_secs(1);
 /// The least time to the next question after an answer that left this member short.
 const SOON: Duration = Duration::from_millis(5);
@@ -45,8 +45,8 @@ pub(super) struct Slots {
     come_back: Option<Instant>,
     renew_at: Option<Instant>,
     last_used: Option<Instant>,
-    /// When it was last told that requests wait for slots.
-    told: Option<Instant>,
+    /// When it was last reported that requests wait for slots.
+    reported: Option<Instant>,
 }
 
 impl Slots {
@@ -64,7 +64,7 @@ impl Slots {
             come_back: None,
             renew_at: None,
             last_used: None,
-            told: None,
+            reported: None,
         }
     }
 
@@ -178,7 +178,7 @@ impl State {
     fn slots_wanted(&self) -> (u32, u32) {
         let Some(slots) = &self.slots else { return (0, 0) };
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let probes = self.queue.parked().filter(|lane| lane.is_due()).count();
+        let probes = self.queue.parked().filter(|scope| scope.is_due()).count();
         let ready = self.queue.ready().saturating_add(probes);
         let promised = (self.tickets.len() + self.probes.len()).min(ready);
         let promised = count(promised).min(slots.allotted.saturating_sub(slots.under_way));
@@ -208,7 +208,7 @@ impl State {
 /// A question for slots that is under way.
 #[derive(Debug)]
 pub(super) struct SlotCall {
-    lane: Arc<Lane>,
+    scope: Arc<ActiveScope>,
     ask: SlotAsk,
     sent: Instant,
 }
@@ -237,17 +237,17 @@ impl BucketQueue {
         self.wake.now();
     }
 
-    /// Tells, once in a while, that requests wait for slots.
-    fn tell_of_full(&self, state: &mut State, now: Instant) {
+    /// Reports, once in a while, that requests wait for slots.
+    fn report_full(&self, state: &mut State, now: Instant) {
         let held = state.queue.ready();
         if held == 0 || !state.is_full(now) {
             return;
         }
         let Some(slots) = &mut state.slots else { return };
-        if slots.told.is_some_and(|told| now < told + TELL_EVERY) {
+        if slots.reported.is_some_and(|at| now < at + REPORT_EVERY) {
             return;
         }
-        slots.told = Some(now);
+        slots.reported = Some(now);
         self.shared.events.emit(Event::PlacesTaken {
             rule: Arc::clone(&self.entry.load().rule.name),
             key: Arc::clone(&self.key),
@@ -260,7 +260,7 @@ impl BucketQueue {
     /// The question to the store, which is under way from now on.
     fn slot_call(&self, state: &mut State, now: Instant) -> Option<SlotCall> {
         let (under_way, wanted) = state.slots_wanted();
-        let lane = state.latest.clone()?;
+        let scope = state.latest.clone()?;
         let slots = state.slots.as_mut()?;
         if slots.until.is_some_and(|until| until <= now) {
             slots.lapsed += 1;
@@ -269,7 +269,7 @@ impl BucketQueue {
         slots.due = false;
         slots.allotted = slots.allotted.min(under_way);
         let ask = SlotAsk { queue: Arc::clone(&self.name), most: slots.most, under_way, wanted };
-        Some(SlotCall { lane, ask, sent: now })
+        Some(SlotCall { scope, ask, sent: now })
     }
 
     /// The question for slots, or when it is due.
@@ -278,7 +278,7 @@ impl BucketQueue {
         state: &mut State,
         now: Instant,
     ) -> Result<SlotCall, Option<Instant>> {
-        self.tell_of_full(state, now);
+        self.report_full(state, now);
         let at = state.ask_for_slots_at(now, self.shared.is_stopping());
         let is_due = at.is_some_and(|at| at <= now);
         is_due.then(|| self.slot_call(state, now)).flatten().ok_or(at)
@@ -334,7 +334,7 @@ impl BucketQueue {
         self.wake.now();
     }
 
-    /// The store may have forgotten the slots that are in use: it is told of them.
+    /// The store may have forgotten the slots that are in use: they are reported to it.
     pub(in crate::gate) fn report_slots(&self) {
         let mut state = self.state.lock();
         let Some(slots) = &mut state.slots else { return };
@@ -361,6 +361,6 @@ impl BucketQueue {
 
 /// Asks the store.
 pub(super) async fn ask(call: &SlotCall) -> Result<SlotsGranted, StoreError> {
-    let lane = &call.lane;
-    lane.shared.store.slots(&lane.scope, &call.ask).await
+    let scope = &call.scope;
+    scope.shared.store.slots(&scope.stored, &call.ask).await
 }

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use super::{BucketQueue, Outcome, State, TELL_EVERY, Why};
+use super::{BucketQueue, Outcome, REPORT_EVERY, RefusalReason, State};
 use crate::{
-    gate::view::moment,
+    gate::local_cooldown::moment,
     observability::event::Event,
     rules::{Order, Rule},
     runtime::clock::{self, Instant},
@@ -38,18 +38,18 @@ impl BucketQueue {
         if let (true, Some(user)) = (granted.user_is_over, user) {
             let until = moment(granted.come_back, granted.now);
             let held = block(state, user, until);
-            self.tell_of_user(state, user, until, held);
+            self.report_user(state, user, until, held);
         }
     }
 
-    /// Tells, once in a while, that a user has reached its own limit.
-    fn tell_of_user(&self, state: &mut State, user: &Arc<str>, until: Instant, held: usize) {
+    /// Reports, once in a while, that a user has reached its own limit.
+    fn report_user(&self, state: &mut State, user: &Arc<str>, until: Instant, held: usize) {
         let now = clock::now();
-        state.users_told.retain(|_, told| now < *told + TELL_EVERY);
-        if state.users_told.contains_key(user) {
+        state.reported_users.retain(|_, at| now < *at + REPORT_EVERY);
+        if state.reported_users.contains_key(user) {
             return;
         }
-        state.users_told.insert(Arc::clone(user), now);
+        state.reported_users.insert(Arc::clone(user), now);
         self.shared.events.emit(Event::UserOver {
             rule: Arc::clone(&self.entry.load().rule.name),
             key: Arc::clone(&self.key),
@@ -72,7 +72,7 @@ fn block(state: &mut State, user: &Arc<str>, until: Instant) -> usize {
             held += 1;
         } else if let Some(waiter) = state.queue.remove(seq) {
             let wait = Some(until.saturating_duration_since(now));
-            waiter.tell.send(Outcome::Refused(Why::User, wait)).ok();
+            waiter.sender.send(Outcome::Refused(RefusalReason::User, wait)).ok();
         }
     }
     held

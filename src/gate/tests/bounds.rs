@@ -6,11 +6,11 @@ use tokio::sync::broadcast;
 
 use super::*;
 use crate::{
-    gate::cache::Gateway,
+    gate::cache::CachedPhase,
     store::{Answering, Reply},
 };
 
-/// Lanes up to this number are not looked through.
+/// Registries with up to this number of scopes are not swept.
 const UNSWEPT: usize = 1_024;
 
 fn by_host(rate: Option<f64>) -> Rule {
@@ -42,7 +42,7 @@ async fn trip(gate: &Gate, target: &Target) {
 
 fn kept(gate: &Gate) -> (usize, (usize, usize)) {
     let Backend::Memory(store) = &gate.shared.store else { panic!("the embedded store") };
-    (gate.lanes().len(), store.kept())
+    (gate.scopes().len(), store.kept())
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,8 +53,8 @@ async fn sites_that_were_asked_once_leave_nothing_behind() {
         // A bucket counts for half a second and the ramp: some five hundred of them at this pace.
         tokio::time::advance(Duration::from_millis(20)).await;
     }
-    let (lanes, (buckets, cooldowns)) = kept(&gate);
-    assert!(lanes <= UNSWEPT, "{lanes} lanes");
+    let (scopes, (buckets, cooldowns)) = kept(&gate);
+    assert!(scopes <= UNSWEPT, "{scopes} scopes");
     assert!(buckets <= 2 * UNSWEPT, "{buckets} buckets");
     assert!(cooldowns <= 2 * UNSWEPT, "{cooldowns} cooldowns of sites that never blocked");
 }
@@ -66,8 +66,8 @@ async fn sites_that_blocked_and_are_not_asked_again_leave_nothing_behind() {
         trip(&gate, &site(number)).await;
         tokio::time::advance(Duration::from_secs(2)).await;
     }
-    let (lanes, (_, cooldowns)) = kept(&gate);
-    assert!(lanes <= UNSWEPT, "{lanes} lanes");
+    let (scopes, (_, cooldowns)) = kept(&gate);
+    assert!(scopes <= UNSWEPT, "{scopes} scopes");
     // A trip is remembered for eleven minutes: 320 of them at this pace.
     assert!(cooldowns <= 2 * UNSWEPT, "{cooldowns} cooldowns");
 }
@@ -80,17 +80,17 @@ async fn a_lane_that_was_dropped_is_not_forgotten_by_the_store() {
     for number in 1..=UNSWEPT {
         go(&gate, &site(number)).await.report(&Judgement::ok(200)).await;
     }
-    assert!(kept(&gate).0 < UNSWEPT, "the lane of the first site is gone");
+    assert!(kept(&gate).0 < UNSWEPT, "the scope of the first site is gone");
     let mut probe = go(&gate, &site(0)).await;
-    let lane = gate.lanes().into_iter().find(|lane| &*lane.view.key == "h0.example");
-    let gateway = lane.expect("a lane again").view.gateway();
-    assert!(matches!(gateway, Gateway::Probing(_)), "one request goes to see: {gateway:?}");
+    let scope = gate.scopes().into_iter().find(|scope| &*scope.cooldown.key == "h0.example");
+    let phase = scope.expect("a scope again").cooldown.phase();
+    assert!(matches!(phase, CachedPhase::Probing(_)), "one request goes to see: {phase:?}");
     probe.report(&forbidden()).await;
     let target = site(0);
     let entry = gate.find(&target).expect("the rule matches everything");
     let soon = Preferences { max_wait: Some(Duration::from_secs(1)), ..Preferences::default() };
     let refused = gate.hold(&entry, &target, &client(1), soon).await.expect_err("it cools again");
-    assert_eq!(refused.why, Why::Cooldown);
+    assert_eq!(refused.why, RefusalReason::Cooldown);
 }
 
 /// A store whose first `take` is the end of whoever asks.
@@ -128,8 +128,11 @@ async fn a_pump_that_panics_refuses_who_waits_and_the_next_request_starts_anothe
     let gate = gate_over(server, rule(Some(10.0), 5)).await;
     let waiting = tokio::time::timeout(Duration::from_secs(5), hold(&gate, 1)).await;
     let refused = waiting.expect("an answer").expect_err("nobody decided");
-    assert_eq!((refused.why, refused.retry_after), (Why::Store, Some(Duration::from_secs(1))));
-    assert_eq!(gate.lanes().iter().map(|lane| lane.held()).sum::<usize>(), 0);
+    assert_eq!(
+        (refused.why, refused.retry_after),
+        (RefusalReason::Store, Some(Duration::from_secs(1)))
+    );
+    assert_eq!(gate.scopes().iter().map(|scope| scope.held()).sum::<usize>(), 0);
     let next = tokio::time::timeout(Duration::from_secs(5), hold(&gate, 1)).await;
-    assert!(next.expect("an answer").is_ok(), "the lane goes on");
+    assert!(next.expect("an answer").is_ok(), "the scope goes on");
 }

@@ -43,7 +43,10 @@ async fn a_quota_gets_the_token_of_a_void_ticket_back() {
     late.again().await.expect("the token of its own ticket at the latest");
     assert!(late.may_send());
     assert!(hold(&gate, 1).await.expect("the second of two").may_send());
-    assert_eq!(hold(&gate, 1).await.map(drop).map_err(|refused| refused.why), Err(Why::Limit));
+    assert_eq!(
+        hold(&gate, 1).await.map(drop).map_err(|refused| refused.why),
+        Err(RefusalReason::Limit)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,7 +68,10 @@ async fn a_trip_gives_the_tickets_that_it_voids_back_to_the_quotas() {
         let permit = hold(&gate, 1).await;
         assert!(permit.is_ok_and(|mut permit| permit.may_send()), "{left} after it");
     }
-    assert_eq!(hold(&gate, 1).await.map(drop).map_err(|refused| refused.why), Err(Why::Limit));
+    assert_eq!(
+        hold(&gate, 1).await.map(drop).map_err(|refused| refused.why),
+        Err(RefusalReason::Limit)
+    );
 }
 
 /// A store that counts its members, and knows of no scope.

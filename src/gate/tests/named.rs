@@ -18,39 +18,39 @@ async fn a_cooldown_that_several_buckets_share_counts_once() {
     let gate = gate(per(Split::Host, Split::All));
     let entry = gate.find(&target()).expect("the rule matches everything");
     for n in 0..3 {
-        entry.lanes.find(&entry, &site(n));
+        entry.scopes.find(&entry, &site(n));
     }
     gate.trip("default", Duration::from_secs(60), None).await.expect("the scope is there");
     gate.refresh_metrics();
-    assert_eq!((gate.lanes().len(), entry.metrics.cooldown_active.get()), (3, 1));
+    assert_eq!((gate.scopes().len(), entry.metrics.cooldown_active.get()), (3, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_scope_is_named_by_its_cooldown_and_not_by_the_bucket_that_it_shares() {
     let gate = gate(per(Split::Domain, Split::Host));
     let entry = gate.find(&target()).expect("the rule matches everything");
-    let lane = |host: &str| {
+    let scope = |host: &str| {
         let host = Host::Name(Arc::from(host));
-        entry.lanes.find(&entry, &Target { host, ..target() })
+        entry.scopes.find(&entry, &Target { host, ..target() })
     };
-    let www = lane("www.example.com");
+    let www = scope("www.example.com");
     gate.trip("default/example.com", Duration::from_secs(60), None)
         .await
         .expect("a host says which");
-    assert!(!www.view.is_closed(), "another host of the same bucket");
-    assert!(lane("example.com").view.is_closed());
+    assert!(!www.cooldown.is_closed(), "another host of the same bucket");
+    assert!(scope("example.com").cooldown.is_closed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_host_that_moves_to_another_server_keeps_the_queue_of_its_bucket() {
     let gate = gate(per(Split::Host, Split::Address));
     let entry = gate.find(&target()).expect("the rule matches everything");
-    let lane = |server: &str| {
-        entry.lanes.find(&entry, &Target { server: Some(Arc::from(server)), ..target() })
+    let scope = |server: &str| {
+        entry.scopes.find(&entry, &Target { server: Some(Arc::from(server)), ..target() })
     };
-    let (before, after) = (lane("192.0.2.1"), lane("192.0.2.2"));
+    let (before, after) = (scope("192.0.2.1"), scope("192.0.2.2"));
     assert!(Arc::ptr_eq(&before.queue, &after.queue));
-    assert!(!Arc::ptr_eq(&before.view, &after.view));
+    assert!(!Arc::ptr_eq(&before.cooldown, &after.cooldown));
 }
 
 #[tokio::test(start_paused = true)]

@@ -76,7 +76,7 @@ async fn scopes_are_read_again_many_at_once_and_beside_the_news() {
     let gate = gate_over(server, per(Split::Host, Split::Host)).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let entry = gate.find(&target()).expect("the rule matches everything");
-    let lanes: Vec<_> = (0..SCOPES).map(|n| entry.lanes.find(&entry, &site(n))).collect();
+    let scopes: Vec<_> = (0..SCOPES).map(|n| entry.scopes.find(&entry, &site(n))).collect();
     let before = reads.load(Ordering::Relaxed);
     let start = clock::now();
     // More than its subscription holds: some are lost, and one of those that are not is a trip.
@@ -91,12 +91,15 @@ async fn scopes_are_read_again_many_at_once_and_beside_the_news() {
         "default\x1fsite-3999.example\x1f7\x1fcooling\x1f60000000\x1f0\x1fother\x1fhand\x1f0\x1f";
     tripped.store(true, Ordering::Relaxed);
     news.send(trip.to_owned()).expect("it listens");
-    wait(|| lanes[SCOPES - 1].view.is_closed()).await;
+    wait(|| scopes[SCOPES - 1].cooldown.is_closed()).await;
     assert!(reads.load(Ordering::Relaxed) - before < SCOPES, "it did not wait for all reads");
     wait(|| reads.load(Ordering::Relaxed) >= before + SCOPES).await;
     let took = start.elapsed();
     assert!(took < Duration::from_millis(200), "{took:?} for {SCOPES} scopes");
-    assert!(lanes[SCOPES - 1].view.is_closed(), "what was read before the trip does not end it");
+    assert!(
+        scopes[SCOPES - 1].cooldown.is_closed(),
+        "what was read before the trip does not end it"
+    );
 }
 
 async fn wait(is_so: impl Fn() -> bool) {

@@ -105,10 +105,10 @@ impl Event {
                 "rule": &**rule, "key": clean(key), "action": action.as_str(),
                 "requests": requests, "wait_ms": ms(*wait),
             }),
-            Self::RateLearned { rule, key, from, told, ours, who } => json!({
-                "rule": &**rule, "key": clean(key), "from": from, "to": told.rate,
-                "mark": (told.mark > 0.0).then_some(told.mark), "why": told.why.as_str(),
-                "frozen": told.frozen, "ours": ours, "who": who.as_deref().map(clean),
+            Self::RateLearned { rule, key, from, learned, ours, who } => json!({
+                "rule": &**rule, "key": clean(key), "from": from, "to": learned.rate,
+                "mark": (learned.mark > 0.0).then_some(learned.mark), "why": learned.why.as_str(),
+                "frozen": learned.frozen, "ours": ours, "who": who.as_deref().map(clean),
             }),
             Self::Wall { rule, key, wall } => {
                 json!({"rule": &**rule, "key": clean(key), "wall": wall.map(WallStatus::from)})

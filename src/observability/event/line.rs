@@ -122,13 +122,13 @@ fn of_a_scope(event: &Event) {
             wait_s = wait.as_secs_f64(),
             "observe: would have been applied"
         ),
-        Event::RateLearned { rule, key, from, told, who, .. } => info!(
+        Event::RateLearned { rule, key, from, learned, who, .. } => info!(
             scope = scope_name(rule, key),
             from,
-            to = told.rate,
-            mark = (told.mark > 0.0).then_some(told.mark),
-            why = told.why.as_str(),
-            frozen = told.frozen,
+            to = learned.rate,
+            mark = (learned.mark > 0.0).then_some(learned.mark),
+            why = learned.why.as_str(),
+            frozen = learned.frozen,
             who = who.as_deref().map(clean),
             "rate changed"
         ),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Memory, shelve};
+use super::{Memory, find_or_make};
 use crate::{
     limiter::slots::Need,
     store::{Scope, SlotAsk, SlotsGranted},
@@ -24,7 +24,7 @@ impl Memory {
     pub(super) fn slots_now(&self, scope: &Scope, ask: &SlotAsk) -> SlotsGranted {
         let now = self.now();
         let name = (Arc::clone(&scope.name.rule), Arc::clone(&scope.name.bucket));
-        let place = shelve(&mut self.slots.lock(), name, now);
+        let place = find_or_make(&mut self.slots.lock(), name, now);
         let mut kept = place.lock();
         let need = Need {
             member: Arc::clone(&ask.queue),

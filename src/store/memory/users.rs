@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Kept, Memory, shelve};
+use super::{Kept, Memory, find_or_make};
 use crate::{
     limiter::{
         bucket::{Bucket, Pace},
@@ -65,7 +65,7 @@ impl Memory {
         now: i64,
     ) -> Option<UserBucket<'r>> {
         let (user, limits) = ask.user.as_deref().zip(rule.each_user.as_ref())?;
-        let bucket = shelve(&mut self.users.lock(), name_of(scope, user), now);
+        let bucket = find_or_make(&mut self.users.lock(), name_of(scope, user), now);
         Some(UserBucket { bucket, limits })
     }
 }

@@ -19,7 +19,7 @@ const ANSWERED: Duration = Duration::from_secs(600);
 
 /// Which sites respond.
 #[derive(Debug, Default)]
-pub(super) struct Reach(Mutex<Sites>);
+pub(super) struct RespondingSites(Mutex<Sites>);
 
 #[derive(Debug, Default)]
 struct Sites {
@@ -43,7 +43,7 @@ struct Site {
     silent: Option<Instant>,
 }
 
-impl Reach {
+impl RespondingSites {
     /// `host` has responded. Usually it is the same host as before; then this only compares two
     /// names.
     pub(super) fn answered(&self, host: &Host) {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_site_that_never_answered_is_down_and_not_silent() {
-        let reach = Reach::default();
+        let reach = RespondingSites::default();
         assert!(!reach.is_silent(&host("a.example"), false));
         reach.answered(&host("b.example"));
         assert!(!reach.is_silent(&host("a.example"), false));
@@ -122,14 +122,14 @@ mod tests {
 
     #[test]
     fn a_site_that_answered_before_is_silent_also_where_it_is_the_only_one() {
-        let reach = Reach::default();
+        let reach = RespondingSites::default();
         reach.answered(&host("a.example"));
         assert!(reach.is_silent(&host("a.example"), false));
     }
 
     #[test]
     fn two_sites_that_fail_at_once_are_a_network_that_is_down() {
-        let reach = Reach::default();
+        let reach = RespondingSites::default();
         reach.answered(&host("a.example"));
         reach.answered(&host("b.example"));
         assert!(reach.is_silent(&host("a.example"), false), "nothing is known of b yet");
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_third_site_that_answers_shows_that_the_network_is_there() {
-        let reach = Reach::default();
+        let reach = RespondingSites::default();
         for name in ["a.example", "b.example", "c.example"] {
             reach.answered(&host(name));
         }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_memory_of_sites_is_bounded() {
-        let reach = Reach::default();
+        let reach = RespondingSites::default();
         for at in 0..3 * MAX_SITES {
             reach.answered(&host(&format!("h{at}.example")));
         }

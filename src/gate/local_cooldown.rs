@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    cache::{self, CooldownCache, Effect, Gateway},
+    cache::{self, CachedPhase, CooldownCache, Effect},
     wake::Wake,
 };
 use crate::{
@@ -30,7 +30,7 @@ const RECENT: Duration = Duration::from_millis(100);
 
 /// This member's copy of one cooldown.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct LocalCooldown {
     /// The cooldown's key.
     pub(super) key: Arc<str>,
     /// `epoch << 1 | closed`.
@@ -48,13 +48,13 @@ pub(super) struct View {
     queues: Mutex<Vec<Weak<Wake>>>,
     /// The latest epoch whose trip was reported as an event. Both news and a read may contain it,
     /// but it is reported once.
-    told: AtomicU64,
+    reported: AtomicU64,
     /// Plain refusals in a row.
     refusals: Mutex<Refusals>,
     /// Whether the latest response was a good page, so that there is nothing to count.
     well: AtomicBool,
     /// The limit that the site names, as this member last reported it.
-    site_limit: Mutex<Told>,
+    site_limit: Mutex<SiteLimitReport>,
     /// Whether the current cooldown is a pause that the site requested.
     paused: AtomicBool,
     /// Addresses (hashed) whose blank page was counted since the last success.
@@ -63,7 +63,7 @@ pub(super) struct View {
 
 /// The last report of the limit that a site announces.
 #[derive(Debug, Default)]
-struct Told {
+struct SiteLimitReport {
     /// The ceiling, and until when it is true.
     ceiling: Option<(f64, Instant)>,
     /// The ceiling of its `robots.txt`, and until when it is true.
@@ -83,7 +83,7 @@ const BLANKS: usize = 64;
 /// Beyond this number of queues, dropped ones are removed whenever the number has doubled.
 const SWEEP_FROM: usize = 8;
 
-impl View {
+impl LocalCooldown {
     /// An empty state. With a shared store, requests ask first.
     pub(super) fn new(key: Arc<str>, unknown: bool) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl View {
             heard: Mutex::new(clock::now()),
             closed: Mutex::default(),
             queues: Mutex::default(),
-            told: 0.into(),
+            reported: 0.into(),
             refusals: Mutex::default(),
             well: false.into(),
             site_limit: Mutex::default(),
@@ -125,15 +125,15 @@ impl View {
         *self.heard.lock()
     }
 
-    pub(super) fn gateway(&self) -> Gateway<Instant> {
-        self.cache.lock().gateway()
+    pub(super) fn phase(&self) -> CachedPhase<Instant> {
+        self.cache.lock().phase()
     }
 
     /// Whether a cooldown is in force now, or a probe out.
     pub(super) fn is_closed(&self) -> bool {
-        match self.gateway() {
-            Gateway::Cooling(until) | Gateway::Probing(until) => until > clock::now(),
-            Gateway::Open | Gateway::Ask => false,
+        match self.phase() {
+            CachedPhase::Cooling(until) | CachedPhase::Probing(until) => until > clock::now(),
+            CachedPhase::Open | CachedPhase::Ask => false,
         }
     }
 
@@ -202,21 +202,21 @@ impl View {
     /// The announced limit to report to the store, if any. A request takes `cost` tokens.
     pub(super) fn name(&self, said: &SiteLimit, cost: u32) -> Option<Named> {
         let now = clock::now();
-        let mut told = self.site_limit.lock();
+        let mut last = self.site_limit.lock();
         let hold = said.hold.map(clock::micros).filter(|_| !self.is_closed());
         let ceiling = said.ceiling.and_then(|ceiling| {
             let mut rate = ceiling.rate * f64::from(cost);
             let mut lasts = ceiling.lasts;
             if let Some((delay, until)) =
-                told.delay.filter(|(delay, until)| now < *until && *delay <= rate)
+                last.delay.filter(|(delay, until)| now < *until && *delay <= rate)
             {
                 (rate, lasts) = (delay, until - now);
             }
-            let known = told.ceiling.filter(|(_, until)| now < *until);
+            let known = last.ceiling.filter(|(_, until)| now < *until);
             if known.is_some_and(|(known, _)| (rate - known).abs() < known * SAME) {
                 return None;
             }
-            told.ceiling = Some((rate, now + lasts));
+            last.ceiling = Some((rate, now + lasts));
             Some(NamedRate { rate, lasts: clock::micros(lasts) })
         });
         (hold.is_some() || ceiling.is_some()).then_some(Named { ceiling, hold })
@@ -232,19 +232,19 @@ impl View {
     /// The rate that is worth an event: the first that a site names, and one now and then.
     pub(super) fn announces(&self, named: &Named) -> Option<f64> {
         let rate = named.ceiling?.rate;
-        let mut told = self.site_limit.lock();
-        let recent = told.announced.is_some_and(|at| at.elapsed() < ANNOUNCED);
+        let mut last = self.site_limit.lock();
+        let recent = last.announced.is_some_and(|at| at.elapsed() < ANNOUNCED);
         if recent {
             return None;
         }
-        told.announced = Some(clock::now());
+        last.announced = Some(clock::now());
         Some(rate)
     }
 
     /// The rate that the site names, as far as this member knows, in tokens per second.
     pub(super) fn named(&self) -> Option<f64> {
-        let told = self.site_limit.lock();
-        told.ceiling.filter(|(_, until)| clock::now() < *until).map(|(rate, _)| rate)
+        let last = self.site_limit.lock();
+        last.ceiling.filter(|(_, until)| clock::now() < *until).map(|(rate, _)| rate)
     }
 
     /// A cooldown began for this reason.
@@ -307,8 +307,8 @@ impl View {
     }
 
     /// Whether the trip that began `epoch` was not reported yet; marks it as reported.
-    pub(super) fn tells_first(&self, epoch: u64) -> bool {
-        self.told.swap(epoch, Ordering::Relaxed) != epoch
+    pub(super) fn reports_first(&self, epoch: u64) -> bool {
+        self.reported.swap(epoch, Ordering::Relaxed) != epoch
     }
 
     /// Takes a hint; true if the store must be read now. A trip closes the scope for at most `longest`.
@@ -332,12 +332,12 @@ impl View {
         let effect = change(&mut cache, clock::now());
         self.troubled.store(u32::from(cache.streak() > 0.0), Ordering::Relaxed);
         self.word.store(cache.word(), Ordering::Release);
-        let gateway = cache.gateway();
+        let phase = cache.phase();
         drop(cache);
-        match gateway {
-            Gateway::Open => *self.closed.lock() = None,
-            Gateway::Cooling(_) => _ = self.closed.lock().get_or_insert_with(clock::now),
-            Gateway::Probing(_) | Gateway::Ask => {}
+        match phase {
+            CachedPhase::Open => *self.closed.lock() = None,
+            CachedPhase::Cooling(_) => _ = self.closed.lock().get_or_insert_with(clock::now),
+            CachedPhase::Probing(_) | CachedPhase::Ask => {}
         }
         if effect.moved {
             for queue in self.queues.lock().iter().filter_map(Weak::upgrade) {

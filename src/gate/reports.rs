@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Entry, lane::Lane, view::View};
+use super::{Entry, active_scope::ActiveScope, local_cooldown::LocalCooldown};
 use crate::{
     classify::verdict::Judgement,
     limiter::cooldown::{Answer, Blocks, Cause, Change, KnownPhase, Report},
@@ -20,25 +20,25 @@ pub(super) struct Seen {
 }
 
 /// A probe is sent.
-pub(super) fn probe_sent(lane: &Lane, target: &Target) {
-    lane.shared.events.emit(Event::ProbeSent {
-        rule: Arc::clone(&lane.scope.name.rule),
-        key: Arc::clone(&lane.view.key),
+pub(super) fn probe_sent(scope: &ActiveScope, target: &Target) {
+    scope.shared.events.emit(Event::ProbeSent {
+        rule: Arc::clone(&scope.stored.name.rule),
+        key: Arc::clone(&scope.cooldown.key),
         target: target.clone(),
     });
 }
 
 /// Applies the reply to a take. A cooldown without a probe ends here.
-pub(super) fn granted(lane: &Lane, granted: &Granted, asked: Instant) {
-    if !lane.view.granted(granted, asked) {
+pub(super) fn granted(scope: &ActiveScope, granted: &Granted, asked: Instant) {
+    if !scope.cooldown.granted(granted, asked) {
         return;
     }
-    let entry = lane.entry();
-    let paused = lane.view.was_paused();
+    let entry = scope.entry();
+    let paused = scope.cooldown.was_paused();
     if paused || entry.rule.cooldown.as_ref().is_some_and(|policy| !policy.probe) {
-        lane.shared.events.emit(Event::Cleared {
+        scope.shared.events.emit(Event::Cleared {
             rule: Arc::clone(&entry.rule.name),
-            key: Arc::clone(&lane.view.key),
+            key: Arc::clone(&scope.cooldown.key),
             by: ClearedBy::Time,
             who: None,
         });
@@ -46,17 +46,17 @@ pub(super) fn granted(lane: &Lane, granted: &Granted, asked: Instant) {
 }
 
 /// Sends a report to the store, applies the change, and emits the events.
-pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>) {
-    let entry = Arc::clone(&lane.entry());
+pub(super) async fn deliver(scope: Arc<ActiveScope>, report: Report, seen: Option<Seen>) {
+    let entry = Arc::clone(&scope.entry());
     let asked = clock::now();
-    let reported = lane.shared.store.report(&lane.scope, &entry.rule, &report).await;
+    let reported = scope.shared.store.report(&scope.stored, &entry.rule, &report).await;
     if report.probe != 0 {
-        lane.view.probe_ended();
+        scope.cooldown.probe_ended();
     }
     let Ok(reported) = reported else { return };
-    lane.view.reported(&reported, asked);
-    let (rule, key) = (Arc::clone(&entry.rule.name), Arc::clone(&lane.view.key));
-    let events = &lane.shared.events;
+    scope.cooldown.reported(&reported, asked);
+    let (rule, key) = (Arc::clone(&entry.rule.name), Arc::clone(&scope.cooldown.key));
+    let events = &scope.shared.events;
     let probe = |result| Event::Probe { rule: Arc::clone(&rule), key: Arc::clone(&key), result };
     if report.probe != 0 {
         match (reported.change, report.answer) {
@@ -69,7 +69,7 @@ pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>)
         }
     }
     match reported.change {
-        Change::Tripped => tripped(&lane, &entry, &reported, seen),
+        Change::Tripped => tripped(&scope, &entry, &reported, seen),
         Change::Opened => {
             events.emit(Event::Cleared { rule, key, by: ClearedBy::Probe, who: None })
         }
@@ -78,7 +78,7 @@ pub(super) async fn deliver(lane: Arc<Lane>, report: Report, seen: Option<Seen>)
 }
 
 /// This member's report tripped the scope.
-fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) {
+fn tripped(scope: &ActiveScope, entry: &Entry, reported: &Reported, seen: Option<Seen>) {
     let trip = Trip {
         cause: reported.cause,
         by: seen
@@ -88,7 +88,7 @@ fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) 
         blocks: reported.blocks,
         streak: reported.streak,
         length: clock::from_micros(reported.length),
-        member: Arc::clone(&lane.shared.member),
+        member: Arc::clone(&scope.shared.member),
         answer: seen.map(|Seen { target, judgement }| Tripping {
             target,
             status: judgement.status,
@@ -98,14 +98,14 @@ fn tripped(lane: &Lane, entry: &Entry, reported: &Reported, seen: Option<Seen>) 
         who: None,
         made_by_us: true,
     };
-    lane.view.tells_first(lane.view.epoch());
-    lane.view.pauses(reported.cause);
-    began(&lane.shared.events, entry, Arc::clone(&lane.view.key), trip);
+    scope.cooldown.reports_first(scope.cooldown.epoch());
+    scope.cooldown.pauses(reported.cause);
+    began(&scope.shared.events, entry, Arc::clone(&scope.cooldown.key), trip);
 }
 
 /// The scope was paused manually, at this member.
 pub(super) fn tripped_by_hand(
-    lane: &Lane,
+    scope: &ActiveScope,
     entry: &Entry,
     length: std::time::Duration,
     who: Option<Arc<str>>,
@@ -116,18 +116,23 @@ pub(super) fn tripped_by_hand(
         blocks: Blocks::default(),
         streak: 0.0,
         length,
-        member: Arc::clone(&lane.shared.member),
+        member: Arc::clone(&scope.shared.member),
         answer: None,
         observe: entry.rule.mode == Mode::Observe,
         who,
         made_by_us: true,
     };
-    lane.view.tells_first(lane.view.epoch());
-    began(&lane.shared.events, entry, Arc::clone(&lane.view.key), trip);
+    scope.cooldown.reports_first(scope.cooldown.epoch());
+    began(&scope.shared.events, entry, Arc::clone(&scope.cooldown.key), trip);
 }
 
 /// News of another member. Each member emits the events of the whole fleet.
-pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: ScopeNews) {
+pub(super) fn heard(
+    events: &Events,
+    entry: &Entry,
+    cooldown: Option<&LocalCooldown>,
+    news: ScopeNews,
+) {
     let key = news.key;
     let cleared = |by| Event::Cleared {
         rule: Arc::clone(&entry.rule.name),
@@ -136,10 +141,10 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: S
         who: None,
     };
     match news.what {
-        What::Tripped if view.is_some_and(|view| !view.tells_first(news.epoch)) => {}
+        What::Tripped if cooldown.is_some_and(|cooldown| !cooldown.reports_first(news.epoch)) => {}
         What::Tripped => {
-            if let Some(view) = view {
-                view.pauses(news.cause);
+            if let Some(cooldown) = cooldown {
+                cooldown.pauses(news.cause);
             }
             let trip = Trip {
                 cause: news.cause,
@@ -163,26 +168,33 @@ pub(super) fn heard(events: &Events, entry: &Entry, view: Option<&View>, news: S
 
 /// Reads a scope from the store. If the store has lost a cooldown that this member knows, the
 /// member reports it at once, before the store grants anything to others.
-pub(super) async fn look(lane: &Lane) {
-    let entry = Arc::clone(&lane.entry());
+pub(super) async fn look(scope: &ActiveScope) {
+    let entry = Arc::clone(&scope.entry());
     let asked = clock::now();
-    let Ok(peeked) = lane.shared.store.peek(&lane.scope).await else { return };
-    let known = lane.view.known(entry.rule.cooldown.as_ref());
+    let Ok(peeked) = scope.shared.store.peek(&scope.stored).await else { return };
+    let known = scope.cooldown.known(entry.rule.cooldown.as_ref());
     // News are to be confirmed by the store, not brought to it.
-    if !lane.view.is_hinted() && known.epoch > peeked.epoch && known.phase != KnownPhase::Open {
+    if !scope.cooldown.is_hinted() && known.epoch > peeked.epoch && known.phase != KnownPhase::Open
+    {
         let ask = Ask { known, ..Ask::default() };
-        if let Ok(told) = lane.shared.store.take(&lane.scope, &entry.rule, &ask).await {
-            granted(lane, &told, asked);
+        if let Ok(reply) = scope.shared.store.take(&scope.stored, &entry.rule, &ask).await {
+            granted(scope, &reply, asked);
         }
     }
-    found(&lane.shared.events, &entry, &lane.view, &peeked, asked);
+    found(&scope.shared.events, &entry, &scope.cooldown, &peeked, asked);
 }
 
 /// A scope that was read again is cooling down, but the news of that trip were lost.
-fn found(events: &Events, entry: &Entry, view: &View, peeked: &Peeked, asked: Instant) {
-    view.peeked(peeked, asked);
-    if peeked.until > peeked.now && view.tells_first(peeked.epoch) {
-        view.pauses(peeked.cause);
+fn found(
+    events: &Events,
+    entry: &Entry,
+    cooldown: &LocalCooldown,
+    peeked: &Peeked,
+    asked: Instant,
+) {
+    cooldown.peeked(peeked, asked);
+    if peeked.until > peeked.now && cooldown.reports_first(peeked.epoch) {
+        cooldown.pauses(peeked.cause);
         let trip = Trip {
             cause: peeked.cause,
             by: peeked.by,
@@ -195,7 +207,7 @@ fn found(events: &Events, entry: &Entry, view: &View, peeked: &Peeked, asked: In
             who: None,
             made_by_us: false,
         };
-        began(events, entry, Arc::clone(&view.key), trip);
+        began(events, entry, Arc::clone(&cooldown.key), trip);
     }
 }
 

@@ -1,0 +1,199 @@
+//! The scopes of one rule: found by key, made on first use, dropped when idle.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+
+use super::{
+    Entry, GateContext, active_scope::ActiveScope, bucket::BucketQueue,
+    local_cooldown::LocalCooldown,
+};
+use crate::{
+    limiter::policy::Split,
+    rules::Rule,
+    store::{ScopeName, Store},
+    target::Target,
+};
+
+/// Beyond this number of scopes, idle ones are dropped whenever the number has doubled.
+const SWEEP_FROM: usize = 1_024;
+
+/// The keys of a bucket and of a cooldown.
+type Key = (Arc<str>, Arc<str>);
+
+/// The scopes of one rule.
+#[derive(Debug)]
+pub(super) struct ScopeRegistry {
+    shared: Arc<GateContext>,
+    /// The only scope of a rule that is not split; it needs no look-up.
+    whole: ArcSwapOption<ActiveScope>,
+    split: Mutex<HashMap<Key, Arc<ActiveScope>>>,
+    /// The queues of buckets that several scopes share.
+    queues: Mutex<HashMap<Arc<str>, Weak<BucketQueue>>>,
+    cooldowns: Mutex<HashMap<Arc<str>, Arc<LocalCooldown>>>,
+}
+
+impl ScopeRegistry {
+    pub(super) fn new(shared: Arc<GateContext>) -> Self {
+        Self {
+            shared,
+            whole: ArcSwapOption::empty(),
+            split: Mutex::default(),
+            queues: Mutex::default(),
+            cooldowns: Mutex::default(),
+        }
+    }
+
+    /// The scope for a request to `target`.
+    pub(super) fn find(&self, entry: &Arc<Entry>, target: &Target) -> Arc<ActiveScope> {
+        let rule = &entry.rule;
+        if rule.per == Split::All && cooldown_split(rule) == Split::All {
+            return self.whole(entry);
+        }
+        let keys = keys(rule, target);
+        let mut split = self.split.lock();
+        if let Some(scope) = split.get(&keys) {
+            return Arc::clone(scope);
+        }
+        if split.len() >= SWEEP_FROM && split.len().is_power_of_two() {
+            split.retain(|_, scope| Arc::strong_count(scope) > 1 || !scope.is_idle());
+            let mut cooldowns = self.cooldowns.lock();
+            cooldowns.retain(|_, cooldown| Arc::strong_count(cooldown) > 1);
+            self.queues.lock().retain(|_, queue| queue.strong_count() > 0);
+        }
+        let scope = self.make(entry, Arc::clone(&keys.0), Arc::clone(&keys.1));
+        split.insert(keys, Arc::clone(&scope));
+        scope
+    }
+
+    /// The only scope of a rule that is not split.
+    pub(super) fn whole(&self, entry: &Arc<Entry>) -> Arc<ActiveScope> {
+        if let Some(scope) = &*self.whole.load() {
+            return Arc::clone(scope);
+        }
+        // Taken so that two first requests make one scope.
+        let _making = self.split.lock();
+        if let Some(scope) = &*self.whole.load() {
+            return Arc::clone(scope);
+        }
+        let scope = self.make(entry, Arc::from(""), Arc::from(""));
+        self.whole.store(Some(Arc::clone(&scope)));
+        scope
+    }
+
+    /// The rule was removed: its scopes end with their last request.
+    pub(super) fn dissolve(&self) {
+        self.whole.store(None);
+        self.split.lock().clear();
+        self.queues.lock().clear();
+    }
+
+    /// A scope of the cooldown with this key, if there is one.
+    pub(super) fn named(&self, cooldown: &str) -> Option<Arc<ActiveScope>> {
+        self.all().into_iter().find(|scope| &*scope.stored.name.cooldown == cooldown)
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<ActiveScope>> {
+        let split = self.split.lock();
+        self.whole.load_full().into_iter().chain(split.values().map(Arc::clone)).collect()
+    }
+
+    /// The scope of this name, if there is one.
+    pub(super) fn known(&self, name: &ScopeName) -> Option<Arc<ActiveScope>> {
+        if name.bucket.is_empty() && name.cooldown.is_empty() {
+            return self.whole.load_full();
+        }
+        let key = (Arc::clone(&name.bucket), Arc::clone(&name.cooldown));
+        self.split.lock().get(&key).map(Arc::clone)
+    }
+
+    /// The known state of a cooldown, if this member has had requests for it.
+    pub(super) fn cooldown(&self, key: &str) -> Option<Arc<LocalCooldown>> {
+        self.cooldowns.lock().get(key).map(Arc::clone)
+    }
+
+    /// A scope with this cooldown.
+    pub(super) fn of_cooldown(&self, cooldown: &Arc<LocalCooldown>) -> Option<Arc<ActiveScope>> {
+        self.all().into_iter().find(|scope| Arc::ptr_eq(&scope.cooldown, cooldown))
+    }
+
+    /// Applies a reloaded rule. If its buckets are shared differently, the old scopes end with their
+    /// last requests.
+    pub(super) fn set_entry(&self, entry: &Arc<Entry>) {
+        let scopes = self.all();
+        let shares = shares_buckets(&entry.rule);
+        if scopes.first().is_some_and(|scope| shares_buckets(&scope.entry().rule) != shares) {
+            self.dissolve();
+        }
+        for scope in scopes {
+            scope.queue.set_entry(Arc::clone(entry));
+        }
+    }
+
+    /// Creates a scope. In a fleet its cooldown is unknown until the first call, and also if an idle
+    /// scope of the same name with a trip was dropped.
+    pub(super) fn make(
+        &self,
+        entry: &Arc<Entry>,
+        bucket: Arc<str>,
+        cooldown: Arc<str>,
+    ) -> Arc<ActiveScope> {
+        let rule = Arc::clone(&entry.rule.name);
+        let name = ScopeName { rule, bucket, cooldown: Arc::clone(&cooldown) };
+        let stored = self.shared.store.scope(name);
+        let cooldown = {
+            let unknown =
+                entry.rule.cooldown.is_some() && self.shared.store.may_have_tripped(&stored);
+            let mut cooldowns = self.cooldowns.lock();
+            let new = || Arc::new(LocalCooldown::new(Arc::clone(&cooldown), unknown));
+            Arc::clone(cooldowns.entry(Arc::clone(&cooldown)).or_insert_with(new))
+        };
+        let queue = self.queue(entry, &stored.name.bucket, &cooldown);
+        ActiveScope::new(Arc::clone(&self.shared), stored, cooldown, queue)
+    }
+
+    /// The queue of a bucket.
+    fn queue(
+        &self,
+        entry: &Arc<Entry>,
+        bucket: &Arc<str>,
+        cooldown: &Arc<LocalCooldown>,
+    ) -> Arc<BucketQueue> {
+        let new = |only| {
+            BucketQueue::new(Arc::clone(&self.shared), Arc::clone(entry), Arc::clone(bucket), only)
+        };
+        if !shares_buckets(&entry.rule) {
+            return new(Some(Arc::clone(cooldown)));
+        }
+        let mut queues = self.queues.lock();
+        if let Some(queue) = queues.get(bucket).and_then(Weak::upgrade) {
+            return queue;
+        }
+        let queue = new(None);
+        queues.insert(Arc::clone(bucket), Arc::downgrade(&queue));
+        queue
+    }
+}
+
+/// Whether scopes with cooldowns of their own share a bucket.
+fn shares_buckets(rule: &Rule) -> bool {
+    let cooldown = cooldown_split(rule);
+    let one_each = (rule.per == Split::Host && cooldown != Split::Address)
+        || cooldown == Split::All
+        || cooldown == rule.per;
+    !one_each && rule.limits_something()
+}
+
+/// Keys of the bucket and of the cooldown of a request to `target`.
+pub(super) fn keys(rule: &Rule, target: &Target) -> (Arc<str>, Arc<str>) {
+    (rule.per.key_of(target), cooldown_split(rule).key_of(target))
+}
+
+/// How the cooldowns of a rule are split.
+pub(super) fn cooldown_split(rule: &Rule) -> Split {
+    rule.cooldown.as_ref().map_or(rule.per, |policy| policy.per)
+}
