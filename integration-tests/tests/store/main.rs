@@ -36,6 +36,7 @@ use tidegate::{
     },
 };
 
+mod ban;
 mod expired;
 mod idle;
 mod load;

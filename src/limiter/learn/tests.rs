@@ -171,6 +171,20 @@ fn a_doubtful_trip_costs_less_and_is_forgotten_sooner() {
 }
 
 #[test]
+fn a_doubtful_trip_that_cost_a_long_ban_is_not_soon_forgotten() {
+    let rises = |seconds| {
+        let mut scope = Scope::new();
+        scope.run(120);
+        scope.trip_for(seconds, false);
+        let after = scope.learned.rate;
+        scope.run(540);
+        scope.learned.rate > after * 1.01
+    };
+    assert!(rises(30), "one of half a minute is");
+    assert!(!rises(600), "a step every minute would cost ten minutes each");
+}
+
+#[test]
 fn a_sure_block_that_trips_nothing_eases() {
     let mut scope = Scope::new();
     scope.run(60);
