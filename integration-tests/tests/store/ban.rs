@@ -11,8 +11,9 @@ async fn rises_after(ban: Duration) -> usize {
     let store =
         SharedStore::over(Box::new(line), sim::settings("redis://simulated"), Metrics::new());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let learn = Learn { start: 4.0, floor: 0.04, back_off: 0.87, patience: 60_000_000 };
-    let limits = Limits { rate: Some(4.0), burst: 5, quotas: vec![], cost: 1, learn: Some(learn) };
+    // It climbs at first, so that the ban shows no limit by count.
+    let learn = Learn { start: 1.0, floor: 0.01, back_off: 0.87, patience: 60_000_000 };
+    let limits = Limits { rate: Some(10.0), burst: 5, quotas: vec![], cost: 1, learn: Some(learn) };
     let kept = Duration::from_secs(7_200);
     let policy = CooldownPolicy {
         length: (ban, ban),
@@ -27,13 +28,13 @@ async fn rises_after(ban: Duration) -> usize {
         second += 1;
         assert!(second < 7_200, "it never opened");
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let wanted = pair.learned.rate.max(1.0).floor();
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 4")]
+        let wanted = pair.learned.rate.max(1.0).ceil() + 1.0;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 12")]
         let ask =
             Ask { wanted: wanted as u32, bound: 1_000_000, lease: 3_000_000, ..Ask::default() };
         let before = (pair.epoch, pair.probe);
         pair.take(&ask).await.expect("both grant the same");
-        let blocked = (121..=123).contains(&second);
+        let blocked = (601..=603).contains(&second);
         let is_probe = pair.probe != before.1;
         if is_probe {
             opened = Some(second);

@@ -172,15 +172,25 @@ fn a_doubtful_trip_costs_less_and_is_forgotten_sooner() {
 
 #[test]
 fn a_doubtful_trip_that_cost_a_long_ban_is_not_soon_forgotten() {
-    let rises = |seconds| {
-        let mut scope = Scope::new();
-        scope.run(120);
-        scope.trip_for(seconds, false);
-        let after = scope.learned.rate;
-        scope.run(540);
-        scope.learned.rate > after * 1.01
+    let rises = |seconds: i64| {
+        let Scope { mut learned, mut now, mut shares, .. } = Scope::new();
+        let mut observe = |now, last, news| {
+            learned.observe(now, last, (news, &mut shares), KnownRate::default(), 40.0, &LEARN);
+            learned.count(now, learned.rate);
+            learned.rate
+        };
+        // It climbs, so that the ban shows no limit by count.
+        for _ in 0..600 {
+            now += SECOND;
+            observe(now, now, News::default());
+        }
+        let (last, opened) = (now, now + seconds * SECOND);
+        let news = News { opened, blocked: last, sure: false, closed: false, ..News::default() };
+        let after = observe(opened, last, news);
+        let later = (1..=540).map(|second| opened + second * SECOND);
+        later.fold(after, |_, now| observe(now, now, news)) > after * 1.01
     };
-    assert!(rises(30), "one of half a minute is");
+    assert!(rises(30), "after half a minute it is");
     assert!(!rises(600), "a step every minute would cost ten minutes each");
 }
 
