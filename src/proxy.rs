@@ -47,7 +47,7 @@ pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody, w
 use self::{
     access::{Identity, Line},
     context::Live,
-    forward::{Answer, Outbound},
+    forward::{Outbound, UpstreamResponse},
     headers::HeaderFlags,
     pool::Pin,
     upgrade::Upgrading,
@@ -297,7 +297,7 @@ impl Granted<'_> {
                 }
                 return Ok(upgrade::join(cx, live, visitor, upgrading, answer, entry, line));
             }
-            let Answer { response, flags, conn, .. } = answer;
+            let UpstreamResponse { response, flags, conn, .. } = answer;
             let (head, body) = response.into_parts();
             if flags.limit {
                 pass.hear_limit(&head.headers);

@@ -32,7 +32,7 @@ struct Asked {
 /// The response for one URL or for many, like the request.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Answer {
+pub(super) enum WhenReply {
     One(Box<Next>),
     Many { results: Vec<Next> },
 }
@@ -58,7 +58,7 @@ pub(super) struct Next {
 pub(super) async fn when(
     State(cx): State<Arc<Context>>,
     body: Bytes,
-) -> Result<Json<Answer>, Problem> {
+) -> Result<Json<WhenReply>, Problem> {
     let asked: Asked = read(&body)?;
     let (urls, is_one) = match (asked.url, asked.urls) {
         (Some(url), None) => (vec![url], true),
@@ -79,10 +79,10 @@ pub(super) async fn when(
         });
     }
     Ok(Json(match results.pop() {
-        Some(one) if is_one => Answer::One(Box::new(one)),
+        Some(one) if is_one => WhenReply::One(Box::new(one)),
         last => {
             results.extend(last);
-            Answer::Many { results }
+            WhenReply::Many { results }
         }
     }))
 }

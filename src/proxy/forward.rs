@@ -59,7 +59,7 @@ pub(super) struct Outbound {
 
 /// The head of a response, and the connection that it came on.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct UpstreamResponse {
     pub(super) response: Response<Incoming>,
     /// Of its fields.
     pub(super) flags: HeaderFlags,
@@ -222,7 +222,7 @@ pub(super) async fn send(
     outbound: &mut Outbound,
     pass: &mut Pass,
     again: bool,
-) -> Result<Answer, Refused> {
+) -> Result<UpstreamResponse, Refused> {
     let target = &asking.target;
     let mut returned = None;
     let mut wanted = Wanted {
@@ -256,7 +256,7 @@ pub(super) async fn send(
                 }
                 pass.entry().metrics.upstream_seconds.observe(took.as_secs_f64());
                 let flags = answer::check(outbound, &mut response)?;
-                return Ok(Answer { response, flags, conn, took });
+                return Ok(UpstreamResponse { response, flags, conn, took });
             }
             Err(failure) => failure,
         };

@@ -66,14 +66,14 @@ pub enum Unresolved {
     Short(String),
 }
 
-type Answer = Result<Arc<[IpAddr]>, Unresolved>;
+type Resolved = Result<Arc<[IpAddr]>, Unresolved>;
 type Look = fn(&str) -> std::io::Result<Vec<IpAddr>>;
 
 /// One name.
 #[derive(Default)]
 struct Slot {
     /// The lock is held during the lookup, so that concurrent calls wait for the same result.
-    answer: tokio::sync::Mutex<Option<(Answer, Instant)>>,
+    answer: tokio::sync::Mutex<Option<(Resolved, Instant)>>,
     /// The lookup has started, so a wait now depends on the site's name servers.
     is_asked: AtomicBool,
 }
@@ -149,7 +149,7 @@ impl Resolver {
     ///
     /// # Errors
     /// [`Unresolved`].
-    pub async fn lookup(&self, name: &Arc<str>, client: &Client, deadline: Instant) -> Answer {
+    pub async fn lookup(&self, name: &Arc<str>, client: &Client, deadline: Instant) -> Resolved {
         let deadline = deadline.min(clock::now() + TIME_LIMIT);
         let slot = self.slot(name);
         let ask = async {
@@ -187,7 +187,7 @@ impl Resolver {
 
     /// The slots belong to the thread, not to the future: a cancelled call does not free the
     /// thread.
-    async fn ask(&self, name: &Arc<str>, places: Places) -> Answer {
+    async fn ask(&self, name: &Arc<str>, places: Places) -> Resolved {
         let (name, look) = (Arc::clone(name), self.look);
         let asked = tokio::task::spawn_blocking(move || {
             let _places = places;

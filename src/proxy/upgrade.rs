@@ -9,7 +9,7 @@ use super::{
     Body, Context, Visitor,
     access::{Line, Tally},
     context::Live,
-    forward::{Answer, Outbound},
+    forward::{Outbound, UpstreamResponse},
     headers,
     intercept::Activity,
     pool::Counted,
@@ -54,7 +54,7 @@ pub(super) fn join(
     live: &Live,
     visitor: &Visitor,
     upgrading: Upgrading,
-    answer: Answer,
+    answer: UpstreamResponse,
     entry: &Entry,
     mut line: Option<Box<Line>>,
 ) -> Response<Body> {

@@ -32,12 +32,12 @@ const BUNDLES: [&str; 4] =
     ["SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"];
 
 /// The head of a response.
-struct Answer {
+struct ResponseHead {
     status: u16,
     fields: Vec<(String, String)>,
 }
 
-impl Answer {
+impl ResponseHead {
     fn field(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
@@ -205,7 +205,7 @@ impl Probe {
         }
     }
 
-    async fn ask_http(&self) -> anyhow::Result<Option<Answer>> {
+    async fn ask_http(&self) -> anyhow::Result<Option<ResponseHead>> {
         let mut stream = TcpStream::connect(&self.proxy).await?;
         let head = self.get(&self.url.to_string(), &self.credentials());
         Ok(Some(ask(&mut stream, &head).await?))
@@ -216,7 +216,7 @@ impl Probe {
         &self,
         rule: Option<&Arc<Rule>>,
         report: &mut Report,
-    ) -> anyhow::Result<Option<Answer>> {
+    ) -> anyhow::Result<Option<ResponseHead>> {
         let site = self.url.host().unwrap_or_default();
         let (mut stream, trusted) = match self.tunnel(&self.trusted_files()).await? {
             Err(refused) => return Ok(Some(refused)),
@@ -256,7 +256,7 @@ impl Probe {
     }
 
     /// Opens a tunnel with TLS. The inner error is the refusal of the CONNECT.
-    async fn tunnel(&self, trusted: &[PathBuf]) -> anyhow::Result<Result<Handshake, Answer>> {
+    async fn tunnel(&self, trusted: &[PathBuf]) -> anyhow::Result<Result<Handshake, ResponseHead>> {
         let mut ours = trusted.to_vec();
         ours.extend(self.ca.exists().then(|| self.ca.clone()));
         let mut why = String::new();
@@ -310,7 +310,7 @@ impl Probe {
 }
 
 /// Reports the result of the request.
-fn judge(answer: &Answer, rule: Option<&Arc<Rule>>, report: &mut Report) {
+fn judge(answer: &ResponseHead, rule: Option<&Arc<Rule>>, report: &mut Report) {
     let status = answer.status;
     if let Some(reason) = answer.field("tidegate-refused") {
         let cure = match reason {
@@ -350,7 +350,7 @@ fn judge(answer: &Answer, rule: Option<&Arc<Rule>>, report: &mut Report) {
 async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     head: &str,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<ResponseHead> {
     stream.write_all(head.as_bytes()).await?;
     let mut read = Vec::new();
     while !read.ends_with(b"\r\n\r\n") {
@@ -371,7 +371,7 @@ async fn ask_all(stream: &mut TcpStream, head: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&read).into_owned())
 }
 
-fn parse(head: &[u8]) -> anyhow::Result<Answer> {
+fn parse(head: &[u8]) -> anyhow::Result<ResponseHead> {
     let text = String::from_utf8_lossy(head);
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
@@ -380,5 +380,5 @@ fn parse(head: &[u8]) -> anyhow::Result<Answer> {
     let field = |line: &str| {
         line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
     };
-    Ok(Answer { status, fields: lines.filter_map(field).collect() })
+    Ok(ResponseHead { status, fields: lines.filter_map(field).collect() })
 }

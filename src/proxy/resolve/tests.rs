@@ -89,7 +89,7 @@ async fn all(
     resolver: &Arc<Resolver>,
     names: impl Iterator<Item = (String, u8)>,
     time: Duration,
-) -> Vec<Answer> {
+) -> Vec<Resolved> {
     let mut asking = tokio::task::JoinSet::new();
     for (text, who) in names {
         let resolver = Arc::clone(resolver);
