@@ -26,6 +26,9 @@ const MAX_BARE_TEXT: usize = 250;
 /// A page that shows nothing yet has at most so many visible characters.
 const MAX_EMPTY_TEXT: usize = 60;
 
+/// A page that only says what it is has at most so many visible characters beside its title.
+const MAX_STUB_TEXT: usize = 24;
+
 /// A page with nothing but a widget has at most so many visible characters.
 const MAX_WIDGET_TEXT: usize = 250;
 
@@ -226,7 +229,7 @@ impl<'a> FamilyMatcher<'a> {
             || words >= 4 && built >= 2 && words + built >= least
             || weights.lacks && structure.challenge && built >= 3;
         let is_other = self.is_other_than_check(has_means);
-        let is_wall = suffices && !is_other;
+        let is_wall = suffices && !is_other || self.only_says_check();
         if is_wall { Fit::Full } else { Fit::Partial }
     }
 
@@ -254,6 +257,18 @@ impl<'a> FamilyMatcher<'a> {
             || is_strange
             || wants_data
             || self.is_form_of_site()
+    }
+
+    /// Whether the page says that it is a check, and has nothing else: what a page of the site is for, it shows.
+    fn only_says_check(&self) -> bool {
+        let weights = self.weights();
+        let is_own = weights.own > 0 || weights.has_purpose || weights.explains;
+        if weights.human < 4 || is_own || self.visible > MAX_STUB_TEXT || !self.is_complete {
+            return false;
+        }
+        let structure = self.structure();
+        let is_alone = structure.scripts + structure.images == 0 && !structure.has_means;
+        self.is_plain() && is_alone && !structure.has_root
     }
 
     /// Whether the page reports too many requests, and only names a check: nothing on it could be passed.

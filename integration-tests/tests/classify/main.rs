@@ -11,6 +11,7 @@ mod fresh;
 mod heads;
 mod mutations;
 mod pages;
+mod stubs;
 mod unseen;
 
 use std::sync::Arc;
