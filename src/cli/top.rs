@@ -53,7 +53,7 @@ fn every(text: &str) -> Result<f64, String> {
 
 /// The choices of the operator.
 #[derive(Debug, Default)]
-struct View {
+struct ViewOptions {
     sort: usize,
     search: String,
     /// Whether keys are added to the search.
@@ -69,7 +69,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     let source = Source::new(global, &args.token)?;
     let terminal = Terminal::enter()?;
     let every = Duration::from_secs_f64(args.every);
-    let mut view = View::default();
+    let mut view = ViewOptions::default();
     let mut seen = Err("reading ...".to_owned());
     let mut next = clock::now();
     loop {
@@ -90,7 +90,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     }
 }
 
-impl View {
+impl ViewOptions {
     /// Handles a key. Returns true if the program ends.
     fn press(&mut self, key: Key) -> bool {
         match (self.typing, key) {
@@ -128,7 +128,7 @@ impl View {
 /// One screen, which never exceeds the terminal's rows and columns.
 fn frame(
     seen: &Result<FleetStatus, String>,
-    view: &mut View,
+    view: &mut ViewOptions,
     (rows, columns): (usize, usize),
     out: &Out,
 ) -> String {
@@ -224,7 +224,7 @@ mod tests {
     fn a_screen_has_never_more_lines_or_columns_than_the_terminal() {
         let (out, seen) = (Out::new(crate::cli::Colour::Never), Ok(fleet(300)));
         for (rows, columns) in [(24, 80), (10, 40), (5, 20), (3, 10)] {
-            let frame = frame(&seen, &mut View::default(), (rows, columns), &out);
+            let frame = frame(&seen, &mut ViewOptions::default(), (rows, columns), &out);
             let lines: Vec<_> = frame.split("\r\n").collect();
             assert!(lines.len() <= rows, "{} lines of {rows}", lines.len());
             for line in lines {
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn keys_search_sort_scroll_and_end() {
         let (out, seen, mut view) =
-            (Out::new(crate::cli::Colour::Never), Ok(fleet(300)), View::default());
+            (Out::new(crate::cli::Colour::Never), Ok(fleet(300)), ViewOptions::default());
         let size = (24, 80);
         assert!(frame(&seen, &mut view, size, &out).contains("cooling 1 min"), "it is first");
         for key in "/site-123".chars().map(Key::Char).chain([Key::Enter]) {

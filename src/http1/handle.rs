@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 
 /// The proxy's handle of a [`super::Connection`].
 #[derive(Debug, Clone, Default)]
-pub struct Handle(Arc<Shared>);
+pub struct Handle(Arc<HandleState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct HandleState {
     answered: AtomicU64,
     through: AtomicBool,
     waiting: Mutex<Option<Waker>>,
@@ -36,7 +36,7 @@ struct Interim {
     sender: Option<Waker>,
 }
 
-impl Shared {
+impl HandleState {
     fn wake(&self) {
         if let Some(waker) = self.waiting.lock().take() {
             waker.wake();
@@ -47,7 +47,7 @@ impl Shared {
 /// A request with a response in progress; dropped when the last byte of the body was given to
 /// hyper.
 #[derive(Debug)]
-pub struct Answering(Arc<Shared>);
+pub struct Answering(Arc<HandleState>);
 
 impl Drop for Answering {
     fn drop(&mut self) {

@@ -26,11 +26,11 @@ const MAX_LINGER: usize = 256 * 1024;
 pub(super) struct Refusal {
     /// Earlier requests, whose responses go first.
     before: u64,
-    stage: Stage,
+    stage: RefusalStage,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum RefusalStage {
     Wait(Bytes),
     Write(Bytes),
     Shutdown,
@@ -41,12 +41,12 @@ enum Stage {
 impl Refusal {
     /// `too_late`: a response to the same request has begun, so the connection just ends.
     pub(super) fn new(answer: Bytes, before: u64, too_late: bool) -> Self {
-        let stage = if too_late { Stage::Done } else { Stage::Wait(answer) };
+        let stage = if too_late { RefusalStage::Done } else { RefusalStage::Wait(answer) };
         Self { before, stage }
     }
 
     fn has_begun(&self) -> bool {
-        !matches!(self.stage, Stage::Wait(_))
+        !matches!(self.stage, RefusalStage::Wait(_))
     }
 }
 
@@ -66,30 +66,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
         let Phase::Refused(refusal) = &mut self.phase else { return Poll::Ready(Ok(())) };
         loop {
             match &mut refusal.stage {
-                Stage::Wait(answer) => {
+                RefusalStage::Wait(answer) => {
                     // hyper polls again when it has flushed its data.
                     if !self.handle.is_answered(refusal.before, cx) || !self.flushed {
                         return Poll::Pending;
                     }
-                    refusal.stage = Stage::Write(std::mem::take(answer));
+                    refusal.stage = RefusalStage::Write(std::mem::take(answer));
                 }
-                Stage::Write(answer) if answer.has_remaining() => {
+                RefusalStage::Write(answer) if answer.has_remaining() => {
                     let written = ready!(Pin::new(&mut self.io).poll_write(cx, answer))?;
                     if written == 0 {
-                        refusal.stage = Stage::Done;
+                        refusal.stage = RefusalStage::Done;
                     } else {
                         answer.advance(written);
                     }
                 }
-                Stage::Write(_) => {
+                RefusalStage::Write(_) => {
                     ready!(Pin::new(&mut self.io).poll_flush(cx))?;
-                    refusal.stage = Stage::Shutdown;
+                    refusal.stage = RefusalStage::Shutdown;
                 }
-                Stage::Shutdown => {
+                RefusalStage::Shutdown => {
                     ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
-                    refusal.stage = Stage::Linger(Box::pin(tokio::time::sleep(LINGER)), 0);
+                    refusal.stage = RefusalStage::Linger(Box::pin(tokio::time::sleep(LINGER)), 0);
                 }
-                Stage::Linger(until, thrown_away) => {
+                RefusalStage::Linger(until, thrown_away) => {
                     let mut piece = [0; PIECE];
                     let mut piece = ReadBuf::new(&mut piece);
                     let over = until.as_mut().poll(cx).is_ready() || *thrown_away > MAX_LINGER;
@@ -98,10 +98,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
                         *thrown_away += piece.filled().len();
                     }
                     if over || piece.filled().is_empty() {
-                        refusal.stage = Stage::Done;
+                        refusal.stage = RefusalStage::Done;
                     }
                 }
-                Stage::Done => return Poll::Ready(Ok(())),
+                RefusalStage::Done => return Poll::Ready(Ok(())),
             }
         }
     }

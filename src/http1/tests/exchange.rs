@@ -14,7 +14,8 @@ use tokio::{
 use super::*;
 
 /// The body of an answer, with what tells the connection that it is out.
-type Answer = Response<http_body_util::combinators::MapErr<Tracked, fn(Infallible) -> Infallible>>;
+type TrackedResponse =
+    Response<http_body_util::combinators::MapErr<Tracked, fn(Infallible) -> Infallible>>;
 
 #[derive(Debug)]
 struct Tracked(Full<Bytes>, #[allow(dead_code, reason = "it works by being dropped")] Answering);
@@ -33,7 +34,7 @@ impl hyper::body::Body for Tracked {
 
 /// Answers the path; `/held` only after a notification. A CONNECT and an Upgrade to `/yes` become
 /// an echo.
-async fn serve(request: Request<Incoming>, handle: Handle, go: Arc<Notify>) -> Answer {
+async fn serve(request: Request<Incoming>, handle: Handle, go: Arc<Notify>) -> TrackedResponse {
     let answering = handle.answering();
     let path = request.uri().to_string();
     let (mut status, mut text) = (200, path.clone());

@@ -128,12 +128,12 @@ impl Bench {
     }
 
     /// One GET on a connection of its own.
-    pub(in crate::proxy) async fn get(&self, url: &str) -> Answer {
+    pub(in crate::proxy) async fn get(&self, url: &str) -> RawResponse {
         self.ask(&format!("GET {url} HTTP/1.1\r\nhost: {}\r\n\r\n", host_of(url))).await
     }
 
     /// One request on a connection of its own.
-    pub(in crate::proxy) async fn ask(&self, request: &str) -> Answer {
+    pub(in crate::proxy) async fn ask(&self, request: &str) -> RawResponse {
         let mut client = self.connect().await;
         client.send(request).await;
         client.answer().await
@@ -208,9 +208,9 @@ impl Client {
     }
 
     /// One answer with a body that has a length (or none at all).
-    pub(in crate::proxy) async fn answer(&mut self) -> Answer {
+    pub(in crate::proxy) async fn answer(&mut self) -> RawResponse {
         let head = self.read_to("\r\n\r\n").await;
-        let mut answer = Answer { head, body: Vec::new() };
+        let mut answer = RawResponse { head, body: Vec::new() };
         let length = answer.field("content-length").map(|length| length.parse::<usize>().unwrap());
         if let Some(length) = length {
             while self.read.len() < length {
@@ -222,19 +222,19 @@ impl Client {
     }
 
     /// The head of an answer only.
-    pub(in crate::proxy) async fn head(&mut self) -> Answer {
-        Answer { head: self.read_to("\r\n\r\n").await, body: Vec::new() }
+    pub(in crate::proxy) async fn head(&mut self) -> RawResponse {
+        RawResponse { head: self.read_to("\r\n\r\n").await, body: Vec::new() }
     }
 }
 
 /// What came back.
 #[derive(Debug)]
-pub(in crate::proxy) struct Answer {
+pub(in crate::proxy) struct RawResponse {
     pub(in crate::proxy) head: String,
     body: Vec<u8>,
 }
 
-impl Answer {
+impl RawResponse {
     pub(in crate::proxy) fn status(&self) -> u16 {
         self.head.split(' ').nth(1).unwrap().parse().unwrap()
     }
