@@ -58,14 +58,14 @@ impl Default for Outage {
 }
 
 impl Outage {
-    /// The store replies. Returns true if this should be reported: it has done so for a while, after an outage that was
-    /// reported.
+    /// The store replies. Returns true if this should be reported: an outage that was reported is over. The outage of the
+    /// start is over with the first reply, which makes the member ready; a later one once the store has replied for a while.
     fn replied(&self) -> bool {
-        self.reached.store(true, Ordering::Release);
+        let is_first = !self.reached.swap(true, Ordering::AcqRel);
         let now = clock::now();
         let mut state = self.state.lock();
         let since = *state.answers_since.get_or_insert(now);
-        if now.duration_since(since) < STEADY {
+        if !is_first && now.duration_since(since) < STEADY {
             return false;
         }
         state.latest = None;
@@ -166,12 +166,15 @@ mod tests {
         assert!(!outage.notice(FailureKind::Auth));
         tokio::time::advance(FIRST_WORD).await;
         assert!(outage.notice(FailureKind::Timeout));
+        assert!(outage.replied(), "the outage of the start ends at once");
+        assert!(outage.notice(FailureKind::Auth), "another outage");
+        outage.state.lock().reported.push(FailureKind::Auth);
         assert!(!outage.replied(), "it may fail again at once");
         assert!(!outage.notice(FailureKind::Auth), "the same outage");
         assert!(!outage.replied());
         tokio::time::advance(STEADY).await;
         assert!(outage.replied(), "it is over");
         assert!(!outage.replied(), "which is reported once");
-        assert!(outage.notice(FailureKind::Auth), "another outage");
+        assert!(outage.notice(FailureKind::Auth), "a third outage");
     }
 }
