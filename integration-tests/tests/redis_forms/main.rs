@@ -175,6 +175,12 @@ async fn a_cluster_loses_a_node_and_gets_it_back() {
     joined(&fleet).await;
     let all: Vec<_> = cluster.nodes.iter().map(Redis::address).collect();
     nobody_reaches(&fleet[0], &all).await;
+    let times = async |kind: &str| -> Vec<u64> {
+        let events = fleet[0].events(kind).await;
+        events.iter().map(|event| event["at_ms"].as_u64().expect("a time")).collect()
+    };
+    // On a busy machine the connections take so long that there is an outage of the start, which ends with the first reply.
+    let at_start = times("store_up").await.len();
     let (_, owner) = cluster.owner("tidegate:{default}:b:");
     // The tickets in hand when the node went away, and the jitter of the site.
     crawl_while(&fleet, 200, 5.0, async |site| {
@@ -189,17 +195,13 @@ async fn a_cluster_loses_a_node_and_gets_it_back() {
         member.store_is(true).await;
     }
     // Heartbeats at other nodes succeed all the time, which does not end the outage.
-    let times = async |kind: &str| -> Vec<u64> {
-        let events = fleet[0].events(kind).await;
-        events.iter().map(|event| event["at_ms"].as_u64().expect("a time")).collect()
-    };
     let (mut lost, mut back) = (Vec::new(), Vec::new());
     wait_until("the outage is over", SOON, async || {
         (lost, back) = (times("store_down").await, times("store_up").await);
-        back.last() > lost.last()
+        back.len() > at_start && back.last() > lost.last()
     })
     .await;
-    for up in &back {
+    for up in &back[at_start..] {
         let down = lost.iter().rev().find(|down| *down < up).expect("an outage");
         assert!(up - down >= 1_000, "the store must answer for a while: {lost:?}, {back:?}");
     }
