@@ -1,6 +1,6 @@
 //! Sends reports to the store, and emits the events of a scope, from this member and others.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Entry, active_scope::ActiveScope, local_cooldown::LocalCooldown};
 use crate::{
@@ -88,15 +88,13 @@ fn tripped(scope: &ActiveScope, entry: &Entry, reported: &Reported, seen: Option
         blocks: reported.blocks,
         streak: reported.streak,
         length: clock::from_micros(reported.length),
-        member: Arc::clone(&scope.shared.member),
         answer: seen.map(|Seen { target, judgement }| Tripping {
             target,
             status: judgement.status,
             evidence: judgement.evidence,
         }),
-        observe: entry.rule.mode == Mode::Observe,
-        who: None,
         made_by_us: true,
+        ..trip_of(entry, Arc::clone(&scope.shared.member))
     };
     scope.cooldown.reports_first(scope.cooldown.epoch());
     scope.cooldown.pauses(reported.cause);
@@ -107,20 +105,15 @@ fn tripped(scope: &ActiveScope, entry: &Entry, reported: &Reported, seen: Option
 pub(super) fn tripped_by_hand(
     scope: &ActiveScope,
     entry: &Entry,
-    length: std::time::Duration,
+    length: Duration,
     who: Option<Arc<str>>,
 ) {
     let trip = Trip {
         cause: Some(Cause::Manual),
-        by: None,
-        blocks: Blocks::default(),
-        streak: 0.0,
         length,
-        member: Arc::clone(&scope.shared.member),
-        answer: None,
-        observe: entry.rule.mode == Mode::Observe,
         who,
         made_by_us: true,
+        ..trip_of(entry, Arc::clone(&scope.shared.member))
     };
     scope.cooldown.reports_first(scope.cooldown.epoch());
     began(&scope.shared.events, entry, Arc::clone(&scope.cooldown.key), trip);
@@ -152,11 +145,7 @@ pub(super) fn heard(
                 blocks: news.blocks,
                 streak: news.peak,
                 length: clock::from_micros(news.remaining),
-                member: news.member,
-                answer: None,
-                observe: entry.rule.mode == Mode::Observe,
-                who: None,
-                made_by_us: false,
+                ..trip_of(entry, news.member)
             };
             began(events, entry, key, trip);
         }
@@ -201,13 +190,25 @@ fn found(
             blocks: peeked.blocks,
             streak: peeked.peak,
             length: clock::from_micros(peeked.until - peeked.now),
-            member: Arc::from(""),
-            answer: None,
-            observe: entry.rule.mode == Mode::Observe,
-            who: None,
-            made_by_us: false,
+            ..trip_of(entry, Arc::from(""))
         };
         began(events, entry, Arc::clone(&cooldown.key), trip);
+    }
+}
+
+/// A trip by this member, of which nothing else is known yet.
+fn trip_of(entry: &Entry, member: Arc<str>) -> Trip {
+    Trip {
+        cause: None,
+        by: None,
+        blocks: Blocks::default(),
+        streak: 0.0,
+        length: Duration::ZERO,
+        member,
+        answer: None,
+        observe: entry.rule.mode == Mode::Observe,
+        who: None,
+        made_by_us: false,
     }
 }
 
