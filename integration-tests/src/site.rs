@@ -191,8 +191,14 @@ impl Site {
     /// because a busy machine kept the site waiting do not count.
     #[must_use]
     pub fn excess(&self, rate: f64, burst: f64) -> f64 {
+        self.excess_of(&self.times(), rate, burst)
+    }
+
+    /// The same for some of the arrivals.
+    #[must_use]
+    pub fn excess_of(&self, arrivals: &[Instant], rate: f64, burst: f64) -> f64 {
         let waited = self.shared.pause.lock().as_secs_f64();
-        worst_window_excess(&self.times(), rate, burst) - rate * waited
+        worst_window_excess(arrivals, rate, burst) - rate * waited
     }
 
     /// How many requests arrived.

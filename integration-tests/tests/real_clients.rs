@@ -5,7 +5,6 @@
 use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc, time::Duration};
 
 use integration_tests::{
-    bound::worst_window_excess,
     client::{get, post_json},
     member::{Member, RuleFile},
     secure::{Flaw, Root},
@@ -78,7 +77,7 @@ impl Client {
             7,
             "{self:?}: nothing went twice, nothing past the proxy: {asked:?}"
         );
-        let excess = worst_window_excess(&site.times(), RATE, 1.0);
+        let excess = site.excess(RATE, 1.0);
         assert!(excess <= 1.0, "{self:?}: {excess:.2} requests too many");
     }
 

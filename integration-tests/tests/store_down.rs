@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use integration_tests::{
-    bound::worst_window_excess,
     client::{get, get_with},
     load::{crawl, statuses},
     member::{Member, RuleFile},
@@ -39,7 +38,7 @@ async fn local_keeps_going_within_the_rate_and_returns_to_redis() {
     assert_eq!(statuses(&answers), [(200, 20)].into());
     let keys = redis.command(&["DBSIZE"]);
     assert_ne!(keys, ":0\r\n", "the member takes its tokens from Redis again");
-    let excess = worst_window_excess(&site.times(), 20.0, 5.0);
+    let excess = site.excess(20.0, 5.0);
     assert!(excess <= 2.0, "{excess:.2} requests too many, over death and return of the store");
 }
 
@@ -56,7 +55,7 @@ async fn local_shares_add_up_to_the_rate_of_the_fleet() {
     let proxies: Vec<_> = fleet.iter().map(Member::proxy).collect();
     let answers = crawl(&proxies, 5, &site.url("/"), 36).await;
     assert_eq!(statuses(&answers), [(200, 36)].into());
-    let excess = worst_window_excess(&site.times(), 12.0, 3.0);
+    let excess = site.excess(12.0, 3.0);
     assert!(excess <= 2.0, "{excess:.2} requests too many without the store");
     // From the first request that is sent. Before it all members pause, because others may still
     // use the store.
@@ -150,7 +149,7 @@ async fn members_that_start_without_redis_hold_until_they_have_reached_it() {
     for one in held {
         assert_eq!(one.await.expect("it ends"), 200);
     }
-    let excess = worst_window_excess(&site.times(), 20.0, 10.0);
+    let excess = site.excess(20.0, 10.0);
     assert!(excess <= 2.0, "{excess:.2} requests too many");
 }
 
@@ -164,7 +163,7 @@ async fn a_member_that_starts_without_redis_sends_at_its_local_share() {
     let answers = crawl(&[member.proxy()], 3, &site.url("/"), 12).await;
     assert_eq!(statuses(&answers), [(200, 12)].into());
     // At this rate only a machine that stalls for half a second looks like two too many.
-    let excess = worst_window_excess(&site.times(), 4.0, 2.0);
+    let excess = site.excess(4.0, 2.0);
     assert!(excess <= 2.0, "{excess:.2} requests above half of the rate");
     redis.restart();
     member.store_is(true).await;

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use integration_tests::{
-    bound::worst_window_excess,
     client::get,
     member::{Member, RuleFile},
     redis::Redis,
@@ -79,7 +78,7 @@ async fn an_acquired_token_is_used_up() {
     }
     times.extend(site.times());
     assert_eq!(times.len(), 12);
-    let excess = worst_window_excess(&times, 4.0, 1.0);
+    let excess = site.excess_of(&times, 4.0, 1.0);
     assert!(excess <= 1.0, "{excess:.2} too many over {:?}", start.elapsed());
 }
 

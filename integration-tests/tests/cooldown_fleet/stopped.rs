@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use integration_tests::{
-    bound::worst_window_excess,
     client::ProxyClient,
     load::crawl,
     member::{Member, RuleFile},
@@ -51,7 +50,7 @@ async fn a_member_that_was_stopped_sends_no_more_than_its_rule_allows() {
         let woke = Instant::now();
         wait_until("it goes on", SOON, async || site.count() > 40).await;
         let times: Vec<_> = site.times().into_iter().filter(|at| *at >= woke).collect();
-        let excess = worst_window_excess(&times, RATE, 1.0);
+        let excess = site.excess_of(&times, RATE, 1.0);
         // The slack, and half as much for the machine that this runs on.
         assert!(excess <= RATE * 0.15, "{excess:.1} requests too many after {STOPPED:?}");
     }
