@@ -13,7 +13,6 @@ pub mod fleet_view;
 mod gauges;
 mod history;
 mod judge;
-mod live;
 mod locate;
 mod page;
 mod probes;
@@ -24,6 +23,7 @@ mod stream;
 mod when;
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     fmt,
     sync::{
@@ -39,6 +39,7 @@ use axum::{
     routing::{get, post},
 };
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use serve::serve;
@@ -48,7 +49,7 @@ use crate::{
     observability::{
         event::Events,
         metrics::Metrics,
-        status::{ConfigStatus, Status},
+        status::{ConfigStatus, ScopeStatus, Status},
     },
     proxy,
     rules::{secret::Secret, settings::OnFailure},
@@ -57,6 +58,8 @@ use crate::{
 
 /// Most scopes in one response or on the page. `scopes_total` has the number of all.
 const MAX_SCOPES: usize = 200;
+/// Most event streams at once. Each costs a connection and a task.
+const STREAMS: usize = 32;
 
 /// The data that the handlers of the admin port use.
 pub struct Context {
@@ -81,7 +84,9 @@ pub struct Context {
     /// Whether the proxy accepts clients.
     accepting: AtomicBool,
     started: clock::Instant,
-    live: live::Live,
+    /// Limits the number of event streams.
+    streams: Arc<Semaphore>,
+    history: Mutex<history::History>,
     figures: figures::Figures,
     fleet: fleet::Cache,
     /// Cancelled when the process drains; ends all streams.
@@ -115,7 +120,8 @@ impl Context {
             member: proxy.gate.member().to_owned(),
             accepting: AtomicBool::new(false),
             started: clock::now(),
-            live: live::Live::new(),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            history: Mutex::default(),
             figures: figures::Figures::default(),
             fleet: fleet::Cache::new(),
             stop,
@@ -158,7 +164,7 @@ impl Context {
     pub fn status(&self) -> Status {
         let mut scopes = self.gate.snapshot();
         let scopes_total = scopes.len();
-        live::most_urgent_first(&mut scopes, MAX_SCOPES);
+        most_urgent_first(&mut scopes, MAX_SCOPES);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             member: self.member.clone(),
@@ -175,6 +181,18 @@ impl Context {
             scopes_total,
         }
     }
+}
+
+/// Sorts the most urgent scopes first (cooling, held, streak, traffic, name) and drops the rest.
+fn most_urgent_first(scopes: &mut Vec<ScopeStatus>, most: usize) {
+    let rank = |scope: &ScopeStatus| {
+        let closed = scope.state.is_closed();
+        (Reverse(closed), Reverse(scope.held), Reverse(scope.streak > 0.0), Reverse(scope.sent))
+    };
+    scopes.sort_by(|a, b| {
+        rank(a).cmp(&rank(b)).then_with(|| (&a.rule, &a.key).cmp(&(&b.rule, &b.key)))
+    });
+    scopes.truncate(most);
 }
 
 /// Every path of the port. Changes use POST or DELETE, and pass [`access::writes`] first.

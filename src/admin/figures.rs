@@ -9,7 +9,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Context, blocked::Recent};
+use super::{Context, blocked::Recent, history::STEP_S};
 use crate::observability::{
     event::Event,
     status::{MemberFigures, RateChange, ScopeFigures, ScopeStatus, TripStatus, scope_name},
@@ -32,6 +32,8 @@ struct State {
     seconds: VecDeque<[u64; 3]>,
     scopes: HashMap<String, Traffic>,
     latest: MemberFigures,
+    /// How often they were updated.
+    updates: u64,
 }
 
 /// What a scope had counted a second ago.
@@ -68,6 +70,7 @@ pub(super) fn take(cx: &Context) {
     let settings = &cx.proxy.live().settings;
     let admin = settings.admin.as_ref().map(|admin| reachable(&admin.listen.to_string()));
     let mut state = cx.figures.0.lock();
+    state.updates += 1;
     if state.seconds.len() > MINUTE {
         state.seconds.pop_front();
     }
@@ -92,6 +95,9 @@ pub(super) fn take(cx: &Context) {
         trips: trips(cx),
         rates: rates(cx),
     };
+    if state.updates % STEP_S == 1 {
+        cx.history.lock().record(scopes);
+    }
 }
 
 /// The scopes with the most held and sent requests, and then those with recent responses.

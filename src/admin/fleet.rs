@@ -251,7 +251,7 @@ pub(super) async fn detail(
         recent.iter().rev().filter(|record| of_scope(&record.event)).take(EVENTS).collect();
     Ok(Json(json!({
         "scope": scope, "verdicts": own.map(|own| own.verdicts), "events": events,
-        "plot": cx.live.plot(&name), "step_s": history::STEP_S, "points": history::POINTS,
+        "plot": cx.history.lock().plot(&name), "step_s": history::STEP_S, "points": history::POINTS,
         "member": cx.member,
     })))
 }

@@ -5,13 +5,14 @@ use std::collections::{HashMap, VecDeque};
 
 use serde::Serialize;
 
+use super::most_urgent_first;
 use crate::observability::status::ScopeStatus;
 
 /// Seconds between two points.
 pub(super) const STEP_S: u64 = 5;
 /// Points of a plot: ten minutes.
 pub(super) const POINTS: usize = 120;
-/// Most scopes with a plot, which takes 2.5 KiB each. The most urgent ones have priority.
+/// Most scopes with a plot, which takes 2.5 KiB each.
 const SCOPES: usize = 500;
 
 /// Points of all scopes.
@@ -38,22 +39,12 @@ pub(super) struct Lines {
     mark: VecDeque<Option<f32>>,
 }
 
-/// The data that the page draws, one point each `step_s`.
-#[derive(Debug, Serialize)]
-pub(super) struct Plots<'a> {
-    step_s: u64,
-    points: usize,
-    scopes: HashMap<&'a str, &'a Lines>,
-}
-
 impl History {
-    /// Adds a point to each scope and forgets removed scopes.
-    pub(super) fn record(&mut self, scopes: &[ScopeStatus]) {
+    /// Adds a point to the most urgent scopes and forgets the others.
+    pub(super) fn record(&mut self, mut scopes: Vec<ScopeStatus>) {
+        most_urgent_first(&mut scopes, SCOPES);
         for scope in scopes {
             let name = scope.name();
-            if self.scopes.len() >= SCOPES && !self.scopes.contains_key(&name) {
-                continue;
-            }
             let new = !self.scopes.contains_key(&name);
             let track = self.scopes.entry(name).or_default();
             // A scope that was dropped while idle counts from zero again.
@@ -75,14 +66,6 @@ impl History {
     /// The plot of one scope.
     pub(super) fn plot(&self, name: &str) -> Option<Lines> {
         self.scopes.get(name).map(|track| track.lines.clone())
-    }
-
-    /// The plots of `scopes`.
-    pub(super) fn plots(&self, scopes: &[ScopeStatus]) -> Plots<'_> {
-        let track = |scope: &ScopeStatus| self.scopes.get_key_value(&scope.name());
-        let scopes = scopes.iter().filter_map(track);
-        let scopes = scopes.map(|(name, track)| (name.as_str(), &track.lines)).collect();
-        Plots { step_s: STEP_S, points: POINTS, scopes }
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{connections::ConnectionTable, limited::Limited};
-use super::{Context, live, router};
+use super::{Context, router};
 
 /// Longest time for a request head, from the connection or the previous response on.
 const HEAD: Duration = Duration::from_secs(10);
@@ -31,7 +31,6 @@ pub async fn serve(listener: TcpListener, cx: Arc<Context>, stop: CancellationTo
     let router = router(&cx);
     let tasks = TaskTracker::new();
     let table = Arc::new(ConnectionTable::default());
-    tasks.spawn(stop.clone().run_until_cancelled_owned(live::run(Arc::clone(&cx))));
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,

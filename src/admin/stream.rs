@@ -2,14 +2,13 @@
 //! asks for one.
 //!
 //! The stream first repeats the events that its client missed (`Last-Event-ID`). Then it sends each
-//! event under its own name and, with `?status`, a `status` every second and `plots` every few
-//! seconds.
+//! event under its own name.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Json,
-    extract::{RawQuery, State},
+    extract::State,
     response::{
         IntoResponse as _, Response, Sse,
         sse::{Event as Message, KeepAlive},
@@ -25,29 +24,17 @@ use crate::observability::event::EventRecord;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Recent events, oldest first, or the stream.
-pub(super) async fn events(
-    State(cx): State<Arc<Context>>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Response {
-    let with_status = match query.as_deref() {
-        None | Some("") => false,
-        Some("status" | "status=1") => true,
-        Some(_) => {
-            return Problem::new(StatusCode::BAD_REQUEST, "the only parameter is `status`")
-                .into_response();
-        }
-    };
+pub(super) async fn events(State(cx): State<Arc<Context>>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
     if !accept.contains("text/event-stream") {
         return Json(serde_json::json!({"events": cx.events.recent()})).into_response();
     }
-    let Ok(slot) = Arc::clone(&cx.live.streams).try_acquire_owned() else {
+    let Ok(slot) = Arc::clone(&cx.streams).try_acquire_owned() else {
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many streams are open")
             .into_response();
     };
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    Sse::new(stream(cx, slot, last, with_status))
+    Sse::new(stream(cx, slot, last))
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response()
 }
@@ -56,13 +43,10 @@ fn stream(
     cx: Arc<Context>,
     slot: OwnedSemaphorePermit,
     last: Option<u64>,
-    with_status: bool,
 ) -> impl futures_core::Stream<Item = Result<Message, Infallible>> {
     async_stream::stream! {
         let _slot = slot;
         let mut subscription = cx.events.subscribe();
-        let mut updates = cx.live.watch();
-        let mut plotted = 0;
         // The subscription began before this list was read, so no event is missed, and duplicates
         // are skipped. A larger id comes from an earlier process, so its client gets all events.
         let recent = cx.events.recent();
@@ -85,15 +69,6 @@ fn stream(
                     }
                     Err(RecvError::Closed) => break,
                 },
-                changed = updates.changed(), if with_status => {
-                    if changed.is_err() { break }
-                    let update = updates.borrow_and_update().clone();
-                    yield Ok(Message::default().event("status").data(&*update.status));
-                    if update.plotted != plotted {
-                        plotted = update.plotted;
-                        yield Ok(Message::default().event("plots").data(&*update.plots));
-                    }
-                }
             }
         }
     }
