@@ -183,14 +183,10 @@ impl Context {
     }
 }
 
-/// Sorts the most urgent scopes first (cooling, held, streak, traffic, name) and drops the rest.
+/// Keeps the most urgent scopes of a snapshot, in this order: cooling, held, streak, traffic, name.
 fn most_urgent_first(scopes: &mut Vec<ScopeStatus>, most: usize) {
-    let rank = |scope: &ScopeStatus| {
-        let closed = scope.state.is_closed();
-        (Reverse(closed), Reverse(scope.held), Reverse(scope.streak > 0.0), Reverse(scope.sent))
-    };
-    scopes.sort_by(|a, b| {
-        rank(a).cmp(&rank(b)).then_with(|| (&a.rule, &a.key).cmp(&(&b.rule, &b.key)))
+    scopes.sort_by_key(|ScopeStatus { facts, sent, .. }| {
+        Reverse((facts.state.is_closed(), facts.held, facts.streak > 0.0, *sent))
     });
     scopes.truncate(most);
 }

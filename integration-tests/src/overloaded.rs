@@ -105,7 +105,7 @@ pub fn crawl<const N: usize>(rate: f64, keys: &str, moments: [u64; N], seed: u64
                 pages: 100.0 * pages / (rate * Duration::from_secs(moment).as_secs_f64()),
                 refused: 100.0 * refused / pages.max(1.0),
                 queue: *queue,
-                tripped: scopes.iter().any(|scope| scope.epoch > 0),
+                tripped: scopes.iter().any(|scope| scope.facts.epoch > 0),
             };
         }
         hauls

@@ -90,7 +90,7 @@ pub(super) fn take(cx: &Context) {
         requests_per_s,
         pages_per_min: latest[1].saturating_sub(first[1]),
         blocks_per_min: latest[2].saturating_sub(first[2]),
-        held: scopes.iter().map(|scope| scope.held).sum(),
+        held: scopes.iter().map(|scope| scope.facts.held).sum(),
         scopes: busiest(&mut state.scopes, &scopes),
         trips: trips(cx),
         rates: rates(cx),
@@ -108,7 +108,7 @@ fn busiest(
     let mut busy = Vec::new();
     let mut now = HashMap::with_capacity(scopes.len());
     for scope in scopes {
-        let name = scope.name();
+        let name = scope.facts.name();
         let mut traffic = known
             .remove(&name)
             .unwrap_or_else(|| Traffic { sent: scope.sent, recent: Recent::default() });
@@ -117,8 +117,8 @@ fn busiest(
         traffic.sent = scope.sent;
         traffic.recent.update(scope);
         let (responses, blocks) = (traffic.recent.responses(), traffic.recent.blocks());
-        if scope.held > 0 || scope.under_way > 0 || responses >= 1.0 || per_s > 0.0 {
-            let (held, under_way) = (scope.held, scope.under_way);
+        let (held, under_way) = (scope.facts.held, scope.facts.under_way);
+        if held > 0 || under_way > 0 || responses >= 1.0 || per_s > 0.0 {
             busy.push((name.clone(), ScopeFigures { held, per_s, under_way, responses, blocks }));
         }
         now.insert(name, traffic);

@@ -130,7 +130,8 @@ pub(super) async fn fleet(
 
 impl FleetQuery {
     fn wants(&self, scope: &FleetScope, fleet: &FleetStatus) -> bool {
-        let name = scope.name();
+        let facts = &scope.facts;
+        let name = facts.name();
         let is = |wanted: &Option<String>, value: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted.is_empty() || wanted == value)
         };
@@ -139,9 +140,9 @@ impl FleetQuery {
             found.is_some_and(|known| known.figures.scopes.contains_key(&name))
         };
         self.q.as_deref().is_none_or(|part| name.contains(&part.to_lowercase()))
-            && is(&self.rule, &scope.rule)
-            && (is(&self.state, scope.state.as_str())
-                || self.state.as_deref() == Some("closed") && scope.state.is_closed())
+            && is(&self.rule, &facts.rule)
+            && (is(&self.state, facts.state.as_str())
+                || self.state.as_deref() == Some("closed") && facts.state.is_closed())
             && self.member.as_deref().is_none_or(|member| member.is_empty() || reports(member))
     }
 }
@@ -151,15 +152,15 @@ type Compare = fn(&FleetScope, &FleetScope) -> Order;
 fn order(sort: Option<&str>) -> Result<Option<Compare>, Problem> {
     Ok(Some(match sort {
         None | Some("" | "state") => return Ok(None),
-        Some("held") => |a, b| b.held.cmp(&a.held),
-        Some("streak") => |a, b| b.streak.total_cmp(&a.streak),
+        Some("held") => |a, b| b.facts.held.cmp(&a.facts.held),
+        Some("streak") => |a, b| b.facts.streak.total_cmp(&a.facts.streak),
         Some("sent") => |a, b| b.sent_per_s.total_cmp(&a.sent_per_s),
         Some("rate") => |a, b| {
-            let rate = |scope: &FleetScope| scope.rate_current.unwrap_or(f64::INFINITY);
+            let rate = |scope: &FleetScope| scope.facts.rate_current.unwrap_or(f64::INFINITY);
             rate(b).total_cmp(&rate(a))
         },
-        Some("remaining") => |a, b| b.remaining_ms.cmp(&a.remaining_ms),
-        Some("name") => |a, b| a.name().cmp(&b.name()),
+        Some("remaining") => |a, b| b.facts.remaining_ms.cmp(&a.facts.remaining_ms),
+        Some("name") => |a, b| a.facts.name().cmp(&b.facts.name()),
         Some(_) => {
             return Err(bad("sort: state, name, held, streak, sent, rate or remaining"));
         }
@@ -237,14 +238,14 @@ pub(super) async fn detail(
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let fleet = current_fleet(&cx, false).await;
-    let Some(scope) = fleet.scopes.iter().find(|scope| scope.name() == name) else {
+    let Some(scope) = fleet.scopes.iter().find(|scope| scope.facts.name() == name) else {
         if name.ends_with("/cooldown") || name.ends_with("/rate") {
             return Err(reply::wrong_method().await);
         }
         let why = format!("the scope `{name}` is unknown");
         return Err(Problem::new(StatusCode::NOT_FOUND, why));
     };
-    let own = cx.gate.snapshot().into_iter().find(|own| own.name() == name);
+    let own = cx.gate.snapshot().into_iter().find(|own| own.facts.name() == name);
     let recent = cx.events.recent();
     let of_scope = |event: &Event| event.scope().is_some_and(|scope| scope == name);
     let events: Vec<_> =

@@ -1,6 +1,6 @@
 //! Combines the view of the fleet: the store's data, the figures of the members, and the rule file.
 
-use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::blocked;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
         event::clean,
         status::{
             FleetScope, FleetStatus, LearnedStatus, MemberFigures, MemberStatus, RateChange,
-            ScopeState, ScopeStatus, Summary, TripStatus, scope_name,
+            ScopeFacts, ScopeState, ScopeStatus, Summary, TripStatus,
         },
     },
     rules::{Mode, Rule, RuleSet},
@@ -24,19 +24,19 @@ pub const UP: Duration = Duration::from_secs(4);
 #[must_use]
 pub fn of_store(survey: &Survey, rules: &RuleSet) -> FleetStatus {
     let members: Vec<_> = survey.members.iter().map(member).collect();
-    let scope = |seen| {
-        let of = |rule: &&std::sync::Arc<Rule>| *rule.name == *surveyed_rule(seen);
+    let scope = |seen: &Surveyed| {
+        let of = |rule: &&Arc<Rule>| *rule.name == *seen.rule;
         scope_of(seen, rules.as_slice().iter().find(of).map(AsRef::as_ref))
     };
     let mut scopes: Vec<_> = survey.scopes.iter().map(scope).collect();
     let by_name: BTreeMap<_, _> =
-        scopes.iter().enumerate().map(|(at, scope)| (scope.name(), at)).collect();
+        scopes.iter().enumerate().map(|(at, scope)| (scope.facts.name(), at)).collect();
     let mut changes: BTreeMap<&String, &RateChange> = BTreeMap::new();
     for figures in members.iter().map(|member| &member.figures) {
         for (name, share) in &figures.scopes {
             let Some(scope) = by_name.get(name).map(|at| &mut scopes[*at]) else { continue };
-            scope.held += share.held;
-            scope.under_way += share.under_way;
+            scope.facts.held += share.held;
+            scope.facts.under_way += share.under_way;
             scope.sent_per_s += share.per_s;
         }
         for (name, trip) in &figures.trips {
@@ -58,7 +58,7 @@ pub fn of_store(survey: &Survey, rules: &RuleSet) -> FleetStatus {
     }
     for (name, change) in changes {
         if let Some(scope) = by_name.get(name).map(|at| &mut scopes[*at]) {
-            sign(scope.learned.as_mut(), change);
+            sign(scope.facts.learned.as_mut(), change);
         }
     }
     for (name, member) in blocked::members(&members) {
@@ -91,7 +91,7 @@ fn finished(mut fleet: FleetStatus) -> FleetStatus {
     let up = || fleet.members.iter().filter(|member| member.up).map(|member| &member.figures);
     fleet.summary = Summary {
         scopes: fleet.scopes.len(),
-        cooling: fleet.scopes.iter().filter(|scope| scope.state.is_closed()).count(),
+        cooling: fleet.scopes.iter().filter(|scope| scope.facts.state.is_closed()).count(),
         held: up().map(|figures| figures.held).sum(),
         requests_per_s: up().map(|figures| figures.requests_per_s).sum(),
         blocks_per_min: up().map(|figures| figures.blocks_per_min).sum(),
@@ -99,19 +99,17 @@ fn finished(mut fleet: FleetStatus) -> FleetStatus {
         members_up: up().count(),
     };
     fleet.scopes_total = fleet.scopes.len();
-    fleet.scopes.sort_by_cached_key(FleetScope::name);
+    fleet.scopes.sort_by_cached_key(|scope| scope.facts.name());
     fleet.scopes.sort_by(by_urgency);
     fleet
 }
 
 /// Puts the most urgent scopes first: cooling, then held, then a streak, then traffic.
 fn by_urgency(a: &FleetScope, b: &FleetScope) -> Ordering {
-    let rank = |scope: &FleetScope| (scope.state.is_closed(), scope.held, scope.streak > 0.0);
+    let rank = |FleetScope { facts, .. }: &FleetScope| {
+        (facts.state.is_closed(), facts.held, facts.streak > 0.0)
+    };
     rank(b).cmp(&rank(a)).then(b.sent_per_s.total_cmp(&a.sent_per_s))
-}
-
-fn surveyed_rule(seen: &Surveyed) -> &str {
-    &seen.rule
 }
 
 fn member(known: &Announced) -> MemberStatus {
@@ -144,34 +142,23 @@ fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
         (ScopeState::Open, Some(wait)) => (ScopeState::OutsideHours, millis(wait)),
         _ => (state, left / 1_000),
     };
-    let limit = rule.and_then(|rule| rule.limits.rate);
+    let idle = ScopeFacts::idle(&seen.rule, &seen.key, rule);
     let learns = rule.is_some_and(|rule| rule.limits.learn.is_some());
     let learned = LearnedStatus::of(seen.learned).filter(|_| learns);
+    let rate = learned.as_ref().map(|learned| learned.rate).or(idle.rate_limit);
     FleetScope {
-        rule: seen.rule.clone(),
-        key: seen.key.clone(),
-        state,
-        remaining_ms,
-        streak: cooldown.streak,
-        after: policy.map(|policy| policy.after),
-        rate_limit: limit,
-        rate_auto: rule.is_some_and(|rule| rule.auto_rate),
-        rate_current: learned
-            .as_ref()
-            .map(|learned| learned.rate)
-            .or(limit)
-            .map(|rate| cooldown.named.map_or(rate, |named| named.min(rate))),
-        learned,
-        site_rate: cooldown.named,
-        held: 0,
-        parallel: rule.and_then(|rule| rule.parallel),
-        under_way: 0,
-        each_user: rule.and_then(|rule| rule.each_user.as_ref()).map(Into::into),
-        via: rule.and_then(|rule| rule.via.as_ref()).map(ToString::to_string),
+        facts: ScopeFacts {
+            state,
+            remaining_ms,
+            streak: cooldown.streak,
+            rate_current: rate.map(|rate| cooldown.named.map_or(rate, |named| named.min(rate))),
+            learned,
+            site_rate: cooldown.named,
+            epoch: cooldown.epoch,
+            ..idle
+        },
         sent_per_s: 0.0,
         members_waiting: seen.waiting,
-        epoch: cooldown.epoch,
-        observe: rule.is_some_and(|rule| rule.mode == Mode::Observe),
         trip: trip_of(seen),
         blocked_member: None,
     }
@@ -204,33 +191,16 @@ fn sign(learned: Option<&mut LearnedStatus>, change: &RateChange) {
 }
 
 fn own_scope(scope: &ScopeStatus, figures: &MemberFigures) -> FleetScope {
-    let name = scope_name(&scope.rule, &scope.key);
-    let mut learned = scope.learned.clone();
+    let mut facts = scope.facts.clone();
+    let name = facts.name();
     if let Some(change) = figures.rates.get(&name) {
-        sign(learned.as_mut(), change);
+        sign(facts.learned.as_mut(), change);
     }
     FleetScope {
-        rule: scope.rule.clone(),
-        key: scope.key.clone(),
-        state: scope.state,
-        remaining_ms: scope.remaining_ms,
-        streak: scope.streak,
-        after: scope.after,
-        rate_limit: scope.rate_limit,
-        rate_auto: scope.rate_auto,
-        rate_current: scope.rate_current,
-        learned,
-        site_rate: scope.site_rate,
-        held: scope.held,
-        parallel: scope.parallel,
-        under_way: scope.under_way,
-        each_user: scope.each_user.clone(),
-        via: scope.via.clone(),
         sent_per_s: figures.scopes.get(&name).map_or(0.0, |share| share.per_s),
-        members_waiting: u64::from(scope.held > 0),
-        epoch: scope.epoch,
-        observe: scope.observe,
+        members_waiting: u64::from(facts.held > 0),
         trip: figures.trips.get(&name).cloned(),
         blocked_member: None,
+        facts,
     }
 }

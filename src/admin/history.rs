@@ -44,7 +44,7 @@ impl History {
     pub(super) fn record(&mut self, mut scopes: Vec<ScopeStatus>) {
         most_urgent_first(&mut scopes, SCOPES);
         for scope in scopes {
-            let name = scope.name();
+            let name = scope.facts.name();
             let new = !self.scopes.contains_key(&name);
             let track = self.scopes.entry(name).or_default();
             // A scope that was dropped while idle counts from zero again.
@@ -55,7 +55,7 @@ impl History {
             track.seen = true;
             #[allow(clippy::cast_possible_truncation, reason = "as above")]
             let single = |rate: f64| rate as f32;
-            let learned = scope.learned.as_ref();
+            let learned = scope.facts.learned.as_ref();
             push(&mut track.lines.sent, sent);
             push(&mut track.lines.rate, learned.map(|learned| single(learned.rate)));
             push(&mut track.lines.mark, learned.and_then(|learned| learned.mark).map(single));

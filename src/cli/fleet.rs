@@ -18,8 +18,8 @@ use crate::{
     observability::{
         event::clean,
         status::{
-            BlockedMember, FleetScope, FleetStatus, LearnedStatus, MemberStatus, ScopeState,
-            StoreStatus, Summary, under_way,
+            BlockedMember, FleetScope, FleetStatus, MemberStatus, ScopeFacts, ScopeState,
+            StoreStatus, Summary,
         },
     },
     rules::settings::{RedisSettings, StoreSettings},
@@ -165,18 +165,13 @@ fn member(member: &MemberStatus) -> [String; 7] {
 pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
     let columns = ["scope", "sent", "rate", "mark", "limit", "held", "streak", "state"];
     let rows: Vec<_> = fleet.scopes.iter().map(scope).collect();
-    let styles = fleet.scopes.iter().map(|scope| match scope.state {
-        ScopeState::Cooling => Style::Bad,
-        ScopeState::Probing | ScopeState::Ramping => Style::Warn,
-        ScopeState::Open if scope.streak > 0.0 => Style::Warn,
-        ScopeState::Open | ScopeState::OutsideHours => Style::Plain,
-    });
+    let styles = fleet.scopes.iter().map(|scope| style(&scope.facts));
     let mut lines = draw(columns, &rows, styles, &[0, 7], out);
     lines.extend(fleet.scopes.iter().filter_map(|scope| {
         let BlockedMember { name, share, others } = scope.blocked_member.as_ref()?;
         let text = format!(
             "{}: member {} gets {:.0} % blocks, the others {:.0} %; is its exit blocked?",
-            cut(&clean(&scope.name())),
+            cut(&clean(&scope.facts.name())),
             cut(&clean(name)),
             share * 100.0,
             others * 100.0,
@@ -184,7 +179,7 @@ pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
         Some(out.paint(Style::Warn, text).to_string())
     }));
     lines.extend(fleet.scopes.iter().filter_map(|scope| {
-        let text = wall_line(&scope.name(), scope.learned.as_ref())?;
+        let text = wall_line(&scope.facts)?;
         Some(out.paint(Style::Dim, text).to_string())
     }));
     let hidden = fleet.scopes_total.max(fleet.summary.scopes).saturating_sub(fleet.scopes.len());
@@ -195,29 +190,52 @@ pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
 }
 
 /// The site's limit by count, if it is known.
-pub(super) fn wall_line(name: &str, learned: Option<&LearnedStatus>) -> Option<String> {
-    Some(format!("{}: learned: {}", cut(&clean(name)), learned?.wall?))
+pub(super) fn wall_line(facts: &ScopeFacts) -> Option<String> {
+    let wall = facts.learned.as_ref()?.wall?;
+    Some(format!("{}: learned: {wall}", cut(&clean(&facts.name()))))
+}
+
+/// The style of a scope's row.
+pub(super) fn style(facts: &ScopeFacts) -> Style {
+    match facts.state {
+        ScopeState::Cooling => Style::Bad,
+        ScopeState::Probing | ScopeState::Ramping => Style::Warn,
+        ScopeState::Open if facts.streak > 0.0 => Style::Warn,
+        ScopeState::Open | ScopeState::OutsideHours => Style::Plain,
+    }
 }
 
 fn scope(scope: &FleetScope) -> [String; 8] {
+    let [name, rest @ ..] = cells(&scope.facts);
+    let [rate, mark, limit, held, streak, state] = rest;
+    [name, format!("{:.0}/s", scope.sent_per_s), rate, mark, limit, held, streak, state]
+}
+
+/// The cells that the fleet's table and a member's share: name, rate, mark, limit, held, streak and
+/// state.
+pub(super) fn cells(facts: &ScopeFacts) -> [String; 7] {
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), per_time);
-    let state = match scope.state {
-        ScopeState::Open => "open".to_owned(),
-        state => format!("{} {}", state.as_str(), span(Duration::from_millis(scope.remaining_ms))),
-    };
-    let state = state + &under_way(scope.under_way, scope.parallel);
+    let mut state = facts.state.as_str().to_owned();
+    if facts.state != ScopeState::Open {
+        state.push_str(&format!(" {}", span(Duration::from_millis(facts.remaining_ms))));
+    }
+    if let Some(most) = facts.parallel {
+        state.push_str(&format!(", {} of {most} under way", facts.under_way));
+    }
+    if facts.observe {
+        state.push_str(" (observe)");
+    }
     [
-        cut(&clean(&scope.name())),
-        format!("{:.0}/s", scope.sent_per_s),
-        rate(scope.rate_current),
-        match (&scope.learned, scope.site_rate) {
+        cut(&clean(&facts.name())),
+        rate(facts.rate_current),
+        match (&facts.learned, facts.site_rate) {
             (_, Some(site)) => format!("site {}", per_time(site)),
             (Some(learned), None) if learned.frozen => "frozen".to_owned(),
             (learned, None) => rate(learned.as_ref().and_then(|learned| learned.mark)),
         },
-        if scope.rate_auto { "auto".to_owned() } else { rate(scope.rate_limit) },
-        scope.held.to_string(),
-        scope.after.map_or_else(|| "-".to_owned(), |after| format!("{}/{after}", scope.streak)),
-        if scope.observe { format!("{state} (observe)") } else { state },
+        if facts.rate_auto { "auto".to_owned() } else { rate(facts.rate_limit) },
+        facts.held.to_string(),
+        facts.after.map_or_else(|| "-".to_owned(), |after| format!("{}/{after}", facts.streak)),
+        state,
     ]
 }

@@ -9,11 +9,11 @@ use super::{
     cooldown::span,
     fleet::{self, Source},
     out::{Out, Style},
-    table::{cut, draw, per_time},
+    table::draw,
 };
 use crate::observability::{
     event::clean,
-    status::{ScopeState, ScopeStatus, Status, under_way},
+    status::{ScopeStatus, Status},
 };
 
 /// Scopes in the table; `--json` has all.
@@ -74,7 +74,7 @@ fn member(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
 }
 
 fn is_fine(status: &Status) -> bool {
-    let closed = |scope: &ScopeStatus| scope.state.is_closed();
+    let closed = |scope: &ScopeStatus| scope.facts.state.is_closed();
     status.ready && status.store.up && !status.scopes.iter().any(closed)
 }
 
@@ -87,9 +87,10 @@ fn table(status: &Status, out: &Out) -> String {
     }
     let columns = ["scope", "rate", "mark", "limit", "held", "streak", "state", "blocks"];
     let rows: Vec<_> = status.scopes.iter().map(row).collect();
-    lines.extend(draw(columns, &rows, status.scopes.iter().map(style), &[0, 6], out));
+    let styles = status.scopes.iter().map(|scope| fleet::style(&scope.facts));
+    lines.extend(draw(columns, &rows, styles, &[0, 6], out));
     lines.extend(status.scopes.iter().filter_map(|scope| {
-        let text = fleet::wall_line(&scope.name(), scope.learned.as_ref())?;
+        let text = fleet::wall_line(&scope.facts)?;
         Some(out.paint(Style::Dim, text).to_string())
     }));
     let hidden = status.scopes_total.saturating_sub(status.scopes.len());
@@ -119,41 +120,7 @@ fn head(status: &Status, out: &Out) -> String {
 }
 
 fn row(scope: &ScopeStatus) -> [String; 8] {
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), per_time);
     let blocks: u64 = scope.verdicts.iter().filter(|(v, _)| *v != "ok").map(|(_, n)| n).sum();
-    let state = match scope.state {
-        ScopeState::Open => "open".to_owned(),
-        state => {
-            format!("{} {}", state.as_str(), span(Duration::from_millis(scope.remaining_ms)))
-        }
-    };
-    let state = state + &under_way(scope.under_way, scope.parallel);
-    let mark = match (&scope.learned, scope.site_rate) {
-        (_, Some(site)) => format!("site {}", per_time(site)),
-        (Some(learned), None) if learned.frozen => "frozen".to_owned(),
-        (learned, None) => rate(learned.as_ref().and_then(|learned| learned.mark)),
-    };
-    let streak = match scope.after {
-        Some(after) => format!("{}/{after}", scope.streak),
-        None => "-".to_owned(),
-    };
-    [
-        cut(&clean(&scope.name())),
-        rate(scope.rate_current),
-        mark,
-        if scope.rate_auto { "auto".to_owned() } else { rate(scope.rate_limit) },
-        scope.held.to_string(),
-        streak,
-        if scope.observe { format!("{state} (observe)") } else { state },
-        blocks.to_string(),
-    ]
-}
-
-fn style(scope: &ScopeStatus) -> Style {
-    match scope.state {
-        ScopeState::Cooling => Style::Bad,
-        ScopeState::Probing | ScopeState::Ramping => Style::Warn,
-        ScopeState::Open if scope.streak > 0.0 => Style::Warn,
-        ScopeState::Open | ScopeState::OutsideHours => Style::Plain,
-    }
+    let [name, rate, mark, limit, held, streak, state] = fleet::cells(&scope.facts);
+    [name, rate, mark, limit, held, streak, state, blocks.to_string()]
 }

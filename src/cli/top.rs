@@ -113,12 +113,12 @@ impl ViewOptions {
 
     /// The matching scopes, in the chosen order.
     fn choose(&self, mut scopes: Vec<FleetScope>) -> Vec<FleetScope> {
-        scopes.retain(|scope| scope.name().contains(&self.search));
+        scopes.retain(|scope| scope.facts.name().contains(&self.search));
         match SORTS[self.sort] {
-            "held" => scopes.sort_by_key(|scope| Reverse(scope.held)),
+            "held" => scopes.sort_by_key(|scope| Reverse(scope.facts.held)),
             "sent" => scopes.sort_by(|a, b| b.sent_per_s.total_cmp(&a.sent_per_s)),
-            "streak" => scopes.sort_by(|a, b| b.streak.total_cmp(&a.streak)),
-            "name" => scopes.sort_by_cached_key(FleetScope::name),
+            "streak" => scopes.sort_by(|a, b| b.facts.streak.total_cmp(&a.facts.streak)),
+            "name" => scopes.sort_by_cached_key(|scope| scope.facts.name()),
             _ => {}
         }
         scopes
@@ -186,30 +186,18 @@ fn fit(line: &str, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observability::status::ScopeState;
+    use crate::observability::status::{ScopeFacts, ScopeState};
 
     fn fleet(names: usize) -> FleetStatus {
         let scope = |n: usize| FleetScope {
-            rule: "shops".to_owned(),
-            key: format!("site-{n:03}.example"),
-            state: if n == 0 { ScopeState::Cooling } else { ScopeState::Open },
-            remaining_ms: 60_000,
-            streak: 0.0,
-            after: Some(3.0),
-            rate_limit: Some(5.0),
-            rate_auto: false,
-            rate_current: Some(5.0),
-            learned: None,
-            site_rate: None,
-            held: n as u64,
-            parallel: None,
-            under_way: 0,
-            each_user: None,
-            via: None,
+            facts: ScopeFacts {
+                state: if n == 0 { ScopeState::Cooling } else { ScopeState::Open },
+                remaining_ms: 60_000,
+                held: n as u64,
+                ..ScopeFacts::idle("shops", &format!("site-{n:03}.example"), None)
+            },
             sent_per_s: 0.0,
             members_waiting: 0,
-            epoch: 0,
-            observe: false,
             trip: None,
             blocked_member: None,
         };

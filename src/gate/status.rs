@@ -10,7 +10,10 @@ use crate::{
     limiter::policy::Split,
     observability::{
         event::{ClearedBy, Event, clean},
-        status::{LearnedStatus, ScopeState, ScopeStatus, StoreStatus, StoreTrouble, scope_name},
+        status::{
+            LearnedStatus, ScopeFacts, ScopeState, ScopeStatus, StoreStatus, StoreTrouble,
+            scope_name,
+        },
     },
     rules::{Mode, server_network},
     runtime::clock,
@@ -62,7 +65,8 @@ impl Gate {
     #[must_use]
     pub fn snapshot(&self) -> Vec<ScopeStatus> {
         let mut scopes: Vec<_> = self.scopes().iter().map(status).collect();
-        scopes.sort_by(|a, b| (&a.rule, &a.key).cmp(&(&b.rule, &b.key)));
+        let name = |scope: &ScopeStatus| (scope.facts.rule.clone(), scope.facts.key.clone());
+        scopes.sort_by_cached_key(name);
         scopes
     }
 
@@ -98,20 +102,20 @@ impl Gate {
             metrics.oldest_held.set(oldest.as_secs_f64());
             let closed_for = scopes.iter().map(|scope| scope.cooldown.closed_for()).max();
             metrics.cooldown_age.set(closed_for.unwrap_or_default().as_secs_f64());
-            let allowed = statuses.iter().filter_map(|s| s.rate_limit);
+            let allowed = statuses.iter().filter_map(|s| s.facts.rate_limit);
             metrics.rate_allowed.set(allowed.sum());
-            let marks = statuses.iter().filter_map(|s| s.learned.as_ref()?.mark);
+            let marks = statuses.iter().filter_map(|s| s.facts.learned.as_ref()?.mark);
             metrics.rate_mark.set(marks.reduce(f64::min).unwrap_or(0.0));
             let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
             // Several buckets may share a cooldown, which is one.
             let cooling =
-                statuses.iter().zip(&scopes).filter(|(s, _)| s.state == ScopeState::Cooling);
+                statuses.iter().zip(&scopes).filter(|(s, _)| s.facts.state == ScopeState::Cooling);
             let closed =
                 cooling.map(|(_, scope)| &scope.cooldown.key).collect::<HashSet<_>>().len();
-            let remaining = statuses.iter().filter(|s| s.state == ScopeState::Cooling);
-            let remaining = remaining.map(|s| s.remaining_ms).max().unwrap_or(0);
-            let streak = statuses.iter().map(|s| s.streak).fold(0.0, f64::max);
-            metrics.held.set(count(statuses.iter().map(|s| s.held as usize).sum()));
+            let remaining = statuses.iter().filter(|s| s.facts.state == ScopeState::Cooling);
+            let remaining = remaining.map(|s| s.facts.remaining_ms).max().unwrap_or(0);
+            let streak = statuses.iter().map(|s| s.facts.streak).fold(0.0, f64::max);
+            metrics.held.set(count(statuses.iter().map(|s| s.facts.held as usize).sum()));
             // Several scopes may share a queue, which counts once.
             let mut seen = HashSet::new();
             let queues = scopes.iter().map(|scope| &scope.queue);
@@ -121,7 +125,7 @@ impl Gate {
             metrics.cooldown_remaining.set(Duration::from_millis(remaining).as_secs_f64());
             #[allow(clippy::cast_possible_truncation)]
             metrics.consecutive_blocks.set(streak.ceil() as i64);
-            let rates = statuses.iter().filter_map(|s| s.rate_current);
+            let rates = statuses.iter().filter_map(|s| s.facts.rate_current);
             let written = entry.rule.limits.rate.unwrap_or(0.0);
             metrics.rate_current.set(rates.fold(written, f64::min));
         }
@@ -310,29 +314,23 @@ fn status(scope: &Arc<ActiveScope>) -> ScopeStatus {
         .collect();
     let name = &scope.stored.name;
     let key = shown_key(&name.bucket, &name.cooldown);
+    let rate_current = enforced(&scope.shared.store, scope.queue.rate_in_force(rule));
     ScopeStatus {
-        rule: name.rule.to_string(),
-        key: key.to_string(),
-        rate_limit: rule.limits.rate,
-        rate_auto: rule.auto_rate,
-        rate_current: enforced(&scope.shared.store, scope.queue.rate_in_force(rule))
-            .map(|rate| rate * factor),
-        learned: learned(scope),
-        site_rate: scope.cooldown.named(),
+        facts: ScopeFacts {
+            state,
+            remaining_ms: u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX),
+            streak: scope.cooldown.streak(),
+            rate_current: rate_current.map(|rate| rate * factor),
+            learned: learned(scope),
+            site_rate: scope.cooldown.named(),
+            held: scope.held() as u64,
+            under_way: scope.queue.under_way().into(),
+            epoch: scope.cooldown.epoch(),
+            ..ScopeFacts::idle(&name.rule, &key, Some(rule))
+        },
         burst: rule.limits.burst,
         tokens: None,
-        held: scope.held() as u64,
-        parallel: rule.parallel,
-        under_way: scope.queue.under_way().into(),
-        each_user: rule.each_user.as_ref().map(Into::into),
-        via: rule.via.as_ref().map(ToString::to_string),
         sent: scope.sent.load(Ordering::Relaxed),
-        streak: scope.cooldown.streak(),
-        after: rule.cooldown.as_ref().map(|policy| policy.after),
-        state,
-        remaining_ms: u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX),
-        epoch: scope.cooldown.epoch(),
-        observe: rule.mode == Mode::Observe,
         verdicts,
     }
 }

@@ -183,7 +183,7 @@ async fn a_client_that_leaves_takes_no_token() {
     let start = clock::now();
     let _permit = hold(&gate, 1).await.expect("a permit");
     assert!(start.elapsed() <= Duration::from_millis(1_000), "waited {:?}", start.elapsed());
-    assert_eq!(gate.snapshot()[0].held, 0);
+    assert_eq!(gate.snapshot()[0].facts.held, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +221,7 @@ async fn a_probe_whose_client_leaves_gives_way_to_another() {
     assert!(start.elapsed() < Duration::from_secs(1), "waited {:?}", start.elapsed());
     assert!(next.may_send());
     next.report(&forbidden()).await;
-    let status = &gate.snapshot()[0];
+    let status = &gate.snapshot()[0].facts;
     assert!(status.remaining_ms > 55_000, "grown to {} ms", status.remaining_ms);
 }
 
@@ -265,7 +265,7 @@ async fn the_same_blank_address_is_no_new_evidence() {
         let blank = Judgement { verdict: Verdict::BlankPage, ..Judgement::ok(200) };
         permit.report(&blank).await;
     }
-    assert!((gate.snapshot()[0].streak - 1.0).abs() < 1e-9);
+    assert!((gate.snapshot()[0].facts.streak - 1.0).abs() < 1e-9);
 }
 
 #[tokio::test(start_paused = true)]

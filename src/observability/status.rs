@@ -7,9 +7,12 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::limiter::{
-    learn::{KnownRate, NamedWall, RateReason},
-    policy::Limits,
+use crate::{
+    limiter::{
+        learn::{KnownRate, NamedWall, RateReason},
+        policy::Limits,
+    },
+    rules::{Mode, Rule},
 };
 
 pub use fleet::{
@@ -92,19 +95,22 @@ pub struct ConfigStatus {
     pub needs_restart: Vec<String>,
 }
 
-/// A note on requests under way, for a table; empty without a limit.
-#[must_use]
-pub fn under_way(count: u64, parallel: Option<u32>) -> String {
-    parallel.map_or_else(String::new, |most| format!(", {count} of {most} under way"))
-}
-
-/// One scope as this member knows it.
+/// What is said of a scope, whether a member or the store says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ScopeStatus {
+pub struct ScopeFacts {
     /// Name of the rule.
     pub rule: String,
-    /// The scope's key (domain or host); empty if the rule is not split.
+    /// The scope's key (domain, host or address); empty if the rule is not split.
     pub key: String,
+    /// The state.
+    pub state: ScopeState,
+    /// The time until the end of the cooldown or ramp, or until the rule's hours begin, in
+    /// milliseconds; 0 if open.
+    pub remaining_ms: u64,
+    /// Blocks in a row over the whole fleet (a sum of weights).
+    pub streak: f64,
+    /// The streak that trips; `None` if the rule has no cooldown.
+    pub after: Option<f64>,
     /// The rate in the rule file, in tokens per second; `None` if the rule has none.
     pub rate_limit: Option<f64>,
     /// Whether the rule uses `rate: auto`. Then `rate_limit` is not from the rule file.
@@ -118,16 +124,12 @@ pub struct ScopeStatus {
     /// The rate that the site announces, in tokens per second.
     #[serde(default)]
     pub site_rate: Option<f64>,
-    /// Capacity of the bucket.
-    pub burst: u32,
-    /// Tokens in the bucket, as last known to this member.
-    pub tokens: Option<f64>,
-    /// Requests held by this member.
+    /// Requests held, by this member or by all.
     pub held: u64,
     /// `parallel` of the rule.
     #[serde(default)]
     pub parallel: Option<u32>,
-    /// Requests of this member under way that `parallel` counts.
+    /// Requests under way that `parallel` counts, of this member or of all.
     #[serde(default)]
     pub under_way: u64,
     /// The limits of each user (`each_user`).
@@ -136,21 +138,57 @@ pub struct ScopeStatus {
     /// The rule's upstream proxy, without its login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
-    /// Requests that this member has sent since its start.
-    pub sent: u64,
-    /// Blocks in a row over the whole fleet (a sum of weights).
-    pub streak: f64,
-    /// The streak that trips; `None` if the rule has no cooldown.
-    pub after: Option<f64>,
-    /// The state.
-    pub state: ScopeState,
-    /// The time until the end of the cooldown or ramp, or until the rule's hours begin, in
-    /// milliseconds; 0 if open.
-    pub remaining_ms: u64,
     /// Counts the trips and clears of the scope.
     pub epoch: u64,
     /// Whether the rule only observes (`mode: observe`).
     pub observe: bool,
+}
+
+impl ScopeFacts {
+    /// An open scope without traffic. `None`: the rule file has no rule of this name.
+    #[must_use]
+    pub fn idle(rule_name: &str, key: &str, rule: Option<&Rule>) -> Self {
+        Self {
+            rule: rule_name.to_owned(),
+            key: key.to_owned(),
+            state: ScopeState::Open,
+            remaining_ms: 0,
+            streak: 0.0,
+            after: rule.and_then(|rule| rule.cooldown.as_ref()).map(|policy| policy.after),
+            rate_limit: rule.and_then(|rule| rule.limits.rate),
+            rate_auto: rule.is_some_and(|rule| rule.auto_rate),
+            rate_current: None,
+            learned: None,
+            site_rate: None,
+            held: 0,
+            parallel: rule.and_then(|rule| rule.parallel),
+            under_way: 0,
+            each_user: rule.and_then(|rule| rule.each_user.as_ref()).map(Into::into),
+            via: rule.and_then(|rule| rule.via.as_ref()).map(ToString::to_string),
+            epoch: 0,
+            observe: rule.is_some_and(|rule| rule.mode == Mode::Observe),
+        }
+    }
+
+    /// The scope's name: `rule`, or `rule/key` if the rule is split.
+    #[must_use]
+    pub fn name(&self) -> String {
+        scope_name(&self.rule, &self.key)
+    }
+}
+
+/// One scope as this member knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScopeStatus {
+    /// What the fleet's view has too.
+    #[serde(flatten)]
+    pub facts: ScopeFacts,
+    /// Capacity of the bucket.
+    pub burst: u32,
+    /// Tokens in the bucket, as last known to this member.
+    pub tokens: Option<f64>,
+    /// Requests that this member has sent since its start.
+    pub sent: u64,
     /// Responses by verdict, seen by this member since its start.
     pub verdicts: BTreeMap<String, u64>,
 }
@@ -285,14 +323,6 @@ impl ScopeState {
     #[must_use]
     pub const fn is_closed(self) -> bool {
         matches!(self, Self::Cooling | Self::Probing)
-    }
-}
-
-impl ScopeStatus {
-    /// The scope's name: `rule`, or `rule/key` if the rule is split.
-    #[must_use]
-    pub fn name(&self) -> String {
-        scope_name(&self.rule, &self.key)
     }
 }
 

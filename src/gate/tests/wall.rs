@@ -57,7 +57,7 @@ async fn a_rate_written_twice_too_high_settles_below_the_wall() {
     };
     let seen = wall.lock();
     let (good, blocks) = (late(&seen.good), late(&seen.blocks));
-    let rate = gate.snapshot()[0].rate_current.expect("it has one");
+    let rate = gate.snapshot()[0].facts.rate_current.expect("it has one");
     assert!((0.5..1.1).contains(&rate), "{rate} per second at a wall of 1 per second");
     assert!(good > 3_600 * 2 / 3, "{good} pages in an hour at a wall of 3600");
     assert!(blocks * 50 < good, "{blocks} blocks for {good} pages");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigStatus, LearnedStatus, ScopeState, StoreStatus, UserLimits, scope_name};
+use super::{ConfigStatus, ScopeFacts, StoreStatus};
 
 /// The status of the whole fleet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -151,52 +151,13 @@ pub struct MemberStatus {
 /// One scope of the fleet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FleetScope {
-    /// Name of the rule.
-    pub rule: String,
-    /// The scope's key; empty if the rule is not split.
-    pub key: String,
-    /// The state.
-    pub state: ScopeState,
-    /// The time until the end of the cooldown, or until the rule's hours begin, in milliseconds.
-    pub remaining_ms: u64,
-    /// Blocks in a row (a sum of weights).
-    pub streak: f64,
-    /// The streak that trips; `None` if the rule has no cooldown.
-    pub after: Option<f64>,
-    /// The rate in the rule file, in tokens per second; `None` if the rule has none.
-    pub rate_limit: Option<f64>,
-    /// Whether the rule uses `rate: auto`. Then `rate_limit` is not from the rule file.
-    #[serde(default)]
-    pub rate_auto: bool,
-    /// The current rate in tokens per second.
-    pub rate_current: Option<f64>,
-    /// The learned rate.
-    pub learned: Option<LearnedStatus>,
-    /// The rate that the site announces, in tokens per second.
-    #[serde(default)]
-    pub site_rate: Option<f64>,
-    /// Requests held by all members.
-    pub held: u64,
-    /// `parallel` of the rule.
-    #[serde(default)]
-    pub parallel: Option<u32>,
-    /// Requests of all members under way that `parallel` counts.
-    #[serde(default)]
-    pub under_way: u64,
-    /// The limits of each user (`each_user`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub each_user: Option<UserLimits>,
-    /// The rule's upstream proxy, without its login.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub via: Option<String>,
+    /// What each member's own view has too.
+    #[serde(flatten)]
+    pub facts: ScopeFacts,
     /// Requests sent per second by all members.
     pub sent_per_s: f64,
     /// Members with requests that wait for a token.
     pub members_waiting: u64,
-    /// Counts the trips and clears.
-    pub epoch: u64,
-    /// Whether the rule only observes.
-    pub observe: bool,
     /// The latest trip, if it is known.
     pub trip: Option<TripStatus>,
     /// The member that is blocked far more often than the others, if there is one.
@@ -228,12 +189,4 @@ pub struct TripStatus {
     pub member: String,
     /// The name that the operator gave, for a manual trip.
     pub who: Option<String>,
-}
-
-impl FleetScope {
-    /// `rule`, or `rule/key` if the rule is split.
-    #[must_use]
-    pub fn name(&self) -> String {
-        scope_name(&self.rule, &self.key)
-    }
 }
