@@ -13,6 +13,7 @@ pub mod upstream;
 use std::{cell::OnceCell, collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
+use serde::Deserialize;
 
 pub use self::{hours::Hours, path::normalise, server::server_network, upstream::UpstreamProxy};
 use crate::{
@@ -22,7 +23,8 @@ use crate::{
 };
 
 /// What a rule does with the requests it matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Limits, judges and cools down: the default.
     Limit,
@@ -33,7 +35,8 @@ pub enum Action {
 }
 
 /// The order in which one member sends held requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Clients (by proxy user, otherwise by address) take turns.
     Fair,
@@ -42,7 +45,8 @@ pub enum Order {
 }
 
 /// Whether a rule is enforced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Holds and refuses.
     Enforce,
@@ -51,7 +55,8 @@ pub enum Mode {
 }
 
 /// What takes a token in a tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TunnelCount {
     /// Each flight of the client after a response.
     Flights,

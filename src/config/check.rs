@@ -24,10 +24,7 @@ use super::{
     syntax_tree::{self, Node, Place},
     units::Wrong,
 };
-use crate::{
-    limiter::policy::Split,
-    rules::{Rule, RuleSet, settings::Settings},
-};
+use crate::rules::{Rule, RuleSet, settings::Settings};
 
 /// The whole file, as a kind.
 static ROOT: Kind = Kind::Section(&FILE);
@@ -108,14 +105,4 @@ fn rules(reader: &Reader<'_>, lists: &[Cursor<'_>], around: &Surroundings<'_>) -
     }
     reach::check(&read);
     read.into_iter().map(|(_, rule)| rule).collect()
-}
-
-/// The word of `per`.
-fn split(word: &str) -> Split {
-    match word {
-        "domain" => Split::Domain,
-        "host" => Split::Host,
-        "address" => Split::Address,
-        _ => Split::All,
-    }
 }

@@ -3,6 +3,8 @@
 //! Variables are replaced after the YAML has been parsed, so that no value can change the file's
 //! structure. The typed reader then reads `3` as a number. `$${` stands for a literal `${`.
 
+use super::units::{Read, Wrong};
+
 /// The source of the environment's values.
 pub type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
@@ -14,7 +16,7 @@ const MOST_BYTES: usize = 64 * 1024;
 /// # Errors
 /// The first variable that is not set and has no default, and a `${` that is never closed or names
 /// nothing.
-pub(super) fn substitute(text: &str, env: &Env<'_>) -> Result<Option<String>, (String, String)> {
+pub(super) fn substitute(text: &str, env: &Env<'_>) -> Read<Option<String>> {
     if !text.contains("${") {
         return Ok(None);
     }
@@ -30,17 +32,13 @@ pub(super) fn substitute(text: &str, env: &Env<'_>) -> Result<Option<String>, (S
         out.push_str(&rest[..at]);
         let inner = &rest[at + 2..];
         let Some(end) = inner.find('}') else {
-            return Err((
-                "a `${` without its `}`".into(),
-                "write `${NAME}` or `${NAME:-default}`; `$${` stands for a plain `${`".into(),
-            ));
+            let help = "write `${NAME}` or `${NAME:-default}`; `$${` stands for a plain `${`";
+            return Err(Wrong::new("a `${` without its `}`", help));
         };
         out.push_str(&value_of(&inner[..end], env)?);
         if out.len() > MOST_BYTES {
-            return Err((
-                "the value with its variables is longer than 64 KiB".into(),
-                "check the environment".into(),
-            ));
+            let message = "the value with its variables is longer than 64 KiB";
+            return Err(Wrong::new(message, "check the environment"));
         }
         rest = &inner[end + 1..];
     }
@@ -54,22 +52,21 @@ pub(super) fn is_reference(text: &str) -> bool {
     name.is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
 }
 
-fn value_of(reference: &str, env: &Env<'_>) -> Result<String, (String, String)> {
+fn value_of(reference: &str, env: &Env<'_>) -> Read<String> {
     let (name, default) = match reference.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (reference, None),
     };
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Err((
-            format!("`{}` is not a valid variable name", name.escape_default()),
-            "write `${NAME}` or `${NAME:-default}`; a name has letters, digits and `_`".into(),
-        ));
+        let help = "write `${NAME}` or `${NAME:-default}`; a name has letters, digits and `_`";
+        let message = format!("`{}` is not a valid variable name", name.escape_default());
+        return Err(Wrong::new(message, help));
     }
     match (env(name).filter(|value| !value.is_empty()), default) {
         (Some(value), _) => Ok(value),
         (None, Some(default)) => Ok(default.to_owned()),
-        (None, None) => Err((
+        (None, None) => Err(Wrong::new(
             format!("the environment variable `{name}` is not set (or empty)"),
             format!("set {name}, or write a default: `${{{name}:-value}}`"),
         )),
@@ -81,7 +78,7 @@ fn value_of(reference: &str, env: &Env<'_>) -> Result<String, (String, String)> 
 mod tests {
     use super::*;
 
-    fn with_x(text: &str) -> Result<Option<String>, (String, String)> {
+    fn with_x(text: &str) -> Read<Option<String>> {
         substitute(text, &|name| match name {
             "X" => Some("3".to_owned()),
             "EMPTY" => Some(String::new()),
@@ -105,7 +102,8 @@ mod tests {
 
     #[test]
     fn a_missing_variable_is_named_and_so_is_the_way_out() {
-        let (message, help) = with_x("${SECRET_NAME}").unwrap_err();
+        let Wrong { message, help } = with_x("${SECRET_NAME}").unwrap_err();
+        let help = help.unwrap();
         assert!(message.contains("SECRET_NAME"), "{message}");
         assert!(help.contains("${SECRET_NAME:-value}"), "{help}");
     }

@@ -13,38 +13,64 @@ fn within<T: PartialOrd>(value: T, (min, max): (T, T), kind: &Kind, text: &str) 
     if fits { Ok(value) } else { Err(out_of_range(text, kind)) }
 }
 
-/// A duration within the range of `kind`.
-pub(super) fn duration(kind: &Kind, text: &str) -> Read<Duration> {
-    let Kind::Duration(min, max) = kind else { unreachable!("the key is a duration") };
-    within(units::duration(text)?, (units::duration(min)?, units::duration(max)?), kind, text)
+/// A value that a kind describes: its form and its range.
+pub(super) trait Ranged: Sized {
+    /// Parses `text`, a value of `kind`.
+    fn parse(kind: &Kind, text: &str) -> Read<Self>;
 }
 
-/// A duration or a range of durations within the range of `kind`.
-pub(super) fn span(kind: &Kind, text: &str) -> Read<(Duration, Duration)> {
-    let Kind::Span(min, max) = kind else { unreachable!("the key is a span") };
-    let (from, to) = units::span(text)?;
-    within(from, (units::duration(min)?, to), kind, text)?;
-    within(to, (from, units::duration(max)?), kind, text)?;
-    Ok((from, to))
+impl Ranged for bool {
+    fn parse(_kind: &Kind, text: &str) -> Read<Self> {
+        units::flag(text)
+    }
 }
 
-/// A size within the range of `kind`, in bytes.
-pub(super) fn size(kind: &Kind, text: &str) -> Read<usize> {
-    let Kind::Size(min, max) = kind else { unreachable!("the key is a size") };
-    within(units::size(text)?, (units::size(min)?, units::size(max)?), kind, text)
+impl Ranged for Duration {
+    fn parse(kind: &Kind, text: &str) -> Read<Self> {
+        let Kind::Duration(min, max) = kind else { unreachable!("the key is a duration") };
+        within(units::duration(text)?, (units::duration(min)?, units::duration(max)?), kind, text)
+    }
 }
 
-/// A whole number within the range of `kind`.
-pub(super) fn count<T: TryFrom<u64>>(kind: &Kind, text: &str) -> Read<T> {
-    let Kind::Count(min, max) = kind else { unreachable!("the key is a count") };
-    let value = within(units::count(text)?, (*min, *max), kind, text)?;
-    T::try_from(value).map_err(|_| out_of_range(text, kind))
+/// A duration, or a range of durations.
+impl Ranged for (Duration, Duration) {
+    fn parse(kind: &Kind, text: &str) -> Read<Self> {
+        let Kind::Span(min, max) = kind else { unreachable!("the key is a span") };
+        let (from, to) = units::span(text)?;
+        within(from, (units::duration(min)?, to), kind, text)?;
+        within(to, (from, units::duration(max)?), kind, text)?;
+        Ok((from, to))
+    }
 }
 
-/// A number within the range of `kind`.
-pub(super) fn factor(kind: &Kind, text: &str) -> Read<f64> {
-    let Kind::Factor(min, max) = kind else { unreachable!("the key is a number") };
-    within(units::factor(text)?, (*min, *max), kind, text)
+impl Ranged for f64 {
+    fn parse(kind: &Kind, text: &str) -> Read<Self> {
+        let Kind::Factor(min, max) = kind else { unreachable!("the key is a number") };
+        within(units::factor(text)?, (*min, *max), kind, text)
+    }
+}
+
+/// Whole numbers, and sizes in bytes.
+macro_rules! whole {
+    ($($number:ty)*) => {$(
+        impl Ranged for $number {
+            fn parse(kind: &Kind, text: &str) -> Read<Self> {
+                Self::try_from(whole(kind, text)?).map_err(|_| out_of_range(text, kind))
+            }
+        }
+    )*};
+}
+
+whole! { u16 u32 usize }
+
+fn whole(kind: &Kind, text: &str) -> Read<u64> {
+    match kind {
+        Kind::Size(min, max) => {
+            within(units::size(text)?, (units::size(min)?, units::size(max)?), kind, text)
+        }
+        Kind::Count(min, max) => within(units::count(text)?, (*min, *max), kind, text),
+        _ => unreachable!("the key is a whole number or a size"),
+    }
 }
 
 /// One of the words of `kind`.

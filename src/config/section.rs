@@ -2,16 +2,21 @@
 //!
 //! A mistake is recorded and the default is used instead, so that one run finds all mistakes.
 
-use std::{rc::Rc, time::Duration};
+use std::rc::Rc;
+
+use serde::{
+    Deserialize,
+    de::value::{self, BorrowedStrDeserializer},
+};
 
 use super::{
     cursor::{Cursor, join},
     diagnostics::{Diagnostics, Shown},
     keys::{Default, Key, Kind, Section},
     problem::Severity,
-    range,
+    range::{self, Ranged},
     syntax_tree::{Flaw, Name, Node, Place, Value},
-    units::{self, Read, Wrong, quote},
+    units::{Read, Wrong, quote},
 };
 
 /// A mapping that is read key by key.
@@ -252,55 +257,24 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A value within the range of the key's kind.
-    fn ranged<T>(&self, key: &str, read: impl Fn(&'static Kind, &str) -> Read<T>) -> T {
-        let kind = self.kind(key);
-        self.read(key, |text| read(kind, text))
+    /// The value of `key`, as its kind describes it.
+    pub(super) fn get<T: Ranged>(&self, key: &str) -> T {
+        self.read(key, |text| T::parse(self.kind(key), text))
     }
 
-    /// `true` or `false`.
-    pub(super) fn flag(&self, key: &str) -> bool {
-        self.read(key, units::flag)
+    /// The same, of a key without a default.
+    pub(super) fn optional_get<T: Ranged>(&self, key: &str) -> Option<T> {
+        self.optional(key, |text| T::parse(self.kind(key), text))
     }
 
-    /// A duration within the key's range.
-    pub(super) fn duration(&self, key: &str) -> Duration {
-        self.ranged(key, range::duration)
+    /// One of the key's words, as the type that serde reads from it.
+    pub(super) fn word<T: Deserialize<'static>>(&self, key: &str) -> T {
+        self.read(key, |text| range::word(self.kind(key), text).map(named))
     }
 
-    /// A duration or a range of durations within the key's range.
-    pub(super) fn span(&self, key: &str) -> (Duration, Duration) {
-        self.ranged(key, range::span)
-    }
-
-    /// A size within the key's range, in bytes.
-    pub(super) fn size(&self, key: &str) -> usize {
-        self.ranged(key, range::size)
-    }
-
-    /// A whole number within the key's range.
-    pub(super) fn count<T: TryFrom<u64>>(&self, key: &str) -> T {
-        self.ranged(key, range::count)
-    }
-
-    /// A whole number within the key's range, if the key has no default.
-    pub(super) fn optional_count<T: TryFrom<u64>>(&self, key: &str) -> Option<T> {
-        self.optional(key, |text| range::count(self.kind(key), text))
-    }
-
-    /// A number within the key's range.
-    pub(super) fn factor(&self, key: &str) -> f64 {
-        self.ranged(key, range::factor)
-    }
-
-    /// One of the key's words.
-    pub(super) fn word(&self, key: &str) -> &'static str {
-        self.ranged(key, range::word)
-    }
-
-    /// One of the key's words, if the key has no default.
-    pub(super) fn optional_word(&self, key: &str) -> Option<&'static str> {
-        self.optional(key, |text| range::word(self.kind(key), text))
+    /// The same, of a key without a default.
+    pub(super) fn optional_word<T: Deserialize<'static>>(&self, key: &str) -> Option<T> {
+        self.optional(key, |text| range::word(self.kind(key), text).map(named))
     }
 
     /// A scalar read by `read`; the default must suit it too.
@@ -334,4 +308,9 @@ impl<'a> Reader<'a> {
     pub(super) fn section(&self, key: &str) -> Reader<'a> {
         self.given_cursor(key).unwrap_or_else(|| self.default_cursor(key)).open()
     }
+}
+
+fn named<T: Deserialize<'static>>(word: &'static str) -> T {
+    let read = T::deserialize(BorrowedStrDeserializer::<value::Error>::new(word));
+    read.expect("the table's words are those of the type: a test reads each")
 }

@@ -120,7 +120,7 @@ pub(super) fn span(text: &str) -> Read<(Duration, Duration)> {
 }
 
 /// `512B`, `16KiB`, `4MiB`, `1GiB`; `kB`, `MB`, `GB` count in thousands.
-pub(super) fn size(text: &str) -> Read<usize> {
+pub(super) fn size(text: &str) -> Read<u64> {
     const HELP: &str = "write a number and a unit: `512B`, `16KiB`, `4MiB`";
     let (number, unit) = split_unit(text);
     let Some(value) = decimal(number) else {
@@ -147,7 +147,7 @@ pub(super) fn size(text: &str) -> Read<usize> {
         return Err(Wrong::new(format!("{} is too big", quote(text)), HELP));
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1e15")]
-    Ok(total.round() as usize)
+    Ok(total.round() as u64)
 }
 
 /// Slowest rate, in tokens per second: one a day.

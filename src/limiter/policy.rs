@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde::Deserialize;
+
 use super::learn::Learn;
 use crate::{
     classify::verdict::Verdict,
@@ -9,7 +11,8 @@ use crate::{
 };
 
 /// How a rule is split into scopes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Split {
     /// One scope for the whole rule.
     All,

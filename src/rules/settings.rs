@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
+use serde::Deserialize;
 
 use crate::{
     classify::ScanLimits,
@@ -91,6 +92,8 @@ pub struct RedisSettings {
 
 words! {
     /// How requests are handled while the store is away.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
     pub enum OnFailure {
         /// Each member keeps to its share of the rate.
         Local = "local",
@@ -236,7 +239,8 @@ pub struct Log {
 }
 
 /// The format of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// For people.
     Text,

@@ -1,12 +1,13 @@
 //! The cooldown of a rule.
 
-use super::split;
+use std::time::Duration;
+
 use crate::{
     classify::verdict::Verdict,
     config::{
         cursor::Cursor,
         keys::SILENCE,
-        range,
+        range::{self, Ranged},
         section::Reader,
         units::{self, Read, Wrong, quote},
     },
@@ -20,8 +21,8 @@ pub(super) fn read(rule: &Reader<'_>, per: Split) -> Option<CooldownPolicy> {
         return None;
     }
     let section = cursor.open();
-    let length = section.span("for");
-    let max = section.duration("max");
+    let length: (Duration, Duration) = section.get("for");
+    let max: Duration = section.get("max");
     if length.1 > max && !section.is_wrong("for") {
         let message = "`for` can be longer than `max`";
         let help = if section.has("max") {
@@ -32,18 +33,18 @@ pub(super) fn read(rule: &Reader<'_>, per: Split) -> Option<CooldownPolicy> {
         section.wrong(if section.has("for") { "for" } else { "max" }, Wrong::new(message, help));
     }
     let policy = CooldownPolicy {
-        per: section.optional_word("per").map_or(per, split),
-        after: section.factor("after"),
+        per: section.optional_word("per").unwrap_or(per),
+        after: section.get("after"),
         ratio: section.unless("ratio", "off", units::ratio),
-        silence: section.unless("silence", "off", |text| range::count(&SILENCE, text)),
+        silence: section.unless("silence", "off", |text| Ranged::parse(&SILENCE, text)),
         on: section.cursor("on").map_or_else(Weights::default, |cursor| weights(&cursor)),
         length,
-        forget_after: section.duration("forget_after"),
-        probe: section.flag("probe"),
-        grow: section.factor("grow"),
+        forget_after: section.get("forget_after"),
+        probe: section.get("probe"),
+        grow: section.get("grow"),
         max,
-        respect_retry_after: section.flag("respect_retry_after"),
-        ramp: section.duration("ramp"),
+        respect_retry_after: section.get("respect_retry_after"),
+        ramp: section.get("ramp"),
     };
     if section.has("grow") && !policy.probe {
         let help = "drop `grow`, or `probe: false`";
@@ -66,7 +67,7 @@ fn weights(cursor: &Cursor<'_>) -> Weights {
     };
     if cursor.is_map() {
         for (name, entry) in cursor.entries() {
-            let weight = entry.scalar(|text| range::factor(entry.kind, text));
+            let weight = entry.scalar(|text| f64::parse(entry.kind, text));
             match block(&name.text) {
                 Ok(block) => add(block, weight.unwrap_or(1.0)),
                 Err(wrong) => entry.wrong_name(&name, wrong),

@@ -6,8 +6,8 @@ use super::hosts;
 use crate::{
     classify::{
         Classifier, Signature, Switches,
-        signature::{Action, Content, Example, LocationMatch, Shape, StatusRange},
-        verdict::{Confidence, Verdict},
+        signature::{Example, LocationMatch, StatusRange},
+        verdict::Verdict,
     },
     config::{
         cursor::Cursor,
@@ -82,7 +82,7 @@ fn compile(
 fn signature(cursor: &Cursor<'_>) -> Option<Signature> {
     let reader = cursor.open();
     let name = reader.optional("name", hosts::name);
-    let verdict = reader.optional_word("verdict");
+    let verdict: Option<Verdict> = reader.optional_word("verdict");
     let status = reader.many("status", |text| units::status(text).map(|(a, b)| StatusRange(a, b)));
     let texts = |key| reader.many(key, pattern);
     let (title, body) = (texts("title"), texts("body"));
@@ -95,28 +95,13 @@ fn signature(cursor: &Cursor<'_>) -> Option<Signature> {
         cursor.wrong(Wrong::new("it has no condition and would match every response", help));
         return None;
     }
-    let verdict: Verdict = verdict?.parse().ok()?;
     Some(Signature {
         vendor: reader.optional("vendor", pattern).map(Arc::from),
-        confidence: match reader.word("confidence") {
-            "low" => Confidence::Low,
-            _ => Confidence::High,
-        },
-        action: match reader.word("action") {
-            "log" => Action::Log,
-            "off" => Action::Off,
-            _ => Action::Decide,
-        },
-        content: match reader.word("content") {
-            "page" => Content::Page,
-            "data" => Content::Data,
-            _ => Content::Any,
-        },
-        shape: match reader.word("shape") {
-            "interstitial" => Shape::Interstitial,
-            _ => Shape::Any,
-        },
-        max_text: reader.optional_count("max_text"),
+        confidence: reader.word("confidence"),
+        action: reader.word("action"),
+        content: reader.word("content"),
+        shape: reader.word("shape"),
+        max_text: reader.optional_get("max_text"),
         status,
         header,
         location,
@@ -124,11 +109,11 @@ fn signature(cursor: &Cursor<'_>) -> Option<Signature> {
         body,
         any,
         text,
-        within: reader.optional_count("within"),
+        within: reader.optional_get("within"),
         expect: reader.cursor("expect").map_or_else(Vec::new, |cursor| {
             cursor.list().iter().map(|item| example(&item.open())).collect()
         }),
-        ..Signature::new(&name?, verdict)
+        ..Signature::new(&name?, verdict?)
     })
 }
 
@@ -167,9 +152,9 @@ fn location(reader: &Reader<'_>) -> LocationMatch {
 
 fn example(reader: &Reader<'_>) -> Example {
     Example {
-        matches: reader.flag("matches"),
+        matches: reader.get("matches"),
         url: reader.optional("url", pattern),
-        status: reader.count("status"),
+        status: reader.get("status"),
         header: headers(reader),
         body: reader.value("body", |text| Ok(text.to_owned())),
     }

@@ -121,7 +121,7 @@ fn settings(section: &Reader<'_>, ceiling: Ceiling) -> Learn {
     Learn {
         start,
         floor,
-        back_off: section.factor("back_off"),
-        patience: clock::micros(section.duration("patience")),
+        back_off: section.get("back_off"),
+        patience: clock::micros(section.get("patience")),
     }
 }

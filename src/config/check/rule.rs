@@ -9,7 +9,7 @@ use super::{
     detect::{self, Signatures},
     hosts,
     learn::{self, Ceiling},
-    paths, split,
+    paths,
 };
 use crate::{
     classify::{Classifier, verdict::Verdict},
@@ -22,7 +22,7 @@ use crate::{
         units::{self, Read, Wrong, quote},
     },
     limiter::policy::{CooldownPolicy, Limits, Quota, Split},
-    rules::{Action, HostPattern, Matcher, Mode, Order, Retry, Rule, TunnelCount, UpstreamProxy},
+    rules::{Action, HostPattern, Matcher, Retry, Rule, TunnelCount, UpstreamProxy},
     target::glob_matches,
 };
 
@@ -69,11 +69,7 @@ pub(super) fn read(
     around: &Surroundings<'_>,
 ) -> Rule {
     let mut reader = cursor.open();
-    let action = match reader.word("action") {
-        "bypass" => Action::Bypass,
-        "deny" => Action::Deny,
-        _ => Action::Limit,
-    };
+    let action = reader.word("action");
     let mut inherited = defaults.clone();
     if action != Action::Limit {
         no_limits(&reader);
@@ -81,13 +77,13 @@ pub(super) fn read(
     }
     reader.inherit(inherited);
     let matcher = matcher(&reader);
-    let intercept = reader.flag("intercept");
+    let intercept = reader.get("intercept");
     if intercept {
         doubt_intercept(&reader, &matcher);
     }
-    let per = split(reader.word("per"));
+    let per = reader.word("per");
     let ceiling = reader.optional("rate", learn::ceiling);
-    let cost = reader.count("cost");
+    let cost = reader.get("cost");
     let mut limits = limits(&reader, ceiling, cost);
     let each_user = each_user(&reader, &limits);
     let mut cooldown = None;
@@ -95,7 +91,7 @@ pub(super) fn read(
         cooldown = cooldown::read(&reader, per);
         limits.learn = learn::read(&reader, ceiling, per, cooldown.as_ref());
     }
-    let parallel = reader.optional_count("parallel");
+    let parallel = reader.optional_get("parallel");
     let errors = errors(&reader, cooldown.is_some());
     let eases = eases(&reader, limits.learn.is_some());
     let via = upstream(&reader, around);
@@ -110,26 +106,24 @@ pub(super) fn read(
         address_except: address_except(&reader, per, cooldown.as_ref()),
         limits,
         auto_rate: matches!(ceiling, Some(Ceiling::Auto)),
-        site_limits: reader.word("site_limits") != "ignore",
+        site_limits: reader.word::<&str>("site_limits") != "ignore",
         each_user,
         parallel,
         errors,
         eases,
-        max_wait: reader.duration("max_wait"),
-        queue: reader.count("queue"),
+        max_wait: reader.get("max_wait"),
+        queue: reader.get("queue"),
         hours: reader.optional("hours", units::hours),
-        order: if reader.word("order") == "fifo" { Order::Fifo } else { Order::Fair },
-        mode: if reader.word("mode") == "observe" { Mode::Observe } else { Mode::Enforce },
+        order: reader.word("order"),
+        mode: reader.word("mode"),
         intercept,
-        verify: reader.flag("verify"),
+        verify: reader.get("verify"),
         via,
-        tunnel: match reader.optional_word("tunnel") {
-            Some("connect") => TunnelCount::Connect,
-            Some("refuse") => TunnelCount::Refuse,
-            // A rule that inspects requests refuses traffic that it cannot inspect.
-            None if intercept => TunnelCount::Refuse,
-            _ => TunnelCount::Flights,
-        },
+        // A rule that inspects requests refuses traffic that it cannot inspect.
+        tunnel: reader.optional_word("tunnel").unwrap_or(match intercept {
+            true => TunnelCount::Refuse,
+            false => TunnelCount::Flights,
+        }),
         retry: retry(&reader.section("retry")),
         cooldown,
         classifier: if action == Action::Limit {
@@ -172,17 +166,15 @@ fn doubt_intercept(reader: &Reader<'_>, matcher: &Matcher) {
 
 fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>, cost: u32) -> Limits {
     let rate = ceiling.map(Ceiling::rate);
-    let given = reader
-        .given_cursor("burst")
-        .map(|_| reader.optional("burst", |text| range::count(reader.kind("burst"), text)));
-    let burst = given.flatten().unwrap_or_else(|| default_burst(ceiling, cost));
+    let given = reader.optional_get("burst");
+    let burst = given.unwrap_or_else(|| default_burst(ceiling, cost));
     if burst < cost {
         let message =
             format!("`cost` {cost} is more than `burst` {burst}: no request could ever go");
         let help = format!("write `burst: {cost}` or more, or a smaller cost");
         reader.wrong(if reader.has("cost") { "cost" } else { "burst" }, Wrong::new(message, help));
     }
-    if reader.has("burst") && given.flatten().is_some() && !reader.counts("rate") {
+    if reader.has("burst") && given.is_some() && !reader.counts("rate") {
         let message = "`burst` has no effect without `rate`";
         reader.doubt("burst", Wrong::new(message, "add `rate`, or remove `burst`"));
     }
@@ -256,7 +248,7 @@ fn errors(reader: &Reader<'_>, cools: bool) -> Option<Quota> {
 }
 
 fn eases(reader: &Reader<'_>, learns: bool) -> bool {
-    let wanted = reader.word("overload") == "ease";
+    let wanted = reader.word::<&str>("overload") == "ease";
     if wanted && !learns && reader.counts("overload") {
         let message = "`overload: ease` has no effect without a rate that is learned";
         let help = "add `rate` and remove `learn: false`, or remove `overload`";
@@ -298,7 +290,7 @@ fn matcher(reader: &Reader<'_>) -> Matcher {
 fn retry(section: &Reader<'_>) -> Retry {
     let methods = section.many("methods", method);
     let on = section.many("on", |text| block(section, text));
-    Retry { attempts: section.count("attempts"), on, methods }
+    Retry { attempts: section.get("attempts"), on, methods }
 }
 
 fn block(section: &Reader<'_>, text: &str) -> Read<Verdict> {

@@ -8,7 +8,7 @@ use crate::{
     },
     rules::{
         secret::Secret,
-        settings::{OnFailure, RedisSettings, StoreSettings},
+        settings::{RedisSettings, StoreSettings},
     },
 };
 
@@ -44,12 +44,8 @@ fn has_password(url: &Secret) -> bool {
 fn redis(url: Secret, section: &Reader<'_>, around: &Surroundings<'_>) -> RedisSettings {
     RedisSettings {
         prefix: section.value("prefix", prefix),
-        timeout: section.duration("timeout"),
-        on_failure: match section.word("on_failure") {
-            "open" => OnFailure::Open,
-            "closed" => OnFailure::Closed,
-            _ => OnFailure::Local,
-        },
+        timeout: section.get("timeout"),
+        on_failure: section.word("on_failure"),
         local_share: section.unless("local_share", "auto", units::share),
         ca: ca(&url, section, around),
         url,

@@ -6,7 +6,7 @@ use super::{Surroundings, hosts, paths, store};
 use crate::{
     config::{
         keys::Kind,
-        range,
+        range::{self, Ranged},
         section::Reader,
         syntax_tree::Value,
         units::{self, Read, Wrong, quote},
@@ -14,8 +14,8 @@ use crate::{
     rules::{
         secret::Secret,
         settings::{
-            AdminSettings, Auth, Bounds, Egress, Inspect, Keep, Log, LogFormat, RefuseStatuses,
-            Settings, Timeouts,
+            AdminSettings, Auth, Bounds, Egress, Inspect, Keep, Log, RefuseStatuses, Settings,
+            Timeouts,
         },
     },
 };
@@ -45,20 +45,20 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
         auth,
         egress: egress(&reader.section("egress")),
         inspect: Inspect {
-            bytes: sizes.size("bytes"),
-            error_bytes: sizes.size("error_bytes"),
-            delay: sizes.duration("delay"),
-            same_page: reader.section("detect").word("same_page") == "on",
+            bytes: sizes.get("bytes"),
+            error_bytes: sizes.get("error_bytes"),
+            delay: sizes.get("delay"),
+            same_page: reader.section("detect").word::<&str>("same_page") == "on",
             keep: sizes
                 .optional("keep", |text| paths::resolve(text, around))
-                .map(|folder| Keep { folder, most: sizes.count("most") }),
+                .map(|folder| Keep { folder, most: sizes.get("most") }),
         },
         timeouts: timeouts(&reader.section("timeouts")),
         limits: limits(&reader.section("limits"), listen),
         ca_dir: reader.value("ca_dir", |text| paths::resolve(text, around)),
         ca: paths::ca(reader, around),
         upstream_ca: paths::roots(reader, "upstream_ca", around),
-        annotate: reader.flag("annotate"),
+        annotate: reader.get("annotate"),
         refuse: RefuseStatuses {
             limit: refuse_status(&refuse, "limit"),
             cooldown: refuse_status(&refuse, "cooldown"),
@@ -164,7 +164,7 @@ fn auth(reader: &Reader<'_>, around: &Surroundings<'_>) -> Auth {
 }
 
 fn egress(section: &Reader<'_>) -> Egress {
-    let port = |text: &str| range::count(&PORT, text);
+    let port = |text: &str| Ranged::parse(&PORT, text);
     Egress {
         allow: section.many("allow", hosts::egress),
         deny: section.many("deny", hosts::egress),
@@ -177,35 +177,35 @@ static PORT: Kind = Kind::Count(1, 65535);
 
 fn timeouts(section: &Reader<'_>) -> Timeouts {
     Timeouts {
-        header: section.duration("header"),
-        connect: section.duration("connect"),
-        response: section.duration("response"),
-        idle: section.duration("idle"),
-        notice: section.duration("notice"),
-        drain: section.duration("drain"),
+        header: section.get("header"),
+        connect: section.get("connect"),
+        response: section.get("response"),
+        idle: section.get("idle"),
+        notice: section.get("notice"),
+        drain: section.get("drain"),
     }
 }
 
 fn limits(section: &Reader<'_>, listen: SocketAddr) -> Bounds {
-    let connections = section.count("connections");
-    let per_client = section.optional_count("per_client");
+    let connections = section.get("connections");
+    let per_client = section.optional_get("per_client");
     // All workers of a crawler on the proxy's machine have the same address.
     let unless_said = if listen.ip().is_loopback() { connections } else { PER_CLIENT };
     Bounds {
         connections,
         per_client: per_client.unwrap_or(unless_said),
-        tunnels: section.count("tunnels"),
-        header_bytes: section.size("header_bytes"),
-        headers: section.count("headers"),
-        streams: section.count("streams"),
-        resets: section.count("resets"),
-        idle_per_host: section.count("idle_per_host"),
-        idle_total: section.count("idle_total"),
+        tunnels: section.get("tunnels"),
+        header_bytes: section.get("header_bytes"),
+        headers: section.get("headers"),
+        streams: section.get("streams"),
+        resets: section.get("resets"),
+        idle_per_host: section.get("idle_per_host"),
+        idle_total: section.get("idle_total"),
     }
 }
 
 fn refuse_status(section: &Reader<'_>, key: &str) -> u16 {
-    let status = section.count(key);
+    let status = section.get(key);
     if matches!(status, 401 | 407) {
         let help = "clients respond to it with credentials; use 429, 503 or another status";
         section.wrong(key, Wrong::new(format!("{status} asks for a login"), help));
@@ -214,12 +214,9 @@ fn refuse_status(section: &Reader<'_>, key: &str) -> u16 {
 }
 
 fn log(section: &Reader<'_>, around: &Surroundings<'_>) -> Log {
-    let format = match section.word("format") {
-        "json" => LogFormat::Json,
-        _ => LogFormat::Text,
-    };
+    let format = section.word("format");
     let access_file = section.optional("access_file", |text| paths::resolve(text, around));
-    let access = section.flag("access") || access_file.is_some() && !section.has("access");
+    let access = section.get("access") || access_file.is_some() && !section.has("access");
     Log { level: section.value("level", log_level), format, access, access_file }
 }
 

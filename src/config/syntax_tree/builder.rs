@@ -196,8 +196,8 @@ impl<'a> Builder<'a> {
             Ok(Some(put_in)) => {
                 Scalar { text: put_in, written: Some(text.into_owned()), quoted: false }
             }
-            Err((message, help)) => {
-                let flaw = self.flaw_with(place, None, message, Some(help));
+            Err(Wrong { message, help }) => {
+                let flaw = self.flaw_with(place, None, message, help);
                 self.push(flaw);
                 let value = Value::Broken { reference: env::is_reference(&text) };
                 return Rc::new(Node { place, value, weight: 1 });
