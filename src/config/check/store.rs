@@ -19,7 +19,14 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> StoreS
     }
     if cursor.is_map() {
         let section = cursor.open();
-        let url = section.optional("url", hosts::store_url).unwrap_or_else(|| Secret::new(""));
+        let url = section.optional("url", |text| match text {
+            "memory" => Err(Wrong::new(
+                "`memory` has no URL and no other keys",
+                "write `store: memory` instead of the whole mapping",
+            )),
+            url => hosts::store_url(url),
+        });
+        let url = url.unwrap_or_else(|| Secret::new(""));
         if let Some(cursor) = section.given_cursor("url").filter(|_| has_password(&url)) {
             paths::warn_if_exposed(&cursor, around);
         }
