@@ -33,6 +33,29 @@ pub(super) struct Token {
     token: Option<String>,
 }
 
+// A scope, and the token for changing it. clap would show a `///` as the help of the command.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Change {
+    /// The scope
+    pub(super) scope: String,
+    #[command(flatten)]
+    token: Token,
+}
+
+impl Change {
+    /// Changes the scope's `cooldown` or `rate`.
+    pub(super) fn send(
+        &self,
+        global: &Global,
+        method: Method,
+        part: &str,
+        body: &Value,
+    ) -> anyhow::Result<Value> {
+        let path = scope_path(&self.scope, part)?;
+        Admin::new(global, &self.token)?.ask(method, &path, Some(body))
+    }
+}
+
 impl Admin {
     /// The port from `--admin`, otherwise from the rule file.
     pub(super) fn new(global: &Global, token: &Token) -> anyhow::Result<Self> {
@@ -120,7 +143,7 @@ pub(super) fn who() -> Option<String> {
 }
 
 /// The path of a scope's `cooldown` or `rate`.
-pub(super) fn scope_path(scope: &str, part: &str) -> Result<String, Usage> {
+fn scope_path(scope: &str, part: &str) -> Result<String, Usage> {
     if scope.is_empty() || scope.starts_with('/') || scope.ends_with('/') {
         return Err(Usage(format!("`{scope}` is not a scope: write RULE or RULE/KEY")));
     }

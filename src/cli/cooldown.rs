@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     Global, Outcome,
-    client::{Admin, Token, scope_path, who},
+    client::{Change, who},
     out::{Out, Style},
 };
 
@@ -27,49 +27,31 @@ pub(super) struct Args {
 enum Action {
     /// Pause a scope on every member of the fleet
     Trip {
-        /// The scope
-        scope: String,
+        #[command(flatten)]
+        change: Change,
         /// How long, with a unit: 30s, 5m, 1h [default: drawn from the rule's `for`]
         #[arg(long = "for", value_name = "TIME", value_parser = length)]
         length: Option<Duration>,
-        #[command(flatten)]
-        token: Token,
     },
     /// Resume a scope on every member of the fleet
-    Clear {
-        /// The scope
-        scope: String,
-        #[command(flatten)]
-        token: Token,
-    },
+    Clear(Change),
 }
 
 pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
     match &args.action {
-        Action::Trip { scope, length, token } => {
+        Action::Trip { change, length } => {
             let body = json!({"seconds": length.map(|length| length.as_secs_f64()), "who": who()});
-            let answer = ask(global, token, Method::POST, scope, Some(&body))?;
+            let answer = change.send(global, Method::POST, "cooldown", &body)?;
             let length = Duration::from_millis(answer["cooldown_ms"].as_u64().unwrap_or_default());
-            let paused = format!("is paused for {}", span(length));
-            out.line(format_args!("{scope} {}", out.paint(Style::Warn, paused)))?;
+            let paused = out.paint(Style::Warn, format!("is paused for {}", span(length)));
+            out.line(format_args!("{} {paused}", change.scope))?;
         }
-        Action::Clear { scope, token } => {
-            ask(global, token, Method::DELETE, scope, Some(&json!({"who": who()})))?;
-            out.line(format_args!("{scope} {}", out.paint(Style::Good, "is resumed")))?;
+        Action::Clear(change) => {
+            change.send(global, Method::DELETE, "cooldown", &json!({"who": who()}))?;
+            out.line(format_args!("{} {}", change.scope, out.paint(Style::Good, "is resumed")))?;
         }
     }
     Ok(Outcome::Fine)
-}
-
-fn ask(
-    global: &Global,
-    token: &Token,
-    method: Method,
-    scope: &str,
-    body: Option<&serde_json::Value>,
-) -> anyhow::Result<serde_json::Value> {
-    let path = scope_path(scope, "cooldown")?;
-    Admin::new(global, token)?.ask(method, &path, body)
 }
 
 /// A duration as people write it: a number and `s`, `m` or `h`.

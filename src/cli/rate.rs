@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     Global, Outcome,
-    client::{Admin, Token, scope_path, who},
+    client::{Change, who},
     out::{Out, Style},
     table::per_time,
 };
@@ -30,66 +30,43 @@ pub(super) struct Args {
 enum Action {
     /// Set the rate of a scope on every member of the fleet, between the rule's floor and its ceiling
     Set {
-        /// The scope
-        scope: String,
+        #[command(flatten)]
+        change: Change,
         /// How fast, with a unit: 2/s, 90/m, 5000/h
         #[arg(value_parser = config::rate)]
         rate: f64,
         /// Keep to it, whatever happens
         #[arg(long)]
         freeze: bool,
-        #[command(flatten)]
-        token: Token,
     },
     /// Keep the rate of a scope fixed
-    Freeze {
-        /// The scope
-        scope: String,
-        #[command(flatten)]
-        token: Token,
-    },
+    Freeze(Change),
     /// Let a frozen scope learn again
-    Thaw {
-        /// The scope
-        scope: String,
-        #[command(flatten)]
-        token: Token,
-    },
+    Thaw(Change),
     /// Forget what a scope has learned; it restarts from the rule file
-    Forget {
-        /// The scope
-        scope: String,
-        #[command(flatten)]
-        token: Token,
-    },
+    Forget(Change),
 }
 
 pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
-    let (scope, token, method, body) = match &args.action {
-        Action::Set { scope, rate, freeze: false, token } => {
-            (scope, token, Method::POST, Some(json!({"rate": rate, "who": who()})))
+    let (change, method, mut body) = match &args.action {
+        Action::Set { change, rate, freeze: false } => {
+            (change, Method::POST, json!({"rate": rate}))
         }
-        Action::Set { scope, rate, freeze: true, token } => {
-            (scope, token, Method::POST, Some(json!({"rate": rate, "frozen": true, "who": who()})))
+        Action::Set { change, rate, freeze: true } => {
+            (change, Method::POST, json!({"rate": rate, "frozen": true}))
         }
-        Action::Freeze { scope, token } => {
-            (scope, token, Method::POST, Some(json!({"frozen": true, "who": who()})))
-        }
-        Action::Thaw { scope, token } => {
-            (scope, token, Method::POST, Some(json!({"frozen": false, "who": who()})))
-        }
-        Action::Forget { scope, token } => {
-            (scope, token, Method::DELETE, Some(json!({"who": who()})))
-        }
+        Action::Freeze(change) => (change, Method::POST, json!({"frozen": true})),
+        Action::Thaw(change) => (change, Method::POST, json!({"frozen": false})),
+        Action::Forget(change) => (change, Method::DELETE, json!({})),
     };
-    let path = scope_path(scope, "rate")?;
-    let answer = Admin::new(global, token)?.ask(method, &path, body.as_ref())?;
+    body["who"] = json!(who());
+    let answer = change.send(global, method, "rate", &body)?;
     let number = answer["rate"].as_f64().unwrap_or_default();
     let frozen = answer["frozen"] == Value::Bool(true);
     let (style, word) =
         if frozen { (Style::Warn, "is fixed at") } else { (Style::Good, "runs at") };
     let said = format!("{word} {}", per_time(number));
-    out.line(format_args!("{scope} {}", out.paint(style, said)))?;
+    out.line(format_args!("{} {}", change.scope, out.paint(style, said)))?;
     Ok(Outcome::Fine)
 }
 
