@@ -15,17 +15,6 @@ use crate::{
 /// Writes the line.
 pub(super) fn write(event: &Event) {
     match event {
-        Event::Blocked { .. }
-        | Event::Tripped { .. }
-        | Event::Cleared { .. }
-        | Event::ProbeSent { .. }
-        | Event::Probe { .. }
-        | Event::Observed { .. }
-        | Event::RateLearned { .. }
-        | Event::Wall { .. }
-        | Event::PlacesTaken { .. }
-        | Event::UserOver { .. }
-        | Event::SiteLimit { .. } => of_a_scope(event),
         Event::OutsideHours { rule, wait } => info!(
             rule = &**rule,
             wait_s = wait.as_secs_f64(),
@@ -77,6 +66,7 @@ pub(super) fn write(event: &Event) {
             info!(why, drain_s = drain.as_secs_f64(), "stopping: finishing requests in flight");
         }
         Event::Stopped { cut_off } => info!(cut_off, "stopped"),
+        _ => of_a_scope(event),
     }
 }
 
@@ -133,20 +123,7 @@ fn of_a_scope(event: &Event) {
             "rate changed"
         ),
         Event::Wall { rule, key, wall } => named_wall(&scope_name(rule, key), *wall),
-        Event::PlacesTaken { .. } | Event::UserOver { .. } | Event::SiteLimit { .. } => {
-            of_a_limit(event);
-        }
-        Event::OutsideHours { .. }
-        | Event::StoreDown { .. }
-        | Event::StoreUp
-        | Event::StoreNews { .. }
-        | Event::Reloaded { .. }
-        | Event::ReloadFailed { .. }
-        | Event::Warned { .. }
-        | Event::Panicked { .. }
-        | Event::Started { .. }
-        | Event::Stopping { .. }
-        | Event::Stopped { .. } => {}
+        _ => of_a_limit(event),
     }
 }
 
