@@ -270,4 +270,26 @@ mod tests {
         assert_eq!(built_in.rules.as_slice(), bare.rules.as_slice());
         assert_eq!(format!("{:?}", built_in.settings), format!("{:?}", bare.settings));
     }
+    #[test]
+    fn each_word_of_the_table_can_be_read() {
+        let mut read = 0;
+        let mut try_words = |section: &keys::Section, file: &dyn Fn(&str) -> String| {
+            for key in section.keys {
+                let keys::Kind::Word(words) = &key.kind else { continue };
+                for word in *words {
+                    let text = file(&format!("{}: {word}", key.name));
+                    drop(parse(&text, "f", &|_| None));
+                    read += 1;
+                }
+            }
+        };
+        let rule = |key: &str| format!("rules: [{{name: a, match: '*', rate: 1/s, {key}}}]");
+        try_words(&keys::RULE, &rule);
+        try_words(&keys::COOLDOWN, &|key| rule(&format!("cooldown: {{{key}}}")));
+        let detect = |key: &str| rule(&format!("detect: [{{name: a, status: 200, {key}}}]"));
+        try_words(&keys::DETECT, &detect);
+        try_words(&keys::STORE, &|key| format!("store: {{url: redis://h:1, {key}}}"));
+        try_words(&keys::LOG, &|key| format!("log: {{{key}}}"));
+        assert!(read > 30, "{read}");
+    }
 }
