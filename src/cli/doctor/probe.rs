@@ -4,11 +4,15 @@ use std::{env, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::Uri;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, Uri, header, request::Builder};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::{body::Incoming, client::conn::http1::handshake};
+use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
 use rustls::pki_types::ServerName;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     time::timeout,
 };
@@ -25,24 +29,16 @@ use crate::{
 
 /// Longest wait for one step. With `Prefer: wait` the proxy refuses a held request earlier.
 const STEP: Duration = Duration::from_secs(20);
-/// Largest head of a response.
-const HEAD: usize = 64 * 1024;
+/// Largest page of the proxy that is read.
+const MOST_BODY: usize = 64 * 1024;
+/// The field with the reason of a refusal.
+const REFUSED: &str = "tidegate-refused";
+/// Limits the hold, so that a refusal comes before the step ends.
+const PREFER: &str = "prefer";
+const WAIT: &str = "wait=10";
 /// Variables with a file of roots, each for some clients.
 const BUNDLES: [&str; 4] =
     ["SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"];
-
-/// The head of a response.
-struct ResponseHead {
-    status: u16,
-    fields: Vec<(String, String)>,
-}
-
-impl ResponseHead {
-    fn field(&self, name: &str) -> Option<&str> {
-        let found = self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
-    }
-}
 
 /// The result of a TLS handshake in a tunnel.
 enum Handshake {
@@ -52,8 +48,8 @@ enum Handshake {
     Failed(String),
 }
 
-trait Stream: AsyncRead + AsyncWrite + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Sends requests like a client.
 pub(super) struct Probe {
@@ -105,21 +101,15 @@ impl Probe {
     /// Checks whether a Tidegate listens at the proxy's address and admits this client.
     pub(super) async fn check_proxy(&self, report: &mut Report) -> bool {
         let place = &self.proxy;
-        let head = format!(
-            "GET http://tidegate.local/check HTTP/1.1\r\nhost: tidegate.local\r\n{}connection: \
-             close\r\n\r\n",
-            self.credentials()
-        );
         let asked = async {
-            let mut stream = TcpStream::connect(place).await?;
-            let text = ask_all(&mut stream, &head).await?;
+            let stream = TcpStream::connect(place).await?;
+            let (head, body) =
+                ask(stream, self.get("http://tidegate.local/check")?).await?.into_parts();
             // Only Tidegate has this page. Another server may return 200 for anything.
-            let is_ours = text.contains("\"proxied\":true");
-            let mut answer = parse(text.as_bytes())?;
-            if answer.status == 200 && !is_ours {
-                answer.status = 404;
-            }
-            Ok::<_, anyhow::Error>(answer)
+            let is_ours = text(body).await?.contains("\"proxied\":true");
+            let status =
+                if is_ours || head.status != 200 { head.status } else { StatusCode::NOT_FOUND };
+            Ok::<_, anyhow::Error>((status, head.headers.contains_key(REFUSED)))
         };
         match timeout(STEP, asked).await {
             Err(_) => report.bad(
@@ -132,19 +122,19 @@ impl Probe {
                 format!("cannot reach {place}: {error:#}"),
                 "start it (`tidegate --config FILE`), or correct the address",
             ),
-            Ok(Ok(answer)) if answer.status == 407 => report.bad(
+            Ok(Ok((StatusCode::PROXY_AUTHENTICATION_REQUIRED, _))) => report.bad(
                 "proxy",
                 format!("{place} requires a user and a password"),
                 "put them into the proxy's URL (`tidegate env curl` does): http://USER:PASSWORD@HOST:PORT",
             ),
-            Ok(Ok(answer)) if answer.field("tidegate-refused").is_some() => report.bad(
+            Ok(Ok((status, true))) => report.bad(
                 "proxy",
-                format!("{place} refuses this client ({})", answer.status),
+                format!("{place} refuses this client ({})", status.as_u16()),
                 "add the client's address to `auth.networks` in its rule file",
             ),
-            Ok(Ok(answer)) if answer.status != 200 => report.bad(
+            Ok(Ok((status, false))) if status != StatusCode::OK => report.bad(
                 "proxy",
-                format!("{place} responds, but not like Tidegate ({})", answer.status),
+                format!("{place} responds, but not like Tidegate ({})", status.as_u16()),
                 "another proxy listens there: correct the address",
             ),
             Ok(Ok(_)) => {
@@ -161,10 +151,10 @@ impl Probe {
             let cure = "set `admin: 127.0.0.1:9128` in the rule file to open it";
             return report.note("store", "the admin port is off, so its state is unknown", cure);
         };
-        let head = format!("GET /healthz HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\n\r\n");
         let asked = async {
-            let mut stream = TcpStream::connect(admin).await?;
-            ask_all(&mut stream, &head).await
+            let request = Request::get("/healthz").header(header::HOST, admin).body(Empty::new())?;
+            let stream = TcpStream::connect(admin).await?;
+            text(ask(stream, request).await?.into_body()).await
         };
         let answer = timeout(STEP, asked).await.map_err(anyhow::Error::from).and_then(|done| done);
         match answer {
@@ -205,10 +195,9 @@ impl Probe {
         }
     }
 
-    async fn ask_http(&self) -> anyhow::Result<Option<ResponseHead>> {
-        let mut stream = TcpStream::connect(&self.proxy).await?;
-        let head = self.get(&self.url.to_string(), &self.credentials());
-        Ok(Some(ask(&mut stream, &head).await?))
+    async fn ask_http(&self) -> anyhow::Result<Option<Response<Incoming>>> {
+        let stream = TcpStream::connect(&self.proxy).await?;
+        Ok(Some(ask(stream, self.get(&self.url.to_string())?).await?))
     }
 
     /// Sends a request in a tunnel, or in an intercepted CONNECT. `None` if an error was reported.
@@ -216,9 +205,9 @@ impl Probe {
         &self,
         rule: Option<&Arc<Rule>>,
         report: &mut Report,
-    ) -> anyhow::Result<Option<ResponseHead>> {
+    ) -> anyhow::Result<Option<Response<Incoming>>> {
         let site = self.url.host().unwrap_or_default();
-        let (mut stream, trusted) = match self.tunnel(&self.trusted_files()).await? {
+        let (stream, trusted) = match self.tunnel(&self.trusted_files()).await? {
             Err(refused) => return Ok(Some(refused)),
             Ok(Handshake::Done(stream)) => (stream, true),
             Ok(Handshake::Untrusted(stream)) => (stream, false),
@@ -234,8 +223,8 @@ impl Probe {
             }
         };
         let path = self.url.path_and_query().map_or("/", |path| path.as_str());
-        let answer = ask(&mut stream, &self.get(path, "")).await?;
-        let intercepted = answer.field("tidegate-rule").is_some() || !trusted;
+        let answer = ask(stream, self.get(path)?).await?;
+        let intercepted = field(&answer, "tidegate-rule").is_some() || !trusted;
         match (trusted, intercepted) {
             (false, _) => report.bad(
                 "https",
@@ -256,22 +245,23 @@ impl Probe {
     }
 
     /// Opens a tunnel with TLS. The inner error is the refusal of the CONNECT.
-    async fn tunnel(&self, trusted: &[PathBuf]) -> anyhow::Result<Result<Handshake, ResponseHead>> {
+    async fn tunnel(
+        &self,
+        trusted: &[PathBuf],
+    ) -> anyhow::Result<Result<Handshake, Response<Incoming>>> {
         let mut ours = trusted.to_vec();
         ours.extend(self.ca.exists().then(|| self.ca.clone()));
         let mut why = String::new();
         for (files, is_trusted) in [(trusted, true), (&ours[..], false)] {
-            let mut stream = TcpStream::connect(&self.proxy).await?;
             let host = self.url.host().context("the URL has no host")?;
             let place = format!("{host}:{}", self.url.port_u16().unwrap_or(443));
-            let head = format!(
-                "CONNECT {place} HTTP/1.1\r\nhost: {place}\r\nprefer: wait=10\r\n{}\r\n",
-                self.credentials()
-            );
-            let answer = ask(&mut stream, &head).await?;
-            if answer.status != 200 {
+            let request = Request::connect(&*place).header(header::HOST, &place);
+            let request = self.with_login(request).header(PREFER, WAIT).body(Empty::new())?;
+            let answer = ask(TcpStream::connect(&self.proxy).await?, request).await?;
+            if answer.status() != StatusCode::OK {
                 return Ok(Err(answer));
             }
+            let stream = TokioIo::new(hyper::upgrade::on(answer).await?);
             let config = roots::client(roots::provider())
                 .with_root_certificates(roots::with(files)?)
                 .with_no_client_auth();
@@ -291,28 +281,35 @@ impl Probe {
         named.filter(|path| roots::check(path).is_ok()).collect()
     }
 
-    fn get(&self, target: &str, credentials: &str) -> String {
-        let host = self
-            .url
-            .authority()
-            .map_or("", |authority| authority.as_str().rsplit('@').next().unwrap_or_default());
-        format!(
-            "GET {target} HTTP/1.1\r\nhost: {host}\r\nuser-agent: tidegate-doctor\r\naccept: */*\r\n\
-             prefer: wait=10\r\n{credentials}connection: close\r\n\r\n"
-        )
+    /// A request for a URL (through the proxy) or a path (in a tunnel).
+    fn get(&self, target: &str) -> anyhow::Result<Request<Empty<Bytes>>> {
+        let target: Uri = target.parse()?;
+        let authority = target.authority().or(self.url.authority()).map_or("", |a| a.as_str());
+        let request = Request::get(&target)
+            .header(header::HOST, authority.rsplit('@').next().unwrap_or_default())
+            .header(header::USER_AGENT, "tidegate-doctor")
+            .header(header::ACCEPT, "*/*")
+            .header(header::CONNECTION, "close");
+        let in_tunnel = target.authority().is_none();
+        let request = if in_tunnel { request } else { self.with_login(request) };
+        Ok(request.header(PREFER, WAIT).body(Empty::new())?)
     }
 
-    fn credentials(&self) -> String {
-        self.login.as_ref().map_or_else(String::new, |login| {
-            format!("proxy-authorization: Basic {}\r\n", STANDARD.encode(login))
-        })
+    fn with_login(&self, request: Builder) -> Builder {
+        match &self.login {
+            Some(login) => {
+                let basic = format!("Basic {}", STANDARD.encode(login));
+                request.header(header::PROXY_AUTHORIZATION, basic)
+            }
+            None => request,
+        }
     }
 }
 
 /// Reports the result of the request.
-fn judge(answer: &ResponseHead, rule: Option<&Arc<Rule>>, report: &mut Report) {
-    let status = answer.status;
-    if let Some(reason) = answer.field("tidegate-refused") {
+fn judge(answer: &Response<Incoming>, rule: Option<&Arc<Rule>>, report: &mut Report) {
+    let status = answer.status().as_u16();
+    if let Some(reason) = field(answer, REFUSED) {
         let cure = match reason {
             "cooldown" => "a site of this rule blocks: see `tidegate status`",
             "limit" | "queue" => "the rule is at its limit: retry later, or raise it",
@@ -323,11 +320,11 @@ fn judge(answer: &ResponseHead, rule: Option<&Arc<Rule>>, report: &mut Report) {
             "store" => "repair the store, or choose another `on_failure`",
             _ => "see the response body and the proxy's log",
         };
-        let retry = answer.field("retry-after").map(|s| format!(", again in {s} s"));
+        let retry = field(answer, "retry-after").map(|s| format!(", again in {s} s"));
         let what = format!("refused: {reason} ({status}{})", retry.unwrap_or_default());
         return report.bad("request", what, cure);
     }
-    let found = answer.field("tidegate-rule");
+    let found = field(answer, "tidegate-rule");
     if let (Some(found), Some(rule)) = (found, rule)
         && *found != *rule.name
     {
@@ -335,7 +332,7 @@ fn judge(answer: &ResponseHead, rule: Option<&Arc<Rule>>, report: &mut Report) {
             format!("the proxy put it under rule `{}`: it runs with another file", clean(found));
         report.note("rule file", what, "name the proxy's file: `--config FILE`");
     }
-    match answer.field("tidegate-verdict") {
+    match field(answer, "tidegate-verdict") {
         Some("ok") => report.good("request", format!("{status}, judged ok")),
         Some(verdict) => report.bad(
             "request",
@@ -346,39 +343,23 @@ fn judge(answer: &ResponseHead, rule: Option<&Arc<Rule>>, report: &mut Report) {
     }
 }
 
-/// Sends a head and reads one.
-async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: &mut S,
-    head: &str,
-) -> anyhow::Result<ResponseHead> {
-    stream.write_all(head.as_bytes()).await?;
-    let mut read = Vec::new();
-    while !read.ends_with(b"\r\n\r\n") {
-        if read.len() >= HEAD {
-            bail!("the response head does not end");
-        }
-        // Byte by byte, because the bytes after the head belong to the tunnel.
-        read.push(stream.read_u8().await.context("the connection ended before a response")?);
-    }
-    parse(&read)
+fn field<'a>(answer: &'a Response<Incoming>, name: &str) -> Option<&'a str> {
+    answer.headers().get(name)?.to_str().ok()
 }
 
-/// Sends a head and reads until the connection closes.
-async fn ask_all(stream: &mut TcpStream, head: &str) -> anyhow::Result<String> {
-    stream.write_all(head.as_bytes()).await?;
-    let mut read = Vec::new();
-    stream.take(HEAD as u64).read_to_end(&mut read).await?;
-    Ok(String::from_utf8_lossy(&read).into_owned())
+/// Sends a request and reads the head of its response.
+async fn ask(
+    stream: impl Stream + 'static,
+    request: Request<Empty<Bytes>>,
+) -> anyhow::Result<Response<Incoming>> {
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection.with_upgrades());
+    sender.send_request(request).await.context("there is no response in HTTP")
 }
 
-fn parse(head: &[u8]) -> anyhow::Result<ResponseHead> {
-    let text = String::from_utf8_lossy(head);
-    let mut lines = text.lines();
-    let first = lines.next().unwrap_or_default();
-    let status = first.starts_with("HTTP/1.").then(|| first.split(' ').nth(1)).flatten();
-    let status = status.and_then(|status| status.parse().ok()).context("this is not HTTP")?;
-    let field = |line: &str| {
-        line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
-    };
-    Ok(ResponseHead { status, fields: lines.filter_map(field).collect() })
+/// A whole body.
+async fn text(body: Incoming) -> anyhow::Result<String> {
+    let read = Limited::new(body, MOST_BODY).collect().await;
+    let bytes = read.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
