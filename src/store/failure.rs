@@ -188,6 +188,11 @@ impl Failure {
         self.silent
     }
 
+    /// Whether the client of a Cluster does not know the nodes yet, because it still connects.
+    pub(super) fn is_connecting(&self) -> bool {
+        self.text.starts_with("Missing cluster routing state")
+    }
+
     /// A connection that cannot be opened: the server has replied to no call, whatever it sent.
     pub(super) fn connecting(error: RedisError) -> Self {
         Self { answered: false, ..Self::from(error) }
@@ -260,5 +265,13 @@ mod tests {
             let failure = Failure::from(RedisError::new(kind, details.to_owned()));
             assert_eq!((failure.kind, failure.text.as_str()), (expected, text));
         }
+    }
+    #[test]
+    fn a_call_before_the_nodes_of_a_cluster_are_known_is_no_failure_of_the_cluster() {
+        // The text of `fred`, which has no kind of its own for it.
+        let error = RedisError::new(ErrorKind::Cluster, "Missing cluster routing state.");
+        assert!(Failure::from(error).is_connecting());
+        let error = RedisError::new(ErrorKind::Cluster, "CLUSTERDOWN The cluster is down");
+        assert!(!Failure::from(error).is_connecting());
     }
 }

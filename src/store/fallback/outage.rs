@@ -83,9 +83,13 @@ impl Outage {
         let mut state = self.state.lock();
         state.latest = Some(kind);
         state.answers_since = None;
-        let starting = !self.has_been_reached() && self.started.elapsed() < FIRST_WORD;
-        let is_start = starting && kind == FailureKind::Timeout;
+        let is_start = self.is_starting() && kind == FailureKind::Timeout;
         !is_start && !state.reported.contains(&kind)
+    }
+
+    /// Whether a new process has not reached the store yet, as is usual within the first second.
+    fn is_starting(&self) -> bool {
+        !self.has_been_reached() && self.started.elapsed() < FIRST_WORD
     }
 
     fn has_been_reached(&self) -> bool {
@@ -104,7 +108,9 @@ impl SharedStore {
     /// Reports a failure to people if it is the first of its kind.
     pub(super) fn report_outage(&self, failure: &Failure) {
         // Before the event listeners exist it is not reported; the next heartbeat tries again.
-        if self.outage.notice(failure.kind) && self.news.send(News::Up(false)).is_ok() {
+        let is_start = failure.is_connecting() && self.outage.is_starting();
+        if self.outage.notice(failure.kind) && !is_start && self.news.send(News::Up(false)).is_ok()
+        {
             self.outage.state.lock().reported.push(failure.kind);
         }
     }
