@@ -264,25 +264,21 @@ const STATES = {
   outside_hours: ["quiet", "outside its hours"],
 };
 
-function nameOf(scope) {
-  return scope.key ? `${scope.rule}/${scope.key}` : scope.rule;
-}
-
 function showScopes(fleet) {
-  const names = new Set(fleet.scopes.map(nameOf));
+  const names = new Set(fleet.scopes.map(scopeOf));
   for (const [name, row] of rows) {
     if (names.has(name)) continue;
     row.root.remove();
     rows.delete(name);
   }
   for (const scope of fleet.scopes) {
-    const name = nameOf(scope);
+    const name = scopeOf(scope);
     if (!rows.has(name)) rows.set(name, newRow(name));
     showRow(rows.get(name), scope);
   }
   // Rows move only if nobody is working with one.
   if (!$("scopes").contains(document.activeElement)) {
-    const order = fleet.scopes.map((scope) => rows.get(nameOf(scope)).root);
+    const order = fleet.scopes.map((scope) => rows.get(scopeOf(scope)).root);
     if (order.some((root, i) => $("scopes").children[i] !== root)) $("scopes").replaceChildren(...order);
   }
   const total = fleet.scopes_total;

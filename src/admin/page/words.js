@@ -3,8 +3,8 @@
 
 // --- events -------------------------------------------------------------------------------------------------------
 
-function scopeOf(event) {
-  return event.key ? `${event.rule}/${event.key}` : event.rule;
+function scopeOf({ rule, key }) {
+  return key ? `${rule}/${key}` : rule;
 }
 
 /** The blocks behind a trip: "2 captcha, 1 403_forbidden". */
