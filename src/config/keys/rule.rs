@@ -41,7 +41,7 @@ section! {
         action: Kind::Word(&["limit", "bypass", "deny"]), Is("limit");
         /// How the rule is split into scopes, each with its own bucket: one for all, one per
         /// registrable domain, one per host, or one per
-        /// [address](operations.md#limit-the-servers-that-many-hosts-share) that is dialled.
+        /// [address](limits.md#limit-the-servers-that-many-hosts-share) that is dialled.
         per: SPLIT, Is("all");
         /// Networks whose hosts keep a scope each under `per: address`, in addition to a built-in
         /// list of content delivery networks.
