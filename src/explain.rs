@@ -19,7 +19,7 @@ use crate::{
     target::{BadTarget, Host, Target},
 };
 
-pub use report::{Cooldown, Item, Proof, Report, Summary};
+pub use report::{Cooldown, Item, Report, Summary};
 
 /// Largest file that is read. Saved crawls have tens of megabytes.
 pub const MAX_FILE: u64 = 512 * 1024 * 1024;
@@ -158,12 +158,6 @@ pub(crate) fn judge(
             (judgement, trace.near, trace.visible_text)
         }
     };
-    let evidence = judgement.evidence.as_deref().map(|evidence| Proof {
-        signature: evidence.signature.to_string(),
-        vendor: evidence.vendor.as_deref().map(str::to_owned),
-        place: evidence.place.clone(),
-        excerpt: evidence.excerpt.clone(),
-    });
     let names = |names: &[Arc<str>]| names.iter().map(ToString::to_string).collect();
     let item = Item {
         name: exchange.name.clone(),
@@ -173,7 +167,7 @@ pub(crate) fn judge(
         confidence: judgement.confidence,
         neutral: judgement.neutral,
         rule: rule.map(|rule| rule.name.to_string()),
-        evidence,
+        evidence: judgement.evidence.clone(),
         retry_after: judgement.retry_after.map(|wait| wait.as_secs_f64()),
         near,
         decoys: names(&judgement.decoys),

@@ -130,7 +130,7 @@ impl Confidence {
 }
 
 /// The evidence of a verdict: enough to correct a false one within minutes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Evidence {
     /// Id of the signature, or of the built-in step (`status-403`) that decided.
     pub signature: Arc<str>,

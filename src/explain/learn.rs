@@ -81,7 +81,7 @@ pub fn learn(
                 Report::Many { items, .. } => items,
             };
             let differs = items.into_iter().filter(|item| {
-                let found = item.evidence.as_ref().is_some_and(|proof| proof.signature == name);
+                let found = item.evidence.as_ref().is_some_and(|proof| *proof.signature == *name);
                 found != wanted
             });
             otherwise.extend(differs.map(|item| item.name));

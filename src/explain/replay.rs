@@ -19,7 +19,7 @@ pub(super) fn sum_up(judged: &[Judged]) -> Summary {
     for one in judged {
         *verdicts.entry(one.item.verdict.as_str()).or_insert(0) += 1;
         if let Some(evidence) = &one.item.evidence {
-            *signatures.entry(evidence.signature.clone()).or_insert(0) += 1;
+            *signatures.entry(evidence.signature.to_string()).or_insert(0) += 1;
         }
         if let Some(expected) = &one.item.expected {
             let met = report::meets(expected, one.item.verdict);

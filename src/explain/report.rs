@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::classify::{
     NearMiss,
-    verdict::{Confidence, Verdict},
+    verdict::{Confidence, Evidence, Verdict},
 };
 
 /// The report.
@@ -43,7 +43,7 @@ pub struct Item {
     /// The rule that applies, if any.
     pub rule: Option<String>,
     /// The evidence; `None` for a plain `ok`.
-    pub evidence: Option<Proof>,
+    pub evidence: Option<Box<Evidence>>,
     /// The wait that the site requested, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<f64>,
@@ -58,19 +58,6 @@ pub struct Item {
     /// The verdict that the source expected, if it names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
-}
-
-/// The evidence of a verdict.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Proof {
-    /// Id of the signature, or of the built-in step.
-    pub signature: String,
-    /// The vendor of the wall.
-    pub vendor: Option<String>,
-    /// Where it matched.
-    pub place: String,
-    /// The matching text.
-    pub excerpt: String,
 }
 
 /// The summary of all responses.

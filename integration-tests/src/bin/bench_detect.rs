@@ -229,7 +229,7 @@ impl Tally {
             }
         }
         if !right {
-            let why = item.evidence.as_ref().map_or("", |evidence| evidence.signature.as_str());
+            let why = item.evidence.as_ref().map_or("", |evidence| &*evidence.signature);
             self.mistakes.push(format!(
                 "  {}: expected {expected}, got {got} {why} ({} characters, decoys {:?})",
                 item.name, item.visible_text, item.decoys

@@ -45,7 +45,7 @@ fn a_saved_page_is_explained_with_what_matched_and_what_nearly_did() {
     let Report::One(item) = &report else { panic!("one page") };
     assert_eq!(item.verdict, Verdict::Forbidden);
     let proof = item.evidence.as_ref().unwrap();
-    assert_eq!((proof.signature.as_str(), proof.place.as_str()), ("cloudflare-blocked", "body"));
+    assert_eq!((&*proof.signature, proof.place.as_str()), ("cloudflare-blocked", "body"));
     assert!(proof.excerpt.starts_with("data-translate=\"block_headline\""), "{}", proof.excerpt);
     let near: Vec<&str> = item.near.iter().map(|near| near.signature.as_str()).collect();
     assert!(near.contains(&"cloudflare-captcha"), "{near:?}");
