@@ -21,7 +21,7 @@ const WITHOUT_LIMITS: [&str; 5] = ["match", "action", "intercept", "verify", "tu
 
 words! {
     /// The form in which the proxy sees a request.
-    enum Seen {
+    pub(super) enum Seen {
         /// As a plain request.
         Plain = "plain",
         /// As a tunnel: the host and port, but neither path nor response.
@@ -103,7 +103,7 @@ pub(super) fn explain(
 }
 
 /// The form in which the proxy sees a request to `target`, and the target that the rules see.
-fn seen(loaded: &Loaded, target: Target) -> (Seen, Target) {
+pub(super) fn seen(loaded: &Loaded, target: Target) -> (Seen, Target) {
     if target.scheme != Scheme::Https {
         return (Seen::Plain, target);
     }

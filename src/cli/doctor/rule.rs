@@ -6,6 +6,7 @@ use http::{Method, Uri};
 
 use super::Report;
 use crate::{
+    cli::which::{Seen, seen},
     config::Loaded,
     rules::{Action, Rule},
     target::Target,
@@ -18,23 +19,14 @@ pub(super) fn check<'l>(
     report: &mut Report,
 ) -> Option<&'l Arc<Rule>> {
     let rules = loaded.rules.as_slice();
-    let is_https = url.scheme_str() == Some("https");
     let page = Target::parse(&Method::GET, url).ok()?;
-    let authority = format!("{}:{}", url.host()?, page.port);
-    let connect = authority.parse().ok().and_then(|uri| Target::parse(&Method::CONNECT, &uri).ok());
-    // For `https` the proxy first sees a CONNECT, which has no path.
-    let first = connect.filter(|_| is_https).unwrap_or_else(|| page.clone());
-    let Some(at) = loaded.rules.find(&first) else {
+    let (seen, target) = seen(loaded, page.clone());
+    let Some(at) = loaded.rules.find(&target) else {
         let cure = "add a last rule with `match: \"*\"`";
         report.bad("rule", "no rule matches this URL, so it is refused", cure);
         return None;
     };
     let rule = &rules[at];
-    // Inside an intercepted CONNECT the proxy sees the path.
-    let rule = match loaded.rules.find(&page) {
-        Some(inside) if is_https && rule.intercept => &rules[inside],
-        _ => rule,
-    };
     let why = why(rule, &page);
     let name = &rule.name;
     if rule.action == Action::Deny {
@@ -42,12 +34,13 @@ pub(super) fn check<'l>(
         report.bad("rule", format!("`{name}` {why}, and denies it"), cure);
         return Some(rule);
     }
-    let seen = loaded.rules.find(&page).map(|at| &rules[at].name);
-    if let Some(missed) = seen.filter(|seen| is_https && !rule.intercept && *seen != name) {
+    let is_tunnel = seen == Seen::Tunnel;
+    let by_path = loaded.rules.find(&page).map(|at| &rules[at].name);
+    if let Some(missed) = by_path.filter(|by_path| is_tunnel && *by_path != name) {
         let cure = format!("set `intercept: true` on `{name}`, or leave `paths` out of `{missed}`");
         let what = format!("`{name}` {why}; `{missed}` has `paths`, which a tunnel hides");
         report.bad("rule", what, cure);
-    } else if is_https && !rule.intercept {
+    } else if is_tunnel {
         let cure = "set `intercept: true` on it to judge responses: docs/https.md";
         report.note("rule", format!("`{name}` {why}; its tunnels are paced, not judged"), cure);
     } else {
