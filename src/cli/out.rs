@@ -3,7 +3,7 @@
 
 use std::{
     env,
-    fmt::{self, Display},
+    fmt::Display,
     io::{self, IsTerminal as _, Write as _},
 };
 
@@ -63,30 +63,16 @@ impl Out {
     }
 
     /// `text` in `style`, if this output has colours.
-    pub(super) fn paint<T: Display>(&self, style: Style, text: T) -> Painted<T> {
-        Painted { style: if self.colour { style } else { Style::Plain }, text }
-    }
-}
-
-/// Text with a style.
-#[derive(Debug)]
-pub(super) struct Painted<T> {
-    style: Style,
-    text: T,
-}
-
-impl<T: Display> Display for Painted<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let code = match self.style {
-            Style::Plain => return self.text.fmt(f),
+    pub(super) fn paint(&self, style: Style, text: impl Display) -> String {
+        let code = match style {
+            _ if !self.colour => return text.to_string(),
+            Style::Plain => return text.to_string(),
             Style::Bold => "1",
             Style::Dim => "2",
             Style::Good => "32",
             Style::Warn => "33",
             Style::Bad => "31",
         };
-        write!(f, "\u{1b}[{code}m")?;
-        self.text.fmt(f)?;
-        f.write_str("\u{1b}[0m")
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 }

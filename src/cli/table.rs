@@ -17,9 +17,9 @@ pub(super) fn draw<const N: usize>(
         rows.iter().map(|row| row[i].chars().count()).chain([columns[i].len()]).max().unwrap_or(0)
     });
     let head = line(&columns.map(str::to_owned), &widths, left);
-    let mut lines = vec![out.paint(Style::Dim, head).to_string()];
+    let mut lines = vec![out.paint(Style::Dim, head)];
     for (row, style) in rows.iter().zip(styles) {
-        lines.push(out.paint(style, line(row, &widths, left)).to_string());
+        lines.push(out.paint(style, line(row, &widths, left)));
     }
     lines
 }

@@ -160,7 +160,7 @@ fn frame(
         };
         let foot = format!("q quit  /{search}  s sort: {}{place}", SORTS[view.sort]);
         lines.truncate(rows.saturating_sub(1));
-        lines.push(out.paint(Style::Dim, foot).to_string());
+        lines.push(out.paint(Style::Dim, foot));
     }
     lines.truncate(rows);
     let fitted: Vec<_> = lines.iter().map(|line| fit(line, columns) + CLEAR_LINE).collect();
