@@ -49,7 +49,7 @@ use crate::{
     observability::{
         event::Events,
         metrics::Metrics,
-        status::{ConfigStatus, ScopeStatus, Status},
+        status::{ConfigStatus, Responder, ScopeStatus, Status},
     },
     proxy,
     rules::{secret::Secret, settings::OnFailure},
@@ -159,24 +159,31 @@ impl Context {
         self.metrics.member.store_up.get() == 1
     }
 
-    /// The current status of the proxy.
+    /// This member's own state.
+    fn responder(&self) -> Responder {
+        Responder {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            member: self.member.clone(),
+            at_ms: clock::unix_ms(),
+            listen: self.proxy.live().settings.listen.to_string(),
+            ready: self.is_ready(),
+            store: self.gate.store(),
+            config: self.config.lock().clone(),
+        }
+    }
+
+    /// The current status of this member.
     #[must_use]
     pub fn status(&self) -> Status {
         let mut scopes = self.gate.snapshot();
         let scopes_total = scopes.len();
         most_urgent_first(&mut scopes, MAX_SCOPES);
         Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            member: self.member.clone(),
-            at_ms: clock::unix_ms(),
+            responder: self.responder(),
             uptime_s: self.uptime().as_secs(),
-            listen: self.proxy.live().settings.listen.to_string(),
-            ready: self.is_ready(),
-            store: self.gate.store(),
             members: self.metrics.member.members.get(),
             client_connections: self.metrics.member.client_connections.get(),
             upstream_connections: self.metrics.member.upstream_connections.get(),
-            config: self.config.lock().clone(),
             scopes,
             scopes_total,
         }

@@ -170,13 +170,7 @@ fn order(sort: Option<&str>) -> Result<Option<Compare>, Problem> {
 /// A response with the figures of `fleet`, some of its scopes, and this member's current state.
 fn now(cx: &Context, fleet: &FleetStatus, scopes: Vec<FleetScope>, total: usize) -> FleetStatus {
     FleetStatus {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        member: cx.member.clone(),
-        listen: cx.proxy.live().settings.listen.to_string(),
-        at_ms: clock::unix_ms(),
-        ready: cx.is_ready(),
-        store: cx.gate.store(),
-        config: cx.config.lock().clone(),
+        responder: cx.responder(),
         whole: fleet.whole,
         unread: cx.fleet.unread.lock().clone(),
         summary: fleet.summary.clone(),

@@ -18,8 +18,8 @@ use crate::{
     observability::{
         event::clean,
         status::{
-            BlockedMember, FleetScope, FleetStatus, MemberStatus, ScopeFacts, ScopeState,
-            StoreStatus, Summary,
+            BlockedMember, FleetScope, FleetStatus, MemberStatus, Responder, ScopeFacts,
+            ScopeState, StoreStatus, Summary,
         },
     },
     rules::settings::{RedisSettings, StoreSettings},
@@ -72,8 +72,8 @@ impl Source {
                 let mut fleet = fleet_view::of_store(&survey, &store.loaded.rules);
                 fleet.scopes.truncate(scopes);
                 let (kind, up, reached) = ("redis".to_owned(), true, true);
-                fleet.store = StoreStatus { kind, up, reached, ..StoreStatus::default() };
-                fleet.ready = true;
+                fleet.responder.store = StoreStatus { kind, up, reached, ..StoreStatus::default() };
+                fleet.responder.ready = true;
                 Ok(fleet)
             }
         }
@@ -82,7 +82,7 @@ impl Source {
 
 /// Whether no operator is needed: exit code 0.
 pub(super) fn is_fine(fleet: &FleetStatus) -> bool {
-    fleet.ready && fleet.store.up && fleet.summary.cooling == 0
+    fleet.responder.ready && fleet.responder.store.up && fleet.summary.cooling == 0
 }
 
 /// The header: a summary in a few lines.
@@ -96,10 +96,11 @@ pub(super) fn head(fleet: &FleetStatus, out: &Out) -> Vec<String> {
         pages_per_min,
         members_up,
     } = &fleet.summary;
-    let state = match (fleet.store.up, fleet.ready, cooling) {
-        (false, ..) => out.paint(Style::Bad, "its store is away".to_owned()),
-        (true, false, _) => out.paint(Style::Bad, "not ready".to_owned()),
-        (true, true, 0) => out.paint(Style::Good, "ready".to_owned()),
+    let Responder { store, ready, config, .. } = &fleet.responder;
+    let state = match (store.up, ready, cooling) {
+        (false, ..) => out.paint(Style::Bad, "its store is away"),
+        (true, false, _) => out.paint(Style::Bad, "not ready"),
+        (true, true, 0) => out.paint(Style::Good, "ready"),
         (true, true, _) => out.paint(Style::Bad, format!("{cooling} cooling")),
     };
     let more = if fleet.more { " and more" } else { "" };
@@ -107,24 +108,22 @@ pub(super) fn head(fleet: &FleetStatus, out: &Out) -> Vec<String> {
         "{} {state}  members {members_up}  scopes {scopes}{more}  held {held}  {requests_per_s:.0} requests/s  \
          {pages_per_min} pages/min  {blocks_per_min} blocks/min  store {}",
         out.paint(Style::Bold, "fleet"),
-        clean(&fleet.store.kind),
+        clean(&store.kind),
     )];
-    if let Some(trouble) = &fleet.store.trouble {
-        let what = format!(
-            "the store {} is away ({}): {}",
-            fleet.store.server, trouble.kind, trouble.reason
-        );
-        lines.push(out.paint(Style::Bad, clean(&what)).to_string());
+    if let Some(trouble) = &store.trouble {
+        let what =
+            format!("the store {} is away ({}): {}", store.server, trouble.kind, trouble.reason);
+        lines.push(out.paint(Style::Bad, clean(&what)));
         lines.push(clean(&format!("{}; meanwhile {}", trouble.advice, trouble.meanwhile)));
     }
     if !fleet.whole {
         let why = fleet.unread.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         let what = format!("only what this member knows{why}");
-        lines.push(out.paint(Style::Warn, clean(&what)).to_string());
+        lines.push(out.paint(Style::Warn, clean(&what)));
     }
-    if !fleet.config.problems.is_empty() {
+    if !config.problems.is_empty() {
         let text = "the rule file was rejected; the previous one is in force (`tidegate check`)";
-        lines.push(out.paint(Style::Bad, text).to_string());
+        lines.push(out.paint(Style::Bad, text));
     }
     lines
 }
@@ -176,11 +175,11 @@ pub(super) fn scopes(fleet: &FleetStatus, out: &Out) -> Vec<String> {
             share * 100.0,
             others * 100.0,
         );
-        Some(out.paint(Style::Warn, text).to_string())
+        Some(out.paint(Style::Warn, text))
     }));
     lines.extend(fleet.scopes.iter().filter_map(|scope| {
         let text = wall_line(&scope.facts)?;
-        Some(out.paint(Style::Dim, text).to_string())
+        Some(out.paint(Style::Dim, text))
     }));
     let hidden = fleet.scopes_total.max(fleet.summary.scopes).saturating_sub(fleet.scopes.len());
     if hidden > 0 {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::observability::{
     event::clean,
-    status::{ScopeStatus, Status},
+    status::{Responder, ScopeStatus, Status},
 };
 
 /// Scopes in the table; `--json` has all.
@@ -75,15 +75,15 @@ fn member(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
 
 fn is_fine(status: &Status) -> bool {
     let closed = |scope: &ScopeStatus| scope.facts.state.is_closed();
-    status.ready && status.store.up && !status.scopes.iter().any(closed)
+    status.responder.ready && status.responder.store.up && !status.scopes.iter().any(closed)
 }
 
 /// The table of one member.
 fn table(status: &Status, out: &Out) -> String {
     let mut lines = vec![head(status, out)];
-    if !status.config.problems.is_empty() {
+    if !status.responder.config.problems.is_empty() {
         let text = "the rule file was rejected; the previous one is in force (`tidegate check`)";
-        lines.push(out.paint(Style::Bad, text).to_string());
+        lines.push(out.paint(Style::Bad, text));
     }
     let columns = ["scope", "rate", "mark", "limit", "held", "streak", "state", "blocks"];
     let rows: Vec<_> = status.scopes.iter().map(row).collect();
@@ -91,7 +91,7 @@ fn table(status: &Status, out: &Out) -> String {
     lines.extend(draw(columns, &rows, styles, &[0, 6], out));
     lines.extend(status.scopes.iter().filter_map(|scope| {
         let text = fleet::wall_line(&scope.facts)?;
-        Some(out.paint(Style::Dim, text).to_string())
+        Some(out.paint(Style::Dim, text))
     }));
     let hidden = status.scopes_total.saturating_sub(status.scopes.len());
     if hidden > 0 {
@@ -101,18 +101,19 @@ fn table(status: &Status, out: &Out) -> String {
 }
 
 fn head(status: &Status, out: &Out) -> String {
-    let (style, ready) = match (status.ready, status.store.up) {
+    let Responder { version, listen, ready, store, .. } = &status.responder;
+    let (style, ready) = match (ready, store.up) {
         (true, true) => (Style::Good, "ready"),
         (true, false) => (Style::Bad, "ready, but its store is away"),
         (false, _) => (Style::Bad, "not ready"),
     };
     format!(
         "{} {} on {}  up {}  store {}  members {}  clients {}  sites {}",
-        out.paint(Style::Bold, format_args!("tidegate {}", clean(&status.version))),
+        out.paint(Style::Bold, format_args!("tidegate {}", clean(version))),
         out.paint(style, ready),
-        clean(&status.listen),
+        clean(listen),
         span(Duration::from_secs(status.uptime_s)),
-        clean(&status.store.kind),
+        clean(&store.kind),
         status.members,
         status.client_connections,
         status.upstream_connections,

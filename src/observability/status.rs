@@ -20,31 +20,39 @@ pub use fleet::{
     Summary, TripStatus,
 };
 
-/// The status of the proxy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Status {
+/// The member that responds, and its own state.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Responder {
     /// Version of the program.
     pub version: String,
     /// Name of this member.
     pub member: String,
     /// The time of this snapshot, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Seconds since the start.
-    pub uptime_s: u64,
     /// The address for clients.
     pub listen: String,
     /// Whether `/readyz` reports ready.
     pub ready: bool,
     /// The store.
     pub store: StoreStatus,
+    /// The rule file.
+    pub config: ConfigStatus,
+}
+
+/// The status of one member.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The member.
+    #[serde(flatten)]
+    pub responder: Responder,
+    /// Seconds since the start.
+    pub uptime_s: u64,
     /// Running proxies of the fleet, as last known.
     pub members: i64,
     /// Open client connections.
     pub client_connections: i64,
     /// Open connections to sites.
     pub upstream_connections: i64,
-    /// The rule file.
-    pub config: ConfigStatus,
     /// The scopes, those with the most trouble first. Their number is bounded.
     pub scopes: Vec<ScopeStatus>,
     /// The number of all scopes.

@@ -5,25 +5,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigStatus, ScopeFacts, StoreStatus};
+use super::{Responder, ScopeFacts};
 
 /// The status of the whole fleet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FleetStatus {
-    /// Version of the responding member.
-    pub version: String,
-    /// Name of the responding member.
-    pub member: String,
-    /// The address for clients of the responding member.
-    pub listen: String,
-    /// The time of this snapshot, in milliseconds since 1970.
-    pub at_ms: u64,
-    /// Whether the responding member is ready.
-    pub ready: bool,
-    /// The store as that member sees it.
-    pub store: StoreStatus,
-    /// The rule file of that member.
-    pub config: ConfigStatus,
+    /// The member that responds, and the store as it sees it.
+    #[serde(flatten)]
+    pub responder: Responder,
     /// Whether this is the store's view of the fleet. If `false`, it is only this member's view.
     pub whole: bool,
     /// Why the store could not be read; `None` if it was, or if it is away.
