@@ -126,8 +126,8 @@ enum Command {
 /// The result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    Fine,
-    NotFine,
+    Success,
+    Negative,
     BadFile,
 }
 
@@ -159,8 +159,8 @@ pub fn run(args: Args) -> ExitCode {
         Some(Command::Man(args)) => man_pages::man(&args, &out),
     };
     match result {
-        Ok(Outcome::Fine) => ExitCode::SUCCESS,
-        Ok(Outcome::NotFine) => ExitCode::from(1),
+        Ok(Outcome::Success) => ExitCode::SUCCESS,
+        Ok(Outcome::Negative) => ExitCode::from(1),
         Ok(Outcome::BadFile) => ExitCode::from(2),
         Err(error) => fail(&error),
     }

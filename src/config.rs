@@ -201,23 +201,23 @@ fn parse_with(
     }
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
     let bytes = text.as_bytes();
-    let text = without_mark(text);
+    let text = without_bom(text);
     let syntax_tree = syntax_tree::parse(text, env);
     let (files, flaws) = include::files(syntax_tree.root.as_deref(), folder);
     let fingerprint = include::fingerprint(bytes, &files);
     let sources =
-        files.iter().map(|file| problem::Source::new(&file.name, without_mark(&file.text)));
+        files.iter().map(|file| problem::Source::new(&file.name, without_bom(&file.text)));
     let main = problem::Source::new(name, text);
     let diagnostics = Diagnostics::new(std::iter::once(main).chain(sources).collect());
     flaws.into_iter().for_each(|flaw| diagnostics.note(Severity::Error, flaw));
-    let root = take_in(&diagnostics, syntax_tree);
+    let root = collect_flaws(&diagnostics, syntax_tree);
     let documents = files.iter().enumerate();
     let documents = documents
-        .map(|(at, file)| syntax_tree::parse_file(without_mark(&file.text), at + 1, env))
-        .filter_map(|syntax_tree| take_in(&diagnostics, syntax_tree));
+        .map(|(at, file)| syntax_tree::parse_file(without_bom(&file.text), at + 1, env))
+        .filter_map(|syntax_tree| collect_flaws(&diagnostics, syntax_tree));
     let included: Vec<_> = documents.collect();
-    let around = check::Surroundings { folder, env, exposed };
-    let read = root.map(|root| check::file(&diagnostics, &root, &included, overrides, &around));
+    let context = check::FileContext { folder, env, exposed };
+    let read = root.map(|root| check::file(&diagnostics, &root, &included, overrides, &context));
     let (values, mut problems) = diagnostics.finish();
     for problem in problems.iter_mut().filter(|problem| problem.line == 0) {
         if overrides.given().any(|(key, _)| key == problem.path) {
@@ -237,12 +237,12 @@ fn parse_with(
 }
 
 /// Without the byte order mark that editors on Windows put in front.
-fn without_mark(text: &str) -> &str {
+fn without_bom(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// Reports the flaws of a syntax tree and returns the tree.
-fn take_in(
+fn collect_flaws(
     diagnostics: &Diagnostics<'_>,
     syntax_tree: syntax_tree::SyntaxTree,
 ) -> Option<Rc<syntax_tree::Node>> {

@@ -1,7 +1,7 @@
 //! Rules: which requests they match, how fast those may go, what trips their cooldown.
 //!
-//! A [`RuleSet`] is compiled once from the rule file and never changes; a reload makes another one. The first rule
-//! that matches a target wins.
+//! A [`RuleSet`] is compiled once from the rule file and never changes; a reload makes another one.
+//! The first rule that matches a target wins.
 
 pub mod hours;
 mod path;
@@ -83,8 +83,8 @@ pub struct Retry {
 pub struct Matcher {
     /// Host patterns.
     pub hosts: Vec<HostPattern>,
-    /// Path globs (`*` matches any run of characters), in their normal form; matched against that of
-    /// path and query, see [`normalise`].
+    /// Path globs (`*` matches any run of characters) in their normal form ([`normalise`]), which are
+    /// compared with the normal form of path and query.
     pub paths: Vec<Arc<str>>,
 }
 
@@ -128,7 +128,7 @@ pub struct Rule {
     pub action: Action,
     /// How the rule is split into scopes.
     pub per: Split,
-    /// Networks whose hosts are kept apart where scopes are named by addresses.
+    /// Networks whose hosts keep a scope each under `per: address`.
     pub address_except: Vec<IpNet>,
     /// Rate, burst, quotas, cost.
     pub limits: Limits,
@@ -171,7 +171,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A rule that matches everything and limits nothing; all other keys have the defaults of the rule file.
+    /// A rule that matches everything and limits nothing. All other keys have their defaults.
     #[must_use]
     pub fn unlimited(name: &str) -> Self {
         Self {
@@ -202,7 +202,7 @@ impl Rule {
         }
     }
 
-    /// How long from now until requests of the rule may go by its hours; `None` if they may.
+    /// How long until the rule's hours begin; `None` if it is within them.
     #[must_use]
     pub fn opens_in(&self) -> Option<Duration> {
         self.hours.as_ref().and_then(Hours::opens_in)
@@ -214,7 +214,7 @@ impl Rule {
         !self.limits.is_unlimited() || self.parallel.is_some()
     }
 
-    /// The limit of errors towards which an answer with this status counts, unless it is a block.
+    /// The error limit towards which a response with this status counts, unless it is a block.
     #[must_use]
     pub fn error_limit(&self, status: Option<u16>) -> Option<Quota> {
         let is_error = status.is_some_and(|status| (400..500).contains(&status));
@@ -229,8 +229,8 @@ pub struct RuleSet {
     index: Arc<Index>,
 }
 
-/// Positions of rules by host pattern, each list in the order of the file. Finding a rule costs one lookup per label of
-/// the host, for any number of rules.
+/// Positions of rules by host pattern, each list in the order of the file. To find a rule, one
+/// lookup per label of the host is enough, for any number of rules.
 #[derive(Debug, Default)]
 struct Index {
     exact: HashMap<Arc<str>, Vec<usize>>,
@@ -279,7 +279,7 @@ impl RuleSet {
         Self { index: Arc::new(Index::new(&rules)), rules }
     }
 
-    /// The position of the first rule that matches; `None` where the file has no rule for `target`.
+    /// The position of the first rule that matches `target`; `None` if none does.
     #[must_use]
     pub fn find(&self, target: &Target) -> Option<usize> {
         // Few requests reach a rule with paths.

@@ -1,5 +1,5 @@
-//! Which member of a scope is blocked far more often than the others: it may sit behind an exit
-//! that the site blocks, which no lower rate of the fleet would help.
+//! Finds the member of a scope that is blocked far more often than the others. The site may block
+//! its address, and then a lower rate of the fleet does not help.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::{
     observability::status::{BlockedMember, MemberStatus, ScopeFigures, ScopeStatus},
 };
 
-/// What is left of a count after a second: half after about four minutes.
+/// Factor for each count every second. After about four minutes half of it is left.
 const KEPT: f64 = 0.997;
 /// Fewer blocks of a member than this say nothing.
 const FEWEST_BLOCKS: f64 = 3.0;
@@ -29,7 +29,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// A second has passed.
+    /// Adds the last second.
     pub(super) fn update(&mut self, scope: &ScopeStatus) {
         let total = totals(scope);
         for ((latest, total), before) in self.latest.iter_mut().zip(total).zip(self.total) {

@@ -1,8 +1,8 @@
 //! `GET /api/v1/fleet`: every member and every scope, from the store. `GET /api/v1/scopes/{scope}`:
 //! one scope in detail.
 //!
-//! The store is read at most once a second for all clients together, and less often if reading is
-//! slow. A client that comes during a read waits briefly. If the read takes longer, it gets the
+//! One read of the store, at most once a second, serves all clients; slow reads are less frequent.
+//! A client that asks during a read waits briefly. If the read takes longer, the client gets the
 //! previous result, or this member's own view.
 
 use std::{
@@ -41,7 +41,7 @@ use crate::{
 
 /// Least time between two reads of the store.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
-/// Reads take at most this part of the time: one in so many.
+/// The time between two reads is at least so many times the time that a read takes.
 const SHARE: u32 = 5;
 /// How long a response waits for the store, so that a page loads quickly.
 const BRIEF: Duration = Duration::from_millis(150);

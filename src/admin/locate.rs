@@ -1,4 +1,4 @@
-//! The look-up of a site whose scope is named by its address, for the API.
+//! Looks up sites for the API, if the rule is split by address.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use http::StatusCode;
 use super::{Context, reply::Problem};
 use crate::{gate::Client, proxy::look_up, target::Target};
 
-/// Notes the server of `target` if its rule names scopes by addresses, as the proxy does before it holds a request.
+/// Looks up the server of `target` under `per: address`, as the proxy does before it holds a
+/// request.
 ///
 /// # Errors
 /// The name could not be resolved, or the egress guard denies its addresses.

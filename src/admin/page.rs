@@ -1,4 +1,4 @@
-//! The status page: four files inside the program, and the certificate that clients may have to trust.
+//! The status page, whose four files are part of the program, and the CA certificate.
 
 use std::sync::Arc;
 

@@ -87,7 +87,7 @@ pub(super) async fn when(
     }))
 }
 
-/// Looks up the sites whose scopes are named by addresses, all at once: the resolver has its bounds.
+/// Looks up the sites of rules with `per: address`, all at once. The resolver has its own bounds.
 async fn locate_all(
     cx: &Arc<Context>,
     targets: Vec<Result<Target, Problem>>,

@@ -39,7 +39,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
             out.raw(&pem)?;
         }
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 /// The path of the certificate, whether or not it exists.

@@ -47,7 +47,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     if args.json {
         out.json(&config::report_json(problems))?;
         let bad = problems.iter().any(|problem| problem.severity == Severity::Error);
-        return Ok(if bad { Outcome::BadFile } else { Outcome::Fine });
+        return Ok(if bad { Outcome::BadFile } else { Outcome::Success });
     }
     for problem in problems {
         out.line(problem)?;
@@ -60,10 +60,10 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         .map_or_else(|| config::BUILT_IN_NAME.to_owned(), |path| path.display().to_string());
     let plural = if rules == 1 { "" } else { "s" };
     out.line(format_args!("{} {name}: {rules} rule{plural}", out.paint(Style::Good, "good")))?;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 pub(super) fn schema(out: &Out) -> anyhow::Result<Outcome> {
     out.json(&config::schema::json())?;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }

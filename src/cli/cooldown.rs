@@ -51,7 +51,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
             out.line(format_args!("{} {}", change.scope, out.paint(Style::Good, "is resumed")))?;
         }
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 /// A duration as people write it: a number and `s`, `m` or `h`.

@@ -116,7 +116,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     let mut report = Report::default();
     diagnose(global, args, &mut report)?;
     report.print(args.json, out)?;
-    Ok(if report.is_good() { Outcome::Fine } else { Outcome::NotFine })
+    Ok(if report.is_good() { Outcome::Success } else { Outcome::Negative })
 }
 
 fn diagnose(global: &Global, args: &Args, report: &mut Report) -> anyhow::Result<()> {
@@ -180,7 +180,7 @@ fn check_timeout(rule: &crate::rules::Rule, timeout: Option<Duration>, report: &
             "time-out",
             format!(
                 "the client gives up after {}, and rule `{name}` holds a request for up to \
-                 {longest}: whoever gives up loses its place in the queue",
+                 {longest}: a client that gives up loses its place in the queue",
                 super::cooldown::span(timeout)
             ),
             format!("raise the client's timeout above {longest}, or lower `max_wait`"),

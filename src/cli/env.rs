@@ -49,7 +49,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     for line in lines(args.client, proxy, login.as_deref(), trust.as_ref()) {
         out.line(line)?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 /// `NAME:PASSWORD@` for a URL of the proxy; `None` if clients on this machine need no login.
@@ -77,10 +77,10 @@ pub(super) fn login(settings: &Settings, user: Option<&str>) -> Result<Option<St
     }
 }
 
-/// Everything except the unreserved characters of RFC 3986 section 2.3: these are encoded in a URL's authority.
+/// The characters to encode in a login: all but the unreserved ones of RFC 3986 section 2.3.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Older versions of Node ignore the variables; this says what to do instead.
+/// Older versions of Node ignore the variables.
 const NODE_NOTE: &str = "# Node 22.21, 24 and newer read NODE_USE_ENV_PROXY; older versions bypass the proxy unless \
                          its code uses an agent (undici's EnvHttpProxyAgent)";
 /// Java's key store, in the directory where its program starts. It contains no secrets, so its

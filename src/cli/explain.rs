@@ -69,7 +69,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         Report::One(_) => false,
         Report::Many { summary, .. } => summary.unexpected.is_some_and(|count| count > 0),
     };
-    Ok(if unexpected { Outcome::NotFine } else { Outcome::Fine })
+    Ok(if unexpected { Outcome::Negative } else { Outcome::Success })
 }
 
 fn source(args: &Args) -> anyhow::Result<Source> {

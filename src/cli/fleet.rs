@@ -81,7 +81,7 @@ impl Source {
 }
 
 /// Whether no operator is needed: exit code 0.
-pub(super) fn is_fine(fleet: &FleetStatus) -> bool {
+pub(super) fn is_healthy(fleet: &FleetStatus) -> bool {
     fleet.responder.ready && fleet.responder.store.up && fleet.summary.cooling == 0
 }
 

@@ -55,7 +55,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     let proposal = learnt.map_err(|error| Usage(error.to_string()))?;
     out.raw(described(&proposal, args).as_bytes())?;
     let is_good = proposal.missed.is_empty() && proposal.taken.is_empty();
-    Ok(if is_good { Outcome::Fine } else { Outcome::NotFine })
+    Ok(if is_good { Outcome::Success } else { Outcome::Negative })
 }
 
 /// The entry for the rule file, and its result on the given pages.

@@ -24,7 +24,7 @@ pub(super) fn completions(args: &Completions, out: &Out) -> anyhow::Result<Outco
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Args::command(), "tidegate", &mut script);
     out.raw(&script)?;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 #[derive(Debug, clap::Args)]
@@ -44,10 +44,10 @@ pub(super) fn man(args: &Man, out: &Out) -> anyhow::Result<Outcome> {
         fs::create_dir_all(dir)
             .and_then(|()| clap_mangen::generate_to(command, dir))
             .with_context(|| format!("{} cannot be written", dir.display()))?;
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Success);
     }
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page)?;
     out.raw(&page)?;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }

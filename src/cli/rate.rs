@@ -67,7 +67,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         if frozen { (Style::Warn, "is fixed at") } else { (Style::Good, "runs at") };
     let said = format!("{word} {}", per_time(number));
     out.line(format_args!("{} {}", change.scope, out.paint(style, said)))?;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Outcome> {
     // After a drain nothing is left to wait for. After a second signal nothing may be waited for.
     runtime.shutdown_background();
     match ended? {
-        Ended::Drained => Ok(Outcome::Fine),
-        Ended::AtOnce => Ok(Outcome::NotFine),
+        Ended::Drained => Ok(Outcome::Success),
+        Ended::AtOnce => Ok(Outcome::Negative),
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
             [fleet::head(&seen, out), fleet::members(&seen, out), fleet::scopes(&seen, out)];
         out.raw((lines.concat().join("\n") + "\n").as_bytes())?;
     }
-    Ok(if fleet::is_fine(&seen) { Outcome::Fine } else { Outcome::NotFine })
+    Ok(if fleet::is_healthy(&seen) { Outcome::Success } else { Outcome::Negative })
 }
 
 /// One member's own view.
@@ -70,10 +70,10 @@ fn member(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Outcome> {
     } else {
         out.raw(table(&status, out).as_bytes())?;
     }
-    Ok(if is_fine(&status) { Outcome::Fine } else { Outcome::NotFine })
+    Ok(if is_healthy(&status) { Outcome::Success } else { Outcome::Negative })
 }
 
-fn is_fine(status: &Status) -> bool {
+fn is_healthy(status: &Status) -> bool {
     let closed = |scope: &ScopeStatus| scope.facts.state.is_closed();
     status.responder.ready && status.responder.store.up && !status.scopes.iter().any(closed)
 }

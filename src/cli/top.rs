@@ -81,7 +81,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         let frame = frame(&seen, &mut view, Terminal::size(), out);
         out.raw(format!("{HOME}{frame}{CLEAR_BELOW}").as_bytes())?;
         match terminal.keys.recv_timeout(next.saturating_duration_since(clock::now())) {
-            Ok(key) if view.press(key) => return Ok(Outcome::Fine),
+            Ok(key) if view.press(key) => return Ok(Outcome::Success),
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 std::thread::sleep(next.saturating_duration_since(clock::now()));

@@ -62,7 +62,7 @@ pub(super) fn explain(
         } else {
             out.line(format_args!("no rule matches {url}: the request is refused"))?;
         }
-        return Ok(Outcome::NotFine);
+        return Ok(Outcome::Negative);
     };
     let rule = &rules[at];
     let (target, unknown) = match server(loaded, rule, &target)? {
@@ -84,7 +84,7 @@ pub(super) fn explain(
             "settings": settings.collect::<serde_json::Map<_, _>>(),
             "passed_by": passed.collect::<Vec<_>>(),
         }))?;
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Success);
     }
     let origin = origin.unwrap_or_else(|| "built in".to_owned());
     let name = out.paint(Style::Bold, &rule.name);
@@ -99,7 +99,7 @@ pub(super) fn explain(
     for (earlier, why) in passed {
         out.line(format_args!("not {earlier}, which comes before it: {why}"))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 /// The form in which the proxy sees a request to `target`, and the target that the rules see.

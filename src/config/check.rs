@@ -32,8 +32,8 @@ static ROOT: Kind = Kind::Section(&FILE);
 /// A file that it includes, as a kind.
 static INCLUDED_ROOT: Kind = Kind::Section(&INCLUDED);
 
-/// The sources of values that are not plain values.
-pub(super) struct Surroundings<'a> {
+/// What a rule file refers to outside of its text.
+pub(super) struct FileContext<'a> {
     /// Relative paths start here.
     pub(super) folder: &'a Path,
     /// The environment.
@@ -49,13 +49,13 @@ pub(super) fn file(
     root: &Rc<Node>,
     included: &[Rc<Node>],
     overrides: &Overrides,
-    around: &Surroundings<'_>,
+    context: &FileContext<'_>,
 ) -> (Settings, RuleSet) {
     let mut reader = Cursor::root(diagnostics, Rc::clone(root), &ROOT).open();
     for (key, text) in overrides.given() {
         reader.replace(key, text);
     }
-    let settings = top::settings(&reader, around);
+    let settings = top::settings(&reader, context);
     // A mistake in the pattern was reported when its files were listed.
     reader.many("include", |_| Ok(()));
     let included = included.iter().map(|root| {
@@ -65,22 +65,21 @@ pub(super) fn file(
     let mut lists: Vec<_> = included.flatten().collect();
     lists.extend(reader.cursor("rules"));
     if lists.is_empty() {
-        lists.extend(built_in_rules(&reader, around));
+        lists.extend(built_in_rules(&reader, context));
     }
-    (settings, RuleSet::new(rules(&reader, &lists, around)))
+    (settings, RuleSet::new(rules(&reader, &lists, context)))
 }
 
-/// The rules of the built-in file. They have no place, because their lines are not those of this
-/// file.
-fn built_in_rules<'a>(reader: &Reader<'a>, around: &Surroundings<'_>) -> Option<Cursor<'a>> {
-    let node = syntax_tree::parse(BUILT_IN, around.env).root?.get("rules")?.nowhere();
-    Some(reader.spot_with("rules", node))
+/// The rules of the built-in file, without places: their lines are not those of this file.
+fn built_in_rules<'a>(reader: &Reader<'a>, context: &FileContext<'_>) -> Option<Cursor<'a>> {
+    let node = syntax_tree::parse(BUILT_IN, context.env).root?.get("rules")?.without_places();
+    Some(reader.cursor_with("rules", node))
 }
 
 /// The rules of these lists, one list per file.
-fn rules(reader: &Reader<'_>, lists: &[Cursor<'_>], around: &Surroundings<'_>) -> Vec<Rule> {
+fn rules(reader: &Reader<'_>, lists: &[Cursor<'_>], context: &FileContext<'_>) -> Vec<Rule> {
     let switches = detect::switches(reader);
-    let defaults = rule::defaults(reader, &switches, around);
+    let defaults = rule::defaults(reader, &switches, context);
     for cursor in lists.iter().filter(|cursor| cursor.is_list() && cursor.is_empty()) {
         let help = "add one, or omit `rules` to use the built-in rule `default`";
         cursor.wrong(Wrong::new("there are no rules", help));
@@ -93,7 +92,7 @@ fn rules(reader: &Reader<'_>, lists: &[Cursor<'_>], around: &Surroundings<'_>) -
             Some(name) => item.labelled(&format!("rules.{name}")),
             None => item,
         };
-        let rule = rule::read(&item, &switches, &defaults, around);
+        let rule = rule::read(&item, &switches, &defaults, context);
         let at = item.node.get("name").map_or(item.node.place, |node| node.place);
         if let Some(first) = named.and_then(|name| places.insert(name, at)) {
             let first = item.diagnostics.words(first, at.file);

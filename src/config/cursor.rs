@@ -41,8 +41,8 @@ impl<'a> Cursor<'a> {
         self.note(Severity::Error, wrong);
     }
 
-    /// Reports that the value is doubtful.
-    pub(super) fn doubt(&self, wrong: Wrong) {
+    /// Reports a warning about the value.
+    pub(super) fn warn(&self, wrong: Wrong) {
         self.note(Severity::Warning, wrong);
     }
 

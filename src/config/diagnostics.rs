@@ -28,8 +28,8 @@ pub(super) struct Diagnostics<'a> {
 pub(super) struct Shown {
     /// The value; `***` for a secret.
     pub(super) text: String,
-    /// Differs if the values differ, including secrets.
-    pub(super) print: u64,
+    /// A hash of the value, also of a secret, to compare two files.
+    pub(super) fingerprint: u64,
     /// Its place.
     place: Place,
 }
@@ -52,7 +52,7 @@ impl<'a> Diagnostics<'a> {
         let read = || match text.as_bytes().first() {
             Some(b'[' | b'{' | b'"') => {
                 let root = syntax_tree::parse(text, &|_| None).root;
-                root.expect("the table's defaults are YAML: a test reads each").nowhere()
+                root.expect("the table's defaults are YAML: a test reads each").without_places()
             }
             _ => Node::of_text(text),
         };
@@ -111,7 +111,7 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
-    /// Keeps the value that counts at `label`.
+    /// Records the effective value at `label`.
     pub(super) fn record(&self, label: &str, shown: Shown) {
         self.values.borrow_mut().insert(label.to_owned(), shown);
     }
@@ -165,7 +165,7 @@ impl Shown {
         static HASHER: OnceLock<RandomState> = OnceLock::new();
         let mut full = String::new();
         write_flow(node, &mut full);
-        let print = HASHER.get_or_init(RandomState::new).hash_one(&full);
+        let fingerprint = HASHER.get_or_init(RandomState::new).hash_one(&full);
         let hidden = secret && !matches!(full.as_str(), "memory" | "none" | "off" | "{}");
         let text = match full.split_once("://") {
             Some((scheme, rest)) if hidden && matches!(node.value, Value::Scalar(_)) => {
@@ -177,7 +177,7 @@ impl Shown {
             _ if hidden => "***".to_owned(),
             _ => full,
         };
-        Self { text, print, place: node.place }
+        Self { text, fingerprint, place: node.place }
     }
 }
 

@@ -44,7 +44,7 @@ pub fn diff(old: &Loaded, new: &Loaded) -> Diff {
     let mut restart = HashSet::new();
     for key in keys {
         let (was, is) = (old.values.get(key), new.values.get(key));
-        if was.map(|shown| shown.print) == is.map(|shown| shown.print) {
+        if was.map(|shown| shown.fingerprint) == is.map(|shown| shown.fingerprint) {
             continue;
         }
         restart.extend([key.as_str(), key.split('.').next().unwrap_or(key)]);

@@ -17,7 +17,7 @@ use super::{
     Env, MOST_BYTES, read,
     syntax_tree::{self, Flaw, Node, Value},
     units::{Wrong, quote},
-    without_mark,
+    without_bom,
 };
 use crate::target::glob_matches;
 
@@ -79,7 +79,7 @@ pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>
 /// The folders of the files that the rule file `text` includes, and the fingerprint of all files.
 pub(super) fn watched(text: &[u8], folder: &Path, env: &Env<'_>) -> (HashSet<PathBuf>, u64) {
     let tree = std::str::from_utf8(text).ok();
-    let tree = tree.and_then(|text| syntax_tree::parse(without_mark(text), env).root);
+    let tree = tree.and_then(|text| syntax_tree::parse(without_bom(text), env).root);
     let (files, _) = files(tree.as_deref(), folder);
     let parents = patterns(tree.as_deref())
         .into_iter()
@@ -110,7 +110,8 @@ fn patterns(root: Option<&Node>) -> Vec<(String, &Node)> {
     patterns.into_iter().filter(|(_, node)| node.text().is_some()).collect()
 }
 
-/// The files that match a pattern, sorted by name. Hidden files are left out, because a ConfigMap has its versions there.
+/// The files that match a pattern, sorted by name. Hidden files are omitted, because a ConfigMap
+/// keeps its versions in them.
 fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     let name = pattern.file_name().and_then(OsStr::to_str).ok_or("it names no file")?;
     let folder = pattern.parent().unwrap_or(Path::new(""));
@@ -119,7 +120,7 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     }
     if !name.contains('*') {
         let found = fs::metadata(pattern).map_err(|error| error.to_string())?;
-        // A pipe, for example, may never end.
+        // A read of a pipe, for example, may never end.
         let there = found.is_file().then(|| vec![pattern.to_path_buf()]);
         return there.ok_or_else(|| "it is not a file".to_owned());
     }

@@ -16,15 +16,15 @@ use tokio::sync::Notify;
 
 use super::{Env, Loaded, MOST_BYTES, Overrides, Problems, include, load_with};
 
-/// Changes within this time are one: editors and `kubectl` touch a folder several times.
+/// Changes within this time count as one: editors and `kubectl` touch a folder several times.
 const SETTLE: Duration = Duration::from_millis(100);
 /// The file is checked at this interval even without a notification. Network file systems send
 /// none, and a replaced folder is no longer watched.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// Longest wait for changes in a folder to end.
-const RESTLESS: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// Longest wait for the changes in a folder to end.
+const LONGEST_SETTLE: Duration = Duration::from_secs(1);
 /// A missing file may be between a delete and a create, so it is awaited this long.
-const GONE: Duration = Duration::from_secs(1);
+const MISSING_FILE_WAIT: Duration = Duration::from_secs(1);
 
 /// The environment, as threads can share it.
 pub type SharedEnv = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -73,7 +73,7 @@ impl Reloader {
         let wake = Arc::new(Wake::default());
         let news = Arc::clone(&wake);
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Reading the file is an event too; that one must not wake us again.
+            // Reading the file is an event too, which must not cause another read.
             if !event.is_ok_and(|event| event.kind.is_access()) {
                 news.changed.notify_one();
             }
@@ -115,7 +115,7 @@ impl Reloader {
                 tokio::select! {
                     () = self.wake.asked.notified() => self.asked = true,
                     () = self.wake.changed.notified() => self.changed = true,
-                    () = tokio::time::sleep(LOOK_AGAIN) => self.changed = true,
+                    () = tokio::time::sleep(POLL_INTERVAL) => self.changed = true,
                 }
             }
             if !self.asked {
@@ -143,22 +143,22 @@ impl Reloader {
     }
 
     /// Waits until nothing has changed for [`SETTLE`], so that no half-written file is read; up to
-    /// [`RESTLESS`], since a folder may hold a file that never rests.
+    /// [`LONGEST_SETTLE`], because a folder may have a file that changes all the time.
     async fn settle(&self) {
         let quiet = async {
             while tokio::time::timeout(SETTLE, self.wake.changed.notified()).await.is_ok() {}
         };
-        let _restless = tokio::time::timeout(RESTLESS, quiet).await.is_err();
+        let _restless = tokio::time::timeout(LONGEST_SETTLE, quiet).await.is_err();
     }
 
-    /// Waits until the file exists, up to [`GONE`].
+    /// Waits until the file exists, up to [`MISSING_FILE_WAIT`].
     async fn wait_for_return(&self) {
         let returned = async {
             while !self.path.exists() {
                 tokio::time::sleep(SETTLE).await;
             }
         };
-        let _timed_out = tokio::time::timeout(GONE, returned).await.is_err();
+        let _timed_out = tokio::time::timeout(MISSING_FILE_WAIT, returned).await.is_err();
     }
 
     /// Watches the file's folder and, if the file is a symlink, the folder of its target.

@@ -35,12 +35,13 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Opens the section of its kind as an empty mapping: all by default.
+    /// Opens the section of its kind as an empty mapping: all keys have their defaults.
     pub(super) fn open_empty(&self) -> Reader<'a> {
         Reader::new(self, self.section(), Vec::new())
     }
 
-    /// Opens it as the section of its kind. Anything but a mapping is noted and counts as an empty one.
+    /// Opens it as the section of its kind. Any other value than a mapping is reported and counts as
+    /// an empty mapping.
     pub(super) fn open(&self) -> Reader<'a> {
         let entries = match &self.node.value {
             Value::Map(entries) => entries.clone(),
@@ -103,8 +104,8 @@ impl<'a> Reader<'a> {
         self.note(Severity::Error, self.place_of(key), key, wrong);
     }
 
-    /// Reports that the value of `key` is doubtful.
-    pub(super) fn doubt(&self, key: &str, wrong: Wrong) {
+    /// Reports a warning about the value of `key`.
+    pub(super) fn warn(&self, key: &str, wrong: Wrong) {
         self.note(Severity::Warning, self.place_of(key), key, wrong);
     }
 
@@ -172,14 +173,14 @@ impl<'a> Reader<'a> {
     }
 
     fn key(&self, name: &str) -> &'static Key {
-        self.section.key(name).expect("every key that is read stands in the table, see the tests")
+        self.section.key(name).expect("every key that is read is in the table: see the tests")
     }
 
     /// The value of `key`, if it is given or inherited.
     pub(super) fn given_cursor(&self, key: &str) -> Option<Cursor<'a>> {
         let spec = self.key(key);
         let node = self.entry(key)?;
-        let cursor = Cursor { path: self.path_of(key), ..self.spot_of(spec, Rc::clone(node)) };
+        let cursor = Cursor { path: self.path_of(key), ..self.cursor_of(spec, Rc::clone(node)) };
         let section = spec.kind.section().is_some() && matches!(node.value, Value::Map(_));
         if spec.kind.is_secret() && !section {
             self.diagnostics.hide_all(node);
@@ -189,8 +190,8 @@ impl<'a> Reader<'a> {
     }
 
     /// `node` as the value of `key`.
-    pub(super) fn spot_with(&self, key: &str, node: Rc<Node>) -> Cursor<'a> {
-        self.spot_of(self.key(key), node)
+    pub(super) fn cursor_with(&self, key: &str, node: Rc<Node>) -> Cursor<'a> {
+        self.cursor_of(self.key(key), node)
     }
 
     /// Whether a mistake at `key` or below it has been noted.
@@ -221,7 +222,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn spot_of(&self, spec: &'static Key, node: Rc<Node>) -> Cursor<'a> {
+    fn cursor_of(&self, spec: &'static Key, node: Rc<Node>) -> Cursor<'a> {
         let (path, label) = (join(&self.path, spec.name), join(&self.label, spec.name));
         Cursor { diagnostics: self.diagnostics, node, path, label, kind: &spec.kind }
     }
@@ -231,7 +232,7 @@ impl<'a> Reader<'a> {
         let Default::Is(text) = spec.default else {
             unreachable!("only keys with a default are read by default, see the tests")
         };
-        self.spot_of(spec, self.diagnostics.default_node(text))
+        self.cursor_of(spec, self.diagnostics.default_node(text))
     }
 
     fn record(&self, cursor: &Cursor<'_>) {

@@ -129,7 +129,7 @@ pub(super) struct Name {
 }
 
 impl Node {
-    /// A scalar outside of a file: a default, or a value of the command line.
+    /// A scalar that is not from a file: a default, or a value of the command line.
     pub(super) fn of_text(text: &str) -> Rc<Self> {
         let scalar = Scalar { text: text.to_owned(), written: None, quoted: false };
         Rc::new(Self { place: Place::default(), value: Value::Scalar(scalar), weight: 1 })
@@ -151,17 +151,19 @@ impl Node {
         }
     }
 
-    /// The same standing in no file, as the built-in defaults do.
-    pub(super) fn nowhere(&self) -> Rc<Self> {
+    /// The same value without places, for one that is not from the file.
+    pub(super) fn without_places(&self) -> Rc<Self> {
         let value = match &self.value {
             Value::Null => Value::Null,
             Value::Broken { reference } => Value::Broken { reference: *reference },
             Value::Scalar(scalar) => Value::Scalar(scalar.clone()),
-            Value::List(items) => Value::List(items.iter().map(|item| item.nowhere()).collect()),
+            Value::List(items) => {
+                Value::List(items.iter().map(|item| item.without_places()).collect())
+            }
             Value::Map(entries) => {
                 let entry = |(name, node): &(Name, Rc<Self>)| {
                     let name = Name { text: name.text.clone(), place: Place::default() };
-                    (name, node.nowhere())
+                    (name, node.without_places())
                 };
                 Value::Map(entries.iter().map(entry).collect())
             }

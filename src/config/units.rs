@@ -259,8 +259,7 @@ pub(super) fn factor(text: &str) -> Read<f64> {
     })
 }
 
-/// A whole number. One that is too large becomes the largest one, so that the range check reports
-/// it.
+/// A whole number. One that is too large becomes `u64::MAX`, so that the range check reports it.
 pub(super) fn count(text: &str) -> Read<u64> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         let what = format!("{} is not a whole number", quote(text));

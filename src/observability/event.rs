@@ -123,7 +123,7 @@ pub enum Event {
         /// The name that the operator gave.
         who: Option<Arc<str>>,
     },
-    /// Long bans have shown a site's limit by count, or what they showed is dropped.
+    /// Long bans have shown a site's limit by count, or a limit that they showed is dropped.
     Wall {
         /// Name of the rule.
         rule: Arc<str>,
@@ -132,7 +132,8 @@ pub enum Event {
         /// The limit; `None` = it is dropped.
         wall: Option<learn::NamedWall>,
     },
-    /// As many requests are under way as `parallel` allows, and others wait. Reported at most once a minute per scope.
+    /// As many requests are under way as `parallel` allows, and others wait. Reported at most once a
+    /// minute per scope.
     PlacesTaken {
         /// Name of the rule.
         rule: Arc<str>,
@@ -145,8 +146,8 @@ pub enum Event {
         /// Requests that this member holds.
         held: usize,
     },
-    /// A user has no token of its own, and its requests wait or are refused. Reported at most once a minute per user and
-    /// scope.
+    /// A user has no token left, so its requests wait or are refused. Reported at most once a minute
+    /// per user and scope.
     UserOver {
         /// Name of the rule.
         rule: Arc<str>,

@@ -1,7 +1,7 @@
 //! Every metric of the proxy, its help text and its labels; `docs/metrics.md` is the reference.
 //!
-//! Labels are bounded by the rule file: rule names, verdicts and other closed sets, never a host. Handles are resolved
-//! once per rule ([`RuleMetrics`]), so that the hot path only touches atomics.
+//! The rule file bounds the labels: rule names, verdicts and other closed sets, never a host. The
+//! handles of a rule are resolved once ([`RuleMetrics`]), so the request path only touches atomics.
 
 mod families;
 mod process;
@@ -78,7 +78,7 @@ impl RuleMetrics {
         &self.responses[usize::from((status / 100).clamp(1, 5)) - 1]
     }
 
-    /// A request of this urgency (0 to 7) was let go after it was held for so long.
+    /// Counts a request of this urgency (0 to 7) that was released after it was held.
     pub fn held_for(&self, urgency: u8, held: Duration) {
         let (seconds, urgency) = (held.as_secs_f64(), usize::from(urgency));
         self.hold_seconds.observe(seconds);
@@ -129,13 +129,13 @@ impl RuleMetrics {
         &self.refused[reason as usize]
     }
 
-    /// What `mode: observe` would have done.
+    /// Requests to which `mode: observe` would have done this.
     #[must_use]
     pub fn observed(&self, action: Observed) -> &Counter {
         &self.observed[action as usize]
     }
 
-    /// How long it would have done so, over all requests.
+    /// How long it would have held them, in total.
     #[must_use]
     pub fn observed_seconds(&self, action: Observed) -> &Seconds {
         &self.observed_seconds[action as usize]

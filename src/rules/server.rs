@@ -1,8 +1,8 @@
 //! The servers by which `per: address` splits a rule into scopes.
 //!
-//! One server may answer for thousands of small hosts, and tires of the requests to all of them. An address of a content
-//! delivery network says nothing of that kind: its hosts are kept apart, and so are those in the networks of the rule's
-//! `address_except`.
+//! One server may serve thousands of small hosts, and all their requests load it. The hosts of a
+//! content delivery network share an address without sharing a server, so each of them keeps its
+//! own scope. So do hosts in the networks of the rule's `address_except`.
 
 use std::{
     net::IpAddr,
@@ -14,8 +14,8 @@ use ipnet::{IpNet, Ipv6Net};
 use super::Rule;
 use crate::{limiter::policy::Split, target::Host};
 
-/// The part of an IPv6 address that tells servers apart: the rest names an interface (RFC 4291 section 2.5.1), and many
-/// servers give each of their hosts one.
+/// The bits of an IPv6 address that identify a server. The rest names an interface (RFC 4291
+/// section 2.5.1), and many servers give each of their hosts one.
 const SERVER_BITS: u8 = 64;
 
 /// The networks of content delivery networks, as text.
@@ -27,14 +27,16 @@ static SHARED: LazyLock<Vec<IpNet>> = LazyLock::new(|| {
 });
 
 impl Rule {
-    /// Whether its scopes are named by addresses, so that a name must be looked up before its request is held.
+    /// Whether its scopes are named by addresses. A name is then looked up before its request is
+    /// held.
     #[must_use]
     pub fn is_per_address(&self) -> bool {
         let cooldown = self.cooldown.as_ref().map(|cooldown| cooldown.per);
         self.per == Split::Address || cooldown == Some(Split::Address)
     }
 
-    /// The name of the server of `host` at `ip`: the address, its network of /64, or the host where hosts are kept apart.
+    /// The name of the server of `host` at `ip`: the address, its /64 network, or the host if hosts
+    /// at that address keep their own scopes.
     #[must_use]
     pub fn server(&self, host: &Host, ip: IpAddr) -> Arc<str> {
         server(host, ip.to_canonical(), &self.address_except)

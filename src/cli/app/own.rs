@@ -38,8 +38,8 @@ async fn addresses_of((host, port): &ServerAddress, events: &Events) -> Vec<Sock
         Ok(Err(_)) | Err(_) => {
             events.emit(Event::Warned {
                 what: format!(
-                    "the store's name {host} has no address now, so that the egress guard cannot \
-                     keep clients from it: deny it in `egress.deny`, or restart once it has one"
+                    "the store's name {host} has no address now, so the egress guard cannot keep \
+                     clients from it: deny it in `egress.deny`, or restart once it has one"
                 ),
             });
             Vec::new()

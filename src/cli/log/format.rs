@@ -1,4 +1,4 @@
-//! The form of a log line: logfmt (`key=value`, one line each) or JSON, with the same fields in the same order.
+//! The format of log lines: logfmt (`key=value`) or JSON, with the same fields in the same order.
 
 use std::fmt;
 

@@ -48,7 +48,7 @@ pub(super) fn read(rule: &Reader<'_>, per: Split) -> Option<CooldownPolicy> {
     };
     if section.has("grow") && !policy.probe {
         let help = "drop `grow`, or `probe: false`";
-        section.doubt("grow", Wrong::new("`grow` has no effect without a probe", help));
+        section.warn("grow", Wrong::new("`grow` has no effect without a probe", help));
     }
     Some(policy)
 }

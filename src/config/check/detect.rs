@@ -117,8 +117,8 @@ fn signature(cursor: &Cursor<'_>) -> Option<Signature> {
     })
 }
 
-/// Reports examples whose result differs from the expected one. Signatures that cannot be compiled are reported with the
-/// rule.
+/// Reports examples whose result differs from the expected one. The rule reports signatures that
+/// cannot be compiled.
 fn try_examples(cursor: &Cursor<'_>, signature: Option<&Signature>) {
     let failed = signature.and_then(|signature| signature.failed_examples().ok());
     for message in failed.into_iter().flatten() {

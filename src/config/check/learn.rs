@@ -20,8 +20,8 @@ use crate::{
 const AUTO_MOST: f64 = 1_000.0;
 /// The initial rate of `rate: auto`, in tokens per second: hardly any site blocks it.
 const AUTO_START: f64 = 0.5;
-/// The lowest rate of `rate: auto`, in tokens per second. One page in fifty seconds still notices
-/// when a wall is gone.
+/// The lowest rate of `rate: auto`, in tokens per second. At one page in fifty seconds, the fleet
+/// still notices when a wall is gone.
 const AUTO_FLOOR: f64 = 0.02;
 /// A configured rate is assumed to be at most this many times too high, unless `floor` says
 /// otherwise.
@@ -30,7 +30,7 @@ const TOO_HIGH: f64 = 100.0;
 /// The value of `rate`.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ceiling {
-    /// Nothing: it is to be learned.
+    /// `auto`: the rate is learned without a ceiling.
     Auto,
     /// Tokens per second.
     Written(f64),

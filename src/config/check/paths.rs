@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::Surroundings;
+use super::FileContext;
 use crate::{
     config::{
         cursor::Cursor,
@@ -20,24 +20,24 @@ use crate::{
 };
 
 /// A path as the process can open it.
-pub(super) fn resolve(text: &str, around: &Surroundings<'_>) -> Read<PathBuf> {
+pub(super) fn resolve(text: &str, context: &FileContext<'_>) -> Read<PathBuf> {
     if text.is_empty() || text.contains('\0') {
         return Err(Wrong::new(format!("{} is not a valid path", quote(text)), "write one"));
     }
     match text.strip_prefix("~/").or(Some("").filter(|_| text == "~")) {
         Some(rest) => {
             // Without a home directory, a service can still write here.
-            let home = (around.env)("HOME").filter(|home| !home.is_empty());
+            let home = (context.env)("HOME").filter(|home| !home.is_empty());
             Ok(PathBuf::from(home.unwrap_or_else(|| "/var/lib/tidegate".to_owned())).join(rest))
         }
-        None => Ok(around.folder.join(text)),
+        None => Ok(context.folder.join(text)),
     }
 }
 
 /// A path whose file can be opened.
-fn file(cursor: &Cursor<'_>, around: &Surroundings<'_>) -> Option<PathBuf> {
+fn file(cursor: &Cursor<'_>, context: &FileContext<'_>) -> Option<PathBuf> {
     cursor.scalar(|text| {
-        let path = resolve(text, around)?;
+        let path = resolve(text, context)?;
         let opened = File::open(&path).and_then(|file| file.metadata());
         match opened {
             Ok(meta) if meta.is_file() => Ok(path),
@@ -50,11 +50,11 @@ fn file(cursor: &Cursor<'_>, around: &Surroundings<'_>) -> Option<PathBuf> {
     })
 }
 
-/// `ca`: opened as the proxy opens it, so that an unusable file is reported before a rule intercepts.
-pub(super) fn ca(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<(PathBuf, PathBuf)> {
+/// `ca`, opened as the proxy opens it: an unusable file is reported before a rule intercepts.
+pub(super) fn ca(reader: &Reader<'_>, context: &FileContext<'_>) -> Option<(PathBuf, PathBuf)> {
     let cursor = reader.given_cursor("ca")?;
     let section = cursor.open();
-    let path = |key| section.cursor(key).and_then(|cursor| file(&cursor, around));
+    let path = |key| section.cursor(key).and_then(|cursor| file(&cursor, context));
     let (cert, key) = (path("cert"), path("key"));
     let given = (cert?, key?);
     match Ca::open(Path::new(""), Some(&given)) {
@@ -78,20 +78,20 @@ fn names(error: &CaError, file: &Path) -> bool {
 }
 
 /// Warns of a secret in a rule file that every user can read.
-pub(super) fn warn_if_exposed(cursor: &Cursor<'_>, around: &Surroundings<'_>) {
-    if around.exposed && cursor.is_literal() {
+pub(super) fn warn_if_exposed(cursor: &Cursor<'_>, context: &FileContext<'_>) {
+    if context.exposed && cursor.is_literal() {
         let help = "write `${NAME}` and set it in the environment, or `chmod 600` the file";
         let message = "the file has a secret, and every user of this machine can read it";
-        cursor.doubt(Wrong::new(message, help));
+        cursor.warn(Wrong::new(message, help));
     }
 }
 
 /// Files of roots: `upstream_ca`, and `ca` of the store.
-pub(super) fn roots(reader: &Reader<'_>, key: &str, around: &Surroundings<'_>) -> Vec<PathBuf> {
+pub(super) fn roots(reader: &Reader<'_>, key: &str, context: &FileContext<'_>) -> Vec<PathBuf> {
     let Some(cursor) = reader.cursor(key) else { return Vec::new() };
     let mut paths = Vec::new();
     for item in cursor.one_or_many() {
-        let Some(path) = file(&item, around) else { continue };
+        let Some(path) = file(&item, context) else { continue };
         match roots::check(&path) {
             Ok(()) => paths.push(path),
             Err(error) => {

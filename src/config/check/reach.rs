@@ -34,7 +34,7 @@ pub(super) fn check(rules: &[(Cursor<'_>, Rule)]) {
             seen.entry(host).or_default().push((at, rule.matcher.paths.clone()));
         }
     }
-    doubt_paths(rules);
+    warn_of_paths(rules);
     if let Some((cursor, last)) = rules.last()
         && !cursor.is_wrong("match")
         && shadow(&Matcher::default(), &seen).is_none()
@@ -43,13 +43,13 @@ pub(super) fn check(rules: &[(Cursor<'_>, Rule)]) {
             format!("{} is the last rule and does not match everything", quote(&last.name));
         let help = "end with a rule that has `match: \"*\"`, so that nothing goes unlimited by \
                     oversight";
-        cursor.open().doubt("match", Wrong::new(message, help));
+        cursor.open().warn("match", Wrong::new(message, help));
     }
 }
 
 /// Warns of rules with `paths` that get no `https` request. A CONNECT has no path, so another rule
 /// matches it, and the requests inside are visible only if that rule intercepts.
-fn doubt_paths(rules: &[(Cursor<'_>, Rule)]) {
+fn warn_of_paths(rules: &[(Cursor<'_>, Rule)]) {
     let by_path = |rule: &Rule| {
         !rule.matcher.paths.is_empty() && !rule.matcher.paths.iter().any(|p| glob_matches(p, ""))
     };
@@ -79,7 +79,7 @@ fn doubt_paths(rules: &[(Cursor<'_>, Rule)]) {
                  without it this rule sees plain `http` only",
                 quote(&blind.name)
             );
-            cursor.open().doubt("match", Wrong::new(message, help));
+            cursor.open().warn("match", Wrong::new(message, help));
         }
     }
 }

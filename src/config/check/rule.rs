@@ -5,7 +5,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use ipnet::IpNet;
 
 use super::{
-    Surroundings, cooldown,
+    FileContext, cooldown,
     detect::{self, Signatures},
     hosts,
     learn::{self, Ceiling},
@@ -36,12 +36,12 @@ static KIND: Kind = Kind::Section(&RULE);
 /// The values of `defaults`, for every rule without the key.
 pub(super) type Defaults = Vec<(Name, Rc<Node>)>;
 
-/// Reads `defaults`. They are checked as a rule of their own, because a value that every rule overrides is not read
-/// otherwise.
+/// Reads `defaults`. They are checked as a rule of their own, because a value that every rule
+/// overrides would not be read otherwise.
 pub(super) fn defaults(
     file: &Reader<'_>,
     signatures: &Signatures,
-    around: &Surroundings<'_>,
+    context: &FileContext<'_>,
 ) -> Defaults {
     let Some(cursor) = file.cursor("defaults") else { return Vec::new() };
     let section = cursor.open();
@@ -55,9 +55,9 @@ pub(super) fn defaults(
         rule.push(given("rate", "1000/s"));
     }
     rule.extend(known.iter().cloned());
-    // A label with a bracket keeps these values out of the effective ones, which each rule has itself.
+    // A label with a bracket is not recorded: each rule records its own effective values.
     let rule = Cursor { node: Node::of_entries(place, rule), kind: &KIND, ..cursor.clone() };
-    read(&rule.labelled("rules[]"), signatures, &Vec::new(), around);
+    read(&rule.labelled("rules[]"), signatures, &Vec::new(), context);
     known
 }
 
@@ -66,7 +66,7 @@ pub(super) fn read(
     cursor: &Cursor<'_>,
     signatures: &Signatures,
     defaults: &Defaults,
-    around: &Surroundings<'_>,
+    context: &FileContext<'_>,
 ) -> Rule {
     let mut reader = cursor.open();
     let action = reader.word("action");
@@ -79,7 +79,7 @@ pub(super) fn read(
     let matcher = matcher(&reader);
     let intercept = reader.get("intercept");
     if intercept {
-        doubt_intercept(&reader, &matcher);
+        warn_of_intercept(&reader, &matcher);
     }
     let per = reader.word("per");
     let ceiling = reader.optional("rate", learn::ceiling);
@@ -94,7 +94,7 @@ pub(super) fn read(
     let parallel = reader.optional_get("parallel");
     let errors = errors(&reader, cooldown.is_some());
     let eases = eases(&reader, limits.learn.is_some());
-    let via = upstream(&reader, around);
+    let via = upstream(&reader, context);
     if via.is_some() {
         no_addresses(&reader, per, cooldown.as_ref());
     }
@@ -134,11 +134,11 @@ pub(super) fn read(
     }
 }
 
-fn upstream(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<Arc<UpstreamProxy>> {
+fn upstream(reader: &Reader<'_>, context: &FileContext<'_>) -> Option<Arc<UpstreamProxy>> {
     let cursor = reader.cursor("via")?;
     let proxy = cursor.scalar(hosts::upstream)?;
     if proxy.login.is_some() {
-        paths::warn_if_exposed(&cursor, around);
+        paths::warn_if_exposed(&cursor, context);
     }
     Some(Arc::new(proxy))
 }
@@ -152,15 +152,15 @@ fn no_limits(reader: &Reader<'_>) {
     }
 }
 
-/// A CONNECT is found by its host alone: it has no path.
-fn doubt_intercept(reader: &Reader<'_>, matcher: &Matcher) {
+/// A CONNECT has no path, so only its host decides which rule matches.
+fn warn_of_intercept(reader: &Reader<'_>, matcher: &Matcher) {
     let by_path = !matcher.paths.is_empty() && !matcher.paths.iter().any(|p| glob_matches(p, ""));
     if by_path {
         let message = "`intercept` means nothing on a rule with `paths`: a CONNECT has no path, so \
-                       that this rule never matches one";
+                       this rule never matches one";
         let help = "put `intercept: true` on a rule for these hosts without `paths`, behind this \
                     one; requests inside are then matched by their paths";
-        reader.doubt("intercept", Wrong::new(message, help));
+        reader.warn("intercept", Wrong::new(message, help));
     }
 }
 
@@ -176,7 +176,7 @@ fn limits(reader: &Reader<'_>, ceiling: Option<Ceiling>, cost: u32) -> Limits {
     }
     if reader.has("burst") && given.is_some() && !reader.counts("rate") {
         let message = "`burst` has no effect without `rate`";
-        reader.doubt("burst", Wrong::new(message, "add `rate`, or remove `burst`"));
+        reader.warn("burst", Wrong::new(message, "add `rate`, or remove `burst`"));
     }
     let quotas = reader.many("quota", |text| {
         let quota = units::quota(text)?;
@@ -223,7 +223,7 @@ fn address_except(
     if !is_per_address(per, cooldown) && reader.has("address_except") {
         let message = "`address_except` has no effect without `per: address`";
         let help = "add `per: address`, or remove `address_except`";
-        reader.doubt("address_except", Wrong::new(message, help));
+        reader.warn("address_except", Wrong::new(message, help));
     }
     reader.many("address_except", hosts::network)
 }
@@ -242,7 +242,7 @@ fn errors(reader: &Reader<'_>, cools: bool) -> Option<Quota> {
     let errors = reader.optional("errors", units::quota)?;
     if !cools && reader.counts("errors") {
         let message = "`errors` has no effect without a cooldown, which is what pauses the scope";
-        reader.doubt("errors", Wrong::new(message, "remove `cooldown: off`, or remove `errors`"));
+        reader.warn("errors", Wrong::new(message, "remove `cooldown: off`, or remove `errors`"));
     }
     Some(errors)
 }
@@ -252,7 +252,7 @@ fn eases(reader: &Reader<'_>, learns: bool) -> bool {
     if wanted && !learns && reader.counts("overload") {
         let message = "`overload: ease` has no effect without a rate that is learned";
         let help = "add `rate` and remove `learn: false`, or remove `overload`";
-        reader.doubt("overload", Wrong::new(message, help));
+        reader.warn("overload", Wrong::new(message, help));
     }
     wanted && learns
 }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use super::{Surroundings, hosts, paths, store};
+use super::{FileContext, hosts, paths, store};
 use crate::{
     config::{
         keys::Kind,
@@ -25,9 +25,9 @@ const PER_CLIENT: usize = 1000;
 /// Shortest admin token without a warning.
 const SHORT_TOKEN: usize = 16;
 
-pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settings {
+pub(super) fn settings(reader: &Reader<'_>, context: &FileContext<'_>) -> Settings {
     let listen = reader.value("listen", address);
-    let admin = admin(reader, around);
+    let admin = admin(reader, context);
     if let Some(admin) = &admin
         && admin.listen == listen
         && listen.port() != 0
@@ -35,13 +35,13 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
         let help = "use another address for `admin`, or write `admin: off`";
         reader.wrong("admin", Wrong::new(format!("{listen} is `listen` too"), help));
     }
-    let auth = auth(reader, around);
+    let auth = auth(reader, context);
     let sizes = reader.section("inspect");
     let refuse = reader.section("refuse");
     let settings = Settings {
         listen,
         admin,
-        store: store::settings(reader, around),
+        store: store::settings(reader, context),
         auth,
         egress: egress(&reader.section("egress")),
         inspect: Inspect {
@@ -50,20 +50,20 @@ pub(super) fn settings(reader: &Reader<'_>, around: &Surroundings<'_>) -> Settin
             delay: sizes.get("delay"),
             same_page: reader.section("detect").word::<&str>("same_page") == "on",
             keep: sizes
-                .optional("keep", |text| paths::resolve(text, around))
+                .optional("keep", |text| paths::resolve(text, context))
                 .map(|folder| Keep { folder, most: sizes.get("most") }),
         },
         timeouts: timeouts(&reader.section("timeouts")),
         limits: limits(&reader.section("limits"), listen),
-        ca_dir: reader.value("ca_dir", |text| paths::resolve(text, around)),
-        ca: paths::ca(reader, around),
-        upstream_ca: paths::roots(reader, "upstream_ca", around),
+        ca_dir: reader.value("ca_dir", |text| paths::resolve(text, context)),
+        ca: paths::ca(reader, context),
+        upstream_ca: paths::roots(reader, "upstream_ca", context),
         annotate: reader.get("annotate"),
         refuse: RefuseStatuses {
             limit: refuse_status(&refuse, "limit"),
             cooldown: refuse_status(&refuse, "cooldown"),
         },
-        log: log(&reader.section("log"), around),
+        log: log(&reader.section("log"), context),
     };
     if settings.lacks_auth_on(listen) && !reader.is_wrong("auth") {
         let message = format!("{listen} is reachable from outside, and there is no `auth`");
@@ -86,7 +86,7 @@ fn address(text: &str) -> Read<SocketAddr> {
     text.parse().map_err(|_| Wrong::new(format!("{} is not a valid address", quote(text)), help))
 }
 
-fn admin(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<AdminSettings> {
+fn admin(reader: &Reader<'_>, context: &FileContext<'_>) -> Option<AdminSettings> {
     let cursor = reader.cursor("admin")?;
     if cursor.is_word("off") {
         return None;
@@ -94,7 +94,7 @@ fn admin(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<AdminSettings
     let settings = if cursor.is_map() {
         let reader = cursor.open();
         let listen = reader.value("listen", address);
-        AdminSettings { listen, token: token(&reader, around) }
+        AdminSettings { listen, token: token(&reader, context) }
     } else {
         let listen = cursor.scalar(|text| {
             address(text).map_err(|wrong| match units::flag(text) {
@@ -116,7 +116,7 @@ fn admin(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<AdminSettings
     Some(settings)
 }
 
-fn token(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<Secret> {
+fn token(reader: &Reader<'_>, context: &FileContext<'_>) -> Option<Secret> {
     let cursor = reader.given_cursor("token")?;
     let token = cursor.scalar(|text| match text {
         "" => Err(Wrong::new("the token is empty", "omit it, or set one")),
@@ -126,15 +126,15 @@ fn token(reader: &Reader<'_>, around: &Surroundings<'_>) -> Option<Secret> {
         )),
         text => Ok(Secret::new(text)),
     })?;
-    paths::warn_if_exposed(&cursor, around);
+    paths::warn_if_exposed(&cursor, context);
     if token.expose().len() < SHORT_TOKEN {
         let message = format!("the token is shorter than {SHORT_TOKEN} characters");
-        cursor.doubt(Wrong::new(message, "generate one with `openssl rand -hex 16`"));
+        cursor.warn(Wrong::new(message, "generate one with `openssl rand -hex 16`"));
     }
     Some(token)
 }
 
-fn auth(reader: &Reader<'_>, around: &Surroundings<'_>) -> Auth {
+fn auth(reader: &Reader<'_>, context: &FileContext<'_>) -> Auth {
     let Some(cursor) = reader.cursor("auth") else { return Auth::default() };
     if !cursor.is_map() {
         cursor.diagnostics.hide_all(&cursor.node);
@@ -157,7 +157,7 @@ fn auth(reader: &Reader<'_>, around: &Surroundings<'_>) -> Auth {
             }
             text => Ok(Secret::new(text)),
         });
-        paths::warn_if_exposed(&password, around);
+        paths::warn_if_exposed(&password, context);
         users.extend(secret.map(|secret| (Arc::from(name.text.as_str()), secret)));
     }
     Auth { users, networks: section.many("networks", hosts::network), none: false }
@@ -213,9 +213,9 @@ fn refuse_status(section: &Reader<'_>, key: &str) -> u16 {
     status
 }
 
-fn log(section: &Reader<'_>, around: &Surroundings<'_>) -> Log {
+fn log(section: &Reader<'_>, context: &FileContext<'_>) -> Log {
     let format = section.word("format");
-    let access_file = section.optional("access_file", |text| paths::resolve(text, around));
+    let access_file = section.optional("access_file", |text| paths::resolve(text, context));
     let access = section.get("access") || access_file.is_some() && !section.has("access");
     Log { level: section.value("level", log_level), format, access, access_file }
 }

@@ -87,7 +87,7 @@ metrics! {
         held_requests: Family<Labels, Gauge> = Family::default(),
         /// How long requests waited before they were sent
         hold_seconds: Histograms = Family::new_with_constructor(|| Histogram::new(HOLD_BUCKETS)),
-        /// Requests that were let go, by urgency (`Priority`)
+        /// Requests that were released, by urgency (`Priority`)
         urgency_requests: Family<Labels, Counter> = Family::default(),
         /// How long they waited, by urgency
         urgency_hold_seconds: Family<Labels, Seconds> = Family::default(),
