@@ -10,7 +10,6 @@ mod blocked;
 mod figures;
 mod fleet;
 pub mod fleet_view;
-mod gauges;
 mod history;
 mod judge;
 mod locate;
@@ -220,7 +219,7 @@ fn router(cx: &Arc<Context>) -> Router {
         .route("/api/v1/judge", post(judge::judge).route_layer(bounded(judge::BODY)))
         .route("/api/v1/when", post(when::when).route_layer(bounded(when::BODY)));
     let private = Router::new()
-        .route("/metrics", get(gauges::scrape))
+        .route("/metrics", get(probes::metrics))
         .route("/api/v1/status", get(api::status))
         .route("/api/v1/fleet", get(fleet::fleet))
         .route("/api/v1/events", get(stream::events))
