@@ -9,17 +9,15 @@
 mod access;
 mod json;
 mod line;
-mod panics;
 mod text;
 mod trip;
 
-use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, panic, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
 pub use access::{Access, HoldCause, Outcome};
-pub use panics::watch_panics;
 pub use text::{QUERY_LEFT_OUT, clean, shown};
 pub use trip::{Trip, Tripping};
 
@@ -387,6 +385,15 @@ impl Events {
             _ => {}
         }
     }
+}
+
+/// From now on counts and logs every panic of the process. A panic ends only its own task, usually a
+/// connection, and leaves no lock behind.
+pub fn watch_panics(metrics: Arc<Metrics>) {
+    panic::set_hook(Box::new(move |info| {
+        metrics.member.panics.inc();
+        tracing::error!("{}", clean(&info.to_string()));
+    }));
 }
 
 /// Whether an event is logged.

@@ -18,6 +18,10 @@ impl Serialize for EventRecord {
         fields.insert("id".to_owned(), json!(self.id));
         fields.insert("at_ms".to_owned(), json!(self.at_ms));
         fields.insert("event".to_owned(), json!(self.event.kind()));
+        if let Some((rule, key)) = self.event.rule_and_key() {
+            fields.insert("rule".to_owned(), json!(rule));
+            fields.insert("key".to_owned(), json!(clean(key)));
+        }
         if let Value::Object(own) = self.event.to_json() {
             fields.extend(own);
         }
@@ -59,6 +63,10 @@ impl Event {
     /// The scope of the event, if it has one.
     #[must_use]
     pub fn scope(&self) -> Option<String> {
+        self.rule_and_key().map(|(rule, key)| scope_name(rule, key))
+    }
+
+    fn rule_and_key(&self) -> Option<(&str, &str)> {
         match self {
             Self::Blocked { rule, key, .. }
             | Self::Tripped { rule, key, .. }
@@ -70,61 +78,42 @@ impl Event {
             | Self::Wall { rule, key, .. }
             | Self::PlacesTaken { rule, key, .. }
             | Self::UserOver { rule, key, .. }
-            | Self::SiteLimit { rule, key, .. } => Some(scope_name(rule, key)),
+            | Self::SiteLimit { rule, key, .. } => Some((rule, key)),
             _ => None,
         }
     }
 
-    /// The fields as JSON; durations in milliseconds.
+    /// The fields as JSON, except the rule and the key of its scope; durations in milliseconds.
     fn to_json(&self) -> Value {
         match self {
-            Self::Blocked { rule, key, target, judgement } => {
+            Self::Blocked { target, judgement, .. } => {
                 let mut fields = judged(judgement);
-                fields["rule"] = json!(&**rule);
-                fields["key"] = json!(clean(key));
                 fields["url"] = json!(shown(target));
                 fields
             }
-            Self::Tripped { rule, key, trip } => {
-                let mut fields = tripped(trip);
-                fields["rule"] = json!(&**rule);
-                fields["key"] = json!(clean(key));
-                fields
+            Self::Tripped { trip, .. } => tripped(trip),
+            Self::Cleared { by, who, .. } => {
+                json!({"by": by.as_str(), "who": who.as_deref().map(clean)})
             }
-            Self::Cleared { rule, key, by, who } => json!({
-                "rule": &**rule, "key": clean(key), "by": by.as_str(),
+            Self::Probe { result, .. } => json!({"result": result.as_str()}),
+            Self::ProbeSent { target, .. } => json!({"url": shown(target)}),
+            Self::Observed { action, requests, wait, .. } => {
+                json!({"action": action.as_str(), "requests": requests, "wait_ms": ms(*wait)})
+            }
+            Self::RateLearned { from, learned, ours, who, .. } => json!({
+                "from": from, "to": learned.rate, "mark": (learned.mark > 0.0).then_some(learned.mark),
+                "why": learned.why.as_str(), "frozen": learned.frozen, "ours": ours,
                 "who": who.as_deref().map(clean),
             }),
-            Self::Probe { rule, key, result } => {
-                json!({"rule": &**rule, "key": clean(key), "result": result.as_str()})
+            Self::Wall { wall, .. } => json!({"wall": wall.map(WallStatus::from)}),
+            Self::PlacesTaken { parallel, under_way, held, .. } => {
+                json!({"parallel": parallel, "under_way": under_way, "held": held})
             }
-            Self::ProbeSent { rule, key, target } => {
-                json!({"rule": &**rule, "key": clean(key), "url": shown(target)})
+            Self::UserOver { user, wait, held, .. } => {
+                json!({"user": clean(user), "wait_ms": ms(*wait), "held": held})
             }
-            Self::Observed { rule, key, action, requests, wait } => json!({
-                "rule": &**rule, "key": clean(key), "action": action.as_str(),
-                "requests": requests, "wait_ms": ms(*wait),
-            }),
-            Self::RateLearned { rule, key, from, learned, ours, who } => json!({
-                "rule": &**rule, "key": clean(key), "from": from, "to": learned.rate,
-                "mark": (learned.mark > 0.0).then_some(learned.mark), "why": learned.why.as_str(),
-                "frozen": learned.frozen, "ours": ours, "who": who.as_deref().map(clean),
-            }),
-            Self::Wall { rule, key, wall } => {
-                json!({"rule": &**rule, "key": clean(key), "wall": wall.map(WallStatus::from)})
-            }
-            Self::PlacesTaken { rule, key, parallel, under_way, held } => json!({
-                "rule": &**rule, "key": clean(key), "parallel": parallel, "under_way": under_way,
-                "held": held,
-            }),
-            Self::UserOver { rule, key, user, wait, held } => json!({
-                "rule": &**rule, "key": clean(key), "user": clean(user), "wait_ms": ms(*wait),
-                "held": held,
-            }),
+            Self::SiteLimit { target, rate, .. } => json!({"url": shown(target), "rate": rate}),
             Self::OutsideHours { rule, wait } => json!({"rule": &**rule, "wait_ms": ms(*wait)}),
-            Self::SiteLimit { rule, key, target, rate } => {
-                json!({"rule": &**rule, "key": clean(key), "url": shown(target), "rate": rate})
-            }
             Self::StoreDown { kind, cause, server, reason, advice, mode, holds } => json!({
                 "kind": kind, "cause": cause, "server": clean(server), "reason": clean(reason),
                 "advice": advice, "on_failure": mode.as_str(), "holds": holds,

@@ -7,10 +7,7 @@ use super::{
     Event, ProbeResult, Trip,
     text::{clean, evidence, shown},
 };
-use crate::{
-    limiter::learn::NamedWall,
-    observability::status::{WallStatus, scope_name},
-};
+use crate::{limiter::learn::NamedWall, observability::status::WallStatus};
 
 /// Writes the line.
 pub(super) fn write(event: &Event) {
@@ -66,7 +63,7 @@ pub(super) fn write(event: &Event) {
             info!(why, drain_s = drain.as_secs_f64(), "stopping: finishing requests in flight");
         }
         Event::Stopped { cut_off } => info!(cut_off, "stopped"),
-        _ => of_a_scope(event),
+        _ => of_a_scope(event, &event.scope().unwrap_or_default()),
     }
 }
 
@@ -75,10 +72,10 @@ pub(super) fn left_out(lines: u32) {
     warn!(lines, "too many blocks to log each; the metrics count them all");
 }
 
-fn of_a_scope(event: &Event) {
+fn of_a_scope(event: &Event, scope: &str) {
     match event {
-        Event::Blocked { rule, key, target, judgement } => info!(
-            scope = scope_name(rule, key),
+        Event::Blocked { target, judgement, .. } => info!(
+            scope,
             url = shown(target),
             verdict = judgement.verdict.as_str(),
             status = judgement.status,
@@ -86,34 +83,26 @@ fn of_a_scope(event: &Event) {
             evidence = judgement.evidence.as_deref().map(evidence),
             "blocked"
         ),
-        Event::Tripped { rule, key, trip } => tripped(&scope_name(rule, key), trip),
-        Event::Cleared { rule, key, by, who } => info!(
-            scope = scope_name(rule, key),
-            by = by.as_str(),
-            who = who.as_deref().map(clean),
-            "open again"
-        ),
-        Event::Probe { rule, key, result } => {
-            let scope = scope_name(rule, key);
-            match result {
-                ProbeResult::Ok => info!(scope, result = result.as_str(), "probe"),
-                ProbeResult::Block | ProbeResult::Lost => {
-                    warn!(scope, result = result.as_str(), "probe");
-                }
-            }
+        Event::Tripped { trip, .. } => tripped(scope, trip),
+        Event::Cleared { by, who, .. } => {
+            info!(scope, by = by.as_str(), who = who.as_deref().map(clean), "open again")
         }
-        Event::ProbeSent { rule, key, target } => {
-            info!(scope = scope_name(rule, key), url = shown(target), "probe sent");
+        Event::Probe { result: ProbeResult::Ok, .. } => {
+            info!(scope, result = ProbeResult::Ok.as_str(), "probe")
         }
-        Event::Observed { rule, key, action, requests, wait } => info!(
-            scope = scope_name(rule, key),
+        Event::Probe { result, .. } => warn!(scope, result = result.as_str(), "probe"),
+        Event::ProbeSent { target, .. } => {
+            info!(scope, url = shown(target), "probe sent");
+        }
+        Event::Observed { action, requests, wait, .. } => info!(
+            scope,
             action = action.as_str(),
             requests,
             wait_s = wait.as_secs_f64(),
             "observe: would have been applied"
         ),
-        Event::RateLearned { rule, key, from, learned, who, .. } => info!(
-            scope = scope_name(rule, key),
+        Event::RateLearned { from, learned, who, .. } => info!(
+            scope,
             from,
             to = learned.rate,
             mark = (learned.mark > 0.0).then_some(learned.mark),
@@ -122,30 +111,27 @@ fn of_a_scope(event: &Event) {
             who = who.as_deref().map(clean),
             "rate changed"
         ),
-        Event::Wall { rule, key, wall } => named_wall(&scope_name(rule, key), *wall),
-        _ => of_a_limit(event),
+        Event::Wall { wall, .. } => named_wall(scope, *wall),
+        _ => of_a_limit(event, scope),
     }
 }
 
-fn of_a_limit(event: &Event) {
+fn of_a_limit(event: &Event, scope: &str) {
     match event {
-        Event::PlacesTaken { rule, key, parallel, under_way, held } => info!(
-            scope = scope_name(rule, key),
+        Event::PlacesTaken { parallel, under_way, held, .. } => info!(
+            scope,
             parallel, under_way, held, "as many requests are under way as the rule allows"
         ),
-        Event::UserOver { rule, key, user, wait, held } => info!(
-            scope = scope_name(rule, key),
+        Event::UserOver { user, wait, held, .. } => info!(
+            scope,
             user = clean(user),
             wait_s = wait.as_secs_f64(),
             held,
             "a user has reached its own limit"
         ),
-        Event::SiteLimit { rule, key, target, rate } => info!(
-            scope = scope_name(rule, key),
-            url = shown(target),
-            rate,
-            "the site announces its limit"
-        ),
+        Event::SiteLimit { target, rate, .. } => {
+            info!(scope, url = shown(target), rate, "the site announces its limit")
+        }
         _ => {}
     }
 }
