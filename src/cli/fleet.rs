@@ -80,6 +80,10 @@ impl Source {
     }
 }
 
+/// The line about an invalid rule file.
+pub(super) const REJECTED: &str =
+    "the rule file was rejected; the previous one is in force (`tidegate check`)";
+
 /// Whether no operator is needed: exit code 0.
 pub(super) fn is_healthy(fleet: &FleetStatus) -> bool {
     fleet.responder.ready && fleet.responder.store.up && fleet.summary.cooling == 0
@@ -122,8 +126,7 @@ pub(super) fn head(fleet: &FleetStatus, out: &Out) -> Vec<String> {
         lines.push(out.paint(Style::Warn, clean(&what)));
     }
     if !config.problems.is_empty() {
-        let text = "the rule file was rejected; the previous one is in force (`tidegate check`)";
-        lines.push(out.paint(Style::Bad, text));
+        lines.push(out.paint(Style::Bad, REJECTED));
     }
     lines
 }

@@ -82,8 +82,7 @@ fn is_healthy(status: &Status) -> bool {
 fn table(status: &Status, out: &Out) -> String {
     let mut lines = vec![head(status, out)];
     if !status.responder.config.problems.is_empty() {
-        let text = "the rule file was rejected; the previous one is in force (`tidegate check`)";
-        lines.push(out.paint(Style::Bad, text));
+        lines.push(out.paint(Style::Bad, fleet::REJECTED));
     }
     let columns = ["scope", "rate", "mark", "limit", "held", "streak", "state", "blocks"];
     let rows: Vec<_> = status.scopes.iter().map(row).collect();
