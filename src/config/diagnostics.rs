@@ -163,8 +163,7 @@ impl Shown {
     /// Of `node`, which is a secret or not.
     pub(super) fn of(node: &Node, secret: bool) -> Self {
         static HASHER: OnceLock<RandomState> = OnceLock::new();
-        let mut full = String::new();
-        write_flow(node, &mut full);
+        let full = flow(node);
         let fingerprint = HASHER.get_or_init(RandomState::new).hash_one(&full);
         let hidden = secret && !matches!(full.as_str(), "memory" | "none" | "off" | "{}");
         let text = match full.split_once("://") {
@@ -181,27 +180,18 @@ impl Shown {
     }
 }
 
-/// Writes a value on one line, as YAML has it.
-fn write_flow(node: &Node, out: &mut String) {
-    let list = |open, close, parts: Vec<String>, out: &mut String| {
-        out.push(open);
-        out.push_str(&parts.join(", "));
-        out.push(close);
-    };
-    let part = |node: &Node| {
-        let mut text = String::new();
-        write_flow(node, &mut text);
-        text
-    };
+/// A value on one line, in YAML's flow style.
+fn flow(node: &Node) -> String {
     match &node.value {
-        Value::Null | Value::Broken { .. } => out.push('~'),
-        Value::Scalar(scalar) => out.push_str(&scalar.text),
-        Value::List(items) => list('[', ']', items.iter().map(|item| part(item)).collect(), out),
+        Value::Null | Value::Broken { .. } => "~".to_owned(),
+        Value::Scalar(scalar) => scalar.text.clone(),
+        Value::List(items) => {
+            format!("[{}]", items.iter().map(|item| flow(item)).collect::<Vec<_>>().join(", "))
+        }
         Value::Map(entries) => {
-            let entry = |(name, node): &(super::syntax_tree::Name, Rc<Node>)| {
-                format!("{}: {}", name.text, part(node))
-            };
-            list('{', '}', entries.iter().map(entry).collect(), out);
+            let entries =
+                entries.iter().map(|(name, node)| format!("{}: {}", name.text, flow(node)));
+            format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
         }
     }
 }

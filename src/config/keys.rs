@@ -32,6 +32,9 @@ pub(super) use top::{
     TIMEOUTS,
 };
 
+const OFF: Kind = Kind::Word(&["off"]);
+const AUTO: Kind = Kind::Word(&["auto"]);
+
 /// A mapping with fixed keys.
 #[derive(Debug)]
 pub(super) struct Section {

@@ -51,14 +51,7 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.severity.as_str(), self.file)?;
-        if self.line > 0 {
-            write!(f, ":{}:{}", self.line, self.column)?;
-        }
-        if !self.path.is_empty() {
-            write!(f, ": {}", self.path)?;
-        }
-        write!(f, ": {}", self.message)?;
+        write!(f, "{}: {}", self.severity.as_str(), self.sentence())?;
         if !self.source.is_empty() {
             let number = self.line.to_string();
             let (indent, before) =
@@ -77,18 +70,16 @@ impl Problem {
     /// The problem in one line for the log: place, mistake and fix.
     #[must_use]
     pub fn one_line(&self) -> String {
-        let mut line = self.file.clone();
-        if self.line > 0 {
-            line.push_str(&format!(":{}:{}", self.line, self.column));
-        }
-        for part in [&self.path, &self.message].into_iter().filter(|part| !part.is_empty()) {
-            line.push_str(": ");
-            line.push_str(part);
-        }
-        if let Some(help) = &self.help {
-            line.push_str(&format!(" ({help})"));
-        }
-        line
+        let help = self.help.as_ref().map(|help| format!(" ({help})"));
+        self.sentence() + &help.unwrap_or_default()
+    }
+
+    /// Place and mistake: `rules.yaml:3:11: rules[0].rate: ...`.
+    fn sentence(&self) -> String {
+        let at =
+            if self.line > 0 { format!(":{}:{}", self.line, self.column) } else { String::new() };
+        let colon = if self.path.is_empty() { "" } else { ": " };
+        format!("{}{at}{colon}{}: {}", self.file, self.path, self.message)
     }
 
     /// The problem as a JSON object.

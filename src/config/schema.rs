@@ -67,8 +67,6 @@ fn property(key: &Key) -> Value {
 fn of(kind: &Kind) -> Value {
     match kind {
         Kind::Flag => or_env(json!({"type": "boolean"})),
-        // Written bare, `false` is a boolean.
-        Kind::Word(["false"]) => json!({"const": false}),
         Kind::Word(words) => or_env(json!({"enum": words})),
         Kind::Duration(..) => text(r"^[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)$"),
         Kind::Span(..) => text(r"^[0-9.]+\s*(ms|s|m|h|d)(\s*-\s*[0-9.]+\s*(ms|s|m|h|d))?$"),

@@ -245,8 +245,9 @@ impl<'a> Reader<'a> {
         self.diagnostics.record(&cursor.label, shown);
     }
 
-    /// Reads a scalar: the given one, or the default if that is missing or wrong.
-    fn read<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> T {
+    /// Reads a scalar: the given one, or the default if that is missing or wrong. `read` must accept
+    /// the default.
+    pub(super) fn read<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> T {
         let given = self.given_cursor(key).and_then(|cursor| cursor.scalar(&read));
         given.unwrap_or_else(|| {
             let cursor = self.default_cursor(key);
@@ -276,11 +277,6 @@ impl<'a> Reader<'a> {
     /// The same, of a key without a default.
     pub(super) fn optional_word<T: Deserialize<'static>>(&self, key: &str) -> Option<T> {
         self.optional(key, |text| range::word(self.kind(key), text).map(named))
-    }
-
-    /// A scalar read by `read`; the default must suit it too.
-    pub(super) fn value<T>(&self, key: &str, read: impl Fn(&str) -> Read<T>) -> T {
-        self.read(key, read)
     }
 
     /// A scalar without a default; a missing required one is noted.

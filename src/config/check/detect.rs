@@ -156,7 +156,7 @@ fn example(reader: &Reader<'_>) -> Example {
         url: reader.optional("url", pattern),
         status: reader.get("status"),
         header: headers(reader),
-        body: reader.value("body", |text| Ok(text.to_owned())),
+        body: reader.read("body", |text| Ok(text.to_owned())),
     }
 }
 

@@ -50,7 +50,7 @@ fn has_password(url: &Secret) -> bool {
 
 fn redis(url: Secret, section: &Reader<'_>, context: &FileContext<'_>) -> RedisSettings {
     RedisSettings {
-        prefix: section.value("prefix", prefix),
+        prefix: section.read("prefix", prefix),
         timeout: section.get("timeout"),
         on_failure: section.word("on_failure"),
         local_share: section.unless("local_share", "auto", units::share),

@@ -26,7 +26,7 @@ const PER_CLIENT: usize = 1000;
 const SHORT_TOKEN: usize = 16;
 
 pub(super) fn settings(reader: &Reader<'_>, context: &FileContext<'_>) -> Settings {
-    let listen = reader.value("listen", address);
+    let listen = reader.read("listen", address);
     let admin = admin(reader, context);
     if let Some(admin) = &admin
         && admin.listen == listen
@@ -55,7 +55,7 @@ pub(super) fn settings(reader: &Reader<'_>, context: &FileContext<'_>) -> Settin
         },
         timeouts: timeouts(&reader.section("timeouts")),
         limits: limits(&reader.section("limits"), listen),
-        ca_dir: reader.value("ca_dir", |text| paths::resolve(text, context)),
+        ca_dir: reader.read("ca_dir", |text| paths::resolve(text, context)),
         ca: paths::ca(reader, context),
         upstream_ca: paths::roots(reader, "upstream_ca", context),
         annotate: reader.get("annotate"),
@@ -93,7 +93,7 @@ fn admin(reader: &Reader<'_>, context: &FileContext<'_>) -> Option<AdminSettings
     }
     let settings = if cursor.is_map() {
         let reader = cursor.open();
-        let listen = reader.value("listen", address);
+        let listen = reader.read("listen", address);
         AdminSettings { listen, token: token(&reader, context) }
     } else {
         let listen = cursor.scalar(|text| {
@@ -217,7 +217,7 @@ fn log(section: &Reader<'_>, context: &FileContext<'_>) -> Log {
     let format = section.word("format");
     let access_file = section.optional("access_file", |text| paths::resolve(text, context));
     let access = section.get("access") || access_file.is_some() && !section.has("access");
-    Log { level: section.value("level", log_level), format, access, access_file }
+    Log { level: section.read("level", log_level), format, access, access_file }
 }
 
 /// A level, or a filter of `tracing-subscriber`.

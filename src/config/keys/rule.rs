@@ -1,13 +1,11 @@
 //! The keys of a rule.
 
 use super::{
-    DETECT,
+    AUTO, DETECT,
     Default::{Absent, Is, Required},
-    Kind, Section,
+    Kind, OFF, Section,
 };
 
-const OFF: Kind = Kind::Word(&["off"]);
-const AUTO: Kind = Kind::Word(&["auto"]);
 const SPLIT: Kind = Kind::Word(&["all", "domain", "host", "address"]);
 
 /// Verdicts that may count as blocks.

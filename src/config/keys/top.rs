@@ -1,15 +1,13 @@
 //! The keys outside of the rules.
 
 use super::{
-    DETECT_ALL,
+    AUTO, DETECT_ALL,
     Default::{Absent, Is, Required},
-    Kind, RULE, Section,
+    Kind, OFF, RULE, Section,
 };
 
-const OFF: Kind = Kind::Word(&["off"]);
 const NONE: Kind = Kind::Word(&["none"]);
 const MEMORY: Kind = Kind::Word(&["memory"]);
-const AUTO: Kind = Kind::Word(&["auto"]);
 
 section! {
     /// The top level of a rule file.
