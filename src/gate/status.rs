@@ -326,7 +326,7 @@ fn status(scope: &Arc<ActiveScope>) -> ScopeStatus {
             held: scope.held() as u64,
             under_way: scope.queue.under_way().into(),
             epoch: scope.cooldown.epoch(),
-            ..ScopeFacts::idle(&name.rule, &key, Some(rule))
+            ..ScopeFacts::idle(&name.rule, key, Some(rule))
         },
         burst: rule.limits.burst,
         tokens: None,
