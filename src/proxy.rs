@@ -9,13 +9,13 @@ mod access;
 mod admission;
 pub mod auth;
 mod body;
+mod budget;
 mod context;
 pub mod egress;
 mod exhaustion;
 mod extended;
 mod forward;
 mod headers;
-mod held_memory;
 mod inspect;
 mod intercept;
 mod interim;
@@ -233,7 +233,8 @@ async fn handle_request(
     let upgrading = hyper::upgrade::on(&mut request);
     let idle = live.settings.timeouts.idle;
     let share = visitor.activity.as_ref().map(|_| {
-        cx.held_memory.take(&request).ok_or_else(|| {
+        let size = budget::size_of_held(&request);
+        cx.held_memory.take(size, budget::MAX_HELD_MEMORY).ok_or_else(|| {
             cx.metrics.reached(Bound::Http2);
             Refusal::busy("held requests of HTTP/2").under(&asking.entry)
         })

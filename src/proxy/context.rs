@@ -13,13 +13,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     auth::Authenticator,
+    budget::Budget,
     egress::{Guard, Own},
     headers::Via,
-    held_memory::HeldMemory,
     pool::Pool,
     suspects::Suspects,
     tls::Connector,
-    tunnel::TunnelSlots,
 };
 use crate::{
     gate::Gate,
@@ -71,11 +70,11 @@ pub struct Context {
     /// Rules whose upstream proxy failed most recently.
     failing: Mutex<HashSet<Arc<str>>>,
     /// The memory of held HTTP/2 requests.
-    pub(super) held_memory: HeldMemory,
+    pub(super) held_memory: Budget,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
     pub(crate) tunnels: TaskTracker,
     /// The slots of tunnels; a request for a tunnel takes one before it is held.
-    pub(super) places: TunnelSlots,
+    pub(super) tunnel_slots: Budget,
     /// The proxy stops: intercepted connections finish their requests in flight.
     pub(super) stopping: CancellationToken,
     /// The local CA, once it was needed.
@@ -120,8 +119,8 @@ impl Context {
             distrusting: Mutex::default(),
             failing: Mutex::default(),
             tunnels: TaskTracker::new(),
-            held_memory: HeldMemory::default(),
-            places: TunnelSlots::default(),
+            held_memory: Budget::default(),
+            tunnel_slots: Budget::default(),
             end: CancellationToken::new(),
             stopping: CancellationToken::new(),
             ca: Mutex::default(),

@@ -21,11 +21,12 @@ use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use super::{
     Asking, Body, Context, Refusal,
     access::Line,
+    budget::TunnelSlot,
     context::Live,
     peek::{Peeked, Protocol, peek},
     pool::Counted,
     reply::Refused,
-    tunnel::{self, TunnelSlot, copy::Side},
+    tunnel::{self, copy::Side},
     tunnel_login::TunnelLogin,
 };
 use crate::{

@@ -10,7 +10,6 @@ pub(super) mod copy;
 mod hello;
 mod record_overhead;
 mod records;
-mod slots;
 
 use std::{
     io,
@@ -29,6 +28,7 @@ use parking_lot::Mutex;
 use super::{
     Asking, Body, Context, Pass, Refusal,
     access::{Line, Tally},
+    budget::TunnelSlot,
     context::Live,
     egress::DialError,
     forward,
@@ -50,7 +50,6 @@ use crate::{
 };
 use hello::Hello;
 use records::{Piece, Records};
-pub(super) use slots::{TunnelSlot, TunnelSlots};
 
 /// Bytes from a site that count as a response to a client that has only opened HTTP/2: the site's
 /// own SETTINGS and session tickets are fewer.
@@ -119,7 +118,7 @@ pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<Tunnel
 /// # Errors
 /// All slots of `limits.tunnels` are taken.
 pub(super) fn place(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<TunnelSlot, Refused> {
-    cx.places.take(live.settings.limits.tunnels).ok_or_else(|| {
+    cx.tunnel_slots.take(1, live.settings.limits.tunnels).ok_or_else(|| {
         cx.metrics.reached(Bound::Tunnels);
         Refusal::busy("tunnels").under(entry)
     })

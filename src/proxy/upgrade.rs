@@ -8,13 +8,14 @@ use hyper::upgrade::OnUpgrade;
 use super::{
     Body, Context, Visitor,
     access::{Line, Tally},
+    budget::TunnelSlot,
     context::Live,
     forward::{Outbound, UpstreamResponse},
     headers,
     intercept::Activity,
     pool::Counted,
     reply::Refused,
-    tunnel::{self, TunnelSlot, copy},
+    tunnel::{self, copy},
 };
 use crate::gate::Entry;
 
