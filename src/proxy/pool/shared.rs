@@ -1,12 +1,6 @@
 //! HTTP/2 connections to sites. One carries many requests at a time, so they are shared.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -35,31 +29,29 @@ const MAX_HEADER_LIST: u32 = 64 * 1024;
 #[derive(Debug)]
 pub(in crate::proxy) struct Stream {
     pub(super) sender: SendRequest<Upload>,
-    used: Arc<AtomicUsize>,
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.used.fetch_sub(1, Ordering::Relaxed);
-    }
+    _slot: Arc<()>,
 }
 
 #[derive(Debug)]
 struct Connection {
     sender: SendRequest<Upload>,
-    used: Arc<AtomicUsize>,
+    /// Each stream has a clone.
+    slots: Arc<()>,
     since: Instant,
 }
 
 impl Connection {
     fn stream(&mut self) -> Stream {
         self.since = clock::now();
-        self.used.fetch_add(1, Ordering::Relaxed);
-        Stream { sender: self.sender.clone(), used: Arc::clone(&self.used) }
+        Stream { sender: self.sender.clone(), _slot: Arc::clone(&self.slots) }
+    }
+
+    fn streams(&self) -> usize {
+        Arc::strong_count(&self.slots) - 1
     }
 
     fn is_idle(&self) -> bool {
-        self.used.load(Ordering::Relaxed) == 0
+        self.streams() == 0
     }
 }
 
@@ -74,7 +66,7 @@ impl Shared {
     pub(super) fn take(&mut self, key: &Key) -> Option<Stream> {
         let connections = self.sites.get_mut(key)?;
         connections.retain(|one| !one.sender.is_closed());
-        let free = |one: &&mut Connection| one.used.load(Ordering::Relaxed) < MAX_STREAMS;
+        let free = |one: &&mut Connection| one.streams() < MAX_STREAMS;
         let found = connections.iter_mut().find(free).map(Connection::stream);
         if connections.is_empty() {
             self.sites.remove(key);
@@ -85,7 +77,7 @@ impl Shared {
     /// Returns the first use of a new connection, and keeps the connection if it `shares`. If the
     /// site has enough of them, it serves this one request.
     pub(super) fn put(&mut self, key: Key, sender: SendRequest<Upload>, shares: bool) -> Stream {
-        let mut connection = Connection { sender, used: Arc::default(), since: clock::now() };
+        let mut connection = Connection { sender, slots: Arc::default(), since: clock::now() };
         let stream = connection.stream();
         if !shares {
             return stream;
