@@ -95,7 +95,7 @@ impl SiteBody {
     /// Dropping the future in between loses nothing, see [`SiteBody::drop`].
     pub(super) async fn look(&mut self, delay: Duration) -> Option<(Judgement, Pass)> {
         let end = {
-            let mut ahead = pin!(self.read_ahead());
+            let mut ahead = pin!(self.read_ahead(MAX_AHEAD));
             // Mostly it is all there: no timer for that.
             match poll_fn(|cx| Poll::Ready(ahead.as_mut().poll(cx))).await {
                 Poll::Ready(end) => end,
@@ -109,28 +109,7 @@ impl SiteBody {
     /// Reads ahead until the end, at most this many bytes and for `delay`, and returns what has
     /// arrived.
     pub(super) async fn read(&mut self, most: usize, delay: Duration) -> Vec<u8> {
-        let mut size: usize = self.ahead.iter().map(Bytes::len).sum();
-        let reading = async {
-            while size < most {
-                let Some(rest) = &mut self.rest else { return };
-                match rest.frame().await {
-                    None => self.rest = None,
-                    Some(Err(error)) => {
-                        self.broken = Some(error.into());
-                        return;
-                    }
-                    Some(Ok(frame)) => {
-                        let Ok(data) = frame.into_data() else { continue };
-                        size += data.len();
-                        self.ahead.push_back(data);
-                    }
-                }
-                if self.is_read() {
-                    return;
-                }
-            }
-        };
-        tokio::time::timeout(delay, reading).await.ok();
+        tokio::time::timeout(delay, self.read_ahead(most)).await.ok();
         self.ahead.iter().flatten().copied().take(most).collect()
     }
 
@@ -140,13 +119,14 @@ impl SiteBody {
         self.broken.is_some()
     }
 
-    async fn read_ahead(&mut self) -> BodyEnd {
-        let mut size = 0;
-        while let Some(rest) = &mut self.rest {
+    /// Reads until the end, or until more than `most` bytes are ahead or the scan is certain.
+    async fn read_ahead(&mut self, most: usize) -> BodyEnd {
+        let mut size: usize = self.ahead.iter().map(Bytes::len).sum();
+        while let Some(rest) = self.rest.as_mut().filter(|_| size <= most) {
             let data = match rest.frame().await {
                 None => {
                     self.rest = None;
-                    break;
+                    continue;
                 }
                 Some(Err(error)) => {
                     self.broken = Some(error.into());
@@ -159,16 +139,13 @@ impl SiteBody {
             };
             size += data.len();
             let last = self.is_read();
-            let more = self.watch.as_mut().is_some_and(|watch| watch.push(&data, last));
+            let more = self.watch.as_mut().is_none_or(|watch| watch.push(&data, last));
             self.ahead.push_back(data);
-            if last {
+            if last || !more {
                 break;
             }
-            if !more || size > MAX_AHEAD {
-                return BodyEnd::Open;
-            }
         }
-        BodyEnd::Complete
+        if self.is_read() { BodyEnd::Complete } else { BodyEnd::Open }
     }
 
     /// The next frame for the client.
