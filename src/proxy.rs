@@ -146,7 +146,7 @@ pub(crate) async fn handle(
     let mut response = match answer {
         Ok(response) => response,
         Err(refusal) => {
-            let next = refusal.next_in().filter(|_| annotates).map(headers::next);
+            let next = refusal.next.filter(|_| annotates).map(headers::next);
             let mut response = refusal.into_response(&cx.metrics);
             if let Some(next) = next {
                 response.headers_mut().insert(headers::NEXT, next);

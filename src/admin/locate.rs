@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
 
 use super::{Context, reply::Problem};
 use crate::{gate::Client, proxy::look_up, target::Target};
@@ -17,7 +16,7 @@ pub(super) async fn locate(cx: &Context, target: &mut Target) -> Result<(), Prob
     let client = Client::Caller(Arc::from("api"));
     let found = look_up(&cx.proxy.live(), &entry.rule, target, &client).await;
     found.map(drop).map_err(|error| {
-        let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_GATEWAY);
-        Problem::new(status, error.to_string()).with("reason", error.reason().as_str())
+        let (status, reason, _) = error.response();
+        Problem::new(status, error.to_string()).with("reason", reason.as_str())
     })
 }

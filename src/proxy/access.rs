@@ -261,12 +261,12 @@ impl Line {
             holding.failed(refusal);
         }
         let Some(waiting) = self.waiting.take() else { return };
-        let cause = |refusal: &Refusal| match refusal.reason() {
+        let cause = |refusal: &Refusal| match refusal.reason {
             Reason::Cooldown => HoldCause::Cooldown,
             Reason::Hours => HoldCause::Hours,
             Reason::Queue => HoldCause::Queue,
             Reason::Store => HoldCause::Store,
-            _ => waiting.cause(refusal.retry_after()),
+            _ => waiting.cause(refusal.retry_after),
         };
         match held {
             Ok(pass) => self.holds.note(pass.held(), || waiting.cause(None)),
@@ -299,8 +299,8 @@ impl Line {
     /// It is refused.
     pub(super) fn refused(&mut self, refusal: &Refusal) {
         self.access.outcome = Outcome::Refused;
-        self.access.reason = Some(refusal.reason());
-        self.access.status = Some(refusal.status().as_u16());
+        self.access.reason = Some(refusal.reason);
+        self.access.status = Some(refusal.status.as_u16());
     }
 
     /// The head of the response is sent to the client.

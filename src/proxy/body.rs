@@ -123,7 +123,7 @@ impl Refusal {
     pub(crate) fn into_response(self, metrics: &Metrics) -> Response<Body> {
         self.count(metrics);
         let mut response = Response::new(Body::own(self.document()));
-        *response.status_mut() = self.status();
+        *response.status_mut() = self.status;
         self.fields(response.headers_mut());
         response
     }

@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use http::StatusCode;
 use tokio::net::TcpStream;
 
 pub use self::{network::reached, own::Own};
@@ -97,40 +98,22 @@ pub enum DialError {
 }
 
 impl DialError {
-    /// The error type for `Proxy-Status` (RFC 9209 section 2.3).
+    /// The proxy's own response: its status, the word of `Tidegate-Refused`, and the error type of
+    /// `Proxy-Status` (RFC 9209 section 2.3).
     #[must_use]
-    pub const fn proxy_error(&self) -> &'static str {
+    pub const fn response(&self) -> (StatusCode, Reason, &'static str) {
+        const BAD: StatusCode = StatusCode::BAD_GATEWAY;
+        const LATE: StatusCode = StatusCode::GATEWAY_TIMEOUT;
         match self {
-            Self::Dns(..) => "dns_error",
-            Self::DnsTimeout(_) => "dns_timeout",
-            Self::Refused(..) => "connection_refused",
-            Self::Denied(denied) => denied.proxy_error(),
-            Self::Timeout(..) => "connection_timeout",
-            Self::Short(_) => "connection_limit_reached",
-            Self::Other(..) => "destination_ip_unroutable",
-        }
-    }
-
-    /// The status of the proxy's own response.
-    #[must_use]
-    pub const fn status(&self) -> u16 {
-        match self {
-            Self::Dns(..) | Self::Refused(..) | Self::Other(..) => 502,
-            Self::Denied(_) => 403,
-            Self::Short(_) => 503,
-            Self::DnsTimeout(_) | Self::Timeout(..) => 504,
-        }
-    }
-
-    /// The word for `Tidegate-Refused` and the metrics.
-    #[must_use]
-    pub const fn reason(&self) -> Reason {
-        match self {
-            Self::Dns(..) | Self::DnsTimeout(_) => Reason::Dns,
-            Self::Denied(_) => Reason::Egress,
-            Self::Short(_) => Reason::Queue,
-            Self::Refused(..) | Self::Other(..) => Reason::Connect,
-            Self::Timeout(..) => Reason::Timeout,
+            Self::Dns(..) => (BAD, Reason::Dns, "dns_error"),
+            Self::DnsTimeout(_) => (LATE, Reason::Dns, "dns_timeout"),
+            Self::Refused(..) => (BAD, Reason::Connect, "connection_refused"),
+            Self::Denied(denied) => (StatusCode::FORBIDDEN, Reason::Egress, denied.proxy_error()),
+            Self::Timeout(..) => (LATE, Reason::Timeout, "connection_timeout"),
+            Self::Short(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, Reason::Queue, "connection_limit_reached")
+            }
+            Self::Other(..) => (BAD, Reason::Connect, "destination_ip_unroutable"),
         }
     }
 }

@@ -30,14 +30,16 @@ pub(crate) type Refused = Box<Refusal>;
 /// Why the proxy answers a request itself.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    status: StatusCode,
-    reason: Reason,
-    /// An error type of RFC 9209 section 2.3.
-    error: &'static str,
+    pub(super) status: StatusCode,
+    /// The word of `Tidegate-Refused`.
+    pub(super) reason: Reason,
+    /// The error type of `Proxy-Status` (RFC 9209 section 2.3).
+    pub(super) error: &'static str,
     sentence: String,
-    retry_after: Option<Duration>,
+    /// When to retry, if that is known.
+    pub(super) retry_after: Option<Duration>,
     /// How long until the scope is free again.
-    next: Option<Duration>,
+    pub(super) next: Option<Duration>,
     entry: Option<Arc<Entry>>,
     /// The capacity of the bucket that is empty.
     burst: Option<u32>,
@@ -66,31 +68,6 @@ impl Refusal {
     pub(crate) fn under(mut self: Box<Self>, entry: &Arc<Entry>) -> Refused {
         self.entry = Some(Arc::clone(entry));
         self
-    }
-
-    /// The status of the response.
-    pub(super) const fn status(&self) -> StatusCode {
-        self.status
-    }
-
-    /// The error type of `Proxy-Status`.
-    pub(super) const fn proxy_error(&self) -> &'static str {
-        self.error
-    }
-
-    /// The word of `Tidegate-Refused`.
-    pub(super) const fn reason(&self) -> Reason {
-        self.reason
-    }
-
-    /// When to retry, if that is known.
-    pub(super) const fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
-    }
-
-    /// How long until the scope is free again.
-    pub(super) const fn next_in(&self) -> Option<Duration> {
-        self.next
     }
 
     /// Sets when the scope is open again.
@@ -276,9 +253,8 @@ impl From<Unauthorised> for Refused {
 
 impl From<&DialError> for Refused {
     fn from(error: &DialError) -> Self {
-        let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_GATEWAY);
-        let sentence = sentence(&error.to_string());
-        let refusal = Refusal::new(status, error.reason(), error.proxy_error(), sentence);
+        let (status, reason, proxy_error) = error.response();
+        let refusal = Refusal::new(status, reason, proxy_error, sentence(&error.to_string()));
         if matches!(error, DialError::Short(_)) { refusal.after(SOON) } else { refusal }
     }
 }

@@ -278,21 +278,21 @@ impl From<tokio_socks::Error> for ViaError {
 impl ViaError {
     /// The refusal for the client (RFC 9209 section 2.3).
     pub(super) fn refusal(&self) -> Refused {
+        let bad = StatusCode::BAD_GATEWAY;
         let (status, error) = match self {
             // This process has no descriptor left.
             Self::Dial(error @ DialError::Short(_)) => return error.into(),
-            Self::Dial(error) => (StatusCode::from_u16(error.status()).ok(), error.proxy_error()),
-            Self::Tls(error) => {
-                let refusal = error.refusal();
-                (Some(refusal.status()), refusal.proxy_error())
+            Self::Dial(DialError::Denied(denied)) => (bad, denied.proxy_error()),
+            Self::Dial(error) => {
+                let (status, _, proxy_error) = error.response();
+                (status, proxy_error)
             }
-            Self::Login => (None, "proxy_configuration_error"),
-            Self::Refused(..) | Self::Socks(_) => (None, "destination_unavailable"),
-            Self::Broken(_) => (None, "connection_terminated"),
-            Self::TimedOut => (Some(StatusCode::GATEWAY_TIMEOUT), "connection_timeout"),
+            Self::Tls(error) => (error.refusal().status, error.refusal().error),
+            Self::Login => (bad, "proxy_configuration_error"),
+            Self::Refused(..) | Self::Socks(_) => (bad, "destination_unavailable"),
+            Self::Broken(_) => (bad, "connection_terminated"),
+            Self::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "connection_timeout"),
         };
-        let timed_out = status == Some(StatusCode::GATEWAY_TIMEOUT);
-        let status = if timed_out { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
         let text = sentence(&format!("the upstream proxy of this rule failed: {self}"));
         Refusal::new(status, Reason::Via, error, text)
     }

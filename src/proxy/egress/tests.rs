@@ -253,7 +253,10 @@ async fn a_name_that_resolves_to_a_denied_address_is_not_dialled() {
         guard(vec![], vec![]).connect(&Host::Name("localhost".into()), port, &me(), SECOND).await;
     let denied = denied.unwrap_err();
     assert!(matches!(denied, DialError::Denied(Denied::NotPublic(..))), "{denied:?}");
-    assert_eq!((denied.status(), denied.proxy_error()), (403, "destination_ip_prohibited"));
+    assert_eq!(
+        denied.response(),
+        (StatusCode::FORBIDDEN, Reason::Egress, "destination_ip_prohibited")
+    );
     let nobody_came = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
     assert!(nobody_came.is_err());
 }
@@ -292,7 +295,10 @@ async fn each_failure_to_connect_has_its_own_name() {
     let refused = guard.connect(&Host::parse("127.0.0.1").unwrap(), closed, &me(), SECOND).await;
     let refused = refused.unwrap_err();
     assert!(matches!(refused, DialError::Refused(..)), "{refused:?}");
-    assert_eq!((refused.status(), refused.proxy_error()), (502, "connection_refused"));
+    assert_eq!(
+        refused.response(),
+        (StatusCode::BAD_GATEWAY, Reason::Connect, "connection_refused")
+    );
 
     let name = Host::Name("no-such-name.invalid".into());
     let unknown = guard.connect(&name, 80, &me(), SECOND * 6).await.unwrap_err();
@@ -346,7 +352,10 @@ async fn silence_ends_with_the_connect_timeout() {
     let (addr, limit) = (hole.local_addr().unwrap(), Duration::from_millis(100));
     let silent = guard.connect(&Host::Ip(addr.ip()), addr.port(), &me(), limit).await.unwrap_err();
     assert!(matches!(silent, DialError::Timeout(..)), "{silent:?}");
-    assert_eq!((silent.status(), silent.proxy_error()), (504, "connection_timeout"));
+    assert_eq!(
+        silent.response(),
+        (StatusCode::GATEWAY_TIMEOUT, Reason::Timeout, "connection_timeout")
+    );
     assert!(silent.to_string().contains("within 0.1 s"), "{silent}");
 }
 
@@ -419,10 +428,10 @@ async fn a_name_with_hundreds_of_addresses_or_none_fails_soon() {
     assert!(matches!(refused, DialError::Refused(..)), "{refused:?}");
     assert!(begun.elapsed() < SECOND * 5, "only so many are tried");
     let nothing = looking_up(|_| Ok(vec![]), vec![]).connect(&site(), 80, &me(), SECOND).await;
-    assert_eq!(nothing.unwrap_err().status(), 502);
+    assert_eq!(nothing.unwrap_err().response().0, StatusCode::BAD_GATEWAY);
     let failed = |_: &str| Err(std::io::Error::other("SERVFAIL"));
     let failed = looking_up(failed, vec![]).connect(&site(), 80, &me(), SECOND).await.unwrap_err();
-    assert_eq!((failed.status(), failed.proxy_error()), (502, "dns_error"));
+    assert_eq!(failed.response(), (StatusCode::BAD_GATEWAY, Reason::Dns, "dns_error"));
 }
 
 #[test]
