@@ -37,23 +37,11 @@ pub(in crate::proxy) struct ClientIo<S = TcpStream> {
     timeouts: Timeouts,
     metrics: Arc<Metrics>,
     silent: Idle,
-    silence: Silence,
+    /// What the client is awaited for, and whether the connection is parked after this wait.
+    awaited: (Waiting, bool),
     /// Whether hyper is dropped between requests; see [`ClientIo::poll_request`].
     may_rest: bool,
     stalled: Idle,
-}
-
-/// What the client has failed to send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Silence {
-    /// The first request.
-    First,
-    /// The rest of a head.
-    InHead,
-    /// The next request, for too short a time to rest.
-    Lull,
-    /// The next request.
-    Next,
 }
 
 impl<S> ClientIo<S> {
@@ -72,7 +60,7 @@ impl<S> ClientIo<S> {
             timeouts,
             metrics: Arc::clone(metrics),
             silent: Idle::new(timeouts.idle),
-            silence: Silence::First,
+            awaited: (Waiting::FirstRequest, false),
             may_rest: false,
             stalled: Idle::new(timeouts.idle),
         };
@@ -93,36 +81,35 @@ impl<S> ClientIo<S> {
     /// `idle` for another request. Waits within a request have limits of their own.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Timeouts { header, idle, .. } = self.timeouts;
-        let (limit, silence) = match self.connection.waiting() {
-            Waiting::Head => (header, Silence::InHead),
-            Waiting::FirstRequest => (header, Silence::First),
-            Waiting::NextRequest if self.connection.rests() => {
-                (idle.saturating_sub(REST), Silence::Next)
-            }
-            Waiting::NextRequest
-                if self.may_rest && idle > REST && self.connection.is_flushed() =>
-            {
-                (REST, Silence::Lull)
-            }
-            Waiting::NextRequest => (idle, Silence::Next),
+        let (waiting, is_parked) = (self.connection.waiting(), self.connection.rests());
+        let parks = waiting == Waiting::NextRequest
+            && !is_parked
+            && self.may_rest
+            && idle > REST
+            && self.connection.is_flushed();
+        let limit = match waiting {
+            Waiting::Head | Waiting::FirstRequest => header,
+            Waiting::NextRequest if parks => REST,
+            Waiting::NextRequest if is_parked => idle.saturating_sub(REST),
+            Waiting::NextRequest => idle,
             Waiting::Nothing => {
                 self.silent.moved();
                 return Poll::Pending;
             }
         };
-        if silence != self.silence {
-            self.silence = silence;
+        if self.awaited != (waiting, parks) {
+            self.awaited = (waiting, parks);
             self.silent.moved();
         }
         ready!(self.silent.poll_expired(cx, limit));
-        match silence {
-            Silence::Lull => {
+        match waiting {
+            Waiting::NextRequest if parks => {
                 self.connection.rest(true);
                 return Poll::Pending;
             }
-            Silence::Next => self.metrics.reached(Bound::IdleConnection),
-            Silence::First => self.metrics.reached(Bound::HeaderTime),
-            Silence::InHead => {
+            Waiting::NextRequest => self.metrics.reached(Bound::IdleConnection),
+            Waiting::FirstRequest | Waiting::Nothing => self.metrics.reached(Bound::HeaderTime),
+            Waiting::Head => {
                 self.metrics.reached(Bound::HeaderTime);
                 self.metrics.refused_without_rule(Reason::Timeout);
                 let detail = "the request head was not complete within `timeouts.header`";
