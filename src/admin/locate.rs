@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-
 use super::{Context, reply::Problem};
 use crate::{gate::Client, proxy::look_up, target::Target};
 

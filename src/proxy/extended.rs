@@ -6,15 +6,14 @@
 //! the handshake, so the proxy creates one and checks the site's reply.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::ext::Protocol;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-use super::{Body, Refusal, reply::Refused};
+use super::{Body, Refusal, headers, reply::Refused};
 
 /// A site hashes this together with the key (RFC 6455 section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
 /// The header field with which a site's 101 replies to our key.
 #[derive(Debug, Clone)]
@@ -79,7 +78,7 @@ pub(super) fn fold(response: &mut Response<Body>) {
         let why =
             format!("tidegate; error=http_upgrade_failed; received-status={}", status.as_u16());
         if let Ok(why) = HeaderValue::try_from(why) {
-            response.headers_mut().insert(PROXY_STATUS, why);
+            response.headers_mut().insert(headers::PROXY_STATUS, why);
         }
     }
 }

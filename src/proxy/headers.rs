@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use bytes::BufMut;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use sfv::{Dictionary, ListEntry, Parser};
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// RFC 9218.
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
-const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+pub(super) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// Our name in it.
 const OUR_NAME: &[u8] = b"tidegate";
 /// The prefix of our own fields. A site must not send them in our name, and does not get those of a
@@ -33,6 +34,22 @@ pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attemp
 pub(super) const NEXT: HeaderName = HeaderName::from_static("tidegate-next");
 /// Times of the steps (W3C Server Timing).
 pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// Writes the head of a response, for those that hyper cannot send.
+pub(super) fn write_head(out: &mut impl BufMut, status: StatusCode, headers: &HeaderMap) {
+    out.put_slice(b"HTTP/1.1 ");
+    out.put_slice(status.as_str().as_bytes());
+    out.put_u8(b' ');
+    out.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.put_slice(b"\r\n");
+    for (name, value) in headers {
+        out.put_slice(name.as_str().as_bytes());
+        out.put_slice(b": ");
+        out.put_slice(value.as_bytes());
+        out.put_slice(b"\r\n");
+    }
+    out.put_slice(b"\r\n");
+}
 
 /// Our entry in `Via`: the version in which a message came to us, and our name (RFC 9110 section
 /// 7.6.3).

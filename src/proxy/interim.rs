@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use parking_lot::Mutex;
 use tokio::time::Sleep;
@@ -165,18 +165,7 @@ fn write(out: &mut BytesMut, status: StatusCode, fields: &HeaderMap, via: &Heade
     headers::strip_our_status(&mut fields);
     fields.remove(header::CONTENT_LENGTH);
     fields.append(header::VIA, via.clone());
-    out.put_slice(b"HTTP/1.1 ");
-    out.put_slice(status.as_str().as_bytes());
-    out.put_u8(b' ');
-    out.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-    out.put_slice(b"\r\n");
-    for (name, value) in &fields {
-        out.put_slice(name.as_str().as_bytes());
-        out.put_slice(b": ");
-        out.put_slice(value.as_bytes());
-        out.put_slice(b"\r\n");
-    }
-    out.put_slice(b"\r\n");
+    headers::write_head(out, status, &fields);
 }
 
 /// The wait of a request's body for the site, if the client asked for `100 Continue`.

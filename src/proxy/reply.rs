@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use super::{auth, auth::Unauthorised, egress::DialError};
+use super::{auth, auth::Unauthorised, egress::DialError, headers::PROXY_STATUS};
 use crate::{
     gate::{Entry, RefusalReason},
     observability::metrics::{Metrics, Reason},
@@ -169,7 +169,7 @@ impl Refusal {
     pub(super) fn fields(&self, headers: &mut HeaderMap) {
         let proxy_status = HeaderValue::from_str(&format!("tidegate; error={}", self.error));
         if let Ok(value) = proxy_status {
-            headers.insert("proxy-status", value);
+            headers.insert(PROXY_STATUS, value);
         }
         headers.insert("tidegate-refused", HeaderValue::from_static(self.reason.as_str()));
         let problem = HeaderValue::from_static("application/problem+json");

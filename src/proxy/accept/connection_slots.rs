@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
+use http::{HeaderValue, header};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use tokio::{
@@ -11,7 +12,7 @@ use tokio::{
 
 use crate::{
     observability::metrics::{Bound, Metrics},
-    proxy::{Refusal, pool::Counted},
+    proxy::{Refusal, headers, pool::Counted},
     rules::settings::Bounds,
 };
 
@@ -123,18 +124,12 @@ async fn turn_away(
     mut stream: TcpStream,
     response: http::Response<crate::proxy::Body>,
 ) -> std::io::Result<()> {
-    let (head, body) = response.into_parts();
-    let mut text = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
-    for (name, value) in &head.headers {
-        text.extend_from_slice(name.as_str().as_bytes());
-        text.extend_from_slice(b": ");
-        text.extend_from_slice(value.as_bytes());
-        text.extend_from_slice(b"\r\n");
-    }
+    let (mut head, body) = response.into_parts();
     let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
-    text.extend_from_slice(
-        format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len()).as_bytes(),
-    );
+    head.headers.insert(header::CONTENT_LENGTH, body.len().into());
+    head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    let mut text = Vec::new();
+    headers::write_head(&mut text, head.status, &head.headers);
     text.extend_from_slice(&body);
     stream.write_all(&text).await?;
     stream.shutdown().await?;
