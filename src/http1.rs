@@ -53,14 +53,14 @@ pub use self::{
 };
 
 /// Bytes per read while a head is incomplete.
-const PIECE: usize = 4096;
+const READ_SIZE: usize = 4096;
 /// Most bytes that are kept while a CONNECT or an Upgrade is undecided: the TLS hello of a client
 /// that does not wait.
-const MAX_EARLY: usize = 4 * PIECE;
+const MAX_EARLY: usize = 4 * READ_SIZE;
 
 /// The meaning of the next byte.
 #[derive(Debug)]
-enum Phase {
+enum ConnectionPhase {
     Head(Head),
     Length(u64),
     Chunks(Chunks),
@@ -75,10 +75,10 @@ enum Phase {
 #[derive(Debug)]
 pub struct Connection<S, R> {
     io: S,
-    phase: Phase,
-    /// Bytes that were read but not passed on; the first `good` of them may be.
-    held: BytesMut,
-    good: usize,
+    phase: ConnectionPhase,
+    /// Bytes that were read but not passed on; the first `valid` of them may be.
+    buffered: BytesMut,
+    valid: usize,
     /// The client has closed its side while a decision was pending.
     ended: bool,
     /// Requests that were passed on.
@@ -90,7 +90,7 @@ pub struct Connection<S, R> {
     /// The reader accepts only heads with field names in title case.
     title_case: bool,
     /// A head with other names waits for another reader.
-    waits: bool,
+    needs_case_map: bool,
     /// The unwritten rest of an interim response.
     interim: Bytes,
     limits: Limits,
@@ -113,15 +113,15 @@ impl<S, R: Refuse> Connection<S, R> {
         let handle = Handle::default();
         let connection = Self {
             io,
-            phase: Phase::Head(Head::default()),
-            held: BytesMut::new(),
-            good: 0,
+            phase: ConnectionPhase::Head(Head::default()),
+            buffered: BytesMut::new(),
+            valid: 0,
             ended: false,
             requests: 0,
             wrote: false,
             flushed: true,
             title_case: false,
-            waits: false,
+            needs_case_map: false,
             interim: Bytes::new(),
             limits,
             handle: handle.clone(),
@@ -138,56 +138,58 @@ impl<S, R: Refuse> Connection<S, R> {
     /// The socket and the bytes that were read early, for a tunnel, after hyper has returned the
     /// connection.
     pub fn into_inner(self) -> (S, Bytes) {
-        (self.io, self.held.freeze())
+        (self.io, self.buffered.freeze())
     }
 
     /// Scans `bytes`, which follow the bytes that were read before.
     fn scan(&mut self, bytes: &[u8]) -> Scanned {
-        let mut good = 0;
-        while good < bytes.len() {
-            let rest = &bytes[good..];
+        let mut valid = 0;
+        while valid < bytes.len() {
+            let rest = &bytes[valid..];
             match &mut self.phase {
-                Phase::Head(head) => match head.advance(rest, self.limits) {
+                ConnectionPhase::Head(head) => match head.advance(rest, self.limits) {
                     Ok(Progress::Incomplete) => break,
                     Ok(Progress::EmptyPath(at)) => {
-                        self.phase = Phase::Head(Head::default());
-                        return Scanned { good, empty_path: Some(at) };
+                        self.phase = ConnectionPhase::Head(Head::default());
+                        return Scanned { valid, empty_path: Some(at) };
                     }
                     Ok(Progress::Complete(..)) if self.title_case && !head.is_in_title_case() => {
-                        self.phase = Phase::Head(Head::default());
-                        self.waits = true;
+                        self.phase = ConnectionPhase::Head(Head::default());
+                        self.needs_case_map = true;
                         break;
                     }
                     Ok(Progress::Complete(length, follows)) => {
-                        good += length;
+                        valid += length;
                         self.requests += 1;
                         self.wrote = false;
                         self.phase = after(follows);
                     }
                     Err(violation) => self.violated(violation, false),
                 },
-                Phase::Length(left) => {
+                ConnectionPhase::Length(left) => {
                     let there = u64::try_from(rest.len()).unwrap_or(u64::MAX);
                     let taken = there.min(*left);
                     *left -= taken;
-                    good += usize::try_from(taken).unwrap_or(usize::MAX);
+                    valid += usize::try_from(taken).unwrap_or(usize::MAX);
                     if *left == 0 {
-                        self.phase = Phase::Head(Head::default());
+                        self.phase = ConnectionPhase::Head(Head::default());
                     }
                 }
-                Phase::Chunks(chunks) => {
+                ConnectionPhase::Chunks(chunks) => {
                     let read = chunks.advance(rest);
-                    good += read.good;
+                    valid += read.valid;
                     match read.end {
                         Ok(false) => {}
-                        Ok(true) => self.phase = Phase::Head(Head::default()),
+                        Ok(true) => self.phase = ConnectionPhase::Head(Head::default()),
                         Err(violation) => self.violated(violation, true),
                     }
                 }
-                Phase::Undecided(_) | Phase::Through | Phase::Refused(_) => break,
+                ConnectionPhase::Undecided(_)
+                | ConnectionPhase::Through
+                | ConnectionPhase::Refused(_) => break,
             }
         }
-        Scanned { good, empty_path: None }
+        Scanned { valid, empty_path: None }
     }
 
     fn violated(&mut self, violation: Violation, in_body: bool) {
@@ -196,32 +198,32 @@ impl<S, R: Refuse> Connection<S, R> {
         // was sent, or it is too late for another one.
         let before = if in_body { self.requests - 1 } else { self.requests };
         let too_late = in_body && (self.wrote || self.handle.answered() < before);
-        self.phase = Phase::Refused(Refusal::new(answer, before, too_late));
+        self.phase = ConnectionPhase::Refused(Refusal::new(answer, before, too_late));
     }
 
     /// Scans the buffered bytes.
-    fn scan_held(&mut self) {
-        let mut held = std::mem::take(&mut self.held);
+    fn scan_buffered(&mut self) {
+        let mut buffered = std::mem::take(&mut self.buffered);
         loop {
-            let scanned = self.scan(&held[self.good..]);
-            self.good += scanned.good;
+            let scanned = self.scan(&buffered[self.valid..]);
+            self.valid += scanned.valid;
             match scanned.empty_path {
-                Some(at) => spell_empty_path(&mut held, self.good + at),
+                Some(at) => spell_empty_path(&mut buffered, self.valid + at),
                 None => break,
             }
         }
-        self.held = held;
+        self.buffered = buffered;
     }
 
     /// Passes on the valid part of the buffered bytes. False if there is none.
-    fn hand_over(&mut self, buf: &mut ReadBuf<'_>) -> bool {
-        let length = self.good.min(buf.remaining());
-        buf.put_slice(&self.held[..length]);
-        self.held.advance(length);
-        self.good -= length;
-        if self.held.is_empty() {
+    fn pass_on(&mut self, buf: &mut ReadBuf<'_>) -> bool {
+        let length = self.valid.min(buf.remaining());
+        buf.put_slice(&self.buffered[..length]);
+        self.buffered.advance(length);
+        self.valid -= length;
+        if self.buffered.is_empty() {
             // The buffer is not needed until the next head that arrives in pieces.
-            self.held = BytesMut::new();
+            self.buffered = BytesMut::new();
         }
         length > 0
     }
@@ -229,26 +231,26 @@ impl<S, R: Refuse> Connection<S, R> {
 
 /// The result of a scan.
 struct Scanned {
-    good: usize,
+    valid: usize,
     empty_path: Option<usize>,
 }
 
 /// The `http` crate reads `OPTIONS http://host` like `OPTIONS http://host/`, which means something
 /// else (RFC 9112 section 3.2.4). So an empty path gets an empty query, by which the parser of the
 /// target recognises the former.
-fn spell_empty_path(held: &mut BytesMut, at: usize) {
-    let rest = held.split_off(at);
-    held.extend_from_slice(b"?");
-    held.unsplit(rest);
+fn spell_empty_path(buffered: &mut BytesMut, at: usize) {
+    let rest = buffered.split_off(at);
+    buffered.extend_from_slice(b"?");
+    buffered.unsplit(rest);
 }
 
-fn after(follows: Follows) -> Phase {
+fn after(follows: Follows) -> ConnectionPhase {
     match follows {
-        Follows::Head => Phase::Head(Head::default()),
-        Follows::Length(length) => Phase::Length(length),
-        Follows::Chunks => Phase::Chunks(Chunks::default()),
-        Follows::AfterConnect => Phase::Undecided(true),
-        Follows::AfterUpgrade => Phase::Undecided(false),
+        Follows::Head => ConnectionPhase::Head(Head::default()),
+        Follows::Length(length) => ConnectionPhase::Length(length),
+        Follows::Chunks => ConnectionPhase::Chunks(Chunks::default()),
+        Follows::AfterConnect => ConnectionPhase::Undecided(true),
+        Follows::AfterUpgrade => ConnectionPhase::Undecided(false),
     }
 }
 
@@ -267,23 +269,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
             return Poll::Ready(Ok(true));
         }
         let scanned = self.scan(new);
-        if scanned.good < new.len() && !matches!(self.phase, Phase::Refused(_)) {
-            self.held.extend_from_slice(&new[scanned.good..]);
+        if scanned.valid < new.len() && !matches!(self.phase, ConnectionPhase::Refused(_)) {
+            self.buffered.extend_from_slice(&new[scanned.valid..]);
             if let Some(at) = scanned.empty_path {
-                spell_empty_path(&mut self.held, at);
-                self.scan_held();
+                spell_empty_path(&mut self.buffered, at);
+                self.scan_buffered();
             }
         }
-        buf.set_filled(before + scanned.good);
-        Poll::Ready(Ok(scanned.good > 0))
+        buf.set_filled(before + scanned.valid);
+        Poll::Ready(Ok(scanned.valid > 0))
     }
 
     /// Appends another piece to the buffer; true at the end of the stream.
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let mut piece = [const { MaybeUninit::uninit() }; PIECE];
+    fn poll_read_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut piece = [const { MaybeUninit::uninit() }; READ_SIZE];
         let mut piece = ReadBuf::uninit(&mut piece);
         ready!(Pin::new(&mut self.io).poll_read(cx, &mut piece))?;
-        self.held.extend_from_slice(piece.filled());
+        self.buffered.extend_from_slice(piece.filled());
         Poll::Ready(Ok(piece.filled().is_empty()))
     }
 
@@ -297,8 +299,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
         if answered {
             // A refused CONNECT ends the connection (RFC 9931). A refused Upgrade is an ordinary
             // request.
-            self.phase = Phase::Head(Head::default());
-            self.scan_held();
+            self.phase = ConnectionPhase::Head(Head::default());
+            self.scan_buffered();
             return Poll::Ready(Ok(connect));
         }
         self.poll_early(cx)
@@ -316,34 +318,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> AsyncRead for Connect
             return Poll::Ready(Ok(()));
         }
         loop {
-            if this.handle.passes_through() && !matches!(this.phase, Phase::Through) {
-                (this.phase, this.good) = (Phase::Through, this.held.len());
+            if this.handle.passes_through() && !matches!(this.phase, ConnectionPhase::Through) {
+                (this.phase, this.valid) = (ConnectionPhase::Through, this.buffered.len());
             }
-            if this.hand_over(buf) {
+            if this.pass_on(buf) {
                 return Poll::Ready(Ok(()));
             }
-            if this.waits {
-                this.rest(this.flushed && this.handle.answered() >= this.requests);
+            if this.needs_case_map {
+                this.set_parkable(this.flushed && this.handle.answered() >= this.requests);
                 return Poll::Pending;
             }
             match &this.phase {
-                Phase::Through if this.ended => return Poll::Ready(Ok(())),
-                Phase::Through => return Pin::new(&mut this.io).poll_read(cx, buf),
-                Phase::Refused(_) => return this.poll_refusal(cx),
-                Phase::Undecided(connect) => {
+                ConnectionPhase::Through if this.ended => return Poll::Ready(Ok(())),
+                ConnectionPhase::Through => return Pin::new(&mut this.io).poll_read(cx, buf),
+                ConnectionPhase::Refused(_) => return this.poll_refusal(cx),
+                ConnectionPhase::Undecided(connect) => {
                     let connect = *connect;
                     if ready!(this.poll_decision(connect, cx))? {
                         return Poll::Ready(Ok(()));
                     }
                 }
-                Phase::Head(_) if !this.held.is_empty() => {
-                    let ended = this.ended || ready!(this.poll_piece(cx))?;
+                ConnectionPhase::Head(_) if !this.buffered.is_empty() => {
+                    let ended = this.ended || ready!(this.poll_read_more(cx))?;
                     if ended {
                         return Poll::Ready(Ok(()));
                     }
-                    this.scan_held();
+                    this.scan_buffered();
                 }
-                Phase::Head(_) | Phase::Length(_) | Phase::Chunks(_) => {
+                ConnectionPhase::Head(_)
+                | ConnectionPhase::Length(_)
+                | ConnectionPhase::Chunks(_) => {
                     if this.ended || ready!(this.poll_in_place(cx, buf))? {
                         return Poll::Ready(Ok(()));
                     }
@@ -383,7 +387,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> AsyncWrite for Connec
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.io).poll_flush(cx))?;
-        if !std::mem::replace(&mut this.flushed, true) && this.waits {
+        if !std::mem::replace(&mut this.flushed, true) && this.needs_case_map {
             // Makes hyper read once more.
             cx.waker().wake_by_ref();
         }

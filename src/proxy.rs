@@ -21,7 +21,7 @@ mod intercept;
 mod interim;
 mod local;
 mod look_up;
-mod pass;
+mod matched_request;
 mod peek;
 mod pool;
 mod reply;
@@ -45,16 +45,16 @@ use tracing::Instrument as _;
 use self::upload::Progress;
 pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody, workers::Workers};
 use self::{
-    access::{Identity, Line},
-    context::Live,
+    access::{AccessLine, RequestIdentity},
+    context::LiveConfig,
     forward::{Outbound, UpstreamResponse},
     headers::HeaderFlags,
-    pool::Pin,
+    pool::PinnedConn,
     upgrade::Upgrading,
 };
 pub(crate) use self::{
     look_up::look_up,
-    pass::{Asking, Pass},
+    matched_request::{MatchedRequest, SendPermit},
     reply::{Refusal, Refused},
 };
 use crate::{
@@ -74,34 +74,34 @@ const HYPER_HEADERS: usize = 100;
 
 /// The client of a connection.
 #[derive(Debug)]
-pub(crate) struct Visitor {
+pub(crate) struct ClientConn {
     /// Address of the client.
     pub(crate) peer: SocketAddr,
     /// Its HTTP/1.1 connection, which must know when a tunnel begins; `None` for HTTP/2.
     pub(crate) connection: Option<http1::Handle>,
     /// The intercepted CONNECT around its requests, if there is one.
-    pub(crate) inside: Option<intercept::Inside>,
+    pub(crate) inside: Option<intercept::InterceptedConnect>,
     /// The activity on an HTTP/2 connection.
     pub(crate) activity: Option<Arc<intercept::Activity>>,
     /// A timer that the current request borrows, so that not each request allocates one.
-    silence: Mutex<Option<upload::Idle>>,
+    response_timer: Mutex<Option<upload::IdleTimer>>,
     /// The connection to a site on which this client has logged in.
-    pin: Arc<Pin>,
+    pinned: Arc<PinnedConn>,
 }
 
-impl Visitor {
+impl ClientConn {
     pub(crate) fn new(
         peer: SocketAddr,
         connection: Option<http1::Handle>,
-        inside: Option<intercept::Inside>,
+        inside: Option<intercept::InterceptedConnect>,
     ) -> Self {
-        let (silence, pin) = (Mutex::default(), Arc::default());
-        Self { peer, connection, inside, activity: None, silence, pin }
+        let (response_timer, pinned) = (Mutex::default(), Arc::default());
+        Self { peer, connection, inside, activity: None, response_timer, pinned }
     }
 
     /// Whether the connection has been idle for a while.
-    fn rests(&self) -> bool {
-        self.connection.as_ref().is_some_and(http1::Handle::rests)
+    fn is_parkable(&self) -> bool {
+        self.connection.as_ref().is_some_and(http1::Handle::is_parkable)
     }
 
     /// The next bytes are not HTTP: a tunnel begins.
@@ -115,25 +115,26 @@ impl Visitor {
 /// Handles one request: every outcome is a response.
 pub(crate) async fn handle(
     cx: &Arc<Context>,
-    visitor: &Visitor,
+    client_conn: &ClientConn,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let is_connect = request.method() == Method::CONNECT;
     let is_extended = extended::is_asked_by(&request);
-    let answering = visitor.connection.as_ref().map(http1::Handle::answering);
+    let answering = client_conn.connection.as_ref().map(http1::Handle::answering);
     let live = cx.live();
     let settings = &live.settings;
     let (logs, annotates) = (settings.log.access, settings.annotate);
-    let identity = Identity::take(request.headers_mut(), logs, cx.traces.as_ref());
-    let notes = logs || identity.is_traced();
-    let line = notes.then(|| Line::new(visitor, &request, &identity, logs));
+    let identity = RequestIdentity::take(request.headers_mut(), logs, cx.traces.as_ref());
+    let is_recorded = logs || identity.is_traced();
+    let line = is_recorded.then(|| AccessLine::new(client_conn, &request, &identity, logs));
     let mut exchange = Exchange { line, ..Exchange::default() };
     let answer = if identity.span.is_none() {
-        handle_request(cx, visitor, live, request, &mut exchange).await
+        handle_request(cx, client_conn, live, request, &mut exchange).await
     } else {
         // Boxed: instrumented, the whole future would be moved several times. Few requests are named.
         let span = identity.span.clone();
-        Box::pin(handle_request(cx, visitor, live, request, &mut exchange).instrument(span)).await
+        Box::pin(handle_request(cx, client_conn, live, request, &mut exchange).instrument(span))
+            .await
     };
     if let Some(user) = &exchange.user {
         let counter = if answer.is_ok() { &user.relayed } else { &user.refused };
@@ -146,7 +147,7 @@ pub(crate) async fn handle(
     let mut response = match answer {
         Ok(response) => response,
         Err(refusal) => {
-            let next = refusal.next.filter(|_| annotates).map(headers::next);
+            let next = refusal.next.filter(|_| annotates).map(headers::next_value);
             let mut response = refusal.into_response(&cx.metrics);
             if let Some(next) = next {
                 response.headers_mut().insert(headers::NEXT, next);
@@ -168,34 +169,34 @@ pub(crate) async fn handle(
         // What follows a refused CONNECT may have been meant for the tunnel (RFC 9931).
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     } else if is_connect || response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        visitor.pass_through();
+        client_conn.pass_through();
     }
-    if visitor.inside.is_some() {
+    if client_conn.inside.is_some() {
         // Alt-Svc (RFC 7838) would lead clients around the proxy, over HTTP/3.
         response.headers_mut().remove(header::ALT_SVC);
     }
-    response.body_mut().answers(answering);
-    response.body_mut().logs(line);
+    response.body_mut().set_answering(answering);
+    response.body_mut().set_access_line(line);
     Ok(response)
 }
 
 /// The path of a request, to the response or the refusal.
 async fn handle_request(
     cx: &Arc<Context>,
-    visitor: &Visitor,
-    live: Arc<Live>,
+    client_conn: &ClientConn,
+    live: Arc<LiveConfig>,
     mut request: Request<Incoming>,
     exchange: &mut Exchange,
 ) -> Result<Response<Body>, Refused> {
-    if visitor.activity.is_some() {
+    if client_conn.activity.is_some() {
         admission::admit_frames(cx, &live, &request)?;
     }
     extended::unfold(&mut request)?;
-    let (target, client) = match &visitor.inside {
+    let (target, client) = match &client_conn.inside {
         Some(inside) => inside.admit(&live, &request)?,
         None => {
             let target = Target::parse(request.method(), request.uri())?;
-            (target, live.authenticator.check(request.headers(), visitor.peer.ip())?)
+            (target, live.authenticator.check(request.headers(), client_conn.peer.ip())?)
         }
     };
     if let Client::User(name) = &client {
@@ -208,60 +209,67 @@ async fn handle_request(
     }
     let is_ours = local::is_ours(&target);
     if is_ours && request.method() != Method::CONNECT {
-        return local::answer(cx, visitor, &request, &target);
+        return local::answer(cx, client_conn, &request, &target);
     }
     let preferences = headers::hold_preferences(request.headers(), flags);
-    let mut asking = Asking::new(cx, target, client, preferences)?;
+    let mut matched = MatchedRequest::new(cx, target, client, preferences)?;
     if flags.via {
-        asking.passed = Some(request.headers().get_all(header::VIA).iter().cloned().collect());
+        matched.passed = Some(request.headers().get_all(header::VIA).iter().cloned().collect());
     }
     exchange.note(|line| {
-        line.ruled(&asking);
-        asking.trace = line.trace();
+        line.rule_found(&matched);
+        matched.trace = line.trace();
     });
     if request.method() == Method::CONNECT {
-        if asking.entry.rule.intercept || is_ours && cx.gate.intercepts() {
-            return intercept::open(cx, &live, visitor.peer, asking, request, &mut exchange.line);
+        if matched.entry.rule.intercept || is_ours && cx.gate.intercepts() {
+            return intercept::open(
+                cx,
+                &live,
+                client_conn.peer,
+                matched,
+                request,
+                &mut exchange.line,
+            );
         }
-        asking.judge(&live)?;
+        matched.judge(&live)?;
         let line = &mut exchange.line;
-        return Box::pin(tunnel::open(cx, &live, visitor.peer, asking, request, line)).await;
+        return Box::pin(tunnel::open(cx, &live, client_conn.peer, matched, request, line)).await;
     }
-    asking.judge(&live)?;
-    look_up::before_hold(&mut asking, &live, exchange.line.as_deref_mut()).await?;
+    matched.judge(&live)?;
+    look_up::before_hold(&mut matched, &live, exchange.line.as_deref_mut()).await?;
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
     let idle = live.settings.timeouts.idle;
-    let share = visitor.activity.as_ref().map(|_| {
+    let share = client_conn.activity.as_ref().map(|_| {
         let size = budget::size_of_held(&request);
         cx.held_memory.take(size, budget::MAX_HELD_MEMORY).ok_or_else(|| {
             cx.metrics.reached(Bound::Http2);
-            Refusal::busy("held requests of HTTP/2").under(&asking.entry)
+            Refusal::busy("held requests of HTTP/2").under(&matched.entry)
         })
     });
     let share = share.transpose()?;
-    let mut outbound = Outbound::new(cx, idle, &asking.target, request, flags)?;
-    let upgrading = upgrade::admit(cx, &live, visitor, &outbound, &asking.entry, upgrading)?;
-    outbound.borrow(visitor);
-    exchange.note(|line| line.waits(cx, &asking, outbound.progress.as_ref()));
-    let held = asking.hold(cx, &live).await;
-    exchange.note(|line| line.waited(&held));
-    let pass = held?;
+    let mut outbound = Outbound::new(cx, idle, &matched.target, request, flags)?;
+    let upgrading = upgrade::admit(cx, &live, client_conn, &outbound, &matched.entry, upgrading)?;
+    outbound.borrow_timer(client_conn);
+    exchange.note(|line| line.hold_began(cx, &matched, outbound.progress.as_ref()));
+    let held = matched.hold(cx, &live).await;
+    exchange.note(|line| line.hold_ended(&held));
+    let permit = held?;
     drop(share);
     // A reload during the hold counts.
     let live = cx.live();
-    let granted = Granted { cx, live: &live, visitor, asking: &asking, method: &method };
+    let granted = Granted { cx, live: &live, client_conn, matched: &matched, method: &method };
     // Boxed: a held request need not carry this state.
-    Box::pin(granted.exchange(&mut outbound, pass, upgrading, exchange)).await
+    Box::pin(granted.exchange(&mut outbound, permit, upgrading, exchange)).await
 }
 
 /// A request that has its permit, and what it needs to be sent.
 #[derive(Clone, Copy)]
 struct Granted<'a> {
     cx: &'a Arc<Context>,
-    live: &'a Live,
-    visitor: &'a Visitor,
-    asking: &'a Asking,
+    live: &'a LiveConfig,
+    client_conn: &'a ClientConn,
+    matched: &'a MatchedRequest,
     method: &'a Method,
 }
 
@@ -270,76 +278,77 @@ impl Granted<'_> {
     async fn exchange(
         self,
         outbound: &mut Outbound,
-        mut pass: Pass,
+        mut permit: SendPermit,
         upgrading: Upgrading,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refused> {
-        let Self { cx, live, visitor, asking, method } = self;
-        let asks_robots = &*asking.target.path == "/robots.txt" && asking.entry.rule.site_limits;
+        let Self { cx, live, client_conn, matched, method } = self;
+        let asks_robots = &*matched.target.path == "/robots.txt" && matched.entry.rule.site_limits;
         let agent = asks_robots.then(|| outbound.agent());
         loop {
-            exchange.held = pass.held();
+            exchange.held = permit.held();
             let again =
-                outbound.is_repeatable() && exchange.sent < retries(&asking.entry.rule, method);
-            let sent = forward::send(cx, live, visitor, asking, outbound, &mut pass, again).await;
-            let metrics = &asking.entry.metrics;
+                outbound.is_repeatable() && exchange.sent < retries(&matched.entry.rule, method);
+            let sent =
+                forward::send(cx, live, client_conn, matched, outbound, &mut permit, again).await;
+            let metrics = &matched.entry.metrics;
             metrics.bytes_up.inc_by(outbound.progress.as_ref().map_or(0, Progress::bytes));
-            let answer = sent.map_err(|refusal| refusal.next(pass.next_in()))?;
+            let answer = sent.map_err(|refusal| refusal.next(permit.next_in()))?;
             metrics.response(answer.response.status().as_u16()).inc();
             (exchange.took, exchange.held, exchange.sent) =
-                (answer.took, pass.held(), exchange.sent + 1);
+                (answer.took, permit.held(), exchange.sent + 1);
             exchange.unread = answer.conn.unwanted.is_some();
             if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                pass.report_unseen().await;
-                let entry = &asking.entry;
+                permit.report_unseen().await;
+                let entry = &matched.entry;
                 let mut line = exchange.line.take();
                 if let Some(line) = &mut line {
                     line.answered(answer.response.status(), exchange);
                 }
-                return Ok(upgrade::join(cx, live, visitor, upgrading, answer, entry, line));
+                return Ok(upgrade::join(cx, live, client_conn, upgrading, answer, entry, line));
             }
             let UpstreamResponse { response, flags, conn, .. } = answer;
             let (head, body) = response.into_parts();
             if flags.limit {
-                pass.hear_limit(&head.headers);
+                permit.note_limit(&head.headers);
             }
-            if asking.entry.rule.eases {
-                pass.hear_time(exchange.took);
+            if matched.entry.rule.eases {
+                permit.note_time(exchange.took);
             }
             if !head.status.is_success() {
-                pass.hear_refusal(&head);
+                permit.note_refusal(&head);
             }
             let idle = live.settings.timeouts.idle;
-            let mut body = SiteBody::new(body, conn, idle, pass.take_slot());
-            let judged = match asking.entry.rule.action {
+            let mut body = SiteBody::new(body, conn, idle, permit.take_slot());
+            let judged = match matched.entry.rule.action {
                 Action::Bypass => None,
-                Action::Limit | Action::Deny => self.observe(&head, &mut body, pass).await,
+                Action::Limit | Action::Deny => self.observe(&head, &mut body, permit).await,
             };
             if live.settings.annotate {
-                let pass = judged.as_ref().map(|(_, pass)| pass).or_else(|| body.pass());
-                exchange.next = pass.and_then(Pass::next_in);
+                let permit = judged.as_ref().map(|(_, permit)| permit).or_else(|| body.permit());
+                exchange.next = permit.and_then(SendPermit::next_in);
             }
-            if let Some((verdict, mut judged_pass)) = judged {
+            if let Some((verdict, mut judged_permit)) = judged {
                 if let Some(agent) = agent.as_ref().filter(|_| head.status == StatusCode::OK) {
-                    Box::pin(self.read_robots(&head, &mut body, agent, &mut judged_pass)).await;
+                    Box::pin(self.read_robots(&head, &mut body, agent, &mut judged_permit)).await;
                 }
-                let blocked = again && asking.entry.rule.retry.on.contains(&verdict);
+                let blocked = again && matched.entry.rule.retry.on.contains(&verdict);
                 exchange.verdict = Some(verdict);
-                let holding = if blocked { asking.step(StepName::Hold) } else { None };
+                let holding = if blocked { matched.step(StepName::Hold) } else { None };
                 if blocked {
                     body.end_slot();
                 }
                 // Without time for another attempt, the client gets the blocked response.
-                if blocked && judged_pass.again(live).await.is_ok() {
-                    pass = judged_pass;
+                if blocked && judged_permit.again(live).await.is_ok() {
+                    permit = judged_permit;
                     continue;
                 }
                 drop(holding);
             }
             if body.is_cut_off() {
-                return Err(Refusal::cut_off().under(&asking.entry));
+                return Err(Refusal::cut_off().under(&matched.entry));
             }
-            outbound.give_back(visitor);
+            outbound.return_timer(client_conn);
             return Ok(self.relay(head, flags, body, exchange));
         }
     }
@@ -350,34 +359,40 @@ impl Granted<'_> {
         self,
         head: &Parts,
         body: &mut SiteBody,
-        pass: Pass,
-    ) -> Option<(Verdict, Pass)> {
-        let Self { live, asking, method, .. } = self;
+        permit: SendPermit,
+    ) -> Option<(Verdict, SendPermit)> {
+        let Self { live, matched, method, .. } = self;
         let inspect = &live.settings.inspect;
         let limits = inspect.limits();
         let (status, headers) = (head.status, &head.headers);
-        let seen = Head { method, target: &asking.target, status, headers };
-        let mut pass = pass;
-        pass.inspects(asking);
-        let (mut judgement, mut pass) = match asking.entry.rule.classifier.read(seen, limits) {
-            Reading::Judged(judgement) => (judgement, pass),
+        let seen = Head { method, target: &matched.target, status, headers };
+        let mut permit = permit;
+        permit.inspects(matched);
+        let (mut judgement, mut permit) = match matched.entry.rule.classifier.read(seen, limits) {
+            Reading::Judged(judgement) => (judgement, permit),
             Reading::Scan(scan) => {
-                body.watch(scan, pass);
+                body.watch(scan, permit);
                 if !inspect::may_wait(headers) {
                     return None;
                 }
                 body.look(inspect.delay).await?
             }
         };
-        pass.report(&mut judgement).await;
-        Some((judgement.verdict, pass))
+        permit.report(&mut judgement).await;
+        Some((judgement.verdict, permit))
     }
 
     /// Reads the `Crawl-delay` of a `robots.txt`.
-    async fn read_robots(self, head: &Parts, body: &mut SiteBody, agent: &str, pass: &mut Pass) {
+    async fn read_robots(
+        self,
+        head: &Parts,
+        body: &mut SiteBody,
+        agent: &str,
+        permit: &mut SendPermit,
+    ) {
         let text = body.read(robots::MOST, self.live.settings.inspect.delay).await;
         if let Some(said) = robots::crawl_delay(&head.headers, &text, agent) {
-            pass.tell_delay(said).await;
+            permit.report_delay(said).await;
         }
     }
 
@@ -404,9 +419,9 @@ impl Granted<'_> {
             head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if self.live.settings.annotate {
-            exchange.annotate(&mut head.headers, &self.asking.entry);
+            exchange.annotate(&mut head.headers, &self.matched.entry);
         }
-        Response::from_parts(head, Body::site(body, &self.asking.entry))
+        Response::from_parts(head, Body::site(body, &self.matched.entry))
     }
 }
 
@@ -432,14 +447,14 @@ struct Exchange {
     /// The site never requested the body, so the client's connection must end.
     unread: bool,
     /// `None` if neither the access log nor traces are wanted.
-    line: Option<Box<Line>>,
+    line: Option<Box<AccessLine>>,
     /// The metrics of its user; `None` if nobody logged in.
     user: Option<Arc<UserMetrics>>,
 }
 
 impl Exchange {
     /// Records something for the access log, if it is wanted.
-    fn note(&mut self, note: impl FnOnce(&mut Line)) {
+    fn note(&mut self, note: impl FnOnce(&mut AccessLine)) {
         if let Some(line) = &mut self.line {
             note(line);
         }
@@ -453,12 +468,12 @@ impl Exchange {
             headers.insert(headers::RULE, name.clone());
         }
         if let Some(next) = self.next {
-            headers.insert(headers::NEXT, headers::next(next));
+            headers.insert(headers::NEXT, headers::next_value(next));
         }
         if self.sent > 1 {
             headers.insert(headers::ATTEMPTS, self.sent.into());
         }
-        if let Some(timing) = headers::timing(self.held, self.took) {
+        if let Some(timing) = headers::server_timing(self.held, self.took) {
             headers.append(headers::SERVER_TIMING, timing);
         }
     }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     config::Loaded,
     gate::Client,
-    proxy::egress::{DialError, Guard, Own, reached},
+    proxy::egress::{DialError, Guard, OwnAddresses, reached},
     rules::{Action, Rule},
     target::{Scheme, Target},
 };
@@ -126,7 +126,7 @@ fn server(
         return Ok(Ok(None));
     }
     let settings = &loaded.settings;
-    let guard = Guard::new(&settings.egress, Arc::new(Own::from(Vec::new())));
+    let guard = Guard::new(&settings.egress, Arc::new(OwnAddresses::from(Vec::new())));
     let client = Client::Address(Ipv4Addr::LOCALHOST.into());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let look_up = guard.look_up(&target.host, target.port, &client, settings.timeouts.connect);

@@ -17,7 +17,7 @@ const MAX_DIGITS: u8 = 15;
 
 /// The meaning of the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum ChunkState {
     Size,
     Extension,
     SizeLf,
@@ -34,7 +34,7 @@ enum At {
 /// The parser's state.
 #[derive(Debug)]
 pub(super) struct Chunks {
-    at: At,
+    state: ChunkState,
     size: u64,
     digits: u8,
     extensions: usize,
@@ -45,86 +45,92 @@ pub(super) struct Chunks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Read {
     /// The number of valid bytes.
-    pub(super) good: usize,
+    pub(super) valid: usize,
     /// The violation in the next byte, or whether the body ends there.
     pub(super) end: Result<bool, Violation>,
 }
 
 impl Default for Chunks {
     fn default() -> Self {
-        Self { at: At::Size, size: 0, digits: 0, extensions: 0, trailers: 0 }
+        Self { state: ChunkState::Size, size: 0, digits: 0, extensions: 0, trailers: 0 }
     }
 }
 
 impl Chunks {
     /// Parses more bytes.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Read {
-        let mut good = 0;
-        while let Some(&b) = bytes.get(good) {
-            if self.at == At::Data {
-                let there = u64::try_from(bytes.len() - good).unwrap_or(u64::MAX);
+        let mut valid = 0;
+        while let Some(&b) = bytes.get(valid) {
+            if self.state == ChunkState::Data {
+                let there = u64::try_from(bytes.len() - valid).unwrap_or(u64::MAX);
                 let taken = self.size.min(there);
                 self.size -= taken;
-                good += usize::try_from(taken).unwrap_or(usize::MAX);
+                valid += usize::try_from(taken).unwrap_or(usize::MAX);
                 if self.size == 0 {
-                    self.at = At::DataCr;
+                    self.state = ChunkState::DataCr;
                 }
                 continue;
             }
             match self.step(b) {
-                Ok(false) => good += 1,
-                Ok(true) => return Read { good: good + 1, end: Ok(true) },
-                Err(violation) => return Read { good, end: Err(violation) },
+                Ok(false) => valid += 1,
+                Ok(true) => return Read { valid: valid + 1, end: Ok(true) },
+                Err(violation) => return Read { valid, end: Err(violation) },
             }
         }
-        Read { good, end: Ok(false) }
+        Read { valid, end: Ok(false) }
     }
 
     /// Parses one byte of framing; true if it is the last one.
     fn step(&mut self, b: u8) -> Result<bool, Violation> {
-        self.at = match (self.at, b) {
-            (At::Size, _) if b.is_ascii_hexdigit() && self.digits < MAX_DIGITS => {
+        self.state = match (self.state, b) {
+            (ChunkState::Size, _) if b.is_ascii_hexdigit() && self.digits < MAX_DIGITS => {
                 self.digits += 1;
                 self.size = self.size << 4 | u64::from(hex(b));
-                At::Size
+                ChunkState::Size
             }
-            (At::Size, b';') if self.digits > 0 => At::Extension,
-            (At::Size, b'\r') if self.digits > 0 => At::SizeLf,
-            (At::Extension, b'\r') => At::SizeLf,
-            (At::Extension, _) if !has_control(&[b]) => {
+            (ChunkState::Size, b';') if self.digits > 0 => ChunkState::Extension,
+            (ChunkState::Size, b'\r') if self.digits > 0 => ChunkState::SizeLf,
+            (ChunkState::Extension, b'\r') => ChunkState::SizeLf,
+            (ChunkState::Extension, _) if !has_control(&[b]) => {
                 self.extensions += 1;
                 if self.extensions > MAX_EXTENSIONS {
                     return Err(Violation::ChunkExtensions);
                 }
-                At::Extension
+                ChunkState::Extension
             }
-            (At::SizeLf, b'\n') => {
+            (ChunkState::SizeLf, b'\n') => {
                 self.digits = 0;
-                if self.size == 0 { At::TrailerStart } else { At::Data }
+                if self.size == 0 { ChunkState::TrailerStart } else { ChunkState::Data }
             }
-            (At::DataCr, b'\r') => At::DataLf,
-            (At::DataLf, b'\n') => At::Size,
-            (At::LastLf, b'\n') => return Ok(true),
-            (At::TrailerStart | At::TrailerName | At::TrailerValue | At::TrailerLf, _) => {
-                self.trailer(b)?
-            }
+            (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
+            (ChunkState::DataLf, b'\n') => ChunkState::Size,
+            (ChunkState::LastLf, b'\n') => return Ok(true),
+            (
+                ChunkState::TrailerStart
+                | ChunkState::TrailerName
+                | ChunkState::TrailerValue
+                | ChunkState::TrailerLf,
+                _,
+            ) => self.trailer(b)?,
             _ => return Err(Violation::Chunk),
         };
         Ok(false)
     }
 
-    fn trailer(&mut self, b: u8) -> Result<At, Violation> {
+    fn trailer(&mut self, b: u8) -> Result<ChunkState, Violation> {
         self.trailers += 1;
         if self.trailers > MAX_TRAILERS {
             return Err(Violation::TrailersTooLarge);
         }
-        match (self.at, b) {
-            (At::TrailerStart, b'\r') => Ok(At::LastLf),
-            (At::TrailerStart | At::TrailerName, _) if is_token(b) => Ok(At::TrailerName),
-            (At::TrailerName, b':') => Ok(At::TrailerValue),
-            (At::TrailerValue, b'\r') => Ok(At::TrailerLf),
-            (At::TrailerValue, _) if !has_control(&[b]) => Ok(At::TrailerValue),
-            (At::TrailerLf, b'\n') => Ok(At::TrailerStart),
+        match (self.state, b) {
+            (ChunkState::TrailerStart, b'\r') => Ok(ChunkState::LastLf),
+            (ChunkState::TrailerStart | ChunkState::TrailerName, _) if is_token(b) => {
+                Ok(ChunkState::TrailerName)
+            }
+            (ChunkState::TrailerName, b':') => Ok(ChunkState::TrailerValue),
+            (ChunkState::TrailerValue, b'\r') => Ok(ChunkState::TrailerLf),
+            (ChunkState::TrailerValue, _) if !has_control(&[b]) => Ok(ChunkState::TrailerValue),
+            (ChunkState::TrailerLf, b'\n') => Ok(ChunkState::TrailerStart),
             _ => Err(Violation::Field),
         }
     }

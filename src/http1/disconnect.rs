@@ -12,7 +12,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Connection, MAX_EARLY, Phase, Refuse};
+use super::{Connection, ConnectionPhase, MAX_EARLY, Refuse};
 
 /// What the connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,15 +32,17 @@ impl<S, R: Refuse> Connection<S, R> {
     /// What the connection waits for, after a read without data.
     pub fn waiting(&self) -> Waiting {
         match &self.phase {
-            Phase::Head(_) if !self.held.is_empty() => Waiting::Head,
-            Phase::Head(_) if self.requests == 0 => Waiting::FirstRequest,
-            Phase::Head(_) if self.handle.answered() >= self.requests => Waiting::NextRequest,
-            Phase::Head(_)
-            | Phase::Length(_)
-            | Phase::Chunks(_)
-            | Phase::Undecided(_)
-            | Phase::Through
-            | Phase::Refused(_) => Waiting::Nothing,
+            ConnectionPhase::Head(_) if !self.buffered.is_empty() => Waiting::Head,
+            ConnectionPhase::Head(_) if self.requests == 0 => Waiting::FirstRequest,
+            ConnectionPhase::Head(_) if self.handle.answered() >= self.requests => {
+                Waiting::NextRequest
+            }
+            ConnectionPhase::Head(_)
+            | ConnectionPhase::Length(_)
+            | ConnectionPhase::Chunks(_)
+            | ConnectionPhase::Undecided(_)
+            | ConnectionPhase::Through
+            | ConnectionPhase::Refused(_) => Waiting::Nothing,
         }
     }
 
@@ -50,29 +52,29 @@ impl<S, R: Refuse> Connection<S, R> {
     }
 
     /// Whether [`Connection::rest`] was set.
-    pub fn rests(&self) -> bool {
-        self.handle.rests()
+    pub fn is_parkable(&self) -> bool {
+        self.handle.is_parkable()
     }
 
-    /// From now on only passes on heads in title case, until [`Connection::take_up`].
-    pub fn watch_case(&mut self) {
+    /// From now on only passes on heads in title case, until [`Connection::resume`].
+    pub fn require_title_case(&mut self) {
         self.title_case = true;
     }
 
     /// Resumes reading after [`Connection::poll_ahead`]. True if the next head is in title case;
-    /// then only such heads are passed on, and another one waits, which [`super::Handle::rests`]
+    /// then only such heads are passed on, and another one waits, which [`super::Handle::is_parkable`]
     /// reports.
-    pub fn take_up(&mut self) -> bool {
-        self.title_case = !std::mem::take(&mut self.waits);
+    pub fn resume(&mut self) -> bool {
+        self.title_case = !std::mem::take(&mut self.needs_case_map);
         if !self.title_case {
-            self.scan_held();
+            self.scan_buffered();
         }
         self.title_case
     }
 
     /// Sets whether hyper may release the connection for now.
-    pub fn rest(&self, rests: bool) {
-        self.handle.rest(rests);
+    pub fn set_parkable(&self, parkable: bool) {
+        self.handle.set_parkable(parkable);
     }
 }
 
@@ -87,13 +89,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
             return Ok(());
         }
         let left = match self.phase {
-            Phase::Head(_) => self.poll_ahead(cx),
-            Phase::Undecided(_) if !self.handle.passes_through() => self.poll_early(cx),
-            Phase::Undecided(_)
-            | Phase::Length(_)
-            | Phase::Chunks(_)
-            | Phase::Through
-            | Phase::Refused(_) => Poll::Pending,
+            ConnectionPhase::Head(_) => self.poll_ahead(cx),
+            ConnectionPhase::Undecided(_) if !self.handle.passes_through() => self.poll_early(cx),
+            ConnectionPhase::Undecided(_)
+            | ConnectionPhase::Length(_)
+            | ConnectionPhase::Chunks(_)
+            | ConnectionPhase::Through
+            | ConnectionPhase::Refused(_) => Poll::Pending,
         };
         match left {
             Poll::Ready(Ok(true)) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -105,11 +107,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
     /// Reads until there is something to pass on: a complete head or a violation. True at the end
     /// of the stream.
     pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        while matches!(self.phase, Phase::Head(_)) && self.good == 0 && !self.waits {
-            if ready!(self.poll_piece(cx))? {
+        while matches!(self.phase, ConnectionPhase::Head(_))
+            && self.valid == 0
+            && !self.needs_case_map
+        {
+            if ready!(self.poll_read_more(cx))? {
                 return Poll::Ready(Ok(true));
             }
-            self.scan_held();
+            self.scan_buffered();
         }
         Poll::Ready(Ok(false))
     }
@@ -117,9 +122,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
     /// Buffers the bytes after an undecided CONNECT or Upgrade. True if the stream has ended and
     /// nothing is buffered.
     pub(super) fn poll_early(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        while !self.ended && self.held.len() < MAX_EARLY {
-            self.ended = ready!(self.poll_piece(cx))?;
+        while !self.ended && self.buffered.len() < MAX_EARLY {
+            self.ended = ready!(self.poll_read_more(cx))?;
         }
-        if self.ended && self.held.is_empty() { Poll::Ready(Ok(true)) } else { Poll::Pending }
+        if self.ended && self.buffered.is_empty() { Poll::Ready(Ok(true)) } else { Poll::Pending }
     }
 }

@@ -22,7 +22,7 @@ struct HandleState {
     answered: AtomicU64,
     through: AtomicBool,
     waiting: Mutex<Option<Waker>>,
-    rests: AtomicBool,
+    is_parkable: AtomicBool,
     /// Whether interim responses are pending; checked after each flush.
     has_interim: AtomicBool,
     interim: Mutex<Interim>,
@@ -89,12 +89,12 @@ impl Handle {
 
     /// Whether the connection has been idle for so long that hyper need not keep its buffers until
     /// the next request.
-    pub fn rests(&self) -> bool {
-        self.0.rests.load(Ordering::Acquire)
+    pub fn is_parkable(&self) -> bool {
+        self.0.is_parkable.load(Ordering::Acquire)
     }
 
-    pub(super) fn rest(&self, rests: bool) {
-        self.0.rests.store(rests, Ordering::Release);
+    pub(super) fn set_parkable(&self, parkable: bool) {
+        self.0.is_parkable.store(parkable, Ordering::Release);
     }
 
     /// Takes the pending interim responses.

@@ -119,8 +119,8 @@ fn chunked(body: &str) -> Vec<u8> {
 }
 
 /// Requests that pass unchanged.
-fn good() -> Vec<Vec<u8>> {
-    let mut good = vec![
+fn valid() -> Vec<Vec<u8>> {
+    let mut valid = vec![
         get(""),
         get("Accept: */*\r\nX-Empty:\r\nX-Tab:\ta\tb \r\nX-High: \u{e9}\r\n"),
         get("Content-Length: 0\r\n"),
@@ -135,9 +135,9 @@ fn good() -> Vec<Vec<u8>> {
         chunked("5;ext=\"q\"\r\nhello\r\n00a\r\n0123456789\r\n0\r\nTrailer: x\r\nOther:\r\n\r\n"),
         post("transfer-encoding:  Chunked \r\n", "0\r\n\r\n"),
     ];
-    good.push([post("Content-Length: 5\r\n", "hello"), get(""), get("")].concat());
-    good.push([chunked("1\r\na\r\n0\r\n\r\n"), get("")].concat());
-    good
+    valid.push([post("Content-Length: 5\r\n", "hello"), get(""), get("")].concat());
+    valid.push([chunked("1\r\na\r\n0\r\n\r\n"), get("")].concat());
+    valid
 }
 
 /// Requests that are refused, with the status. No part of their heads passes.
@@ -166,7 +166,7 @@ fn cut<'a>(input: &'a [u8], random: &mut fastrand::Rng) -> Vec<&'a [u8]> {
 
 #[tokio::test(start_paused = true)]
 async fn well_formed_requests_pass_unchanged() {
-    for input in good() {
+    for input in valid() {
         let passed = input.escape_ascii().to_string();
         assert_eq!(whole(&input).await, Outcome { passed, refused: None });
     }
@@ -230,7 +230,7 @@ async fn the_outcome_does_not_depend_on_how_the_bytes_are_cut_into_reads() {
     let mut random = fastrand::Rng::with_seed(9112);
     let chunks = BAD_CHUNKS.iter().map(|(_, body)| chunked(body));
     let bad = bad_heads().into_iter().map(|(_, input)| input);
-    for input in good().into_iter().chain(bad).chain(chunks) {
+    for input in valid().into_iter().chain(bad).chain(chunks) {
         let input = [get(""), input, get("")].concat();
         let expected = whole(&input).await;
         for at in 0..input.len() {
@@ -251,7 +251,7 @@ async fn mutated_requests_cause_no_panic_and_only_sent_bytes_pass() {
     let seed = 20_261_120;
     let mut random = fastrand::Rng::with_seed(seed);
     let seeds: Vec<_> =
-        good().into_iter().chain(bad_heads().into_iter().map(|(_, input)| input)).collect();
+        valid().into_iter().chain(bad_heads().into_iter().map(|(_, input)| input)).collect();
     for round in 0..5000 {
         let mut input = seeds[random.usize(..seeds.len())].clone();
         for _ in 0..random.usize(1..4) {

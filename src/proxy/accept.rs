@@ -26,7 +26,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::connection_slots::{ConnectionSlot, ConnectionSlots};
 pub(super) use self::io::ClientIo;
-use super::{Context, HYPER_HEADERS, Visitor, Workers, handle, workers::settle};
+use super::{ClientConn, Context, HYPER_HEADERS, Workers, handle, workers::move_to};
 use crate::{
     observability::{
         event::{Access, Event},
@@ -52,7 +52,7 @@ pub async fn serve(
 ) -> usize {
     let connections = TaskTracker::new();
     let acceptor = Acceptor { cx, workers, connections, slots: ConnectionSlots::new(), stop };
-    let trouble = LogThrottle::default();
+    let throttle = LogThrottle::default();
     loop {
         let accepted = tokio::select! {
             () = acceptor.stop.cancelled() => break,
@@ -60,9 +60,9 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => acceptor.admit(stream, peer),
-            Err(error) if is_one_connection(&error) => {}
+            Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                if trouble.allows() {
+                if throttle.allows() {
                     tracing::error!(%error, "cannot accept connections; trying again");
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -88,7 +88,7 @@ pub async fn serve(
 }
 
 /// Whether the client disconnected during accept; the next accept is fine.
-fn is_one_connection(error: &std::io::Error) -> bool {
+fn is_of_one_connection(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset
@@ -126,11 +126,11 @@ impl Acceptor {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a client connection without TCP_NODELAY");
         }
-        let watched = Watched { cx: Arc::clone(cx), peer, _slot: slot };
-        let (there, stop) = (self.workers.calmest(), self.stop.clone());
-        match settle(stream, &there) {
+        let task = ConnectionTask { cx: Arc::clone(cx), peer, _slot: slot };
+        let (there, stop) = (self.workers.least_busy(), self.stop.clone());
+        match move_to(stream, &there) {
             Ok(stream) => {
-                connections.spawn_on(async move { watched.serve(stream, stop).await }, &there);
+                connections.spawn_on(async move { task.serve(stream, stop).await }, &there);
             }
             Err(error) => tracing::debug!(%error, %peer, "cannot serve a client connection"),
         }
@@ -138,13 +138,13 @@ impl Acceptor {
 }
 
 /// A connection. If its task panics, only this connection ends.
-struct Watched {
+struct ConnectionTask {
     cx: Arc<Context>,
     peer: SocketAddr,
     _slot: ConnectionSlot,
 }
 
-impl Watched {
+impl ConnectionTask {
     /// Serves the connection until it ends, in stretches: hyper is there while requests come.
     async fn serve(&self, stream: TcpStream, stop: CancellationToken) {
         let (mut builder, mut io, connection) = {
@@ -155,7 +155,7 @@ impl Watched {
             }
             (builder(&live.settings), io, connection)
         };
-        let visitor = Visitor::new(self.peer, Some(connection), None);
+        let client_conn = ClientConn::new(self.peer, Some(connection), None);
         let mut stop = std::pin::pin!(stop.cancelled());
         loop {
             let request = tokio::select! {
@@ -164,15 +164,15 @@ impl Watched {
             };
             let served = match request {
                 Ok(true) => {
-                    builder.preserve_header_case(!io.take_up());
+                    builder.preserve_header_case(!io.resume());
                     // On the heap, so that it is there only while requests come.
-                    Box::pin(self.stretch(&builder, io, &visitor, stop.as_mut())).await
+                    Box::pin(self.serve_until_idle(&builder, io, &client_conn, stop.as_mut())).await
                 }
                 Ok(false) => return,
                 Err(error) => Err(error.into()),
             };
             io = match served {
-                Ok(Some(rested)) => rested,
+                Ok(Some(idle)) => idle,
                 Ok(None) => return,
                 Err(error) => {
                     tracing::debug!(%error, peer = %self.peer, "a client connection ended");
@@ -183,20 +183,20 @@ impl Watched {
     }
 
     /// Serves requests until the connection ends or rests. Returns a resting connection.
-    async fn stretch(
+    async fn serve_until_idle(
         &self,
         builder: &http1::Builder,
         io: ClientIo,
-        visitor: &Visitor,
+        client_conn: &ClientConn,
         stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Option<ClientIo>, Box<dyn Error + Send + Sync>> {
-        let service = service_fn(|request| handle(&self.cx, visitor, request));
+        let service = service_fn(|request| handle(&self.cx, client_conn, request));
         let mut connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
         let serving = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
-            Poll::Pending if visitor.rests() => Poll::Ready(Ok(true)),
+            Poll::Pending if client_conn.is_parkable() => Poll::Ready(Ok(true)),
             served => served.map_ok(|()| false),
         });
-        let rests = tokio::select! {
+        let is_parkable = tokio::select! {
             served = serving => served?,
             () = stop => {
                 // Idle connections close now; a response in flight ends with `Connection: close`.
@@ -209,12 +209,12 @@ impl Watched {
             }
         };
         // hyper's buffers are empty: it only gets whole requests, and all have a response.
-        let parts = connection.into_parts().filter(|_| rests);
+        let parts = connection.into_parts().filter(|_| is_parkable);
         Ok(parts.map(|parts| parts.io.into_inner()))
     }
 }
 
-impl Drop for Watched {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let what = format!("the connection of {}", self.peer);
@@ -226,9 +226,9 @@ impl Drop for Watched {
 /// A timer for hyper that never fires and allocates nothing. [`ClientIo`] limits the time for
 /// heads, but hyper reads on after a response (to wait for the next request) only with a timer.
 #[derive(Debug)]
-struct Never;
+struct NeverTimer;
 
-impl Timer for Never {
+impl Timer for NeverTimer {
     fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
         Box::pin(Self)
     }
@@ -238,9 +238,9 @@ impl Timer for Never {
     }
 }
 
-impl Sleep for Never {}
+impl Sleep for NeverTimer {}
 
-impl Future for Never {
+impl Future for NeverTimer {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<()> {
@@ -252,7 +252,7 @@ impl Future for Never {
 pub(super) fn builder(settings: &Settings) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        .timer(Never)
+        .timer(NeverTimer)
         .header_read_timeout(settings.timeouts.header)
         .half_close(true)
         .preserve_header_case(true)

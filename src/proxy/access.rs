@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 use tracing::Span;
 
 use super::{
-    Asking, Context, Exchange, Pass, Refusal, Visitor, headers, reply::Refused, upload::Progress,
+    ClientConn, Context, Exchange, MatchedRequest, Refusal, SendPermit, headers, reply::Refused,
+    upload::Progress,
 };
 use crate::{
     gate::{Client, Entry, Waiting},
@@ -41,7 +42,7 @@ const NO_HOLD: Duration = Duration::from_millis(1);
 
 /// The id of a request in the log, and its client's trace context.
 #[derive(Debug)]
-pub(super) struct Identity {
+pub(super) struct RequestIdentity {
     /// The client's own, or the trace's, or one that was made for the access log.
     id: Option<HeaderValue>,
     /// A span around all log lines of a request with an id from its client; `None` for others.
@@ -50,7 +51,7 @@ pub(super) struct Identity {
     trace: Option<Arc<Trace>>,
 }
 
-impl Identity {
+impl RequestIdentity {
     /// Takes the request's name out of its fields; `make` one if the client gives none.
     pub(super) fn take(headers: &mut HeaderMap, make: bool, traces: Option<&Arc<Traces>>) -> Self {
         let named = headers.remove(REQUEST_ID).filter(is_id);
@@ -156,7 +157,7 @@ impl Holds {
 
 /// The line of one request in the making; it is written when this is dropped.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct AccessLine {
     access: Access,
     span: Span,
     /// Whether the line is written: it may be there for the trace only.
@@ -174,12 +175,12 @@ pub(super) struct Line {
     tunnel: Option<Arc<Tally>>,
 }
 
-impl Line {
+impl AccessLine {
     /// For a request of which only the head is known.
     pub(super) fn new<B>(
-        visitor: &Visitor,
+        client_conn: &ClientConn,
         request: &Request<B>,
-        identity: &Identity,
+        identity: &RequestIdentity,
         logs: bool,
     ) -> Box<Self> {
         let uri = request.uri();
@@ -194,7 +195,7 @@ impl Line {
         };
         let access = Access {
             request_id: identity.span.is_none().then(|| identity.text()).flatten(),
-            client: visitor.peer.ip().to_string(),
+            client: client_conn.peer.ip().to_string(),
             method: clean(request.method().as_str()),
             scheme,
             url: clean(&format!("{authority}{}", uri.path())),
@@ -235,9 +236,9 @@ impl Line {
     }
 
     /// Under which rule and scope.
-    pub(super) fn ruled(&mut self, asking: &Asking) {
-        self.access.rule = Some(asking.entry.rule.name.to_string());
-        self.access.scope = Some(asking.entry.scope_name(&asking.target));
+    pub(super) fn rule_found(&mut self, matched: &MatchedRequest) {
+        self.access.rule = Some(matched.entry.rule.name.to_string());
+        self.access.scope = Some(matched.entry.scope_name(&matched.target));
         self.accepting = None;
     }
 
@@ -247,16 +248,21 @@ impl Line {
     }
 
     /// The request enters the gate; `upload` counts the bytes of its body.
-    pub(super) fn waits(&mut self, cx: &Context, asking: &Asking, upload: Option<&Progress>) {
+    pub(super) fn hold_began(
+        &mut self,
+        cx: &Context,
+        matched: &MatchedRequest,
+        upload: Option<&Progress>,
+    ) {
         self.upload = upload.cloned();
-        if asking.entry.rule.action == Action::Limit {
-            self.waiting = Some(cx.gate.watch_hold(&asking.entry, &asking.target));
-            self.holding = asking.step(StepName::Hold);
+        if matched.entry.rule.action == Action::Limit {
+            self.waiting = Some(cx.gate.watch_hold(&matched.entry, &matched.target));
+            self.holding = matched.step(StepName::Hold);
         }
     }
 
     /// The gate has decided.
-    pub(super) fn waited(&mut self, held: &Result<Pass, Refused>) {
+    pub(super) fn hold_ended(&mut self, held: &Result<SendPermit, Refused>) {
         if let (Some(mut holding), Err(refusal)) = (self.holding.take(), held) {
             holding.failed(refusal);
         }
@@ -269,7 +275,7 @@ impl Line {
             _ => waiting.cause(refusal.retry_after),
         };
         match held {
-            Ok(pass) => self.holds.note(pass.held(), || waiting.cause(None)),
+            Ok(permit) => self.holds.note(permit.held(), || waiting.cause(None)),
             Err(refusal) => {
                 self.holds.note(waiting.elapsed(), || cause(refusal));
                 // An immediate refusal has a cause too.
@@ -279,7 +285,7 @@ impl Line {
     }
 
     /// It became a tunnel, which counts its own bytes and flights.
-    pub(super) fn tunnels(&mut self, status: StatusCode, tally: &Arc<Tally>) {
+    pub(super) fn tunnel_opened(&mut self, status: StatusCode, tally: &Arc<Tally>) {
         self.status(status);
         self.access.outcome = Outcome::Tunnelled;
         self.access.attempts = 1;
@@ -318,7 +324,7 @@ impl Line {
     }
 
     /// Counts bytes of the response to the client; `is_last` if it is complete.
-    pub(super) fn sends(&mut self, bytes: usize, is_last: bool) {
+    pub(super) fn bytes_sent(&mut self, bytes: usize, is_last: bool) {
         self.access.bytes_down += bytes as u64;
         if is_last && self.access.outcome == Outcome::Abandoned {
             let by_site = self.access.attempts > 0;
@@ -327,12 +333,12 @@ impl Line {
     }
 
     /// The site closed the connection within its response.
-    pub(super) fn breaks_off(&mut self) {
+    pub(super) fn cut_off(&mut self) {
         self.access.outcome = Outcome::CutOff;
     }
 }
 
-impl Drop for Line {
+impl Drop for AccessLine {
     fn drop(&mut self) {
         let Self { access, span, started, waiting, holds, upload, tunnel, .. } = self;
         if let Some(waiting) = waiting {

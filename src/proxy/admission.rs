@@ -5,7 +5,7 @@ use hyper::body::Incoming;
 
 use super::{
     Body, Context, Refusal,
-    context::Live,
+    context::LiveConfig,
     headers::{self, HeaderFlags},
     reply::{self, Refused},
 };
@@ -17,7 +17,7 @@ use crate::observability::metrics::Bound;
 /// More fields than `limits.headers` allows, an invalid path, or blanks around a value (RFC 9113 section 8.2.1).
 pub(super) fn admit_frames(
     cx: &Context,
-    live: &Live,
+    live: &LiveConfig,
     request: &Request<Incoming>,
 ) -> Result<(), Refused> {
     if request.headers().len() > live.settings.limits.headers {

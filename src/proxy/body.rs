@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::{access::Line, inspect::SiteBody, reply::Refusal, upload::BodyError};
+use super::{access::AccessLine, inspect::SiteBody, reply::Refusal, upload::BodyError};
 use crate::{
     gate::Entry,
     http1::Answering,
@@ -24,7 +24,7 @@ pub struct Body {
     /// Notifies the connection when the response is complete.
     answering: Option<Answering>,
     /// The access log's line, which ends with the body.
-    line: Option<Box<Line>>,
+    line: Option<Box<AccessLine>>,
     /// The rule whose bytes are counted.
     counted: Option<Arc<RuleMetrics>>,
 }
@@ -56,24 +56,24 @@ impl Body {
     }
 
     /// Keeps `answering` until the last byte has been given to hyper.
-    pub(super) fn answers(&mut self, answering: Option<Answering>) {
+    pub(super) fn set_answering(&mut self, answering: Option<Answering>) {
         self.answering = answering;
     }
 
     /// Writes `line` once the body is over.
-    pub(super) fn logs(&mut self, line: Option<Box<Line>>) {
+    pub(super) fn set_access_line(&mut self, line: Option<Box<AccessLine>>) {
         self.line = line;
-        self.note(0);
+        self.count(0);
     }
 
     /// Counts bytes that go to the client.
-    fn note(&mut self, bytes: usize) {
+    fn count(&mut self, bytes: usize) {
         if let Some(metrics) = &self.counted {
             metrics.bytes_down.inc_by(bytes as u64);
         }
         if self.line.is_some() {
             let is_last = self.is_end_stream();
-            self.line.iter_mut().for_each(|line| line.sends(bytes, is_last));
+            self.line.iter_mut().for_each(|line| line.bytes_sent(bytes, is_last));
         }
     }
 }
@@ -93,11 +93,11 @@ impl HttpBody for Body {
             From::Site(body) => body.poll_frame(cx),
         };
         match (&frame, &mut this.line) {
-            (Poll::Ready(Some(Err(_))), Some(line)) => line.breaks_off(),
+            (Poll::Ready(Some(Err(_))), Some(line)) => line.cut_off(),
             (Poll::Ready(Some(Ok(frame))), _) => {
-                this.note(frame.data_ref().map_or(0, Bytes::len));
+                this.count(frame.data_ref().map_or(0, Bytes::len));
             }
-            (Poll::Ready(None), _) => this.note(0),
+            (Poll::Ready(None), _) => this.count(0),
             _ => {}
         }
         frame

@@ -14,7 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     auth::Authenticator,
     budget::Budget,
-    egress::{Guard, Own},
+    egress::{Guard, OwnAddresses},
     headers::Via,
     pool::Pool,
     suspects::Suspects,
@@ -36,7 +36,7 @@ const MAX_DISTRUSTING: usize = 1000;
 
 /// The part that a reload replaces as a whole.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveConfig {
     pub(crate) settings: Settings,
     pub(crate) egress: Guard,
     pub(crate) authenticator: Authenticator,
@@ -48,9 +48,9 @@ pub(crate) struct Live {
 
 /// Shared by all connections of the process.
 pub struct Context {
-    live: ArcSwap<Live>,
+    live: ArcSwap<LiveConfig>,
     /// Addresses that nobody may reach through the proxy.
-    pub(crate) own: Arc<Own>,
+    pub(crate) own: Arc<OwnAddresses>,
     /// The gate.
     pub gate: Arc<Gate>,
     /// The metrics.
@@ -62,13 +62,13 @@ pub struct Context {
     /// Pages that look like walls and match no signature.
     pub(super) suspects: Arc<Suspects>,
     /// Rules whose first tunnel was reported.
-    blind: Mutex<HashSet<Arc<str>>>,
+    warned_tunnels: Mutex<HashSet<Arc<str>>>,
     /// Rules whose first refusal of an unknown protocol was reported.
-    refusing: Mutex<HashSet<Arc<str>>>,
+    warned_protocols: Mutex<HashSet<Arc<str>>>,
     /// Clients that were reported for rejecting our certificates.
-    distrusting: Mutex<HashSet<IpAddr>>,
+    warned_clients: Mutex<HashSet<IpAddr>>,
     /// Rules whose upstream proxy failed most recently.
-    failing: Mutex<HashSet<Arc<str>>>,
+    failed_upstreams: Mutex<HashSet<Arc<str>>>,
     /// The memory of held HTTP/2 requests.
     pub(super) held_memory: Budget,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
@@ -105,19 +105,24 @@ impl Context {
         let pseudonym = format!("tidegate-{:08x}", fastrand::u32(..));
         let via = Via::new(&pseudonym);
         let pool = Pool::new(settings.limits, &metrics);
-        let own = Arc::new(Own::from(own));
+        let own = Arc::new(OwnAddresses::from(own));
         Arc::new(Self {
-            live: ArcSwap::from_pointee(Live::new(settings, Arc::clone(&own), &metrics, &events)),
+            live: ArcSwap::from_pointee(LiveConfig::new(
+                settings,
+                Arc::clone(&own),
+                &metrics,
+                &events,
+            )),
             own,
             gate,
             suspects: Suspects::new(Arc::clone(&events)),
             metrics,
             events,
             traces,
-            blind: Mutex::default(),
-            refusing: Mutex::default(),
-            distrusting: Mutex::default(),
-            failing: Mutex::default(),
+            warned_tunnels: Mutex::default(),
+            warned_protocols: Mutex::default(),
+            warned_clients: Mutex::default(),
+            failed_upstreams: Mutex::default(),
             tunnels: TaskTracker::new(),
             held_memory: Budget::default(),
             tunnel_slots: Budget::default(),
@@ -131,23 +136,23 @@ impl Context {
     }
 
     /// Settings, egress guard and authenticator in force, one coherent set.
-    pub(crate) fn live(&self) -> Arc<Live> {
+    pub(crate) fn live(&self) -> Arc<LiveConfig> {
         self.live.load_full()
     }
 
     /// Whether this client rejects our certificates for the first time. A bounded number of clients
     /// is remembered.
     pub(super) fn is_first_distrust(&self, client: IpAddr) -> bool {
-        let mut distrusting = self.distrusting.lock();
-        if distrusting.len() >= MAX_DISTRUSTING {
-            distrusting.clear();
+        let mut warned_clients = self.warned_clients.lock();
+        if warned_clients.len() >= MAX_DISTRUSTING {
+            warned_clients.clear();
         }
-        distrusting.insert(client)
+        warned_clients.insert(client)
     }
 
     /// Warns once per rule that its cooldown sees nothing inside tunnels.
-    pub(super) fn tunnel_begins(&self, rule: &Rule) {
-        if rule.cooldown.is_some() && self.blind.lock().insert(Arc::clone(&rule.name)) {
+    pub(super) fn warn_of_tunnel(&self, rule: &Rule) {
+        if rule.cooldown.is_some() && self.warned_tunnels.lock().insert(Arc::clone(&rule.name)) {
             self.events.emit(Event::Warned {
                 what: format!(
                     "rule `{}` has a cooldown, but its tunnels (CONNECT) hide what sites answer: \
@@ -159,8 +164,8 @@ impl Context {
     }
 
     /// Warns once per rule that it refuses traffic that it cannot inspect.
-    pub(super) fn refuses_unknown(&self, rule: &Rule) {
-        if self.refusing.lock().insert(Arc::clone(&rule.name)) {
+    pub(super) fn warn_of_protocol(&self, rule: &Rule) {
+        if self.warned_protocols.lock().insert(Arc::clone(&rule.name)) {
             self.events.emit(Event::Warned {
                 what: format!(
                     "rule `{}` intercepts and refused a CONNECT whose client speaks neither TLS nor \
@@ -172,9 +177,9 @@ impl Context {
     }
 
     /// Warns once per outage that the upstream proxy of a rule fails.
-    pub(super) fn via_fails(&self, rule: &Rule, why: &dyn fmt::Display) {
+    pub(super) fn upstream_failed(&self, rule: &Rule, why: &dyn fmt::Display) {
         if let Some(proxy) = &rule.via
-            && self.failing.lock().insert(Arc::clone(&rule.name))
+            && self.failed_upstreams.lock().insert(Arc::clone(&rule.name))
         {
             let name = &rule.name;
             let what = format!("rule `{name}`: the upstream proxy {proxy} failed: {why}");
@@ -183,8 +188,8 @@ impl Context {
     }
 
     /// The upstream proxy of a rule has led to a site.
-    pub(super) fn via_works(&self, rule: &Rule) {
-        self.failing.lock().remove(&rule.name);
+    pub(super) fn upstream_works(&self, rule: &Rule) {
+        self.failed_upstreams.lock().remove(&rule.name);
     }
 
     /// Applies reloaded settings to the next request, and to the next connection if they concern
@@ -192,7 +197,8 @@ impl Context {
     /// request.
     pub fn reload(&self, settings: Settings) {
         let limits = settings.limits;
-        let mut live = Live::new(settings, Arc::clone(&self.own), &self.metrics, &self.events);
+        let mut live =
+            LiveConfig::new(settings, Arc::clone(&self.own), &self.metrics, &self.events);
         live.generation = self.pool.reload(limits);
         self.live.store(Arc::new(live));
     }
@@ -214,8 +220,8 @@ impl Context {
     }
 }
 
-impl Live {
-    fn new(settings: Settings, own: Arc<Own>, metrics: &Metrics, events: &Events) -> Self {
+impl LiveConfig {
+    fn new(settings: Settings, own: Arc<OwnAddresses>, metrics: &Metrics, events: &Events) -> Self {
         let tls = Connector::new(&settings.upstream_ca).unwrap_or_else(|error| {
             events.emit(Event::Warned {
                 what: format!("`upstream_ca`: {error}; sites are verified without it"),

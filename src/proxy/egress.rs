@@ -20,7 +20,7 @@ use std::{
 use http::StatusCode;
 use tokio::net::TcpStream;
 
-pub use self::{network::reached, own::Own};
+pub use self::{network::reached, own::OwnAddresses};
 use crate::{
     gate::Client,
     observability::metrics::Reason,
@@ -121,7 +121,7 @@ impl DialError {
 /// Judges targets and connects to them.
 pub struct Guard {
     egress: Egress,
-    own: Arc<Own>,
+    own: Arc<OwnAddresses>,
     resolver: Resolver,
 }
 
@@ -134,7 +134,7 @@ impl fmt::Debug for Guard {
 impl Guard {
     /// `own` are the addresses of the proxy's listeners and of its store.
     #[must_use]
-    pub fn new(egress: &Egress, own: Arc<Own>) -> Self {
+    pub fn new(egress: &Egress, own: Arc<OwnAddresses>) -> Self {
         Self { egress: egress.clone(), own, resolver: Resolver::default() }
     }
 

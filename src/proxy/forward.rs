@@ -16,16 +16,16 @@ use tokio::{
 
 use self::failure::Failure;
 use super::{
-    Asking, Context, Pass, Refusal, Visitor,
-    context::Live,
+    ClientConn, Context, MatchedRequest, Refusal, SendPermit,
+    context::LiveConfig,
     egress::DialError,
     extended::Accept,
     headers::{self, HeaderFlags},
-    interim::{Interim, Wait},
-    pool::{Conn, Key},
+    interim::{ContinueWait, Interim},
+    pool::{Conn, ConnKey},
     reply::Refused,
     tls,
-    upload::{Idle, Progress, Upload},
+    upload::{IdleTimer, Progress, Upload},
     via::{self, route::Route},
 };
 use crate::{
@@ -49,12 +49,12 @@ pub(super) struct Outbound {
     /// The key of a WebSocket handshake, if the client has none.
     accept: Option<Accept>,
     /// Whether the client's HTTP version has interim responses (RFC 9110 section 15.2).
-    hears_interim: bool,
+    accepts_interim: bool,
     interim: Interim,
     /// Whether the client waits for `100 Continue` before it sends the body.
-    waits: bool,
+    expects_continue: bool,
     /// How long the site has been idle. The client's connection lends it to all its requests.
-    silence: Idle,
+    response_timer: IdleTimer,
 }
 
 /// The head of a response, and the connection that it came on.
@@ -84,7 +84,7 @@ impl Outbound {
         let (mut head, body) = request.into_parts();
         let version = head.version;
         let logs_in = headers::logs_a_connection_in(&head.headers);
-        let hears_interim = version == Version::HTTP_11;
+        let accepts_interim = version == Version::HTTP_11;
         let is_h2 = version == Version::HTTP_2;
         let accept = if is_h2 { head.extensions.remove::<Accept>() } else { None };
         let may_upgrade = version == Version::HTTP_11 || accept.is_some();
@@ -127,13 +127,16 @@ impl Outbound {
         }
         let progress = (!repeatable).then(Progress::default);
         let interim = Interim::default();
-        let wait = if flags.expect { Wait::new(&head.headers, &interim) } else { None };
-        let waits = wait.is_some();
+        let wait = if flags.expect { ContinueWait::new(&head.headers, &interim) } else { None };
+        let expects_continue = wait.is_some();
         let upload = match &progress {
             None => Upload::Empty,
-            Some(progress) => {
-                Upload::Client { body, idle: Idle::new(idle), progress: progress.clone(), wait }
-            }
+            Some(progress) => Upload::Client {
+                body,
+                idle: IdleTimer::new(idle),
+                progress: progress.clone(),
+                wait,
+            },
         };
         Ok(Self {
             head: Request::from_parts(head, ()),
@@ -143,23 +146,23 @@ impl Outbound {
             upgrades,
             logs_in,
             accept,
-            hears_interim,
+            accepts_interim,
             interim,
-            waits,
-            silence: Idle::default(),
+            expects_continue,
+            response_timer: IdleTimer::default(),
         })
     }
 
     /// Borrows the timer of the client's connection.
-    pub(super) fn borrow(&mut self, visitor: &Visitor) {
-        if let Some(silence) = visitor.silence.lock().take() {
-            self.silence = silence;
+    pub(super) fn borrow_timer(&mut self, client_conn: &ClientConn) {
+        if let Some(response_timer) = client_conn.response_timer.lock().take() {
+            self.response_timer = response_timer;
         }
     }
 
     /// Returns the timer, for the next request.
-    pub(super) fn give_back(&mut self, visitor: &Visitor) {
-        *visitor.silence.lock() = Some(std::mem::take(&mut self.silence));
+    pub(super) fn return_timer(&mut self, client_conn: &ClientConn) {
+        *client_conn.response_timer.lock() = Some(std::mem::take(&mut self.response_timer));
     }
 
     /// The login that the client claims; checked before sending.
@@ -216,14 +219,14 @@ fn origin_form(target: &Target, uri: &Uri) -> Result<Uri, Refused> {
 /// The refusal for the client. The failure has been reported to the fleet.
 pub(super) async fn send(
     cx: &Arc<Context>,
-    live: &Live,
-    visitor: &Visitor,
-    asking: &Asking,
+    live: &LiveConfig,
+    client_conn: &ClientConn,
+    matched: &MatchedRequest,
     outbound: &mut Outbound,
-    pass: &mut Pass,
+    permit: &mut SendPermit,
     again: bool,
 ) -> Result<UpstreamResponse, Refused> {
-    let target = &asking.target;
+    let target = &matched.target;
     let mut returned = None;
     let mut wanted = Wanted {
         http1_only: outbound.upgrades || outbound.logs_in,
@@ -231,7 +234,7 @@ pub(super) async fn send(
         own: outbound.logs_in,
     };
     loop {
-        let mut conn = connect(cx, live, visitor, asking, pass, wanted).await?;
+        let mut conn = connect(cx, live, client_conn, matched, permit, wanted).await?;
         let fresh = wanted.fresh;
         let mut request = match returned.take() {
             Some(request) => request,
@@ -239,22 +242,22 @@ pub(super) async fn send(
         };
         shape::fit(&mut request, target, conn.is_h2(), conn.names_the_site());
         outbound.interim.listen(&mut request, conn.is_h2(), cx.via.of(Version::HTTP_11));
-        let mut step = asking.step(StepName::Send);
+        let mut step = matched.step(StepName::Send);
         let started = clock::now();
         let sending = pin!(conn.send(request));
         let limit = live.settings.timeouts.response;
-        let client = visitor.connection.as_ref();
+        let client = client_conn.connection.as_ref();
         let failure = match answer::wait(sending, outbound, client, started, limit).await {
             Ok(mut response) => {
                 if conn.names_the_site().is_some() {
-                    via::judge_answer(cx, &response, pass)?;
+                    via::judge_answer(cx, &response, permit)?;
                 }
-                conn.unwanted = outbound.interim.answered(outbound.waits);
+                conn.unwanted = outbound.interim.answered(outbound.expects_continue);
                 let took = clock::now() - started;
                 if let Some(step) = &mut step {
                     step.status(response.status().as_u16());
                 }
-                pass.entry().metrics.upstream_seconds.observe(took.as_secs_f64());
+                permit.entry().metrics.upstream_seconds.observe(took.as_secs_f64());
                 let flags = answer::check(outbound, &mut response)?;
                 return Ok(UpstreamResponse { response, flags, conn, took });
             }
@@ -277,10 +280,10 @@ pub(super) async fn send(
             }
             if let Some(error) = conn.names_the_site().and_then(|_| failure.of_the_connection()) {
                 // The other end is the upstream proxy, so nothing is known about the site.
-                cx.via_fails(&pass.entry().rule, &error);
-                return Err(error.refusal().under(pass.entry()));
+                cx.upstream_failed(&permit.entry().rule, &error);
+                return Err(error.refusal().under(permit.entry()));
             }
-            return Err(Box::pin(failure.report(pass)).await);
+            return Err(Box::pin(failure.report(permit)).await);
         }
         cx.metrics.member.upstream_retries.inc();
         wanted.fresh = true;
@@ -305,27 +308,27 @@ struct Wanted {
 /// connecting and sending.
 async fn connect(
     cx: &Arc<Context>,
-    live: &Live,
-    visitor: &Visitor,
-    asking: &Asking,
-    pass: &mut Pass,
+    live: &LiveConfig,
+    client_conn: &ClientConn,
+    matched: &MatchedRequest,
+    permit: &mut SendPermit,
     wanted: Wanted,
 ) -> Result<Conn, Refused> {
-    let target = &asking.target;
-    let rule = &pass.entry().rule;
+    let target = &matched.target;
+    let rule = &permit.entry().rule;
     let verify = rule.verify;
     let tls = target.scheme == Scheme::Https;
     let via = rule.via.as_ref().map(|proxy| Route::new(proxy, target, wanted.http1_only));
     let (host, server) = (target.host.clone(), target.server.clone());
-    let key = Key { tls, verify, via, host, server, port: target.port };
+    let key = ConnKey { tls, verify, via, host, server, port: target.port };
     let mut late = None;
     loop {
         let pinned = || match &key.via {
-            None => visitor.pin.take(&key, &asking.client, live.generation),
+            None => client_conn.pinned.take(&key, &matched.client, live.generation),
             // The client has logged in at the site itself.
             Some(via) => {
-                let key = Key { via: Some(Route::to_the_site(&via.proxy)), ..key.clone() };
-                visitor.pin.take(&key, &asking.client, live.generation)
+                let key = ConnKey { via: Some(Route::to_the_site(&via.proxy)), ..key.clone() };
+                client_conn.pinned.take(&key, &matched.client, live.generation)
             }
         };
         let pooled = || if wanted.own { None } else { cx.pool.take(&key, live.generation) };
@@ -335,27 +338,27 @@ async fn connect(
             Some(conn) => conn,
             // Boxed: few requests reach this path.
             None => {
-                let step = asking.step(StepName::Connect);
+                let step = matched.step(StepName::Connect);
                 let began = clock::now();
                 let opened =
-                    Box::pin(open(cx, live, asking, pass, key.clone(), wanted.http1_only)).await;
+                    Box::pin(open(cx, live, matched, permit, key.clone(), wanted.http1_only)).await;
                 ended(step, &opened);
-                pass.connected(began.elapsed());
+                permit.connected(began.elapsed());
                 opened?
             }
         };
         if wanted.own {
-            conn.pin_to(&visitor.pin, &asking.client);
+            conn.pin_to(&client_conn.pinned, &matched.client);
         }
-        if pass.may_send() {
+        if permit.may_send() {
             return Ok(conn);
         }
         // The connection of a request that is late is kept for the next ticket, unless that takes long: a cooldown outlives
         // an idle connection to most sites.
-        late = pass.is_late().then_some(conn);
+        late = permit.is_late().then_some(conn);
         let asked = clock::now();
-        let _holding = asking.step(StepName::Hold);
-        Box::pin(pass.again(live)).await?;
+        let _holding = matched.step(StepName::Hold);
+        Box::pin(permit.again(live)).await?;
         late = late.filter(|_| asked.elapsed() < KEPT_UNUSED);
         // The site may be closing it by now.
         late.iter_mut().for_each(|conn| conn.reused = true);
@@ -364,28 +367,28 @@ async fn connect(
 
 async fn open(
     cx: &Arc<Context>,
-    live: &Live,
-    asking: &Asking,
-    pass: &mut Pass,
-    key: Key,
+    live: &LiveConfig,
+    matched: &MatchedRequest,
+    permit: &mut SendPermit,
+    key: ConnKey,
     http1_only: bool,
 ) -> Result<Conn, Refused> {
     let deadline = clock::now() + live.settings.timeouts.connect;
     if let Some(via) = &key.via {
-        let stream = via::connect(via, cx, live, asking, pass, deadline).await?;
-        return speak(cx, live, asking, pass, key, (http1_only, deadline), stream).await;
+        let stream = via::connect(via, cx, live, matched, permit, deadline).await?;
+        return speak(cx, live, matched, permit, key, (http1_only, deadline), stream).await;
     }
-    let stream = dial(live, asking, pass).await?;
-    speak(cx, live, asking, pass, key, (http1_only, deadline), stream).await
+    let stream = dial(live, matched, permit).await?;
+    speak(cx, live, matched, permit, key, (http1_only, deadline), stream).await
 }
 
 /// Starts HTTP over `stream`, which leads to `key`: HTTP/2 if it is wanted, TLS within the deadline.
 async fn speak<S>(
     cx: &Arc<Context>,
-    live: &Live,
-    asking: &Asking,
-    pass: &mut Pass,
-    key: Key,
+    live: &LiveConfig,
+    matched: &MatchedRequest,
+    permit: &mut SendPermit,
+    key: ConnKey,
     (http1_only, deadline): (bool, Instant),
     stream: S,
 ) -> Result<Conn, Refused>
@@ -396,19 +399,19 @@ where
     let (bytes, fields) = (limits.header_bytes, limits.headers);
     let opened = if key.tls {
         let verify = key.verify;
-        let host = &asking.target.host;
+        let host = &matched.target.host;
         match live.tls.connect(host, stream, verify, http1_only, deadline).await {
             Ok(stream) if tls::is_h2(&stream) => cx.pool.open_h2(key, generation, stream).await,
             Ok(stream) => cx.pool.open(key, generation, stream, bytes, fields).await,
             Err(error) => {
-                pass.report(&mut error.judgement()).await;
-                return Err(error.refusal().under(pass.entry()));
+                permit.report(&mut error.judgement()).await;
+                return Err(error.refusal().under(permit.entry()));
             }
         }
     } else {
         cx.pool.open(key, generation, stream, bytes, fields).await
     };
-    opened.map_err(|error| Failure::Broken(error).refusal().under(pass.entry()))
+    opened.map_err(|error| Failure::Broken(error).refusal().under(permit.entry()))
 }
 
 /// Ends the span of a step; it failed if its outcome is a refusal.
@@ -420,12 +423,12 @@ pub(super) fn ended<T>(step: Option<OpenStep>, outcome: &Result<T, Refused>) {
 
 /// Connects to the site; the guard judges the address that is dialled.
 pub(super) async fn dial(
-    live: &Live,
-    asking: &Asking,
-    pass: &mut Pass,
+    live: &LiveConfig,
+    matched: &MatchedRequest,
+    permit: &mut SendPermit,
 ) -> Result<TcpStream, Refused> {
     let timeout = live.settings.timeouts.connect;
-    let Asking { target, client, addresses, .. } = asking;
+    let MatchedRequest { target, client, addresses, .. } = matched;
     let (host, port) = (&target.host, target.port);
     let dialled = match addresses {
         Some(addresses) => live.egress.connect_to(host, port, addresses, timeout).await,
@@ -435,9 +438,9 @@ pub(super) async fn dial(
         Ok(stream) => Ok(stream),
         Err(error) => {
             if let Some(mut judgement) = dial_verdict(&error) {
-                pass.report(&mut judgement).await;
+                permit.report(&mut judgement).await;
             }
-            Err(Refused::from(&error).under(pass.entry()))
+            Err(Refused::from(&error).under(permit.entry()))
         }
     }
 }

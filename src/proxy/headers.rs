@@ -226,8 +226,8 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 /// Times of the steps, in milliseconds with one digit: `hold;dur=0.0, upstream;dur=1.2`.
 ///
 /// Written by hand, because every response has it, and `format!` would cost several times as much.
-pub(super) fn timing(held: Duration, took: Duration) -> Option<HeaderValue> {
-    let mut text = Text { bytes: [0; 72], length: 0 };
+pub(super) fn server_timing(held: Duration, took: Duration) -> Option<HeaderValue> {
+    let mut text = FieldText { bytes: [0; 72], length: 0 };
     text.push(b"hold;dur=");
     text.push_milliseconds(held);
     text.push(b", upstream;dur=");
@@ -236,7 +236,7 @@ pub(super) fn timing(held: Duration, took: Duration) -> Option<HeaderValue> {
 }
 
 /// Seconds with three decimals, rounded up: `0` for zero, otherwise `1.250`.
-pub(super) fn next(wait: Duration) -> HeaderValue {
+pub(super) fn next_value(wait: Duration) -> HeaderValue {
     if wait.is_zero() {
         return HeaderValue::from_static("0");
     }
@@ -246,12 +246,12 @@ pub(super) fn next(wait: Duration) -> HeaderValue {
 }
 
 /// The value of one field in the making: 24 bytes of words, and twice 20 digits, a point and a digit.
-struct Text {
+struct FieldText {
     bytes: [u8; 72],
     length: usize,
 }
 
-impl Text {
+impl FieldText {
     fn push(&mut self, piece: &[u8]) {
         self.bytes[self.length..][..piece.len()].copy_from_slice(piece);
         self.length += piece.len();

@@ -19,9 +19,9 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use super::{
-    Pass,
+    SendPermit,
     pool::Conn,
-    upload::{BodyError, Idle},
+    upload::{BodyError, IdleTimer},
 };
 use crate::{
     classify::{BodyEnd, Scan, verdict::Judgement},
@@ -40,7 +40,7 @@ pub struct SiteBody {
     broken: Option<BodyError>,
     /// `None` once it was read to its end.
     rest: Option<Incoming>,
-    idle: Idle,
+    idle: IdleTimer,
     /// Returned to the pool once the site's response is complete.
     conn: Option<Conn>,
     watch: Option<Box<Watch>>,
@@ -52,7 +52,7 @@ pub struct SiteBody {
 #[derive(Debug)]
 struct Watch {
     scan: Box<Scan>,
-    pass: Pass,
+    permit: SendPermit,
 }
 
 impl Watch {
@@ -69,7 +69,7 @@ impl Watch {
 impl SiteBody {
     /// A body that nobody looks at. `slot` is kept until it is over.
     pub(super) fn new(rest: Incoming, conn: Conn, idle: Duration, slot: Option<Box<Slot>>) -> Self {
-        let idle = Idle::new(idle);
+        let idle = IdleTimer::new(idle);
         let (ahead, broken, watch) = (VecDeque::new(), None, None);
         Self { ahead, broken, rest: Some(rest), idle, conn: Some(conn), watch, slot }
     }
@@ -80,20 +80,20 @@ impl SiteBody {
     }
 
     /// Scans the body while it passes.
-    pub(super) fn watch(&mut self, scan: Box<Scan>, pass: Pass) {
-        self.watch = Some(Box::new(Watch { scan, pass }));
+    pub(super) fn watch(&mut self, scan: Box<Scan>, permit: SendPermit) {
+        self.watch = Some(Box::new(Watch { scan, permit }));
     }
 
     /// The permit of a body that is scanned.
-    pub(super) fn pass(&self) -> Option<&Pass> {
-        self.watch.as_ref().map(|watch| &watch.pass)
+    pub(super) fn permit(&self) -> Option<&SendPermit> {
+        self.watch.as_ref().map(|watch| &watch.permit)
     }
 
     /// Reads ahead until the verdict is clear, at most for `delay`. `None` if it is not clear by
     /// then.
     ///
     /// Dropping the future in between loses nothing, see [`SiteBody::drop`].
-    pub(super) async fn look(&mut self, delay: Duration) -> Option<(Judgement, Pass)> {
+    pub(super) async fn look(&mut self, delay: Duration) -> Option<(Judgement, SendPermit)> {
         let end = {
             let mut ahead = pin!(self.read_ahead(MAX_AHEAD));
             // Mostly it is all there: no timer for that.
@@ -102,8 +102,8 @@ impl SiteBody {
                 Poll::Pending => tokio::time::timeout(delay, ahead).await.ok()?,
             }
         };
-        let Watch { scan, pass } = *self.watch.take()?;
-        Some((scan.finish(end), pass))
+        let Watch { scan, permit } = *self.watch.take()?;
+        Some((scan.finish(end), permit))
     }
 
     /// Reads ahead until the end, at most this many bytes and for `delay`, and returns what has
@@ -187,8 +187,8 @@ impl SiteBody {
     fn conclude(&mut self, end: BodyEnd) {
         if let Some(watch) = self.watch.take() {
             tokio::spawn(async move {
-                let Watch { scan, mut pass } = *watch;
-                pass.report(&mut scan.finish(end)).await;
+                let Watch { scan, mut permit } = *watch;
+                permit.report(&mut scan.finish(end)).await;
             });
         }
     }
@@ -231,14 +231,14 @@ impl Drop for SiteBody {
                 ahead: VecDeque::new(),
                 broken: None,
                 rest: self.rest.take(),
-                idle: Idle::new(LEFT),
+                idle: IdleTimer::new(LEFT),
                 conn: self.conn.take(),
                 watch: self.watch.take(),
                 slot: self.slot.take(),
             };
             tokio::spawn(async move {
                 match left.look(LEFT).await {
-                    Some((mut judgement, mut pass)) => pass.report(&mut judgement).await,
+                    Some((mut judgement, mut permit)) => permit.report(&mut judgement).await,
                     None => left.conclude(BodyEnd::Open),
                 }
             });

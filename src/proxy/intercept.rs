@@ -19,12 +19,12 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
 use super::{
-    Asking, Body, Context, Refusal,
-    access::Line,
+    Body, Context, MatchedRequest, Refusal,
+    access::AccessLine,
     budget::TunnelSlot,
-    context::Live,
+    context::LiveConfig,
     peek::{Peeked, Protocol, peek},
-    pool::Counted,
+    pool::GaugeGuard,
     reply::Refused,
     tunnel::{self, copy::Side},
     tunnel_login::TunnelLogin,
@@ -38,11 +38,11 @@ use crate::{
 };
 
 /// How long a client may take to send its first bytes, and to finish a TLS handshake.
-const HELLO: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The data of the CONNECT that its inner requests share.
 #[derive(Debug, Clone)]
-pub(crate) struct Inside {
+pub(crate) struct InterceptedConnect {
     /// The target of the CONNECT.
     connect: Target,
     /// The scheme inside.
@@ -52,10 +52,10 @@ pub(crate) struct Inside {
     /// Its login, which may become invalid with a reload.
     tunnel_login: Arc<TunnelLogin>,
     /// The tunnel slot of the CONNECT; an upgrade inside uses it too.
-    pub(super) place: Arc<TunnelSlot>,
+    pub(super) slot: Arc<TunnelSlot>,
 }
 
-impl Inside {
+impl InterceptedConnect {
     /// The target and client of an inner request. It must stay on the site of the CONNECT, because
     /// it would otherwise be judged by one site's rule and sent to another.
     ///
@@ -64,7 +64,7 @@ impl Inside {
     /// removed.
     pub(super) fn admit<B>(
         &self,
-        live: &Live,
+        live: &LiveConfig,
         request: &Request<B>,
     ) -> Result<(Target, Client), Refused> {
         self.tunnel_login.judge(live, &self.client)?;
@@ -94,19 +94,19 @@ impl Inside {
 /// The port is not allowed, there are too many tunnels, or there is no CA.
 pub(super) fn open(
     cx: &Arc<Context>,
-    live: &Arc<Live>,
+    live: &Arc<LiveConfig>,
     peer: SocketAddr,
-    asking: Asking,
+    matched: MatchedRequest,
     mut request: Request<Incoming>,
-    line: &mut Option<Box<Line>>,
+    line: &mut Option<Box<AccessLine>>,
 ) -> Result<Response<Body>, Refused> {
-    let place = Arc::new(tunnel::admit(cx, live, &asking)?);
+    let slot = Arc::new(tunnel::admit(cx, live, &matched)?);
     let ca = cx.ca().map_err(|error| {
-        let what = format!("rule `{}` cannot intercept: {error}", asking.entry.rule.name);
+        let what = format!("rule `{}` cannot intercept: {error}", matched.entry.rule.name);
         cx.events.emit(Event::Warned { what });
         let sentence = "This proxy must intercept the request but has no CA; its log says why.";
         Refusal::new(StatusCode::BAD_GATEWAY, Reason::Tls, "proxy_internal_error", sentence)
-            .under(&asking.entry)
+            .under(&matched.entry)
     })?;
     let tunnel_login = Arc::new(TunnelLogin::new(request.headers(), peer.ip(), live));
     let upgrade = hyper::upgrade::on(&mut request);
@@ -118,7 +118,7 @@ pub(super) fn open(
         line.intercepted();
         line
     });
-    let session = Session { cx, live, peer, asking, tunnel_login, ca, place, line };
+    let session = Session { cx, live, peer, matched, tunnel_login, ca, slot, line };
     tunnels.spawn(async move {
         tokio::select! {
             () = session.run(upgrade) => {}
@@ -131,14 +131,14 @@ pub(super) fn open(
 /// One intercepted CONNECT.
 struct Session {
     cx: Arc<Context>,
-    live: Arc<Live>,
+    live: Arc<LiveConfig>,
     peer: SocketAddr,
-    asking: Asking,
+    matched: MatchedRequest,
     tunnel_login: Arc<TunnelLogin>,
     ca: Arc<Ca>,
-    place: Arc<TunnelSlot>,
+    slot: Arc<TunnelSlot>,
     /// The access log's, written at the end.
-    line: Option<Box<Line>>,
+    line: Option<Box<AccessLine>>,
 }
 
 impl Session {
@@ -160,8 +160,8 @@ impl Session {
         let Some((protocol, stream)) = in_time(peek(stream, early)).await? else { return Ok(()) };
         match protocol {
             Protocol::Tls => {
-                let _counted = Counted::new(&self.asking.entry.metrics.tunnels);
-                let stream = self.end_tls(stream).await?;
+                let _counted = GaugeGuard::new(&self.matched.entry.metrics.tunnels);
+                let stream = self.terminate_tls(stream).await?;
                 let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 let inside = self.inside(Scheme::Https);
                 if is_h2 {
@@ -171,39 +171,42 @@ impl Session {
                 }
             }
             Protocol::Http => {
-                let _counted = Counted::new(&self.asking.entry.metrics.tunnels);
+                let _counted = GaugeGuard::new(&self.matched.entry.metrics.tunnels);
                 let inside = self.inside(Scheme::Http);
                 serve::http1(&self.cx, &self.live, self.peer, inside, stream).await
             }
-            Protocol::Other if self.asking.entry.rule.tunnel == TunnelCount::Refuse => {
-                self.asking.entry.metrics.refused(Reason::Denied).inc();
+            Protocol::Other if self.matched.entry.rule.tunnel == TunnelCount::Refuse => {
+                self.matched.entry.metrics.refused(Reason::Denied).inc();
                 if let Some(mut line) = self.line {
-                    line.refused(&Refusal::denied(&self.asking.entry));
+                    line.refused(&Refusal::denied(&self.matched.entry));
                 }
-                self.cx.refuses_unknown(&self.asking.entry.rule);
+                self.cx.warn_of_protocol(&self.matched.entry.rule);
                 Ok(())
             }
             Protocol::Other => {
                 let (stream, early) = stream.into_parts();
                 let client = Side::Tcp(stream, early);
-                tunnel::join(&self.cx, self.asking, self.tunnel_login, client, self.line).await;
+                tunnel::join(&self.cx, self.matched, self.tunnel_login, client, self.line).await;
                 Ok(())
             }
         }
     }
 
-    fn inside(&self, scheme: Scheme) -> Inside {
-        let (connect, client) = (self.asking.target.clone(), self.asking.client.clone());
-        let (tunnel_login, place) = (Arc::clone(&self.tunnel_login), Arc::clone(&self.place));
-        Inside { connect, scheme, client, tunnel_login, place }
+    fn inside(&self, scheme: Scheme) -> InterceptedConnect {
+        let (connect, client) = (self.matched.target.clone(), self.matched.client.clone());
+        let (tunnel_login, slot) = (Arc::clone(&self.tunnel_login), Arc::clone(&self.slot));
+        InterceptedConnect { connect, scheme, client, tunnel_login, slot }
     }
 
     /// The TLS handshake with the client, for the host that it names, otherwise for the CONNECT's.
-    async fn end_tls(&self, stream: Peeked<TcpStream>) -> io::Result<TlsStream<Peeked<TcpStream>>> {
+    async fn terminate_tls(
+        &self,
+        stream: Peeked<TcpStream>,
+    ) -> io::Result<TlsStream<Peeked<TcpStream>>> {
         let acceptor = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream);
         let hello = in_time(acceptor).await?;
         let asked = hello.client_hello().server_name().and_then(|name| Host::parse(name).ok());
-        let host = asked.unwrap_or_else(|| self.asking.target.host.clone());
+        let host = asked.unwrap_or_else(|| self.matched.target.host.clone());
         let config = self.ca.server_config(&host).map_err(io::Error::other)?;
         let handshake = in_time(hello.into_stream(config)).await;
         if let Err(error) = &handshake
@@ -231,7 +234,7 @@ impl Session {
 }
 
 async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(HELLO, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(HANDSHAKE_TIMEOUT, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Whether a client broke off because of our certificate: each TLS library has its own alert for

@@ -36,19 +36,19 @@ struct State {
     /// The responses to relay, as they will be sent.
     relayed: BytesMut,
     count: u32,
-    body: Body,
+    body: HeldBody,
     answering: Option<Waker>,
     uploading: Option<Waker>,
 }
 
 /// The decision about a body that its client holds back.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum HeldBody {
     /// Nothing is known yet, or nothing is held back.
     #[default]
-    Waits,
+    Undecided,
     /// It may go.
-    Goes,
+    Wanted,
     /// The site responded without it, so the client keeps it.
     Unwanted,
     /// The response was relayed too, so the site's connection may end.
@@ -60,7 +60,7 @@ impl State {
         self.count > MAX_COUNT || self.relayed.len() > MAX_BYTES
     }
 
-    fn settle(&mut self, body: Body) {
+    fn settle(&mut self, body: HeldBody) {
         self.body = body;
         wake(&mut self.uploading);
     }
@@ -68,14 +68,14 @@ impl State {
 
 /// A site sends too many interim responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Endless;
+pub(super) struct TooManyInterim;
 
 impl Interim {
     /// Collects the site's interim responses to `request`; `via` is our entry for them. hyper does
     /// not report those of HTTP/2 (`h2`), so a body does not wait there.
     pub(super) fn listen<B>(&self, request: &mut Request<B>, h2: bool, via: HeaderValue) {
         if h2 {
-            self.0.lock().settle(Body::Goes);
+            self.0.lock().settle(HeldBody::Wanted);
             return;
         }
         let state = Arc::clone(&self.0);
@@ -83,7 +83,7 @@ impl Interim {
             let mut state = state.lock();
             state.count += 1;
             if answer.status() == StatusCode::CONTINUE {
-                state.settle(Body::Goes);
+                state.settle(HeldBody::Wanted);
             } else if !state.is_too_much() {
                 write(&mut state.relayed, answer.status(), answer.headers(), &via);
             }
@@ -95,10 +95,10 @@ impl Interim {
     ///
     /// # Errors
     /// There is too much of it.
-    pub(super) fn poll_next(&self, cx: &Context<'_>) -> Poll<Result<Bytes, Endless>> {
+    pub(super) fn poll_next(&self, cx: &Context<'_>) -> Poll<Result<Bytes, TooManyInterim>> {
         let mut state = self.0.lock();
         if state.is_too_much() {
-            return Poll::Ready(Err(Endless));
+            return Poll::Ready(Err(TooManyInterim));
         }
         if state.relayed.is_empty() {
             state.answering = Some(cx.waker().clone());
@@ -111,10 +111,10 @@ impl Interim {
     ///
     /// # Errors
     /// There is too much of it.
-    pub(super) fn rest(&self) -> Result<Bytes, Endless> {
+    pub(super) fn rest(&self) -> Result<Bytes, TooManyInterim> {
         let mut state = self.0.lock();
         if state.is_too_much() {
-            return Err(Endless);
+            return Err(TooManyInterim);
         }
         // Nearly always nothing, for which no buffer is split.
         Ok(if state.relayed.is_empty() { Bytes::new() } else { state.relayed.split().freeze() })
@@ -124,14 +124,14 @@ impl Interim {
     /// connection to the site must end with the value.
     pub(super) fn answered(&self, waits: bool) -> Option<Unwanted> {
         let mut state = self.0.lock();
-        (waits && state.body == Body::Waits).then(|| {
-            state.settle(Body::Unwanted);
+        (waits && state.body == HeldBody::Undecided).then(|| {
+            state.settle(HeldBody::Unwanted);
             Unwanted(self.clone())
         })
     }
 
     /// Ready when more is known than `so_far`.
-    pub(super) fn poll_body(&self, cx: &Context<'_>, so_far: Body) -> Poll<Body> {
+    pub(super) fn poll_body(&self, cx: &Context<'_>, so_far: HeldBody) -> Poll<HeldBody> {
         let mut state = self.0.lock();
         if state.body == so_far {
             state.uploading = Some(cx.waker().clone());
@@ -147,7 +147,7 @@ pub(super) struct Unwanted(Interim);
 
 impl Drop for Unwanted {
     fn drop(&mut self) {
-        self.0.0.lock().settle(Body::Over);
+        self.0.0.lock().settle(HeldBody::Over);
     }
 }
 
@@ -170,13 +170,13 @@ fn write(out: &mut BytesMut, status: StatusCode, fields: &HeaderMap, via: &Heade
 
 /// The wait of a request's body for the site, if the client asked for `100 Continue`.
 #[derive(Debug)]
-pub(super) struct Wait {
+pub(super) struct ContinueWait {
     interim: Interim,
     /// Runs from the first poll on, which is when the head has been sent.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Wait {
+impl ContinueWait {
     /// For a request with these fields; `None` if its client does not wait.
     pub(super) fn new(fields: &HeaderMap, interim: &Interim) -> Option<Self> {
         let expects = fields.get(header::EXPECT)?;
@@ -185,14 +185,14 @@ impl Wait {
     }
 
     /// The decision about the body. It may be sent once the site has been silent for a while.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Body> {
-        if let Poll::Ready(body) = self.interim.poll_body(cx, Body::Waits) {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<HeldBody> {
+        if let Poll::Ready(body) = self.interim.poll_body(cx, HeldBody::Undecided) {
             return Poll::Ready(body);
         }
         let until = || Box::pin(tokio::time::sleep_until(clock::now() + WAIT));
         ready!(self.sleep.get_or_insert_with(until).as_mut().poll(cx));
-        self.interim.0.lock().body = Body::Goes;
-        Poll::Ready(Body::Goes)
+        self.interim.0.lock().body = HeldBody::Wanted;
+        Poll::Ready(HeldBody::Wanted)
     }
 
     /// Waits for that decision.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::json;
 
-use super::{Body, Context, Refusal, Visitor, reply::Refused};
+use super::{Body, ClientConn, Context, Refusal, reply::Refused};
 use crate::target::{Host, Scheme, Target};
 
 /// The name. `.local` is never resolved by the public DNS (RFC 6762).
@@ -29,7 +29,7 @@ pub(super) fn is_ours(target: &Target) -> bool {
 /// The refusal: another method than GET and HEAD, a page that is not there, no CA.
 pub(super) fn answer<B>(
     cx: &Context,
-    visitor: &Visitor,
+    client_conn: &ClientConn,
     request: &Request<B>,
     target: &Target,
 ) -> Result<Response<Body>, Refused> {
@@ -40,7 +40,7 @@ pub(super) fn answer<B>(
     let path = target.path.split('?').next().unwrap_or_default();
     let (kind, body) = match path {
         "/" => ("text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
-        "/check" => ("application/json", check(cx, visitor, target)),
+        "/check" => ("application/json", check(cx, client_conn, target)),
         "/ca.pem" => ("application/x-pem-file", ca(cx)?.pem().to_owned().into()),
         "/ca.der" => ("application/x-x509-ca-cert", ca(cx)?.der().to_vec().into()),
         _ => {
@@ -58,8 +58,8 @@ pub(super) fn answer<B>(
     Ok(response)
 }
 
-fn check(cx: &Context, visitor: &Visitor, target: &Target) -> Bytes {
-    let trusted = visitor.inside.is_some() && target.scheme == Scheme::Https;
+fn check(cx: &Context, client_conn: &ClientConn, target: &Target) -> Bytes {
+    let trusted = client_conn.inside.is_some() && target.scheme == Scheme::Https;
     let intercepts = cx.gate.intercepts();
     let say = match (trusted, intercepts) {
         (true, _) => "This client is proxied, and it trusts the CA: it can be intercepted.",
@@ -72,7 +72,7 @@ fn check(cx: &Context, visitor: &Visitor, target: &Target) -> Bytes {
              trust."
         }
     };
-    let client = visitor.peer.ip();
+    let client = client_conn.peer.ip();
     let trusts = trusted.then_some(true);
     let said = json!({
         "proxied": true, "intercepts": intercepts, "trusted": trusts, "client": client, "say": say,

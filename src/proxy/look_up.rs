@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 
 use super::{
-    Asking, access::Line, context::Live, egress, egress::DialError, forward::dial_verdict,
-    reply::Refused,
+    MatchedRequest, access::AccessLine, context::LiveConfig, egress, egress::DialError,
+    forward::dial_verdict, reply::Refused,
 };
 use crate::{gate::Client, rules::Rule, target::Target};
 
@@ -17,7 +17,7 @@ use crate::{gate::Client, rules::Rule, target::Target};
 /// # Errors
 /// The name could not be resolved, or the egress guard denies its addresses.
 pub(crate) async fn look_up(
-    live: &Live,
+    live: &LiveConfig,
     rule: &Rule,
     target: &mut Target,
     client: &Client,
@@ -37,17 +37,17 @@ pub(crate) async fn look_up(
 /// # Errors
 /// The refusal.
 pub(super) async fn before_hold(
-    asking: &mut Asking,
-    live: &Live,
-    line: Option<&mut Line>,
+    matched: &mut MatchedRequest,
+    live: &LiveConfig,
+    line: Option<&mut AccessLine>,
 ) -> Result<(), Refused> {
-    let Asking { entry, target, client, .. } = asking;
+    let MatchedRequest { entry, target, client, .. } = matched;
     if !entry.rule.is_per_address() {
         return Ok(());
     }
     // Boxed: a held request need not carry its state.
     match Box::pin(look_up(live, &entry.rule, target, client)).await {
-        Ok(addresses) => asking.addresses = addresses,
+        Ok(addresses) => matched.addresses = addresses,
         Err(error) => {
             if let Some(judgement) = dial_verdict(&error) {
                 entry.metrics.verdict(judgement.verdict).inc();
@@ -56,7 +56,7 @@ pub(super) async fn before_hold(
         }
     }
     if let Some(line) = line {
-        line.ruled(asking);
+        line.rule_found(matched);
     }
     Ok(())
 }

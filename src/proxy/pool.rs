@@ -6,7 +6,7 @@
 //! the caller's own thread (see [`workers`]) is preferred, because two threads would keep waking
 //! each other.
 
-mod heads;
+mod interim_limit;
 mod pin;
 mod shared;
 mod site;
@@ -28,11 +28,11 @@ use tokio::{
 };
 use tokio_util::either::Either;
 
-pub(super) use self::pin::Pin;
+pub(super) use self::pin::PinnedConn;
 use self::{
-    heads::Heads,
-    shared::{Shared, Stream},
-    site::{Kept, Site},
+    interim_limit::InterimLimit,
+    shared::{SharedConns, StreamSlot},
+    site::{IdleConn, SiteConns},
 };
 use super::{interim::Unwanted, upload::Upload, via::route::Route, workers};
 use crate::{
@@ -51,7 +51,7 @@ const MAX_EMPTY: usize = 1_000;
 
 /// The destination of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct ConnKey {
     /// Over TLS.
     pub(super) tls: bool,
     /// Whether the site's certificate is verified; false only if its rule says so.
@@ -75,11 +75,11 @@ pub(super) struct Conn {
     /// The site responded without the request's body, so the connection cannot carry another
     /// request.
     pub(super) unwanted: Option<Unwanted>,
-    key: Key,
+    key: ConnKey,
     /// The generation of the settings that allowed it.
     generation: u64,
     /// Its client, if the site has authenticated one on it. Boxed: few connections have one.
-    owner: Option<Box<(Arc<Pin>, Client)>>,
+    owner: Option<Box<(Arc<PinnedConn>, Client)>>,
     pool: Arc<Pool>,
 }
 
@@ -89,20 +89,20 @@ enum Sender {
     /// One at a time.
     Http1 { sender: SendRequest<Upload>, worker: usize },
     /// Many at a time; this is one slot.
-    Http2(Stream),
+    Http2(StreamSlot),
 }
 
 impl Conn {
     /// Reserves it for one client, on that client's own connection.
-    pub(super) fn pin_to(&mut self, pin: &Arc<Pin>, client: &Client) {
-        self.owner = Some(Box::new((Arc::clone(pin), client.clone())));
+    pub(super) fn pin_to(&mut self, pinned: &Arc<PinnedConn>, client: &Client) {
+        self.owner = Some(Box::new((Arc::clone(pinned), client.clone())));
     }
 
     /// Returns it to the pool, or to its client.
     pub(super) fn release(mut self) {
         if let Some(owner) = self.owner.take() {
-            let (pin, client) = *owner;
-            return pin.keep(self, client);
+            let (pinned, client) = *owner;
+            return pinned.keep(self, client);
         }
         let Self { sender, key, pool, unwanted, generation, .. } = self;
         match sender {
@@ -117,7 +117,7 @@ impl Conn {
     /// The upstream proxy if requests must name the site, because the connection only leads to that
     /// proxy.
     pub(super) fn names_the_site(&self) -> Option<&Route> {
-        self.key.via.as_ref().filter(|route| !route.leads)
+        self.key.via.as_ref().filter(|route| !route.tunnels)
     }
 
     /// Whether the site uses HTTP/2 on it.
@@ -144,15 +144,15 @@ impl Conn {
 
 /// The connections of each site. Each request needs two lookups, and the standard library's hash
 /// costs eight times as much.
-type Sites<T> = HashMap<Key, T, RandomState>;
+type Sites<T> = HashMap<ConnKey, T, RandomState>;
 
 #[derive(Debug)]
 struct PoolState {
     bounds: Bounds,
     /// Increases with each reload. Older connections are not used again.
     generation: u64,
-    sites: Sites<Site>,
-    shared: Shared,
+    sites: Sites<SiteConns>,
+    shared: SharedConns,
     total: usize,
     sweeping: bool,
 }
@@ -172,7 +172,7 @@ impl Pool {
                 bounds,
                 generation: 0,
                 sites: Sites::default(),
-                shared: Shared::default(),
+                shared: SharedConns::default(),
                 total: 0,
                 sweeping: false,
             }),
@@ -188,12 +188,12 @@ impl Pool {
         state.bounds = bounds;
         state.generation += 1;
         state.keep(|_| false);
-        state.shared = Shared::default();
+        state.shared = SharedConns::default();
         state.generation
     }
 
     /// A kept-alive connection of this generation that is ready for a request.
-    pub(super) fn take(self: &Arc<Self>, key: &Key, generation: u64) -> Option<Conn> {
+    pub(super) fn take(self: &Arc<Self>, key: &ConnKey, generation: u64) -> Option<Conn> {
         let mut state = self.state.lock();
         if state.generation != generation {
             return None;
@@ -206,7 +206,7 @@ impl Pool {
         }
         let site = state.sites.get_mut(key)?;
         let before = site.len();
-        let found = site.take(workers::here());
+        let found = site.take(workers::current());
         let gone = before - site.len();
         // The empty entry stays, because the connection usually returns at once. The sweep removes
         // it.
@@ -215,19 +215,19 @@ impl Pool {
         }
         state.total -= gone;
         drop(state);
-        found.map(|Kept { sender, worker, .. }| {
+        found.map(|IdleConn { sender, worker, .. }| {
             self.conn(Sender::Http1 { sender, worker }, key.clone(), generation, true)
         })
     }
 
-    fn conn(self: &Arc<Self>, sender: Sender, key: Key, generation: u64, reused: bool) -> Conn {
+    fn conn(self: &Arc<Self>, sender: Sender, key: ConnKey, generation: u64, reused: bool) -> Conn {
         let pool = Arc::clone(self);
         Conn { sender, reused, unwanted: None, key, generation, owner: None, pool }
     }
 
     fn put(
         self: &Arc<Self>,
-        key: Key,
+        key: ConnKey,
         generation: u64,
         sender: SendRequest<Upload>,
         worker: usize,
@@ -243,7 +243,7 @@ impl Pool {
         }
         let site = state.sites.entry(key).or_default();
         let surplus = if site.len() < bounds.idle_per_host { None } else { site.take_oldest() };
-        site.put(Kept { sender, worker, since: clock::now() });
+        site.put(IdleConn { sender, worker, since: clock::now() });
         state.total += usize::from(surplus.is_none());
         self.sweep_later(&mut state);
     }
@@ -276,7 +276,7 @@ impl Pool {
     /// None is known today; hyper's handshake writes nothing.
     pub(super) async fn open<S>(
         self: &Arc<Self>,
-        key: Key,
+        key: ConnKey,
         generation: u64,
         stream: S,
         header_bytes: usize,
@@ -292,7 +292,7 @@ impl Pool {
         }
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         self.drive(connection.with_upgrades());
-        let sender = Sender::Http1 { sender, worker: workers::here() };
+        let sender = Sender::Http1 { sender, worker: workers::current() };
         Ok(self.conn(sender, key, generation, false))
     }
 
@@ -302,14 +302,14 @@ impl Pool {
     /// The connection broke in hyper's handshake.
     pub(super) async fn open_h2<S>(
         self: &Arc<Self>,
-        key: Key,
+        key: ConnKey,
         generation: u64,
         stream: S,
     ) -> Result<Conn, hyper::Error>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let stream = Heads::new(stream, Arc::clone(&self.metrics));
+        let stream = InterimLimit::new(stream, Arc::clone(&self.metrics));
         let (sender, connection) = shared::handshake(stream).await?;
         self.drive(connection);
         let mut state = self.state.lock();
@@ -323,7 +323,7 @@ impl Pool {
     }
 
     fn drive(&self, connection: impl Future<Output = Result<(), hyper::Error>> + Send + 'static) {
-        let counted = Counted::new(&self.metrics.member.upstream_connections);
+        let counted = GaugeGuard::new(&self.metrics.member.upstream_connections);
         tokio::spawn(async move {
             let _counted = counted;
             if let Err(error) = connection.await {
@@ -334,7 +334,7 @@ impl Pool {
 }
 
 impl PoolState {
-    fn keep(&mut self, wanted: impl Fn(&Kept) -> bool) {
+    fn keep(&mut self, wanted: impl Fn(&IdleConn) -> bool) {
         let mut total = 0;
         self.sites.retain(|_, site| {
             site.keep(&wanted);
@@ -346,7 +346,7 @@ impl PoolState {
 
     /// A quarter at a time, so that the cost of scanning all is shared by many requests.
     fn drop_oldest_quarter(&mut self) {
-        let mut ages: Vec<Instant> = self.sites.values().flat_map(Site::ages).collect();
+        let mut ages: Vec<Instant> = self.sites.values().flat_map(SiteConns::ages).collect();
         if ages.is_empty() {
             return;
         }
@@ -358,9 +358,9 @@ impl PoolState {
 
 /// Increments a gauge until it is dropped.
 #[derive(Debug)]
-pub(super) struct Counted(Gauge);
+pub(super) struct GaugeGuard(Gauge);
 
-impl Counted {
+impl GaugeGuard {
     /// One more.
     pub(super) fn new(gauge: &Gauge) -> Self {
         gauge.inc();
@@ -368,7 +368,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -71,7 +71,7 @@ type Look = fn(&str) -> std::io::Result<Vec<IpAddr>>;
 
 /// One name.
 #[derive(Default)]
-struct Slot {
+struct CachedName {
     /// The lock is held during the lookup, so that concurrent calls wait for the same result.
     answer: tokio::sync::Mutex<Option<(Resolved, Instant)>>,
     /// The lookup has started, so a wait now depends on the site's name servers.
@@ -80,7 +80,7 @@ struct Slot {
 
 /// Looks names up.
 pub struct Resolver {
-    slots: Mutex<HashMap<Arc<str>, Arc<Slot>>>,
+    slots: Mutex<HashMap<Arc<str>, Arc<CachedName>>>,
     lookups: Arc<Semaphore>,
     by_client: Shares<Client>,
     by_domain: Shares<Arc<str>>,
@@ -88,7 +88,7 @@ pub struct Resolver {
 }
 
 /// Permits of one look-up.
-type Places = [OwnedSemaphorePermit; 3];
+type LookupPermits = [OwnedSemaphorePermit; 3];
 
 /// A bound for each client, or each domain.
 struct Shares<K> {
@@ -162,11 +162,11 @@ impl Resolver {
             slot.is_asked.store(false, Ordering::Relaxed);
             // Half of the time, so that enough is left to judge the site by.
             let half = clock::now() + deadline.saturating_duration_since(clock::now()) / 2;
-            let Ok(places) = timeout_at(half, self.places(name, client)).await else {
+            let Ok(permits) = timeout_at(half, self.permits(name, client)).await else {
                 return Err(busy());
             };
             slot.is_asked.store(true, Ordering::Relaxed);
-            let answer = self.ask(name, places).await;
+            let answer = self.ask(name, permits).await;
             let fresh = if answer.is_ok() { FRESH } else { FRESH_FAILURE };
             *known = Some((answer.clone(), clock::now() + fresh));
             answer
@@ -179,7 +179,7 @@ impl Resolver {
 
     /// Waits for a slot. The narrowest share comes first, so that a waiting call takes no slot of
     /// others.
-    async fn places(&self, name: &Arc<str>, client: &Client) -> Places {
+    async fn permits(&self, name: &Arc<str>, client: &Client) -> LookupPermits {
         let domain = Split::Domain.key(&Host::Name(Arc::clone(name)));
         let (domain, client) = (self.by_domain.of(domain), self.by_client.of(client.clone()));
         [take(domain).await, take(client).await, take(Arc::clone(&self.lookups)).await]
@@ -187,10 +187,10 @@ impl Resolver {
 
     /// The slots belong to the thread, not to the future: a cancelled call does not free the
     /// thread.
-    async fn ask(&self, name: &Arc<str>, places: Places) -> Resolved {
+    async fn ask(&self, name: &Arc<str>, permits: LookupPermits) -> Resolved {
         let (name, look) = (Arc::clone(name), self.look);
         let asked = tokio::task::spawn_blocking(move || {
-            let _places = places;
+            let _permits = permits;
             look(&name)
         });
         match asked.await {
@@ -206,7 +206,7 @@ impl Resolver {
         }
     }
 
-    fn slot(&self, name: &Arc<str>) -> Arc<Slot> {
+    fn slot(&self, name: &Arc<str>) -> Arc<CachedName> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.get(name) {
             return Arc::clone(slot);
@@ -214,7 +214,7 @@ impl Resolver {
         if slots.len() >= MAX_NAMES {
             shrink(&mut slots);
         }
-        let slot = Arc::<Slot>::default();
+        let slot = Arc::<CachedName>::default();
         slots.insert(Arc::clone(name), Arc::clone(&slot));
         slot
     }
@@ -230,9 +230,9 @@ fn busy() -> Unresolved {
 
 /// Makes space: removes expired results or, without any, an arbitrary half, which costs one lookup
 /// each.
-fn shrink(slots: &mut HashMap<Arc<str>, Arc<Slot>>) {
+fn shrink(slots: &mut HashMap<Arc<str>, Arc<CachedName>>) {
     let now = clock::now();
-    let fresh = |slot: &Slot| {
+    let fresh = |slot: &CachedName| {
         slot.answer
             .try_lock()
             .is_ok_and(|slot| slot.as_ref().is_some_and(|(_, until)| now < *until))

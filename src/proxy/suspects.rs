@@ -49,12 +49,12 @@ const MAX_KEPT: usize = 128 * 1024;
 pub(crate) struct Suspects {
     events: Arc<Events>,
     hasher: RandomState,
-    sites: Mutex<HashMap<Host, Site>>,
+    sites: Mutex<HashMap<Host, SiteHistory>>,
 }
 
 /// The state of one site.
 #[derive(Debug, Default)]
-struct Site {
+struct SiteHistory {
     /// Pages that were no suspects, and their mean length.
     pages: u32,
     usual: f64,
@@ -72,7 +72,7 @@ impl Suspects {
     }
 
     /// Examines a judged response before it is reported.
-    pub(super) fn look(
+    pub(super) fn judge(
         &self,
         entry: &Entry,
         target: &Target,
@@ -112,15 +112,15 @@ impl Suspects {
         }
     }
 
-    fn with<T>(&self, host: &Host, look: impl FnOnce(&mut Site) -> T) -> T {
+    fn with<T>(&self, host: &Host, judge: impl FnOnce(&mut SiteHistory) -> T) -> T {
         let mut sites = self.sites.lock();
         if let Some(site) = sites.get_mut(host) {
-            return look(site);
+            return judge(site);
         }
         if sites.len() >= MAX_SITES {
             sites.clear();
         }
-        look(sites.entry(host.clone()).or_default())
+        judge(sites.entry(host.clone()).or_default())
     }
 
     fn report(&self, rule: &Rule, target: &Target, status: Option<u16>, suspect: &Suspect) {
@@ -140,7 +140,7 @@ impl Suspects {
     }
 }
 
-impl Site {
+impl SiteHistory {
     /// Records an ordinary page of this many bytes.
     fn learn(&mut self, bytes: usize) {
         self.count = 0;
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_site_that_answers_many_urls_with_one_short_page_is_detected() {
-        let mut site = Site::default();
+        let mut site = SiteHistory::default();
         (0..10).for_each(|_| site.learn(9_000));
         let same: Vec<bool> = (0..5).map(|url| site.suspect(7, url, 1_000)).collect();
         assert_eq!(same, [false, false, false, true, true]);
@@ -231,7 +231,7 @@ mod tests {
         assert!((0..9).all(|_| !site.suspect(7, 1, 1_000)), "one URL says nothing");
         assert!((2..9).all(|url| !site.suspect(url, url, 1_000)), "each has another body");
         assert!((20..29).all(|url| !site.suspect(8, url, 8_000)), "as long as usual");
-        let mut new = Site::default();
+        let mut new = SiteHistory::default();
         assert!((0..9).all(|url| !new.suspect(7, url, 10)), "nothing is known of the site");
     }
 

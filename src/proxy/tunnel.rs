@@ -26,14 +26,14 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 
 use super::{
-    Asking, Body, Context, Pass, Refusal,
-    access::{Line, Tally},
+    Body, Context, MatchedRequest, Refusal, SendPermit,
+    access::{AccessLine, Tally},
     budget::TunnelSlot,
-    context::Live,
+    context::LiveConfig,
     egress::DialError,
     forward,
     look_up::before_hold,
-    pool::Counted,
+    pool::GaugeGuard,
     reply::{Refused, sentence},
     tunnel_login::TunnelLogin,
     via,
@@ -62,29 +62,29 @@ const OPENING_ANSWER: usize = 768;
 /// The refusal for the client, which closes the connection (RFC 9931).
 pub(super) async fn open(
     cx: &Arc<Context>,
-    live: &Arc<Live>,
+    live: &Arc<LiveConfig>,
     peer: SocketAddr,
-    mut asking: Asking,
+    mut matched: MatchedRequest,
     mut request: Request<Incoming>,
-    line: &mut Option<Box<Line>>,
+    line: &mut Option<Box<AccessLine>>,
 ) -> Result<Response<Body>, Refused> {
-    if asking.entry.rule.tunnel == TunnelCount::Refuse {
-        return Err(Refusal::denied(&asking.entry));
+    if matched.entry.rule.tunnel == TunnelCount::Refuse {
+        return Err(Refusal::denied(&matched.entry));
     }
-    let place = admit(cx, live, &asking)?;
-    let (site, pass, live) = establish(cx, &mut asking, line.as_deref_mut()).await?;
+    let slot = admit(cx, live, &matched)?;
+    let (site, permit, live) = establish(cx, &mut matched, line.as_deref_mut()).await?;
     let tunnel_login = Arc::new(TunnelLogin::new(request.headers(), peer.ip(), &live));
     let upgrade = hyper::upgrade::on(&mut request);
     let response = Response::new(Body::empty());
-    let tally = Tally::new(&asking.entry);
+    let tally = Tally::new(&matched.entry);
     let mut line = line.take();
     if let Some(line) = &mut line {
-        line.tunnels(response.status(), &tally);
+        line.tunnel_opened(response.status(), &tally);
     }
-    let flights = Flights::new(Arc::clone(cx), live, asking, tunnel_login, pass, tally);
+    let flights = Flights::new(Arc::clone(cx), live, matched, tunnel_login, permit, tally);
     let end = cx.end.clone();
     cx.tunnels.spawn(async move {
-        let (_place, _line) = (place, line);
+        let (_slot, _line) = (slot, line);
         let serving = async {
             match upgrade.await {
                 Ok(upgraded) => serve(copy::Side::of_client(upgraded), site, flights).await,
@@ -104,20 +104,28 @@ pub(super) async fn open(
 ///
 /// # Errors
 /// Its port is not allowed, or there are too many tunnels.
-pub(super) fn admit(cx: &Context, live: &Live, asking: &Asking) -> Result<TunnelSlot, Refused> {
-    if let Err(denied) = live.egress.judge_connect_port(asking.target.port) {
+pub(super) fn admit(
+    cx: &Context,
+    live: &LiveConfig,
+    matched: &MatchedRequest,
+) -> Result<TunnelSlot, Refused> {
+    if let Err(denied) = live.egress.judge_connect_port(matched.target.port) {
         let (status, error) = (StatusCode::FORBIDDEN, denied.proxy_error());
         let sentence = sentence(&denied.to_string());
-        return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&asking.entry));
+        return Err(Refusal::new(status, Reason::Egress, error, sentence).under(&matched.entry));
     }
-    place(cx, live, &asking.entry)
+    take_slot(cx, live, &matched.entry)
 }
 
 /// The slot of a new tunnel, taken before its hold and kept until its end.
 ///
 /// # Errors
 /// All slots of `limits.tunnels` are taken.
-pub(super) fn place(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<TunnelSlot, Refused> {
+pub(super) fn take_slot(
+    cx: &Context,
+    live: &LiveConfig,
+    entry: &Arc<Entry>,
+) -> Result<TunnelSlot, Refused> {
     cx.tunnel_slots.take(1, live.settings.limits.tunnels).ok_or_else(|| {
         cx.metrics.reached(Bound::Tunnels);
         Refusal::busy("tunnels").under(entry)
@@ -127,18 +135,18 @@ pub(super) fn place(cx: &Context, live: &Live, entry: &Arc<Entry>) -> Result<Tun
 /// Connects a client whose CONNECT was already answered to the site.
 pub(super) async fn join(
     cx: &Arc<Context>,
-    mut asking: Asking,
+    mut matched: MatchedRequest,
     tunnel_login: Arc<TunnelLogin>,
     client: copy::Side,
-    mut line: Option<Box<Line>>,
+    mut line: Option<Box<AccessLine>>,
 ) {
-    match establish(cx, &mut asking, line.as_deref_mut()).await {
-        Ok((site, pass, live)) => {
-            let tally = Tally::new(&asking.entry);
+    match establish(cx, &mut matched, line.as_deref_mut()).await {
+        Ok((site, permit, live)) => {
+            let tally = Tally::new(&matched.entry);
             if let Some(line) = &mut line {
-                line.tunnels(StatusCode::OK, &tally);
+                line.tunnel_opened(StatusCode::OK, &tally);
             }
-            let flights = Flights::new(Arc::clone(cx), live, asking, tunnel_login, pass, tally);
+            let flights = Flights::new(Arc::clone(cx), live, matched, tunnel_login, permit, tally);
             serve(client, site, flights).await;
         }
         Err(refused) => {
@@ -153,56 +161,56 @@ pub(super) async fn join(
 /// A connection to the site, the permit to use it now, and the settings under which it was made.
 async fn establish(
     cx: &Arc<Context>,
-    asking: &mut Asking,
-    mut line: Option<&mut Line>,
-) -> Result<(Reached, Pass, Arc<Live>), Refused> {
-    before_hold(asking, &cx.live(), line.as_deref_mut()).await?;
+    matched: &mut MatchedRequest,
+    mut line: Option<&mut AccessLine>,
+) -> Result<(SiteSide, SendPermit, Arc<LiveConfig>), Refused> {
+    before_hold(matched, &cx.live(), line.as_deref_mut()).await?;
     if let Some(line) = &mut line {
-        line.waits(cx, asking, None);
+        line.hold_began(cx, matched, None);
     }
-    let held = asking.hold(cx, &cx.live()).await;
+    let held = matched.hold(cx, &cx.live()).await;
     if let Some(line) = &mut line {
-        line.waited(&held);
+        line.hold_ended(&held);
     }
-    let mut pass = held?;
+    let mut permit = held?;
     loop {
         // The current settings, because they may have changed during the wait.
         let live = cx.live();
-        let step = asking.step(StepName::Connect);
-        let dialled = reach(cx, &live, asking, &mut pass).await;
+        let step = matched.step(StepName::Connect);
+        let dialled = connect_site(cx, &live, matched, &mut permit).await;
         forward::ended(step, &dialled);
         let site = dialled?;
-        if pass.may_open() {
-            cx.tunnel_begins(&asking.entry.rule);
-            return Ok((site, pass, live));
+        if permit.may_open() {
+            cx.warn_of_tunnel(&matched.entry.rule);
+            return Ok((site, permit, live));
         }
         drop(site);
-        let _holding = asking.step(StepName::Hold);
-        pass.again(&live).await?;
+        let _holding = matched.step(StepName::Hold);
+        permit.again(&live).await?;
     }
 }
 
 /// A connection to the site, and the address that was dialled; none with `via`.
-type Reached = (copy::Side, Option<SocketAddr>);
+type SiteSide = (copy::Side, Option<SocketAddr>);
 
-async fn reach(
+async fn connect_site(
     cx: &Context,
-    live: &Live,
-    asking: &Asking,
-    pass: &mut Pass,
-) -> Result<Reached, Refused> {
-    let rule = Arc::clone(&pass.entry().rule);
+    live: &LiveConfig,
+    matched: &MatchedRequest,
+    permit: &mut SendPermit,
+) -> Result<SiteSide, Refused> {
+    let rule = Arc::clone(&permit.entry().rule);
     if let Some(proxy) = &rule.via {
-        return Ok((via::side(cx, live, asking, pass, proxy).await?, None));
+        return Ok((via::tunnel_side(cx, live, matched, permit, proxy).await?, None));
     }
-    let site = forward::dial(live, asking, pass).await?;
+    let site = forward::dial(live, matched, permit).await?;
     let address = site.peer_addr().ok();
     Ok((copy::Side::Tcp(site, Bytes::new()), address))
 }
 
-async fn serve(client: copy::Side, (site, address): Reached, mut flights: Flights) {
+async fn serve(client: copy::Side, (site, address): SiteSide, mut flights: Flights) {
     flights.site = address;
-    let _counted = Counted::new(&flights.asking.entry.metrics.tunnels);
+    let _counted = GaugeGuard::new(&flights.matched.entry.metrics.tunnels);
     let idle = flights.live.settings.timeouts.idle;
     if let Err(error) = copy::both(client, site, Some(&flights), &flights.tally, idle).await {
         ended(&flights.cx.metrics, &error);
@@ -227,8 +235,8 @@ pub(super) fn ended(metrics: &Metrics, error: &io::Error) {
 /// A reload takes effect with the next of these bytes.
 pub(super) struct Flights {
     cx: Arc<Context>,
-    live: Arc<Live>,
-    asking: Asking,
+    live: Arc<LiveConfig>,
+    matched: MatchedRequest,
     tunnel_login: Arc<TunnelLogin>,
     /// The address that was dialled; none with `via`.
     site: Option<SocketAddr>,
@@ -243,7 +251,7 @@ pub(super) struct Flights {
 }
 
 struct Flight {
-    pass: Pass,
+    permit: SendPermit,
     /// Bytes that the site must send until this flight counts as answered.
     unanswered: usize,
     /// A request was sent with it.
@@ -253,16 +261,16 @@ struct Flight {
 impl Flights {
     fn new(
         cx: Arc<Context>,
-        live: Arc<Live>,
-        asking: Asking,
+        live: Arc<LiveConfig>,
+        matched: MatchedRequest,
         tunnel_login: Arc<TunnelLogin>,
-        pass: Pass,
+        permit: SendPermit,
         tally: Arc<Tally>,
     ) -> Self {
-        let awaits_name = AtomicBool::new(matches!(asking.target.host, Host::Ip(_)));
-        let under_way = Mutex::new(Some(Flight::new(pass)));
+        let awaits_name = AtomicBool::new(matches!(matched.target.host, Host::Ip(_)));
+        let under_way = Mutex::new(Some(Flight::new(permit)));
         let records = Mutex::default();
-        Self { cx, live, asking, tunnel_login, site: None, awaits_name, records, under_way, tally }
+        Self { cx, live, matched, tunnel_login, site: None, awaits_name, records, under_way, tally }
     }
 
     /// Whether `bytes`, the client's first ones, may pass; false if more are needed to decide.
@@ -273,8 +281,8 @@ impl Flights {
         if !self.awaits_name.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        let Asking { target, entry, .. } = &self.asking;
-        let goes = match hello::read(bytes) {
+        let MatchedRequest { target, entry, .. } = &self.matched;
+        let may_pass = match hello::read(bytes) {
             Hello::Partial => return Ok(false),
             Hello::Nameless => true,
             Hello::Unreadable => false,
@@ -284,7 +292,7 @@ impl Flights {
             }
         };
         self.awaits_name.store(false, Ordering::Relaxed);
-        if goes {
+        if may_pass {
             return Ok(true);
         }
         entry.metrics.refused(Reason::Denied).inc();
@@ -297,7 +305,7 @@ impl Flights {
         if self.tunnel_login.is_judged_by(&live) {
             return Ok(());
         }
-        let Asking { target, client, entry, .. } = &self.asking;
+        let MatchedRequest { target, client, entry, .. } = &self.matched;
         let found = self.cx.gate.find(target).ok_or_else(Refusal::unruled)?;
         if found.rule.action == Action::Deny || found.rule.tunnel == TunnelCount::Refuse {
             return Err(Refusal::denied(&found));
@@ -327,33 +335,33 @@ impl Flights {
         self.judge().map_err(|refused| io::Error::other(refused.to_string()))?;
         let mut under_way = self.under_way.lock().take();
         if let (Some(flight), Piece::Request) = (&mut under_way, piece) {
-            flight.ends_with_another().await;
+            flight.end_for_next().await;
         }
         let mut flight = match under_way {
-            Some(flight) if flight.may_go_on(self.asking.entry.rule.tunnel) => flight,
+            Some(flight) if flight.may_go_on(self.matched.entry.rule.tunnel) => flight,
             ended => {
                 // Boxed: most bytes of a tunnel do not wait.
                 let next = Box::pin(self.next(ended)).await;
                 next.map_err(|refused| io::Error::other(refused.to_string()))?
             }
         };
-        flight.goes_on_with(piece);
+        flight.sends(piece);
         *self.under_way.lock() = Some(flight);
         Ok(())
     }
 
     /// Whether no cooldown has tripped since the last decision of the gate.
     pub(super) fn may_go_on(&self) -> bool {
-        self.under_way.lock().as_ref().is_some_and(|flight| flight.pass.may_go_on())
+        self.under_way.lock().as_ref().is_some_and(|flight| flight.permit.may_go_on())
     }
 
     /// Waits for a new flight, or for the rest of one that a cooldown interrupted.
     async fn next(&self, ended: Option<Flight>) -> Result<Flight, Refused> {
-        let (gate, Asking { entry, target, .. }) = (&self.cx.gate, &self.asking);
-        let notes = self.cx.live().settings.log.access || self.asking.trace.is_some();
-        let waiting = notes.then(|| gate.watch_hold(entry, target));
-        let step = self.asking.step(StepName::Hold);
-        let next = self.next_pass(ended).await;
+        let (gate, MatchedRequest { entry, target, .. }) = (&self.cx.gate, &self.matched);
+        let is_recorded = self.cx.live().settings.log.access || self.matched.trace.is_some();
+        let waiting = is_recorded.then(|| gate.watch_hold(entry, target));
+        let step = self.matched.step(StepName::Hold);
+        let next = self.next_permit(ended).await;
         forward::ended(step, &next);
         if let Some(waiting) = &waiting {
             self.tally.flight(waiting);
@@ -361,19 +369,19 @@ impl Flights {
         Ok(Flight::new(next?))
     }
 
-    async fn next_pass(&self, ended: Option<Flight>) -> Result<Pass, Refused> {
-        let mut pass = match ended {
-            Some(Flight { mut pass, unanswered: 1.., .. }) => {
-                pass.renew();
-                pass.again(&self.live).await?;
-                pass
+    async fn next_permit(&self, ended: Option<Flight>) -> Result<SendPermit, Refused> {
+        let mut permit = match ended {
+            Some(Flight { mut permit, unanswered: 1.., .. }) => {
+                permit.renew();
+                permit.again(&self.live).await?;
+                permit
             }
-            _ => self.asking.hold(&self.cx, &self.live).await?,
+            _ => self.matched.hold(&self.cx, &self.live).await?,
         };
-        while !pass.may_send() {
-            pass.again(&self.live).await?;
+        while !permit.may_send() {
+            permit.again(&self.live).await?;
         }
-        Ok(pass)
+        Ok(permit)
     }
 
     /// The site has sent `bytes`. If they answer the client's flight, its next bytes are a new one.
@@ -385,20 +393,20 @@ impl Flights {
         };
         let under_way = self.under_way.lock().take();
         let Some(mut flight) = under_way else { return };
-        if may_be && flight.hears(bytes.len()) {
-            flight.pass.report_unseen().await;
-            drop(flight.pass.take_slot());
+        if may_be && flight.count_response(bytes.len()) {
+            flight.permit.report_unseen().await;
+            drop(flight.permit.take_slot());
         }
         *self.under_way.lock() = Some(flight);
     }
 }
 
 impl Flight {
-    fn new(pass: Pass) -> Self {
-        Self { pass, unanswered: 1, used: false }
+    fn new(permit: SendPermit) -> Self {
+        Self { permit, unanswered: 1, used: false }
     }
 
-    fn goes_on_with(&mut self, piece: Piece) {
+    fn sends(&mut self, piece: Piece) {
         if piece == Piece::Opening {
             self.unanswered = OPENING_ANSWER;
         } else {
@@ -408,7 +416,7 @@ impl Flight {
     }
 
     /// Counts bytes from the site; true if they complete a response.
-    fn hears(&mut self, length: usize) -> bool {
+    fn count_response(&mut self, length: usize) -> bool {
         let waits = self.unanswered > 0;
         self.unanswered = self.unanswered.saturating_sub(length);
         waits && self.unanswered == 0
@@ -416,16 +424,16 @@ impl Flight {
 
     /// A request of HTTP/2 does not wait for the previous response, so their responses cannot be
     /// distinguished.
-    async fn ends_with_another(&mut self) {
+    async fn end_for_next(&mut self) {
         if self.used && self.unanswered > 0 {
             self.unanswered = 0;
-            self.pass.report(&mut Judgement::unseen(false)).await;
-            drop(self.pass.take_slot());
+            self.permit.report(&mut Judgement::unseen(false)).await;
+            drop(self.permit.take_slot());
         }
     }
 
     fn may_go_on(&self, counted: TunnelCount) -> bool {
         let goes_on = counted == TunnelCount::Connect || self.unanswered > 0;
-        goes_on && self.pass.may_go_on()
+        goes_on && self.permit.may_go_on()
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use http::{HeaderMap, HeaderValue, StatusCode, header::PROXY_AUTHORIZATION};
 
-use super::{Refusal, context::Live, reply::Refused};
+use super::{Refusal, context::LiveConfig, reply::Refused};
 use crate::{gate::Client, observability::metrics::Reason};
 
 /// The login of a CONNECT, and the settings by which it was last judged.
@@ -21,7 +21,7 @@ pub(crate) struct TunnelLogin {
 
 impl TunnelLogin {
     /// The login of a CONNECT with these fields, which the settings in `live` allow.
-    pub(super) fn new(headers: &HeaderMap, peer: IpAddr, live: &Live) -> Self {
+    pub(super) fn new(headers: &HeaderMap, peer: IpAddr, live: &LiveConfig) -> Self {
         let mut login = HeaderMap::new();
         for value in headers.get_all(PROXY_AUTHORIZATION) {
             let mut value: HeaderValue = value.clone();
@@ -32,7 +32,7 @@ impl TunnelLogin {
     }
 
     /// Whether the login was judged by these settings.
-    pub(super) fn is_judged_by(&self, live: &Live) -> bool {
+    pub(super) fn is_judged_by(&self, live: &LiveConfig) -> bool {
         self.generation.load(Ordering::Relaxed) == live.generation
     }
 
@@ -40,7 +40,7 @@ impl TunnelLogin {
     ///
     /// # Errors
     /// A 403, because a client inside a CONNECT cannot be asked for a login.
-    pub(super) fn judge(&self, live: &Live, client: &Client) -> Result<(), Refused> {
+    pub(super) fn judge(&self, live: &LiveConfig, client: &Client) -> Result<(), Refused> {
         if self.is_judged_by(live) {
             return Ok(());
         }

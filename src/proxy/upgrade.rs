@@ -6,14 +6,14 @@ use http::{HeaderValue, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 
 use super::{
-    Body, Context, Visitor,
-    access::{Line, Tally},
+    Body, ClientConn, Context,
+    access::{AccessLine, Tally},
     budget::TunnelSlot,
-    context::Live,
+    context::LiveConfig,
     forward::{Outbound, UpstreamResponse},
     headers,
     intercept::Activity,
-    pool::Counted,
+    pool::GaugeGuard,
     reply::Refused,
     tunnel::{self, copy},
 };
@@ -24,7 +24,7 @@ use crate::gate::Entry;
 pub(super) struct Upgrading {
     client: OnUpgrade,
     /// Its tunnel slot; `None` if it does not request an upgrade.
-    place: Option<Arc<TunnelSlot>>,
+    slot: Option<Arc<TunnelSlot>>,
 }
 
 /// Takes a slot for the tunnel that a request may become.
@@ -33,45 +33,45 @@ pub(super) struct Upgrading {
 /// There are too many tunnels.
 pub(super) fn admit(
     cx: &Context,
-    live: &Live,
-    visitor: &Visitor,
+    live: &LiveConfig,
+    client_conn: &ClientConn,
     outbound: &Outbound,
     entry: &Arc<Entry>,
     client: OnUpgrade,
 ) -> Result<Upgrading, Refused> {
-    let place = match &visitor.inside {
+    let slot = match &client_conn.inside {
         _ if !outbound.is_upgrade() => None,
         // Inside an intercepted CONNECT with HTTP/1.1, an upgrade keeps the slot of the CONNECT.
-        Some(inside) if visitor.activity.is_none() => Some(Arc::clone(&inside.place)),
-        Some(_) | None => Some(Arc::new(tunnel::place(cx, live, entry)?)),
+        Some(inside) if client_conn.activity.is_none() => Some(Arc::clone(&inside.slot)),
+        Some(_) | None => Some(Arc::new(tunnel::take_slot(cx, live, entry)?)),
     };
-    Ok(Upgrading { client, place })
+    Ok(Upgrading { client, slot })
 }
 
 /// Connects client and site after the site's 101, which is sent to the client with the site's
 /// fields.
 pub(super) fn join(
     cx: &Arc<Context>,
-    live: &Live,
-    visitor: &Visitor,
+    live: &LiveConfig,
+    client_conn: &ClientConn,
     upgrading: Upgrading,
     answer: UpstreamResponse,
     entry: &Entry,
-    mut line: Option<Box<Line>>,
+    mut line: Option<Box<AccessLine>>,
 ) -> Response<Body> {
-    let Upgrading { client, place } = upgrading;
+    let Upgrading { client, slot } = upgrading;
     let mut response = answer.response;
     let site = hyper::upgrade::on(&mut response);
     let idle = live.settings.timeouts.idle;
     let (end, metrics) = (cx.end.clone(), Arc::clone(&cx.metrics));
-    let counted = Counted::new(&entry.metrics.tunnels);
+    let counted = GaugeGuard::new(&entry.metrics.tunnels);
     let tally = Tally::new(entry);
     if let Some(line) = &mut line {
-        line.tunnels(response.status(), &tally);
+        line.tunnel_opened(response.status(), &tally);
     }
-    let active = visitor.activity.as_ref().map(Activity::begin);
+    let active = client_conn.activity.as_ref().map(Activity::begin);
     cx.tunnels.spawn(async move {
-        let (_counted, _active, _place, _line) = (counted, active, place, line);
+        let (_counted, _active, _slot, _line) = (counted, active, slot, line);
         let copied = async {
             // The client's connection is available only after our 101 was sent.
             let (site, client) = tokio::try_join!(site, client).map_err(std::io::Error::other)?;

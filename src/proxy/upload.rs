@@ -15,7 +15,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
-use super::interim::{self, Interim, Wait};
+use super::interim::{ContinueWait, HeldBody, Interim};
 use crate::runtime::clock;
 
 /// Why a body ended early.
@@ -44,11 +44,11 @@ pub(super) enum Upload {
         /// The client's body.
         body: Incoming,
         /// Ends a body that stops.
-        idle: Idle,
+        idle: IdleTimer,
         /// Counts the bytes, for the response timeout.
         progress: Progress,
         /// Present if the client waits for `100 Continue`.
-        wait: Option<Wait>,
+        wait: Option<ContinueWait>,
     },
     /// A body that the client kept, and that the site did not ask for.
     Unwanted(Interim),
@@ -60,7 +60,7 @@ impl Upload {
     fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Self::Client { wait, .. } = self else { return Poll::Ready(()) };
         let Some(waiting) = wait else { return Poll::Ready(()) };
-        let is_wanted = ready!(waiting.poll(cx)) == interim::Body::Goes;
+        let is_wanted = ready!(waiting.poll(cx)) == HeldBody::Wanted;
         if let Some(waited) = wait.take()
             && !is_wanted
         {
@@ -83,13 +83,13 @@ impl HttpBody for Upload {
         let (body, idle, progress) = match this {
             Self::Empty => return Poll::Ready(None),
             Self::Unwanted(interim) => {
-                ready!(interim.poll_body(cx, interim::Body::Unwanted));
+                ready!(interim.poll_body(cx, HeldBody::Unwanted));
                 return Poll::Ready(Some(Err(BodyError::Unwanted)));
             }
             Self::Client { body, idle, progress, .. } => (body, idle, progress),
         };
         let frame = ready!(idle.poll(cx, body))?;
-        progress.moved(frame.as_ref());
+        progress.record(frame.as_ref());
         Poll::Ready(frame.map(Ok))
     }
 
@@ -131,7 +131,7 @@ impl Progress {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    fn moved(&self, frame: Option<&Frame<Bytes>>) {
+    fn record(&self, frame: Option<&Frame<Bytes>>) {
         self.0.frames.fetch_add(1, Ordering::Relaxed);
         let bytes = frame.and_then(Frame::data_ref).map_or(0, Bytes::len);
         self.0.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -139,9 +139,9 @@ impl Progress {
 }
 
 /// A timer that runs only while nothing arrives; while bytes flow it costs nearly nothing. The
-/// default is for [`Idle::poll_expired`], which gets the limit as an argument.
+/// default is for [`IdleTimer::poll_expired`], which gets the limit as an argument.
 #[derive(Debug, Default)]
-pub(super) struct Idle {
+pub(super) struct IdleTimer {
     limit: Duration,
     /// When the silence exceeds the limit; `None` while bytes come.
     deadline: Option<Instant>,
@@ -150,7 +150,7 @@ pub(super) struct Idle {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Idle {
+impl IdleTimer {
     /// A timer for a silence of at most `limit`.
     pub(super) fn new(limit: Duration) -> Self {
         Self { limit, deadline: None, sleep: None }
@@ -163,7 +163,7 @@ impl Idle {
         body: &mut Incoming,
     ) -> Poll<Result<Option<Frame<Bytes>>, BodyError>> {
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
-            self.moved();
+            self.reset();
             return Poll::Ready(frame.transpose().map_err(BodyError::Broken));
         }
         ready!(self.poll_expired(cx, self.limit));
@@ -187,12 +187,12 @@ impl Idle {
     }
 
     /// Something happened.
-    pub(super) fn moved(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.deadline = None;
     }
 
     /// Something happened at `start`, after which nothing may happen for `limit`.
-    pub(super) fn moved_at(&mut self, start: Instant, limit: Duration) {
+    pub(super) fn reset_at(&mut self, start: Instant, limit: Duration) {
         self.deadline = Some(start + limit);
     }
 }

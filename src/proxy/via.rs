@@ -23,8 +23,8 @@ use tokio_util::either::Either;
 
 use self::route::{Route, basic};
 use super::{
-    Asking, Context, Pass, Refusal,
-    context::Live,
+    Context, MatchedRequest, Refusal, SendPermit,
+    context::LiveConfig,
     egress::DialError,
     peek::Peeked,
     reply::{Refused, sentence},
@@ -44,10 +44,10 @@ const SQUID_ERROR: &str = "x-squid-error";
 const REFUSED: &str = "tidegate-refused";
 
 /// A connection to an upstream proxy.
-type Link = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+type ProxyLink = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// A connection to a site, with the bytes that were read early.
-pub(super) type Led = Peeked<Link>;
+pub(super) type ProxiedStream = Peeked<ProxyLink>;
 
 /// Connects. The site is judged by its name before.
 ///
@@ -56,38 +56,42 @@ pub(super) type Led = Peeked<Link>;
 pub(super) async fn connect(
     route: &Route,
     cx: &Context,
-    live: &Live,
-    asking: &Asking,
-    pass: &Pass,
+    live: &LiveConfig,
+    matched: &MatchedRequest,
+    permit: &SendPermit,
     deadline: Instant,
-) -> Result<Led, Refused> {
-    let rule = &pass.entry().rule;
-    let target = &asking.target;
+) -> Result<ProxiedStream, Refused> {
+    let rule = &permit.entry().rule;
+    let target = &matched.target;
     let judged = live.egress.judge_unseen(&target.host, target.port);
-    judged.map_err(|denied| Refused::from(&DialError::Denied(denied)).under(pass.entry()))?;
+    judged.map_err(|denied| Refused::from(&DialError::Denied(denied)).under(permit.entry()))?;
     let connecting = async {
-        let link = dial(&route.proxy, live, asking, deadline).await?;
-        if route.leads { lead(&route.proxy, cx, live, link, asking).await } else { Ok(link.into()) }
+        let link = dial(&route.proxy, live, matched, deadline).await?;
+        if route.tunnels {
+            open_tunnel(&route.proxy, cx, live, link, matched).await
+        } else {
+            Ok(link.into())
+        }
     };
-    let led = timeout_at(deadline, connecting).await.unwrap_or(Err(ViaError::TimedOut));
-    match &led {
-        Ok(_) if route.leads => cx.via_works(rule),
+    let connected = timeout_at(deadline, connecting).await.unwrap_or(Err(ViaError::TimedOut));
+    match &connected {
+        Ok(_) if route.tunnels => cx.upstream_works(rule),
         Ok(_) | Err(ViaError::Dial(DialError::Short(_))) => {}
-        Err(error) => cx.via_fails(rule, error),
+        Err(error) => cx.upstream_failed(rule, error),
     }
-    led.map_err(|error| error.refusal().under(pass.entry()))
+    connected.map_err(|error| error.refusal().under(permit.entry()))
 }
 
 /// A connection to the upstream proxy.
 async fn dial(
     proxy: &UpstreamProxy,
-    live: &Live,
-    asking: &Asking,
+    live: &LiveConfig,
+    matched: &MatchedRequest,
     deadline: Instant,
-) -> Result<Link, ViaError> {
+) -> Result<ProxyLink, ViaError> {
     let UpstreamProxy { scheme, host, port, .. } = proxy;
     let limit = deadline.saturating_duration_since(clock::now());
-    let stream = live.egress.connect_upstream(host, *port, &asking.client, limit).await?;
+    let stream = live.egress.connect_upstream(host, *port, &matched.client, limit).await?;
     if *scheme != ProxyScheme::Https {
         return Ok(Either::Left(stream));
     }
@@ -97,30 +101,30 @@ async fn dial(
 }
 
 /// Has the upstream proxy connect `link` to the site.
-async fn lead(
+async fn open_tunnel(
     proxy: &UpstreamProxy,
     cx: &Context,
-    live: &Live,
-    link: Link,
-    asking: &Asking,
-) -> Result<Led, ViaError> {
+    live: &LiveConfig,
+    link: ProxyLink,
+    matched: &MatchedRequest,
+) -> Result<ProxiedStream, ViaError> {
     match (proxy.scheme, link) {
         (ProxyScheme::Socks5, Either::Left(stream)) => {
-            socks(stream, &asking.target, proxy.login.as_ref()).await
+            socks(stream, &matched.target, proxy.login.as_ref()).await
         }
-        (_, link) => tunnel(proxy, cx, live, link, asking).await,
+        (_, link) => connect_method(proxy, cx, live, link, matched).await,
     }
 }
 
 /// CONNECT.
-async fn tunnel(
+async fn connect_method(
     proxy: &UpstreamProxy,
     cx: &Context,
-    live: &Live,
-    link: Link,
-    asking: &Asking,
-) -> Result<Led, ViaError> {
-    let authority = format!("{}:{}", asking.target.host, asking.target.port);
+    live: &LiveConfig,
+    link: ProxyLink,
+    matched: &MatchedRequest,
+) -> Result<ProxiedStream, ViaError> {
+    let authority = format!("{}:{}", matched.target.host, matched.target.port);
     let mut request = Request::builder()
         .method(Method::CONNECT)
         .uri(authority.as_str())
@@ -129,7 +133,7 @@ async fn tunnel(
         .map_err(|error| ViaError::Broken(error.to_string()))?;
     // So that two proxies that lead to each other notice.
     let ours = cx.via.of(Version::HTTP_11);
-    for passed in asking.passed.iter().flatten().chain([&ours]) {
+    for passed in matched.passed.iter().flatten().chain([&ours]) {
         request.headers_mut().append(header::VIA, passed.clone());
     }
     if let Some(login) = proxy.login.as_ref().and_then(basic) {
@@ -149,13 +153,17 @@ async fn tunnel(
         _ => {}
     }
     let upgraded = hyper::upgrade::on(&mut response).await?;
-    let parts = upgraded.downcast::<TokioIo<Link>>();
+    let parts = upgraded.downcast::<TokioIo<ProxyLink>>();
     let parts = parts.map_err(|_| ViaError::Broken("another connection came back".into()))?;
     Ok(Peeked::new(parts.io.into_inner(), parts.read_buf))
 }
 
 /// SOCKS 5. The proxy resolves names.
-async fn socks(stream: TcpStream, target: &Target, login: Option<&Login>) -> Result<Led, ViaError> {
+async fn socks(
+    stream: TcpStream,
+    target: &Target,
+    login: Option<&Login>,
+) -> Result<ProxiedStream, ViaError> {
     let port = target.port;
     let opened = match (&target.host, login) {
         (Host::Name(name), None) => {
@@ -173,20 +181,20 @@ async fn socks(stream: TcpStream, target: &Target, login: Option<&Login>) -> Res
             Socks5Stream::connect_with_password_and_socket(stream, place, user, password).await
         }
     };
-    Ok(Link::Left(opened?.into_inner()).into())
+    Ok(ProxyLink::Left(opened?.into_inner()).into())
 }
 
 /// A connection for a tunnel, ready to be copied.
-pub(super) async fn side(
+pub(super) async fn tunnel_side(
     cx: &Context,
-    live: &Live,
-    asking: &Asking,
-    pass: &Pass,
+    live: &LiveConfig,
+    matched: &MatchedRequest,
+    permit: &SendPermit,
     proxy: &Arc<UpstreamProxy>,
 ) -> Result<Side, Refused> {
     let deadline = clock::now() + live.settings.timeouts.connect;
     let route = Route::to_the_site(proxy);
-    let (link, early) = connect(&route, cx, live, asking, pass, deadline).await?.into_parts();
+    let (link, early) = connect(&route, cx, live, matched, permit, deadline).await?.into_parts();
     Ok(match link {
         Either::Left(stream) => Side::Tcp(stream, early),
         Either::Right(stream) => Side::other(Peeked::new(*stream, early)),
@@ -200,16 +208,16 @@ pub(super) async fn side(
 pub(super) fn judge_answer<B>(
     cx: &Context,
     response: &Response<B>,
-    pass: &Pass,
+    permit: &SendPermit,
 ) -> Result<(), Refused> {
-    let entry = pass.entry();
+    let entry = permit.entry();
     match own_answer(response) {
         None => {
-            cx.via_works(&entry.rule);
+            cx.upstream_works(&entry.rule);
             Ok(())
         }
         Some(error) => {
-            cx.via_fails(&entry.rule, &error);
+            cx.upstream_failed(&entry.rule, &error);
             Err(error.refusal().under(entry))
         }
     }

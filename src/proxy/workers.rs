@@ -16,12 +16,12 @@ use crate::runtime::background::BackgroundRuntime;
 
 thread_local! {
     /// Which worker this thread is; 0 for any other.
-    static HERE: Cell<usize> = const { Cell::new(0) };
+    static WORKER: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The number of this thread's worker, less than [`Workers::count`]; 0 if it is not a worker.
-pub(super) fn here() -> usize {
-    HERE.get()
+pub(super) fn current() -> usize {
+    WORKER.get()
 }
 
 /// The threads; they end with this. By default there are none, and the accepting runtime serves the
@@ -34,7 +34,9 @@ impl Workers {
     #[must_use]
     pub fn start() -> Self {
         let count = Handle::current().metrics().num_workers();
-        Self((0..count).map(|n| BackgroundRuntime::start("worker", move || HERE.set(n))).collect())
+        Self(
+            (0..count).map(|n| BackgroundRuntime::start("worker", move || WORKER.set(n))).collect(),
+        )
     }
 
     /// Gives a listener to the worker that accepts: a connection that stays there wakes no other thread.
@@ -51,10 +53,10 @@ impl Workers {
     }
 
     /// The runtime with the fewest tasks. One task is about one connection, of a client or to a site.
-    pub(super) fn calmest(&self) -> Handle {
+    pub(super) fn least_busy(&self) -> Handle {
         let tasks = |handle: &&Handle| handle.metrics().num_alive_tasks();
-        let calmest = self.0.iter().map(BackgroundRuntime::handle).min_by_key(tasks);
-        calmest.cloned().unwrap_or_else(Handle::current)
+        let least_busy = self.0.iter().map(BackgroundRuntime::handle).min_by_key(tasks);
+        least_busy.cloned().unwrap_or_else(Handle::current)
     }
 }
 
@@ -62,7 +64,7 @@ impl Workers {
 ///
 /// # Errors
 /// The system's, for want of memory.
-pub(super) fn settle(stream: TcpStream, runtime: &Handle) -> io::Result<TcpStream> {
+pub(super) fn move_to(stream: TcpStream, runtime: &Handle) -> io::Result<TcpStream> {
     if runtime.id() == Handle::current().id() {
         return Ok(stream);
     }
@@ -81,8 +83,8 @@ mod tests {
         let (sender, mut receiver) = tokio::sync::mpsc::channel(12);
         for _ in 0..12 {
             let sender = sender.clone();
-            workers.calmest().spawn(async move {
-                sender.send(here()).await.expect("the test listens");
+            workers.least_busy().spawn(async move {
+                sender.send(current()).await.expect("the test listens");
                 std::future::pending::<()>().await;
             });
         }
@@ -97,6 +99,6 @@ mod tests {
     #[tokio::test]
     async fn without_threads_all_runs_where_it_is_accepted() {
         let here = Handle::current();
-        assert_eq!(Workers::default().calmest().id(), here.id());
+        assert_eq!(Workers::default().least_busy().id(), here.id());
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     observability::metrics::{Bound, Metrics},
-    proxy::{Refusal, headers, pool::Counted},
+    proxy::{Refusal, headers, pool::GaugeGuard},
     rules::settings::Bounds,
 };
 
@@ -62,7 +62,7 @@ impl Full {
 pub(super) struct ConnectionSlot {
     slots: Arc<ConnectionSlots>,
     client: IpAddr,
-    _counted: Counted,
+    _counted: GaugeGuard,
 }
 
 impl ConnectionSlots {
@@ -90,7 +90,7 @@ impl ConnectionSlots {
         }
         open.by_client.insert(client, own + 1);
         open.total += 1;
-        let counted = Counted::new(&metrics.member.client_connections);
+        let counted = GaugeGuard::new(&metrics.member.client_connections);
         Ok(ConnectionSlot { slots: Arc::clone(self), client, _counted: counted })
     }
 

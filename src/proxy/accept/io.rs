@@ -19,13 +19,13 @@ use super::malformed::Malformed;
 use crate::{
     http1::{Connection, Handle, Limits, Waiting},
     observability::metrics::{Bound, Metrics, Reason},
-    proxy::upload::Idle,
+    proxy::upload::IdleTimer,
     rules::settings::{Settings, Timeouts},
 };
 
 /// How long a client is silent until its connection is parked. A parked connection uses little memory, and its next
 /// request takes a ninth more instructions. Clients that send one request after the other are never parked.
-const REST: Duration = Duration::from_millis(40);
+const PARK_AFTER: Duration = Duration::from_millis(40);
 
 /// A client's socket.
 ///
@@ -36,12 +36,12 @@ pub(in crate::proxy) struct ClientIo<S = TcpStream> {
     connection: Connection<S, Malformed>,
     timeouts: Timeouts,
     metrics: Arc<Metrics>,
-    silent: Idle,
+    idle_reads: IdleTimer,
     /// What the client is awaited for, and whether the connection is parked after this wait.
     awaited: (Waiting, bool),
     /// Whether hyper is dropped between requests; see [`ClientIo::poll_request`].
-    may_rest: bool,
-    stalled: Idle,
+    can_park: bool,
+    idle_writes: IdleTimer,
 }
 
 impl<S> ClientIo<S> {
@@ -59,10 +59,10 @@ impl<S> ClientIo<S> {
             connection,
             timeouts,
             metrics: Arc::clone(metrics),
-            silent: Idle::new(timeouts.idle),
+            idle_reads: IdleTimer::new(timeouts.idle),
             awaited: (Waiting::FirstRequest, false),
-            may_rest: false,
-            stalled: Idle::new(timeouts.idle),
+            can_park: false,
+            idle_writes: IdleTimer::new(timeouts.idle),
         };
         (io, handle)
     }
@@ -79,32 +79,32 @@ impl<S> ClientIo<S> {
 
     /// Limits the wait for the client: `header` for a head from its first byte and for the first one on a connection,
     /// `idle` for another request. Waits within a request have limits of their own.
-    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_read_timeout(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Timeouts { header, idle, .. } = self.timeouts;
-        let (waiting, is_parked) = (self.connection.waiting(), self.connection.rests());
-        let parks = waiting == Waiting::NextRequest
-            && !is_parked
-            && self.may_rest
-            && idle > REST
+        let (waiting, is_parkable) = (self.connection.waiting(), self.connection.is_parkable());
+        let becomes_parkable = waiting == Waiting::NextRequest
+            && !is_parkable
+            && self.can_park
+            && idle > PARK_AFTER
             && self.connection.is_flushed();
         let limit = match waiting {
             Waiting::Head | Waiting::FirstRequest => header,
-            Waiting::NextRequest if parks => REST,
-            Waiting::NextRequest if is_parked => idle.saturating_sub(REST),
+            Waiting::NextRequest if becomes_parkable => PARK_AFTER,
+            Waiting::NextRequest if is_parkable => idle.saturating_sub(PARK_AFTER),
             Waiting::NextRequest => idle,
             Waiting::Nothing => {
-                self.silent.moved();
+                self.idle_reads.reset();
                 return Poll::Pending;
             }
         };
-        if self.awaited != (waiting, parks) {
-            self.awaited = (waiting, parks);
-            self.silent.moved();
+        if self.awaited != (waiting, becomes_parkable) {
+            self.awaited = (waiting, becomes_parkable);
+            self.idle_reads.reset();
         }
-        ready!(self.silent.poll_expired(cx, limit));
+        ready!(self.idle_reads.poll_expired(cx, limit));
         match waiting {
-            Waiting::NextRequest if parks => {
-                self.connection.rest(true);
+            Waiting::NextRequest if becomes_parkable => {
+                self.connection.set_parkable(true);
                 return Poll::Pending;
             }
             Waiting::NextRequest => self.metrics.reached(Bound::IdleConnection),
@@ -119,16 +119,16 @@ impl<S> ClientIo<S> {
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    fn progress<T>(
+    fn limit_write<T>(
         &mut self,
         cx: &mut Context<'_>,
         poll: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if poll.is_ready() {
-            self.stalled.moved();
+            self.idle_writes.reset();
             return poll;
         }
-        ready!(self.stalled.poll_expired(cx, self.timeouts.idle));
+        ready!(self.idle_writes.poll_expired(cx, self.timeouts.idle));
         self.metrics.reached(Bound::IdleAnswer);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -139,26 +139,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientIo<S> {
     /// KiB; within hyper it takes two buffers of 8 KiB more, and the space for a request's whole
     /// state. False if the client has disconnected.
     ///
-    /// After this, [`ClientIo::take_up`] must be called. Later [`Handle::rests`] reports when the
+    /// After this, [`ClientIo::resume`] must be called. Later [`Handle::is_parkable`] reports when the
     /// client has been idle for a while, or has sent something that another hyper instance must
     /// read.
     ///
     /// # Errors
     /// It was idle for too long, or the connection failed.
     pub(super) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        self.connection.watch_case();
+        self.connection.require_title_case();
         let Poll::Ready(ended) = self.connection.poll_ahead(cx) else {
-            return self.poll_silence(cx).map_ok(|()| false);
+            return self.poll_read_timeout(cx).map_ok(|()| false);
         };
-        self.silent.moved();
-        self.connection.rest(false);
-        self.may_rest = true;
+        self.idle_reads.reset();
+        self.connection.set_parkable(false);
+        self.can_park = true;
         Poll::Ready(ended.map(|ended| !ended))
     }
 
     /// hyper takes over the connection. True if it need not keep the case of names.
-    pub(super) fn take_up(&mut self) -> bool {
-        self.connection.take_up()
+    pub(super) fn resume(&mut self) -> bool {
+        self.connection.resume()
     }
 }
 
@@ -169,11 +169,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientIo<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if let Poll::Ready(read) = Pin::new(&mut self.connection).poll_read(cx, buffer) {
-            self.silent.moved();
-            self.connection.rest(false);
+            self.idle_reads.reset();
+            self.connection.set_parkable(false);
             return Poll::Ready(read);
         }
-        self.poll_silence(cx)
+        self.poll_read_timeout(cx)
     }
 }
 
@@ -184,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.connection).poll_write(cx, bytes);
-        self.progress(cx, written)
+        self.limit_write(cx, written)
     }
 
     fn poll_write_vectored(
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.connection).poll_write_vectored(cx, parts);
-        self.progress(cx, written)
+        self.limit_write(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -202,7 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.connection).poll_flush(cx);
-        self.progress(cx, flushed)
+        self.limit_write(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -22,10 +22,10 @@ async fn a_panic_ends_one_connection_and_is_counted() {
     let slots = ConnectionSlots::new();
     let peer = SocketAddr::from(([127, 0, 0, 1], 9));
     let slot = slots.enter(peer.ip(), bounds(&bench), &bench.metrics).unwrap();
-    let watched = Watched { cx: Arc::clone(&bench.cx), peer, _slot: slot };
+    let task = ConnectionTask { cx: Arc::clone(&bench.cx), peer, _slot: slot };
     assert_eq!(bench.metric("tidegate_client_connections"), 1.0);
     let task = tokio::spawn(async move {
-        let _watched = watched;
+        let _task = task;
         panic!("on purpose");
     });
     assert!(task.await.unwrap_err().is_panic());
@@ -50,27 +50,27 @@ async fn every_taken_slot_is_freed() {
 
 #[test]
 fn only_a_failure_of_one_client_causes_no_pause_of_accept() {
-    let error = |kind: ErrorKind| is_one_connection(&kind.into());
+    let error = |kind: ErrorKind| is_of_one_connection(&kind.into());
     assert!(error(ErrorKind::ConnectionAborted));
-    assert!(!is_one_connection(&std::io::Error::from_raw_os_error(24)), "EMFILE");
+    assert!(!is_of_one_connection(&std::io::Error::from_raw_os_error(24)), "EMFILE");
     assert!(!error(ErrorKind::OutOfMemory));
 }
 
 const GET: &[u8] = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
 /// Reads like hyper, for at most this long. Returns whether the connection may rest.
-async fn rests(
+async fn is_parkable(
     io: &mut ClientIo<DuplexStream>,
     handle: &crate::http1::Handle,
     limit: Duration,
 ) -> bool {
-    let rests = poll_fn(|cx| {
+    let is_parkable = poll_fn(|cx| {
         let mut byte = [0];
         let read = Pin::new(&mut *io).poll_read(cx, &mut ReadBuf::new(&mut byte));
         assert!(read.is_pending(), "{read:?}");
-        if handle.rests() { Poll::Ready(()) } else { Poll::Pending }
+        if handle.is_parkable() { Poll::Ready(()) } else { Poll::Pending }
     });
-    tokio::time::timeout(limit, rests).await.is_ok()
+    tokio::time::timeout(limit, is_parkable).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,17 +86,17 @@ async fn a_connection_is_parked_while_its_client_is_silent_and_wakes_for_each_re
             assert!(waited.is_err(), "{waited:?}");
             client.write_all(piece).await.unwrap();
         }
-        assert!(poll_fn(|cx| io.poll_request(cx)).await.unwrap() && !handle.rests());
+        assert!(poll_fn(|cx| io.poll_request(cx)).await.unwrap() && !handle.is_parkable());
         let mut read = vec![0; GET.len()];
         io.read_exact(&mut read).await.unwrap();
         assert_eq!(read, GET);
         let answering = handle.answering();
-        assert!(!rests(&mut io, &handle, a_while).await, "a request is being answered");
+        assert!(!is_parkable(&mut io, &handle, a_while).await, "a request is being answered");
         io.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
         drop(answering);
-        assert!(!rests(&mut io, &handle, a_while).await, "the answer is not out");
+        assert!(!is_parkable(&mut io, &handle, a_while).await, "the answer is not out");
         io.flush().await.unwrap();
-        assert!(rests(&mut io, &handle, a_while).await);
+        assert!(is_parkable(&mut io, &handle, a_while).await);
     }
     let since = crate::runtime::clock::now();
     let end = poll_fn(|cx| io.poll_request(cx)).await;

@@ -12,19 +12,19 @@ const MOST: usize = 1_024;
 /// Addresses that nobody may reach through the proxy. An unspecified one (`0.0.0.0`) stands for
 /// every address of this machine.
 #[derive(Debug)]
-pub struct Own {
+pub struct OwnAddresses {
     at_start: usize,
     all: ArcSwap<Vec<SocketAddr>>,
 }
 
-impl From<Vec<SocketAddr>> for Own {
+impl From<Vec<SocketAddr>> for OwnAddresses {
     fn from(own: Vec<SocketAddr>) -> Self {
         let all: Vec<_> = own.into_iter().map(canonical).collect();
         Self { at_start: all.len(), all: ArcSwap::from_pointee(all) }
     }
 }
 
-impl Own {
+impl OwnAddresses {
     /// Adds an address, for every guard that shares this list.
     pub fn add(&self, more: Vec<SocketAddr>) {
         let more: Vec<_> = more.into_iter().map(canonical).collect();
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn later_addresses_apply_at_once_and_never_replace_the_listeners() {
-        let own = Own::from(vec![addr(1)]);
+        let own = OwnAddresses::from(vec![addr(1)]);
         assert!(!own.is_at(addr(2).ip(), 2));
         own.add(vec![addr(2), addr(1)]);
         assert!(own.is_at(addr(2).ip(), 2));

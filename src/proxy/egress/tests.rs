@@ -15,7 +15,7 @@ fn guard(allow: Vec<EgressPattern>, deny: Vec<EgressPattern>) -> Guard {
     Guard::new(&Egress { allow, deny, connect_ports: vec![] }, own(&[]))
 }
 
-fn own(addresses: &[&str]) -> Arc<Own> {
+fn own(addresses: &[&str]) -> Arc<OwnAddresses> {
     Arc::new(addresses.iter().map(|at| at.parse().unwrap()).collect::<Vec<SocketAddr>>().into())
 }
 

@@ -18,7 +18,7 @@ use crate::{
     proxy::{
         Refusal,
         headers::{self, HeaderFlags},
-        interim::Endless,
+        interim::TooManyInterim,
         reply::Refused,
         upload::Progress,
     },
@@ -29,7 +29,7 @@ type Sent = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
 
 /// The events before the response.
 enum Before {
-    Interim(Result<Bytes, Endless>),
+    Interim(Result<Bytes, TooManyInterim>),
     Silence,
 }
 
@@ -42,11 +42,11 @@ pub(super) async fn wait(
     started: Instant,
     limit: Duration,
 ) -> Result<Response<Incoming>, Failure> {
-    let client = client.filter(|_| outbound.hears_interim);
-    let Outbound { silence, progress, interim, .. } = outbound;
+    let client = client.filter(|_| outbound.accepts_interim);
+    let Outbound { response_timer, progress, interim, .. } = outbound;
     let uploaded = || progress.as_ref().map_or(0, Progress::frames);
     let mut before = uploaded();
-    silence.moved_at(started, limit);
+    response_timer.reset_at(started, limit);
     loop {
         let event = poll_fn(|cx| {
             if let Poll::Ready(answered) = sending.as_mut().poll(cx) {
@@ -56,12 +56,12 @@ pub(super) async fn wait(
                 return Poll::Ready(Err(Before::Interim(next)));
             }
             loop {
-                ready!(silence.poll_expired(cx, limit));
+                ready!(response_timer.poll_expired(cx, limit));
                 if uploaded() == before {
                     return Poll::Ready(Err(Before::Silence));
                 }
                 before = uploaded();
-                silence.moved();
+                response_timer.reset();
             }
         });
         match event.await {

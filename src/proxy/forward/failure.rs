@@ -9,8 +9,8 @@ use crate::{
     classify::verdict::{Judgement, Verdict},
     observability::metrics::{Bound, Reason},
     proxy::{
-        Pass, Refusal,
-        interim::Endless,
+        Refusal, SendPermit,
+        interim::TooManyInterim,
         reply::Refused,
         upload::{BodyError, Upload},
         via::ViaError,
@@ -27,7 +27,7 @@ pub(super) enum Failure {
     /// Nothing in time.
     NoAnswer(Duration),
     /// Too many interim responses.
-    Endless,
+    TooManyInterim,
 }
 
 impl From<TrySendError<Request<Upload>>> for Failure {
@@ -39,18 +39,18 @@ impl From<TrySendError<Request<Upload>>> for Failure {
     }
 }
 
-impl From<Endless> for Failure {
-    fn from(_: Endless) -> Self {
-        Self::Endless
+impl From<TooManyInterim> for Failure {
+    fn from(_: TooManyInterim) -> Self {
+        Self::TooManyInterim
     }
 }
 
 impl Failure {
     /// Reports to the fleet, and creates the client's response.
-    pub(super) async fn report(self, pass: &mut Pass) -> Refused {
-        let refusal = self.refusal().under(pass.entry());
+    pub(super) async fn report(self, permit: &mut SendPermit) -> Refused {
+        let refusal = self.refusal().under(permit.entry());
         if let Some(mut judgement) = self.verdict() {
-            pass.report(&mut judgement).await;
+            permit.report(&mut judgement).await;
         }
         refusal
     }
@@ -58,7 +58,7 @@ impl Failure {
     /// The reached bound, if that is the reason.
     pub(super) fn bound(&self) -> Option<Bound> {
         match self {
-            Self::Endless => Some(Bound::Interim),
+            Self::TooManyInterim => Some(Bound::Interim),
             Self::Broken(error) if error.is_parse_too_large() => Some(Bound::HeaderBytes),
             Self::Broken(error) => {
                 matches!(upload_error(error)?, BodyError::Idle(_)).then_some(Bound::IdleRequest)
@@ -76,7 +76,7 @@ impl Failure {
             }
             Self::Broken(error) => Some(ViaError::Broken(error.to_string())),
             Self::Unsent(_) => Some(ViaError::Broken("it closed the connection".to_owned())),
-            Self::NoAnswer(_) | Self::Endless => None,
+            Self::NoAnswer(_) | Self::TooManyInterim => None,
         }
     }
 
@@ -89,7 +89,7 @@ impl Failure {
             Self::Unsent(_) => {
                 Some(Judgement::transport(Verdict::ConnectionError, "the connection was closed"))
             }
-            Self::Endless => {
+            Self::TooManyInterim => {
                 Some(Judgement::transport(Verdict::ConnectionError, "interim answers without end"))
             }
             Self::NoAnswer(_) => {
@@ -107,7 +107,7 @@ impl Failure {
                 let status = StatusCode::GATEWAY_TIMEOUT;
                 Refusal::new(status, Reason::Timeout, "http_response_timeout", sentence)
             }
-            Self::Endless => {
+            Self::TooManyInterim => {
                 site("http_protocol_error", "The site sends interim answers (1xx) without end.")
             }
             Self::Unsent(_) => site("connection_terminated", "The site closed the connection."),

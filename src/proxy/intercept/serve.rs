@@ -20,11 +20,11 @@ use hyper::{server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Context, Inside, Live};
+use super::{Context, InterceptedConnect, LiveConfig};
 use crate::{
     observability::metrics::Bound,
     proxy::{
-        Body, Visitor,
+        Body, ClientConn,
         accept::{ClientIo, builder},
         handle,
         upload::BodyError,
@@ -46,9 +46,9 @@ const PING: Duration = Duration::from_secs(20);
 /// Serves HTTP/1.1.
 pub(super) async fn http1<S>(
     cx: &Arc<Context>,
-    live: &Live,
+    live: &LiveConfig,
     peer: SocketAddr,
-    inside: Inside,
+    inside: InterceptedConnect,
     stream: S,
 ) -> io::Result<()>
 where
@@ -58,8 +58,8 @@ where
     if live.settings.log.access {
         io.log_refusals(peer.ip());
     }
-    let visitor = Visitor::new(peer, Some(connection), Some(inside));
-    let service = service_fn(|request| handle(cx, &visitor, request));
+    let client_conn = ClientConn::new(peer, Some(connection), Some(inside));
+    let service = service_fn(|request| handle(cx, &client_conn, request));
     let connection = builder(&live.settings).serve_connection(TokioIo::new(io), service);
     let mut connection = std::pin::pin!(connection.with_upgrades());
     let served = tokio::select! {
@@ -75,27 +75,27 @@ where
 /// Serves HTTP/2. Each stream passes the gate separately; a held stream does not delay the others.
 pub(super) async fn http2<S>(
     cx: &Arc<Context>,
-    live: &Live,
+    live: &LiveConfig,
     peer: SocketAddr,
-    inside: Inside,
+    inside: InterceptedConnect,
     stream: S,
 ) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = Arc::new(Activity::default());
-    let mut visitor = Visitor::new(peer, None, Some(inside));
-    visitor.activity = Some(Arc::clone(&activity));
-    let visitor = Arc::new(visitor);
+    let mut client_conn = ClientConn::new(peer, None, Some(inside));
+    client_conn.activity = Some(Arc::clone(&activity));
+    let client_conn = Arc::new(client_conn);
     let service = {
         let (cx, activity) = (Arc::clone(cx), Arc::clone(&activity));
         service_fn(move |request| {
-            let (cx, visitor) = (Arc::clone(&cx), Arc::clone(&visitor));
+            let (cx, client_conn) = (Arc::clone(&cx), Arc::clone(&client_conn));
             let active = activity.begin();
             async move {
-                let response = handle(&cx, &visitor, request).await;
+                let response = handle(&cx, &client_conn, request).await;
                 let response = response.unwrap_or_else(|never| match never {});
-                Ok::<_, Infallible>(response.map(|body| active.passing(body)))
+                Ok::<_, Infallible>(response.map(|body| active.track(body)))
             }
         })
     };
@@ -117,11 +117,11 @@ where
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let served = tokio::select! {
         served = connection.as_mut() => served,
-        rest = activity.rests(idle) => {
+        inactivity = activity.inactive_for(idle) => {
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 served = connection.as_mut() => served,
-                () = activity.stands_still(rest, idle) => {
+                () = activity.stays_idle(inactivity, idle) => {
                     cx.metrics.reached(Bound::IdleAnswer);
                     return Err(io::ErrorKind::TimedOut.into());
                 }
@@ -153,14 +153,14 @@ pub(crate) struct Activity {
     /// Requests without a complete response, and open WebSockets.
     active: AtomicUsize,
     /// Responses being sent.
-    passing: AtomicUsize,
+    responding: AtomicUsize,
     /// Requests and pieces of responses so far.
-    moves: AtomicUsize,
+    progress: AtomicUsize,
 }
 
 /// Why nothing moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
+enum Inactivity {
     /// No request is open.
     Idle,
     /// The client does not read its responses.
@@ -171,32 +171,32 @@ impl Activity {
     /// Counts a request or a WebSocket until the value is dropped.
     pub(in crate::proxy) fn begin(self: &Arc<Self>) -> Active {
         self.active.fetch_add(1, Ordering::Relaxed);
-        self.moves.fetch_add(1, Ordering::Relaxed);
+        self.progress.fetch_add(1, Ordering::Relaxed);
         Active(Arc::clone(self))
     }
 
     /// Ready after `idle` without activity, if no request is held or at its site. (The body notices
     /// a site that falls silent within a response.)
-    async fn rests(&self, idle: Duration) -> Rest {
+    async fn inactive_for(&self, idle: Duration) -> Inactivity {
         loop {
-            let before = self.moves.load(Ordering::Relaxed);
+            let before = self.progress.load(Ordering::Relaxed);
             tokio::time::sleep(idle).await;
-            if self.moves.load(Ordering::Relaxed) != before {
+            if self.progress.load(Ordering::Relaxed) != before {
                 continue;
             }
-            if self.passing.load(Ordering::Relaxed) > 0 {
-                return Rest::Stalled;
+            if self.responding.load(Ordering::Relaxed) > 0 {
+                return Inactivity::Stalled;
             }
             if self.active.load(Ordering::Relaxed) == 0 {
-                return Rest::Idle;
+                return Inactivity::Idle;
             }
         }
     }
 
     /// Ready when waiting longer for an idle connection makes no sense.
-    async fn stands_still(&self, rest: Rest, idle: Duration) {
-        if rest == Rest::Idle {
-            self.rests(idle).await;
+    async fn stays_idle(&self, inactivity: Inactivity, idle: Duration) {
+        if inactivity == Inactivity::Idle {
+            self.inactive_for(idle).await;
         }
     }
 }
@@ -204,9 +204,9 @@ impl Activity {
 pub(in crate::proxy) struct Active(Arc<Activity>);
 
 impl Active {
-    fn passing(self, body: Body) -> Passing {
-        self.0.passing.fetch_add(1, Ordering::Relaxed);
-        Passing { body, active: self }
+    fn track(self, body: Body) -> TrackedBody {
+        self.0.responding.fetch_add(1, Ordering::Relaxed);
+        TrackedBody { body, active: self }
     }
 }
 
@@ -218,12 +218,12 @@ impl Drop for Active {
 
 /// The body of a response. hyper does not poll it while the client's window is closed, so the
 /// body's own timer does not run then.
-struct Passing {
+struct TrackedBody {
     body: Body,
     active: Active,
 }
 
-impl HttpBody for Passing {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -232,7 +232,7 @@ impl HttpBody for Passing {
         cx: &mut task::Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        self.active.0.moves.fetch_add(1, Ordering::Relaxed);
+        self.active.0.progress.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(frame)
     }
 
@@ -245,8 +245,8 @@ impl HttpBody for Passing {
     }
 }
 
-impl Drop for Passing {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
-        self.active.0.passing.fetch_sub(1, Ordering::Relaxed);
+        self.active.0.responding.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -8,18 +8,18 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Conn, Key, Sender};
+use super::{Conn, ConnKey, Sender};
 use crate::gate::Client;
 
 /// Holds one such connection.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct Pin(Mutex<Option<(Conn, Client)>>);
+pub(in crate::proxy) struct PinnedConn(Mutex<Option<(Conn, Client)>>);
 
-impl Pin {
+impl PinnedConn {
     /// The connection, if it leads to `key`, belongs to `client` and is of this generation.
     pub(in crate::proxy) fn take(
         self: &Arc<Self>,
-        key: &Key,
+        key: &ConnKey,
         client: &Client,
         generation: u64,
     ) -> Option<Conn> {

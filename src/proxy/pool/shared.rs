@@ -9,7 +9,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Key, Sites};
+use super::{ConnKey, Sites};
 use crate::{proxy::upload::Upload, runtime::clock};
 
 /// Requests at a time on one connection; servers allow 100 (RFC 9113 section 6.5.2 advises no
@@ -27,23 +27,23 @@ const MAX_HEADER_LIST: u32 = 64 * 1024;
 
 /// A slot on a shared connection, freed on drop.
 #[derive(Debug)]
-pub(in crate::proxy) struct Stream {
+pub(in crate::proxy) struct StreamSlot {
     pub(super) sender: SendRequest<Upload>,
     _slot: Arc<()>,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct SharedConn {
     sender: SendRequest<Upload>,
     /// Each stream has a clone.
     slots: Arc<()>,
     since: Instant,
 }
 
-impl Connection {
-    fn stream(&mut self) -> Stream {
+impl SharedConn {
+    fn stream(&mut self) -> StreamSlot {
         self.since = clock::now();
-        Stream { sender: self.sender.clone(), _slot: Arc::clone(&self.slots) }
+        StreamSlot { sender: self.sender.clone(), _slot: Arc::clone(&self.slots) }
     }
 
     fn streams(&self) -> usize {
@@ -57,17 +57,17 @@ impl Connection {
 
 /// The shared connections of the process.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    sites: Sites<Vec<Connection>>,
+pub(super) struct SharedConns {
+    sites: Sites<Vec<SharedConn>>,
 }
 
-impl Shared {
+impl SharedConns {
     /// A slot on a connection to `key`, if one is free.
-    pub(super) fn take(&mut self, key: &Key) -> Option<Stream> {
+    pub(super) fn take(&mut self, key: &ConnKey) -> Option<StreamSlot> {
         let connections = self.sites.get_mut(key)?;
         connections.retain(|one| !one.sender.is_closed());
-        let free = |one: &&mut Connection| one.streams() < MAX_STREAMS;
-        let found = connections.iter_mut().find(free).map(Connection::stream);
+        let free = |one: &&mut SharedConn| one.streams() < MAX_STREAMS;
+        let found = connections.iter_mut().find(free).map(SharedConn::stream);
         if connections.is_empty() {
             self.sites.remove(key);
         }
@@ -76,8 +76,13 @@ impl Shared {
 
     /// Returns the first use of a new connection, and keeps the connection if it `shares`. If the
     /// site has enough of them, it serves this one request.
-    pub(super) fn put(&mut self, key: Key, sender: SendRequest<Upload>, shares: bool) -> Stream {
-        let mut connection = Connection { sender, slots: Arc::default(), since: clock::now() };
+    pub(super) fn put(
+        &mut self,
+        key: ConnKey,
+        sender: SendRequest<Upload>,
+        shares: bool,
+    ) -> StreamSlot {
+        let mut connection = SharedConn { sender, slots: Arc::default(), since: clock::now() };
         let stream = connection.stream();
         if !shares {
             return stream;
@@ -92,7 +97,7 @@ impl Shared {
     /// Drops connections without use for `limit`; hyper then closes them. True while any is kept.
     pub(super) fn sweep(&mut self, now: Instant, limit: Duration) -> bool {
         self.sites.retain(|_, connections| {
-            let rested = |one: &Connection| now.duration_since(one.since) > limit;
+            let rested = |one: &SharedConn| now.duration_since(one.since) > limit;
             connections.retain(|one| !one.sender.is_closed() && (!one.is_idle() || !rested(one)));
             !connections.is_empty()
         });

@@ -7,7 +7,7 @@ use crate::proxy::upload::Upload;
 
 /// A connection that waits for its next request.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct IdleConn {
     pub(super) sender: SendRequest<Upload>,
     /// The worker of its thread.
     pub(super) worker: usize,
@@ -17,12 +17,12 @@ pub(super) struct Kept {
 
 /// By worker, each in the order of their return.
 #[derive(Debug, Default)]
-pub(super) struct Site {
-    by_worker: Vec<Vec<Kept>>,
+pub(super) struct SiteConns {
+    by_worker: Vec<Vec<IdleConn>>,
     len: usize,
 }
 
-impl Site {
+impl SiteConns {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -34,7 +34,7 @@ impl Site {
     }
 
     /// Keeps one.
-    pub(super) fn put(&mut self, one: Kept) {
+    pub(super) fn put(&mut self, one: IdleConn) {
         if self.by_worker.len() <= one.worker {
             self.by_worker.resize_with(one.worker + 1, Vec::new);
         }
@@ -43,7 +43,7 @@ impl Site {
     }
 
     /// The most recently used connection that is ready: of this worker, otherwise of the one with the most.
-    pub(super) fn take(&mut self, worker: usize) -> Option<Kept> {
+    pub(super) fn take(&mut self, worker: usize) -> Option<IdleConn> {
         let own = self.by_worker.get_mut(worker).and_then(|own| last_ready(own, &mut self.len));
         own.or_else(|| {
             let most = self.by_worker.iter_mut().max_by_key(|kept| kept.len())?;
@@ -52,7 +52,7 @@ impl Site {
     }
 
     /// The one that has waited longest.
-    pub(super) fn take_oldest(&mut self) -> Option<Kept> {
+    pub(super) fn take_oldest(&mut self) -> Option<IdleConn> {
         let waiting = self.by_worker.iter_mut().filter(|kept| !kept.is_empty());
         let oldest = waiting.min_by_key(|kept| kept[0].since)?;
         self.len -= 1;
@@ -60,7 +60,7 @@ impl Site {
     }
 
     /// Closes those that are not `wanted`.
-    pub(super) fn keep(&mut self, wanted: impl Fn(&Kept) -> bool) {
+    pub(super) fn keep(&mut self, wanted: impl Fn(&IdleConn) -> bool) {
         for kept in &mut self.by_worker {
             kept.retain(&wanted);
         }
@@ -75,7 +75,7 @@ impl Site {
 
 /// Removes closed connections at the end of the list. Those that closed earlier are nearer to the
 /// front, where the sweep finds them, so that no request scans the whole list.
-fn last_ready(kept: &mut Vec<Kept>, len: &mut usize) -> Option<Kept> {
+fn last_ready(kept: &mut Vec<IdleConn>, len: &mut usize) -> Option<IdleConn> {
     let before = kept.len();
     while kept.pop_if(|one| one.sender.is_closed()).is_some() {}
     let at = kept.iter().rposition(|one| one.sender.is_ready());

@@ -31,15 +31,15 @@ async fn concurrent_lookups_of_a_name_share_one_call() {
         std::thread::sleep(Duration::from_millis(20));
         Ok(vec!["192.0.2.1".parse().unwrap()])
     }));
-    let mut asking = tokio::task::JoinSet::new();
+    let mut lookups = tokio::task::JoinSet::new();
     for _ in 0..100 {
         let resolver = Arc::clone(&resolver);
-        asking.spawn(async move {
+        lookups.spawn(async move {
             let found = resolver.lookup(&name("site.example"), &client(1), soon()).await;
             found.unwrap().len()
         });
     }
-    assert_eq!(asking.join_all().await, [1; 100]);
+    assert_eq!(lookups.join_all().await, [1; 100]);
     assert_eq!(ASKED.load(Ordering::SeqCst), 1);
 }
 
@@ -90,13 +90,13 @@ async fn all(
     names: impl Iterator<Item = (String, u8)>,
     time: Duration,
 ) -> Vec<Resolved> {
-    let mut asking = tokio::task::JoinSet::new();
+    let mut lookups = tokio::task::JoinSet::new();
     for (text, who) in names {
         let resolver = Arc::clone(resolver);
         let deadline = clock::now() + time;
-        asking.spawn(async move { resolver.lookup(&name(&text), &client(who), deadline).await });
+        lookups.spawn(async move { resolver.lookup(&name(&text), &client(who), deadline).await });
     }
-    asking.join_all().await
+    lookups.join_all().await
 }
 
 #[tokio::test]

@@ -75,17 +75,17 @@ async fn streams_of_one_http2_connection_pass_one_by_one() {
         let site = SecureSite::start(&root, Flaw::None, alpn).await;
         let bench = proxy(&root, intercept).await;
         let sender = h2(&bench, &site.authority()).await;
-        let mut asking = tokio::task::JoinSet::new();
+        let mut tasks = tokio::task::JoinSet::new();
         for n in 0..20 {
             let (mut sender, url) = (sender.clone(), site.url(&format!("/{n}")));
-            asking.spawn(async move {
+            tasks.spawn(async move {
                 let response = ask(&mut sender, &url).await.unwrap();
                 assert_eq!(response.status(), 200);
                 let body = response.into_body().collect().await.unwrap().to_bytes();
                 assert!(String::from_utf8_lossy(&body).contains(&format!("/{n}<")));
             });
         }
-        while let Some(asked) = asking.join_next().await {
+        while let Some(asked) = tasks.join_next().await {
             asked.unwrap();
         }
         assert_eq!(bench.metric(r#"tidegate_requests_total{rule="default",verdict="ok"}"#), 20.0);

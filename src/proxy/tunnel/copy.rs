@@ -130,11 +130,11 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
     tally: &Tally,
     idle: Duration,
 ) -> io::Result<()> {
-    let pace = Pace::new(tally);
+    let progress = Progress::new(tally);
     let up = async {
         let mut buffer = Vec::from(up.early);
         loop {
-            pace.send(&mut up.to, &mut buffer, flights).await?;
+            progress.send(&mut up.to, &mut buffer, flights).await?;
             if up.from.next(&mut buffer).await? == 0 {
                 break;
             }
@@ -156,7 +156,7 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
             down.to.write_all(&buffer).await?;
             tally.down(buffer.len());
             buffer.clear();
-            pace.moved();
+            progress.record();
         }
         down.to.shutdown().await
     };
@@ -169,17 +169,17 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
             }
             ended = &mut down => {
                 ended?;
-                pace.moved();
+                progress.record();
                 tokio::select! {
                     ended = up => ended,
-                    () = pace.stands_still(idle.min(AFTER_SITE)) => Ok(()),
+                    () = progress.idle_for(idle.min(AFTER_SITE)) => Ok(()),
                 }
             }
         }
     };
     tokio::select! {
         ended = ended => ended,
-        () = pace.stands_still(idle) => Err(io::ErrorKind::TimedOut.into()),
+        () = progress.idle_for(idle) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
@@ -192,7 +192,7 @@ trait Sink: AsyncWrite + Unpin + Send {}
 impl<W: AsyncWrite + Unpin + Send> Sink for W {}
 
 /// For the next read; not for more, which a write would show (see [`CHUNK`]).
-fn make_room(buffer: &mut Vec<u8>) {
+fn reserve_chunk(buffer: &mut Vec<u8>) {
     buffer.reserve_exact(CHUNK);
 }
 
@@ -200,7 +200,7 @@ impl Source for tcp::OwnedReadHalf {
     async fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         poll_fn(|cx| {
             while self.as_ref().poll_read_ready(cx)?.is_ready() {
-                make_room(buffer);
+                reserve_chunk(buffer);
                 if let Poll::Ready(read) = pin!(self.read_buf(buffer)).poll(cx) {
                     return Poll::Ready(read);
                 }
@@ -215,7 +215,7 @@ impl Source for tcp::OwnedReadHalf {
 impl<S: Stream> Source for tokio::io::ReadHalf<S> {
     async fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         poll_fn(|cx| {
-            make_room(buffer);
+            reserve_chunk(buffer);
             let read = pin!(self.read_buf(buffer)).poll(cx);
             if read.is_pending() {
                 buffer.shrink_to_fit(); // as above
@@ -227,20 +227,20 @@ impl<S: Stream> Source for tokio::io::ReadHalf<S> {
 }
 
 /// When bytes last moved, in either direction, and how many.
-struct Pace<'t> {
+struct Progress<'t> {
     tally: &'t Tally,
     start: Instant,
     last_ms: AtomicU64,
     held: AtomicBool,
 }
 
-impl<'t> Pace<'t> {
+impl<'t> Progress<'t> {
     fn new(tally: &'t Tally) -> Self {
         let (last_ms, held) = (AtomicU64::new(0), AtomicBool::new(false));
         Self { tally, start: clock::now(), last_ms, held }
     }
 
-    fn moved(&self) {
+    fn record(&self) {
         let since = clock::now().duration_since(self.start).as_millis();
         self.last_ms.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -296,7 +296,7 @@ impl<'t> Pace<'t> {
                     bytes = &bytes[sent..];
                 }
             }
-            self.moved();
+            self.record();
         }
         Ok(())
     }
@@ -306,12 +306,12 @@ impl<'t> Pace<'t> {
         let Some(flights) = flights else { return Ok(()) };
         self.held.store(true, Ordering::Relaxed);
         let go = flights.before(piece).await;
-        self.moved();
+        self.record();
         self.held.store(false, Ordering::Relaxed);
         go
     }
 
-    async fn stands_still(&self, idle: Duration) {
+    async fn idle_for(&self, idle: Duration) {
         loop {
             let end =
                 self.start + Duration::from_millis(self.last_ms.load(Ordering::Relaxed)) + idle;

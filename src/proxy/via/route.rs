@@ -16,23 +16,23 @@ pub(in crate::proxy) struct Route {
     pub(in crate::proxy) proxy: Arc<UpstreamProxy>,
     /// It leads to the site itself (CONNECT, SOCKS). Otherwise its requests name the site
     /// (absolute-form).
-    pub(in crate::proxy) leads: bool,
+    pub(in crate::proxy) tunnels: bool,
 }
 
 impl Route {
     /// For a request to `target`; `whole` if it needs a connection to the site itself.
     pub(in crate::proxy) fn new(proxy: &Arc<UpstreamProxy>, target: &Target, whole: bool) -> Self {
         // OPTIONS for a whole site has no absolute-form that the `http` crate can write.
-        let leads = whole
+        let tunnels = whole
             || target.scheme == Scheme::Https
             || proxy.scheme == ProxyScheme::Socks5
             || &*target.path == "*";
-        Self { proxy: Arc::clone(proxy), leads }
+        Self { proxy: Arc::clone(proxy), tunnels }
     }
 
     /// A connection to the site itself.
     pub(in crate::proxy) fn to_the_site(proxy: &Arc<UpstreamProxy>) -> Self {
-        Self { proxy: Arc::clone(proxy), leads: true }
+        Self { proxy: Arc::clone(proxy), tunnels: true }
     }
 
     /// Makes a request name the site, for the upstream proxy (RFC 9112 section 3.2.2).

@@ -39,7 +39,7 @@ struct Minted {
 }
 
 /// One host. The lock is held while its leaf is minted, so that concurrent calls wait for it.
-type Slot = Arc<Mutex<Option<Minted>>>;
+type LeafSlot = Arc<Mutex<Option<Minted>>>;
 
 /// Mints leaves.
 pub(super) struct Mint {
@@ -53,12 +53,12 @@ pub(super) struct Mint {
 
 #[derive(Default)]
 struct Leaves {
-    slots: HashMap<Host, (Slot, u64)>,
+    slots: HashMap<Host, (LeafSlot, u64)>,
     uses: u64,
 }
 
 impl Leaves {
-    fn slot(&mut self, host: &Host) -> Slot {
+    fn slot(&mut self, host: &Host) -> LeafSlot {
         self.uses += 1;
         if let Some((slot, used)) = self.slots.get_mut(host) {
             *used = self.uses;
@@ -70,7 +70,7 @@ impl Leaves {
                 self.slots.remove(&oldest);
             }
         }
-        let slot = Slot::default();
+        let slot = LeafSlot::default();
         self.slots.insert(host.clone(), (Arc::clone(&slot), self.uses));
         slot
     }

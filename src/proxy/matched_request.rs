@@ -6,12 +6,10 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, Uri, header::LOCATION, response::Parts};
-
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue, Uri, header::LOCATION, response::Parts};
 
 use super::{
-    Context, Refusal, context::Live, egress::DialError, reply::Refused, suspects::Suspects,
+    Context, Refusal, context::LiveConfig, egress::DialError, reply::Refused, suspects::Suspects,
 };
 use crate::{
     classify::{
@@ -28,7 +26,7 @@ use crate::{
 
 /// A request that has found its rule.
 #[derive(Debug)]
-pub(crate) struct Asking {
+pub(crate) struct MatchedRequest {
     pub(crate) target: Target,
     pub(crate) client: Client,
     pub(crate) entry: Arc<Entry>,
@@ -42,7 +40,7 @@ pub(crate) struct Asking {
     pub(super) addresses: Option<Box<[IpAddr]>>,
 }
 
-impl Asking {
+impl MatchedRequest {
     /// Finds the rule.
     ///
     /// # Errors
@@ -70,7 +68,7 @@ impl Asking {
     ///
     /// # Errors
     /// The egress guard denies it.
-    pub(crate) fn judge(&self, live: &Live) -> Result<(), Refused> {
+    pub(crate) fn judge(&self, live: &LiveConfig) -> Result<(), Refused> {
         let Target { host, port, .. } = &self.target;
         let judged = match host {
             _ if self.entry.rule.via.is_some() => live.egress.judge_unseen(host, *port),
@@ -87,26 +85,33 @@ impl Asking {
     ///
     /// # Errors
     /// The gate refuses.
-    pub(crate) async fn hold(&self, cx: &Context, live: &Arc<Live>) -> Result<Pass, Refused> {
+    pub(crate) async fn hold(
+        &self,
+        cx: &Context,
+        live: &Arc<LiveConfig>,
+    ) -> Result<SendPermit, Refused> {
         let entry = &self.entry;
         if entry.rule.action == Action::Bypass {
-            return Ok(self.pass(cx, live, None));
+            return Ok(self.permit(cx, live, None));
         }
         match cx.gate.hold(entry, &self.target, &self.client, self.preferences).await {
-            Ok(permit) => Ok(self.pass(cx, live, Some(permit))),
+            Ok(gate_permit) => Ok(self.permit(cx, live, Some(gate_permit))),
             Err(refused) => {
                 let own = self.preferences.max_wait.filter(|own| *own < entry.rule.max_wait);
                 Err(Refusal::gate(&refused, live.settings.refuse, own))
             }
         }
     }
-}
 
-impl Asking {
-    fn pass(&self, cx: &Context, live: &Arc<Live>, permit: Option<Permit>) -> Pass {
-        Pass {
+    fn permit(
+        &self,
+        cx: &Context,
+        live: &Arc<LiveConfig>,
+        gate_permit: Option<Permit>,
+    ) -> SendPermit {
+        SendPermit {
             entry: Arc::clone(&self.entry),
-            permit,
+            gate_permit,
             target: self.target.clone(),
             suspects: Arc::clone(&cx.suspects),
             live: Arc::clone(live),
@@ -117,18 +122,19 @@ impl Asking {
 
 /// The right to send one request. It has no permit if its rule says `action: bypass`.
 #[derive(Debug)]
-pub(crate) struct Pass {
+pub(crate) struct SendPermit {
     entry: Arc<Entry>,
-    permit: Option<Permit>,
+    /// `None` if the rule says `action: bypass`.
+    gate_permit: Option<Permit>,
     target: Target,
-    suspects: Arc<Suspects>,
     /// The suspects of all sites.
-    live: Arc<Live>,
+    suspects: Arc<Suspects>,
+    live: Arc<LiveConfig>,
     /// The span of the inspection, which ends with the report. Boxed: most requests have none.
     inspecting: Option<Box<OpenStep>>,
 }
 
-impl Pass {
+impl SendPermit {
     /// The rule.
     pub(crate) fn entry(&self) -> &Arc<Entry> {
         &self.entry
@@ -136,90 +142,94 @@ impl Pass {
 
     /// How long the request was held.
     pub(crate) fn held(&self) -> Duration {
-        self.permit.as_ref().map_or(Duration::ZERO, Permit::held)
+        self.gate_permit.as_ref().map_or(Duration::ZERO, Permit::held)
     }
 
     /// How long from now until the scope is free again; `None` if its rule holds nothing.
     pub(crate) fn next_in(&self) -> Option<Duration> {
-        self.permit.as_ref().and_then(Permit::next_in)
+        self.gate_permit.as_ref().and_then(Permit::next_in)
     }
 
     /// False once a cooldown has tripped since the grant, or once its ticket is void.
     pub(crate) fn may_send(&mut self) -> bool {
-        self.permit.as_mut().is_none_or(Permit::may_send)
+        self.gate_permit.as_mut().is_none_or(Permit::may_send)
     }
 
     /// A new connection for it took this long.
     pub(crate) fn connected(&mut self, took: Duration) {
-        if let Some(permit) = &mut self.permit {
-            permit.connected(took);
+        if let Some(gate_permit) = &mut self.gate_permit {
+            gate_permit.connected(took);
         }
     }
 
     /// Whether its ticket is void because its moment has passed.
     pub(crate) fn is_late(&self) -> bool {
-        self.permit.as_ref().is_some_and(Permit::is_late)
+        self.gate_permit.as_ref().is_some_and(Permit::is_late)
     }
 
     /// As [`Self::may_send`], for a tunnel.
     pub(crate) fn may_open(&mut self) -> bool {
-        self.permit.as_mut().is_none_or(Permit::may_open)
+        self.gate_permit.as_mut().is_none_or(Permit::may_open)
     }
 
     /// As [`Self::may_send`], for the rest of a request that is under way.
     pub(crate) fn may_go_on(&self) -> bool {
-        self.permit.as_ref().is_none_or(Permit::may_go_on)
+        self.gate_permit.as_ref().is_none_or(Permit::may_go_on)
     }
 
     /// Restarts the count of its wait.
     pub(crate) fn renew(&mut self) {
-        if let Some(permit) = &mut self.permit {
-            permit.renew();
+        if let Some(gate_permit) = &mut self.gate_permit {
+            gate_permit.renew();
         }
     }
 
     /// The slot that counts the request as under way; keep it until the response is complete.
     pub(crate) fn take_slot(&mut self) -> Option<Box<Slot>> {
-        self.permit.as_mut().and_then(Permit::take_slot)
+        self.gate_permit.as_mut().and_then(Permit::take_slot)
     }
 
     /// Waits for the permit again.
     ///
     /// # Errors
     /// The gate refuses.
-    pub(crate) async fn again(&mut self, live: &Live) -> Result<(), Refused> {
-        let Some(permit) = &mut self.permit else { return Ok(()) };
-        permit.again().await.map_err(|refused| Refusal::gate(&refused, live.settings.refuse, None))
+    pub(crate) async fn again(&mut self, live: &LiveConfig) -> Result<(), Refused> {
+        let Some(gate_permit) = &mut self.gate_permit else { return Ok(()) };
+        gate_permit
+            .again()
+            .await
+            .map_err(|refused| Refusal::gate(&refused, live.settings.refuse, None))
     }
 
     /// The head of the response has arrived; its body is inspected next.
-    pub(crate) fn inspects(&mut self, asking: &Asking) {
-        self.inspecting = asking.step(StepName::Inspect).map(Box::new);
+    pub(crate) fn inspects(&mut self, matched: &MatchedRequest) {
+        self.inspecting = matched.step(StepName::Inspect).map(Box::new);
     }
 
     /// Reads a limit that the site may name in these fields; it is reported with the verdict.
-    pub(crate) fn hear_limit(&mut self, headers: &HeaderMap) {
-        if let Some(permit) = self.permit.as_mut().filter(|_| self.entry.rule.site_limits) {
-            permit.hear_limit(site_limit(headers, clock::wall()));
+    pub(crate) fn note_limit(&mut self, headers: &HeaderMap) {
+        if let Some(gate_permit) = self.gate_permit.as_mut().filter(|_| self.entry.rule.site_limits)
+        {
+            gate_permit.hear_limit(site_limit(headers, clock::wall()));
         }
     }
 
     /// Reports the `Crawl-delay` of the site's `robots.txt`.
-    pub(crate) async fn tell_delay(&mut self, said: SiteLimit) {
-        if let Some(permit) = &mut self.permit {
-            permit.tell_delay(said).await;
+    pub(crate) async fn report_delay(&mut self, said: SiteLimit) {
+        if let Some(gate_permit) = &mut self.gate_permit {
+            gate_permit.tell_delay(said).await;
         }
     }
 
     /// Records the time until the head of the response.
-    pub(crate) fn hear_time(&mut self, took: Duration) {
-        if let Some(permit) = &mut self.permit {
-            permit.hear_time(took);
+    pub(crate) fn note_time(&mut self, took: Duration) {
+        if let Some(gate_permit) = &mut self.gate_permit {
+            gate_permit.hear_time(took);
         }
     }
 
     /// Records whether the response is a plain refusal, by its status or the target of its redirect alone.
-    pub(crate) fn hear_refusal(&mut self, head: &Parts) {
+    pub(crate) fn note_refusal(&mut self, head: &Parts) {
         let leads_home = || {
             let location = head.headers.get(LOCATION).and_then(|value| value.to_str().ok());
             let path = location.and_then(|text| text.trim().parse::<Uri>().ok());
@@ -233,27 +243,27 @@ impl Pass {
             }
             _ => None,
         };
-        if let Some(permit) = &mut self.permit {
-            permit.hear_refusal(refusal);
+        if let Some(gate_permit) = &mut self.gate_permit {
+            gate_permit.hear_refusal(refusal);
         }
     }
 
     /// Reports the verdict to the fleet. `judgement` becomes a block if all pages of the site look the same.
     pub(crate) async fn report(&mut self, judgement: &mut Judgement) {
         let inspect = &self.live.settings.inspect;
-        self.suspects.look(&self.entry, &self.target, inspect, judgement);
+        self.suspects.judge(&self.entry, &self.target, inspect, judgement);
         if let Some(mut step) = self.inspecting.take() {
             step.verdict(judgement.verdict);
         }
-        if let Some(permit) = &mut self.permit {
-            permit.report(judgement).await;
+        if let Some(gate_permit) = &mut self.gate_permit {
+            gate_permit.report(judgement).await;
         }
     }
 
     /// Reports a response that cannot be judged.
     pub(crate) async fn report_unseen(&mut self) {
-        if let Some(permit) = &mut self.permit {
-            permit.report_unseen().await;
+        if let Some(gate_permit) = &mut self.gate_permit {
+            gate_permit.report_unseen().await;
         }
     }
 }

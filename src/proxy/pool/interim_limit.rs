@@ -29,13 +29,13 @@ const HEAD: usize = 9;
 
 /// An HTTP/2 connection to a site.
 #[derive(Debug)]
-pub(super) struct Heads<S> {
+pub(super) struct InterimLimit<S> {
     stream: S,
     metrics: std::sync::Arc<Metrics>,
     counter: Counter,
 }
 
-impl<S> Heads<S> {
+impl<S> InterimLimit<S> {
     pub(super) fn new(stream: S, metrics: std::sync::Arc<Metrics>) -> Self {
         Self { stream, metrics, counter: Counter::default() }
     }
@@ -94,7 +94,7 @@ impl Counter {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Heads<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for InterimLimit<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -110,7 +110,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heads<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Heads<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for InterimLimit<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
