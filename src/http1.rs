@@ -89,7 +89,7 @@ pub struct Connection<S, R> {
     flushed: bool,
     /// The reader accepts only heads with field names in title case.
     title_case: bool,
-    /// A head with other names waits for another reader.
+    /// The next head has names in another case. It waits for a hyper instance that keeps the case.
     needs_case_map: bool,
     /// The unwritten rest of an interim response.
     interim: Bytes,

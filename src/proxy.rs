@@ -72,7 +72,7 @@ use crate::{
 /// Fields for which hyper's parser does not allocate.
 const HYPER_HEADERS: usize = 100;
 
-/// The client of a connection.
+/// A client's connection, and what its requests share.
 #[derive(Debug)]
 pub(crate) struct ClientConn {
     /// Address of the client.
@@ -83,7 +83,7 @@ pub(crate) struct ClientConn {
     pub(crate) inside: Option<intercept::InterceptedConnect>,
     /// The activity on an HTTP/2 connection.
     pub(crate) activity: Option<Arc<intercept::Activity>>,
-    /// A timer that the current request borrows, so that not each request allocates one.
+    /// Each request borrows this timer, so that it need not allocate one.
     response_timer: Mutex<Option<upload::IdleTimer>>,
     /// The connection to a site on which this client has logged in.
     pinned: Arc<PinnedConn>,
@@ -99,7 +99,7 @@ impl ClientConn {
         Self { peer, connection, inside, activity: None, response_timer, pinned }
     }
 
-    /// Whether the connection has been idle for a while.
+    /// Whether hyper may release the connection until the next request.
     fn is_parkable(&self) -> bool {
         self.connection.as_ref().is_some_and(http1::Handle::is_parkable)
     }
@@ -131,7 +131,7 @@ pub(crate) async fn handle(
     let answer = if identity.span.is_none() {
         handle_request(cx, client_conn, live, request, &mut exchange).await
     } else {
-        // Boxed: instrumented, the whole future would be moved several times. Few requests are named.
+        // Boxed: the instrumented future would be moved several times. Few clients send an id.
         let span = identity.span.clone();
         Box::pin(handle_request(cx, client_conn, live, request, &mut exchange).instrument(span))
             .await
@@ -166,7 +166,7 @@ pub(crate) async fn handle(
         line.answered(response.status(), &exchange);
     }
     if is_connect && !response.status().is_success() {
-        // What follows a refused CONNECT may have been meant for the tunnel (RFC 9931).
+        // Bytes after a refused CONNECT may have been meant for the tunnel (RFC 9931).
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     } else if is_connect || response.status() == StatusCode::SWITCHING_PROTOCOLS {
         client_conn.pass_through();
@@ -263,7 +263,7 @@ async fn handle_request(
     Box::pin(granted.exchange(&mut outbound, permit, upgrading, exchange)).await
 }
 
-/// A request that has its permit, and what it needs to be sent.
+/// A request with its permit, and everything that sending it needs.
 #[derive(Clone, Copy)]
 struct Granted<'a> {
     cx: &'a Arc<Context>,
@@ -353,8 +353,8 @@ impl Granted<'_> {
         }
     }
 
-    /// Judges the response and reports the verdict: now, or while the body passes if it is not
-    /// clear in time.
+    /// Judges the response and reports the verdict: at once, or while the body passes if the
+    /// verdict is not clear in time.
     async fn observe(
         self,
         head: &Parts,
@@ -436,7 +436,7 @@ fn retries(rule: &Rule, method: &Method) -> u32 {
 /// The record of an exchange.
 #[derive(Debug, Default)]
 struct Exchange {
-    /// `None` if there was none before the head of the response was sent.
+    /// `None` if the response was relayed before its verdict was clear.
     verdict: Option<Verdict>,
     held: Duration,
     took: Duration,

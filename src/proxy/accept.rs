@@ -36,7 +36,8 @@ use crate::{
     runtime::clock::LogThrottle,
 };
 
-/// Pause after an accept failed for want of descriptors or memory: without one the loop would spin.
+/// Pause after accept fails because descriptors or memory are exhausted. Without a pause, the loop
+/// would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
 /// hyper's floor for its read buffer.
 const MIN_BUFFER: usize = 8 * 1024;
@@ -145,7 +146,8 @@ struct ConnectionTask {
 }
 
 impl ConnectionTask {
-    /// Serves the connection until it ends, in stretches: hyper is there while requests come.
+    /// Serves the connection until it ends. hyper has it only while requests come; it is parked
+    /// between them.
     async fn serve(&self, stream: TcpStream, stop: CancellationToken) {
         let (mut builder, mut io, connection) = {
             let live = self.cx.live();
@@ -165,7 +167,7 @@ impl ConnectionTask {
             let served = match request {
                 Ok(true) => {
                     builder.preserve_header_case(!io.resume());
-                    // On the heap, so that it is there only while requests come.
+                    // Boxed, so that a parked connection does not keep this memory.
                     Box::pin(self.serve_until_idle(&builder, io, &client_conn, stop.as_mut())).await
                 }
                 Ok(false) => return,
@@ -182,7 +184,7 @@ impl ConnectionTask {
         }
     }
 
-    /// Serves requests until the connection ends or rests. Returns a resting connection.
+    /// Serves requests until the connection ends or can be parked. Returns it in the latter case.
     async fn serve_until_idle(
         &self,
         builder: &http1::Builder,

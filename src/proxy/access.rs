@@ -108,7 +108,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Of a tunnel under this rule.
+    /// For a tunnel under this rule.
     pub(super) fn new(entry: &Entry) -> Arc<Self> {
         Arc::new(Self {
             metrics: Arc::clone(&entry.metrics),
@@ -131,7 +131,7 @@ impl Tally {
         self.down.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// A flight is at the gate, or was.
+    /// Counts a flight and its hold.
     pub(super) fn flight(&self, waiting: &Waiting) {
         self.flights.fetch_add(1, Ordering::Relaxed);
         self.holds.lock().note(waiting.elapsed(), || waiting.cause(None));
@@ -155,7 +155,7 @@ impl Holds {
     }
 }
 
-/// The line of one request in the making; it is written when this is dropped.
+/// The line of one request. It is collected on the request's path and written on drop.
 #[derive(Debug)]
 pub(super) struct AccessLine {
     access: Access,
@@ -235,7 +235,7 @@ impl AccessLine {
         }
     }
 
-    /// Under which rule and scope.
+    /// Records the rule and the scope.
     pub(super) fn rule_found(&mut self, matched: &MatchedRequest) {
         self.access.rule = Some(matched.entry.rule.name.to_string());
         self.access.scope = Some(matched.entry.scope_name(&matched.target));
@@ -284,7 +284,7 @@ impl AccessLine {
         }
     }
 
-    /// It became a tunnel, which counts its own bytes and flights.
+    /// The request has become a tunnel, which counts its own bytes and flights.
     pub(super) fn tunnel_opened(&mut self, status: StatusCode, tally: &Arc<Tally>) {
         self.status(status);
         self.access.outcome = Outcome::Tunnelled;
@@ -292,7 +292,7 @@ impl AccessLine {
         self.tunnel = Some(Arc::clone(tally));
     }
 
-    /// It is a CONNECT whose inner requests have their own lines.
+    /// The request is a CONNECT whose inner requests have their own lines.
     pub(super) fn intercepted(&mut self) {
         self.access.outcome = Outcome::Intercepted;
     }
@@ -302,7 +302,7 @@ impl AccessLine {
         self.access.status = Some(status.as_u16());
     }
 
-    /// It is refused.
+    /// The request is refused.
     pub(super) fn refused(&mut self, refusal: &Refusal) {
         self.access.outcome = Outcome::Refused;
         self.access.reason = Some(refusal.reason);

@@ -42,7 +42,7 @@ pub(crate) struct LiveConfig {
     pub(crate) authenticator: Authenticator,
     pub(super) users: HashMap<Arc<str>, Arc<UserMetrics>>,
     pub(super) tls: Connector,
-    /// Its requests use only the connections to sites that were made under it.
+    /// Increases with each reload. A request uses only connections to sites of its own generation.
     pub(super) generation: u64,
 }
 
@@ -61,11 +61,11 @@ pub struct Context {
     pub(super) traces: Option<Arc<Traces>>,
     /// Pages that look like walls and match no signature.
     pub(super) suspects: Arc<Suspects>,
-    /// Rules whose first tunnel was reported.
+    /// Rules whose hidden tunnels were warned about.
     warned_tunnels: Mutex<HashSet<Arc<str>>>,
-    /// Rules whose first refusal of an unknown protocol was reported.
+    /// Rules that were warned about refusing an unknown protocol.
     warned_protocols: Mutex<HashSet<Arc<str>>>,
-    /// Clients that were reported for rejecting our certificates.
+    /// Clients that were warned about because they reject our certificates.
     warned_clients: Mutex<HashSet<IpAddr>>,
     /// Rules whose upstream proxy failed most recently.
     failed_upstreams: Mutex<HashSet<Arc<str>>>,

@@ -51,7 +51,7 @@ pub enum Denied {
     /// A CONNECT to a port that is not allowed.
     #[error("CONNECT to port {0} is not allowed (`egress.connect_ports`; 25 never is)")]
     Port(u16),
-    /// A port of another protocol, on any path.
+    /// A port of another protocol, for any kind of request.
     #[error("port {0} is another protocol's, as browsers see it, and {1}")]
     OtherProtocol(u16, &'static str),
 }

@@ -53,7 +53,8 @@ pub(super) struct Outbound {
     interim: Interim,
     /// Whether the client waits for `100 Continue` before it sends the body.
     expects_continue: bool,
-    /// How long the site has been idle. The client's connection lends it to all its requests.
+    /// Ends the wait for the response. It belongs to the client's connection, which lends it to
+    /// each request.
     response_timer: IdleTimer,
 }
 
@@ -165,7 +166,7 @@ impl Outbound {
         *client_conn.response_timer.lock() = Some(std::mem::take(&mut self.response_timer));
     }
 
-    /// The login that the client claims; checked before sending.
+    /// The client's `User-Agent`.
     pub(super) fn agent(&self) -> String {
         let agent = self.head.headers().get(header::USER_AGENT);
         agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default().to_owned()
@@ -353,8 +354,8 @@ async fn connect(
         if permit.may_send() {
             return Ok(conn);
         }
-        // The connection of a request that is late is kept for the next ticket, unless that takes long: a cooldown outlives
-        // an idle connection to most sites.
+        // If the ticket expired meanwhile, the connection waits for the next ticket, but not for
+        // long: most sites close an idle connection before a cooldown ends.
         late = permit.is_late().then_some(conn);
         let asked = clock::now();
         let _holding = matched.step(StepName::Hold);
@@ -382,7 +383,8 @@ async fn open(
     speak(cx, live, matched, permit, key, (http1_only, deadline), stream).await
 }
 
-/// Starts HTTP over `stream`, which leads to `key`: HTTP/2 if it is wanted, TLS within the deadline.
+/// Starts HTTP over `stream`, which leads to `key`: HTTP/2 if the site chooses it. TLS must be
+/// established before the deadline.
 async fn speak<S>(
     cx: &Arc<Context>,
     live: &LiveConfig,

@@ -36,7 +36,8 @@ const MAX_AHEAD: usize = 256 * 1024;
 #[derive(Debug)]
 pub struct SiteBody {
     ahead: VecDeque<Bytes>,
-    /// The site broke off while we read ahead; the client learns it in its place.
+    /// The site broke off while we read ahead. The client gets this error after the bytes before
+    /// it.
     broken: Option<BodyError>,
     /// `None` once it was read to its end.
     rest: Option<Incoming>,
@@ -67,7 +68,7 @@ impl Watch {
 }
 
 impl SiteBody {
-    /// A body that nobody looks at. `slot` is kept until it is over.
+    /// A body that is not scanned. `slot` is kept until it is over.
     pub(super) fn new(rest: Incoming, conn: Conn, idle: Duration, slot: Option<Box<Slot>>) -> Self {
         let idle = IdleTimer::new(idle);
         let (ahead, broken, watch) = (VecDeque::new(), None, None);
@@ -96,7 +97,7 @@ impl SiteBody {
     pub(super) async fn look(&mut self, delay: Duration) -> Option<(Judgement, SendPermit)> {
         let end = {
             let mut ahead = pin!(self.read_ahead(MAX_AHEAD));
-            // Mostly it is all there: no timer for that.
+            // Usually the whole body has arrived, and no timer is needed.
             match poll_fn(|cx| Poll::Ready(ahead.as_mut().poll(cx))).await {
                 Poll::Ready(end) => end,
                 Poll::Pending => tokio::time::timeout(delay, ahead).await.ok()?,
@@ -193,7 +194,7 @@ impl SiteBody {
         }
     }
 
-    /// Nothing more to come.
+    /// Whether the body has ended.
     pub(super) fn is_end_stream(&self) -> bool {
         self.ahead.is_empty() && self.is_read()
     }

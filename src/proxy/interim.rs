@@ -47,7 +47,7 @@ pub(super) enum HeldBody {
     /// Nothing is known yet, or nothing is held back.
     #[default]
     Undecided,
-    /// It may go.
+    /// It is sent, now or when the client has sent it.
     Wanted,
     /// The site responded without it, so the client keeps it.
     Unwanted,
@@ -94,7 +94,7 @@ impl Interim {
     /// The responses to relay now.
     ///
     /// # Errors
-    /// There is too much of it.
+    /// There are too many of them, or too many bytes.
     pub(super) fn poll_next(&self, cx: &Context<'_>) -> Poll<Result<Bytes, TooManyInterim>> {
         let mut state = self.0.lock();
         if state.is_too_much() {
@@ -110,7 +110,7 @@ impl Interim {
     /// The last interim response.
     ///
     /// # Errors
-    /// There is too much of it.
+    /// There are too many of them, or too many bytes.
     pub(super) fn rest(&self) -> Result<Bytes, TooManyInterim> {
         let mut state = self.0.lock();
         if state.is_too_much() {
@@ -130,7 +130,7 @@ impl Interim {
         })
     }
 
-    /// Ready when more is known than `so_far`.
+    /// Ready when the decision differs from `so_far`.
     pub(super) fn poll_body(&self, cx: &Context<'_>, so_far: HeldBody) -> Poll<HeldBody> {
         let mut state = self.0.lock();
         if state.body == so_far {
@@ -195,7 +195,7 @@ impl ContinueWait {
         Poll::Ready(HeldBody::Wanted)
     }
 
-    /// Waits for that decision.
+    /// The interim responses that decide about the body.
     pub(super) fn into_interim(self) -> Interim {
         self.interim
     }

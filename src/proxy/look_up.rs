@@ -31,8 +31,8 @@ pub(crate) async fn look_up(
     Ok(Some(found))
 }
 
-/// Looks the site of a request up before its hold, if that names its scope. A failure takes no token and belongs to no
-/// scope: it is counted, and no cooldown learns of it.
+/// Looks the site of a request up before its hold, if its addresses name the scope. A failure takes
+/// no token and belongs to no scope, so it is counted but not reported.
 ///
 /// # Errors
 /// The refusal.

@@ -1,4 +1,4 @@
-//! A request that has found its rule, and its permit.
+//! A request with its rule, and the permit to send it.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -24,7 +24,7 @@ use crate::{
     target::{Host, Target},
 };
 
-/// A request that has found its rule.
+/// A request, and the rule that it matches.
 #[derive(Debug)]
 pub(crate) struct MatchedRequest {
     pub(crate) target: Target,
@@ -63,8 +63,8 @@ impl MatchedRequest {
         self.trace.as_ref().map(|trace| trace.step(name))
     }
 
-    /// Refuses a forbidden port or address before the request is held, so that it takes no token. A name is judged
-    /// when it is dialled, by its addresses; with `via`, by itself.
+    /// Refuses a forbidden port or address before the request is held, so that it takes no token. A
+    /// name is judged by its addresses when it is dialled; with `via`, the name itself is judged.
     ///
     /// # Errors
     /// The egress guard denies it.
@@ -120,7 +120,7 @@ impl MatchedRequest {
     }
 }
 
-/// The right to send one request. It has no permit if its rule says `action: bypass`.
+/// The right to send one request: the gate's permit, and what the report on its response needs.
 #[derive(Debug)]
 pub(crate) struct SendPermit {
     entry: Arc<Entry>,
@@ -155,7 +155,7 @@ impl SendPermit {
         self.gate_permit.as_mut().is_none_or(Permit::may_send)
     }
 
-    /// A new connection for it took this long.
+    /// Records how long a new connection for it took.
     pub(crate) fn connected(&mut self, took: Duration) {
         if let Some(gate_permit) = &mut self.gate_permit {
             gate_permit.connected(took);

@@ -46,7 +46,8 @@ const MAX_IDLE: Duration = Duration::from_secs(60);
 /// How often idle connections are swept, while there are any.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// Sites up to which one without a kept connection keeps its place until the next sweep.
+/// Below this number of sites, a site without an idle connection keeps its entry until the next
+/// sweep.
 const MAX_EMPTY: usize = 1_000;
 
 /// The destination of a connection.
@@ -66,7 +67,7 @@ pub(super) struct ConnKey {
     pub(super) port: u16,
 }
 
-/// A connection from the pool, or a new one. To drop it closes it.
+/// A connection from the pool, or a new one. Dropping it closes it.
 #[derive(Debug)]
 pub(super) struct Conn {
     sender: Sender,

@@ -81,8 +81,8 @@ impl Refusal {
         self
     }
 
-    /// The gate refuses it. `max_wait`: the client's own `Prefer: wait`, if it is shorter than the
-    /// rule's `max_wait`.
+    /// The gate refuses the request. `max_wait`: the client's own `Prefer: wait`, if it is shorter
+    /// than the rule's `max_wait`.
     pub(crate) fn gate(
         refused: &crate::gate::Refused,
         statuses: RefuseStatuses,
@@ -125,19 +125,19 @@ impl Refusal {
             .under(entry)
     }
 
-    /// No rule matches it: nothing passes by accident.
+    /// No rule matches the request.
     pub(crate) fn unruled() -> Refused {
         let sentence = "No rule matches this request. To allow it, add a last rule with `match: \
                         \"*\"`.";
         Self::new(StatusCode::FORBIDDEN, Reason::Denied, "http_request_denied", sentence)
     }
 
-    /// A request that we cannot or will not understand.
+    /// A malformed or unsupported request.
     pub(crate) fn malformed(status: StatusCode, sentence: impl Into<String>) -> Refused {
         Self::new(status, Reason::Malformed, "http_request_error", sentence)
     }
 
-    /// A request that came back to us.
+    /// A request that has been through this proxy before.
     pub(crate) fn looped() -> Refused {
         let sentence = "This request has been through this proxy before (`Via` names it).";
         Self::new(StatusCode::LOOP_DETECTED, Reason::Loop, "proxy_loop_detected", sentence)

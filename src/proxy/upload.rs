@@ -143,7 +143,7 @@ impl Progress {
 #[derive(Debug, Default)]
 pub(super) struct IdleTimer {
     limit: Duration,
-    /// When the silence exceeds the limit; `None` while bytes come.
+    /// When the wait exceeds the limit; `None` while bytes arrive.
     deadline: Option<Instant>,
     /// May be set to an earlier time than the deadline: it is moved when it fires, not whenever
     /// bytes come.
@@ -151,7 +151,7 @@ pub(super) struct IdleTimer {
 }
 
 impl IdleTimer {
-    /// A timer for a silence of at most `limit`.
+    /// A timer for waits of at most `limit`.
     pub(super) fn new(limit: Duration) -> Self {
         Self { limit, deadline: None, sleep: None }
     }
@@ -170,7 +170,8 @@ impl IdleTimer {
         Poll::Ready(Err(BodyError::Idle(self.limit)))
     }
 
-    /// Ready when nothing happened for `limit`. Call it whenever something is pending.
+    /// Ready when the wait has lasted for `limit`. Call this whenever the awaited operation is
+    /// pending.
     pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
         let deadline = *self.deadline.get_or_insert_with(|| clock::now() + limit);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
@@ -186,12 +187,12 @@ impl IdleTimer {
         }
     }
 
-    /// Something happened.
+    /// Ends the wait; the next one begins with the next poll.
     pub(super) fn reset(&mut self) {
         self.deadline = None;
     }
 
-    /// Something happened at `start`, after which nothing may happen for `limit`.
+    /// Begins a wait at `start` that may last for `limit`.
     pub(super) fn reset_at(&mut self, start: Instant, limit: Duration) {
         self.deadline = Some(start + limit);
     }

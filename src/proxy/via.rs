@@ -52,7 +52,7 @@ pub(super) type ProxiedStream = Peeked<ProxyLink>;
 /// Connects. The site is judged by its name before.
 ///
 /// # Errors
-/// The refusal: the guard denies the site, or the upstream proxy does not lead there.
+/// The refusal: the guard denies the site, or the upstream proxy does not connect to it.
 pub(super) async fn connect(
     route: &Route,
     cx: &Context,
@@ -144,7 +144,7 @@ async fn connect_method(
         .max_header_size(live.settings.limits.header_bytes)
         .handshake(TokioIo::new(link))
         .await?;
-    // It ends with `sender`, or hands the connection over.
+    // This task ends with `sender`, or when the connection becomes a tunnel.
     tokio::spawn(connection.with_upgrades());
     let mut response = sender.send_request(request).await?;
     match response.status() {
@@ -236,7 +236,7 @@ fn own_answer<B>(response: &Response<B>) -> Option<ViaError> {
     Some(ViaError::Refused(status, Some(why)))
 }
 
-/// Why the upstream proxy does not lead to the site; the text is for a person.
+/// Why the upstream proxy does not connect to the site; a message for people.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ViaError {
     /// It cannot be reached.

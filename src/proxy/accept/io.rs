@@ -23,8 +23,9 @@ use crate::{
     rules::settings::{Settings, Timeouts},
 };
 
-/// How long a client is silent until its connection is parked. A parked connection uses little memory, and its next
-/// request takes a ninth more instructions. Clients that send one request after the other are never parked.
+/// A connection is parked when its client has been idle for this long. A parked connection uses
+/// little memory, and its next request takes a ninth more instructions. Clients that send one
+/// request after the other are never parked.
 const PARK_AFTER: Duration = Duration::from_millis(40);
 
 /// A client's socket.
@@ -37,7 +38,7 @@ pub(in crate::proxy) struct ClientIo<S = TcpStream> {
     timeouts: Timeouts,
     metrics: Arc<Metrics>,
     idle_reads: IdleTimer,
-    /// What the client is awaited for, and whether the connection is parked after this wait.
+    /// What the connection waits for, and whether it can be parked after this wait.
     awaited: (Waiting, bool),
     /// Whether hyper is dropped between requests; see [`ClientIo::poll_request`].
     can_park: bool,
@@ -136,8 +137,8 @@ impl<S> ClientIo<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ClientIo<S> {
     /// Waits for the client's next request, without hyper. A connection that waits here takes a few
-    /// KiB; within hyper it takes two buffers of 8 KiB more, and the space for a request's whole
-    /// state. False if the client has disconnected.
+    /// KiB; hyper would add two buffers of 8 KiB and the space for a whole request. False if the
+    /// client has disconnected.
     ///
     /// After this, [`ClientIo::resume`] must be called. Later [`Handle::is_parkable`] reports when the
     /// client has been idle for a while, or has sent something that another hyper instance must

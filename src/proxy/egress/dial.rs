@@ -52,8 +52,8 @@ pub(super) async fn first(
     Ok(stream)
 }
 
-/// Connects to the first of `addresses`, and to another one only if that fails, within half of the
-/// time: the request counts for the first.
+/// Connects to the first of `addresses`, for which the request was counted. If that fails within
+/// half of the time, tries the others.
 pub(super) async fn preferred(
     addresses: &[SocketAddr],
     deadline: Instant,

@@ -82,7 +82,7 @@ async fn relay(client: Option<&Handle>, interim: Bytes) {
 }
 
 /// Refuses responses that no client may get: an unrequested protocol upgrade, or a coding that the
-/// client cannot see. Returns the records of the others.
+/// client cannot see. Returns the flags of the others.
 pub(super) fn check(
     outbound: &Outbound,
     response: &mut Response<Incoming>,

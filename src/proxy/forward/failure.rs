@@ -22,9 +22,9 @@ use crate::{
 pub(super) enum Failure {
     /// The connection was closed before anything was written; the request is whole.
     Unsent(Box<Request<Upload>>),
-    /// It closed the connection, or does not speak HTTP.
+    /// The site closed the connection, or does not speak HTTP.
     Broken(hyper::Error),
-    /// Nothing in time.
+    /// The site did not respond in time.
     NoAnswer(Duration),
     /// Too many interim responses.
     TooManyInterim,
@@ -67,8 +67,8 @@ impl Failure {
         }
     }
 
-    /// The same as a failure of the upstream proxy at the other end; `None` if the client failed, or the site is slow or
-    /// sends too much.
+    /// The failure as one of the upstream proxy, for a connection that leads to one. `None` if the
+    /// client failed, or if the site is slow or sends too much.
     pub(super) fn of_the_connection(&self) -> Option<ViaError> {
         match self {
             Self::Broken(error) if upload_error(error).is_some() || error.is_parse_too_large() => {
@@ -140,7 +140,7 @@ impl Failure {
     }
 }
 
-/// The client's part in a failure.
+/// The error of the client's body, if that is the cause.
 fn upload_error(error: &hyper::Error) -> Option<&BodyError> {
     error.source()?.downcast_ref::<BodyError>()
 }

@@ -158,7 +158,7 @@ pub(crate) struct Activity {
     progress: AtomicUsize,
 }
 
-/// Why nothing moves.
+/// Why a connection makes no progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Inactivity {
     /// No request is open.
@@ -193,7 +193,7 @@ impl Activity {
         }
     }
 
-    /// Ready when waiting longer for an idle connection makes no sense.
+    /// Waits once more for an idle connection. Returns at once if the client does not read.
     async fn stays_idle(&self, inactivity: Inactivity, idle: Duration) {
         if inactivity == Inactivity::Idle {
             self.inactive_for(idle).await;

@@ -74,8 +74,8 @@ impl SharedConns {
         found
     }
 
-    /// Returns the first use of a new connection, and keeps the connection if it `shares`. If the
-    /// site has enough of them, it serves this one request.
+    /// Returns the first slot on a new connection. The connection is kept for other requests if it
+    /// `shares` and its site has few; otherwise it serves this request only.
     pub(super) fn put(
         &mut self,
         key: ConnKey,
@@ -94,7 +94,8 @@ impl SharedConns {
         stream
     }
 
-    /// Drops connections without use for `limit`; hyper then closes them. True while any is kept.
+    /// Drops connections that were not used for `limit`; hyper then closes them. True if any is
+    /// left.
     pub(super) fn sweep(&mut self, now: Instant, limit: Duration) -> bool {
         self.sites.retain(|_, connections| {
             let rested = |one: &SharedConn| now.duration_since(one.since) > limit;

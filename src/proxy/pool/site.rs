@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use crate::proxy::upload::Upload;
 
-/// A connection that waits for its next request.
+/// An idle connection.
 #[derive(Debug)]
 pub(super) struct IdleConn {
     pub(super) sender: SendRequest<Upload>,
@@ -42,7 +42,8 @@ impl SiteConns {
         self.len += 1;
     }
 
-    /// The most recently used connection that is ready: of this worker, otherwise of the one with the most.
+    /// The most recently used connection that is ready: from this worker, or else from the worker
+    /// with the most connections.
     pub(super) fn take(&mut self, worker: usize) -> Option<IdleConn> {
         let own = self.by_worker.get_mut(worker).and_then(|own| last_ready(own, &mut self.len));
         own.or_else(|| {
@@ -67,7 +68,7 @@ impl SiteConns {
         self.len = self.by_worker.iter().map(Vec::len).sum();
     }
 
-    /// Since when each has waited.
+    /// When each became idle.
     pub(super) fn ages(&self) -> impl Iterator<Item = Instant> {
         self.by_worker.iter().flatten().map(|one| one.since)
     }

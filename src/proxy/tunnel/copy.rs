@@ -104,7 +104,7 @@ pub(in crate::proxy) async fn both(
     }
 }
 
-/// Bytes both ways.
+/// A connection that can be read and written.
 pub(in crate::proxy) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
@@ -191,7 +191,7 @@ trait Source: Send {
 trait Sink: AsyncWrite + Unpin + Send {}
 impl<W: AsyncWrite + Unpin + Send> Sink for W {}
 
-/// For the next read; not for more, which a write would show (see [`CHUNK`]).
+/// Reserves room for one read and no more (see [`CHUNK`]).
 fn reserve_chunk(buffer: &mut Vec<u8>) {
     buffer.reserve_exact(CHUNK);
 }

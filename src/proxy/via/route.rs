@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::proxy) struct Route {
     pub(in crate::proxy) proxy: Arc<UpstreamProxy>,
-    /// It leads to the site itself (CONNECT, SOCKS). Otherwise its requests name the site
+    /// Whether it is a tunnel to the site (CONNECT, SOCKS). Otherwise its requests name the site
     /// (absolute-form).
     pub(in crate::proxy) tunnels: bool,
 }
