@@ -4,58 +4,49 @@
 //! **observe** -> report -> relay. `handle_request` reads in that order; each step is one call into its own
 //! module.
 
-mod accept;
 mod access;
 mod admission;
-pub mod auth;
-mod body;
 mod budget;
+mod client;
 mod context;
-pub mod egress;
-mod exhaustion;
 mod extended;
-mod forward;
 mod headers;
 mod inspect;
-mod intercept;
-mod interim;
 mod local;
-mod look_up;
 mod matched_request;
-mod peek;
-mod pool;
 mod reply;
-pub mod resolve;
 mod suspects;
-pub mod tls;
 mod tunnel;
-mod tunnel_login;
-mod upgrade;
-mod upload;
-mod via;
-mod workers;
+mod upstream;
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, response::Parts};
 use hyper::body::Incoming;
-use parking_lot::Mutex;
 use tracing::Instrument as _;
 
-use self::upload::Progress;
-pub use self::{accept::serve, body::Body, context::Context, inspect::SiteBody, workers::Workers};
 use self::{
     access::{AccessLine, RequestIdentity},
+    client::ClientConn,
     context::LiveConfig,
-    forward::{Outbound, UpstreamResponse},
     headers::HeaderFlags,
-    pool::PinnedConn,
-    upgrade::Upgrading,
+    tunnel::{intercept, upgrade, upgrade::Upgrading},
+    upstream::{
+        forward,
+        forward::{Outbound, UpstreamResponse},
+        upload::Progress,
+    },
+};
+pub use self::{
+    client::{accept::serve, auth, body::Body, workers::Workers},
+    context::Context,
+    inspect::SiteBody,
+    upstream::{egress, resolve, tls},
 };
 pub(crate) use self::{
-    look_up::look_up,
     matched_request::{MatchedRequest, SendPermit},
     reply::{Refusal, Refused},
+    upstream::look_up::look_up,
 };
 use crate::{
     classify::{Head, Reading, robots, verdict::Verdict},
@@ -71,46 +62,6 @@ use crate::{
 
 /// Fields for which hyper's parser does not allocate.
 const HYPER_HEADERS: usize = 100;
-
-/// A client's connection, and what its requests share.
-#[derive(Debug)]
-pub(crate) struct ClientConn {
-    /// Address of the client.
-    pub(crate) peer: SocketAddr,
-    /// Its HTTP/1.1 connection, which must know when a tunnel begins; `None` for HTTP/2.
-    pub(crate) connection: Option<http1::Handle>,
-    /// The intercepted CONNECT around its requests, if there is one.
-    pub(crate) inside: Option<intercept::InterceptedConnect>,
-    /// The activity on an HTTP/2 connection.
-    pub(crate) activity: Option<Arc<intercept::Activity>>,
-    /// Each request borrows this timer, so that it need not allocate one.
-    response_timer: Mutex<Option<upload::IdleTimer>>,
-    /// The connection to a site on which this client has logged in.
-    pinned: Arc<PinnedConn>,
-}
-
-impl ClientConn {
-    pub(crate) fn new(
-        peer: SocketAddr,
-        connection: Option<http1::Handle>,
-        inside: Option<intercept::InterceptedConnect>,
-    ) -> Self {
-        let (response_timer, pinned) = (Mutex::default(), Arc::default());
-        Self { peer, connection, inside, activity: None, response_timer, pinned }
-    }
-
-    /// Whether hyper may release the connection until the next request.
-    fn is_parkable(&self) -> bool {
-        self.connection.as_ref().is_some_and(http1::Handle::is_parkable)
-    }
-
-    /// The next bytes are not HTTP: a tunnel begins.
-    fn pass_through(&self) {
-        if let Some(connection) = &self.connection {
-            connection.pass_through();
-        }
-    }
-}
 
 /// Handles one request: every outcome is a response.
 pub(crate) async fn handle(
@@ -236,7 +187,7 @@ async fn handle_request(
         return Box::pin(tunnel::open(cx, &live, client_conn.peer, matched, request, line)).await;
     }
     matched.judge(&live)?;
-    look_up::before_hold(&mut matched, &live, exchange.line.as_deref_mut()).await?;
+    upstream::look_up::before_hold(&mut matched, &live, exchange.line.as_deref_mut()).await?;
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
     let idle = live.settings.timeouts.idle;

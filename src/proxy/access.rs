@@ -16,7 +16,7 @@ use tracing::Span;
 
 use super::{
     ClientConn, Context, Exchange, MatchedRequest, Refusal, SendPermit, headers, reply::Refused,
-    upload::Progress,
+    upstream::upload::Progress,
 };
 use crate::{
     gate::{Client, Entry, Waiting},

@@ -12,13 +12,15 @@ use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    auth::Authenticator,
     budget::Budget,
-    egress::{Guard, OwnAddresses},
+    client::auth::Authenticator,
     headers::Via,
-    pool::Pool,
     suspects::Suspects,
-    tls::Connector,
+    upstream::{
+        egress::{Guard, OwnAddresses},
+        pool::Pool,
+        tls::Connector,
+    },
 };
 use crate::{
     gate::Gate,

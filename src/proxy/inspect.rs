@@ -20,8 +20,10 @@ use hyper::body::Incoming;
 
 use super::{
     SendPermit,
-    pool::Conn,
-    upload::{BodyError, IdleTimer},
+    upstream::{
+        pool::Conn,
+        upload::{BodyError, IdleTimer},
+    },
 };
 use crate::{
     classify::{BodyEnd, Scan, verdict::Judgement},

@@ -9,7 +9,8 @@ use std::{
 use http::{HeaderMap, HeaderValue, Uri, header::LOCATION, response::Parts};
 
 use super::{
-    Context, Refusal, context::LiveConfig, egress::DialError, reply::Refused, suspects::Suspects,
+    Context, Refusal, context::LiveConfig, reply::Refused, suspects::Suspects,
+    upstream::egress::DialError,
 };
 use crate::{
     classify::{

@@ -10,7 +10,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use super::{auth, auth::Unauthorised, egress::DialError, headers::PROXY_STATUS};
+use super::{
+    client::auth::{self, Unauthorised},
+    headers::PROXY_STATUS,
+    upstream::egress::DialError,
+};
 use crate::{
     gate::{Entry, RefusalReason},
     observability::metrics::{Metrics, Reason},

@@ -8,8 +8,12 @@
 
 pub(super) mod copy;
 mod hello;
+pub(super) mod intercept;
+mod login;
+pub(super) mod peek;
 mod record_overhead;
 mod records;
+pub(super) mod upgrade;
 
 use std::{
     io,
@@ -30,13 +34,9 @@ use super::{
     access::{AccessLine, Tally},
     budget::TunnelSlot,
     context::LiveConfig,
-    egress::DialError,
-    forward,
-    look_up::before_hold,
-    pool::GaugeGuard,
     reply::{Refused, sentence},
-    tunnel_login::TunnelLogin,
-    via,
+    tunnel::login::TunnelLogin,
+    upstream::{egress::DialError, forward, look_up::before_hold, pool::GaugeGuard, via},
 };
 use crate::{
     classify::verdict::Judgement,

@@ -130,7 +130,8 @@ fn a_file_without_roots_is_named() {
     let empty = dir.path().join("empty.pem");
     std::fs::write(&empty, "nothing").unwrap();
     for path in [empty, dir.path().join("missing.pem")] {
-        let error = crate::proxy::tls::Connector::new(std::slice::from_ref(&path)).unwrap_err();
+        let error =
+            crate::proxy::upstream::tls::Connector::new(std::slice::from_ref(&path)).unwrap_err();
         assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     }
 }

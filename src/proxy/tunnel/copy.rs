@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{Flights, Tally, records::Piece};
-use crate::{proxy::accept::ClientIo, runtime::clock};
+use crate::{proxy::client::accept::ClientIo, runtime::clock};
 
 /// Bytes copied at a time: seven times tokio's 8 KB cost 0.6 of its CPU per megabyte. A segment
 /// takes somewhat less than 64 KB (65,483 bytes on loopback); a write of just over one is followed by

@@ -3,7 +3,7 @@
 use rustls::server::Acceptor;
 
 use crate::{
-    proxy::peek::{is_record_type, is_record_version},
+    proxy::tunnel::peek::{is_record_type, is_record_version},
     target::Host,
 };
 
