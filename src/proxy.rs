@@ -15,6 +15,7 @@ mod inspect;
 mod local;
 mod matched_request;
 mod reply;
+mod stream;
 mod suspects;
 mod tunnel;
 mod upstream;

@@ -35,6 +35,7 @@ use super::{
     budget::TunnelSlot,
     context::LiveConfig,
     reply::{Refused, sentence},
+    stream::Side,
     tunnel::login::TunnelLogin,
     upstream::{egress::DialError, forward, look_up::before_hold, pool::GaugeGuard, via},
 };
@@ -87,7 +88,7 @@ pub(super) async fn open(
         let (_slot, _line) = (slot, line);
         let serving = async {
             match upgrade.await {
-                Ok(upgraded) => serve(copy::Side::of_client(upgraded), site, flights).await,
+                Ok(upgraded) => serve(Side::of_client(upgraded), site, flights).await,
                 Err(error) => tracing::debug!(%error, "the client disconnected before its tunnel \
                                                        started"),
             }
@@ -137,7 +138,7 @@ pub(super) async fn join(
     cx: &Arc<Context>,
     mut matched: MatchedRequest,
     tunnel_login: Arc<TunnelLogin>,
-    client: copy::Side,
+    client: Side,
     mut line: Option<Box<AccessLine>>,
 ) {
     match establish(cx, &mut matched, line.as_deref_mut()).await {
@@ -191,7 +192,7 @@ async fn establish(
 }
 
 /// A connection to the site, and the address that was dialled; none with `via`.
-type SiteSide = (copy::Side, Option<SocketAddr>);
+type SiteSide = (Side, Option<SocketAddr>);
 
 async fn connect_site(
     cx: &Context,
@@ -205,10 +206,10 @@ async fn connect_site(
     }
     let site = forward::dial(live, matched, permit).await?;
     let address = site.peer_addr().ok();
-    Ok((copy::Side::Tcp(site, Bytes::new()), address))
+    Ok((Side::Tcp(site, Bytes::new()), address))
 }
 
-async fn serve(client: copy::Side, (site, address): SiteSide, mut flights: Flights) {
+async fn serve(client: Side, (site, address): SiteSide, mut flights: Flights) {
     flights.site = address;
     let _counted = GaugeGuard::new(&flights.matched.entry.metrics.tunnels);
     let idle = flights.live.settings.timeouts.idle;

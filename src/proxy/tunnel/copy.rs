@@ -10,16 +10,17 @@ use std::{
 };
 
 use bytes::Bytes;
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::{TcpStream, tcp},
+    io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::tcp,
     time::Instant,
 };
 
 use super::{Flights, Tally, records::Piece};
-use crate::{proxy::client::accept::ClientIo, runtime::clock};
+use crate::{
+    proxy::stream::{Side, Stream},
+    runtime::clock,
+};
 
 /// Bytes copied at a time: seven times tokio's 8 KB cost 0.6 of its CPU per megabyte. A segment
 /// takes somewhat less than 64 KB (65,483 bytes on loopback); a write of just over one is followed by
@@ -29,48 +30,6 @@ const CHUNK: usize = 56 * 1024;
 /// How long a client may stay silent after its site has ended one direction. Most sites have then
 /// ended both, and only a write would show it.
 const AFTER_SITE: Duration = Duration::from_secs(2);
-
-/// One end of a tunnel, with the bytes that were read before the tunnel began.
-pub(in crate::proxy) enum Side {
-    /// A plain TCP connection: the usual case, copied without a lock and without a buffer while
-    /// idle.
-    Tcp(TcpStream, Bytes),
-    /// Anything else (TLS).
-    Other(Box<dyn Stream>),
-}
-
-impl Side {
-    /// An end that is not a plain TCP connection.
-    pub(in crate::proxy) fn other(
-        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    ) -> Self {
-        Self::Other(Box::new(stream))
-    }
-
-    /// The client's end of an upgraded connection.
-    pub(in crate::proxy) fn of_client(upgraded: Upgraded) -> Self {
-        match upgraded.downcast::<TokioIo<ClientIo>>() {
-            Ok(parts) => {
-                let (stream, later) = parts.io.into_inner().into_inner();
-                let early = if later.is_empty() {
-                    parts.read_buf
-                } else {
-                    [parts.read_buf, later].concat().into()
-                };
-                Self::Tcp(stream, early)
-            }
-            Err(upgraded) => Self::other(TokioIo::new(upgraded)),
-        }
-    }
-
-    /// The site's end of an upgraded connection.
-    pub(in crate::proxy) fn of_site(upgraded: Upgraded) -> Self {
-        match upgraded.downcast::<TokioIo<TcpStream>>() {
-            Ok(parts) => Self::Tcp(parts.io.into_inner(), parts.read_buf),
-            Err(upgraded) => Self::other(TokioIo::new(upgraded)),
-        }
-    }
-}
 
 /// Copies until both directions have ended, or nothing moved for `idle`. `flights` decides before
 /// bytes go from the client to the site.
@@ -100,19 +59,6 @@ pub(in crate::proxy) async fn both(
             let up = Direction { from: from_client, to: to_site, early: client_early };
             let down = Direction { from: from_site, to: to_client, early: site_early };
             run(up, down, flights, tally, idle).await
-        }
-    }
-}
-
-/// A connection that can be read and written.
-pub(in crate::proxy) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
-impl Side {
-    fn boxed(self) -> (Box<dyn Stream>, Bytes) {
-        match self {
-            Self::Tcp(stream, early) => (Box::new(stream), early),
-            Self::Other(stream) => (stream, Bytes::new()),
         }
     }
 }

@@ -19,16 +19,20 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
 use super::{
-    copy::Side,
     login::TunnelLogin,
-    peek::{Peeked, Protocol, peek},
+    peek::{Protocol, peek},
 };
 use crate::{
     gate::Client,
     observability::{event::Event, metrics::Reason},
     proxy::{
-        Body, Context, MatchedRequest, Refusal, access::AccessLine, budget::TunnelSlot,
-        context::LiveConfig, reply::Refused, upstream::pool::GaugeGuard,
+        Body, Context, MatchedRequest, Refusal,
+        access::AccessLine,
+        budget::TunnelSlot,
+        context::LiveConfig,
+        reply::Refused,
+        stream::{Peeked, Side},
+        upstream::pool::GaugeGuard,
     },
     rules::TunnelCount,
     target::{Host, Scheme, Target},

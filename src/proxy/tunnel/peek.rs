@@ -1,13 +1,11 @@
 //! Recognises the protocol inside a CONNECT by its first bytes, which are then read again.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::io;
 
-use bytes::{Buf as _, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use crate::proxy::stream::Peeked;
 
 /// Bytes that suffice; the longest registered method has 17 letters.
 const ENOUGH: usize = 24;
@@ -24,13 +22,6 @@ pub(in crate::proxy) enum Protocol {
     Http,
     /// Something else (SSH, ...).
     Other,
-}
-
-/// A stream whose first bytes are read again.
-#[derive(Debug)]
-pub(in crate::proxy) struct Peeked<S> {
-    early: Bytes,
-    stream: S,
 }
 
 /// Reads until the protocol is clear, at least one byte. `None` if the client closes without a byte.
@@ -53,7 +44,7 @@ pub(in crate::proxy) async fn peek<S: AsyncRead + Unpin>(
             break Protocol::Other;
         }
     };
-    Ok(Some((protocol, Peeked { early: bytes.freeze(), stream })))
+    Ok(Some((protocol, Peeked::new(stream, bytes.freeze()))))
 }
 
 /// The protocol that the bytes begin; `None` if more are needed.
@@ -103,71 +94,6 @@ pub(in crate::proxy) const fn is_record_type(byte: u8) -> bool {
 /// Go takes any below 16.
 pub(in crate::proxy) const fn is_record_version(major: u8) -> bool {
     major < 16
-}
-
-impl<S> From<S> for Peeked<S> {
-    fn from(stream: S) -> Self {
-        Self::new(stream, Bytes::new())
-    }
-}
-
-impl<S> Peeked<S> {
-    /// A stream of which `early` has been read already.
-    pub(in crate::proxy) fn new(stream: S, early: Bytes) -> Self {
-        Self { early, stream }
-    }
-
-    /// The stream, and the bytes that are to be read first.
-    pub(in crate::proxy) fn into_parts(self) -> (S, Bytes) {
-        (self.stream, self.early)
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Peeked<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.early.is_empty() {
-            return Pin::new(&mut this.stream).poll_read(cx, buf);
-        }
-        let length = this.early.len().min(buf.remaining());
-        buf.put_slice(&this.early[..length]);
-        this.early.advance(length);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Peeked<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
-    }
 }
 
 #[cfg(test)]

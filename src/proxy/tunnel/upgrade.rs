@@ -15,6 +15,7 @@ use crate::{
         context::LiveConfig,
         headers,
         reply::Refused,
+        stream::Side,
         upstream::{
             forward::{Outbound, UpstreamResponse},
             pool::GaugeGuard,
@@ -78,7 +79,7 @@ pub(in crate::proxy) fn join(
         let copied = async {
             // The client's connection is available only after our 101 was sent.
             let (site, client) = tokio::try_join!(site, client).map_err(std::io::Error::other)?;
-            let (client, site) = (copy::Side::of_client(client), copy::Side::of_site(site));
+            let (client, site) = (Side::of_client(client), Side::of_site(site));
             copy::both(client, site, None, &tally, idle).await
         };
         tokio::select! {

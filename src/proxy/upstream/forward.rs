@@ -9,10 +9,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 
 use self::failure::Failure;
 use super::{
@@ -32,6 +29,7 @@ use crate::{
         extended::Accept,
         headers::{self, HeaderFlags},
         reply::Refused,
+        stream::Stream,
     },
     runtime::clock::{self, Instant},
     target::{Scheme, Target},
@@ -387,7 +385,7 @@ async fn open(
 
 /// Starts HTTP over `stream`, which leads to `key`: HTTP/2 if the site chooses it. TLS must be
 /// established before the deadline.
-async fn speak<S>(
+async fn speak<S: Stream + 'static>(
     cx: &Arc<Context>,
     live: &LiveConfig,
     matched: &MatchedRequest,
@@ -395,10 +393,7 @@ async fn speak<S>(
     key: ConnKey,
     (http1_only, deadline): (bool, Instant),
     stream: S,
-) -> Result<Conn, Refused>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) -> Result<Conn, Refused> {
     let (limits, generation) = (live.settings.limits, live.generation);
     let (bytes, fields) = (limits.header_bytes, limits.headers);
     let opened = if key.tls {

@@ -22,10 +22,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    time::Instant,
-};
+use tokio::time::Instant;
 use tokio_util::either::Either;
 
 pub(in crate::proxy) use self::pin::PinnedConn;
@@ -36,8 +33,12 @@ use self::{
 };
 use super::{interim::Unwanted, upload::Upload, via::route::Route};
 use crate::{
-    gate::Client, observability::metrics::Metrics, proxy::client::workers, rules::settings::Bounds,
-    runtime::clock, target::Host,
+    gate::Client,
+    observability::metrics::Metrics,
+    proxy::{client::workers, stream::Stream},
+    rules::settings::Bounds,
+    runtime::clock,
+    target::Host,
 };
 
 /// Idle connections are closed after this time. Most servers close theirs earlier (nginx after 75
@@ -275,17 +276,14 @@ impl Pool {
     ///
     /// # Errors
     /// None is known today; hyper's handshake writes nothing.
-    pub(in crate::proxy) async fn open<S>(
+    pub(in crate::proxy) async fn open<S: Stream + 'static>(
         self: &Arc<Self>,
         key: ConnKey,
         generation: u64,
         stream: S,
         header_bytes: usize,
         headers: usize,
-    ) -> Result<Conn, hyper::Error>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Result<Conn, hyper::Error> {
         let mut builder = hyper::client::conn::http1::Builder::new();
         builder.title_case_headers(true).max_header_size(header_bytes);
         if headers != crate::proxy::HYPER_HEADERS {
@@ -301,15 +299,12 @@ impl Pool {
     ///
     /// # Errors
     /// The connection broke in hyper's handshake.
-    pub(in crate::proxy) async fn open_h2<S>(
+    pub(in crate::proxy) async fn open_h2<S: Stream + 'static>(
         self: &Arc<Self>,
         key: ConnKey,
         generation: u64,
         stream: S,
-    ) -> Result<Conn, hyper::Error>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Result<Conn, hyper::Error> {
         let stream = InterimLimit::new(stream, Arc::clone(&self.metrics));
         let (sender, connection) = shared::handshake(stream).await?;
         self.drive(connection);

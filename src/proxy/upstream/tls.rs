@@ -12,16 +12,13 @@ use http::StatusCode;
 use rustls::{
     CertificateError, ClientConfig, RootCertStore, client::Resumption, pki_types::ServerName,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    time::Instant,
-};
+use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
     classify::verdict::{Judgement, Verdict},
     observability::metrics::Reason,
-    proxy::{Refusal, reply::Refused},
+    proxy::{Refusal, reply::Refused, stream::Stream},
     target::Host,
     tls::roots::{self, BadRoots},
 };
@@ -127,17 +124,14 @@ impl Connector {
     ///
     /// # Errors
     /// The reason, as a [`TlsError`].
-    pub(in crate::proxy) async fn connect<S>(
+    pub(in crate::proxy) async fn connect<S: Stream>(
         &self,
         host: &Host,
         stream: S,
         verify: bool,
         http1_only: bool,
         deadline: Instant,
-    ) -> Result<TlsStream<S>, TlsError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
+    ) -> Result<TlsStream<S>, TlsError> {
         let connector = if verify { &self.verified } else { &self.unverified };
         let protocols: &[&[u8]] = if http1_only { &[HTTP_1_1] } else { &[H2, HTTP_1_1] };
         let protocols = protocols.iter().map(|name| name.to_vec()).collect();

@@ -29,7 +29,7 @@ use crate::{
         Context, MatchedRequest, Refusal, SendPermit,
         context::LiveConfig,
         reply::{Refused, sentence},
-        tunnel::{copy::Side, peek::Peeked},
+        stream::{Peeked, Side},
     },
     rules::upstream::{Login, ProxyScheme, UpstreamProxy},
     runtime::clock,

@@ -18,7 +18,6 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::{server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Context, InterceptedConnect, LiveConfig};
 use crate::{
@@ -27,6 +26,7 @@ use crate::{
         Body, ClientConn,
         client::accept::{ClientIo, builder},
         handle,
+        stream::Stream,
         upstream::upload::BodyError,
     },
 };
@@ -44,16 +44,13 @@ const MAX_SEND_BUFFER: usize = 64 * 1024;
 const PING: Duration = Duration::from_secs(20);
 
 /// Serves HTTP/1.1.
-pub(super) async fn http1<S>(
+pub(super) async fn http1<S: Stream + 'static>(
     cx: &Arc<Context>,
     live: &LiveConfig,
     peer: SocketAddr,
     inside: InterceptedConnect,
     stream: S,
-) -> io::Result<()>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) -> io::Result<()> {
     let (mut io, connection) = ClientIo::new(stream, &live.settings, &cx.metrics);
     if live.settings.log.access {
         io.log_refusals(peer.ip());
@@ -73,16 +70,13 @@ where
 }
 
 /// Serves HTTP/2. Each stream passes the gate separately; a held stream does not delay the others.
-pub(super) async fn http2<S>(
+pub(super) async fn http2<S: Stream + 'static>(
     cx: &Arc<Context>,
     live: &LiveConfig,
     peer: SocketAddr,
     inside: InterceptedConnect,
     stream: S,
-) -> io::Result<()>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) -> io::Result<()> {
     let activity = Arc::new(Activity::default());
     let mut client_conn = ClientConn::new(peer, None, Some(inside));
     client_conn.activity = Some(Arc::clone(&activity));

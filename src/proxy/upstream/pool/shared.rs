@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use super::{ConnKey, Sites};
-use crate::{proxy::upstream::upload::Upload, runtime::clock};
+use crate::{
+    proxy::{stream::Stream, upstream::upload::Upload},
+    runtime::clock,
+};
 
 /// Requests at a time on one connection; servers allow 100 (RFC 9113 section 6.5.2 advises no
 /// less).
@@ -117,15 +117,12 @@ impl SharedConns {
 }
 
 /// Starts HTTP/2 over `stream`.
-pub(super) async fn handshake<S>(
+pub(super) async fn handshake<S: Stream + 'static>(
     stream: S,
 ) -> Result<
     (SendRequest<Upload>, impl Future<Output = Result<(), hyper::Error>> + Send + 'static),
     hyper::Error,
->
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+> {
     Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
