@@ -255,11 +255,6 @@ const LEFT: Duration = Duration::from_secs(2);
 /// Whether a response may be delayed for its verdict: documents, but not streams.
 pub(super) fn may_wait(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else { return true };
-    let essence = kind.as_bytes().split(|b| *b == b';').next().unwrap_or(b"").trim_ascii();
-    if essence.eq_ignore_ascii_case(b"text/html") {
-        // Nearly always.
-        return true;
-    }
     let Ok(kind) = kind.to_str() else { return true };
     let kind = kind.split(';').next().unwrap_or("").trim();
     let (family, form) = kind.split_once('/').unwrap_or((kind, ""));

@@ -4,6 +4,7 @@
 //! relayed in HTTP/1.1. A site that sends too many is cut off; for HTTP/2 in [`super::pool`].
 
 use std::{
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
@@ -59,6 +60,15 @@ impl State {
         self.count > MAX_COUNT || self.relayed.len() > MAX_BYTES
     }
 
+    /// The responses that were not taken before.
+    fn take(&mut self) -> Result<Bytes, TooManyInterim> {
+        if self.is_too_much() {
+            Err(TooManyInterim)
+        } else {
+            Ok(mem::take(&mut self.relayed).freeze())
+        }
+    }
+
     fn settle(&mut self, body: HeldBody) {
         self.body = body;
         wake(&mut self.uploading);
@@ -99,14 +109,12 @@ impl Interim {
         cx: &Context<'_>,
     ) -> Poll<Result<Bytes, TooManyInterim>> {
         let mut state = self.0.lock();
-        if state.is_too_much() {
-            return Poll::Ready(Err(TooManyInterim));
-        }
-        if state.relayed.is_empty() {
+        let next = state.take();
+        if next.as_ref().is_ok_and(Bytes::is_empty) {
             state.answering = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        Poll::Ready(Ok(state.relayed.split().freeze()))
+        Poll::Ready(next)
     }
 
     /// The last interim response.
@@ -114,12 +122,7 @@ impl Interim {
     /// # Errors
     /// There are too many of them, or too many bytes.
     pub(in crate::proxy) fn rest(&self) -> Result<Bytes, TooManyInterim> {
-        let mut state = self.0.lock();
-        if state.is_too_much() {
-            return Err(TooManyInterim);
-        }
-        // Nearly always nothing, for which no buffer is split.
-        Ok(if state.relayed.is_empty() { Bytes::new() } else { state.relayed.split().freeze() })
+        self.0.lock().take()
     }
 
     /// The response has arrived. A body that was not requested by now is not needed; then the

@@ -2,11 +2,13 @@
 //! all.
 
 use std::{
-    fs::{self, DirBuilder, OpenOptions, Permissions},
+    fs::{self, DirBuilder, Permissions},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::Path,
 };
+
+use tempfile::NamedTempFile;
 
 use super::CaError;
 
@@ -68,15 +70,12 @@ pub(super) fn read(path: &Path) -> Result<String, CaError> {
 
 /// Writes a secret unless the file exists. The name only appears with the complete content.
 pub(super) fn create_private(path: &Path, text: &str) -> Result<(), CaError> {
-    let temporary = write_temporary(path, text, 0o600)?;
-    let linked = match fs::hard_link(&temporary, path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(failed("writing", path)(error))
+    match write_temporary(path, text, 0o600)?.persist_noclobber(path) {
+        Err(lost) if lost.error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(failed("writing", path)(lost.error))
         }
         _ => Ok(()),
-    };
-    fs::remove_file(&temporary).map_err(failed("removing", &temporary))?;
-    linked
+    }
 }
 
 /// Writes a file that everybody may read, unless it exists.
@@ -84,21 +83,17 @@ pub(super) fn write_public(path: &Path, text: &str) -> Result<(), CaError> {
     if fs::read_to_string(path).is_ok_and(|there| there == text) {
         return Ok(());
     }
-    let temporary = write_temporary(path, text, 0o644)?;
-    fs::rename(&temporary, path).map_err(failed("writing", path))
+    let written = write_temporary(path, text, 0o644)?.persist(path);
+    written.map(drop).map_err(|lost| failed("writing", path)(lost.error))
 }
 
-fn write_temporary(path: &Path, text: &str, mode: u32) -> Result<PathBuf, CaError> {
-    // Random instead of the process id, because containers that share a volume all run as process
-    // 1.
-    let temporary = path.with_extension(format!("new-{:016x}", fastrand::u64(..)));
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(mode);
-    let written = options.open(&temporary).and_then(|mut file| {
-        file.set_permissions(Permissions::from_mode(mode))?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    });
-    written.map_err(failed("writing", &temporary))?;
-    Ok(temporary)
+fn write_temporary(path: &Path, text: &str, mode: u32) -> Result<NamedTempFile, CaError> {
+    let written =
+        NamedTempFile::new_in(path.parent().unwrap_or(Path::new(""))).and_then(|mut file| {
+            file.as_file().set_permissions(Permissions::from_mode(mode))?;
+            file.write_all(text.as_bytes())?;
+            file.as_file().sync_all()?;
+            Ok(file)
+        });
+    written.map_err(failed("writing", path))
 }
