@@ -1,8 +1,8 @@
 //! The path of a request, top to bottom.
 //!
 //! accept -> target -> authenticate -> rule -> **hold** -> connect -> last check -> send ->
-//! **observe** -> report -> relay. `handle_request` reads in that order; each step is one call into its own
-//! module.
+//! **observe** -> report -> relay. `handle_request` follows that order, with one call into a module
+//! for each step.
 
 mod access;
 mod admission;
@@ -53,10 +53,7 @@ use crate::{
     classify::{Head, Reading, robots, verdict::Verdict},
     gate::{Client, Entry},
     http1,
-    observability::{
-        metrics::{Bound, UserMetrics},
-        traces::StepName,
-    },
+    observability::{metrics::UserMetrics, traces::StepName},
     rules::{Action, Mode, Rule},
     target::Target,
 };
@@ -192,14 +189,7 @@ async fn handle_request(
     let method = request.method().clone();
     let upgrading = hyper::upgrade::on(&mut request);
     let idle = live.settings.timeouts.idle;
-    let share = client_conn.activity.as_ref().map(|_| {
-        let size = budget::size_of_held(&request);
-        cx.held_memory.take(size, budget::MAX_HELD_MEMORY).ok_or_else(|| {
-            cx.metrics.reached(Bound::Http2);
-            Refusal::busy("held requests of HTTP/2").under(&matched.entry)
-        })
-    });
-    let share = share.transpose()?;
+    let share = admission::reserve_memory(cx, client_conn, &request, &matched.entry)?;
     let mut outbound = Outbound::new(cx, idle, &matched.target, request, flags)?;
     let upgrading = upgrade::admit(cx, &live, client_conn, &outbound, &matched.entry, upgrading)?;
     outbound.borrow_timer(client_conn);

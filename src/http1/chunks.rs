@@ -1,7 +1,7 @@
 //! A strict parser for chunked bodies (RFC 9112 section 7.1), byte by byte.
 //!
-//! Where parsers disagree about chunks, a request can be hidden in them. So every ambiguous form is
-//! refused.
+//! If two parsers read chunks differently, a request can be hidden in them. So every ambiguous form
+//! is refused.
 
 use super::{
     ascii::{has_control, is_token},

@@ -1,5 +1,5 @@
-//! A strict parser for the head of a request, line by line as it arrives: what must be refused, and
-//! how the body is framed.
+//! A strict parser for the head of a request. It reads each line as it arrives, finds violations,
+//! and reports how the body is framed.
 //!
 //! Each line is checked once, as soon as it is complete, so the result does not depend on how the
 //! bytes were split into reads. Checks that hyper makes as strictly, such as for methods, are left

@@ -52,7 +52,8 @@ pub(super) struct RequestIdentity {
 }
 
 impl RequestIdentity {
-    /// Takes the request's name out of its fields; `make` one if the client gives none.
+    /// Takes the request's id out of its fields. If the client gives none, `make` says whether to
+    /// make one.
     pub(super) fn take(headers: &mut HeaderMap, make: bool, traces: Option<&Arc<Traces>>) -> Self {
         let named = headers.remove(REQUEST_ID).filter(is_id);
         let field = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
@@ -160,7 +161,7 @@ impl Holds {
 pub(super) struct AccessLine {
     access: Access,
     span: Span,
-    /// Whether the line is written: it may be there for the trace only.
+    /// Whether the line is written. Otherwise only the trace uses it.
     logs: bool,
     /// For the trace, which has no log span around it.
     request_id: Option<String>,

@@ -1,15 +1,19 @@
 //! Checks before a rule is looked up: malformed HTTP/2 requests, and requests that the proxy answers itself.
 
+use std::sync::Arc;
+
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
 use super::{
     Body, Context, Refusal,
+    budget::{MAX_HELD_MEMORY, Share, size_of_held},
+    client::ClientConn,
     context::LiveConfig,
     headers::{self, HeaderFlags},
     reply::{self, Refused},
 };
-use crate::observability::metrics::Bound;
+use crate::{gate::Entry, observability::metrics::Bound};
 
 /// Refuses an HTTP/2 request for the violations that [`crate::http1`] finds in HTTP/1.1.
 ///
@@ -34,6 +38,26 @@ pub(super) fn admit_frames(
         return Err(Refusal::malformed(StatusCode::BAD_REQUEST, sentence));
     }
     Ok(())
+}
+
+/// Reserves the memory of an HTTP/2 request that is about to be held; `None` for HTTP/1.1.
+///
+/// # Errors
+/// The held requests take too much memory already.
+pub(super) fn reserve_memory(
+    cx: &Context,
+    client_conn: &ClientConn,
+    request: &Request<Incoming>,
+    entry: &Arc<Entry>,
+) -> Result<Option<Share>, Refused> {
+    if client_conn.activity.is_none() {
+        return Ok(None);
+    }
+    let share = cx.held_memory.take(size_of_held(request), MAX_HELD_MEMORY);
+    share.map(Some).ok_or_else(|| {
+        cx.metrics.reached(Bound::Http2);
+        Refusal::busy("held requests of HTTP/2").under(entry)
+    })
 }
 
 /// Handles requests that are not passed on to a site: one that has been in this proxy before,

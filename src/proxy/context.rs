@@ -189,7 +189,7 @@ impl Context {
         }
     }
 
-    /// The upstream proxy of a rule has led to a site.
+    /// The upstream proxy of a rule has connected to a site.
     pub(super) fn upstream_works(&self, rule: &Rule) {
         self.failed_upstreams.lock().remove(&rule.name);
     }

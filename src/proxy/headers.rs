@@ -245,7 +245,7 @@ pub(super) fn next_value(wait: Duration) -> HeaderValue {
         .expect("digits and a point make a field value")
 }
 
-/// The value of one field in the making: 24 bytes of words, and twice 20 digits, a point and a digit.
+/// A buffer for one field value: 24 bytes of words, and twice 20 digits, a point and a digit.
 struct FieldText {
     bytes: [u8; 72],
     length: usize,

@@ -168,12 +168,12 @@ impl SendPermit {
         self.gate_permit.as_ref().is_some_and(Permit::is_late)
     }
 
-    /// As [`Self::may_send`], for a tunnel.
+    /// Like [`Self::may_send`], for a tunnel.
     pub(crate) fn may_open(&mut self) -> bool {
         self.gate_permit.as_mut().is_none_or(Permit::may_open)
     }
 
-    /// As [`Self::may_send`], for the rest of a request that is under way.
+    /// Like [`Self::may_send`], for the rest of a request that is under way.
     pub(crate) fn may_go_on(&self) -> bool {
         self.gate_permit.as_ref().is_none_or(Permit::may_go_on)
     }

@@ -1,4 +1,4 @@
-//! Streams of bytes: what clients, sites and upstream proxies are connected by.
+//! Connections to clients, sites and upstream proxies, as streams of bytes.
 
 use std::{
     io,

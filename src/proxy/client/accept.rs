@@ -126,7 +126,7 @@ impl Acceptor {
             }
         };
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a client connection without TCP_NODELAY");
+            tracing::debug!(%error, "cannot set TCP_NODELAY on a client connection");
         }
         let task = ConnectionTask { cx: Arc::clone(cx), peer, _slot: slot };
         let (there, stop) = (self.workers.least_busy(), self.stop.clone());

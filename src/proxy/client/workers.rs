@@ -52,7 +52,8 @@ impl Workers {
         Ok((entrance, listener))
     }
 
-    /// The runtime with the fewest tasks. One task is about one connection, of a client or to a site.
+    /// The runtime with the fewest tasks. There is about one task per connection, to clients and to
+    /// sites.
     pub(in crate::proxy) fn least_busy(&self) -> Handle {
         let tasks = |handle: &&Handle| handle.metrics().num_alive_tasks();
         let least_busy = self.0.iter().map(BackgroundRuntime::handle).min_by_key(tasks);

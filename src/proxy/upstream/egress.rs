@@ -233,7 +233,7 @@ impl Guard {
     /// agree on the first one however a name server orders them. For [`Self::connect_to`], later.
     ///
     /// # Errors
-    /// As [`Guard::connect`].
+    /// Like [`Guard::connect`].
     pub async fn look_up(
         &self,
         host: &Host,
@@ -253,7 +253,7 @@ impl Guard {
     /// the first does not accept. They are judged again, because a reload may have come since.
     ///
     /// # Errors
-    /// As [`Guard::connect`].
+    /// Like [`Guard::connect`].
     pub async fn connect_to(
         &self,
         host: &Host,
@@ -305,7 +305,7 @@ impl Guard {
     /// the proxy's own addresses apply to it.
     ///
     /// # Errors
-    /// As [`Guard::connect`].
+    /// Like [`Guard::connect`].
     pub async fn connect_upstream(
         &self,
         host: &Host,

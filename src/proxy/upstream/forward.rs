@@ -62,7 +62,7 @@ pub(in crate::proxy) struct Outbound {
 #[derive(Debug)]
 pub(in crate::proxy) struct UpstreamResponse {
     pub(in crate::proxy) response: Response<Incoming>,
-    /// Of its fields.
+    /// The flags of its fields.
     pub(in crate::proxy) flags: HeaderFlags,
     pub(in crate::proxy) conn: Conn,
     /// The time from the first byte sent to the head of the response.
@@ -71,7 +71,7 @@ pub(in crate::proxy) struct UpstreamResponse {
 
 impl Outbound {
     /// Rewrites a client's request into the site's: origin-form, the target's authority as Host,
-    /// HTTP/1.1, nothing of this hop, and our entry in `Via`. `flags` is of its fields.
+    /// HTTP/1.1, nothing of this hop, and our entry in `Via`. `flags` describes its fields.
     ///
     /// # Errors
     /// None, if the target was parsed from this request.
@@ -444,7 +444,7 @@ pub(in crate::proxy) async fn dial(
     }
 }
 
-/// What a failed connection shows about the site; `None` if the egress guard refused it.
+/// The verdict on a site that could not be connected to; `None` if this proxy is the cause.
 pub(in crate::proxy) fn dial_verdict(error: &DialError) -> Option<Judgement> {
     let verdict = match error {
         DialError::Denied(_) | DialError::Short(_) => return None,

@@ -47,11 +47,11 @@ const MAX_ADDRESSES: usize = 32;
 /// Most concurrent lookups. Each blocks a thread for as long as the system's resolver takes (some
 /// 30 s for a name whose servers are silent). Fewer than tokio's 512 blocking threads.
 const MAX_LOOKUPS: usize = 384;
-/// Those of one client.
+/// Most concurrent lookups for one client.
 const PER_CLIENT: usize = 128;
-/// Those of the names below one registrable domain.
+/// Most concurrent lookups of names below one registrable domain.
 const PER_DOMAIN: usize = 16;
-/// Clients or domains up to which those without a look-up are remembered.
+/// Beyond this number, clients and domains without a lookup are forgotten.
 const MAX_SHARES: usize = 1_000;
 
 /// Why a name has no address.

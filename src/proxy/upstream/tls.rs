@@ -62,7 +62,7 @@ impl TlsError {
         Refusal::new(status, reason, error, crate::proxy::reply::sentence(&self.to_string()))
     }
 
-    /// What it shows about the site.
+    /// The verdict on the site.
     pub(in crate::proxy) fn judgement(&self) -> Judgement {
         let verdict = match self {
             Self::Timeout(_) => Verdict::Timeout,

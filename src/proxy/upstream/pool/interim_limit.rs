@@ -16,7 +16,7 @@ use crate::observability::metrics::{Bound, Metrics};
 
 /// Most heads of one stream. Real sites send one or two before the response.
 const MAX_HEADS: u32 = 32;
-/// Streams that are remembered; those that we reset are never seen to end.
+/// Most streams that are counted at a time. The end of a stream that we reset is never seen.
 const MAX_STREAMS: usize = 1_000;
 
 /// Types and flags of frames (RFC 9113 section 6).

@@ -9,9 +9,9 @@ use crate::proxy::upstream::upload::Upload;
 #[derive(Debug)]
 pub(super) struct IdleConn {
     pub(super) sender: SendRequest<Upload>,
-    /// The worker of its thread.
+    /// The worker on whose thread it was made.
     pub(super) worker: usize,
-    /// The time of its return.
+    /// When it became idle.
     pub(super) since: Instant,
 }
 
@@ -60,7 +60,7 @@ impl SiteConns {
         Some(oldest.remove(0))
     }
 
-    /// Closes those that are not `wanted`.
+    /// Closes all connections but the `wanted` ones.
     pub(super) fn keep(&mut self, wanted: impl Fn(&IdleConn) -> bool) {
         for kept in &mut self.by_worker {
             kept.retain(&wanted);
