@@ -60,7 +60,7 @@ const MAX_EARLY: usize = 4 * READ_SIZE;
 
 /// The meaning of the next byte.
 #[derive(Debug)]
-enum ConnectionPhase {
+enum Framing {
     Head(Head),
     Length(u64),
     Chunks(Chunks),
@@ -75,7 +75,7 @@ enum ConnectionPhase {
 #[derive(Debug)]
 pub struct Connection<S, R> {
     io: S,
-    phase: ConnectionPhase,
+    phase: Framing,
     /// Bytes that were read but not passed on; the first `valid` of them may be.
     buffered: BytesMut,
     valid: usize,
@@ -113,7 +113,7 @@ impl<S, R: Refuse> Connection<S, R> {
         let handle = Handle::default();
         let connection = Self {
             io,
-            phase: ConnectionPhase::Head(Head::default()),
+            phase: Framing::Head(Head::default()),
             buffered: BytesMut::new(),
             valid: 0,
             ended: false,
@@ -147,14 +147,14 @@ impl<S, R: Refuse> Connection<S, R> {
         while valid < bytes.len() {
             let rest = &bytes[valid..];
             match &mut self.phase {
-                ConnectionPhase::Head(head) => match head.advance(rest, self.limits) {
+                Framing::Head(head) => match head.advance(rest, self.limits) {
                     Ok(Progress::Incomplete) => break,
                     Ok(Progress::EmptyPath(at)) => {
-                        self.phase = ConnectionPhase::Head(Head::default());
+                        self.phase = Framing::Head(Head::default());
                         return Scanned { valid, empty_path: Some(at) };
                     }
                     Ok(Progress::Complete(..)) if self.title_case && !head.is_in_title_case() => {
-                        self.phase = ConnectionPhase::Head(Head::default());
+                        self.phase = Framing::Head(Head::default());
                         self.needs_case_map = true;
                         break;
                     }
@@ -166,27 +166,25 @@ impl<S, R: Refuse> Connection<S, R> {
                     }
                     Err(violation) => self.violated(violation, false),
                 },
-                ConnectionPhase::Length(left) => {
+                Framing::Length(left) => {
                     let there = u64::try_from(rest.len()).unwrap_or(u64::MAX);
                     let taken = there.min(*left);
                     *left -= taken;
                     valid += usize::try_from(taken).unwrap_or(usize::MAX);
                     if *left == 0 {
-                        self.phase = ConnectionPhase::Head(Head::default());
+                        self.phase = Framing::Head(Head::default());
                     }
                 }
-                ConnectionPhase::Chunks(chunks) => {
+                Framing::Chunks(chunks) => {
                     let read = chunks.advance(rest);
                     valid += read.valid;
                     match read.end {
                         Ok(false) => {}
-                        Ok(true) => self.phase = ConnectionPhase::Head(Head::default()),
+                        Ok(true) => self.phase = Framing::Head(Head::default()),
                         Err(violation) => self.violated(violation, true),
                     }
                 }
-                ConnectionPhase::Undecided(_)
-                | ConnectionPhase::Through
-                | ConnectionPhase::Refused(_) => break,
+                Framing::Undecided(_) | Framing::Through | Framing::Refused(_) => break,
             }
         }
         Scanned { valid, empty_path: None }
@@ -198,7 +196,7 @@ impl<S, R: Refuse> Connection<S, R> {
         // was sent, or it is too late for another one.
         let before = if in_body { self.requests - 1 } else { self.requests };
         let too_late = in_body && (self.wrote || self.handle.answered() < before);
-        self.phase = ConnectionPhase::Refused(Refusal::new(answer, before, too_late));
+        self.phase = Framing::Refused(Refusal::new(answer, before, too_late));
     }
 
     /// Scans the buffered bytes.
@@ -244,13 +242,13 @@ fn spell_empty_path(buffered: &mut BytesMut, at: usize) {
     buffered.unsplit(rest);
 }
 
-fn after(follows: Follows) -> ConnectionPhase {
+fn after(follows: Follows) -> Framing {
     match follows {
-        Follows::Head => ConnectionPhase::Head(Head::default()),
-        Follows::Length(length) => ConnectionPhase::Length(length),
-        Follows::Chunks => ConnectionPhase::Chunks(Chunks::default()),
-        Follows::AfterConnect => ConnectionPhase::Undecided(true),
-        Follows::AfterUpgrade => ConnectionPhase::Undecided(false),
+        Follows::Head => Framing::Head(Head::default()),
+        Follows::Length(length) => Framing::Length(length),
+        Follows::Chunks => Framing::Chunks(Chunks::default()),
+        Follows::AfterConnect => Framing::Undecided(true),
+        Follows::AfterUpgrade => Framing::Undecided(false),
     }
 }
 
@@ -269,7 +267,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
             return Poll::Ready(Ok(true));
         }
         let scanned = self.scan(new);
-        if scanned.valid < new.len() && !matches!(self.phase, ConnectionPhase::Refused(_)) {
+        if scanned.valid < new.len() && !matches!(self.phase, Framing::Refused(_)) {
             self.buffered.extend_from_slice(&new[scanned.valid..]);
             if let Some(at) = scanned.empty_path {
                 spell_empty_path(&mut self.buffered, at);
@@ -299,7 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
         if answered {
             // A refused CONNECT ends the connection (RFC 9931). A refused Upgrade is an ordinary
             // request.
-            self.phase = ConnectionPhase::Head(Head::default());
+            self.phase = Framing::Head(Head::default());
             self.scan_buffered();
             return Poll::Ready(Ok(connect));
         }
@@ -318,8 +316,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> AsyncRead for Connect
             return Poll::Ready(Ok(()));
         }
         loop {
-            if this.handle.passes_through() && !matches!(this.phase, ConnectionPhase::Through) {
-                (this.phase, this.valid) = (ConnectionPhase::Through, this.buffered.len());
+            if this.handle.passes_through() && !matches!(this.phase, Framing::Through) {
+                (this.phase, this.valid) = (Framing::Through, this.buffered.len());
             }
             if this.pass_on(buf) {
                 return Poll::Ready(Ok(()));
@@ -329,25 +327,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> AsyncRead for Connect
                 return Poll::Pending;
             }
             match &this.phase {
-                ConnectionPhase::Through if this.ended => return Poll::Ready(Ok(())),
-                ConnectionPhase::Through => return Pin::new(&mut this.io).poll_read(cx, buf),
-                ConnectionPhase::Refused(_) => return this.poll_refusal(cx),
-                ConnectionPhase::Undecided(connect) => {
+                Framing::Through if this.ended => return Poll::Ready(Ok(())),
+                Framing::Through => return Pin::new(&mut this.io).poll_read(cx, buf),
+                Framing::Refused(_) => return this.poll_refusal(cx),
+                Framing::Undecided(connect) => {
                     let connect = *connect;
                     if ready!(this.poll_decision(connect, cx))? {
                         return Poll::Ready(Ok(()));
                     }
                 }
-                ConnectionPhase::Head(_) if !this.buffered.is_empty() => {
+                Framing::Head(_) if !this.buffered.is_empty() => {
                     let ended = this.ended || ready!(this.poll_read_more(cx))?;
                     if ended {
                         return Poll::Ready(Ok(()));
                     }
                     this.scan_buffered();
                 }
-                ConnectionPhase::Head(_)
-                | ConnectionPhase::Length(_)
-                | ConnectionPhase::Chunks(_) => {
+                Framing::Head(_) | Framing::Length(_) | Framing::Chunks(_) => {
                     if this.ended || ready!(this.poll_in_place(cx, buf))? {
                         return Poll::Ready(Ok(()));
                     }

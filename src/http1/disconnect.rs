@@ -12,7 +12,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Connection, ConnectionPhase, MAX_EARLY, Refuse};
+use super::{Connection, Framing, MAX_EARLY, Refuse};
 
 /// What the connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,17 +32,15 @@ impl<S, R: Refuse> Connection<S, R> {
     /// What the connection waits for, after a read without data.
     pub fn waiting(&self) -> Waiting {
         match &self.phase {
-            ConnectionPhase::Head(_) if !self.buffered.is_empty() => Waiting::Head,
-            ConnectionPhase::Head(_) if self.requests == 0 => Waiting::FirstRequest,
-            ConnectionPhase::Head(_) if self.handle.answered() >= self.requests => {
-                Waiting::NextRequest
-            }
-            ConnectionPhase::Head(_)
-            | ConnectionPhase::Length(_)
-            | ConnectionPhase::Chunks(_)
-            | ConnectionPhase::Undecided(_)
-            | ConnectionPhase::Through
-            | ConnectionPhase::Refused(_) => Waiting::Nothing,
+            Framing::Head(_) if !self.buffered.is_empty() => Waiting::Head,
+            Framing::Head(_) if self.requests == 0 => Waiting::FirstRequest,
+            Framing::Head(_) if self.handle.answered() >= self.requests => Waiting::NextRequest,
+            Framing::Head(_)
+            | Framing::Length(_)
+            | Framing::Chunks(_)
+            | Framing::Undecided(_)
+            | Framing::Through
+            | Framing::Refused(_) => Waiting::Nothing,
         }
     }
 
@@ -89,13 +87,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
             return Ok(());
         }
         let left = match self.phase {
-            ConnectionPhase::Head(_) => self.poll_ahead(cx),
-            ConnectionPhase::Undecided(_) if !self.handle.passes_through() => self.poll_early(cx),
-            ConnectionPhase::Undecided(_)
-            | ConnectionPhase::Length(_)
-            | ConnectionPhase::Chunks(_)
-            | ConnectionPhase::Through
-            | ConnectionPhase::Refused(_) => Poll::Pending,
+            Framing::Head(_) => self.poll_ahead(cx),
+            Framing::Undecided(_) if !self.handle.passes_through() => self.poll_early(cx),
+            Framing::Undecided(_)
+            | Framing::Length(_)
+            | Framing::Chunks(_)
+            | Framing::Through
+            | Framing::Refused(_) => Poll::Pending,
         };
         match left {
             Poll::Ready(Ok(true)) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -107,10 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
     /// Reads until there is something to pass on: a complete head or a violation. True at the end
     /// of the stream.
     pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        while matches!(self.phase, ConnectionPhase::Head(_))
-            && self.valid == 0
-            && !self.needs_case_map
-        {
+        while matches!(self.phase, Framing::Head(_)) && self.valid == 0 && !self.needs_case_map {
             if ready!(self.poll_read_more(cx))? {
                 return Poll::Ready(Ok(true));
             }

@@ -13,7 +13,7 @@ use tokio::{
     time::Sleep,
 };
 
-use super::{Connection, ConnectionPhase, READ_SIZE, Refuse};
+use super::{Connection, Framing, READ_SIZE, Refuse};
 
 /// How long the client's remaining data is read and discarded. Otherwise the kernel would send a
 /// reset, which could destroy the response (RFC 9112 section 9.6).
@@ -53,7 +53,7 @@ impl Refusal {
 impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
     /// Once the refusal is being written, nothing else may be.
     pub(super) fn begin_write(&mut self) -> io::Result<()> {
-        if matches!(&self.phase, ConnectionPhase::Refused(refusal) if refusal.has_begun()) {
+        if matches!(&self.phase, Framing::Refused(refusal) if refusal.has_begun()) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         (self.wrote, self.flushed) = (true, false);
@@ -63,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, R: Refuse + Unpin> Connection<S, R> {
     /// Sends the response and ends the connection. The reader sees the end of the stream, so an
     /// incomplete body stays incomplete.
     pub(super) fn poll_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let ConnectionPhase::Refused(refusal) = &mut self.phase else { return Poll::Ready(Ok(())) };
+        let Framing::Refused(refusal) = &mut self.phase else { return Poll::Ready(Ok(())) };
         loop {
             match &mut refusal.stage {
                 RefusalStage::Wait(answer) => {

@@ -42,11 +42,11 @@ const NO_HOLD: Duration = Duration::from_millis(1);
 
 /// The id of a request in the log, and its client's trace context.
 #[derive(Debug)]
-pub(super) struct RequestIdentity {
+pub(crate) struct RequestIdentity {
     /// The client's own, or the trace's, or one that was made for the access log.
     id: Option<HeaderValue>,
     /// A span around all log lines of a request with an id from its client; `None` for others.
-    pub(super) span: Span,
+    pub(crate) span: Span,
     /// Its spans, if they are exported.
     trace: Option<Arc<Trace>>,
 }
@@ -54,7 +54,7 @@ pub(super) struct RequestIdentity {
 impl RequestIdentity {
     /// Takes the request's id out of its fields. If the client gives none, `make` says whether to
     /// make one.
-    pub(super) fn take(headers: &mut HeaderMap, make: bool, traces: Option<&Arc<Traces>>) -> Self {
+    pub(crate) fn take(headers: &mut HeaderMap, make: bool, traces: Option<&Arc<Traces>>) -> Self {
         let named = headers.remove(REQUEST_ID).filter(is_id);
         let field = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
         let named_trace = field.and_then(TraceParent::parse);
@@ -76,12 +76,12 @@ impl RequestIdentity {
     }
 
     /// Whether the end of the request is recorded.
-    pub(super) fn is_traced(&self) -> bool {
+    pub(crate) fn is_traced(&self) -> bool {
         self.trace.is_some()
     }
 
     /// Adds the request's id in the log to the response.
-    pub(super) fn annotate(self, headers: &mut HeaderMap) {
+    pub(crate) fn annotate(self, headers: &mut HeaderMap) {
         if let Some(id) = self.id {
             headers.insert(headers::REQUEST_ID, id);
         }
@@ -100,7 +100,7 @@ fn is_id(value: &HeaderValue) -> bool {
 
 /// Bytes and flights of a tunnel so far, counted by its copy loop.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     metrics: Arc<RuleMetrics>,
     up: AtomicU64,
     down: AtomicU64,
@@ -110,7 +110,7 @@ pub(super) struct Tally {
 
 impl Tally {
     /// For a tunnel under this rule.
-    pub(super) fn new(entry: &Entry) -> Arc<Self> {
+    pub(crate) fn new(entry: &Entry) -> Arc<Self> {
         Arc::new(Self {
             metrics: Arc::clone(&entry.metrics),
             up: AtomicU64::default(),
@@ -121,19 +121,19 @@ impl Tally {
     }
 
     /// Counts bytes to the site.
-    pub(super) fn up(&self, bytes: usize) {
+    pub(crate) fn up(&self, bytes: usize) {
         self.metrics.bytes_up.inc_by(bytes as u64);
         self.up.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Counts bytes from the site.
-    pub(super) fn down(&self, bytes: usize) {
+    pub(crate) fn down(&self, bytes: usize) {
         self.metrics.bytes_down.inc_by(bytes as u64);
         self.down.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Counts a flight and its hold.
-    pub(super) fn flight(&self, waiting: &Waiting) {
+    pub(crate) fn flight(&self, waiting: &Waiting) {
         self.flights.fetch_add(1, Ordering::Relaxed);
         self.holds.lock().note(waiting.elapsed(), || waiting.cause(None));
     }
@@ -158,7 +158,7 @@ impl Holds {
 
 /// The line of one request. It is collected on the request's path and written on drop.
 #[derive(Debug)]
-pub(super) struct AccessLine {
+pub(crate) struct AccessLine {
     access: Access,
     span: Span,
     /// Whether the line is written. Otherwise only the trace uses it.
@@ -178,7 +178,7 @@ pub(super) struct AccessLine {
 
 impl AccessLine {
     /// For a request of which only the head is known.
-    pub(super) fn new<B>(
+    pub(crate) fn new<B>(
         client_conn: &ClientConn,
         request: &Request<B>,
         identity: &RequestIdentity,
@@ -223,7 +223,7 @@ impl AccessLine {
     }
 
     /// Records the client and the target.
-    pub(super) fn admitted(&mut self, client: &Client, target: &Target) {
+    pub(crate) fn admitted(&mut self, client: &Client, target: &Target) {
         if let Client::User(name) = client {
             self.access.client = clean(name);
         }
@@ -237,19 +237,19 @@ impl AccessLine {
     }
 
     /// Records the rule and the scope.
-    pub(super) fn rule_found(&mut self, matched: &MatchedRequest) {
+    pub(crate) fn rule_found(&mut self, matched: &MatchedRequest) {
         self.access.rule = Some(matched.entry.rule.name.to_string());
         self.access.scope = Some(matched.entry.scope_name(&matched.target));
         self.accepting = None;
     }
 
     /// The request's spans, if they are exported.
-    pub(super) fn trace(&self) -> Option<Arc<Trace>> {
+    pub(crate) fn trace(&self) -> Option<Arc<Trace>> {
         self.trace.clone()
     }
 
     /// The request enters the gate; `upload` counts the bytes of its body.
-    pub(super) fn hold_began(
+    pub(crate) fn hold_began(
         &mut self,
         cx: &Context,
         matched: &MatchedRequest,
@@ -263,7 +263,7 @@ impl AccessLine {
     }
 
     /// The gate has decided.
-    pub(super) fn hold_ended(&mut self, held: &Result<SendPermit, Refused>) {
+    pub(crate) fn hold_ended(&mut self, held: &Result<SendPermit, Refused>) {
         if let (Some(mut holding), Err(refusal)) = (self.holding.take(), held) {
             holding.failed(refusal);
         }
@@ -286,7 +286,7 @@ impl AccessLine {
     }
 
     /// The request has become a tunnel, which counts its own bytes and flights.
-    pub(super) fn tunnel_opened(&mut self, status: StatusCode, tally: &Arc<Tally>) {
+    pub(crate) fn tunnel_opened(&mut self, status: StatusCode, tally: &Arc<Tally>) {
         self.status(status);
         self.access.outcome = Outcome::Tunnelled;
         self.access.attempts = 1;
@@ -294,17 +294,17 @@ impl AccessLine {
     }
 
     /// The request is a CONNECT whose inner requests have their own lines.
-    pub(super) fn intercepted(&mut self) {
+    pub(crate) fn intercepted(&mut self) {
         self.access.outcome = Outcome::Intercepted;
     }
 
     /// Records the result for the client.
-    pub(super) fn status(&mut self, status: StatusCode) {
+    pub(crate) fn status(&mut self, status: StatusCode) {
         self.access.status = Some(status.as_u16());
     }
 
     /// The request is refused.
-    pub(super) fn refused(&mut self, refusal: &Refusal) {
+    pub(crate) fn refused(&mut self, refusal: &Refusal) {
         self.access.outcome = Outcome::Refused;
         self.access.reason = Some(refusal.reason);
         self.access.status = Some(refusal.status.as_u16());
@@ -325,7 +325,7 @@ impl AccessLine {
     }
 
     /// Counts bytes of the response to the client; `is_last` if it is complete.
-    pub(super) fn bytes_sent(&mut self, bytes: usize, is_last: bool) {
+    pub(crate) fn bytes_sent(&mut self, bytes: usize, is_last: bool) {
         self.access.bytes_down += bytes as u64;
         if is_last && self.access.outcome == Outcome::Abandoned {
             let by_site = self.access.attempts > 0;
@@ -334,7 +334,7 @@ impl AccessLine {
     }
 
     /// The site closed the connection within its response.
-    pub(super) fn cut_off(&mut self) {
+    pub(crate) fn cut_off(&mut self) {
         self.access.outcome = Outcome::CutOff;
     }
 }

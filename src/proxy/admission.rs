@@ -19,7 +19,7 @@ use crate::{gate::Entry, observability::metrics::Bound};
 ///
 /// # Errors
 /// More fields than `limits.headers` allows, an invalid path, or blanks around a value (RFC 9113 section 8.2.1).
-pub(super) fn admit_frames(
+pub(crate) fn admit_frames(
     cx: &Context,
     live: &LiveConfig,
     request: &Request<Incoming>,
@@ -44,7 +44,7 @@ pub(super) fn admit_frames(
 ///
 /// # Errors
 /// The held requests take too much memory already.
-pub(super) fn reserve_memory(
+pub(crate) fn reserve_memory(
     cx: &Context,
     client_conn: &ClientConn,
     request: &Request<Incoming>,
@@ -63,7 +63,7 @@ pub(super) fn reserve_memory(
 /// Handles requests that are not passed on to a site: one that has been in this proxy before,
 /// TRACE, and an OPTIONS whose `Max-Forwards` is used up (RFC 9110 sections 7.6.3, 9.3.8 and
 /// 7.6.2).
-pub(super) fn answer_here(
+pub(crate) fn answer_here(
     cx: &Context,
     request: &mut Request<Incoming>,
     flags: HeaderFlags,

@@ -14,7 +14,7 @@ use std::sync::{
 use http::Request;
 
 /// Most bytes for all held HTTP/2 requests: about 30,000 usual ones.
-pub(super) const MAX_HELD_MEMORY: usize = 128 * 1024 * 1024;
+pub(crate) const MAX_HELD_MEMORY: usize = 128 * 1024 * 1024;
 /// Bytes of a request without its fields: its stream, its task and its place in the queue.
 const REQUEST: usize = 2 * 1024;
 /// Bytes of a field without its name and value: its entry in a map that doubles as it grows.
@@ -22,21 +22,21 @@ const FIELD: usize = 200;
 
 /// How much is in use.
 #[derive(Debug, Default)]
-pub(super) struct Budget(Arc<AtomicUsize>);
+pub(crate) struct Budget(Arc<AtomicUsize>);
 
 /// A part of a budget, given back on drop.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(crate) struct Share {
     size: usize,
     used: Arc<AtomicUsize>,
 }
 
 /// The share of one tunnel.
-pub(super) type TunnelSlot = Share;
+pub(crate) type TunnelSlot = Share;
 
 impl Budget {
     /// Takes `size` if no more than `most` is in use then. A reload may change `most`.
-    pub(super) fn take(&self, size: usize, most: usize) -> Option<Share> {
+    pub(crate) fn take(&self, size: usize, most: usize) -> Option<Share> {
         let more = |used: usize| used.checked_add(size).filter(|sum| *sum <= most);
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.ok().map(|_| Share { size, used: Arc::clone(&self.0) })
@@ -50,7 +50,7 @@ impl Drop for Share {
 }
 
 /// The memory that a held request takes, roughly.
-pub(super) fn size_of_held<B>(request: &Request<B>) -> usize {
+pub(crate) fn size_of_held<B>(request: &Request<B>) -> usize {
     let target = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     let fields = request.headers().iter();
     REQUEST

@@ -28,9 +28,9 @@ pub(crate) struct ClientConn {
     /// The activity on an HTTP/2 connection.
     pub(crate) activity: Option<Arc<Activity>>,
     /// Each request borrows this timer, so that it need not allocate one.
-    pub(super) response_timer: Mutex<Option<IdleTimer>>,
+    pub(crate) response_timer: Mutex<Option<IdleTimer>>,
     /// The connection to a site on which this client has logged in.
-    pub(super) pinned: Arc<PinnedConn>,
+    pub(crate) pinned: Arc<PinnedConn>,
 }
 
 impl ClientConn {
@@ -44,12 +44,12 @@ impl ClientConn {
     }
 
     /// Whether hyper may release the connection until the next request.
-    pub(super) fn is_parkable(&self) -> bool {
+    pub(crate) fn is_parkable(&self) -> bool {
         self.connection.as_ref().is_some_and(http1::Handle::is_parkable)
     }
 
     /// The next bytes are not HTTP: a tunnel begins.
-    pub(super) fn pass_through(&self) {
+    pub(crate) fn pass_through(&self) {
         if let Some(connection) = &self.connection {
             connection.pass_through();
         }

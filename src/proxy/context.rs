@@ -42,10 +42,10 @@ pub(crate) struct LiveConfig {
     pub(crate) settings: Settings,
     pub(crate) egress: Guard,
     pub(crate) authenticator: Authenticator,
-    pub(super) users: HashMap<Arc<str>, Arc<UserMetrics>>,
-    pub(super) tls: Connector,
+    pub(crate) users: HashMap<Arc<str>, Arc<UserMetrics>>,
+    pub(crate) tls: Connector,
     /// Increases with each reload. A request uses only connections to sites of its own generation.
-    pub(super) generation: u64,
+    pub(crate) generation: u64,
 }
 
 /// Shared by all connections of the process.
@@ -60,9 +60,9 @@ pub struct Context {
     /// The events.
     pub events: Arc<Events>,
     /// The spans, if the environment names a collector.
-    pub(super) traces: Option<Arc<Traces>>,
+    pub(crate) traces: Option<Arc<Traces>>,
     /// Pages that look like walls and match no signature.
-    pub(super) suspects: Arc<Suspects>,
+    pub(crate) suspects: Arc<Suspects>,
     /// Rules whose hidden tunnels were warned about.
     warned_tunnels: Mutex<HashSet<Arc<str>>>,
     /// Rules that were warned about refusing an unknown protocol.
@@ -72,24 +72,24 @@ pub struct Context {
     /// Rules whose upstream proxy failed most recently.
     failed_upstreams: Mutex<HashSet<Arc<str>>>,
     /// The memory of held HTTP/2 requests.
-    pub(super) held_memory: Budget,
+    pub(crate) held_memory: Budget,
     /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
     pub(crate) tunnels: TaskTracker,
     /// The slots of tunnels; a request for a tunnel takes one before it is held.
-    pub(super) tunnel_slots: Budget,
+    pub(crate) tunnel_slots: Budget,
     /// The proxy stops: intercepted connections finish their requests in flight.
-    pub(super) stopping: CancellationToken,
+    pub(crate) stopping: CancellationToken,
     /// The local CA, once it was needed.
     ca: Mutex<Option<Arc<Ca>>>,
     /// Closes all open connections when the drain deadline has passed.
     pub(crate) end: CancellationToken,
     /// Connections to sites that wait for their next request.
-    pub(super) pool: Arc<Pool>,
+    pub(crate) pool: Arc<Pool>,
     /// Our name in `Via` (RFC 9110 section 7.6.3): random for each process, to detect a request
     /// that returns to this process.
     pub(crate) pseudonym: String,
     /// Our entry in `Via`.
-    pub(super) via: Via,
+    pub(crate) via: Via,
 }
 
 impl Context {
@@ -144,7 +144,7 @@ impl Context {
 
     /// Whether this client rejects our certificates for the first time. A bounded number of clients
     /// is remembered.
-    pub(super) fn is_first_distrust(&self, client: IpAddr) -> bool {
+    pub(crate) fn is_first_distrust(&self, client: IpAddr) -> bool {
         let mut warned_clients = self.warned_clients.lock();
         if warned_clients.len() >= MAX_DISTRUSTING {
             warned_clients.clear();
@@ -153,7 +153,7 @@ impl Context {
     }
 
     /// Warns once per rule that its cooldown sees nothing inside tunnels.
-    pub(super) fn warn_of_tunnel(&self, rule: &Rule) {
+    pub(crate) fn warn_of_tunnel(&self, rule: &Rule) {
         if rule.cooldown.is_some() && self.warned_tunnels.lock().insert(Arc::clone(&rule.name)) {
             self.events.emit(Event::Warned {
                 what: format!(
@@ -166,7 +166,7 @@ impl Context {
     }
 
     /// Warns once per rule that it refuses traffic that it cannot inspect.
-    pub(super) fn warn_of_protocol(&self, rule: &Rule) {
+    pub(crate) fn warn_of_protocol(&self, rule: &Rule) {
         if self.warned_protocols.lock().insert(Arc::clone(&rule.name)) {
             self.events.emit(Event::Warned {
                 what: format!(
@@ -179,7 +179,7 @@ impl Context {
     }
 
     /// Warns once per outage that the upstream proxy of a rule fails.
-    pub(super) fn upstream_failed(&self, rule: &Rule, why: &dyn fmt::Display) {
+    pub(crate) fn upstream_failed(&self, rule: &Rule, why: &dyn fmt::Display) {
         if let Some(proxy) = &rule.via
             && self.failed_upstreams.lock().insert(Arc::clone(&rule.name))
         {
@@ -190,7 +190,7 @@ impl Context {
     }
 
     /// The upstream proxy of a rule has connected to a site.
-    pub(super) fn upstream_works(&self, rule: &Rule) {
+    pub(crate) fn upstream_works(&self, rule: &Rule) {
         self.failed_upstreams.lock().remove(&rule.name);
     }
 

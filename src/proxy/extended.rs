@@ -17,7 +17,7 @@ const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The header field with which a site's 101 replies to our key.
 #[derive(Debug, Clone)]
-pub(super) struct Accept(HeaderValue);
+pub(crate) struct Accept(HeaderValue);
 
 impl Accept {
     /// For a key (RFC 6455 section 4.2.2).
@@ -27,13 +27,13 @@ impl Accept {
     }
 
     /// Whether a site's 101 replies correctly to the key.
-    pub(super) fn is_in<B>(&self, response: &Response<B>) -> bool {
+    pub(crate) fn is_in<B>(&self, response: &Response<B>) -> bool {
         response.headers().get(header::SEC_WEBSOCKET_ACCEPT) == Some(&self.0)
     }
 }
 
 /// Whether a request is an extended CONNECT, for any protocol.
-pub(super) fn is_asked_by<B>(request: &Request<B>) -> bool {
+pub(crate) fn is_asked_by<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_2 && request.extensions().get::<Protocol>().is_some()
 }
 
@@ -41,7 +41,7 @@ pub(super) fn is_asked_by<B>(request: &Request<B>) -> bool {
 ///
 /// # Errors
 /// 501 for another protocol than WebSocket (RFC 9220 section 3).
-pub(super) fn unfold<B>(request: &mut Request<B>) -> Result<(), Refused> {
+pub(crate) fn unfold<B>(request: &mut Request<B>) -> Result<(), Refused> {
     if !is_asked_by(request) {
         return Ok(());
     }
@@ -66,7 +66,7 @@ pub(super) fn unfold<B>(request: &mut Request<B>) -> Result<(), Refused> {
 
 /// The response to an extended CONNECT. It is a success only if the site switched protocols,
 /// because the client would take any other 2xx for an open WebSocket.
-pub(super) fn fold(response: &mut Response<Body>) {
+pub(crate) fn fold(response: &mut Response<Body>) {
     let status = response.status();
     if status == StatusCode::SWITCHING_PROTOCOLS {
         *response.status_mut() = StatusCode::OK;

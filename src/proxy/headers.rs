@@ -15,7 +15,7 @@ use crate::{
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// RFC 9218.
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
-pub(super) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// Our name in it.
 const OUR_NAME: &[u8] = b"tidegate";
 /// The prefix of our own fields. A site must not send them in our name, and does not get those of a
@@ -23,20 +23,20 @@ const OUR_NAME: &[u8] = b"tidegate";
 const OURS: &str = "tidegate-";
 
 /// The verdict, on relayed responses.
-pub(super) const VERDICT: HeaderName = HeaderName::from_static("tidegate-verdict");
+pub(crate) const VERDICT: HeaderName = HeaderName::from_static("tidegate-verdict");
 /// The rule, on relayed responses.
-pub(super) const RULE: HeaderName = HeaderName::from_static("tidegate-rule");
+pub(crate) const RULE: HeaderName = HeaderName::from_static("tidegate-rule");
 /// The name under which the log has the request.
-pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");
 /// How often the request was sent, if more than once.
-pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
+pub(crate) const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
 /// When the scope is free again.
-pub(super) const NEXT: HeaderName = HeaderName::from_static("tidegate-next");
+pub(crate) const NEXT: HeaderName = HeaderName::from_static("tidegate-next");
 /// Times of the steps (W3C Server Timing).
-pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Writes the head of a response, for those that hyper cannot send.
-pub(super) fn write_head(out: &mut impl BufMut, status: StatusCode, headers: &HeaderMap) {
+pub(crate) fn write_head(out: &mut impl BufMut, status: StatusCode, headers: &HeaderMap) {
     out.put_slice(b"HTTP/1.1 ");
     out.put_slice(status.as_str().as_bytes());
     out.put_u8(b' ');
@@ -54,7 +54,7 @@ pub(super) fn write_head(out: &mut impl BufMut, status: StatusCode, headers: &He
 /// Our entry in `Via`: the version in which a message came to us, and our name (RFC 9110 section
 /// 7.6.3).
 #[derive(Debug)]
-pub(super) struct Via {
+pub(crate) struct Via {
     http1_0: HeaderValue,
     http1_1: HeaderValue,
     http2: HeaderValue,
@@ -62,7 +62,7 @@ pub(super) struct Via {
 
 impl Via {
     /// For a proxy of this name.
-    pub(super) fn new(pseudonym: &str) -> Self {
+    pub(crate) fn new(pseudonym: &str) -> Self {
         let entry = |version| {
             HeaderValue::from_str(&format!("{version} {pseudonym}"))
                 .expect("letters, digits, a dash and a space make a field value")
@@ -71,7 +71,7 @@ impl Via {
     }
 
     /// For a message of this version.
-    pub(super) fn of(&self, version: Version) -> HeaderValue {
+    pub(crate) fn of(&self, version: Version) -> HeaderValue {
         match version {
             Version::HTTP_10 => self.http1_0.clone(),
             Version::HTTP_2 => self.http2.clone(),
@@ -83,30 +83,30 @@ impl Via {
 /// The fields of a head that matter to the proxy, found in one pass over their names. A lookup of
 /// each would cost several times as much, and hardly any head has one.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct HeaderFlags {
+pub(crate) struct HeaderFlags {
     /// Something of one hop; `Connection` is of them.
-    pub(super) hop: bool,
+    pub(crate) hop: bool,
     /// `Transfer-Encoding`.
-    pub(super) coding: bool,
+    pub(crate) coding: bool,
     /// `Via`.
-    pub(super) via: bool,
+    pub(crate) via: bool,
     /// `Prefer`.
-    pub(super) prefer: bool,
+    pub(crate) prefer: bool,
     /// `Priority`.
-    pub(super) priority: bool,
+    pub(crate) priority: bool,
     /// `Expect`.
-    pub(super) expect: bool,
+    pub(crate) expect: bool,
     /// `Content-Length`.
-    pub(super) length: bool,
+    pub(crate) length: bool,
     /// `Proxy-Status`.
-    pub(super) status: bool,
+    pub(crate) status: bool,
     /// Something about a limit of the site.
-    pub(super) limit: bool,
+    pub(crate) limit: bool,
 }
 
 impl HeaderFlags {
     /// For a head with these fields.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut flags = Self::default();
         for name in headers.keys() {
             match name.as_str() {
@@ -129,7 +129,7 @@ impl HeaderFlags {
 
 /// Removes hop-by-hop fields and keeps the order of the rest, because some sites judge a client by
 /// it.
-pub(super) fn strip(headers: &mut HeaderMap) {
+pub(crate) fn strip(headers: &mut HeaderMap) {
     let named = connection_options(headers);
     let all = std::mem::take(headers);
     headers.reserve(all.keys_len());
@@ -148,7 +148,7 @@ pub(super) fn strip(headers: &mut HeaderMap) {
 
 /// The same for a response, whose order does not matter. Most responses have a single such field,
 /// so the map is changed in place.
-pub(super) fn strip_answer(headers: &mut HeaderMap) {
+pub(crate) fn strip_answer(headers: &mut HeaderMap) {
     let named = connection_options(headers);
     let unwanted: Vec<HeaderName> = headers
         .keys()
@@ -226,7 +226,7 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 /// Times of the steps, in milliseconds with one digit: `hold;dur=0.0, upstream;dur=1.2`.
 ///
 /// Written by hand, because every response has it, and `format!` would cost several times as much.
-pub(super) fn server_timing(held: Duration, took: Duration) -> Option<HeaderValue> {
+pub(crate) fn server_timing(held: Duration, took: Duration) -> Option<HeaderValue> {
     let mut text = FieldText { bytes: [0; 72], length: 0 };
     text.push(b"hold;dur=");
     text.push_milliseconds(held);
@@ -236,7 +236,7 @@ pub(super) fn server_timing(held: Duration, took: Duration) -> Option<HeaderValu
 }
 
 /// Seconds with three decimals, rounded up: `0` for zero, otherwise `1.250`.
-pub(super) fn next_value(wait: Duration) -> HeaderValue {
+pub(crate) fn next_value(wait: Duration) -> HeaderValue {
     if wait.is_zero() {
         return HeaderValue::from_static("0");
     }
@@ -267,7 +267,7 @@ impl FieldText {
 }
 
 /// Whether a request carries our own entry in `Via`: it came back to us (RFC 9110 section 7.6.3).
-pub(super) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
+pub(crate) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
     headers
         .get_all(header::VIA)
         .iter()
@@ -278,7 +278,7 @@ pub(super) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
 
 /// Cookies, which HTTP/2 may send in several fields, in one as HTTP/1.1 wants them (RFC 9113
 /// section 8.2.3).
-pub(super) fn join_cookies(headers: &mut HeaderMap) {
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let crumbs: Vec<&[u8]> =
         headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if crumbs.len() > 1
@@ -289,7 +289,7 @@ pub(super) fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// A client's preferences for its hold.
-pub(super) fn hold_preferences(headers: &HeaderMap, flags: HeaderFlags) -> Preferences {
+pub(crate) fn hold_preferences(headers: &HeaderMap, flags: HeaderFlags) -> Preferences {
     let max_wait = if flags.prefer { max_wait(headers) } else { None };
     let urgency = if flags.priority { urgency(headers) } else { None };
     Preferences { max_wait, urgency: urgency.unwrap_or_default() }
@@ -312,7 +312,7 @@ fn max_wait(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Takes the wait out of `Prefer`, which is meant for the proxy. Other preferences go on to the site.
-pub(super) fn take_max_wait(headers: &mut HeaderMap) {
+pub(crate) fn take_max_wait(headers: &mut HeaderMap) {
     let rest: Vec<&str> =
         preferences(headers).filter(|preference| wait_of(preference).is_none()).collect();
     let rest = HeaderValue::from_str(&rest.join(", ")).ok().filter(|value| !value.is_empty());
@@ -339,7 +339,7 @@ fn wait_of(preference: &str) -> Option<&str> {
 /// The protocols to which a request wants to upgrade, if `Connection` lists `Upgrade`.
 ///
 /// `h2c` is omitted: proxies never negotiated it, and it is obsolete (RFC 9113 section 3.1).
-pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let asked = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -360,7 +360,7 @@ pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
 const CONNECTION_LOGINS: [&[u8]; 4] = [b"ntlm", b"negotiate", b"kerberos", b"nego2"];
 
 /// Whether a request authenticates the connection on which it is sent.
-pub(super) fn logs_a_connection_in(headers: &HeaderMap) -> bool {
+pub(crate) fn logs_a_connection_in(headers: &HeaderMap) -> bool {
     headers.get_all(header::AUTHORIZATION).iter().any(|value| {
         let scheme = value.as_bytes().split(u8::is_ascii_whitespace).find(|word| !word.is_empty());
         scheme.is_some_and(|scheme| {
@@ -371,7 +371,7 @@ pub(super) fn logs_a_connection_in(headers: &HeaderMap) -> bool {
 
 /// Transfer codings of a response other than a single `chunked`. We requested none, and without the
 /// field the client would misread the body.
-pub(super) fn has_foreign_coding(headers: &HeaderMap) -> bool {
+pub(crate) fn has_foreign_coding(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(header::TRANSFER_ENCODING).iter();
     let first = values.next().map(|value| value.as_bytes().trim_ascii());
     values.next().is_some() || !first.is_some_and(|one| one.eq_ignore_ascii_case(b"chunked"))
@@ -379,7 +379,7 @@ pub(super) fn has_foreign_coding(headers: &HeaderMap) -> bool {
 
 /// Normalises a length that is repeated or has leading zeros to one number. False if it is invalid
 /// or ambiguous (RFC 9112 section 6.3), because the next recipient may read it differently.
-pub(super) fn normalise_length(headers: &mut HeaderMap) -> bool {
+pub(crate) fn normalise_length(headers: &mut HeaderMap) -> bool {
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
     let Some(first) = lengths.next() else { return true };
     let usual = |text: &[u8]| {
@@ -406,7 +406,7 @@ pub(super) fn normalise_length(headers: &mut HeaderMap) -> bool {
 
 /// Removes entries of `Proxy-Status` in our name: a field line that contains one is removed as a
 /// whole.
-pub(super) fn strip_our_status(headers: &mut HeaderMap) {
+pub(crate) fn strip_our_status(headers: &mut HeaderMap) {
     let ours = |value: &HeaderValue| {
         value.as_bytes().split(|b| *b == b',').any(|entry| {
             let name = entry.split(|b| *b == b';').next().unwrap_or_default();
@@ -426,7 +426,7 @@ pub(super) fn strip_our_status(headers: &mut HeaderMap) {
 
 /// Decrements `Max-Forwards`. True if it was 0, so that the request is for us (RFC 9110 section
 /// 7.6.2).
-pub(super) fn count_down(headers: &mut HeaderMap) -> bool {
+pub(crate) fn count_down(headers: &mut HeaderMap) -> bool {
     let left = headers.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok());
     match left.and_then(|value| value.trim().parse::<u32>().ok()) {
         Some(0) => true,

@@ -71,24 +71,24 @@ impl Watch {
 
 impl SiteBody {
     /// A body that is not scanned. `slot` is kept until it is over.
-    pub(super) fn new(rest: Incoming, conn: Conn, idle: Duration, slot: Option<Box<Slot>>) -> Self {
+    pub(crate) fn new(rest: Incoming, conn: Conn, idle: Duration, slot: Option<Box<Slot>>) -> Self {
         let idle = IdleTimer::new(idle);
         let (ahead, broken, watch) = (VecDeque::new(), None, None);
         Self { ahead, broken, rest: Some(rest), idle, conn: Some(conn), watch, slot }
     }
 
     /// The request does not count as one under way any more: another attempt takes its place.
-    pub(super) fn end_slot(&mut self) {
+    pub(crate) fn end_slot(&mut self) {
         self.slot = None;
     }
 
     /// Scans the body while it passes.
-    pub(super) fn watch(&mut self, scan: Box<Scan>, permit: SendPermit) {
+    pub(crate) fn watch(&mut self, scan: Box<Scan>, permit: SendPermit) {
         self.watch = Some(Box::new(Watch { scan, permit }));
     }
 
     /// The permit of a body that is scanned.
-    pub(super) fn permit(&self) -> Option<&SendPermit> {
+    pub(crate) fn permit(&self) -> Option<&SendPermit> {
         self.watch.as_ref().map(|watch| &watch.permit)
     }
 
@@ -96,7 +96,7 @@ impl SiteBody {
     /// then.
     ///
     /// Dropping the future in between loses nothing, see [`SiteBody::drop`].
-    pub(super) async fn look(&mut self, delay: Duration) -> Option<(Judgement, SendPermit)> {
+    pub(crate) async fn look(&mut self, delay: Duration) -> Option<(Judgement, SendPermit)> {
         let end = {
             let mut ahead = pin!(self.read_ahead(MAX_AHEAD));
             // Usually the whole body has arrived, and no timer is needed.
@@ -111,14 +111,14 @@ impl SiteBody {
 
     /// Reads ahead until the end, at most this many bytes and for `delay`, and returns what has
     /// arrived.
-    pub(super) async fn read(&mut self, most: usize, delay: Duration) -> Vec<u8> {
+    pub(crate) async fn read(&mut self, most: usize, delay: Duration) -> Vec<u8> {
         tokio::time::timeout(delay, self.read_ahead(most)).await.ok();
         self.ahead.iter().flatten().copied().take(most).collect()
     }
 
     /// Whether the site closed the connection before anything was passed on, so that the client can
     /// still get an error.
-    pub(super) fn is_cut_off(&self) -> bool {
+    pub(crate) fn is_cut_off(&self) -> bool {
         self.broken.is_some()
     }
 
@@ -152,7 +152,7 @@ impl SiteBody {
     }
 
     /// The next frame for the client.
-    pub(super) fn poll_frame(
+    pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
@@ -197,12 +197,12 @@ impl SiteBody {
     }
 
     /// Whether the body has ended.
-    pub(super) fn is_end_stream(&self) -> bool {
+    pub(crate) fn is_end_stream(&self) -> bool {
         self.ahead.is_empty() && self.is_read()
     }
 
     /// The remaining bytes, exact if the site announced them.
-    pub(super) fn size_hint(&self) -> SizeHint {
+    pub(crate) fn size_hint(&self) -> SizeHint {
         if self.broken.is_some() {
             return SizeHint::default();
         }
@@ -253,7 +253,7 @@ impl Drop for SiteBody {
 const LEFT: Duration = Duration::from_secs(2);
 
 /// Whether a response may be delayed for its verdict: documents, but not streams.
-pub(super) fn may_wait(headers: &HeaderMap) -> bool {
+pub(crate) fn may_wait(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else { return true };
     let Ok(kind) = kind.to_str() else { return true };
     let kind = kind.split(';').next().unwrap_or("").trim();

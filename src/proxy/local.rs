@@ -19,7 +19,7 @@ const ORIGIN: &str = "http://tidegate.local";
 const PAGE: &str = include_str!("local/page.html");
 
 /// Whether a request is to the proxy itself.
-pub(super) fn is_ours(target: &Target) -> bool {
+pub(crate) fn is_ours(target: &Target) -> bool {
     matches!(&target.host, Host::Name(name) if &**name == NAME)
 }
 
@@ -27,7 +27,7 @@ pub(super) fn is_ours(target: &Target) -> bool {
 ///
 /// # Errors
 /// The refusal: another method than GET and HEAD, a page that is not there, no CA.
-pub(super) fn answer<B>(
+pub(crate) fn answer<B>(
     cx: &Context,
     client_conn: &ClientConn,
     request: &Request<B>,

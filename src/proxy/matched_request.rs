@@ -34,11 +34,11 @@ pub(crate) struct MatchedRequest {
     /// The preferences of the client for its hold.
     preferences: Preferences,
     /// Its spans, if they are exported.
-    pub(super) trace: Option<Arc<Trace>>,
+    pub(crate) trace: Option<Arc<Trace>>,
     /// The proxies in its `Via`, to detect an upstream proxy that leads back to one of them.
-    pub(super) passed: Option<Box<[HeaderValue]>>,
+    pub(crate) passed: Option<Box<[HeaderValue]>>,
     /// The addresses to dial, if they were looked up before the hold.
-    pub(super) addresses: Option<Box<[IpAddr]>>,
+    pub(crate) addresses: Option<Box<[IpAddr]>>,
 }
 
 impl MatchedRequest {
@@ -96,7 +96,7 @@ impl MatchedRequest {
             return Ok(self.permit(cx, live, None));
         }
         match cx.gate.hold(entry, &self.target, &self.client, self.preferences).await {
-            Ok(gate_permit) => Ok(self.permit(cx, live, Some(gate_permit))),
+            Ok(permit) => Ok(self.permit(cx, live, Some(permit))),
             Err(refused) => {
                 let own = self.preferences.max_wait.filter(|own| *own < entry.rule.max_wait);
                 Err(Refusal::gate(&refused, live.settings.refuse, own))
@@ -104,15 +104,10 @@ impl MatchedRequest {
         }
     }
 
-    fn permit(
-        &self,
-        cx: &Context,
-        live: &Arc<LiveConfig>,
-        gate_permit: Option<Permit>,
-    ) -> SendPermit {
+    fn permit(&self, cx: &Context, live: &Arc<LiveConfig>, permit: Option<Permit>) -> SendPermit {
         SendPermit {
             entry: Arc::clone(&self.entry),
-            gate_permit,
+            inner: permit,
             target: self.target.clone(),
             suspects: Arc::clone(&cx.suspects),
             live: Arc::clone(live),
@@ -126,7 +121,7 @@ impl MatchedRequest {
 pub(crate) struct SendPermit {
     entry: Arc<Entry>,
     /// `None` if the rule says `action: bypass`.
-    gate_permit: Option<Permit>,
+    inner: Option<Permit>,
     target: Target,
     /// The suspects of all sites.
     suspects: Arc<Suspects>,
@@ -143,51 +138,51 @@ impl SendPermit {
 
     /// How long the request was held.
     pub(crate) fn held(&self) -> Duration {
-        self.gate_permit.as_ref().map_or(Duration::ZERO, Permit::held)
+        self.inner.as_ref().map_or(Duration::ZERO, Permit::held)
     }
 
     /// How long from now until the scope is free again; `None` if its rule holds nothing.
     pub(crate) fn next_in(&self) -> Option<Duration> {
-        self.gate_permit.as_ref().and_then(Permit::next_in)
+        self.inner.as_ref().and_then(Permit::next_in)
     }
 
     /// False once a cooldown has tripped since the grant, or once its ticket is void.
     pub(crate) fn may_send(&mut self) -> bool {
-        self.gate_permit.as_mut().is_none_or(Permit::may_send)
+        self.inner.as_mut().is_none_or(Permit::may_send)
     }
 
     /// Records how long a new connection for it took.
     pub(crate) fn connected(&mut self, took: Duration) {
-        if let Some(gate_permit) = &mut self.gate_permit {
-            gate_permit.connected(took);
+        if let Some(permit) = &mut self.inner {
+            permit.connected(took);
         }
     }
 
     /// Whether its ticket is void because its moment has passed.
     pub(crate) fn is_late(&self) -> bool {
-        self.gate_permit.as_ref().is_some_and(Permit::is_late)
+        self.inner.as_ref().is_some_and(Permit::is_late)
     }
 
     /// Like [`Self::may_send`], for a tunnel.
     pub(crate) fn may_open(&mut self) -> bool {
-        self.gate_permit.as_mut().is_none_or(Permit::may_open)
+        self.inner.as_mut().is_none_or(Permit::may_open)
     }
 
     /// Like [`Self::may_send`], for the rest of a request that is under way.
     pub(crate) fn may_go_on(&self) -> bool {
-        self.gate_permit.as_ref().is_none_or(Permit::may_go_on)
+        self.inner.as_ref().is_none_or(Permit::may_go_on)
     }
 
     /// Restarts the count of its wait.
     pub(crate) fn renew(&mut self) {
-        if let Some(gate_permit) = &mut self.gate_permit {
-            gate_permit.renew();
+        if let Some(permit) = &mut self.inner {
+            permit.renew();
         }
     }
 
     /// The slot that counts the request as under way; keep it until the response is complete.
     pub(crate) fn take_slot(&mut self) -> Option<Box<Slot>> {
-        self.gate_permit.as_mut().and_then(Permit::take_slot)
+        self.inner.as_mut().and_then(Permit::take_slot)
     }
 
     /// Waits for the permit again.
@@ -195,11 +190,8 @@ impl SendPermit {
     /// # Errors
     /// The gate refuses.
     pub(crate) async fn again(&mut self, live: &LiveConfig) -> Result<(), Refused> {
-        let Some(gate_permit) = &mut self.gate_permit else { return Ok(()) };
-        gate_permit
-            .again()
-            .await
-            .map_err(|refused| Refusal::gate(&refused, live.settings.refuse, None))
+        let Some(permit) = &mut self.inner else { return Ok(()) };
+        permit.again().await.map_err(|refused| Refusal::gate(&refused, live.settings.refuse, None))
     }
 
     /// The head of the response has arrived; its body is inspected next.
@@ -209,23 +201,22 @@ impl SendPermit {
 
     /// Reads a limit that the site may name in these fields; it is reported with the verdict.
     pub(crate) fn note_limit(&mut self, headers: &HeaderMap) {
-        if let Some(gate_permit) = self.gate_permit.as_mut().filter(|_| self.entry.rule.site_limits)
-        {
-            gate_permit.hear_limit(site_limit(headers, clock::wall()));
+        if let Some(permit) = self.inner.as_mut().filter(|_| self.entry.rule.site_limits) {
+            permit.hear_limit(site_limit(headers, clock::wall()));
         }
     }
 
     /// Reports the `Crawl-delay` of the site's `robots.txt`.
     pub(crate) async fn report_delay(&mut self, said: SiteLimit) {
-        if let Some(gate_permit) = &mut self.gate_permit {
-            gate_permit.tell_delay(said).await;
+        if let Some(permit) = &mut self.inner {
+            permit.tell_delay(said).await;
         }
     }
 
     /// Records the time until the head of the response.
     pub(crate) fn note_time(&mut self, took: Duration) {
-        if let Some(gate_permit) = &mut self.gate_permit {
-            gate_permit.hear_time(took);
+        if let Some(permit) = &mut self.inner {
+            permit.hear_time(took);
         }
     }
 
@@ -244,8 +235,8 @@ impl SendPermit {
             }
             _ => None,
         };
-        if let Some(gate_permit) = &mut self.gate_permit {
-            gate_permit.hear_refusal(refusal);
+        if let Some(permit) = &mut self.inner {
+            permit.hear_refusal(refusal);
         }
     }
 
@@ -256,15 +247,15 @@ impl SendPermit {
         if let Some(mut step) = self.inspecting.take() {
             step.verdict(judgement.verdict);
         }
-        if let Some(gate_permit) = &mut self.gate_permit {
-            gate_permit.report(judgement).await;
+        if let Some(permit) = &mut self.inner {
+            permit.report(judgement).await;
         }
     }
 
     /// Reports a response that cannot be judged.
     pub(crate) async fn report_unseen(&mut self) {
-        if let Some(gate_permit) = &mut self.gate_permit {
-            gate_permit.report_unseen().await;
+        if let Some(permit) = &mut self.inner {
+            permit.report_unseen().await;
         }
     }
 }

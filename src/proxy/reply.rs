@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The methods of `Allow`: the usual ones. All methods pass except TRACE.
-pub(super) const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
+pub(crate) const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
 
 /// `Retry-After` if the end is unknown.
 const SOON: Duration = Duration::from_secs(1);
@@ -34,16 +34,16 @@ pub(crate) type Refused = Box<Refusal>;
 /// Why the proxy answers a request itself.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    pub(super) status: StatusCode,
+    pub(crate) status: StatusCode,
     /// The word of `Tidegate-Refused`.
-    pub(super) reason: Reason,
+    pub(crate) reason: Reason,
     /// The error type of `Proxy-Status` (RFC 9209 section 2.3).
-    pub(super) error: &'static str,
+    pub(crate) error: &'static str,
     sentence: String,
     /// When to retry, if that is known.
-    pub(super) retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
     /// How long until the scope is free again.
-    pub(super) next: Option<Duration>,
+    pub(crate) next: Option<Duration>,
     entry: Option<Arc<Entry>>,
     /// The capacity of the bucket that is empty.
     burst: Option<u32>,
@@ -75,7 +75,7 @@ impl Refusal {
     }
 
     /// Sets when the scope is open again.
-    pub(super) fn next(mut self: Box<Self>, next: Option<Duration>) -> Refused {
+    pub(crate) fn next(mut self: Box<Self>, next: Option<Duration>) -> Refused {
         self.next = next;
         self
     }
@@ -162,7 +162,7 @@ impl Refusal {
     }
 
     /// Counts it, under its rule if it has one.
-    pub(super) fn count(&self, metrics: &Metrics) {
+    pub(crate) fn count(&self, metrics: &Metrics) {
         match &self.entry {
             Some(entry) => drop(entry.metrics.refused(self.reason).inc()),
             None => metrics.refused_without_rule(self.reason),
@@ -170,7 +170,7 @@ impl Refusal {
     }
 
     /// The header fields of the response.
-    pub(super) fn fields(&self, headers: &mut HeaderMap) {
+    pub(crate) fn fields(&self, headers: &mut HeaderMap) {
         let proxy_status = HeaderValue::from_str(&format!("tidegate; error={}", self.error));
         if let Ok(value) = proxy_status {
             headers.insert(PROXY_STATUS, value);
@@ -210,7 +210,7 @@ impl Refusal {
     }
 
     /// The problem document.
-    pub(super) fn document(&self) -> Bytes {
+    pub(crate) fn document(&self) -> Bytes {
         let mut document = json!({
             "type": "about:blank",
             "title": self.status.canonical_reason().unwrap_or("Refused"),
@@ -299,7 +299,7 @@ fn explain(refused: &crate::gate::Refused, max_wait: Option<Duration>) -> String
 }
 
 /// An error's phrase as a sentence.
-pub(super) fn sentence(phrase: &str) -> String {
+pub(crate) fn sentence(phrase: &str) -> String {
     let mut letters = phrase.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", letters.as_str())

@@ -17,11 +17,11 @@ use tokio::{
 use super::client::accept::ClientIo;
 
 /// A connection that can be read and written.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// One end of a tunnel, with the bytes that were read before the tunnel began.
-pub(super) enum Side {
+pub(crate) enum Side {
     /// A plain TCP connection: the usual case, copied without a lock and without a buffer while
     /// idle.
     Tcp(TcpStream, Bytes),
@@ -31,12 +31,12 @@ pub(super) enum Side {
 
 impl Side {
     /// An end that is not a plain TCP connection.
-    pub(super) fn other(stream: impl Stream + 'static) -> Self {
+    pub(crate) fn other(stream: impl Stream + 'static) -> Self {
         Self::Other(Box::new(stream))
     }
 
     /// The client's end of an upgraded connection.
-    pub(super) fn of_client(upgraded: Upgraded) -> Self {
+    pub(crate) fn of_client(upgraded: Upgraded) -> Self {
         match upgraded.downcast::<TokioIo<ClientIo>>() {
             Ok(parts) => {
                 let (stream, later) = parts.io.into_inner().into_inner();
@@ -52,7 +52,7 @@ impl Side {
     }
 
     /// The site's end of an upgraded connection.
-    pub(super) fn of_site(upgraded: Upgraded) -> Self {
+    pub(crate) fn of_site(upgraded: Upgraded) -> Self {
         match upgraded.downcast::<TokioIo<TcpStream>>() {
             Ok(parts) => Self::Tcp(parts.io.into_inner(), parts.read_buf),
             Err(upgraded) => Self::other(TokioIo::new(upgraded)),
@@ -60,7 +60,7 @@ impl Side {
     }
 
     /// The end as a stream of any kind, and its early bytes.
-    pub(super) fn boxed(self) -> (Box<dyn Stream>, Bytes) {
+    pub(crate) fn boxed(self) -> (Box<dyn Stream>, Bytes) {
         match self {
             Self::Tcp(stream, early) => (Box::new(stream), early),
             Self::Other(stream) => (stream, Bytes::new()),
@@ -70,7 +70,7 @@ impl Side {
 
 /// A stream whose first bytes are read again.
 #[derive(Debug)]
-pub(super) struct Peeked<S> {
+pub(crate) struct Peeked<S> {
     early: Bytes,
     stream: S,
 }
@@ -83,12 +83,12 @@ impl<S> From<S> for Peeked<S> {
 
 impl<S> Peeked<S> {
     /// A stream of which `early` has been read already.
-    pub(super) fn new(stream: S, early: Bytes) -> Self {
+    pub(crate) fn new(stream: S, early: Bytes) -> Self {
         Self { early, stream }
     }
 
     /// The stream, and the bytes that are to be read first.
-    pub(super) fn into_parts(self) -> (S, Bytes) {
+    pub(crate) fn into_parts(self) -> (S, Bytes) {
         (self.stream, self.early)
     }
 }

@@ -66,13 +66,13 @@ struct SiteHistory {
 }
 
 impl Suspects {
-    pub(super) fn new(events: Arc<Events>) -> Arc<Self> {
+    pub(crate) fn new(events: Arc<Events>) -> Arc<Self> {
         let (hasher, sites) = (RandomState::new(), Mutex::default());
         Arc::new(Self { events, hasher, sites })
     }
 
     /// Examines a judged response before it is reported.
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &self,
         entry: &Entry,
         target: &Target,

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod answers;
-pub(super) mod bench;
+pub(crate) mod bench;
 mod connect;
 mod forward;
 mod gate;

@@ -6,14 +6,14 @@
 //! response takes a token. If the client uses TLS, only application data counts; handshake, alerts
 //! and control frames pass. Withheld bytes stay in the client's socket, except for one buffer.
 
-pub(super) mod copy;
+pub(crate) mod copy;
 mod hello;
-pub(super) mod intercept;
+pub(crate) mod intercept;
 mod login;
-pub(super) mod peek;
+pub(crate) mod peek;
 mod record_overhead;
 mod records;
-pub(super) mod upgrade;
+pub(crate) mod upgrade;
 
 use std::{
     io,
@@ -61,7 +61,7 @@ const OPENING_ANSWER: usize = 768;
 ///
 /// # Errors
 /// The refusal for the client, which closes the connection (RFC 9931).
-pub(super) async fn open(
+pub(crate) async fn open(
     cx: &Arc<Context>,
     live: &Arc<LiveConfig>,
     peer: SocketAddr,
@@ -105,7 +105,7 @@ pub(super) async fn open(
 ///
 /// # Errors
 /// Its port is not allowed, or there are too many tunnels.
-pub(super) fn admit(
+pub(crate) fn admit(
     cx: &Context,
     live: &LiveConfig,
     matched: &MatchedRequest,
@@ -122,7 +122,7 @@ pub(super) fn admit(
 ///
 /// # Errors
 /// All slots of `limits.tunnels` are taken.
-pub(super) fn take_slot(
+pub(crate) fn take_slot(
     cx: &Context,
     live: &LiveConfig,
     entry: &Arc<Entry>,
@@ -134,7 +134,7 @@ pub(super) fn take_slot(
 }
 
 /// Connects a client whose CONNECT was already answered to the site.
-pub(super) async fn join(
+pub(crate) async fn join(
     cx: &Arc<Context>,
     mut matched: MatchedRequest,
     tunnel_login: Arc<TunnelLogin>,
@@ -219,7 +219,7 @@ async fn serve(client: Side, (site, address): SiteSide, mut flights: Flights) {
 }
 
 /// Reports why a tunnel, or an upgraded connection, did not end by itself.
-pub(super) fn ended(metrics: &Metrics, error: &io::Error) {
+pub(crate) fn ended(metrics: &Metrics, error: &io::Error) {
     if error.kind() == io::ErrorKind::TimedOut {
         metrics.reached(Bound::IdleTunnel);
     }
@@ -234,7 +234,7 @@ pub(super) fn ended(metrics: &Metrics, error: &io::Error) {
 /// a tunnel shows no better evidence.
 ///
 /// A reload takes effect with the next of these bytes.
-pub(super) struct Flights {
+pub(crate) struct Flights {
     cx: Arc<Context>,
     live: Arc<LiveConfig>,
     matched: MatchedRequest,
@@ -278,7 +278,7 @@ impl Flights {
     ///
     /// # Errors
     /// They request a name under another rule from an address.
-    pub(super) fn may_begin(&self, bytes: &[u8]) -> io::Result<bool> {
+    pub(crate) fn may_begin(&self, bytes: &[u8]) -> io::Result<bool> {
         if !self.awaits_name.load(Ordering::Relaxed) {
             return Ok(true);
         }
@@ -324,7 +324,7 @@ impl Flights {
 
     /// The kind and number of the next bytes in `bytes`; `None` if there are too few to decide.
     /// Must be called once for the same bytes.
-    pub(super) fn piece(&self, bytes: &[u8]) -> Option<(Piece, usize)> {
+    pub(crate) fn piece(&self, bytes: &[u8]) -> Option<(Piece, usize)> {
         self.records.lock().piece(bytes)
     }
 
@@ -332,7 +332,7 @@ impl Flights {
     ///
     /// # Errors
     /// The gate refuses: the tunnel is to be closed.
-    pub(super) async fn before(&self, piece: Piece) -> io::Result<()> {
+    pub(crate) async fn before(&self, piece: Piece) -> io::Result<()> {
         self.judge().map_err(|refused| io::Error::other(refused.to_string()))?;
         let mut under_way = self.under_way.lock().take();
         if let (Some(flight), Piece::Request) = (&mut under_way, piece) {
@@ -352,7 +352,7 @@ impl Flights {
     }
 
     /// Whether no cooldown has tripped since the last decision of the gate.
-    pub(super) fn may_go_on(&self) -> bool {
+    pub(crate) fn may_go_on(&self) -> bool {
         self.under_way.lock().as_ref().is_some_and(|flight| flight.permit.may_go_on())
     }
 
@@ -386,7 +386,7 @@ impl Flights {
     }
 
     /// The site has sent `bytes`. If they answer the client's flight, its next bytes are a new one.
-    pub(super) async fn answered(&self, bytes: &[u8]) {
+    pub(crate) async fn answered(&self, bytes: &[u8]) {
         let may_be = {
             let mut records = self.records.lock();
             records.site_says(bytes);

@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::connection_slots::{ConnectionSlot, ConnectionSlots};
-pub(in crate::proxy) use self::io::ClientIo;
+pub(crate) use self::io::ClientIo;
 use super::workers::move_to;
 use crate::{
     observability::{
@@ -252,7 +252,7 @@ impl Future for NeverTimer {
 }
 
 /// How HTTP/1.1 is read from a client.
-pub(in crate::proxy) fn builder(settings: &Settings) -> http1::Builder {
+pub(crate) fn builder(settings: &Settings) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(NeverTimer)

@@ -42,26 +42,26 @@ enum From {
 }
 
 impl Body {
-    pub(in crate::proxy) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self::own(Bytes::new())
     }
 
-    pub(in crate::proxy) fn own(words: Bytes) -> Self {
+    pub(crate) fn own(words: Bytes) -> Self {
         Self { from: From::Own(words), answering: None, line: None, counted: None }
     }
 
-    pub(in crate::proxy) fn site(body: SiteBody, entry: &Arc<Entry>) -> Self {
+    pub(crate) fn site(body: SiteBody, entry: &Arc<Entry>) -> Self {
         let counted = Some(Arc::clone(&entry.metrics));
         Self { from: From::Site(body), answering: None, line: None, counted }
     }
 
     /// Keeps `answering` until the last byte has been given to hyper.
-    pub(in crate::proxy) fn set_answering(&mut self, answering: Option<Answering>) {
+    pub(crate) fn set_answering(&mut self, answering: Option<Answering>) {
         self.answering = answering;
     }
 
     /// Writes `line` once the body is over.
-    pub(in crate::proxy) fn set_access_line(&mut self, line: Option<Box<AccessLine>>) {
+    pub(crate) fn set_access_line(&mut self, line: Option<Box<AccessLine>>) {
         self.line = line;
         self.count(0);
     }

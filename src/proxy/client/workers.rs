@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// The number of this thread's worker, less than [`Workers::count`]; 0 if it is not a worker.
-pub(in crate::proxy) fn current() -> usize {
+pub(crate) fn current() -> usize {
     WORKER.get()
 }
 
@@ -54,7 +54,7 @@ impl Workers {
 
     /// The runtime with the fewest tasks. There is about one task per connection, to clients and to
     /// sites.
-    pub(in crate::proxy) fn least_busy(&self) -> Handle {
+    pub(crate) fn least_busy(&self) -> Handle {
         let tasks = |handle: &&Handle| handle.metrics().num_alive_tasks();
         let least_busy = self.0.iter().map(BackgroundRuntime::handle).min_by_key(tasks);
         least_busy.cloned().unwrap_or_else(Handle::current)
@@ -65,7 +65,7 @@ impl Workers {
 ///
 /// # Errors
 /// The system's, for want of memory.
-pub(in crate::proxy) fn move_to(stream: TcpStream, runtime: &Handle) -> io::Result<TcpStream> {
+pub(crate) fn move_to(stream: TcpStream, runtime: &Handle) -> io::Result<TcpStream> {
     if runtime.id() == Handle::current().id() {
         return Ok(stream);
     }

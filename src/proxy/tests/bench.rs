@@ -33,9 +33,9 @@ use crate::{
 };
 
 /// Longest that anything in these tests may take.
-pub(in crate::proxy) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(in crate::proxy) fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         admin: None,
@@ -82,7 +82,7 @@ pub(in crate::proxy) fn settings() -> Settings {
     }
 }
 
-pub(in crate::proxy) fn rule() -> Rule {
+pub(crate) fn rule() -> Rule {
     Rule {
         limits: Limits { rate: None, burst: 5, quotas: Vec::new(), cost: 1, learn: None },
         max_wait: Duration::from_secs(10),
@@ -92,20 +92,20 @@ pub(in crate::proxy) fn rule() -> Rule {
 }
 
 /// A running proxy.
-pub(in crate::proxy) struct Bench {
-    pub(in crate::proxy) addr: SocketAddr,
-    pub(in crate::proxy) cx: Arc<Context>,
-    pub(in crate::proxy) metrics: Arc<Metrics>,
-    pub(in crate::proxy) stop: CancellationToken,
-    pub(in crate::proxy) served: JoinHandle<usize>,
+pub(crate) struct Bench {
+    pub(crate) addr: SocketAddr,
+    pub(crate) cx: Arc<Context>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) served: JoinHandle<usize>,
 }
 
 impl Bench {
-    pub(in crate::proxy) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::with(settings(), vec![rule()]).await
     }
 
-    pub(in crate::proxy) async fn with(settings: Settings, rules: Vec<Rule>) -> Self {
+    pub(crate) async fn with(settings: Settings, rules: Vec<Rule>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let metrics = Metrics::new();
@@ -123,24 +123,24 @@ impl Bench {
         Self { addr, cx, metrics, stop, served }
     }
 
-    pub(in crate::proxy) async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         Client { stream: TcpStream::connect(self.addr).await.unwrap(), read: Vec::new() }
     }
 
     /// One GET on a connection of its own.
-    pub(in crate::proxy) async fn get(&self, url: &str) -> RawResponse {
+    pub(crate) async fn get(&self, url: &str) -> RawResponse {
         self.ask(&format!("GET {url} HTTP/1.1\r\nhost: {}\r\n\r\n", host_of(url))).await
     }
 
     /// One request on a connection of its own.
-    pub(in crate::proxy) async fn ask(&self, request: &str) -> RawResponse {
+    pub(crate) async fn ask(&self, request: &str) -> RawResponse {
         let mut client = self.connect().await;
         client.send(request).await;
         client.answer().await
     }
 
     /// The value of a line of the metrics; 0 where it is not there yet.
-    pub(in crate::proxy) fn metric(&self, line: &str) -> f64 {
+    pub(crate) fn metric(&self, line: &str) -> f64 {
         self.cx.gate.refresh_metrics();
         let text = self.metrics.render();
         let found = text.lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
@@ -160,7 +160,7 @@ fn host_of(url: &str) -> &str {
 }
 
 /// Waits until `condition` holds.
-pub(in crate::proxy) async fn until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = crate::runtime::clock::now() + PATIENCE;
     while !condition() {
         assert!(crate::runtime::clock::now() < deadline, "{what}: not in time");
@@ -169,18 +169,18 @@ pub(in crate::proxy) async fn until(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// A client's connection to the proxy.
-pub(in crate::proxy) struct Client {
-    pub(in crate::proxy) stream: TcpStream,
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
     read: Vec<u8>,
 }
 
 impl Client {
-    pub(in crate::proxy) async fn send(&mut self, text: &str) {
+    pub(crate) async fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
     /// Bytes up to and with `mark`.
-    pub(in crate::proxy) async fn read_to(&mut self, mark: &str) -> String {
+    pub(crate) async fn read_to(&mut self, mark: &str) -> String {
         loop {
             let text = String::from_utf8_lossy(&self.read).into_owned();
             if let Some(at) = text.find(mark) {
@@ -193,7 +193,7 @@ impl Client {
     }
 
     /// Everything until the connection ends.
-    pub(in crate::proxy) async fn rest(&mut self) -> String {
+    pub(crate) async fn rest(&mut self) -> String {
         while self.more().await {}
         String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
     }
@@ -208,7 +208,7 @@ impl Client {
     }
 
     /// One answer with a body that has a length (or none at all).
-    pub(in crate::proxy) async fn answer(&mut self) -> RawResponse {
+    pub(crate) async fn answer(&mut self) -> RawResponse {
         let head = self.read_to("\r\n\r\n").await;
         let mut answer = RawResponse { head, body: Vec::new() };
         let length = answer.field("content-length").map(|length| length.parse::<usize>().unwrap());
@@ -222,54 +222,54 @@ impl Client {
     }
 
     /// The head of an answer only.
-    pub(in crate::proxy) async fn head(&mut self) -> RawResponse {
+    pub(crate) async fn head(&mut self) -> RawResponse {
         RawResponse { head: self.read_to("\r\n\r\n").await, body: Vec::new() }
     }
 }
 
 /// What came back.
 #[derive(Debug)]
-pub(in crate::proxy) struct RawResponse {
-    pub(in crate::proxy) head: String,
+pub(crate) struct RawResponse {
+    pub(crate) head: String,
     body: Vec<u8>,
 }
 
 impl RawResponse {
-    pub(in crate::proxy) fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         self.head.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    pub(in crate::proxy) fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (field, value) = line.split_once(':')?;
             field.eq_ignore_ascii_case(name).then(|| value.trim())
         })
     }
 
-    pub(in crate::proxy) fn body(&self) -> &str {
+    pub(crate) fn body(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 }
 
 /// A site that records the head (and body) of each request and answers from a script.
-pub(in crate::proxy) struct Site {
-    pub(in crate::proxy) addr: SocketAddr,
+pub(crate) struct Site {
+    pub(crate) addr: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
-    pub(in crate::proxy) connections: Arc<AtomicUsize>,
+    pub(crate) connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
 /// What a site does with one request: the bytes to send, and whether to close then.
-pub(in crate::proxy) type Script = dyn Fn(usize, &str) -> (String, bool) + Send + Sync;
+pub(crate) type Script = dyn Fn(usize, &str) -> (String, bool) + Send + Sync;
 
 impl Site {
     /// Gives the same answer to every request and keeps the connection.
-    pub(in crate::proxy) async fn answering(answer: &'static str) -> Self {
+    pub(crate) async fn answering(answer: &'static str) -> Self {
         Self::scripted(move |_, _| (answer.to_owned(), false)).await
     }
 
     /// `script` gets the number of the request and its text.
-    pub(in crate::proxy) async fn scripted(
+    pub(crate) async fn scripted(
         script: impl Fn(usize, &str) -> (String, bool) + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -289,23 +289,23 @@ impl Site {
     }
 
     /// Its address, for a test that need not look at it again; it runs on until the test ends.
-    pub(in crate::proxy) fn addr_for_good(self) -> SocketAddr {
+    pub(crate) fn addr_for_good(self) -> SocketAddr {
         let addr = self.addr;
         std::mem::forget(self);
         addr
     }
 
-    pub(in crate::proxy) fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addr)
     }
 
     /// The text of request `number`, once it is there.
-    pub(in crate::proxy) async fn request(&self, number: usize) -> String {
+    pub(crate) async fn request(&self, number: usize) -> String {
         until("a request reaches the site", || self.requests.lock().len() > number).await;
         self.requests.lock()[number].clone()
     }
 
-    pub(in crate::proxy) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.requests.lock().len()
     }
 }

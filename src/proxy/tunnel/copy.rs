@@ -36,7 +36,7 @@ const AFTER_SITE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// An end broke or was idle for too long, or the gate refused a flight.
-pub(in crate::proxy) async fn both(
+pub(crate) async fn both(
     client: Side,
     site: Side,
     flights: Option<&Flights>,

@@ -54,7 +54,7 @@ pub(crate) struct InterceptedConnect {
     /// Its login, which may become invalid with a reload.
     tunnel_login: Arc<TunnelLogin>,
     /// The tunnel slot of the CONNECT; an upgrade inside uses it too.
-    pub(in crate::proxy) slot: Arc<TunnelSlot>,
+    pub(crate) slot: Arc<TunnelSlot>,
 }
 
 impl InterceptedConnect {
@@ -64,7 +64,7 @@ impl InterceptedConnect {
     /// # Errors
     /// The refusal: 421 (RFC 9110 section 15.5.20), 405 for a CONNECT, 403 once its user is
     /// removed.
-    pub(in crate::proxy) fn admit<B>(
+    pub(crate) fn admit<B>(
         &self,
         live: &LiveConfig,
         request: &Request<B>,
@@ -94,7 +94,7 @@ impl InterceptedConnect {
 ///
 /// # Errors
 /// The port is not allowed, there are too many tunnels, or there is no CA.
-pub(in crate::proxy) fn open(
+pub(crate) fn open(
     cx: &Arc<Context>,
     live: &Arc<LiveConfig>,
     peer: SocketAddr,

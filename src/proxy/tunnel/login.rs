@@ -24,7 +24,7 @@ pub(crate) struct TunnelLogin {
 
 impl TunnelLogin {
     /// The login of a CONNECT with these fields, which the settings in `live` allow.
-    pub(in crate::proxy) fn new(headers: &HeaderMap, peer: IpAddr, live: &LiveConfig) -> Self {
+    pub(crate) fn new(headers: &HeaderMap, peer: IpAddr, live: &LiveConfig) -> Self {
         let mut login = HeaderMap::new();
         for value in headers.get_all(PROXY_AUTHORIZATION) {
             let mut value: HeaderValue = value.clone();
@@ -35,7 +35,7 @@ impl TunnelLogin {
     }
 
     /// Whether the login was judged by these settings.
-    pub(in crate::proxy) fn is_judged_by(&self, live: &LiveConfig) -> bool {
+    pub(crate) fn is_judged_by(&self, live: &LiveConfig) -> bool {
         self.generation.load(Ordering::Relaxed) == live.generation
     }
 
@@ -43,11 +43,7 @@ impl TunnelLogin {
     ///
     /// # Errors
     /// A 403, because a client inside a CONNECT cannot be asked for a login.
-    pub(in crate::proxy) fn judge(
-        &self,
-        live: &LiveConfig,
-        client: &Client,
-    ) -> Result<(), Refused> {
+    pub(crate) fn judge(&self, live: &LiveConfig, client: &Client) -> Result<(), Refused> {
         if self.is_judged_by(live) {
             return Ok(());
         }

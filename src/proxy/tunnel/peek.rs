@@ -15,7 +15,7 @@ const MAX_EMPTY: usize = 16;
 
 /// A protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::proxy) enum Protocol {
+pub(crate) enum Protocol {
     /// TLS, or bytes that TLS servers take for it.
     Tls,
     /// A request line, perhaps after empty lines.
@@ -28,7 +28,7 @@ pub(in crate::proxy) enum Protocol {
 ///
 /// # Errors
 /// The stream broke.
-pub(in crate::proxy) async fn peek<S: AsyncRead + Unpin>(
+pub(crate) async fn peek<S: AsyncRead + Unpin>(
     mut stream: S,
     early: Bytes,
 ) -> io::Result<Option<(Protocol, Peeked<S>)>> {
@@ -86,13 +86,13 @@ fn begins_tls(bytes: &[u8]) -> Option<bool> {
 
 /// Whether a TLS record can begin with this byte: warnings may come before the hello (RFC 5246
 /// section 7.2).
-pub(in crate::proxy) const fn is_record_type(byte: u8) -> bool {
+pub(crate) const fn is_record_type(byte: u8) -> bool {
     matches!(byte, 0x14..=0x17)
 }
 
 /// Whether servers take this for a record's major version. RFC 8446 section 5.1 has them ignore it;
 /// Go takes any below 16.
-pub(in crate::proxy) const fn is_record_version(major: u8) -> bool {
+pub(crate) const fn is_record_version(major: u8) -> bool {
     major < 16
 }
 

@@ -19,7 +19,7 @@ const OFFERS_H2: &[u8] = b"\x02h2";
 
 /// How the client's next bytes count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::proxy) enum Piece {
+pub(crate) enum Piece {
     /// They do not count: handshake, alerts, and application data of the size of a control frame.
     Free,
     /// Application data that begins an HTTP/2 connection, without a request in it.

@@ -25,7 +25,7 @@ use crate::{
 
 /// The upgrade that a request may lead to.
 #[derive(Debug)]
-pub(in crate::proxy) struct Upgrading {
+pub(crate) struct Upgrading {
     client: OnUpgrade,
     /// Its tunnel slot; `None` if it does not request an upgrade.
     slot: Option<Arc<TunnelSlot>>,
@@ -35,7 +35,7 @@ pub(in crate::proxy) struct Upgrading {
 ///
 /// # Errors
 /// There are too many tunnels.
-pub(in crate::proxy) fn admit(
+pub(crate) fn admit(
     cx: &Context,
     live: &LiveConfig,
     client_conn: &ClientConn,
@@ -54,7 +54,7 @@ pub(in crate::proxy) fn admit(
 
 /// Connects client and site after the site's 101, which is sent to the client with the site's
 /// fields.
-pub(in crate::proxy) fn join(
+pub(crate) fn join(
     cx: &Arc<Context>,
     live: &LiveConfig,
     client_conn: &ClientConn,

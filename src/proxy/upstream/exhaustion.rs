@@ -8,12 +8,12 @@ use std::{
 use rustix::io::Errno;
 
 /// Whether the process has run out of descriptors, or the system of memory for connections.
-pub(in crate::proxy) fn is_exhausted(error: &io::Error) -> bool {
+pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
 }
 
 /// The error if no socket can be opened now. `getaddrinfo` reports a missing socket like an unknown name.
-pub(in crate::proxy) fn of_sockets() -> Option<io::Error> {
+pub(crate) fn of_sockets() -> Option<io::Error> {
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).err().filter(is_exhausted)
 }

@@ -37,11 +37,11 @@ use crate::{
 
 /// A request for the site.
 #[derive(Debug)]
-pub(in crate::proxy) struct Outbound {
+pub(crate) struct Outbound {
     /// Everything but the body. Kept if the request may be sent again.
     head: Request<()>,
     upload: Upload,
-    pub(in crate::proxy) progress: Option<Progress>,
+    pub(crate) progress: Option<Progress>,
     repeatable: bool,
     upgrades: bool,
     /// It authenticates its client for a whole connection (NTLM, Negotiate).
@@ -60,13 +60,13 @@ pub(in crate::proxy) struct Outbound {
 
 /// The head of a response, and the connection that it came on.
 #[derive(Debug)]
-pub(in crate::proxy) struct UpstreamResponse {
-    pub(in crate::proxy) response: Response<Incoming>,
+pub(crate) struct UpstreamResponse {
+    pub(crate) response: Response<Incoming>,
     /// The flags of its fields.
-    pub(in crate::proxy) flags: HeaderFlags,
-    pub(in crate::proxy) conn: Conn,
+    pub(crate) flags: HeaderFlags,
+    pub(crate) conn: Conn,
     /// The time from the first byte sent to the head of the response.
-    pub(in crate::proxy) took: Duration,
+    pub(crate) took: Duration,
 }
 
 impl Outbound {
@@ -75,7 +75,7 @@ impl Outbound {
     ///
     /// # Errors
     /// None, if the target was parsed from this request.
-    pub(in crate::proxy) fn new(
+    pub(crate) fn new(
         cx: &Context,
         idle: Duration,
         target: &Target,
@@ -155,30 +155,30 @@ impl Outbound {
     }
 
     /// Borrows the timer of the client's connection.
-    pub(in crate::proxy) fn borrow_timer(&mut self, client_conn: &ClientConn) {
+    pub(crate) fn borrow_timer(&mut self, client_conn: &ClientConn) {
         if let Some(response_timer) = client_conn.response_timer.lock().take() {
             self.response_timer = response_timer;
         }
     }
 
     /// Returns the timer, for the next request.
-    pub(in crate::proxy) fn return_timer(&mut self, client_conn: &ClientConn) {
+    pub(crate) fn return_timer(&mut self, client_conn: &ClientConn) {
         *client_conn.response_timer.lock() = Some(std::mem::take(&mut self.response_timer));
     }
 
     /// The client's `User-Agent`.
-    pub(in crate::proxy) fn agent(&self) -> String {
+    pub(crate) fn agent(&self) -> String {
         let agent = self.head.headers().get(header::USER_AGENT);
         agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default().to_owned()
     }
 
     /// Whether it has no body and can be sent again.
-    pub(in crate::proxy) fn is_repeatable(&self) -> bool {
+    pub(crate) fn is_repeatable(&self) -> bool {
         self.repeatable
     }
 
     /// Whether it requests a protocol upgrade.
-    pub(in crate::proxy) fn is_upgrade(&self) -> bool {
+    pub(crate) fn is_upgrade(&self) -> bool {
         self.upgrades
     }
 
@@ -218,7 +218,7 @@ fn origin_form(target: &Target, uri: &Uri) -> Result<Uri, Refused> {
 ///
 /// # Errors
 /// The refusal for the client. The failure has been reported to the fleet.
-pub(in crate::proxy) async fn send(
+pub(crate) async fn send(
     cx: &Arc<Context>,
     live: &LiveConfig,
     client_conn: &ClientConn,
@@ -414,14 +414,14 @@ async fn speak<S: Stream + 'static>(
 }
 
 /// Ends the span of a step; it failed if its outcome is a refusal.
-pub(in crate::proxy) fn ended<T>(step: Option<OpenStep>, outcome: &Result<T, Refused>) {
+pub(crate) fn ended<T>(step: Option<OpenStep>, outcome: &Result<T, Refused>) {
     if let (Some(mut step), Err(refusal)) = (step, outcome) {
         step.failed(refusal);
     }
 }
 
 /// Connects to the site; the guard judges the address that is dialled.
-pub(in crate::proxy) async fn dial(
+pub(crate) async fn dial(
     live: &LiveConfig,
     matched: &MatchedRequest,
     permit: &mut SendPermit,
@@ -445,7 +445,7 @@ pub(in crate::proxy) async fn dial(
 }
 
 /// The verdict on a site that could not be connected to; `None` if this proxy is the cause.
-pub(in crate::proxy) fn dial_verdict(error: &DialError) -> Option<Judgement> {
+pub(crate) fn dial_verdict(error: &DialError) -> Option<Judgement> {
     let verdict = match error {
         DialError::Denied(_) | DialError::Short(_) => return None,
         DialError::DnsTimeout(_) => {

@@ -29,7 +29,7 @@ const WAIT: Duration = Duration::from_secs(1);
 
 /// The interim responses of a site to one request.
 #[derive(Debug, Clone, Default)]
-pub(in crate::proxy) struct Interim(Arc<Mutex<State>>);
+pub(crate) struct Interim(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -43,7 +43,7 @@ struct State {
 
 /// The decision about a body that its client holds back.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(in crate::proxy) enum HeldBody {
+pub(crate) enum HeldBody {
     /// Nothing is known yet, or nothing is held back.
     #[default]
     Undecided,
@@ -77,12 +77,12 @@ impl State {
 
 /// A site sends too many interim responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::proxy) struct TooManyInterim;
+pub(crate) struct TooManyInterim;
 
 impl Interim {
     /// Collects the site's interim responses to `request`; `via` is our entry for them. hyper does
     /// not report those of HTTP/2 (`h2`), so a body does not wait there.
-    pub(in crate::proxy) fn listen<B>(&self, request: &mut Request<B>, h2: bool, via: HeaderValue) {
+    pub(crate) fn listen<B>(&self, request: &mut Request<B>, h2: bool, via: HeaderValue) {
         if h2 {
             self.0.lock().settle(HeldBody::Wanted);
             return;
@@ -104,10 +104,7 @@ impl Interim {
     ///
     /// # Errors
     /// There are too many of them, or too many bytes.
-    pub(in crate::proxy) fn poll_next(
-        &self,
-        cx: &Context<'_>,
-    ) -> Poll<Result<Bytes, TooManyInterim>> {
+    pub(crate) fn poll_next(&self, cx: &Context<'_>) -> Poll<Result<Bytes, TooManyInterim>> {
         let mut state = self.0.lock();
         let next = state.take();
         if next.as_ref().is_ok_and(Bytes::is_empty) {
@@ -121,13 +118,13 @@ impl Interim {
     ///
     /// # Errors
     /// There are too many of them, or too many bytes.
-    pub(in crate::proxy) fn rest(&self) -> Result<Bytes, TooManyInterim> {
+    pub(crate) fn rest(&self) -> Result<Bytes, TooManyInterim> {
         self.0.lock().take()
     }
 
     /// The response has arrived. A body that was not requested by now is not needed; then the
     /// connection to the site must end with the value.
-    pub(in crate::proxy) fn answered(&self, waits: bool) -> Option<Unwanted> {
+    pub(crate) fn answered(&self, waits: bool) -> Option<Unwanted> {
         let mut state = self.0.lock();
         (waits && state.body == HeldBody::Undecided).then(|| {
             state.settle(HeldBody::Unwanted);
@@ -136,7 +133,7 @@ impl Interim {
     }
 
     /// Ready when the decision differs from `so_far`.
-    pub(in crate::proxy) fn poll_body(&self, cx: &Context<'_>, so_far: HeldBody) -> Poll<HeldBody> {
+    pub(crate) fn poll_body(&self, cx: &Context<'_>, so_far: HeldBody) -> Poll<HeldBody> {
         let mut state = self.0.lock();
         if state.body == so_far {
             state.uploading = Some(cx.waker().clone());
@@ -148,7 +145,7 @@ impl Interim {
 
 /// The response to a request whose body was never requested.
 #[derive(Debug)]
-pub(in crate::proxy) struct Unwanted(Interim);
+pub(crate) struct Unwanted(Interim);
 
 impl Drop for Unwanted {
     fn drop(&mut self) {
@@ -175,7 +172,7 @@ fn write(out: &mut BytesMut, status: StatusCode, fields: &HeaderMap, via: &Heade
 
 /// The wait of a request's body for the site, if the client asked for `100 Continue`.
 #[derive(Debug)]
-pub(in crate::proxy) struct ContinueWait {
+pub(crate) struct ContinueWait {
     interim: Interim,
     /// Runs from the first poll on, which is when the head has been sent.
     sleep: Option<Pin<Box<Sleep>>>,
@@ -183,14 +180,14 @@ pub(in crate::proxy) struct ContinueWait {
 
 impl ContinueWait {
     /// For a request with these fields; `None` if its client does not wait.
-    pub(in crate::proxy) fn new(fields: &HeaderMap, interim: &Interim) -> Option<Self> {
+    pub(crate) fn new(fields: &HeaderMap, interim: &Interim) -> Option<Self> {
         let expects = fields.get(header::EXPECT)?;
         let is_continue = expects.as_bytes().eq_ignore_ascii_case(b"100-continue");
         is_continue.then(|| Self { interim: interim.clone(), sleep: None })
     }
 
     /// The decision about the body. It may be sent once the site has been silent for a while.
-    pub(in crate::proxy) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<HeldBody> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<HeldBody> {
         if let Poll::Ready(body) = self.interim.poll_body(cx, HeldBody::Undecided) {
             return Poll::Ready(body);
         }
@@ -201,7 +198,7 @@ impl ContinueWait {
     }
 
     /// The interim responses that decide about the body.
-    pub(in crate::proxy) fn into_interim(self) -> Interim {
+    pub(crate) fn into_interim(self) -> Interim {
         self.interim
     }
 }

@@ -41,7 +41,7 @@ pub(crate) async fn look_up(
 ///
 /// # Errors
 /// The refusal.
-pub(in crate::proxy) async fn before_hold(
+pub(crate) async fn before_hold(
     matched: &mut MatchedRequest,
     live: &LiveConfig,
     line: Option<&mut AccessLine>,

@@ -25,7 +25,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 use tokio_util::either::Either;
 
-pub(in crate::proxy) use self::pin::PinnedConn;
+pub(crate) use self::pin::PinnedConn;
 use self::{
     interim_limit::InterimLimit,
     shared::{SharedConns, StreamSlot},
@@ -53,30 +53,30 @@ const MAX_EMPTY: usize = 1_000;
 
 /// The destination of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::proxy) struct ConnKey {
+pub(crate) struct ConnKey {
     /// Over TLS.
-    pub(in crate::proxy) tls: bool,
+    pub(crate) tls: bool,
     /// Whether the site's certificate is verified; false only if its rule says so.
-    pub(in crate::proxy) verify: bool,
+    pub(crate) verify: bool,
     /// Through an upstream proxy.
-    pub(in crate::proxy) via: Option<Route>,
+    pub(crate) via: Option<Route>,
     /// The host.
-    pub(in crate::proxy) host: Host,
+    pub(crate) host: Host,
     /// Its server, if that names the scope: a host may move to another.
-    pub(in crate::proxy) server: Option<Arc<str>>,
+    pub(crate) server: Option<Arc<str>>,
     /// The port.
-    pub(in crate::proxy) port: u16,
+    pub(crate) port: u16,
 }
 
 /// A connection from the pool, or a new one. Dropping it closes it.
 #[derive(Debug)]
-pub(in crate::proxy) struct Conn {
+pub(crate) struct Conn {
     sender: Sender,
     /// It has carried a request before, so the site may be closing it.
-    pub(in crate::proxy) reused: bool,
+    pub(crate) reused: bool,
     /// The site responded without the request's body, so the connection cannot carry another
     /// request.
-    pub(in crate::proxy) unwanted: Option<Unwanted>,
+    pub(crate) unwanted: Option<Unwanted>,
     key: ConnKey,
     /// The generation of the settings that allowed it.
     generation: u64,
@@ -96,12 +96,12 @@ enum Sender {
 
 impl Conn {
     /// Reserves it for one client, on that client's own connection.
-    pub(in crate::proxy) fn pin_to(&mut self, pinned: &Arc<PinnedConn>, client: &Client) {
+    pub(crate) fn pin_to(&mut self, pinned: &Arc<PinnedConn>, client: &Client) {
         self.owner = Some(Box::new((Arc::clone(pinned), client.clone())));
     }
 
     /// Returns it to the pool, or to its client.
-    pub(in crate::proxy) fn release(mut self) {
+    pub(crate) fn release(mut self) {
         if let Some(owner) = self.owner.take() {
             let (pinned, client) = *owner;
             return pinned.keep(self, client);
@@ -118,12 +118,12 @@ impl Conn {
 
     /// The upstream proxy if requests must name the site, because the connection only leads to that
     /// proxy.
-    pub(in crate::proxy) fn names_the_site(&self) -> Option<&Route> {
+    pub(crate) fn names_the_site(&self) -> Option<&Route> {
         self.key.via.as_ref().filter(|route| !route.tunnels)
     }
 
     /// Whether the site uses HTTP/2 on it.
-    pub(in crate::proxy) fn is_h2(&self) -> bool {
+    pub(crate) fn is_h2(&self) -> bool {
         matches!(self.sender, Sender::Http2(_))
     }
 
@@ -131,7 +131,7 @@ impl Conn {
     ///
     /// # Errors
     /// hyper's error. It contains the request if nothing of it was sent.
-    pub(in crate::proxy) fn send(
+    pub(crate) fn send(
         &mut self,
         request: Request<Upload>,
     ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>> + use<>
@@ -161,14 +161,14 @@ struct PoolState {
 
 /// The kept-alive connections of the process.
 #[derive(Debug)]
-pub(in crate::proxy) struct Pool {
+pub(crate) struct Pool {
     state: Mutex<PoolState>,
     metrics: Arc<Metrics>,
 }
 
 impl Pool {
     /// An empty pool.
-    pub(in crate::proxy) fn new(bounds: Bounds, metrics: &Arc<Metrics>) -> Arc<Self> {
+    pub(crate) fn new(bounds: Bounds, metrics: &Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(PoolState {
                 bounds,
@@ -185,7 +185,7 @@ impl Pool {
     /// Applies other bounds after a reload. Idle connections are closed, and those in use are not kept
     /// when they return, because another egress guard and other roots allowed them. Returns the new
     /// generation.
-    pub(in crate::proxy) fn reload(&self, bounds: Bounds) -> u64 {
+    pub(crate) fn reload(&self, bounds: Bounds) -> u64 {
         let mut state = self.state.lock();
         state.bounds = bounds;
         state.generation += 1;
@@ -195,7 +195,7 @@ impl Pool {
     }
 
     /// A kept-alive connection of this generation that is ready for a request.
-    pub(in crate::proxy) fn take(self: &Arc<Self>, key: &ConnKey, generation: u64) -> Option<Conn> {
+    pub(crate) fn take(self: &Arc<Self>, key: &ConnKey, generation: u64) -> Option<Conn> {
         let mut state = self.state.lock();
         if state.generation != generation {
             return None;
@@ -276,7 +276,7 @@ impl Pool {
     ///
     /// # Errors
     /// None is known today; hyper's handshake writes nothing.
-    pub(in crate::proxy) async fn open<S: Stream + 'static>(
+    pub(crate) async fn open<S: Stream + 'static>(
         self: &Arc<Self>,
         key: ConnKey,
         generation: u64,
@@ -299,7 +299,7 @@ impl Pool {
     ///
     /// # Errors
     /// The connection broke in hyper's handshake.
-    pub(in crate::proxy) async fn open_h2<S: Stream + 'static>(
+    pub(crate) async fn open_h2<S: Stream + 'static>(
         self: &Arc<Self>,
         key: ConnKey,
         generation: u64,
@@ -354,11 +354,11 @@ impl PoolState {
 
 /// Increments a gauge until it is dropped.
 #[derive(Debug)]
-pub(in crate::proxy) struct GaugeGuard(Gauge);
+pub(crate) struct GaugeGuard(Gauge);
 
 impl GaugeGuard {
     /// One more.
-    pub(in crate::proxy) fn new(gauge: &Gauge) -> Self {
+    pub(crate) fn new(gauge: &Gauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }

@@ -135,7 +135,7 @@ fn system(name: &str) -> std::io::Result<Vec<IpAddr>> {
 
 impl Resolver {
     /// Looks names up by `look`, which may block.
-    pub(in crate::proxy) fn with(look: Look) -> Self {
+    pub(crate) fn with(look: Look) -> Self {
         Self {
             slots: Mutex::default(),
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),

@@ -31,7 +31,7 @@ const HTTP_1_1: &[u8] = b"http/1.1";
 
 /// Why there is no TLS connection to a site; a message for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(in crate::proxy) enum TlsError {
+pub(crate) enum TlsError {
     /// Its certificate is not to be trusted.
     #[error("the certificate of {0} is not accepted: {1}")]
     Certificate(Host, String),
@@ -48,7 +48,7 @@ pub(in crate::proxy) enum TlsError {
 
 impl TlsError {
     /// The refusal for the client (RFC 9209 section 2.3).
-    pub(in crate::proxy) fn refusal(&self) -> Refused {
+    pub(crate) fn refusal(&self) -> Refused {
         let (status, reason, error) = match self {
             Self::Certificate(..) => {
                 (StatusCode::BAD_GATEWAY, Reason::Tls, "tls_certificate_error")
@@ -63,7 +63,7 @@ impl TlsError {
     }
 
     /// The verdict on the site.
-    pub(in crate::proxy) fn judgement(&self) -> Judgement {
+    pub(crate) fn judgement(&self) -> Judgement {
         let verdict = match self {
             Self::Timeout(_) => Verdict::Timeout,
             Self::Certificate(..) | Self::Protocol(..) | Self::Broken(..) => {
@@ -124,7 +124,7 @@ impl Connector {
     ///
     /// # Errors
     /// The reason, as a [`TlsError`].
-    pub(in crate::proxy) async fn connect<S: Stream>(
+    pub(crate) async fn connect<S: Stream>(
         &self,
         host: &Host,
         stream: S,
@@ -145,7 +145,7 @@ impl Connector {
 }
 
 /// Whether the site chose HTTP/2.
-pub(in crate::proxy) fn is_h2<S>(stream: &TlsStream<S>) -> bool {
+pub(crate) fn is_h2<S>(stream: &TlsStream<S>) -> bool {
     stream.get_ref().1.alpn_protocol() == Some(H2)
 }
 

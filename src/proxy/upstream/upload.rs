@@ -34,7 +34,7 @@ pub enum BodyError {
 
 /// The body of a request to the site.
 #[derive(Debug)]
-pub(in crate::proxy) enum Upload {
+pub(crate) enum Upload {
     /// None.
     Empty,
     /// The client's body. The client gets its `100 Continue` when this is first read: after the
@@ -112,7 +112,7 @@ impl HttpBody for Upload {
 
 /// How much of an upload was sent. A site may wait for the whole request before it responds.
 #[derive(Debug, Clone, Default)]
-pub(in crate::proxy) struct Progress(Arc<Uploaded>);
+pub(crate) struct Progress(Arc<Uploaded>);
 
 #[derive(Debug, Default)]
 struct Uploaded {
@@ -122,12 +122,12 @@ struct Uploaded {
 
 impl Progress {
     /// Frames so far.
-    pub(in crate::proxy) fn frames(&self) -> u64 {
+    pub(crate) fn frames(&self) -> u64 {
         self.0.frames.load(Ordering::Relaxed)
     }
 
     /// Bytes so far.
-    pub(in crate::proxy) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
@@ -141,7 +141,7 @@ impl Progress {
 /// A timer that runs only while nothing arrives; while bytes flow it costs nearly nothing. The
 /// default is for [`IdleTimer::poll_expired`], which gets the limit as an argument.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct IdleTimer {
+pub(crate) struct IdleTimer {
     limit: Duration,
     /// When the wait exceeds the limit; `None` while bytes arrive.
     deadline: Option<Instant>,
@@ -152,12 +152,12 @@ pub(in crate::proxy) struct IdleTimer {
 
 impl IdleTimer {
     /// A timer for waits of at most `limit`.
-    pub(in crate::proxy) fn new(limit: Duration) -> Self {
+    pub(crate) fn new(limit: Duration) -> Self {
         Self { limit, deadline: None, sleep: None }
     }
 
     /// The next frame of `body`, or an error if none came in time.
-    pub(in crate::proxy) fn poll(
+    pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         body: &mut Incoming,
@@ -172,11 +172,7 @@ impl IdleTimer {
 
     /// Ready when the wait has lasted for `limit`. Call this whenever the awaited operation is
     /// pending.
-    pub(in crate::proxy) fn poll_expired(
-        &mut self,
-        cx: &mut Context<'_>,
-        limit: Duration,
-    ) -> Poll<()> {
+    pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
         let deadline = *self.deadline.get_or_insert_with(|| clock::now() + limit);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         if sleep.deadline() > deadline {
@@ -192,12 +188,12 @@ impl IdleTimer {
     }
 
     /// Ends the wait; the next one begins with the next poll.
-    pub(in crate::proxy) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.deadline = None;
     }
 
     /// Begins a wait at `start` that may last for `limit`.
-    pub(in crate::proxy) fn reset_at(&mut self, start: Instant, limit: Duration) {
+    pub(crate) fn reset_at(&mut self, start: Instant, limit: Duration) {
         self.deadline = Some(start + limit);
     }
 }

@@ -4,7 +4,7 @@
 //! because the upstream proxy resolves it. A failure before the site is reached is the upstream
 //! proxy's (`via`). It says nothing about the site, and is not reported to the fleet.
 
-pub(in crate::proxy) mod route;
+pub(crate) mod route;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -45,13 +45,13 @@ const REFUSED: &str = "tidegate-refused";
 type ProxyLink = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// A connection to a site, with the bytes that were read early.
-pub(in crate::proxy) type ProxiedStream = Peeked<ProxyLink>;
+pub(crate) type ProxiedStream = Peeked<ProxyLink>;
 
 /// Connects. The site is judged by its name before.
 ///
 /// # Errors
 /// The refusal: the guard denies the site, or the upstream proxy does not connect to it.
-pub(in crate::proxy) async fn connect(
+pub(crate) async fn connect(
     route: &Route,
     cx: &Context,
     live: &LiveConfig,
@@ -183,7 +183,7 @@ async fn socks(
 }
 
 /// A connection for a tunnel, ready to be copied.
-pub(in crate::proxy) async fn tunnel_side(
+pub(crate) async fn tunnel_side(
     cx: &Context,
     live: &LiveConfig,
     matched: &MatchedRequest,
@@ -203,7 +203,7 @@ pub(in crate::proxy) async fn tunnel_side(
 ///
 /// # Errors
 /// The upstream proxy reports it itself.
-pub(in crate::proxy) fn judge_answer<B>(
+pub(crate) fn judge_answer<B>(
     cx: &Context,
     response: &Response<B>,
     permit: &SendPermit,
@@ -236,7 +236,7 @@ fn own_answer<B>(response: &Response<B>) -> Option<ViaError> {
 
 /// Why the upstream proxy does not connect to the site; a message for people.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::proxy) enum ViaError {
+pub(crate) enum ViaError {
     /// It cannot be reached.
     #[error("{0}")]
     Dial(#[from] DialError),
@@ -283,7 +283,7 @@ impl From<tokio_socks::Error> for ViaError {
 
 impl ViaError {
     /// The refusal for the client (RFC 9209 section 2.3).
-    pub(in crate::proxy) fn refusal(&self) -> Refused {
+    pub(crate) fn refusal(&self) -> Refused {
         let bad = StatusCode::BAD_GATEWAY;
         let (status, error) = match self {
             // This process has no descriptor left.

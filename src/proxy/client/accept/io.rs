@@ -33,7 +33,7 @@ const PARK_AFTER: Duration = Duration::from_millis(40);
 /// hyper's timer for heads would also end idle connections, and hyper does not poll a body while the client does not
 /// read. So both times are measured here.
 #[derive(Debug)]
-pub(in crate::proxy) struct ClientIo<S = TcpStream> {
+pub(crate) struct ClientIo<S = TcpStream> {
     connection: Connection<S, Malformed>,
     timeouts: Timeouts,
     metrics: Arc<Metrics>,
@@ -46,11 +46,7 @@ pub(in crate::proxy) struct ClientIo<S = TcpStream> {
 }
 
 impl<S> ClientIo<S> {
-    pub(in crate::proxy) fn new(
-        stream: S,
-        settings: &Settings,
-        metrics: &Arc<Metrics>,
-    ) -> (Self, Handle) {
+    pub(crate) fn new(stream: S, settings: &Settings, metrics: &Arc<Metrics>) -> (Self, Handle) {
         let timeouts = settings.timeouts;
         let limits =
             Limits { bytes: settings.limits.header_bytes, fields: settings.limits.headers };
@@ -69,12 +65,12 @@ impl<S> ClientIo<S> {
     }
 
     /// Logs requests that are refused before they can be read.
-    pub(in crate::proxy) fn log_refusals(&mut self, client: IpAddr) {
+    pub(crate) fn log_refusals(&mut self, client: IpAddr) {
         self.connection.refuse_mut().log_for(client);
     }
 
     /// The socket and the bytes that were read early, for a tunnel with its own time limits.
-    pub(in crate::proxy) fn into_inner(self) -> (S, Bytes) {
+    pub(crate) fn into_inner(self) -> (S, Bytes) {
         self.connection.into_inner()
     }
 

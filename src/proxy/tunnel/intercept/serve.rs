@@ -163,7 +163,7 @@ enum Inactivity {
 
 impl Activity {
     /// Counts a request or a WebSocket until the value is dropped.
-    pub(in crate::proxy) fn begin(self: &Arc<Self>) -> Active {
+    pub(crate) fn begin(self: &Arc<Self>) -> Active {
         self.active.fetch_add(1, Ordering::Relaxed);
         self.progress.fetch_add(1, Ordering::Relaxed);
         Active(Arc::clone(self))
@@ -195,7 +195,7 @@ impl Activity {
     }
 }
 
-pub(in crate::proxy) struct Active(Arc<Activity>);
+pub(crate) struct Active(Arc<Activity>);
 
 impl Active {
     fn track(self, body: Body) -> TrackedBody {

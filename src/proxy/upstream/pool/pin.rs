@@ -13,11 +13,11 @@ use crate::gate::Client;
 
 /// Holds one such connection.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct PinnedConn(Mutex<Option<(Conn, Client)>>);
+pub(crate) struct PinnedConn(Mutex<Option<(Conn, Client)>>);
 
 impl PinnedConn {
     /// The connection, if it leads to `key`, belongs to `client` and is of this generation.
-    pub(in crate::proxy) fn take(
+    pub(crate) fn take(
         self: &Arc<Self>,
         key: &ConnKey,
         client: &Client,

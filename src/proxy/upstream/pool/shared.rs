@@ -27,7 +27,7 @@ const MAX_HEADER_LIST: u32 = 64 * 1024;
 
 /// A slot on a shared connection, freed on drop.
 #[derive(Debug)]
-pub(in crate::proxy) struct StreamSlot {
+pub(crate) struct StreamSlot {
     pub(super) sender: SendRequest<Upload>,
     _slot: Arc<()>,
 }

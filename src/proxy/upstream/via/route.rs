@@ -12,16 +12,16 @@ use crate::{
 
 /// How a connection uses the upstream proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::proxy) struct Route {
-    pub(in crate::proxy) proxy: Arc<UpstreamProxy>,
+pub(crate) struct Route {
+    pub(crate) proxy: Arc<UpstreamProxy>,
     /// Whether it is a tunnel to the site (CONNECT, SOCKS). Otherwise its requests name the site
     /// (absolute-form).
-    pub(in crate::proxy) tunnels: bool,
+    pub(crate) tunnels: bool,
 }
 
 impl Route {
     /// For a request to `target`; `whole` if it needs a connection to the site itself.
-    pub(in crate::proxy) fn new(proxy: &Arc<UpstreamProxy>, target: &Target, whole: bool) -> Self {
+    pub(crate) fn new(proxy: &Arc<UpstreamProxy>, target: &Target, whole: bool) -> Self {
         // OPTIONS for a whole site has no absolute-form that the `http` crate can write.
         let tunnels = whole
             || target.scheme == Scheme::Https
@@ -31,12 +31,12 @@ impl Route {
     }
 
     /// A connection to the site itself.
-    pub(in crate::proxy) fn to_the_site(proxy: &Arc<UpstreamProxy>) -> Self {
+    pub(crate) fn to_the_site(proxy: &Arc<UpstreamProxy>) -> Self {
         Self { proxy: Arc::clone(proxy), tunnels: true }
     }
 
     /// Makes a request name the site, for the upstream proxy (RFC 9112 section 3.2.2).
-    pub(in crate::proxy) fn address<B>(&self, request: &mut Request<B>, target: &Target) {
+    pub(crate) fn address<B>(&self, request: &mut Request<B>, target: &Target) {
         let path = request.uri().path_and_query().cloned();
         let uri = Uri::builder().scheme(target.scheme.as_str()).authority(target.authority());
         let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
@@ -51,7 +51,7 @@ impl Route {
 }
 
 /// The login of an HTTP proxy (RFC 7617).
-pub(in crate::proxy) fn basic(login: &Login) -> Option<HeaderValue> {
+pub(crate) fn basic(login: &Login) -> Option<HeaderValue> {
     let Login { user, password } = login;
     let word = STANDARD.encode(format!("{user}:{}", password.expose()));
     let mut value = HeaderValue::try_from(format!("Basic {word}")).ok()?;
