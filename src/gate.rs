@@ -18,7 +18,6 @@
 mod active_scope;
 mod bucket;
 pub mod cache;
-mod evidence;
 mod grant;
 mod local_cooldown;
 mod news;
@@ -28,15 +27,11 @@ mod overload;
 mod permit;
 mod preferences;
 mod queue;
-mod rate;
 mod registry;
 mod reports;
-mod request;
 mod responding_sites;
-mod resync;
 mod status;
 mod waiting;
-mod wake;
 mod when;
 
 use std::{
@@ -53,7 +48,7 @@ use http::HeaderValue;
 use tokio::sync::Notify;
 
 use self::{
-    active_scope::ActiveScope, grant::Grant, registry::ScopeRegistry, request::Request,
+    active_scope::ActiveScope, grant::Grant, permit::Request, registry::ScopeRegistry,
     responding_sites::RespondingSites,
 };
 pub use self::{

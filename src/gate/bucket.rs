@@ -17,7 +17,6 @@ mod slots;
 mod spare;
 mod turns;
 mod users;
-mod waits;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -38,11 +37,11 @@ use super::{
     cache::CachedPhase,
     grant::Grant,
     local_cooldown::LocalCooldown,
+    local_cooldown::Wake,
+    permit::Request,
     preferences::Rank,
     queue::{Queue, Unjudged, Waiter},
     reports,
-    request::Request,
-    wake::Wake,
 };
 use crate::{
     limiter::{cooldown::KnownCooldown, learn},

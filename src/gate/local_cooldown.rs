@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    cache::{self, CachedPhase, CooldownCache, Effect},
-    wake::Wake,
-};
+use super::cache::{self, CachedPhase, CooldownCache, Effect};
 use crate::{
     classify::site_limits::SiteLimit,
     limiter::{
@@ -24,6 +21,7 @@ use crate::{
     store::{Granted, Peeked, Reported, ScopeNews},
 };
 use parking_lot::Mutex;
+use tokio::sync::{Notify, futures::Notified};
 
 /// How long a member without news relies on the store's latest reply.
 const RECENT: Duration = Duration::from_millis(100);
@@ -352,4 +350,34 @@ impl LocalCooldown {
 /// result is slightly late and never early.
 pub(super) fn moment(store: i64, now: i64) -> Instant {
     clock::now() + clock::from_micros(store.saturating_sub(now))
+}
+
+/// Wakes one scheduler.
+#[derive(Debug, Default)]
+pub(super) struct Wake {
+    notify: Notify,
+    changed: AtomicBool,
+}
+
+impl Wake {
+    /// Something has happened to the queue.
+    pub(super) fn now(&self) {
+        self.notify.notify_one();
+    }
+
+    /// The cooldown of one of its scopes has changed.
+    pub(super) fn cooldown_changed(&self) {
+        self.changed.store(true, Ordering::Release);
+        self.now();
+    }
+
+    /// Whether a cooldown has changed since the last look.
+    pub(super) fn take_change(&self) -> bool {
+        self.changed.swap(false, Ordering::Acquire)
+    }
+
+    /// Waits until something happens.
+    pub(super) fn wait(&self) -> Notified<'_> {
+        self.notify.notified()
+    }
 }

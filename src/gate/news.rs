@@ -1,14 +1,24 @@
 //! Applies the fleet's news at the gate: what other members did, and whether the store is reachable.
+//!
+//! Push messages arrive at most once. When some may have been lost, a separate task reads every scope
+//! again while news are applied: the later epoch counts.
 
 use std::sync::Arc;
 
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    task::JoinSet,
+};
 
-use super::{Gate, bucket::BucketQueue, reports};
+use super::{Gate, active_scope::ActiveScope, bucket::BucketQueue, reports};
 use crate::{
     observability::event::Event,
     store::{Backend, News, ScopeNews, What},
 };
+
+/// Number of scopes that are read at the same time: many in one round trip, and far fewer than the store's client
+/// queues.
+const READS: usize = 256;
 
 impl Gate {
     /// Follows the fleet's news for as long as the store lives.
@@ -93,4 +103,37 @@ impl Gate {
             }
         });
     }
+
+    /// Reads every scope again on each request.
+    pub(super) async fn keep_in_step(self: Arc<Self>) {
+        loop {
+            self.shared.resync.notified().await;
+            let mut reads = JoinSet::new();
+            for scopes in self.scopes_by_cooldown() {
+                while reads.len() >= READS {
+                    reads.join_next().await;
+                }
+                reads.spawn(read_again(scopes));
+            }
+            while reads.join_next().await.is_some() {}
+        }
+    }
+
+    /// The scopes, together if they share a cooldown.
+    fn scopes_by_cooldown(&self) -> Vec<Vec<Arc<ActiveScope>>> {
+        let mut scopes = self.scopes();
+        scopes.sort_by_key(|scope| Arc::as_ptr(&scope.cooldown).addr());
+        let shares = |one: &Arc<ActiveScope>, other: &Arc<ActiveScope>| {
+            Arc::ptr_eq(&one.cooldown, &other.cooldown)
+        };
+        scopes.chunk_by(shares).map(<[_]>::to_vec).collect()
+    }
+}
+
+/// Reads a cooldown again, and wakes the scopes that share it.
+async fn read_again(scopes: Vec<Arc<ActiveScope>>) {
+    let Some(scope) = scopes.first() else { return };
+    reports::look(scope).await;
+    scope.cooldown.doubt();
+    scopes.iter().for_each(|scope| scope.queue.store_is_back());
 }

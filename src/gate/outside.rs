@@ -4,8 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Client, Entry, Gate, Preferences, Refused, Urgency, bucket::Ticket, grant::Grant,
-    permit::Permit, request::Request,
+    Client, Entry, Gate, Preferences, Refused, Urgency,
+    bucket::Ticket,
+    grant::Grant,
+    permit::{Permit, Request},
 };
 use crate::{classify::verdict::Judgement, runtime::clock, store::Store as _, target::Target};
 

@@ -7,18 +7,17 @@ use std::{
 };
 
 use super::{
-    Entry, Outcome, RefusalReason, Refused,
+    Client, Entry, Outcome, RefusalReason, Refused,
     active_scope::ActiveScope,
     bucket::Slot,
-    evidence::{is_sure, refused},
     grant::{Grant, GrantState},
+    preferences::Urgency,
     reports::{self, Seen, deliver},
-    request::Request,
 };
 use crate::{
     classify::{
         site_limits::SiteLimit,
-        verdict::{Judgement, Verdict},
+        verdict::{Confidence, Evidence, Judgement, Verdict},
     },
     limiter::{
         cooldown::{self, Answer, Named, Report},
@@ -28,8 +27,20 @@ use crate::{
         refusals::PlainRefusal,
     },
     observability::event::Event,
-    runtime::clock,
+    runtime::clock::{self, Instant},
+    target::Target,
 };
+
+/// A request at the gate.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) target: Target,
+    pub(super) client: Client,
+    pub(super) since: Instant,
+    pub(super) deadline: Instant,
+    pub(super) seq: u64,
+    pub(super) urgency: Urgency,
+}
 
 /// The permit to send one request.
 #[derive(Debug)]
@@ -412,4 +423,27 @@ pub(super) async fn wait(
         // The scheduler ends only with an empty queue; what it leaves behind when it dies, it refuses.
         Err(_) => Err(refused(RefusalReason::Stopping, None)),
     }
+}
+
+/// A plain refusal that comes for all pages at once.
+fn refused(judgement: &Judgement) -> Judgement {
+    let status = judgement.status.unwrap_or_default();
+    let evidence = Evidence {
+        signature: Arc::from("refused-everywhere"),
+        vendor: None,
+        place: "status".to_owned(),
+        excerpt: format!("{status}, for one page after the other"),
+    };
+    Judgement {
+        verdict: Verdict::Forbidden,
+        confidence: Confidence::Low,
+        evidence: Some(Box::new(evidence)),
+        ..judgement.clone()
+    }
+}
+
+/// A wall that shows itself or names its wait is a sure sign; a refusal without more may be about one page.
+fn is_sure(judgement: &Judgement) -> bool {
+    judgement.retry_after.is_some()
+        || judgement.confidence == Confidence::High && judgement.verdict != Verdict::BlankPage
 }

@@ -22,15 +22,13 @@
 //! of the store's clock.
 
 mod cause;
-mod known;
 mod length;
 mod probes;
 mod report;
 
 pub use cause::{Blocks, Cause, culprit};
-pub use known::{KnownCooldown, KnownPhase};
 pub(crate) use length::{DAY, HOPELESS_GROW};
-pub use report::{Answer, Change, Named, NamedRate, Report};
+pub use report::{Answer, Change, KnownCooldown, KnownPhase, Named, NamedRate, Report};
 
 use crate::{
     classify::verdict::Verdict,

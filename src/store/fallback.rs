@@ -26,9 +26,7 @@ mod local_scope;
 mod outage;
 mod recover;
 mod rejoin;
-mod share;
 mod slots;
-mod unanswered;
 
 use std::{
     sync::{
@@ -48,10 +46,10 @@ use tokio_util::sync::CancellationToken;
 pub use self::outage::Enforced;
 use self::{lease::Lease, outage::Outage, recover::Recovery, rejoin::Rejoin};
 pub(super) use self::{
+    lease::UnansweredCalls,
     local_scope::{LocalScope, Windows},
     recover::Remembered,
     rejoin::GRACE,
-    unanswered::UnansweredCalls,
 };
 use super::{
     Ask, Granted, Memory, News, Override, Peeked, Reported, Scope, ScopeName, SlotAsk,

@@ -4,7 +4,6 @@
 //! [`crate::limiter::cooldown`]); one test suite drives both. A call is two short locks and no allocation but the ticket list.
 
 mod forecast;
-mod local;
 mod rate_override;
 mod slots;
 mod users;
@@ -147,6 +146,29 @@ impl Memory {
     #[cfg(test)]
     pub(crate) fn kept(&self) -> (usize, usize) {
         (self.buckets.lock().len(), self.cooldowns.lock().len())
+    }
+
+    /// Begins the member's own part of a scope: nothing is sent before `from`, and of each quota
+    /// only what `windows` leave.
+    pub(in crate::store) fn begin(
+        &self,
+        place: &LocalState,
+        limits: &Limits,
+        from: i64,
+        windows: Vec<Window>,
+        steady: bool,
+    ) {
+        let mut kept = place.bucket.lock();
+        let bucket = kept.state.get_or_insert_with(|| Bucket::full(self.now(), limits));
+        bucket.drain(from);
+        bucket.windows = windows;
+        bucket.steady = steady;
+        bucket.filling = None;
+    }
+
+    /// The windows of the quotas as they are there.
+    pub(in crate::store) fn windows(&self, place: &LocalState) -> Vec<Window> {
+        place.bucket.lock().state.as_ref().map_or_else(Vec::new, |bucket| bucket.windows.clone())
     }
 
     pub(crate) fn place(&self, name: &ScopeName) -> LocalState {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 
-use super::{LocalScope, SharedStore, share::fixed};
+use super::{LocalScope, SharedStore, local::fixed};
 use crate::{
     rules::{Rule, settings::OnFailure},
     store::{

@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::share::{part, scaled};
+use super::local::{part, scaled};
 use crate::{
     limiter::{
         bucket::{HORIZON, LONG_AGO, Window},

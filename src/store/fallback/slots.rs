@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{SharedStore, recover::Heard, share::part};
+use super::{SharedStore, local::part, recover::Heard};
 use crate::{
     rules::settings::OnFailure,
     store::{

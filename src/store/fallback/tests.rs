@@ -1,8 +1,8 @@
 //! Tests of a member without its store.
 
 use super::{
+    local::{fixed, scaled},
     local_scope::last_turn,
-    share::{fixed, scaled},
 };
 use crate::limiter::{learn::Learn, policy::Limits};
 
