@@ -31,8 +31,12 @@ if stays then shares[#shares + 1] = own end
 if settled > now then
   ends = math.min(settled, ends)
 elseif contended and stays then
-  divide(shares, most)
-  goal = math.min(own.fair, math.max(free - due_before(shares, own), 0))
+  local before = 0
+  for _, share in ipairs(short_members(shares)) do
+    if share == own then break end
+    before = before + 1
+  end
+  goal = math.min(wanted, math.max(free - before, 0))
 elseif stays then
   goal = math.min(math.max(wanted, math.floor(most / math.max(fleet, 1))), free)
 end
@@ -41,11 +45,15 @@ if own.slots > under_way then own.served = now end
 if stays then save_share(KEY.slots, own) else redis.call('HDEL', KEY.slots, ARG.member) end
 keep(KEY.slots, CONST.SLOT_LEASE)
 
-local function tell(member) push({ 'slots', member }) end
-if settled <= now then
-  for _, member in ipairs(next_served(shares, most, math.max(free - own.slots, 0), own)) do tell(member) end
+local function notify(member) push({ 'slots', member }) end
+local left = settled <= now and math.max(free - own.slots, 0) or 0
+for _, share in ipairs(short_members(shares)) do
+  if share ~= own and left > 0 then
+    notify(share.member)
+    left = left - 1
+  end
 end
-if is_short(own) and not was_short then tell('') end
+if is_short(own) and not was_short then notify('') end
 return REPLY {
   now = now,
   slots = own.slots,

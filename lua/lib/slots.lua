@@ -52,44 +52,12 @@ local function waited_longer(one, other)
   return one.member < other.member
 end
 
--- How many slots each member should have: one after the other to whoever has waited longest, until all are given out or
--- nobody wants more.
-local function divide(shares, most)
-  local order, left = {}, most
-  for i, share in ipairs(shares) do order[i], share.fair = share, 0 end
-  table.sort(order, waited_longer)
-  while left > 0 do
-    local unserved = {}
-    for _, share in ipairs(order) do
-      if share.fair < share.wanted then unserved[#unserved + 1] = share end
-    end
-    if #unserved == 0 then return end
-    for _, share in ipairs(unserved) do
-      if left == 0 then return end
-      share.fair, left = share.fair + 1, left - 1
-    end
-    order = unserved
-  end
-end
-
--- Slots that are for others who are short and have waited longer than `own`.
-local function due_before(shares, own)
-  local due = 0
+-- The members that are short of slots. The one that has waited longest comes first.
+local function short_members(shares)
+  local short = {}
   for _, share in ipairs(shares) do
-    if share ~= own and waited_longer(share, own) then due = due + math.max(share.fair - share.slots, 0) end
-  end
-  return due
-end
-
--- The members that are short and can have some of the slots that are left; `own` is not one of them.
-local function next_served(shares, most, left, own)
-  local short, named = {}, {}
-  if left == 0 then return named end
-  divide(shares, most)
-  for _, share in ipairs(shares) do
-    if share ~= own and is_short(share) and share.fair > share.slots then short[#short + 1] = share end
+    if is_short(share) then short[#short + 1] = share end
   end
   table.sort(short, waited_longer)
-  for i = 1, math.min(#short, left) do named[i] = short[i].member end
-  return named
+  return short
 end

@@ -2,8 +2,8 @@
 //!
 //! Each member has an allotment of slots, and begins a request only in a free one of them. Nothing but its own call
 //! changes its allotment, so no message that is late or lost lets two members use the same slot. While nobody is short,
-//! a member keeps what it has. Once one is, the others give back each slot that becomes free, and the slots go to
-//! whoever has waited longest for one.
+//! a member keeps what it has. Once one is, the others give back each slot that becomes free, and each goes to the
+//! member that has waited longest for one.
 //!
 //! An allotment is a lease: it ends [`LEASE`] after the latest call, so the slots of a member that has crashed come back.
 //! A lower limit revokes nothing; it only lets nobody have more. `lua/lib/slots.lua` is this file, operation by operation.
@@ -60,10 +60,6 @@ struct Share {
 }
 
 impl Share {
-    fn waits_before(&self, other: &Self) -> bool {
-        (self.served, &self.member) < (other.served, &other.member)
-    }
-
     fn is_short(&self) -> bool {
         self.wanted > self.slots
     }
@@ -110,9 +106,8 @@ impl Slots {
         let goal = if settled > now || !stays {
             0
         } else if contended {
-            let fair = self.fair(most);
-            let first = self.due_before(&own, &fair);
-            fair.last().copied().unwrap_or(0).min(free.saturating_sub(first))
+            let before = self.short().into_iter().take_while(|share| share.member != own.member);
+            need.wanted.min(free.saturating_sub(u32::try_from(before.count()).unwrap_or(most)))
         } else {
             need.wanted.max(most / need.fleet.max(1)).min(free)
         };
@@ -120,7 +115,7 @@ impl Slots {
         if own.slots > need.under_way {
             own.served = now;
         }
-        let left = free.saturating_sub(own.slots);
+        let left = if settled > now { 0 } else { free.saturating_sub(own.slots) };
         let (slots, is_short) = (own.slots, own.is_short());
         if let Some(share) = self.shares.last_mut().filter(|_| stays) {
             *share = own;
@@ -128,56 +123,21 @@ impl Slots {
         let leases = self.shares.iter().filter(|share| share.member != need.member);
         let ends = leases.map(|share| share.until).min().unwrap_or(now + LEASE);
         let ends = if settled > now { settled.min(ends) } else { ends };
+        let others = self.short().into_iter().filter(|share| share.member != need.member);
         Allotted {
             slots,
             contended,
             come_back: if is_short { ends } else { 0 },
-            can_have: if settled > now { Vec::new() } else { self.next_served(most, left, need) },
+            can_have: others.take(left as usize).map(|share| Arc::clone(&share.member)).collect(),
             is_newly_short: is_short && !before.is_some_and(|share| share.is_short()),
         }
     }
 
-    /// Slots that are for others who are short and have waited longer than `own`.
-    fn due_before(&self, own: &Share, fair: &[u32]) -> u32 {
-        let others = self.shares.iter().zip(fair).filter(|(share, _)| share.waits_before(own));
-        others.map(|(share, fair)| fair.saturating_sub(share.slots)).sum()
-    }
-
-    /// The others that are short and can have some of the slots that are left.
-    fn next_served(&self, most: u32, left: u32, need: &Need) -> Vec<Arc<str>> {
-        if left == 0 {
-            return Vec::new();
-        }
-        let fair = self.fair(most);
-        let short = self.shares.iter().zip(fair).filter(|(share, fair)| {
-            share.member != need.member && share.is_short() && *fair > share.slots
-        });
-        let mut short: Vec<_> = short.map(|(share, _)| share).collect();
+    /// The members that are short of slots. The one that has waited longest comes first.
+    fn short(&self) -> Vec<&Share> {
+        let mut short: Vec<_> = self.shares.iter().filter(|share| share.is_short()).collect();
         short.sort_by(|one, other| (one.served, &one.member).cmp(&(other.served, &other.member)));
-        short.truncate(left as usize);
-        short.into_iter().map(|share| Arc::clone(&share.member)).collect()
-    }
-
-    /// How many slots each member should have: one after the other to whoever has waited longest, until all are given
-    /// out or nobody wants more.
-    fn fair(&self, most: u32) -> Vec<u32> {
-        let mut order: Vec<usize> = (0..self.shares.len()).collect();
-        order.sort_by_key(|at| (self.shares[*at].served, &self.shares[*at].member));
-        let (mut fair, mut left) = (vec![0; self.shares.len()], most);
-        while left > 0 {
-            order.retain(|at| fair[*at] < self.shares[*at].wanted);
-            if order.is_empty() {
-                break;
-            }
-            for at in &order {
-                if left == 0 {
-                    break;
-                }
-                fair[*at] += 1;
-                left -= 1;
-            }
-        }
-        fair
+        short
     }
 
     /// Slots that others than `member` use or want, as they last said.
