@@ -57,7 +57,7 @@ pub use self::{
     preferences::{Preferences, Urgency},
     status::{NoSuchScope, ScopeError},
     waiting::Waiting,
-    when::{WaitsFor, When},
+    when::When,
 };
 use crate::{
     observability::{

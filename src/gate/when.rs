@@ -9,50 +9,9 @@ use super::{
 use crate::{
     rules::{Action, Mode},
     runtime::clock,
-    store::{Binding, Forecast, Query, ScopeName, Store as _},
+    store::{Forecast, Query, ScopeName, Store as _, WaitsFor},
     target::Target,
 };
-
-/// What a request would wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitsFor {
-    /// The rate.
-    Rate,
-    /// A quota.
-    Quota,
-    /// The limits of the user.
-    User,
-    /// A request that is under way to end.
-    Parallel,
-    /// The cooldown.
-    Cooldown,
-    /// The rule's hours.
-    Hours,
-    /// The requests that are held before it.
-    Queue,
-    /// The store, which is away.
-    Store,
-    /// Nothing that ends by itself: no rule lets it through.
-    Denied,
-}
-
-impl WaitsFor {
-    /// The word on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Quota => "quota",
-            Self::User => "user",
-            Self::Parallel => "parallel",
-            Self::Cooldown => "cooldown",
-            Self::Hours => "hours",
-            Self::Queue => "queue",
-            Self::Store => "store",
-            Self::Denied => "denied",
-        }
-    }
-}
 
 /// When a request could go.
 #[derive(Debug, Clone)]
@@ -135,14 +94,8 @@ impl Gate {
 impl Asked {
     /// The wait and its reason: the store's reply combined with this member's knowledge.
     fn next(&self, forecast: Forecast) -> (Option<Duration>, Option<WaitsFor>) {
-        let reason = forecast.binding.map(|binding| match binding {
-            Binding::Rate => WaitsFor::Rate,
-            Binding::Quota => WaitsFor::Quota,
-            Binding::User => WaitsFor::User,
-            Binding::Cooldown => WaitsFor::Cooldown,
-            Binding::Store => WaitsFor::Store,
-        });
-        let (Some(mut wait), mut reason) = (forecast.wait, reason) else { return (None, reason) };
+        let mut reason = forecast.reason;
+        let Some(mut wait) = forecast.wait else { return (None, reason) };
         let used_here = self.scope.as_ref().map_or(0, |scope| scope.queue.slots_used());
         let is_full = self.entry.rule.parallel.is_some() && used_here >= forecast.slots_left;
         if is_full && wait < LOOK_AGAIN {

@@ -24,19 +24,28 @@ pub struct Query {
     pub user: Option<Arc<str>>,
 }
 
-/// What the next request of a scope waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Binding {
-    /// The rate.
-    Rate,
-    /// A quota.
-    Quota,
-    /// The limits of the user.
-    User,
-    /// The cooldown.
-    Cooldown,
-    /// The store, which is away or has lost its memory.
-    Store,
+words! {
+    /// What the next request of a scope waits for.
+    pub enum WaitsFor {
+        /// The rate.
+        Rate = "rate",
+        /// A quota.
+        Quota = "quota",
+        /// The limits of the user.
+        User = "user",
+        /// A request that is under way to end.
+        Parallel = "parallel",
+        /// The cooldown.
+        Cooldown = "cooldown",
+        /// The rule's hours.
+        Hours = "hours",
+        /// The requests that are held before it.
+        Queue = "queue",
+        /// The store, which is away or has lost its memory.
+        Store = "store",
+        /// Nothing that ends by itself: no rule lets it through.
+        Denied = "denied",
+    }
 }
 
 /// When the next request of a scope could be sent if there are no others.
@@ -47,7 +56,7 @@ pub struct Forecast {
     /// How long from now; `None` if that is not known.
     pub wait: Option<Duration>,
     /// What it waits for; `None` if it could be sent at once.
-    pub binding: Option<Binding>,
+    pub reason: Option<WaitsFor>,
     /// The epoch of the cooldown.
     pub epoch: u64,
     /// The rate in force, in tokens per second; 0 = none.
@@ -89,7 +98,7 @@ impl From<Reading> for Forecast {
     fn from(reading: Reading) -> Self {
         let Reading { now, epoch, closed, hold, moment, by_rate, user_moment, .. } = reading;
         let ticket = (moment > now).then_some(moment);
-        let limit = if by_rate < moment { Binding::Quota } else { Binding::Rate };
+        let limit = if by_rate < moment { WaitsFor::Quota } else { WaitsFor::Rate };
         let mut next = ticket.map(|at| (at, limit));
         let closed = match closed {
             Some(Closed::Cooling(until)) => until,
@@ -97,20 +106,20 @@ impl From<Reading> for Forecast {
             None => 0,
         };
         let others =
-            [(user_moment, Binding::User), (hold, Binding::Store), (closed, Binding::Cooldown)];
-        for (until, binding) in others {
+            [(user_moment, WaitsFor::User), (hold, WaitsFor::Store), (closed, WaitsFor::Cooldown)];
+        for (until, reason) in others {
             if until > next.map_or(now, |(at, _)| at) {
-                next = Some((until, binding));
+                next = Some((until, reason));
             }
         }
-        if closed > now && next.is_some_and(|(_, binding)| binding == Binding::Rate) {
+        if closed > now && next.is_some_and(|(_, reason)| reason == WaitsFor::Rate) {
             // The first token after the cooldown.
-            next = next.map(|(at, _)| (at, Binding::Cooldown));
+            next = next.map(|(at, _)| (at, WaitsFor::Cooldown));
         }
         let wait = next.map_or(Duration::ZERO, |(at, _)| clock::from_micros(at - now));
-        let binding = next.map(|(_, binding)| binding);
+        let reason = next.map(|(_, reason)| reason);
         let Reading { rate, members, slots_left, .. } = reading;
-        Self { now, wait: Some(wait), binding, epoch, rate, members, slots_left }
+        Self { now, wait: Some(wait), reason, epoch, rate, members, slots_left }
     }
 }
 
@@ -119,7 +128,7 @@ impl Forecast {
     pub(super) const NOW: Self = Self {
         now: 0,
         wait: Some(Duration::ZERO),
-        binding: None,
+        reason: None,
         epoch: 0,
         rate: 0.0,
         members: 0,
@@ -128,7 +137,7 @@ impl Forecast {
 
     /// The store is away; `wait`: how long that keeps a request waiting, if that is known.
     pub(super) const fn away(wait: Option<Duration>) -> Self {
-        Self { wait, binding: Some(Binding::Store), ..Self::NOW }
+        Self { wait, reason: Some(WaitsFor::Store), ..Self::NOW }
     }
 }
 
@@ -160,10 +169,10 @@ mod tests {
         members: 0,
     };
 
-    fn forecast(reading: Reading) -> (u64, Option<Binding>) {
+    fn forecast(reading: Reading) -> (u64, Option<WaitsFor>) {
         let forecast = Forecast::from(reading);
         let wait = forecast.wait.map_or(u64::MAX, |wait| wait.as_secs());
-        (wait, forecast.binding)
+        (wait, forecast.reason)
     }
 
     #[test]
@@ -172,19 +181,19 @@ mod tests {
         let quota = Reading { moment: 9_000_000, by_rate: 3_000_000, ..OPEN };
         let cooling = Some(Closed::Cooling(5_000_000));
         assert_eq!(forecast(OPEN), (0, None));
-        assert_eq!(forecast(rate), (2, Some(Binding::Rate)));
-        assert_eq!(forecast(quota), (8, Some(Binding::Quota)));
-        assert_eq!(forecast(Reading { closed: cooling, ..rate }), (4, Some(Binding::Cooldown)));
-        assert_eq!(forecast(Reading { closed: cooling, ..quota }), (8, Some(Binding::Quota)));
-        assert_eq!(forecast(Reading { hold: 7_000_000, ..rate }), (6, Some(Binding::Store)));
-        assert_eq!(forecast(Reading { user_moment: 4_000_000, ..rate }), (3, Some(Binding::User)));
-        assert_eq!(forecast(Reading { user_moment: 2_000_000, ..rate }), (2, Some(Binding::Rate)));
+        assert_eq!(forecast(rate), (2, Some(WaitsFor::Rate)));
+        assert_eq!(forecast(quota), (8, Some(WaitsFor::Quota)));
+        assert_eq!(forecast(Reading { closed: cooling, ..rate }), (4, Some(WaitsFor::Cooldown)));
+        assert_eq!(forecast(Reading { closed: cooling, ..quota }), (8, Some(WaitsFor::Quota)));
+        assert_eq!(forecast(Reading { hold: 7_000_000, ..rate }), (6, Some(WaitsFor::Store)));
+        assert_eq!(forecast(Reading { user_moment: 4_000_000, ..rate }), (3, Some(WaitsFor::User)));
+        assert_eq!(forecast(Reading { user_moment: 2_000_000, ..rate }), (2, Some(WaitsFor::Rate)));
     }
 
     #[test]
     fn a_probe_that_is_out_is_looked_at_again_long_before_its_lease_ends() {
         let lease = |end| Reading { closed: Some(Closed::Probing(end)), ..OPEN };
-        assert_eq!(forecast(lease(90_000_000)), (1, Some(Binding::Cooldown)));
+        assert_eq!(forecast(lease(90_000_000)), (1, Some(WaitsFor::Cooldown)));
         assert_eq!(forecast(lease(1_000_000)), (0, None));
     }
 }

@@ -31,8 +31,8 @@ use tidegate::{
         settings::{OnFailure, RedisSettings},
     },
     store::{
-        Ask, Binding, Forecast, Granted, Memory, Override, Query, Reported, Scope, ScopeName,
-        SharedStore, Store,
+        Ask, Forecast, Granted, Memory, Override, Query, Reported, Scope, ScopeName, SharedStore,
+        Store, WaitsFor,
     },
 };
 

@@ -23,9 +23,9 @@ async fn memory_and_redis_limit_users_alike() {
             let bound = random.i64(0..20_000);
             let foretold = pair.foretell(user.clone()).await.unwrap();
             if user.is_none() {
-                assert_ne!(foretold.binding, Some(Binding::User));
+                assert_ne!(foretold.reason, Some(WaitsFor::User));
             }
-            foreseen += usize::from(foretold.binding == Some(Binding::User));
+            foreseen += usize::from(foretold.reason == Some(WaitsFor::User));
             let ask = Ask { wanted: random.u32(1..4), bound, user, ..Ask::default() };
             let before = pair.tickets.len();
             over += usize::from(pair.take(&ask).await.unwrap());
