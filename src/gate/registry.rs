@@ -5,7 +5,6 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
 use super::{
@@ -29,9 +28,7 @@ type Key = (Arc<str>, Arc<str>);
 #[derive(Debug)]
 pub(super) struct ScopeRegistry {
     shared: Arc<GateContext>,
-    /// The only scope of a rule that is not split; it needs no look-up.
-    whole: ArcSwapOption<ActiveScope>,
-    split: Mutex<HashMap<Key, Arc<ActiveScope>>>,
+    scopes: Mutex<HashMap<Key, Arc<ActiveScope>>>,
     /// The queues of buckets that several scopes share.
     queues: Mutex<HashMap<Arc<str>, Weak<BucketQueue>>>,
     cooldowns: Mutex<HashMap<Arc<str>, Arc<LocalCooldown>>>,
@@ -41,8 +38,7 @@ impl ScopeRegistry {
     pub(super) fn new(shared: Arc<GateContext>) -> Self {
         Self {
             shared,
-            whole: ArcSwapOption::empty(),
-            split: Mutex::default(),
+            scopes: Mutex::default(),
             queues: Mutex::default(),
             cooldowns: Mutex::default(),
         }
@@ -50,45 +46,29 @@ impl ScopeRegistry {
 
     /// The scope for a request to `target`.
     pub(super) fn find(&self, entry: &Arc<Entry>, target: &Target) -> Arc<ActiveScope> {
-        let rule = &entry.rule;
-        if rule.per == Split::All && cooldown_split(rule) == Split::All {
-            return self.whole(entry);
-        }
-        let keys = keys(rule, target);
-        let mut split = self.split.lock();
-        if let Some(scope) = split.get(&keys) {
+        self.of_keys(entry, keys(&entry.rule, target))
+    }
+
+    /// The scope of these keys.
+    pub(super) fn of_keys(&self, entry: &Arc<Entry>, keys: Key) -> Arc<ActiveScope> {
+        let mut scopes = self.scopes.lock();
+        if let Some(scope) = scopes.get(&keys) {
             return Arc::clone(scope);
         }
-        if split.len() >= SWEEP_FROM && split.len().is_power_of_two() {
-            split.retain(|_, scope| Arc::strong_count(scope) > 1 || !scope.is_idle());
+        if scopes.len() >= SWEEP_FROM && scopes.len().is_power_of_two() {
+            scopes.retain(|_, scope| Arc::strong_count(scope) > 1 || !scope.is_idle());
             let mut cooldowns = self.cooldowns.lock();
             cooldowns.retain(|_, cooldown| Arc::strong_count(cooldown) > 1);
             self.queues.lock().retain(|_, queue| queue.strong_count() > 0);
         }
-        let scope = self.make(entry, Arc::clone(&keys.0), Arc::clone(&keys.1));
-        split.insert(keys, Arc::clone(&scope));
-        scope
-    }
-
-    /// The only scope of a rule that is not split.
-    pub(super) fn whole(&self, entry: &Arc<Entry>) -> Arc<ActiveScope> {
-        if let Some(scope) = &*self.whole.load() {
-            return Arc::clone(scope);
-        }
-        // Taken so that two first requests make one scope.
-        let _making = self.split.lock();
-        if let Some(scope) = &*self.whole.load() {
-            return Arc::clone(scope);
-        }
-        let scope = self.make(entry, Arc::from(""), Arc::from(""));
-        self.whole.store(Some(Arc::clone(&scope)));
+        let scope = self.make(entry, keys.clone());
+        scopes.insert(keys, Arc::clone(&scope));
         scope
     }
 
     /// The rule was removed: its scopes end with their last request.
     pub(super) fn dissolve(&self) {
-        self.whole.store(None);
-        self.split.lock().clear();
+        self.scopes.lock().clear();
         self.queues.lock().clear();
     }
 
@@ -98,17 +78,13 @@ impl ScopeRegistry {
     }
 
     pub(super) fn all(&self) -> Vec<Arc<ActiveScope>> {
-        let split = self.split.lock();
-        self.whole.load_full().into_iter().chain(split.values().map(Arc::clone)).collect()
+        self.scopes.lock().values().map(Arc::clone).collect()
     }
 
     /// The scope of this name, if there is one.
     pub(super) fn known(&self, name: &ScopeName) -> Option<Arc<ActiveScope>> {
-        if name.bucket.is_empty() && name.cooldown.is_empty() {
-            return self.whole.load_full();
-        }
         let key = (Arc::clone(&name.bucket), Arc::clone(&name.cooldown));
-        self.split.lock().get(&key).map(Arc::clone)
+        self.scopes.lock().get(&key).map(Arc::clone)
     }
 
     /// The known state of a cooldown, if this member has had requests for it.
@@ -136,12 +112,7 @@ impl ScopeRegistry {
 
     /// Creates a scope. In a fleet its cooldown is unknown until the first call, and also if an idle
     /// scope of the same name with a trip was dropped.
-    pub(super) fn make(
-        &self,
-        entry: &Arc<Entry>,
-        bucket: Arc<str>,
-        cooldown: Arc<str>,
-    ) -> Arc<ActiveScope> {
+    pub(super) fn make(&self, entry: &Arc<Entry>, (bucket, cooldown): Key) -> Arc<ActiveScope> {
         let rule = Arc::clone(&entry.rule.name);
         let name = ScopeName { rule, bucket, cooldown: Arc::clone(&cooldown) };
         let stored = self.shared.store.scope(name);
@@ -189,7 +160,7 @@ fn shares_buckets(rule: &Rule) -> bool {
 }
 
 /// Keys of the bucket and of the cooldown of a request to `target`.
-pub(super) fn keys(rule: &Rule, target: &Target) -> (Arc<str>, Arc<str>) {
+pub(super) fn keys(rule: &Rule, target: &Target) -> Key {
     (rule.per.key_of(target), cooldown_split(rule).key_of(target))
 }
 

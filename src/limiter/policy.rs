@@ -1,6 +1,9 @@
 //! The policy of a scope as plain values: its limits, and when it cools down.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use serde::Deserialize;
 
@@ -9,6 +12,9 @@ use crate::{
     classify::verdict::Verdict,
     target::{Host, Target},
 };
+
+/// The key of a rule that is not split. Made once, because every request looks it up.
+static WHOLE: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
 
 /// How a rule is split into scopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
@@ -39,7 +45,7 @@ impl Split {
     #[must_use]
     pub fn key(self, host: &Host) -> Arc<str> {
         match (self, host) {
-            (Self::All, _) => Arc::from(""),
+            (Self::All, _) => Arc::clone(&WHOLE),
             (Self::Host | Self::Address, Host::Name(name)) => Arc::clone(name),
             (Self::Domain, Host::Name(name)) => match psl::domain_str(name) {
                 Some(domain) if domain.len() < name.len() => Arc::from(domain),
