@@ -29,7 +29,7 @@ use crate::{rules::Order, runtime::clock::Instant};
 pub(super) struct Waiter<S> {
     /// Its number in the order of arrival. It keeps the number if it returns.
     pub(super) seq: u64,
-    /// When it gives up.
+    /// When it gives up, unless the queue decides otherwise.
     pub(super) deadline: Instant,
     /// When it joined the queue.
     pub(super) since: Instant,
@@ -57,6 +57,8 @@ pub(super) struct Unjudged {
 struct Place<S> {
     line: Line,
     scope: S,
+    /// When it gives up: later than it asked for as long as it is not judged.
+    deadline: Instant,
 }
 
 /// The requests of a user who is over the limits of its own.
@@ -145,7 +147,8 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         let scope = waiter.scope.clone();
         *self.counts.entry(scope.clone()).or_default() += 1;
         self.deadlines.insert((waiter.deadline, waiter.seq));
-        self.places.insert(waiter.seq, Place { line: line.clone(), scope: scope.clone() });
+        let place = Place { line: line.clone(), scope: scope.clone(), deadline: waiter.deadline };
+        self.places.insert(waiter.seq, place);
         self.lines_of(&line, &scope).push(line, waiter, returns);
     }
 
@@ -216,13 +219,9 @@ impl<S: Clone + Eq + Hash> Queue<S> {
     }
 
     /// Until when a request can wait.
-    pub(super) fn deadline_of(&mut self, seq: u64) -> Option<Instant> {
-        if let Some(unjudged) = self.unjudged.get(&seq) {
-            return Some(unjudged.deadline);
-        }
-        let Place { line, scope } = self.places.get(&seq)?;
-        let (line, scope) = (line.clone(), scope.clone());
-        self.lines_of(&line, &scope).get_mut(&line, seq).map(|waiter| waiter.deadline)
+    pub(super) fn deadline_of(&self, seq: u64) -> Option<Instant> {
+        let unjudged = self.unjudged.get(&seq).map(|unjudged| unjudged.deadline);
+        unjudged.or_else(|| self.places.get(&seq).map(|place| place.deadline))
     }
 
     /// Parks the requests of a scope, and those that come: it is closed.
@@ -313,18 +312,15 @@ impl<S: Clone + Eq + Hash> Queue<S> {
     }
 
     fn set_deadline(&mut self, seq: u64, by: Instant) {
-        let Some(Place { line, scope }) = self.places.get(&seq) else { return };
-        let (line, scope) = (line.clone(), scope.clone());
-        let waiter = self.lines_of(&line, &scope).get_mut(&line, seq);
-        if let Some(before) = waiter.map(|waiter| std::mem::replace(&mut waiter.deadline, by)) {
-            self.deadlines.remove(&(before, seq));
-            self.deadlines.insert((by, seq));
-        }
+        let Some(place) = self.places.get_mut(&seq) else { return };
+        self.deadlines.remove(&(std::mem::replace(&mut place.deadline, by), seq));
+        self.deadlines.insert((by, seq));
     }
 
     /// Takes out a request; `None` if it is not here any more.
     pub(super) fn remove(&mut self, seq: u64) -> Option<Waiter<S>> {
-        let Place { line, scope } = self.places.remove(&seq)?;
+        let Place { line, scope, .. } = self.places.get(&seq)?;
+        let (line, scope) = (line.clone(), scope.clone());
         let waiter = self.lines_of(&line, &scope).remove(&line, seq)?;
         self.forget(&waiter);
         Some(waiter)
@@ -351,14 +347,15 @@ impl<S: Clone + Eq + Hash> Queue<S> {
     /// Removes the parked requests of a scope whose deadlines are before `moment`.
     pub(super) fn take_hopeless(&mut self, scope: &S, moment: Instant) -> Vec<Waiter<S>> {
         let Some(lines) = self.parked.get(scope) else { return Vec::new() };
-        let hopeless = |waiter: &&Waiter<S>| waiter.deadline < moment;
-        let late: Vec<u64> = lines.iter().filter(hopeless).map(|waiter| waiter.seq).collect();
+        let is_late = |seq: &u64| self.places.get(seq).is_some_and(|at| at.deadline < moment);
+        let late: Vec<u64> = lines.iter().map(|waiter| waiter.seq).filter(is_late).collect();
         late.into_iter().filter_map(|seq| self.remove(seq)).collect()
     }
 
     fn forget(&mut self, waiter: &Waiter<S>) {
-        self.places.remove(&waiter.seq);
-        self.deadlines.remove(&(waiter.deadline, waiter.seq));
+        if let Some(place) = self.places.remove(&waiter.seq) {
+            self.deadlines.remove(&(place.deadline, waiter.seq));
+        }
         self.unjudged.remove(&waiter.seq);
         if let Some(count) = self.counts.get_mut(&waiter.scope) {
             *count -= 1;

@@ -167,12 +167,6 @@ impl<S> Lines<S> {
         taken
     }
 
-    pub(super) fn get_mut(&mut self, line: &Line, seq: u64) -> Option<&mut Waiter<S>> {
-        let waiters = self.lines.get_mut(line)?;
-        let at = waiters.binary_search_by_key(&seq, |waiter| waiter.seq).ok()?;
-        waiters.get_mut(at)
-    }
-
     /// How many of those that are here go before a new waiter of `line`, at the worst.
     pub(super) fn ahead_of(&self, line: &Line, rank: Rank) -> usize {
         let own = self.lines.get(line).map_or(0, VecDeque::len);
