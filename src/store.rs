@@ -35,7 +35,7 @@ mod tls;
 
 pub use failure::FailureKind;
 pub use fallback::{Enforced, SharedStore};
-pub use forecast::{Binding, Forecast, Query};
+pub use forecast::{Forecast, Query, WaitsFor};
 pub use memory::Memory;
 pub use news::{News, ScopeNews, What};
 pub use redis::ServerAddress;
@@ -307,10 +307,7 @@ impl Backend {
     /// News of other members; `None` if there are none.
     #[must_use]
     pub fn news(&self) -> Option<tokio::sync::broadcast::Receiver<News>> {
-        match self {
-            Self::Memory(_) => None,
-            Self::Shared(shared) => Some(shared.news()),
-        }
+        self.shared().map(|shared| shared.news())
     }
 
     /// Runs a background task of the news, which must not be delayed by requests.
@@ -337,36 +334,25 @@ impl Backend {
     /// Whether limited requests are held until the store is reached for the first time.
     #[must_use]
     pub fn knows_no_share(&self) -> bool {
-        match self {
-            Self::Memory(_) => false,
-            Self::Shared(shared) => shared.knows_no_share(),
-        }
+        self.shared().is_some_and(|shared| shared.knows_no_share())
     }
 
     /// Whether this member receives no trips of other members. Then it asks instead.
     #[must_use]
     pub fn is_deaf(&self) -> bool {
-        match self {
-            Self::Memory(_) => false,
-            Self::Shared(shared) => shared.is_deaf(),
-        }
+        self.shared().is_some_and(|shared| shared.is_deaf())
     }
 
     /// The longest time for a reply.
     #[must_use]
     pub fn timeout(&self) -> Duration {
-        match self {
-            Self::Memory(_) => Duration::ZERO,
-            Self::Shared(shared) => shared.timeout(),
-        }
+        self.shared().map_or(Duration::ZERO, |shared| shared.timeout())
     }
 
     /// A rule with limits is in force. If a store loses its data, it must get the members'
     /// knowledge of this rule.
     pub fn attend(&self, rule: &Rule) {
-        if let Self::Shared(shared) = self
-            && rule.limits_something()
-        {
+        if let Some(shared) = self.shared().filter(|_| rule.limits_something()) {
             shared.attend(&rule.name);
         }
     }
@@ -390,19 +376,23 @@ impl Backend {
     }
 }
 
+/// Calls the same method of either store.
+macro_rules! either {
+    ($backend:expr, $store:ident => $call:expr) => {
+        match $backend {
+            Backend::Memory($store) => $call,
+            Backend::Shared($store) => $call,
+        }
+    };
+}
+
 impl Store for Backend {
     fn scope(&self, name: ScopeName) -> Scope {
-        match self {
-            Self::Memory(store) => store.scope(name),
-            Self::Shared(store) => store.scope(name),
-        }
+        either!(self, store => store.scope(name))
     }
 
     async fn take(&self, scope: &Scope, rule: &Rule, ask: &Ask) -> Result<Granted, StoreError> {
-        match self {
-            Self::Memory(store) => store.take(scope, rule, ask).await,
-            Self::Shared(store) => store.take(scope, rule, ask).await,
-        }
+        either!(self, store => store.take(scope, rule, ask).await)
     }
 
     async fn report(
@@ -411,17 +401,11 @@ impl Store for Backend {
         rule: &Rule,
         report: &Report,
     ) -> Result<Reported, StoreError> {
-        match self {
-            Self::Memory(store) => store.report(scope, rule, report).await,
-            Self::Shared(store) => store.report(scope, rule, report).await,
-        }
+        either!(self, store => store.report(scope, rule, report).await)
     }
 
     async fn slots(&self, scope: &Scope, ask: &SlotAsk) -> Result<SlotsGranted, StoreError> {
-        match self {
-            Self::Memory(store) => store.slots(scope, ask).await,
-            Self::Shared(store) => store.slots(scope, ask).await,
-        }
+        either!(self, store => store.slots(scope, ask).await)
     }
 
     async fn set(
@@ -430,23 +414,14 @@ impl Store for Backend {
         rule: &Rule,
         what: Override,
     ) -> Result<Reported, StoreError> {
-        match self {
-            Self::Memory(store) => store.set(scope, rule, what).await,
-            Self::Shared(store) => store.set(scope, rule, what).await,
-        }
+        either!(self, store => store.set(scope, rule, what).await)
     }
 
     async fn peek(&self, scope: &Scope) -> Result<Peeked, StoreError> {
-        match self {
-            Self::Memory(store) => store.peek(scope).await,
-            Self::Shared(store) => store.peek(scope).await,
-        }
+        either!(self, store => store.peek(scope).await)
     }
 
     async fn close(&self) {
-        match self {
-            Self::Memory(store) => store.close().await,
-            Self::Shared(store) => store.close().await,
-        }
+        either!(self, store => store.close().await);
     }
 }

@@ -23,7 +23,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(5);
 
 /// What this member knows of the slots of a bucket.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Slots {
     /// `parallel`.
     most: u32,
@@ -51,21 +51,7 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new(most: u32) -> Self {
-        Self {
-            most,
-            allotted: 0,
-            under_way: 0,
-            until: None,
-            lapsed: 0,
-            contended: false,
-            listed: false,
-            asking: false,
-            due: false,
-            come_back: None,
-            renew_at: None,
-            last_used: None,
-            reported: None,
-        }
+        Self { most, ..Self::default() }
     }
 
     /// The scheduler has died with its calls: another one asks.
