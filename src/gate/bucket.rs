@@ -157,10 +157,8 @@ pub(super) struct BucketQueue {
     pub(super) wake: Arc<Wake>,
     /// The learned rate, as last known.
     learned: Mutex<learn::KnownRate>,
-    /// When the bucket is full again if no other member takes from it.
-    full_at: Mutex<Option<Instant>>,
-    /// The same for the buckets of users, which have a limit of their own.
-    users_full_at: Mutex<HashMap<Arc<str>, Instant>>,
+    /// When the bucket is full again if no other member takes from it, and that of each user with limits of its own.
+    full_at: Mutex<HashMap<Option<Arc<str>>, Instant>>,
 }
 
 impl BucketQueue {
@@ -184,7 +182,6 @@ impl BucketQueue {
             wake: Arc::default(),
             learned: Mutex::default(),
             full_at: Mutex::default(),
-            users_full_at: Mutex::default(),
         })
     }
 

@@ -9,6 +9,7 @@ mod slots;
 mod users;
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::{
         Arc,
@@ -267,12 +268,9 @@ fn take(
     now: i64,
 ) -> Granted {
     let Some(policy) = &rule.cooldown else {
-        return open(
-            now,
-            0,
-            0.0,
-            tickets((place, user), rule, ask, now, 0, (None, &mut Shares::default()), false),
-        );
+        let news = (None, &mut Shares::default());
+        let tickets = tickets((place, user), rule, (ask, ask.wanted), now, 0, news, false);
+        return open(now, 0, 0.0, tickets);
     };
     let mut kept = place.cooldown.lock();
     let state = kept.state.get_or_insert_default();
@@ -292,22 +290,18 @@ fn take(
     let granted = match phase {
         cooldown::Phase::Cooling(until) => wait(Phase::Cooling, until),
         cooldown::Phase::Probing(until) if !again => wait(Phase::Probing, until),
-        cooldown::Phase::Open => {
-            let news = place.own.then(|| news(state, now));
+        cooldown::Phase::Open | cooldown::Phase::Due | cooldown::Phase::Probing(_) => {
+            let is_probe = phase != cooldown::Phase::Open;
+            let wanted = if is_probe { ask.wanted.min(u32::from(!again)) } else { ask.wanted };
             let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
-            let news = (news, &mut state.shares);
-            open(now, epoch, streak, tickets((place, user), rule, ask, now, ramp, news, false))
-        }
-        cooldown::Phase::Probing(_) | cooldown::Phase::Due => {
-            let news = place.own.then(|| news(state, now));
-            let ramp = if place.own { clock::micros(policy.ramp) } else { 0 };
-            let one = Ask { wanted: if again { 0 } else { ask.wanted.min(1) }, ..ask.clone() };
+            let news = (place.own.then(|| news(state, now)), &mut state.shares);
             let mut tickets =
-                tickets((place, user), rule, &one, now, ramp, (news, &mut state.shares), true);
+                tickets((place, user), rule, (ask, wanted), now, ramp, news, is_probe);
             if again {
                 tickets.moments.push(now);
             }
             let phase = match tickets.moments.first() {
+                _ if !is_probe => Phase::Open,
                 None => Phase::Probing,
                 Some(moment) => {
                     state.lend_probe(MEMBER, *moment, ask.lease);
@@ -375,40 +369,53 @@ fn prepare(bucket: &mut Bucket, ask: &Ask, now: i64, (limits, written): (&Limits
     bucket.give_back(&ask.returned, now, limits);
 }
 
+/// Brings a bucket forward to `now`: its clock, its rate, and the latest opening of its scope. Returns the limits and the
+/// pace in force.
+fn advance<'r>(
+    bucket: &mut Bucket,
+    rule: &'r Rule,
+    (now, ramp): (i64, i64),
+    (news, shares): (Option<News>, &mut Shares),
+    known: KnownRate,
+    probe: bool,
+) -> (Cow<'r, Limits>, Pace) {
+    let limits = &rule.limits;
+    bucket.observe(now, limits);
+    // A probe says nothing until its answer is in.
+    let pace = if probe && limits.learn.is_some() && bucket.learned.rate > 0.0 {
+        Pace { rate: Some(bucket.learned.rate), ramp }
+    } else {
+        bucket.pace(now, limits, ramp, news.unwrap_or_default(), known, shares)
+    };
+    let (limits, pace) = bucket::under(limits, pace, news.and_then(|news| news.named));
+    bucket.fill_by(now, &limits, pace);
+    if let Some(news) = news {
+        bucket.restart(news.opened);
+    }
+    (limits, pace)
+}
+
 /// The tickets themselves, and when to come back for more (0: all there).
 fn tickets(
     (place, user): (&LocalState, Option<&UserBucket<'_>>),
     rule: &Rule,
-    ask: &Ask,
+    (ask, wanted): (&Ask, u32),
     now: i64,
     ramp: i64,
-    (news, shares): (Option<News>, &mut Shares),
+    news: (Option<News>, &mut Shares),
     probe: bool,
 ) -> Tickets {
     let limits = &rule.limits;
-    let wanted = ask.wanted.min(BATCH) as usize;
+    let wanted = wanted.min(BATCH) as usize;
     if limits.is_unlimited() {
         return Tickets { moments: vec![now; wanted], ..Tickets::default() };
     }
     let mut kept = place.bucket.lock();
     let Kept { state, waited_until, forget_at } = &mut *kept;
     let bucket = state.get_or_insert_with(|| Bucket::full(now, limits));
-    bucket.observe(now, limits);
-    let learns = limits.learn.is_some();
-    // A probe says nothing until its answer is in.
-    let pace = if probe && learns && bucket.learned.rate > 0.0 {
-        Pace { rate: Some(bucket.learned.rate), ramp }
-    } else {
-        bucket.pace(now, limits, ramp, news.unwrap_or_default(), ask.learned, shares)
-    };
-    let named = news.and_then(|news| news.named);
-    let (under, pace) = bucket::under(limits, pace, named);
+    let (under, pace) = advance(bucket, rule, (now, ramp), news, ask.learned, probe);
     let limits = &*under;
-    bucket.fill_by(now, limits, pace);
-    let learned = bucket.learned;
-    if let Some(news) = news {
-        bucket.restart(news.opened);
-    }
+    let (learns, learned) = (limits.learn.is_some(), bucket.learned);
     prepare(bucket, ask, now, (limits, &rule.limits));
     let (mut granted, mut ahead, mut come_back, mut most) = (Vec::new(), 0, 0, None);
     let mut user_is_over = false;

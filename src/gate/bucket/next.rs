@@ -17,15 +17,23 @@ pub(in crate::gate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 impl BucketQueue {
     /// A ticket of this moment is used up by a request of `client` under `rule`.
     pub(in crate::gate) fn note_used(&self, rule: &Rule, client: &Client, at: Instant) {
-        if let Some(rate) = self.rate_in_force(rule) {
-            let mut full_at = self.full_at.lock();
-            *full_at = Some(full_at.map_or(at, |full| full.max(at)) + refill(&rule.limits, rate));
+        let mut full_at = self.full_at.lock();
+        for (user, limits, rate) in self.buckets_of(rule, client) {
+            let full = full_at.entry(user.map(Arc::clone)).or_insert(at);
+            *full = (*full).max(at) + seconds(f64::from(limits.cost) / rate);
         }
-        if let Some((user, limits, rate)) = own_limits(rule, client) {
-            let mut full_at = self.users_full_at.lock();
-            let full = full_at.entry(Arc::clone(user)).or_insert(at);
-            *full = (*full).max(at) + refill(limits, rate);
-        }
+    }
+
+    /// The buckets of a request that have a rate: the rule's, and that of the user.
+    fn buckets_of<'a>(
+        &self,
+        rule: &'a Rule,
+        client: &'a Client,
+    ) -> impl Iterator<Item = (Option<&'a Arc<str>>, &'a Limits, f64)> {
+        let shared = self.rate_in_force(rule).map(|rate| (None, &rule.limits, rate));
+        let user = client.user().zip(rule.each_user.as_ref());
+        let own = user.and_then(|(user, limits)| Some((Some(user), limits, limits.rate?)));
+        shared.into_iter().chain(own)
     }
 
     /// How long from now until `scope` is free for the next request of `client`, once the present one has ended. Others may
@@ -49,26 +57,13 @@ impl BucketQueue {
                 at = at.max(now + LOOK_AGAIN);
             }
         }
-        if let (Some(rate), Some(full)) = (self.rate_in_force(rule), *self.full_at.lock()) {
-            at = at.max(next_before(full, &rule.limits, rate).unwrap_or(now));
-        }
-        if let Some((user, limits, rate)) = own_limits(rule, client) {
-            let full = self.users_full_at.lock().get(user).copied();
+        let full_at = self.full_at.lock();
+        for (user, limits, rate) in self.buckets_of(rule, client) {
+            let full = full_at.get(&user.map(Arc::clone)).copied();
             at = at.max(full.and_then(|full| next_before(full, limits, rate)).unwrap_or(now));
         }
         at.saturating_duration_since(now).max(rule.opens_in().unwrap_or_default())
     }
-}
-
-/// The user of a client and its own limits, if these have a rate.
-fn own_limits<'a>(rule: &'a Rule, client: &'a Client) -> Option<(&'a Arc<str>, &'a Limits, f64)> {
-    let limits = rule.each_user.as_ref()?;
-    Some((client.user()?, limits, limits.rate?))
-}
-
-/// How long the tokens of one request take to come back.
-fn refill(limits: &Limits, rate: f64) -> Duration {
-    seconds(f64::from(limits.cost) / rate)
 }
 
 /// When a bucket that is full at `full` has the tokens of one request.

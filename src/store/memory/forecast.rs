@@ -1,9 +1,9 @@
 //! The next free time of a scope in the embedded store: the same as `lua/when.lua`.
 
-use super::{LocalState, Memory, news};
+use super::{LocalState, Memory, advance, news};
 use crate::{
     limiter::{
-        bucket::{self, Bucket, Pace},
+        bucket::Bucket,
         cooldown::{Cause, Cooldown, Phase},
         learn::KnownRate,
         policy::Limits,
@@ -60,22 +60,12 @@ impl Memory {
         }
         let mut bucket = kept.state.clone().unwrap_or_else(|| Bucket::full(now, limits));
         drop(kept);
-        bucket.observe(now, limits);
         let own = rule.cooldown.as_ref().filter(|_| place.own);
         let ramp = own.map_or(0, |policy| clock::micros(policy.ramp));
-        let news = own.map(|_| news(&state, now)).unwrap_or_default();
-        // A probe has no result until its response arrives.
-        let pace = match phase {
-            Phase::Open => bucket.pace(now, limits, ramp, news, known, &mut state.shares),
-            _ if limits.learn.is_some() && bucket.learned.rate > 0.0 => {
-                Pace { rate: Some(bucket.learned.rate), ramp }
-            }
-            _ => bucket.pace(now, limits, ramp, news, known, &mut state.shares),
-        };
-        let (under, pace) = bucket::under(limits, pace, news.named);
+        let news = (own.map(|_| news(&state, now)), &mut state.shares);
+        let is_probe = phase != Phase::Open;
+        let (under, pace) = advance(&mut bucket, rule, (now, ramp), news, known, is_probe);
         let limits = &*under;
-        bucket.fill_by(now, limits, pace);
-        bucket.restart(news.opened);
         // Without a probe, the scope opens by itself, and its bucket begins empty; not after a pause.
         let is_pause = state.cause.is_some_and(Cause::is_pause);
         if let (Some(Closed::Cooling(until)), Some(false), false) =
