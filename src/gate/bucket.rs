@@ -47,7 +47,7 @@ use crate::{
     limiter::{cooldown::KnownCooldown, learn},
     observability::event::Event,
     rules::Rule,
-    runtime::clock::{self, Instant},
+    runtime::clock::{self, Instant, LogThrottle},
     store::{Ask, Phase},
 };
 
@@ -157,6 +157,8 @@ pub(super) struct BucketQueue {
     pub(super) wake: Arc<Wake>,
     /// The learned rate, as last known.
     learned: Mutex<learn::KnownRate>,
+    /// How often it is an event that requests wait for slots.
+    full_reported: LogThrottle,
     /// When the bucket is full again if no other member takes from it, and that of each user with limits of its own.
     full_at: Mutex<HashMap<Option<Arc<str>>, Instant>>,
 }
@@ -181,6 +183,7 @@ impl BucketQueue {
             state: Mutex::new(State { slots, ..State::default() }),
             wake: Arc::default(),
             learned: Mutex::default(),
+            full_reported: LogThrottle::every(REPORT_EVERY),
             full_at: Mutex::default(),
         })
     }

@@ -17,7 +17,7 @@ use crate::{
         policy::CooldownPolicy,
         refusals::{PlainRefusal, Refusals},
     },
-    runtime::clock::{self, Instant},
+    runtime::clock::{self, Instant, LogThrottle},
     store::{Granted, Peeked, Reported, ScopeNews},
 };
 use parking_lot::Mutex;
@@ -53,6 +53,8 @@ pub(super) struct LocalCooldown {
     well: AtomicBool,
     /// The limit that the site names, as this member last reported it.
     site_limit: Mutex<SiteLimitReport>,
+    /// How often that is an event.
+    announced: LogThrottle,
     /// Whether the current cooldown is a pause that the site requested.
     paused: AtomicBool,
     /// Addresses (hashed) whose blank page was counted since the last success.
@@ -66,8 +68,6 @@ struct SiteLimitReport {
     ceiling: Option<(f64, Instant)>,
     /// The ceiling of its `robots.txt`, and until when it is true.
     delay: Option<(f64, Instant)>,
-    /// When it was last an event.
-    announced: Option<Instant>,
 }
 
 /// A ceiling that changes by less than this share is not reported again.
@@ -97,6 +97,7 @@ impl LocalCooldown {
             refusals: Mutex::default(),
             well: false.into(),
             site_limit: Mutex::default(),
+            announced: LogThrottle::every(ANNOUNCED),
             paused: false.into(),
             blank: Mutex::default(),
         }
@@ -229,14 +230,7 @@ impl LocalCooldown {
 
     /// The rate that is worth an event: the first that a site names, and one now and then.
     pub(super) fn announces(&self, named: &Named) -> Option<f64> {
-        let rate = named.ceiling?.rate;
-        let mut last = self.site_limit.lock();
-        let recent = last.announced.is_some_and(|at| at.elapsed() < ANNOUNCED);
-        if recent {
-            return None;
-        }
-        last.announced = Some(clock::now());
-        Some(rate)
+        named.ceiling.filter(|_| self.announced.allows()).map(|ceiling| ceiling.rate)
     }
 
     /// The rate that the site names, as far as this member knows, in tokens per second.

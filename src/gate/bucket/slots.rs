@@ -7,7 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{ActiveScope, BucketQueue, FRESH, REPORT_EVERY, State};
+use super::{ActiveScope, BucketQueue, FRESH, State};
 use crate::{
     limiter::slots::LEASE,
     observability::event::Event,
@@ -45,8 +45,6 @@ pub(super) struct Slots {
     come_back: Option<Instant>,
     renew_at: Option<Instant>,
     last_used: Option<Instant>,
-    /// When it was last reported that requests wait for slots.
-    reported: Option<Instant>,
 }
 
 impl Slots {
@@ -224,16 +222,12 @@ impl BucketQueue {
     }
 
     /// Reports, once in a while, that requests wait for slots.
-    fn report_full(&self, state: &mut State, now: Instant) {
+    fn report_full(&self, state: &State, now: Instant) {
         let held = state.queue.ready();
-        if held == 0 || !state.is_full(now) {
+        let Some(slots) = &state.slots else { return };
+        if held == 0 || !state.is_full(now) || !self.full_reported.allows() {
             return;
         }
-        let Some(slots) = &mut state.slots else { return };
-        if slots.reported.is_some_and(|at| now < at + REPORT_EVERY) {
-            return;
-        }
-        slots.reported = Some(now);
         self.shared.events.emit(Event::PlacesTaken {
             rule: Arc::clone(&self.entry.load().rule.name),
             key: Arc::clone(&self.key),

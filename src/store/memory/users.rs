@@ -49,11 +49,8 @@ impl Memory {
         let Some(limits) = &rule.each_user else { return now };
         let bucket = self.users.lock().get(&name_of(scope, user)).map(Arc::clone);
         let state = bucket.and_then(|bucket| bucket.lock().state.clone());
-        let Some(mut bucket) = state else { return now };
-        let pace = Pace { rate: limits.rate, ramp: 0 };
-        bucket.observe(now, limits);
-        bucket.fill_by(now, limits, pace);
-        bucket.next(now, limits, pace)
+        let copy = Kept { state, forget_at: 0, waited_until: 0 };
+        UserBucket { bucket: Arc::new(Mutex::new(copy)), limits }.next(now)
     }
 
     /// The bucket of the user who asks, if the rule limits users.
