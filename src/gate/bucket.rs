@@ -86,7 +86,7 @@ impl Ticket {
 
 /// A call in progress.
 #[derive(Debug)]
-struct Asked {
+struct PendingCall {
     scope: Arc<ActiveScope>,
     wanted: usize,
     /// Whether it is for the requests that are ready, in the name of the first of them.
@@ -106,7 +106,7 @@ struct State {
     /// Probes in hand, each for its scope.
     probes: Vec<(Arc<ActiveScope>, Ticket)>,
     /// The calls in progress: at most one per scope.
-    asking: Vec<Asked>,
+    asking: Vec<PendingCall>,
     /// The scope of the latest request.
     latest: Option<Arc<ActiveScope>>,
     returned: Vec<i64>,
@@ -114,7 +114,7 @@ struct State {
     voided: Vec<Ticket>,
     /// Due tickets for the next requests.
     spare: Spare,
-    pumping: bool,
+    has_scheduler: bool,
     /// Not before this moment is there another ticket.
     come_back: Option<Instant>,
     /// While the lease has expired and the store is away: no call before this time.
@@ -220,7 +220,7 @@ impl BucketQueue {
         if goes_free && rule.parallel.is_none() {
             return Some(Grant::new(scope, entry, free_ticket(), None));
         }
-        if users::take_turns(rule) {
+        if users::are_limited(rule) {
             return None;
         }
         let mut state = self.state.lock();
@@ -368,7 +368,7 @@ impl BucketQueue {
         let now = clock::now();
         let rank = if returns { Rank::FIRST } else { Rank::new(now, *urgency, rule.max_wait) };
         let is_closed = scope.usable_epoch().is_none();
-        let order = users::turns(rule);
+        let order = users::order(rule);
         if let Some(wait) = rule.opens_in()
             && entry.outside_hours.allows()
         {
@@ -402,7 +402,7 @@ impl BucketQueue {
             state.queue.judge_later(seq, Unjudged { deadline, ahead, turns }, latest);
         }
         state.latest = Some(Arc::clone(scope));
-        let start = !std::mem::replace(&mut state.pumping, true);
+        let start = !std::mem::replace(&mut state.has_scheduler, true);
         drop(state);
         if start {
             tokio::spawn(scheduler::run(Arc::clone(self)));
@@ -429,7 +429,7 @@ impl BucketQueue {
             return;
         }
         let is_fresh = ticket.at.elapsed() <= FRESH;
-        let is_anybodys = !users::take_turns(&entry.rule);
+        let is_anybodys = !users::are_limited(&entry.rule);
         let is_good = is_fresh
             && is_anybodys
             && scope.cooldown.allows(ticket.epoch, false)

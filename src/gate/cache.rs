@@ -186,7 +186,7 @@ impl<T: Moment> CooldownCache<T> {
     }
 
     /// The store was away and is back, or news were lost: the outcome of a probe must be read.
-    pub fn doubt(&mut self) {
+    pub fn recheck_probe(&mut self) {
         if matches!(self.phase, CachedPhase::Probing(_)) {
             self.phase = CachedPhase::Ask;
         }

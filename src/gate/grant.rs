@@ -70,7 +70,7 @@ impl Grant {
     }
 
     /// Gives back what it holds.
-    pub(super) fn give_back(&mut self) {
+    pub(super) fn return_unused(&mut self) {
         self.slot = None;
         let unsent = self.state == GrantState::Unsent;
         if std::mem::replace(&mut self.state, GrantState::Done) == GrantState::Done {
@@ -90,6 +90,6 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        self.give_back();
+        self.return_unused();
     }
 }

@@ -309,9 +309,9 @@ impl LocalCooldown {
     }
 
     /// The store was away and is back, or news were lost: a closed scope is read again at once.
-    pub(super) fn doubt(&self) {
+    pub(super) fn recheck_probe(&self) {
         self.update(|cache, _| {
-            cache.doubt();
+            cache.recheck_probe();
             Effect { moved: true, ..Effect::default() }
         });
     }

@@ -134,6 +134,6 @@ impl Gate {
 async fn read_again(scopes: Vec<Arc<ActiveScope>>) {
     let Some(scope) = scopes.first() else { return };
     reports::look(scope).await;
-    scope.cooldown.doubt();
+    scope.cooldown.recheck_probe();
     scopes.iter().for_each(|scope| scope.queue.store_is_back());
 }

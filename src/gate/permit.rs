@@ -174,7 +174,7 @@ impl Permit {
     pub async fn again(&mut self) -> Result<(), Refused> {
         let scope = Arc::clone(&self.grant.scope);
         // Before it waits: a quota may need the very token that it holds.
-        self.grant.give_back();
+        self.grant.return_unused();
         self.grant = wait(&scope, &self.request, true).await?;
         self.held = self.request.since.elapsed();
         Ok(())
@@ -325,7 +325,7 @@ impl Permit {
         let answer = match weight {
             _ if judgement.neutral => Answer::Nothing,
             Some(weight) => {
-                self.tell_block(judgement);
+                self.report_block(judgement);
                 if judgement.verdict == Verdict::BlankPage && !cooldown.is_new_blank(self.address())
                 {
                     Answer::Nothing
@@ -376,7 +376,7 @@ impl Permit {
         Some(Answer::Silence { weight, verdict })
     }
 
-    fn tell_block(&self, judgement: &Judgement) {
+    fn report_block(&self, judgement: &Judgement) {
         let Grant { scope, entry, .. } = &self.grant;
         entry.metrics.block(judgement.verdict).inc();
         scope.shared.events.emit(Event::Blocked {

@@ -27,7 +27,7 @@ pub struct When {
 }
 
 /// One requested scope, and this member's knowledge of it.
-struct Asked {
+struct ScopeQuery {
     entry: Arc<Entry>,
     scope: Option<Arc<ActiveScope>>,
     query: Query,
@@ -37,7 +37,7 @@ impl Gate {
     /// When a request to each of `targets`, of `user` if one is named, could be sent now. Targets of one scope share a
     /// result, and a fleet's store is read for all scopes in one round trip.
     pub async fn when(&self, targets: &[Target], user: Option<&Arc<str>>) -> Vec<When> {
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut asked: Vec<ScopeQuery> = Vec::new();
         let mut places: HashMap<ScopeName, usize> = HashMap::new();
         let mut found = Vec::with_capacity(targets.len());
         for target in targets {
@@ -75,7 +75,7 @@ impl Gate {
         found.into_iter().map(when).collect()
     }
 
-    fn asked(&self, entry: &Arc<Entry>, name: ScopeName, user: Option<&Arc<str>>) -> Asked {
+    fn asked(&self, entry: &Arc<Entry>, name: ScopeName, user: Option<&Arc<str>>) -> ScopeQuery {
         let scope = entry.scopes.known(&name);
         let stored = match &scope {
             Some(scope) => scope.stored.clone(),
@@ -87,11 +87,11 @@ impl Gate {
         let queue = scope.as_ref().map(|scope| Arc::clone(scope.queue.name())).unwrap_or_default();
         let user = user.filter(|_| entry.rule.each_user.is_some()).map(Arc::clone);
         let query = Query { scope: stored, rule: Arc::clone(&entry.rule), learned, queue, user };
-        Asked { entry: Arc::clone(entry), scope, query }
+        ScopeQuery { entry: Arc::clone(entry), scope, query }
     }
 }
 
-impl Asked {
+impl ScopeQuery {
     /// The wait and its reason: the store's reply combined with this member's knowledge.
     fn next(&self, forecast: Forecast) -> (Option<Duration>, Option<WaitsFor>) {
         let mut reason = forecast.reason;

@@ -273,7 +273,7 @@ impl Bucket {
 
     /// Takes back tickets of cancelled requests. A ticket in the past is used up, but its quotas
     /// get their tokens back.
-    pub fn give_back(&mut self, moments: &[i64], now: i64, limits: &Limits) {
+    pub fn return_tickets(&mut self, moments: &[i64], now: i64, limits: &Limits) {
         self.returned.extend(moments);
         self.returned.sort_unstable();
         self.drop_returned(now, limits);

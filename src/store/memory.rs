@@ -140,7 +140,7 @@ impl Memory {
     #[must_use]
     pub fn report_now(&self, scope: &Scope, rule: &Rule, report: &Report) -> Reported {
         let Some(policy) = &rule.cooldown else { return Reported::unchanged(self.now(), 0) };
-        tell(&scope.here, policy, report, self.now())
+        report_to(&scope.here, policy, report, self.now())
     }
 
     /// Buckets and cooldowns that are kept.
@@ -366,7 +366,7 @@ fn prepare(bucket: &mut Bucket, ask: &Ask, now: i64, (limits, written): (&Limits
     if ask.void {
         bucket.void(now, written);
     }
-    bucket.give_back(&ask.returned, now, limits);
+    bucket.return_tickets(&ask.returned, now, limits);
 }
 
 /// Brings a bucket forward to `now`: its clock, its rate, and the latest opening of its scope. Returns the limits and the
@@ -464,7 +464,7 @@ fn tickets(
 }
 
 /// What `lua/report.lua` does.
-fn tell(place: &LocalState, policy: &CooldownPolicy, report: &Report, now: i64) -> Reported {
+fn report_to(place: &LocalState, policy: &CooldownPolicy, report: &Report, now: i64) -> Reported {
     let mut kept = place.cooldown.lock();
     let state = kept.state.get_or_insert_default();
     state.observe(now);

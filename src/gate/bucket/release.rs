@@ -99,7 +99,7 @@ impl BucketQueue {
                 self.settle(state, &scope, now);
                 continue;
             };
-            let by_user = users::take_turns(&entry.rule);
+            let by_user = users::are_limited(&entry.rule);
             let waiter = if by_user {
                 state.queue.pop_of_user(state.user.as_ref())
             } else {
@@ -201,7 +201,7 @@ pub(super) fn lose_probe(scope: Arc<ActiveScope>, ticket: Ticket) {
 
 /// Tickets without a waiting request are returned if they are not due yet or count against a quota.
 /// Otherwise they are kept for the next requests.
-pub(super) fn hand_back_surplus(state: &mut State, limits: &Limits, now: Instant) {
+pub(super) fn return_surplus(state: &mut State, limits: &Limits, now: Instant) {
     while state.tickets.len() > state.ready(now) {
         let Some(ticket) = state.tickets.pop_back() else { return };
         if ticket.at > now || !limits.quotas.is_empty() {

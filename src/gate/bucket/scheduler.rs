@@ -10,8 +10,9 @@ use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
 use super::{
-    ActiveScope, Asked, BucketQueue, CachedPhase, RefusalReason, SLACK, State, Ticket, refuse_all,
-    release::{hand_back_surplus, lose_probe},
+    ActiveScope, BucketQueue, CachedPhase, PendingCall, RefusalReason, SLACK, State, Ticket,
+    refuse_all,
+    release::{lose_probe, return_surplus},
     slots::{self, SlotCall, Slots},
     users,
 };
@@ -78,7 +79,7 @@ impl BucketQueue {
         self.give_up_hopeless(&mut state, now);
         self.void_tickets(&mut state, limits, now);
         self.release(&mut state, &entry, now);
-        hand_back_surplus(&mut state, limits, now);
+        return_surplus(&mut state, limits, now);
         if state.asking.is_empty()
             && state.ready(now) == 0
             && !state.returned.is_empty()
@@ -197,7 +198,7 @@ impl BucketQueue {
             return 1;
         }
         // Whose turn it is, is not known before the scope is open.
-        if users::take_turns(&self.entry.load().rule) {
+        if users::are_limited(&self.entry.load().rule) {
             return 0;
         }
         let waiting = state.waiting(now) + state.queue.of_scope(scope);
@@ -208,7 +209,7 @@ impl BucketQueue {
     /// When to request tickets for the requests that are ready; `None` if there is no need.
     fn ask_at(&self, state: &State, limits: &Limits, now: Instant) -> Option<Instant> {
         let asks =
-            |asked: &Asked| asked.for_ready || state.queue.next_scope() == Some(&asked.scope);
+            |asked: &PendingCall| asked.for_ready || state.queue.next_scope() == Some(&asked.scope);
         if state.waiting(now) == 0 || limits.is_unlimited() || state.asking.iter().any(asks) {
             return None;
         }
@@ -216,7 +217,7 @@ impl BucketQueue {
             return Some(state.come_back.unwrap_or(now));
         }
         // One ticket for one user at a time.
-        if users::take_turns(&self.entry.load().rule) {
+        if users::are_limited(&self.entry.load().rule) {
             return None;
         }
         // The call should reach the store when this many of the tickets are used, whatever its
@@ -237,7 +238,7 @@ impl BucketQueue {
         rule: &Rule,
         now: Instant,
     ) -> Call {
-        if users::take_turns(rule) {
+        if users::are_limited(rule) {
             return self.call(state, scope, 1, true, now);
         }
         let waiting = state.waiting(now);
@@ -263,7 +264,7 @@ impl BucketQueue {
         let asked: usize = state.asking.iter().map(|asked| asked.wanted).sum();
         // A probe does not wait for tickets that others use.
         let held = if scope.is_due() { 0 } else { unused + asked };
-        let by_user = users::take_turns(&self.entry.load().rule);
+        let by_user = users::are_limited(&self.entry.load().rule);
         // A closed scope takes nothing back and changes no limits.
         let tells_bucket = for_ready || self.only.is_some();
         let ask = Ask {
@@ -278,13 +279,13 @@ impl BucketQueue {
             learned: self.learned(),
             user: state.queue.next_user().filter(|_| for_ready && by_user),
         };
-        state.asking.push(Asked { scope: Arc::clone(&scope), wanted, for_ready });
+        state.asking.push(PendingCall { scope: Arc::clone(&scope), wanted, for_ready });
         let for_all = wanted >= state.queue.len().saturating_sub(state.tickets.len());
         Call { scope, ask, sent: now, for_all, unused }
     }
 
     /// Applies the store's reply.
-    fn absorb(&self, call: &Call, granted: &Granted) {
+    fn apply_reply(&self, call: &Call, granted: &Granted) {
         let Call { scope, sent: asked, .. } = call;
         let took = asked.elapsed();
         reports::granted(scope, granted, *asked);
@@ -332,8 +333,8 @@ impl BucketQueue {
                 // If there are tickets, more are requested when half of them are used.
                 let idle = granted.tickets.is_empty() && state.tickets.is_empty();
                 state.come_back = if idle && !granted.user_is_over { next } else { None };
-                if users::take_turns(rule) {
-                    self.absorb_user(&mut state, call.ask.user.as_ref(), granted);
+                if users::are_limited(rule) {
+                    self.apply_user_reply(&mut state, call.ask.user.as_ref(), granted);
                 }
                 self.take_turns(&mut state, call, granted);
                 state.spare.plenty = !granted.is_ahead() && !granted.local;
@@ -361,7 +362,7 @@ impl State {
         if self.slots.as_ref().is_some_and(|slots| !slots.is_idle()) {
             return Step::Sleep(slots_at);
         }
-        self.pumping = false;
+        self.has_scheduler = false;
         self.latest = None;
         Step::End
     }
@@ -379,12 +380,12 @@ fn before(moment: Instant, lead: Duration) -> Instant {
 /// A running scheduler. If it ends early (a panic, or the end of the runtime), nothing would drive
 /// its queue. Then held requests are refused, its calls are forgotten, and the next request starts
 /// another one.
-struct AtWork {
+struct SchedulerGuard {
     queue: Arc<BucketQueue>,
     ended: bool,
 }
 
-impl Drop for AtWork {
+impl Drop for SchedulerGuard {
     fn drop(&mut self) {
         // After a regular end, the next one may be running already.
         if self.ended {
@@ -410,12 +411,12 @@ enum StoreReply {
 
 /// Drives a queue while requests wait.
 pub(super) async fn run(queue: Arc<BucketQueue>) {
-    let mut at_work = AtWork { queue: Arc::clone(&queue), ended: false };
+    let mut guard = SchedulerGuard { queue: Arc::clone(&queue), ended: false };
     let mut asking: JoinSet<StoreReply> = JoinSet::new();
     loop {
         let until = match queue.step() {
             Step::End => {
-                at_work.ended = true;
+                guard.ended = true;
                 return;
             }
             Step::Ask(call) => {
@@ -433,7 +434,7 @@ pub(super) async fn run(queue: Arc<BucketQueue>) {
         };
         tokio::select! {
             Some(answer) = asking.join_next() => match answer.expect("a call does not panic") {
-                StoreReply::Tickets(call, Ok(granted)) => queue.absorb(&call, &granted),
+                StoreReply::Tickets(call, Ok(granted)) => queue.apply_reply(&call, &granted),
                 StoreReply::Tickets(call, Err(_)) => {
                     queue.is_answered(&mut queue.state.lock(), &call);
                     queue.refuse_held();

@@ -15,18 +15,18 @@ use crate::{
 };
 
 /// Whether the queue asks for one user at a time.
-pub(super) fn take_turns(rule: &Rule) -> bool {
+pub(super) fn are_limited(rule: &Rule) -> bool {
     rule.each_user.is_some()
 }
 
 /// How requests take turns: under a rule with `each_user` users do in any case.
-pub(super) fn turns(rule: &Rule) -> Order {
-    if take_turns(rule) { Order::Fair } else { rule.order }
+pub(super) fn order(rule: &Rule) -> Order {
+    if are_limited(rule) { Order::Fair } else { rule.order }
 }
 
 impl BucketQueue {
     /// Takes over what the store answered for a user.
-    pub(super) fn absorb_user(
+    pub(super) fn apply_user_reply(
         &self,
         state: &mut State,
         user: Option<&Arc<str>>,

@@ -95,7 +95,7 @@ fn a_ticket_handed_back_goes_to_the_next_in_line() {
     let limits = limits(1.0, 1);
     let mut bucket = Bucket::full(START, &limits);
     let moments = grants(&mut bucket, &limits, 0, START, START + 3 * SECOND);
-    bucket.give_back(&moments[1..2], START, &limits);
+    bucket.return_tickets(&moments[1..2], START, &limits);
     assert_eq!(bucket.next(START, &limits, fixed(&limits)), moments[1]);
     bucket.take(moments[1], &limits, fixed(&limits));
     assert_eq!(bucket.next(START, &limits, fixed(&limits)), START + 4 * SECOND);

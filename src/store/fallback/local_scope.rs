@@ -166,9 +166,9 @@ impl LocalScope {
     }
 
     /// The report for the returning store (`lua/lib/away.lua`).
-    pub(super) fn tell(&self, here: &Memory) -> String {
+    pub(super) fn report(&self, here: &Memory) -> String {
         let now = here.now();
-        let owed = self.out.iter().filter(|due| **due > now).count() as u64 * self.cost;
+        let ahead = self.out.iter().filter(|due| **due > now).count() as u64 * self.cost;
         let windows = here.windows(&self.place);
         let own = |at: usize, part: &Part| {
             let length = clock::micros(self.whole.quotas[at].window);
@@ -178,7 +178,7 @@ impl LocalScope {
             format!("{length}:{start}:{taken}")
         };
         let taken: Vec<_> = self.parts.iter().enumerate().map(|(at, part)| own(at, part)).collect();
-        away(self.began, now - self.began, self.fleet, owed, &taken.join(","))
+        away(self.began, now - self.began, self.fleet, ahead, &taken.join(","))
     }
 }
 
@@ -206,10 +206,10 @@ pub(super) fn idle(here: &Memory, gone: Duration, fleet: Fleet) -> String {
     away(here.now() - gone, gone, fleet, 0, "")
 }
 
-/// A time without the store, as `welcome` of `lua/lib/away.lua` reads it.
-fn away(since: i64, gone: i64, fleet: Fleet, owed: u64, taken: &str) -> String {
+/// A time without the store, as `rejoin` of `lua/lib/away.lua` reads it.
+fn away(since: i64, gone: i64, fleet: Fleet, ahead: u64, taken: &str) -> String {
     let Fleet { members, share } = fleet;
-    format!("{since}:{gone}:{members}:{share}:{owed};{taken}")
+    format!("{since}:{gone}:{members}:{share}:{ahead};{taken}")
 }
 
 impl Part {

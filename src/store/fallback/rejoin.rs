@@ -164,7 +164,7 @@ impl SharedStore {
         let new = latest.filter(|(away, _)| keys.told.load(Ordering::Relaxed) < *away);
         let local = self.settings.on_failure == OnFailure::Local;
         let (away, taken) = match &*keys.local.lock() {
-            Some(local) => (local.tell(&self.here), Some(local.taken())),
+            Some(local) => (local.report(&self.here), Some(local.taken())),
             None => {
                 let idle = new.map(|(_, gone)| local_scope::idle(&self.here, gone, self.fleet()));
                 (idle.unwrap_or_default(), None)
