@@ -1,4 +1,4 @@
--- A member publishes its figures for whoever looks at the fleet; once it is silent, they are kept for a while.
+-- Publishes the figures of a member for the fleet view. They outlive its last heartbeat for a while.
 -- Fields: `Announce` in src/store/scripts.
 local FORGET_AT_ONCE = 10
 local now, kept = read_clock(), tonumber(ARG.kept)

@@ -1,4 +1,4 @@
--- Keeps the list of running members: each says that it lives, and hears how many do.
+-- Heartbeat of a member: keeps the list of running members, and returns their number.
 -- Fields: `Members` in src/store/scripts.
 --
 -- All members of the list have the same schema: of the keys, the news and the arguments of the scripts. A member of another

@@ -1,4 +1,4 @@
--- Trips or clears a cooldown by hand.
+-- Trips or clears a cooldown manually.
 -- Fields: `Set` in src/store/scripts.
 local now = read_clock()
 local policy = read_policy()

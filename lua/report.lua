@@ -1,9 +1,8 @@
--- Reports what came back: counts it, trips the cooldown, draws its length, opens the scope again. One call, atomic.
+-- Reports a response: counts it, trips the cooldown and draws its length, or opens the scope. One atomic call.
 -- Fields: `Report` in src/store/scripts.
 --
--- An answer from an older epoch changes nothing. A streak is news when it begins, so that all report their successes, and
--- when one of more than one block ends: an isolated block is published once, and who has heard of it hears of its end in
--- the reply to its own next report.
+-- A response of an older epoch changes nothing. The start of a streak is news, because all members then report their
+-- successes. Its end is news if it had more than one block; otherwise a member learns it from the reply to its next report.
 local now = read_clock()
 local policy = read_policy()
 local scope = load_cooldown(KEY.cooldown)

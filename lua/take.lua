@@ -1,9 +1,9 @@
--- Takes tickets: the moments at which requests of one scope may go. Never waits; says when to come back.
+-- Takes tickets: the moments at which requests of one scope may go. Never waits; returns when to ask again.
 -- Fields: `Take` in src/store/scripts.
 --
--- Holds grants <= burst + rate * t in every window and every quota; all of them move together or not at all.
+-- Keeps grants <= burst + rate * t in every window, and every quota. A ticket takes from all of them or from none.
 --
--- A function of its own: the whole script has as many local variables as Lua allows in one.
+-- It is a function because Lua limits the local variables of one, and the libraries need nearly all of the script's.
 local function take()
   local now = read_clock()
   local cools, own = ARG.cools == '1', ARG.own == '1'
@@ -14,7 +14,7 @@ local function take()
   limits.closed = policy.max
   local wanted, held, bound = math.min(tonumber(ARG.wanted), CONST.BATCH), tonumber(ARG.held), tonumber(ARG.bound)
   local away = ARG.away
-  -- A call that waited in a stopped server: its member has given up waiting, and says and asks all of it again.
+  -- A call that waited in a stopped server. Its member has given up, and will send everything again.
   local expires = tonumber(ARG.expires)
   local late = expires > 0 and now > expires
   if late then wanted, away = 0, '' end
@@ -29,8 +29,7 @@ local function take()
     if restored or scope.till ~= was then save_cooldown(KEY.cooldown, scope, now, policy) end
   end
 
-  -- How many members wait for this bucket, this one included, and whether it has only just come; asked only where
-  -- somebody has to wait.
+  -- How many members wait for this bucket, this one included, and whether this one is new. Called only if it must wait.
   local function waiting(until_)
     redis.call('ZREMRANGEBYSCORE', KEY.waiting, '-inf', whole(now))
     local new = redis.call('ZADD', KEY.waiting, whole(until_ + 1000000), ARG.member)
@@ -38,8 +37,8 @@ local function take()
     return redis.call('ZCARD', KEY.waiting), new == 1
   end
 
-  -- The probe is this member's, and it does not have it: the reply that carried it was lost. It goes again, for the token
-  -- that it took.
+  -- The member does not have the probe that it was granted: the reply was lost. It gets the probe again, without another
+  -- token.
   local again = phase == 'probing' and wanted > 0 and ARG.holds_probe ~= '1' and is_prober(scope, ARG.member)
   if again then phase, wanted = 'due', 0 end
 
@@ -64,14 +63,14 @@ local function take()
       note_gap(bucket, now)
       grace = load_grace(bucket, now)
       recover_windows(bucket, ARG.windows, now, limits)
-      local began, owed
-      grace, began, owed = welcome(bucket, grace, KEY.back, ARG.member, away, now, limits)
-      leave_shares(grace, KEY.back, limits)
+      local began, debt
+      grace, began, debt = rejoin(bucket, grace, KEY.back, ARG.member, away, now, limits)
+      reserve_shares(grace, KEY.back, limits)
       fill_by(bucket, now, limits)
       if own then restart_bucket(bucket, scope.opened) end
       rate = limits.per_second or 0
       if limits.learns then learned = bucket.learned end
-      -- Tickets that others hold ahead stay theirs, but where the limits have changed.
+      -- Tickets that other members hold ahead stay valid, unless the limits have changed.
       if drains or began then drain_bucket(bucket, math.max(bucket.at, now)) end
       if voids then
         local all = { ARG.limits_rate, ARG.limits_burst, ARG.limits_cost, ARG.limits_quotas }
@@ -80,10 +79,10 @@ local function take()
       if tonumber(ARG.latest_epoch) >= scope.ep and not voids and (not drains or bucket.recovers) then
         recover_bucket(bucket, ARG.latest, fleet, now, limits)
       end
-      if drains or voids or ARG.windows ~= '' or ARG.latest ~= '' then bucket.doubt = nil end
+      if drains or voids or ARG.windows ~= '' or ARG.latest ~= '' then bucket.unknown_until = nil end
       bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)
-      if limits.rate then bucket.tokens = bucket.tokens - owed end
-      give_back(bucket, ARG.returned, now, limits)
+      if limits.rate then bucket.tokens = bucket.tokens - debt end
+      return_tickets(bucket, ARG.returned, now, limits)
     end
     local user, own_limits
     if KEY.user then
@@ -99,18 +98,18 @@ local function take()
         break
       end
       local moment = limited and next_moment(bucket, now, limits) or now
-      -- Who is over the limits of its own leaves the tokens of the rule to others. A probe goes in any case.
+      -- A user over its own limits leaves the tokens of the rule to others. A probe goes in any case.
       local own_moment = user and phase == 'open' and next_moment(user, now, own_limits) or moment
       if own_moment > moment then
         come_back, over = own_moment, 1
         break
       end
-      if limited and is_left(bucket, grace, moment, limits) then
+      if limited and is_reserved(bucket, grace, moment, limits) then
         come_back = grace.till
         break
       end
-      if limited and bucket.doubt and moment > bucket.doubt then
-        come_back = bucket.doubt
+      if limited and bucket.unknown_until and moment > bucket.unknown_until then
+        come_back = bucket.unknown_until
         break
       end
       if moment > now then
@@ -120,7 +119,7 @@ local function take()
           local new
           members, new = waiting(math.min(moment, now + bound))
           share = limits.rate and math.max(1, ceil(limits.per_second * (CONST.HORIZON / 1e6) / limits.cost / members)) or 1
-          -- Who has only just come may be one of many that do: it begins with little.
+          -- Many members may begin to wait at once, so a new one begins with little.
           if new then share = CONST.FIRST end
         end
         if held + ahead >= share then break end
@@ -141,12 +140,12 @@ local function take()
     end
     if taken >= wanted then come_back = late and now or 0 end
     if limited then
-      -- A bucket that nobody knows is full after the minute of doubt, unless it has begun to grant before.
-      if taken > 0 or not bucket.doubt then
+      -- A bucket that no member knows is full later, unless it grants something before.
+      if taken > 0 or not bucket.unknown_until then
         save_grace(bucket, grace, now)
         save_bucket(KEY.bucket, bucket, now, limits)
       end
-      windows = tell_windows(bucket)
+      windows = list_windows(bucket)
       if user then save_bucket(KEY.user, user, now, own_limits) end
     end
     if phase == 'due' then

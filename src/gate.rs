@@ -6,8 +6,8 @@
 //!   A request that loses its permit to a trip keeps its place.
 //! - **No leak.** [`Permit::may_send`] stands directly before the first byte; from the moment a trip is known here,
 //!   nothing that is unsent goes.
-//! - **Nothing for nothing.** A client that leaves costs no token; waiting is one task per busy bucket, never polling;
-//!   an uncontended request costs one call to the store, a success none.
+//! - **Low cost.** A client that disconnects costs no token. A busy bucket has one task, which never polls. An
+//!   uncontended request costs one call to the store, and a success none.
 //!
 //! ```text
 //! hold -> queue (one per bucket) -> ticket -> Permit -> may_send -> report
@@ -70,14 +70,14 @@ use crate::{
     target::Target,
 };
 
-/// Who waits: clients take turns by this.
+/// The client of a request. Clients take turns.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Client {
     /// A proxy user.
     User(Arc<str>),
-    /// Somebody who asks for a token at the admin port, by a name of its own choice.
+    /// A caller of the admin API, by a name of its own choice.
     Caller(Arc<str>),
-    /// An address, where nobody logs in.
+    /// An address, if clients do not log in.
     Address(IpAddr),
 }
 
@@ -102,10 +102,10 @@ pub struct Entry {
     pub rule: Arc<Rule>,
     /// Its metrics.
     pub metrics: Arc<RuleMetrics>,
-    /// The rule's name as the value of a field, where it can be one: every answer carries it.
+    /// The rule's name as a header value, if it is a valid one. Every response has it.
     pub name: Option<HeaderValue>,
     scopes: Arc<ScopeRegistry>,
-    /// How often it is reported that requests come outside of the rule's hours.
+    /// Limits the events about requests outside of the rule's hours.
     outside_hours: LogThrottle,
 }
 
@@ -135,7 +135,7 @@ pub enum RefusalReason {
 pub struct Refused {
     /// Why.
     pub why: RefusalReason,
-    /// When to come back, where that can be predicted.
+    /// When to come back, if that can be predicted.
     pub retry_after: Option<Duration>,
     /// How long the request was held before.
     pub held: Duration,
@@ -143,7 +143,7 @@ pub struct Refused {
     pub entry: Arc<Entry>,
 }
 
-/// What a waiting request hears.
+/// The outcome of a wait.
 #[derive(Debug)]
 enum Outcome {
     Go(Grant),
@@ -162,7 +162,7 @@ struct GateContext {
     lease: AtomicI64,
     stopping: AtomicBool,
     arrivals: AtomicU64,
-    /// Queues that there have been.
+    /// Queues made so far.
     queues: AtomicU64,
     /// Which sites answer.
     responding_sites: RespondingSites,
@@ -273,7 +273,7 @@ impl Gate {
             seq: self.shared.arrivals.fetch_add(1, Ordering::Relaxed),
         };
         if entry.rule.mode == Mode::Observe {
-            // On the heap: what a call to the store takes, every held request would carry along.
+            // Boxed: otherwise every held request would have room for the state of a call to the store.
             let grant = Box::pin(observe::watch(&self.shared, entry, &scope, client)).await;
             return Ok(Permit::new(grant, request, Duration::ZERO, true));
         }
@@ -284,7 +284,7 @@ impl Gate {
         Ok(Permit::new(grant, request, since.elapsed(), false))
     }
 
-    /// Puts other rules in force. Held requests, tokens and cooldowns of rules that keep their name stay.
+    /// Puts other rules in force. Rules that keep their name keep their held requests, tokens and cooldowns.
     pub fn reload(&self, rules: RuleSet) {
         let old = self.table.load_full();
         let table = Table::new(rules, &self.metrics, &self.shared, Some(&old));
@@ -304,7 +304,7 @@ impl Gate {
         self.shared.lease.store(clock::micros(lease), Ordering::Relaxed);
     }
 
-    /// Answers what is held with a refusal and holds nothing more.
+    /// Refuses all held requests, and holds nothing more.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
         for scope in self.scopes() {
@@ -312,7 +312,7 @@ impl Gate {
         }
     }
 
-    /// Says goodbye to the fleet.
+    /// Leaves the fleet.
     pub async fn close(&self) {
         self.shared.store.close().await;
     }
@@ -335,7 +335,7 @@ impl Gate {
         &self.shared.member
     }
 
-    /// Running members, as last heard.
+    /// Running members, as last known.
     #[must_use]
     pub fn members(&self) -> u32 {
         match &self.shared.store {

@@ -1,15 +1,16 @@
--- Members that come back to a store that was away. On its own, each has gone on by its share of the limits, and those
--- that are not back yet still do: the bucket counts what who comes back has taken, and leaves the others their shares
--- until they are back too, or must have found the store again (the grace, GRACE in lib/memory.lua).
+-- Members rejoin a store that was away. Each has kept to its share of the limits, and those that are still away do so.
+-- The bucket counts what a returning member took, and reserves the shares of the others until they are back, at most for
+-- the grace period (CONST.GRACE).
 --
--- For a while nobody goes on alone (OUTAGE_TIMEOUT in src/store/fallback/local.rs): after a shorter absence all is as before.
+-- Members decide nothing without the store before OUTAGE_TIMEOUT (src/store/fallback/local.rs). A shorter absence changes
+-- nothing.
 --
--- Bucket: gap (`from:to`, the longest time of late in which nobody asked), away (`till:from:members:share;length:taken,...`:
--- the grace, and what was taken in the windows of the quotas when it began, or `lost`; empty = none).
--- Hash of the members that are back: `since;length:start:taken,...`, what each told, so that a call that comes twice counts
+-- Bucket: gap (`from:to`, the longest recent time without a call), away (`till:from:members:share;length:taken,...`: the
+-- grace period, and what was taken in the windows of the quotas when it began, or `lost`; empty = none).
+-- Hash of the members that are back: `since;length:start:taken,...`, the report of each, so that a repeated report counts
 -- once.
 
--- A store that was away for less had no member that went on alone: their patience, less what it takes to connect again.
+-- No member goes local before this: OUTAGE_TIMEOUT, less the time to connect again.
 local AWAY = 2000000
 
 local function note_gap(bucket, now)
@@ -25,7 +26,7 @@ local function load_grace(bucket, now)
   local till, from, members, share, list = string.match(bucket.away, '^(%d+):(%d+):(%d+):([^;]+);(.*)$')
   bucket.away = ''
   till, from = tonumber(till or 0), tonumber(from or 0)
-  -- A clock that was set back: who comes back later begins another.
+  -- The clock was set back: the next member to return begins another grace period.
   if till <= now or from > now then return nil end
   local grace = { till = till, from = from, members = tonumber(members), share = tonumber(share), taken = {} }
   grace.lost = list == 'lost'
@@ -42,7 +43,7 @@ local function save_grace(bucket, grace, now)
   bucket.kept = grace.till - now
 end
 
--- Where nobody has asked since this member lost the store, it was away for all of them.
+-- If nobody has called since this member lost the store, the store was away for all members.
 local function begin_grace(bucket, key, alone, members, share, now, limits)
   local period = limits.rate and ceil(limits.cost / (limits.rate * share)) or 0
   local lost = bucket.gap_from <= now - alone and now - bucket.gap_to <= CONST.GRACE
@@ -56,24 +57,24 @@ local function begin_grace(bucket, key, alone, members, share, now, limits)
   return grace
 end
 
--- What a member took alone in the windows that are still running. A start of 0 is that of a window of its own: what it took
--- counts in whichever runs. The others have the same windows, but for the way of their calls.
-local function count_alone(bucket, list, known, back, now)
-  local told = {}
+-- Counts what a member took on its own in the windows that still run. A start of 0 means a window of its own: its tokens
+-- count in whichever window runs. Otherwise members have the same windows, apart from the latency of their calls.
+local function count_local(bucket, list, known, back, now)
+  local reported = {}
   for length, start, taken in string.gmatch(known, '(%d+):(%d+):(%d+)') do
-    told[length] = { start, tonumber(taken) }
+    reported[length] = { start, tonumber(taken) }
   end
   for name, start, taken in string.gmatch(list, '(%d+):(%d+):(%d+)') do
-    local length, before = tonumber(name), told[name]
+    local length, before = tonumber(name), reported[name]
     taken = tonumber(taken)
     if before and before[1] == start then taken = math.max(taken - before[2], 0) end
     local began = start == '0' and now or math.min(now - (back - tonumber(start)), now)
     if taken > 0 and began + length > now then
       local window = window_for(bucket, length)
       local runs = window.start + length > now
-      -- Where the next window has begun, with a ticket ahead, nothing more is taken in this one.
+      -- Once the next window has begun, with a ticket ahead, nothing more counts in this one.
       if start == '0' or window.start - began < length or not runs then
-        if not runs then window.start, window.taken, window.told = began, 0, 0 end
+        if not runs then window.start, window.taken, window.known = began, 0, 0 end
         if start ~= '0' then window.start = math.max(window.start, began) end
         window.taken = window.taken + taken
       end
@@ -81,11 +82,11 @@ local function count_alone(bucket, list, known, back, now)
   end
 end
 
--- A member comes back: `since` and `alone` are its time without the store (on its own clock), `members` and `share` what
--- it knew of the fleet, `owed` the tokens that it has handed out ahead. The grace that is on then, whether it has just
--- begun, and what is owed.
-local function welcome(bucket, grace, key, member, away, now, limits)
-  local since, alone, members, share, owed, list = string.match(away, '^(%d+):(%d+):(%d+):([^:]+):(%d+);(.*)$')
+-- A member returns: `since` and `alone` are its time without the store (on its own clock), `members` and `share` its
+-- knowledge of the fleet, `ahead` the tokens that it has handed out ahead. Returns the grace period, whether it has just
+-- begun, and `ahead`.
+local function rejoin(bucket, grace, key, member, away, now, limits)
+  local since, alone, members, share, ahead, list = string.match(away, '^(%d+):(%d+):(%d+):([^:]+):(%d+);(.*)$')
   if not since then return grace, false, 0 end
   alone = tonumber(alone)
   local began = false
@@ -94,16 +95,16 @@ local function welcome(bucket, grace, key, member, away, now, limits)
     began = grace ~= nil
   end
   local before, known = string.match(redis.call('HMGET', key, member)[1] or '', '^(%d+);(.*)$')
-  count_alone(bucket, list, before == since and known or '', tonumber(since) + alone, now)
+  count_local(bucket, list, before == since and known or '', tonumber(since) + alone, now)
   redis.call('HSET', key, member, since .. ';' .. list)
   local longest = grace and grace.till - now or 0
   for _, window in ipairs(bucket.windows) do longest = math.max(longest, window.length) end
   keep(key, longest)
-  return grace, began, tonumber(owed)
+  return grace, began, tonumber(ahead)
 end
 
--- Leaves those that are not back their shares of rate, burst and quotas.
-local function leave_shares(grace, key, limits)
+-- Reserves the shares of rate, burst and quotas of the members that are still away.
+local function reserve_shares(grace, key, limits)
   if not grace then return end
   local others = (grace.members - redis.call('HLEN', key)) * grace.share
   if others <= 0 then return end
@@ -116,9 +117,9 @@ local function leave_shares(grace, key, limits)
   grace.others = others
 end
 
--- Whether a ticket for `moment` would be one of those that are left to the others. A store that comes back without its
--- memory does not know what is left of a quota before all have told.
-local function is_left(bucket, grace, moment, limits)
+-- Whether a ticket for `moment` is reserved for the members that are still away. A store that returns without its memory
+-- does not know what is left of a quota before all members have reported.
+local function is_reserved(bucket, grace, moment, limits)
   if not grace or not grace.others or bucket.returned[1] == moment then return false end
   if grace.lost then return #limits.quotas > 0 end
   for _, quota in ipairs(limits.quotas) do

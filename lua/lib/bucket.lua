@@ -1,6 +1,6 @@
 -- The token bucket with its quotas: src/limiter/bucket.rs, operation by operation (the same doubles, the same results).
 --
--- Hash: at, tok (tokens at `at`), win (`length:start:taken:told,...`, one per length, ascending, lib/recover.lua), ramp (start of the climb), ret (returned
+-- Hash: at, tok (tokens at `at`), win (`length:start:taken:known,...`, one per length, ascending, lib/recover.lua), ramp (start of the climb), ret (returned
 -- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua), lim (limits for which its tickets
 -- were voided), fill (`rate:burst` by which it has been filling since `at`), born (when it began), gap and away (lib/away.lua), mem
 -- (`since:hold:server`: the memory of its rule that it is part of, until when it grants nothing, and the process of that
@@ -46,9 +46,9 @@ local function load_bucket(key, now, limits)
     bucket.at, bucket.tokens = tonumber(fields[1]), tonumber(fields[2])
     bucket.ramp_from, bucket.seen = tonumber(fields[4] or '') or 0, tonumber(fields[6])
     bucket.born = tonumber(fields[10] or 0)
-    for length, start, taken, told in string.gmatch(fields[3] or '', '(%d+):(-?%d+):(%d+):(%d+)') do
+    for length, start, taken, known in string.gmatch(fields[3] or '', '(%d+):(-?%d+):(%d+):(%d+)') do
       bucket.windows[#bucket.windows + 1] =
-        { length = tonumber(length), start = tonumber(start), taken = tonumber(taken), told = tonumber(told) }
+        { length = tonumber(length), start = tonumber(start), taken = tonumber(taken), known = tonumber(known) }
     end
     for moment in string.gmatch(fields[5] or '', '%d+') do
       bucket.returned[#bucket.returned + 1] = tonumber(moment)
@@ -72,14 +72,14 @@ end
 local function window_for(bucket, length)
   local window = window_of(bucket, length)
   if not window then
-    window = { length = length, start = CONST.LONG_AGO, taken = 0, told = 0 }
+    window = { length = length, start = CONST.LONG_AGO, taken = 0, known = 0 }
     bucket.windows[#bucket.windows + 1] = window
     table.sort(bucket.windows, function(one, other) return one.length < other.length end)
   end
   return window
 end
 
--- The windows of the quotas, and those of other limits (of another member, of before a reload) that still run.
+-- Keeps the windows of the quotas, and those of other limits (of another member, or before a reload) that still run.
 local function observe_windows(bucket, now, limits)
   local all, kept = bucket.windows, {}
   for _, quota in ipairs(limits.quotas) do window_for(bucket, quota.window).own = true end
@@ -98,7 +98,7 @@ local function refund(bucket, moment, limits)
   end
 end
 
--- Tickets that nobody has used until their moment go back to their quotas.
+-- Returned tickets that are due unused give their tokens back to the quotas.
 local function drop_returned(bucket, now, limits)
   local left = {}
   for _, moment in ipairs(bucket.returned) do
@@ -122,13 +122,13 @@ local function observe_bucket(bucket, now, limits)
   drop_returned(bucket, now, limits)
 end
 
--- What is owed (lib/away.lua) stays so.
+-- A debt (lib/away.lua) remains.
 local function drain_bucket(bucket, moment)
   bucket.at, bucket.tokens, bucket.returned = moment, math.min(bucket.tokens, 0), {}
 end
 
--- The limits have changed: voids what was handed out ahead, once. Each member of a fleet says so at its own reload, and
--- what has been handed out under the new limits since then stays good.
+-- The limits have changed: voids the tickets that were handed out ahead, once. Each member calls this at its own reload.
+-- Tickets under the new limits stay valid.
 local function void_bucket(bucket, now, limits)
   if bucket.limits == limits then return end
   drain_bucket(bucket, now)
@@ -207,7 +207,7 @@ local function set_pace(bucket, now, limits, learn, news, known, shares)
   end
 end
 
--- Where rate or burst is another than before (learned, or a reload), what flowed in until now counts by the old ones.
+-- If the rate or burst has changed (learned, or a reload), the time until now counts at the old ones.
 local function fill_by(bucket, now, limits)
   local rate, burst = bucket.fill_rate, bucket.fill_burst
   if rate and limits.rate and (rate ~= limits.per_second or burst ~= limits.burst) and bucket.at < now then
@@ -245,14 +245,14 @@ local function take_ticket(bucket, moment, limits)
   for _, window in ipairs(bucket.windows) do
     local over = moment >= window.start + window.length
     if over and window.own then
-      window.start, window.taken, window.told, over = moment, 0, 0, false
+      window.start, window.taken, window.known, over = moment, 0, 0, false
     end
     if not over then window.taken = window.taken + limits.cost end
   end
 end
 
--- Takes up to `most` more tickets of the moment at which one was just taken, as take_ticket would one by one, but asks
--- once what the limits are: a crawl with plenty of tokens takes hundreds in a call. Says how many there were.
+-- Takes up to `most` more tickets of the moment of the latest one, like take_ticket one by one, but reads the limits once: a
+-- busy member with plenty of tokens takes hundreds in a call. Returns how many.
 local function take_more(bucket, moment, limits, most)
   if not limits.rate or #bucket.windows > 0 or bucket.returned[1] or bucket.at ~= moment then return 0 end
   local count, tokens, cost = 0, bucket.tokens, limits.cost
@@ -264,8 +264,8 @@ local function take_more(bucket, moment, limits, most)
   return count
 end
 
--- Those of the past are spent, but for the quotas.
-local function give_back(bucket, moments, now, limits)
+-- A returned ticket of the past is used up, but its quotas get their tokens back.
+local function return_tickets(bucket, moments, now, limits)
   local returned = bucket.returned
   for moment in string.gmatch(moments, '%d+') do returned[#returned + 1] = tonumber(moment) end
   table.sort(returned)
@@ -282,7 +282,7 @@ local function save_bucket(key, bucket, now, limits)
   local longest = 0
   for i, window in ipairs(bucket.windows) do
     windows[i] = whole(window.length) .. ':' .. whole(window.start) .. ':' .. whole(window.taken) .. ':'
-      .. whole(window.told)
+      .. whole(window.known)
     longest = math.max(longest, window.length)
   end
   for i, moment in ipairs(bucket.returned) do returned[i] = whole(moment) end
@@ -294,7 +294,7 @@ local function save_bucket(key, bucket, now, limits)
     gap = bucket.gap, away = bucket.away, w = limits.learns and WALL.pack(bucket.learned) or '',
     mem = whole(bucket.since) .. ':' .. whole(bucket.hold) .. ':' .. bucket.server,
   }
-  -- What is as it was, or empty as in a new bucket, is not written.
+  -- Unchanged fields are not written.
   local changed = {}
   for _, field in ipairs(BUCKET_FIELDS) do
     if values[field] ~= bucket.stored[field] then
@@ -303,13 +303,13 @@ local function save_bucket(key, bucket, now, limits)
   end
   if changed[1] then redis.call('HSET', key, unpack(changed)) end
   local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
-  -- What a trip teaches is learned when the scope opens again.
+  -- A trip changes the learned rate when the scope opens again.
   local learned = limits.learns and (limits.taught and LEARNED_FOR or limits.closed) or 0
   keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, learned, bucket.kept))
 end
 
--- The windows as a member hears of them.
-local function tell_windows(bucket)
+-- The windows for a member.
+local function list_windows(bucket)
   local windows = {}
   for i, window in ipairs(bucket.windows) do
     windows[i] = whole(window.length) .. ':' .. whole(window.start) .. ':' .. whole(window.taken)

@@ -8,15 +8,15 @@ end
 local function whole(number) return string.format('%.0f', number) end
 local function exact(number) return string.format('%.17g', number) end
 
--- Moments that lie far in the future stay below what a double counts one by one.
+-- Moments far in the future stay within the whole numbers of a double.
 local FAR = 9007199254740992
 local function ceil(number) return math.min(math.ceil(number), FAR) end
 local function floor(number) return math.min(math.floor(number), FAR) end
 
--- Ends a key: DEL is a command that a member's user need not be allowed.
+-- Deletes a key. The ACL user of a member need not be allowed to call DEL.
 local function forget(key) redis.call('PEXPIRE', key, '0') end
 
--- A key lives until its content means nothing any more; the minute is slack for slow members.
+-- A key lives until its content no longer matters. The minute is slack for slow members.
 local function keep(key, micros)
   redis.call('PEXPIRE', key, whole(math.min(ceil(micros / 1000) + 60000, 31536000000)))
 end

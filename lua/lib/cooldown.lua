@@ -6,7 +6,7 @@
 -- named (the rate that the site has named, tokens per second, 0 = none) and truth (until when it is true);
 -- since (when the cooldown began whose probes fail), enough (how long it lasted last time, if it was long; 0 = unknown),
 -- erring (when the latest error leaves its window, 0 = there was none);
--- texts: prober (the member that has the probe, empty where that was forgotten), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
+-- texts: prober (the member that has the probe, empty = unknown), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
 -- ratio retry_after probe silence hopeless site_limit errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua),
 -- load (lib/load.lua).
 
@@ -14,7 +14,7 @@
 local PROBES = { LONG = 240000000, LATER = 1.5, AFTER = 1.01,
   ROUND = { 300000000, 600000000, 900000000, 1800000000, 3600000000, 7200000000, 14400000000, 86400000000 } }
 
--- The first so many are numbers, the others texts.
+-- The first COOLDOWN_NUMBERS fields are numbers, the others texts.
 local COOLDOWN_NUMBERS = 18
 local COOLDOWN_FIELDS = {
   'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'peak', 'len', 'suf', 'failed', 'seen',
@@ -78,7 +78,7 @@ local function end_probe(scope)
   scope.probe, scope.lease, scope.prober = 0, 0, ''
 end
 
--- `phase`: `open`, `cooling:US` or `probing:US`, as the member knows it. True where it knew more than the store.
+-- `phase`: `open`, `cooling:US` or `probing:US`, as the member knows it. Returns true if it knew more than the store.
 local function restore_cooldown(scope, epoch, phase, now)
   if epoch <= scope.ep then return false end
   local word, left = string.match(phase, '^(%a+):?(%d*)$')
@@ -136,7 +136,7 @@ local function clear_cooldown(scope, now)
   open_cooldown(scope, now)
 end
 
--- 'open', 'cooling', 'probing' (each with the moment to ask again) or 'due': who asks now is the probe.
+-- 'open', 'cooling', 'probing' (each with the moment to ask again) or 'due': the next request is the probe.
 local function phase_of(scope, now, policy)
   if scope.till == 0 then return 'open', 0 end
   if now < scope.till then return 'cooling', scope.till end
@@ -159,7 +159,7 @@ local function count_block(scope, report)
   scope.kinds = string.sub(scope.kinds .. report.kind, -CONST.KINDS)
 end
 
--- Why the block that was just counted trips; nil where it does not.
+-- Why the latest block trips the cooldown; nil = it does not.
 local function cause_of(scope, report, policy)
   local full = scope.streak + 1e-9 >= policy.after
   if report.silent then return full and 'silence' or nil end
@@ -212,7 +212,7 @@ local function settle(scope, policy)
   scope.suf = learned > policy.longest and learned or 0
 end
 
--- Whether the latest cooldown came from silence: then a silent probe says that it goes on.
+-- Whether the latest cooldown came from silence. Then a silent probe is a failed one.
 local function is_silent(scope)
   return string.match(scope.blamed, '[gh]$') ~= nil
 end
@@ -255,7 +255,7 @@ local function take_report(scope, now, report, policy)
     if now - scope.last > policy.forget_after then forget_streak(scope) end
     remember(scope, report.oks, '0', policy)
     count_shares(scope.shares, report.oks, '')
-    -- The share is of responses: connections that fail now and then are no wall.
+    -- The ratio is of responses: occasional connection errors are not a wall.
     if not report.silent then remember(scope, 1, report.kind, policy) end
     count_block(scope, report)
     scope.last, scope.sure = now, report.sure

@@ -1,20 +1,19 @@
--- Whether the store still has its memory of a rule. Where it has lost it (a flush, a failover to a server that knows
--- nothing), or may have lost the latest of it (another process has it now: a replica that lagged behind, a start from what
--- was on the disk), nothing of the rule is granted until all members have told what they know, or must have done so (the
--- hold).
+-- Detects that the store has lost its memory of a rule (a flush, a failover to an empty server), or may lack the latest
+-- writes (another process has it now: a replica that lagged, a restart from disk). Then nothing of the rule is granted
+-- until all members have reported what they know, or the grace period is over (the hold).
 --
--- Hash: since (when this memory began: its name), before (the one before it, which is lost; 0 = nobody knew of any), till
--- (until when members are waited for), fleet (how many), said (whether they have been told), server and run (the process
--- whose memory it is), and the members that have told all they knew of the one before.
+-- Hash: since (when this memory began: its name), before (the lost one before it; 0 = unknown), till (end of the hold),
+-- fleet (members to wait for), said (whether they were notified), server and run (the process whose memory it is), and the
+-- members that have reported everything they knew of the memory before.
 
--- A bucket that is not there this long after the store came back was full before, or nobody is left who knows better.
+-- A bucket that no member has reported this long after the store came back counts as full.
 local SETTLED = 60000000 - CONST.GRACE
--- Fields of the hash that are no members.
+-- Fields of the hash that are not members.
 local FIELDS = 7
--- Who comes back later than that has nothing to tell.
+-- A member that was away for longer has nothing to report.
 local REMEMBERED = 30 * 24 * 3600 * 1000000
--- Tells one process from another, as nothing does that is written to disk or to replicas, and costs nothing: where the
--- interpreter keeps a table of its own.
+-- Identifies the server process at no cost: the address of a table of its interpreter. Anything that is stored would be
+-- the same in a replica or after a restart from disk.
 local SERVER = string.sub(tostring(math), -12)
 
 local function save_memory(key, memory)
@@ -22,21 +21,21 @@ local function save_memory(key, memory)
     'fleet', whole(memory.fleet), 'said', whole(memory.said), 'server', SERVER, 'run', memory.run)
 end
 
--- The name of this process, asked for where the interpreter is another: a SCRIPT FLUSH makes one too. Empty where the user
--- may not ask.
+-- The run id of this process. It is needed when the interpreter is a new one, because a SCRIPT FLUSH makes one too. Empty
+-- if the ACL user may not call INFO.
 local function run_id()
   local info = redis.pcall('INFO', 'server')
   return type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
 end
 
--- `known`: the memory of which a member knows, 0 = of none; `fleet`: how many members it knows of. Alone, it knows all that
--- there is to know.
+-- `known`: the memory that the member knows, 0 = none; `fleet`: how many members it knows. A single member knows
+-- everything.
 local function load_memory(key, known, fleet, now)
   local fields = redis.call('HMGET', key, 'since', 'before', 'till', 'fleet', 'said', 'server', 'run')
   for i = 1, 5 do fields[i] = tonumber(fields[i] or 0) end
   local memory = { since = fields[1], before = fields[2], till = fields[3], fleet = fields[4], said = fields[5] }
   memory.run = fields[7] or ''
-  -- Who knows of an older one comes late, but where this one began with somebody who knew of none.
+  -- A member that knows an older memory is late, unless this one was begun by a member that knew none.
   local lost = known > 0 and known ~= memory.since and (memory.before == 0 or known > memory.since)
   local other, moved = fields[6] ~= SERVER, false
   if other then
@@ -47,7 +46,7 @@ local function load_memory(key, known, fleet, now)
   if lost or moved then
     forget(key)
     memory.before = lost and known or memory.since
-    -- Another name than the one before, also by a clock that is behind.
+    -- The name differs from the one before even if the clock is behind.
     memory.since = math.max(now, memory.before + 1)
     memory.till, memory.fleet, memory.said = fleet > 1 and now + CONST.GRACE or now, fleet, 0
   elseif memory.since == 0 then
@@ -58,13 +57,13 @@ local function load_memory(key, known, fleet, now)
   return memory
 end
 
--- Until when a member may still report a bucket that the store does not have; nil = none will.
-local function doubt_of(memory, now)
+-- Until when a member may still report a bucket that the store does not have; nil = no member will.
+local function unknown_until(memory, now)
   local till = memory.till + SETTLED
   return till > now and memory.till <= now + CONST.GRACE and till or nil
 end
 
--- Until when nothing is granted; 0 = nobody is waited for. A clock that was set back makes nobody wait for longer.
+-- End of the hold; 0 = there is none. A clock that was set back does not make it longer.
 local function hold_of(memory, now)
   return memory.till > now and memory.till <= now + CONST.GRACE and memory.till or 0
 end

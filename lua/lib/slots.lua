@@ -1,9 +1,9 @@
 -- How many requests of a scope are under way at once, divided among members: src/limiter/slots.rs, operation by operation.
 --
 -- Hash: for each member `slots:wanted:until:served` (slots that it may use, slots that it could use, when its lease ends, when
--- it last got one), and `settled` (nobody gets a slot more before this moment).
+-- it last got one), and `settled` (no member gets another slot before this moment).
 
--- The shares of the members whose leases run, the moment from which slots are given out, and the members whose leases have ended.
+-- Returns the shares of members whose leases run, when slots are allotted again, and the members whose leases have ended.
 local function read_slots(key, now)
   local shares, settled, ended = {}, 0, {}
   local fields = redis.call('HGETALL', key)
@@ -31,7 +31,7 @@ local function load_slots(key, now)
   return shares, settled
 end
 
--- Slots that others than `member` use or want, as they last said.
+-- Slots that other members than `member` use or want, as of their last calls.
 local function slots_in_use(key, now, member)
   local used = 0
   for _, share in ipairs(read_slots(key, now)) do

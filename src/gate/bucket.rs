@@ -99,7 +99,7 @@ struct State {
     slots: Option<Slots>,
     queue: Queue<Arc<ActiveScope>>,
     tickets: VecDeque<Ticket>,
-    /// Whose requests the tickets in hand are for, under a rule with `each_user`; `None` if they are nobody's.
+    /// The user for whose requests the tickets in hand are, under a rule with `each_user`.
     user: Option<Arc<str>>,
     /// The users whose limits were reported within the last minute.
     reported_users: HashMap<Arc<str>, Instant>,

@@ -1,6 +1,6 @@
 //! What a request gets from the queue: its ticket, its scope and its slot.
 //!
-//! A grant that is dropped gives back what it holds: its ticket if nothing was sent, or the right to probe. hyper
+//! A grant that is dropped returns its unused parts: its slot, its ticket if nothing was sent, or the right to probe. hyper
 //! drops the future of a request whose client disconnects, so this is common.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Grant {
     pub(super) entry: Arc<Entry>,
     pub(super) ticket: Ticket,
     pub(super) state: GrantState,
-    /// One of those that `parallel` allows; boxed, as few rules have it.
+    /// Its slot under a rule with `parallel`. Boxed, because few rules have it.
     pub(super) slot: Option<Box<Slot>>,
 }
 
@@ -46,7 +46,7 @@ impl Grant {
         Self { scope, entry, ticket, state: GrantState::Unsent, slot: slot.map(Box::new) }
     }
 
-    /// Drops it without giving its ticket back, which is dealt with. Its slot is left.
+    /// Drops the grant without returning its ticket, and returns its slot.
     pub(super) fn forget(mut self) -> Option<Slot> {
         self.state = GrantState::Done;
         self.slot.take().map(|slot| *slot)
@@ -58,7 +58,7 @@ impl Grant {
         Report { probe, oks, draw: fastrand::f64(), ..Report::new(epoch, answer) }
     }
 
-    /// Whether it may still be used: no cooldown has tripped since, and this member would have heard of one.
+    /// Whether it may still be used: no cooldown has tripped since, and this member would know of one.
     pub(super) fn allows(&self) -> bool {
         let Ticket { epoch, probe, .. } = self.ticket;
         self.scope.cooldown.allows(epoch, probe) && self.scope.is_in_touch()
@@ -69,7 +69,7 @@ impl Grant {
         self.ticket.id != 0 && self.ticket.is_late(clock::now())
     }
 
-    /// Gives back what it holds.
+    /// Returns what was not used.
     pub(super) fn return_unused(&mut self) {
         self.slot = None;
         let unsent = self.state == GrantState::Unsent;

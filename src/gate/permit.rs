@@ -105,7 +105,7 @@ impl Permit {
         !self.is_late() && self.may_open()
     }
 
-    /// What counts the request as one under way (`parallel`), to be kept until its response is over.
+    /// The slot that counts the request as under way (`parallel`). Keep it until the response is over.
     #[must_use]
     pub fn take_slot(&mut self) -> Option<Box<Slot>> {
         self.grant.slot.take()
@@ -150,7 +150,7 @@ impl Permit {
         if ticket.probe {
             *scope.outside_probe.lock() = Some((ticket.epoch, ticket.id));
         }
-        // What goes another way is not counted: nobody says when it is over.
+        // A request outside of the proxy is not counted, because its end is not reported.
         drop(self.grant.forget());
     }
 
@@ -173,14 +173,14 @@ impl Permit {
     /// As [`super::Gate::hold`]; the time held before counts towards `max_wait`.
     pub async fn again(&mut self) -> Result<(), Refused> {
         let scope = Arc::clone(&self.grant.scope);
-        // Before it waits: a quota may need the very token that it holds.
+        // Returned before it waits, because a quota may need this very token.
         self.grant.return_unused();
         self.grant = wait(&scope, &self.request, true).await?;
         self.held = self.request.since.elapsed();
         Ok(())
     }
 
-    /// The site names this limit. It is reported with the verdict.
+    /// The site announces this limit. It is reported with the verdict.
     pub fn hear_limit(&mut self, said: Option<SiteLimit>) {
         self.site_limit = said.map(Box::new);
     }
@@ -198,7 +198,7 @@ impl Permit {
     /// Whether a plain refusal is a wall's; `None` if the response is not a plain refusal.
     fn is_walled(&mut self, judgement: &Judgement) -> Option<bool> {
         let refusal = self.refusal.take().filter(|_| judgement.verdict == Verdict::Ok)?;
-        // Who probes wants to know whether the site is well again.
+        // A probe must find out whether the site has recovered.
         let probes = self.grant.ticket.probe && refusal == PlainRefusal::Busy;
         // A site that strains under the load lowers the rate.
         if self.grant.entry.rule.eases && refusal == PlainRefusal::Busy {
@@ -280,7 +280,7 @@ impl Permit {
         let oks = if answer == Answer::Nothing { 0 } else { scope.cooldown.take_oks() };
         let report = Report { named, error, load, ..self.grant.report(answer, oks) };
         let seen = Seen { target: self.request.target.clone(), judgement: judgement.clone() };
-        // A task of its own: the client may leave, the news must not.
+        // A task of its own, because the client may disconnect.
         let shared = Arc::clone(&scope.shared);
         shared.store.spawn(deliver(scope, report, Some(seen))).await.ok();
     }
@@ -302,7 +302,7 @@ impl Permit {
         self.report(&judgement).await;
     }
 
-    /// Counts the signatures that matched and decided nothing: what tells a bad one before it decides.
+    /// Counts the signatures that matched and decided nothing. So a bad one shows before it decides.
     fn count_marks(&self, judgement: &Judgement) {
         let metrics = &self.grant.scope.shared.metrics;
         for signature in &judgement.decoys {
@@ -315,8 +315,7 @@ impl Permit {
         }
     }
 
-    /// What the judgement means to the cooldown; `None` if the store need not know.
-    /// A block counts `least` at least.
+    /// What the judgement means for the cooldown; `None` if there is nothing to report. A block counts `least` at least.
     fn weigh(&self, judgement: &Judgement, least: f64) -> Option<Answer> {
         let grant = &self.grant;
         let policy = grant.entry.rule.cooldown.as_ref()?;
@@ -352,7 +351,7 @@ impl Permit {
         (!silent).then_some(answer)
     }
 
-    /// A plain refusal among good pages says nothing, unless the rule lists its status.
+    /// A plain refusal among good pages counts for nothing, unless the rule lists its status.
     fn weigh_refusal(&self, judgement: &Judgement) -> Option<Answer> {
         let policy = self.grant.entry.rule.cooldown.as_ref()?;
         let listed = policy.on.of(judgement.verdict, judgement.status).is_some();
@@ -420,12 +419,12 @@ pub(super) async fn wait(
     match outcome {
         Ok(Outcome::Go(grant)) => Ok(grant),
         Ok(Outcome::Refused(why, retry_after)) => Err(refused(why, retry_after)),
-        // The scheduler ends only with an empty queue; what it leaves behind when it dies, it refuses.
+        // The scheduler ends only with an empty queue. If it fails, its guard refuses the rest.
         Err(_) => Err(refused(RefusalReason::Stopping, None)),
     }
 }
 
-/// A plain refusal that comes for all pages at once.
+/// The judgement of a plain refusal of all pages at once.
 fn refused(judgement: &Judgement) -> Judgement {
     let status = judgement.status.unwrap_or_default();
     let evidence = Evidence {
@@ -442,7 +441,7 @@ fn refused(judgement: &Judgement) -> Judgement {
     }
 }
 
-/// A wall that shows itself or names its wait is a sure sign; a refusal without more may be about one page.
+/// A recognised wall, or a block that names its wait, is a sure sign. A plain refusal may concern one page only.
 fn is_sure(judgement: &Judgement) -> bool {
     judgement.retry_after.is_some()
         || judgement.confidence == Confidence::High && judgement.verdict != Verdict::BlankPage

@@ -5,8 +5,8 @@
 //!   crawler with a thousand connections does not starve another with one. `fifo`: all of the same urgency are in one
 //!   line.
 //! - A request that lost its permit to a trip keeps its place.
-//! - A user who is over the limits of its own (`each_user`) is blocked for a while: its requests keep their order, and those
-//!   of others pass them.
+//! - A user over its own limits (`each_user`) is blocked for a while: its requests keep their order, and those of others
+//!   pass them.
 //! - Each request belongs to a scope `S`. While a scope is closed its requests are parked: they keep their order, and the
 //!   requests of other scopes pass them.
 
@@ -41,8 +41,8 @@ pub(super) struct Waiter<S> {
     pub(super) sender: oneshot::Sender<Outcome>,
 }
 
-/// A held request without a reply of the store so far. Until then nobody knows when it could be
-/// sent, so it is not refused, however short its deadline is.
+/// A held request without a reply of the store so far. It is not known yet when it could be sent, so
+/// it is not refused, however short its deadline is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unjudged {
     pub(super) deadline: Instant,
@@ -61,7 +61,7 @@ struct Place<S> {
     deadline: Instant,
 }
 
-/// The requests of a user who is over the limits of its own.
+/// The requests of a user over its own limits.
 #[derive(Debug)]
 struct Blocked<S> {
     until: Instant,
@@ -75,7 +75,7 @@ pub(super) struct Queue<S> {
     ready: Lines<S>,
     /// Requests of closed scopes.
     parked: HashMap<S, Lines<S>>,
-    /// Requests of users who are over their limits, whatever their scopes.
+    /// Requests of users over their own limits, of all scopes.
     blocked: HashMap<Arc<str>, Blocked<S>>,
     places: HashMap<u64, Place<S>>,
     /// Requests of each scope.
@@ -152,7 +152,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         self.lines_of(&line, &scope).push(line, waiter, returns);
     }
 
-    /// Where the requests of a line and a scope are.
+    /// The lines that have the requests of a line and a scope.
     fn lines_of(&mut self, line: &Line, scope: &S) -> &mut Lines<S> {
         let blocked = line.user().and_then(|user| self.blocked.get_mut(user));
         match (blocked, self.parked.get_mut(scope)) {
@@ -162,7 +162,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         }
     }
 
-    /// The user whose request is the next one that is not parked; `None` if it is nobody's.
+    /// The user of the next request that is not parked.
     pub(super) fn next_user(&self) -> Option<Arc<str>> {
         let place = self.places.get(&self.ready.next()?.seq)?;
         place.line.user().map(Arc::clone)
@@ -197,7 +197,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         all
     }
 
-    /// Resumes the users who may have a token again.
+    /// Resumes the users who may get a token again.
     pub(super) fn unblock(&mut self, now: Instant) {
         self.unblock_if(|blocked| blocked.until <= now);
     }

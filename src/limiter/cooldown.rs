@@ -59,7 +59,7 @@ pub struct Cooldown {
     pub probe: i64,
     /// When the probe that is out counts as lost.
     pub probe_until: i64,
-    /// The member that has the probe; empty where that was forgotten.
+    /// The member that has the probe; empty = unknown.
     pub prober: String,
     /// When the scope last opened again; 0 = it never cooled.
     pub opened: i64,
@@ -81,7 +81,7 @@ pub struct Cooldown {
     pub peak: f64,
     /// Length of the latest cooldown.
     pub length: i64,
-    /// Length that sufficed last time, where it had to grow; 0 = the usual one did.
+    /// The length that last worked, if it had to grow; 0 = the usual one did.
     pub sufficed: i64,
     /// When the cooldown began whose probes fail, or failed; 0 = unknown.
     pub since: i64,
@@ -101,7 +101,7 @@ pub struct Cooldown {
     pub load: Load,
 }
 
-/// What a scope says to who asks for leave to send.
+/// How a scope treats the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Go.
@@ -110,12 +110,12 @@ pub enum Phase {
     Cooling(i64),
     /// A probe is out; ask again at this moment at the latest.
     Probing(i64),
-    /// The cooldown is over and nobody probes: who asks now is the probe.
+    /// The cooldown is over and no probe is out: the next request is the probe.
     Due,
 }
 
 impl Cooldown {
-    /// Takes note of the time. A clock that was set back takes every moment with it.
+    /// Records the time. If the clock was set back, every stored time moves with it.
     pub fn observe(&mut self, now: i64) {
         let back = self.seen - now;
         if back > 0 && self.seen > 0 {
@@ -165,7 +165,7 @@ impl Cooldown {
         }
     }
 
-    /// What to say to who asks now. A cooldown without probe ends here by itself.
+    /// How the next request is treated. A cooldown without a probe ends here by itself.
     pub fn phase(&mut self, now: i64, policy: &CooldownPolicy) -> Phase {
         if self.until == 0 {
             return Phase::Open;
@@ -248,7 +248,7 @@ impl Cooldown {
 
     fn take(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
         self.restore(KnownCooldown::open(report.epoch), now);
-        // A cooldown without probe may be over although nobody has asked yet.
+        // A cooldown without a probe may be over, although no request has come yet.
         self.phase(now, policy);
         if self.until > 0 {
             return self.report_probe(now, report, policy);
@@ -267,7 +267,7 @@ impl Cooldown {
                 if now - self.last_block > clock::micros(policy.forget_after) {
                     self.forget_streak();
                 }
-                // Successes that came without a call were before the streak: a member that knows of one reports.
+                // Successes without a call were before the streak, because a member that knows of one reports them.
                 self.remember(report.oks, '0', policy);
                 self.shares.count(report.oks, "");
                 self.remember(1, verdict.letter(), policy);
@@ -324,7 +324,7 @@ impl Cooldown {
         self.recent.clear();
     }
 
-    /// Ends a cooldown by hand.
+    /// Ends a cooldown manually.
     pub fn clear(&mut self, now: i64) {
         self.epoch = self.next_epoch(now);
         self.sufficed = 0;
@@ -341,7 +341,7 @@ impl Cooldown {
             + quiet.saturating_add(clock::micros(policy.ramp))
     }
 
-    /// Whether it says no more than that the scope never had trouble: then it need not be kept at all.
+    /// Whether the scope never had trouble, so that the state need not be kept.
     #[must_use]
     pub fn is_blank(&self) -> bool {
         let shares = Shares::new(self.shares.tested);
@@ -388,8 +388,8 @@ impl Cooldown {
         Change::Tripped
     }
 
-    /// Whether the latest cooldown came from silence: then a silent probe says that it goes on. After any other trip a
-    /// broken connection says nothing about the wall.
+    /// Whether the latest cooldown came from silence. Then a silent probe is a failed one. After any other trip a broken
+    /// connection is no evidence of the wall.
     fn is_silent(&self) -> bool {
         matches!(culprit(&self.blamed), Some(Verdict::ConnectionError | Verdict::Timeout))
     }
@@ -417,7 +417,7 @@ impl Cooldown {
         self.kinds.clear();
     }
 
-    /// Why the block that was just counted trips, where it does.
+    /// Why the latest block trips the cooldown; `None` if it does not.
     fn cause(&self, retry_after: i64, policy: &CooldownPolicy) -> Option<Cause> {
         if policy.respect_retry_after && retry_after > 0 {
             return Some(Cause::Named);

@@ -1,12 +1,13 @@
 //! How many requests of a scope are under way at once (`parallel`), divided among the members of a fleet.
 //!
 //! Each member has an allotment of slots, and begins a request only in a free one of them. Nothing but its own call
-//! changes its allotment, so no message that is late or lost lets two members use the same slot. While nobody is short,
-//! a member keeps what it has. Once one is, the others give back each slot that becomes free, and each goes to the
-//! member that has waited longest for one.
+//! changes its allotment, so no message that is late or lost lets two members use the same slot. While no member is short,
+//! each keeps what it has. Once one is, the others return each slot that becomes free, and it goes to the member that has
+//! waited longest for one.
 //!
 //! An allotment is a lease: it ends [`LEASE`] after the latest call, so the slots of a member that has crashed come back.
-//! A lower limit revokes nothing; it only lets nobody have more. `lua/lib/slots.lua` is this file, operation by operation.
+//! A lower limit revokes nothing; no member gets more until it is met. `lua/lib/slots.lua` is this file, operation by
+//! operation.
 //! All times are microseconds of the store's clock.
 
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use std::sync::Arc;
 /// How long an allotment is good after the call that set it.
 pub const LEASE: i64 = 20_000_000;
 
-/// How long nobody gets a slot more after the store was away or lost its memory: in this time all members that are still
-/// there report what they have under way.
+/// How long no member gets another slot after the store was away or lost its memory: until then all running members have
+/// reported what they have under way.
 pub const SETTLE: i64 = 3_000_000;
 
-/// What a member says.
+/// What a member reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
-    /// Who it is.
+    /// Its name.
     pub member: Arc<str>,
     /// Slots that it uses.
     pub under_way: u32,
@@ -33,18 +34,18 @@ pub struct Need {
     pub was_local: bool,
 }
 
-/// What it is told.
+/// What it gets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Allotted {
     /// As many of its requests may be under way.
     pub slots: u32,
-    /// Whether others are short of slots: it is to give back each one that becomes free.
+    /// Whether others are short of slots, so that it must return each one that becomes free.
     pub contended: bool,
     /// When to ask again; 0 = it has all that it wants.
     pub come_back: i64,
     /// Others that can have a slot now.
     pub can_have: Vec<Arc<str>>,
-    /// Whether it has just become short of slots, so that the others are to hear of it.
+    /// Whether it has just become short of slots, so that the others must be notified.
     pub is_newly_short: bool,
 }
 
@@ -69,12 +70,12 @@ impl Share {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Slots {
     shares: Vec<Share>,
-    /// Nobody gets a slot more before this moment.
+    /// No member gets another slot before this moment.
     settled: i64,
 }
 
 impl Slots {
-    /// Takes note of what a member says, and allots slots to it: at most `most` over the fleet. `lost` is when the
+    /// Records the need of a member, and allots slots to it: at most `most` over the fleet. `lost` is when the
     /// store lost its memory (0 = it did not).
     pub fn allot(&mut self, now: i64, most: u32, need: &Need, lost: i64) -> Allotted {
         for share in &mut self.shares {
@@ -140,7 +141,7 @@ impl Slots {
         short
     }
 
-    /// Slots that others than `member` use or want, as they last said.
+    /// Slots that other members than `member` use or want, as of their last calls.
     #[must_use]
     pub fn in_use(&self, now: i64, member: &str) -> u32 {
         let others = self.shares.iter().filter(|share| *share.member != *member);
@@ -148,7 +149,7 @@ impl Slots {
         running.map(|share| share.slots.min(share.wanted)).sum()
     }
 
-    /// When the last lease ends: from then on it means nothing any more.
+    /// When the last lease ends, and the state can be dropped.
     #[must_use]
     pub fn ends(&self) -> i64 {
         self.shares.iter().map(|share| share.until).max().unwrap_or(0).max(self.settled)

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use super::{Backend, Scope};
 use crate::{limiter::learn::KnownRate, rules::Rule, runtime::clock};
 
-/// While a probe is in flight, nobody knows when it ends: look again after this many microseconds.
+/// The end of a probe is not known: look again after this many microseconds.
 const LOOK_AGAIN: i64 = 1_000_000;
 
 /// A scope for the forecast.

@@ -54,11 +54,11 @@ const REMEMBERED: i64 = 1_000_000;
 pub(crate) struct Kept<T> {
     pub(crate) state: Option<T>,
     forget_at: i64,
-    /// Until when somebody is known to wait for it.
+    /// Until when a member is known to wait for it.
     waited_until: i64,
 }
 
-/// Where one scope is in memory.
+/// The state of one scope in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalState {
     bucket: Arc<Mutex<Kept<Bucket>>>,
@@ -67,7 +67,7 @@ pub(crate) struct LocalState {
 }
 
 impl LocalState {
-    /// Whether its cooldown has an epoch: who takes it for one that never tripped would be told off as late.
+    /// Whether its cooldown has an epoch. A report that takes it for one that never tripped would count as late.
     pub(crate) fn has_tripped(&self) -> bool {
         self.cooldown.lock().state.as_ref().is_some_and(|state| state.epoch > 0)
     }
@@ -87,7 +87,7 @@ pub struct Memory {
     users: Box<Mutex<StateTable<Bucket>>>,
 }
 
-/// Where the store's time comes from.
+/// The source of the store's time.
 #[derive(Debug)]
 enum Time {
     /// This process's clock, counted from the store's start.
@@ -184,7 +184,7 @@ impl Memory {
     }
 }
 
-/// Finds or makes a state. If the table has grown, drops states that nobody uses and that have expired.
+/// Finds or makes a state. If the table has grown, drops states that are not used and have expired.
 fn find_or_make<T>(
     table: &mut StateTable<T>,
     key: (Arc<str>, Arc<str>),
@@ -278,7 +278,7 @@ fn take(
     state.restore(ask.known, now);
     let phase = state.phase(now, policy);
     let (epoch, streak) = (state.epoch, state.streak);
-    // The reply that carried the probe was lost: it goes again, for the token that it took.
+    // The reply with the probe was lost: the member gets it again, without another token.
     let again = matches!(phase, cooldown::Phase::Probing(_))
         && ask.wanted > 0
         && !ask.known.holds_probe
@@ -334,7 +334,7 @@ fn open(now: i64, epoch: u64, streak: f64, tickets: Tickets) -> Granted {
     }
 }
 
-/// What the cooldown tells the learned rate.
+/// The news of the cooldown for the learned rate.
 fn news(state: &Cooldown, now: i64) -> News {
     News {
         opened: state.opened,
@@ -346,7 +346,7 @@ fn news(state: &Cooldown, now: i64) -> News {
     }
 }
 
-/// Tickets, and what goes with them.
+/// Tickets, and the rest of the reply.
 #[derive(Debug, Default)]
 struct Tickets {
     moments: Vec<i64>,
@@ -357,7 +357,7 @@ struct Tickets {
     windows: Vec<Window>,
 }
 
-/// What a member says of the bucket before it takes anything.
+/// Applies a member's knowledge of the bucket before it takes anything.
 fn prepare(bucket: &mut Bucket, ask: &Ask, now: i64, (limits, written): (&Limits, &Limits)) {
     if ask.drain {
         // Tickets that are out ahead stay good.
@@ -421,7 +421,7 @@ fn tickets(
     let mut user_is_over = false;
     while granted.len() < wanted {
         let moment = bucket.next(now, limits, pace);
-        // Who is over the limits of its own leaves the tokens of the rule to others. A probe goes in any case.
+        // A user over its own limits leaves the tokens of the rule to others. A probe goes in any case.
         let own = user.map_or(moment, |user| user.next(now));
         if own > moment && !probe {
             (come_back, user_is_over) = (own, true);

@@ -11,11 +11,11 @@ use crate::{
     runtime::clock::{self, Instant},
 };
 
-/// When to look again for the end of a probe, or of a request that is under way: nobody knows it.
+/// When to look again for the end of a probe or of a request under way, which is not known.
 pub(in crate::gate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl BucketQueue {
-    /// A ticket of this moment is used up by a request of `client` under `rule`.
+    /// Records that a request of `client` under `rule` has used the ticket of this moment.
     pub(in crate::gate) fn note_used(&self, rule: &Rule, client: &Client, at: Instant) {
         let mut full_at = self.full_at.lock();
         for (user, limits, rate) in self.buckets_of(rule, client) {

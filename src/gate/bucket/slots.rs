@@ -2,8 +2,8 @@
 //!
 //! The store allots them ([`crate::limiter::slots`]). A request takes a slot as it is released and keeps it until its
 //! response is over, however that ends. The allotment is a lease, so the scheduler works for as long as there is one:
-//! it renews it, and gives it back once nobody uses it. While it asks, nothing begins that the store does not
-//! know: should the answer be lost, the store may have given the free slots to others.
+//! it renews the lease, and returns the slots when they are not used. During a call it starts no request of which the
+//! call does not tell: if the reply is lost, the store may give the free slots to other members.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,11 +15,11 @@ use crate::{
     store::{SlotAsk, SlotsGranted, Store as _, StoreError},
 };
 
-/// How long slots are kept that nobody uses.
+/// How long unused slots are kept.
 const IDLE: Duration = Duration::from_secs(1);
-/// When to ask again if the store is away, or does not say what other members do.
+/// When to ask again if the store is away, or its news do not reach this member.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The least time to the next question after an answer that left this member short.
+/// The shortest time to the next call after a reply that left this member short.
 const SOON: Duration = Duration::from_millis(5);
 
 /// What this member knows of the slots of a bucket.
@@ -32,16 +32,16 @@ pub(super) struct Slots {
     under_way: u32,
     /// When the lease ends.
     until: Option<Instant>,
-    /// Leases that have run out: slots of before are not good for what has not been sent.
+    /// How many leases have run out. A slot of an earlier lease is void unless its request was sent.
     lapsed: u64,
-    /// Others are short of slots: each one that becomes free is given back.
+    /// Other members are short of slots, so each one that becomes free is returned.
     contended: bool,
     /// The store has this member on its list: it may keep slots for it.
     listed: bool,
     asking: bool,
-    /// There is something to say now.
+    /// A call is due now.
     due: bool,
-    /// The latest answer left this member short: when to ask again.
+    /// When to ask again, if the latest reply left this member short.
     come_back: Option<Instant>,
     renew_at: Option<Instant>,
     last_used: Option<Instant>,
@@ -52,7 +52,7 @@ impl Slots {
         Self { most, ..Self::default() }
     }
 
-    /// The scheduler has died with its calls: another one asks.
+    /// The scheduler has ended with its calls, so the next one calls again.
     pub(super) fn resumed(self) -> Self {
         Self { asking: false, due: true, ..self }
     }
@@ -65,7 +65,7 @@ impl Slots {
         if self.is_on(now) { self.allotted.saturating_sub(self.under_way) as usize } else { 0 }
     }
 
-    /// Whether there is nothing to renew or to give back.
+    /// Whether there is nothing to renew or to return.
     pub(super) fn is_idle(&self) -> bool {
         self.allotted == 0 && self.under_way == 0 && !self.listed && !self.asking
     }
@@ -89,7 +89,7 @@ impl Slot {
             .is_none_or(|slots| slots.lapsed == self.lapsed && slots.is_on(clock::now()))
     }
 
-    /// The request was not let go: for whoever has the lock of the queue.
+    /// The request was not released. The caller has the lock of the queue.
     pub(super) fn cancel(mut self, state: &mut State) {
         self.is_open = false;
         state.end_slot();
@@ -171,7 +171,7 @@ impl State {
         (under_way, wanted.max(under_way))
     }
 
-    /// When to ask for slots, or to give them back; `None` if there is no need.
+    /// When to ask for slots or to return them; `None` if there is no need.
     pub(super) fn ask_for_slots_at(&self, now: Instant, is_stopping: bool) -> Option<Instant> {
         let slots = self.slots.as_ref().filter(|slots| !slots.asking)?;
         let (under_way, wanted) = self.slots_wanted();
@@ -180,7 +180,7 @@ impl State {
         }
         let more = (wanted > slots.allotted || wanted > 0 && !slots.is_on(now))
             .then(|| slots.come_back.unwrap_or(now));
-        // Whoever has nothing to keep leaves at once, so that the store keeps no slot for it.
+        // A member without slots leaves at once, so that the store reserves none for it.
         let keeps = slots.last_used.filter(|_| slots.allotted > 0 && !is_stopping);
         let unused = (wanted == 0 && under_way == 0 && (slots.allotted > 0 || slots.listed))
             .then(|| keeps.map_or(now, |used| used + IDLE));
@@ -189,7 +189,7 @@ impl State {
     }
 }
 
-/// A question for slots that is under way.
+/// A call for slots in progress.
 #[derive(Debug)]
 pub(super) struct SlotCall {
     scope: Arc<ActiveScope>,
@@ -198,7 +198,7 @@ pub(super) struct SlotCall {
 }
 
 impl BucketQueue {
-    /// Takes one of the free slots for a request that is released; `None` where the rule has no `parallel`.
+    /// Takes a free slot for a request that is released; `None` if the rule has no `parallel`.
     pub(super) fn take_slot(self: &Arc<Self>, state: &mut State) -> Option<Slot> {
         let slots = state.slots.as_mut()?;
         slots.under_way += 1;
@@ -221,7 +221,7 @@ impl BucketQueue {
         self.wake.now();
     }
 
-    /// Reports, once in a while, that requests wait for slots.
+    /// Reports now and then that requests wait for slots.
     fn report_full(&self, state: &State, now: Instant) {
         let held = state.queue.ready();
         let Some(slots) = &state.slots else { return };
@@ -237,7 +237,7 @@ impl BucketQueue {
         });
     }
 
-    /// The question to the store, which is under way from now on.
+    /// A call for slots, which is in progress from now on.
     fn slot_call(&self, state: &mut State, now: Instant) -> Option<SlotCall> {
         let (under_way, wanted) = state.slots_wanted();
         let scope = state.latest.clone()?;
@@ -252,7 +252,7 @@ impl BucketQueue {
         Some(SlotCall { scope, ask, sent: now })
     }
 
-    /// The question for slots, or when it is due.
+    /// The call for slots, or when it is due.
     pub(super) fn next_slots(
         &self,
         state: &mut State,
@@ -264,7 +264,7 @@ impl BucketQueue {
         is_due.then(|| self.slot_call(state, now)).flatten().ok_or(at)
     }
 
-    /// Takes over what the store answered.
+    /// Applies the reply of the store.
     pub(super) fn allotted(&self, call: &SlotCall, answer: Result<SlotsGranted, StoreError>) {
         let now = clock::now();
         let is_deaf = self.shared.store.is_deaf();
@@ -289,7 +289,7 @@ impl BucketQueue {
             now + if hears { wait.max(SOON) } else { AGAIN }
         });
         if state.is_full(now) {
-            // Nobody knows when a slot becomes free: whoever may not wait for one is late now.
+            // It is not known when a slot becomes free, so requests that may not wait are late now.
             for (seq, one) in state.queue.unjudged() {
                 state.queue.set_judged(seq, one.deadline.max(now + FRESH));
             }
@@ -328,7 +328,7 @@ impl BucketQueue {
         self.state.lock().slots_wanted().1
     }
 
-    /// Requests that are under way here; 0 where the rule has no `parallel`.
+    /// Requests that are under way here; 0 if the rule has no `parallel`.
     pub(in crate::gate) fn under_way(&self) -> u32 {
         self.state.lock().slots.as_ref().map_or(0, |slots| slots.under_way)
     }

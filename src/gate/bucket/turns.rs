@@ -43,7 +43,7 @@ impl BucketQueue {
         // A new member may be one of many that do not know of each other yet. The next reply
         // contains them.
         let most = if state.fill_at.is_none() { (worth / 4).max(in_hand) } else { usize::MAX };
-        // Alone, nobody needs short steps.
+        // A single member needs no short steps.
         let step = if members == 1 && state.fill_at.is_some() { turn } else { at_least };
         let fill = worth.max(step).min(most).max(1);
         // Only tickets handed out ahead are shared in turns. Saved-up tokens, or tokens without a

@@ -1,7 +1,7 @@
 //! Users with limits of their own (`each_user`).
 //!
 //! The queue asks for one ticket at a time, for the user whose turn it is. The store takes its token with the rule's, or
-//! none. A user who has no token is blocked until its next one is there, and the requests of others pass its own.
+//! none. A user without a token is blocked until its next one, and requests of others pass its own.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) fn order(rule: &Rule) -> Order {
 }
 
 impl BucketQueue {
-    /// Takes over what the store answered for a user.
+    /// Applies the reply of the store for a user.
     pub(super) fn apply_user_reply(
         &self,
         state: &mut State,
@@ -42,7 +42,7 @@ impl BucketQueue {
         }
     }
 
-    /// Reports, once in a while, that a user has reached its own limit.
+    /// Reports now and then that a user has reached its own limit.
     fn report_user(&self, state: &mut State, user: &Arc<str>, until: Instant, held: usize) {
         let now = clock::now();
         state.reported_users.retain(|_, at| now < *at + REPORT_EVERY);

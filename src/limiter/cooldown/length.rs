@@ -1,4 +1,4 @@
-//! How long a cooldown lasts: drawn at first, longer after each blocked probe, and learned from what sufficed.
+//! How long a cooldown lasts: drawn at first, longer after each blocked probe, and learned from the length that worked.
 
 use super::{Cooldown, HOPELESS};
 use crate::{
@@ -13,8 +13,8 @@ pub(crate) const DAY: i64 = 86_400 * 1_000_000;
 pub(crate) const HOPELESS_GROW: f64 = 2.0;
 
 impl Cooldown {
-    /// Learns from a cooldown that was long enough: where it had to grow, the next one starts at its length; where the
-    /// remembered length sufficed at once, a shorter one is tried next.
+    /// Learns from a cooldown that was long enough. If it had to grow, the next one starts at its length. If the remembered
+    /// length worked at once, a shorter one is tried next.
     pub(super) fn settle(&mut self, policy: &CooldownPolicy) {
         let usual = clock::micros(policy.length.1);
         self.enough = self.lasted();

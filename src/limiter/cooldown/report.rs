@@ -5,7 +5,7 @@ use crate::{
     limiter::{load::Tally, policy::Quota},
 };
 
-/// What came back, as far as the cooldown cares.
+/// The response, as far as it matters to the cooldown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Answer {
     /// A sign of health.
@@ -55,7 +55,7 @@ pub struct NamedRate {
 pub struct Report {
     /// The epoch of the grant.
     pub epoch: u64,
-    /// The probe's grant, where the request was one; else 0.
+    /// The probe's grant if the request was a probe, else 0.
     pub probe: i64,
     /// What came back.
     pub answer: Answer,

@@ -26,9 +26,8 @@ const KNOCK: Duration = Duration::from_millis(250);
 /// forgotten it sends no reset, and the kernel would try for a quarter of an hour.
 const DEAD: u32 = 4;
 
-/// The schema of the keys, the news and the scripts' arguments. Whoever changes one of them so that
-/// members with the old and the new one cannot work together raises it, and adds the number to the
-/// prefix of the keys.
+/// The schema of the keys, the news and the scripts' arguments. A change after which old and new members
+/// cannot work together must raise it, and add the number to the prefix of the keys.
 const SCHEMA: &str = "1";
 
 /// Heartbeats without a subscription after which it counts as lost.

@@ -51,7 +51,7 @@ impl SharedStore {
             && self.silent_for(keys) >= OUTAGE_TIMEOUT
     }
 
-    /// Whether this member keeps still for now: there are limits that others use too, or may.
+    /// Whether this member pauses for now: the rule has limits that other members may use too.
     pub(super) fn keeps_still(&self, keys: &Keys, limits: &Limits) -> bool {
         self.settings.on_failure == OnFailure::Local
             && !limits.is_unlimited()

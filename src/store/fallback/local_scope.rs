@@ -52,7 +52,7 @@ pub(super) struct BeforeOutage {
     pub(super) heard: Option<Windows>,
     /// When this member's latest ticket is due, in microseconds from now.
     pub(super) due: Option<i64>,
-    /// How long the store has been silent: nobody took anything from it in this time.
+    /// How long the store has been silent: no member took anything from it in this time.
     pub(super) silent: Duration,
     /// Tokens that were taken without the store already, under other quotas.
     pub(super) taken: u64,

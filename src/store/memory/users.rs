@@ -53,7 +53,7 @@ impl Memory {
         UserBucket { bucket: Arc::new(Mutex::new(copy)), limits }.next(now)
     }
 
-    /// The bucket of the user who asks, if the rule limits users.
+    /// The bucket of the user of a request, if the rule limits users.
     pub(super) fn user<'r>(
         &self,
         scope: &Scope,
