@@ -263,37 +263,30 @@ impl Cooldown {
                 self.forget_streak();
                 if had { Change::Streak } else { Change::None }
             }
-            Answer::Block { weight, retry_after, sure, verdict } => {
+            Answer::Block { weight, verdict, .. } | Answer::Silence { weight, verdict } => {
                 if now - self.last_block > clock::micros(policy.forget_after) {
                     self.forget_streak();
                 }
                 // Successes without a call were before the streak, because a member that knows of one reports them.
                 self.remember(report.oks, '0', policy);
                 self.shares.count(report.oks, "");
-                self.remember(1, verdict.letter(), policy);
                 self.count(weight, verdict);
                 self.last_block = now;
-                self.sure = sure;
-                let Some(cause) = self.cause(retry_after, policy) else { return Change::Streak };
+                let (retry_after, cause) = match report.answer {
+                    Answer::Block { retry_after, sure, .. } => {
+                        self.remember(1, verdict.letter(), policy);
+                        self.sure = sure;
+                        (retry_after, self.cause(retry_after, policy))
+                    }
+                    // The share (`ratio`) is of responses: occasional connection errors are not a wall.
+                    _ => {
+                        self.sure = false;
+                        (0, self.is_streak_full(policy).then_some(Cause::Silence))
+                    }
+                };
+                let Some(cause) = cause else { return Change::Streak };
                 let length = self.first_length(report.draw, retry_after, policy);
                 self.trip(now, length, cause);
-                Change::Tripped
-            }
-            Answer::Silence { weight, verdict } => {
-                if now - self.last_block > clock::micros(policy.forget_after) {
-                    self.forget_streak();
-                }
-                // The share (`ratio`) is of responses: connections that fail now and then are not a wall.
-                self.remember(report.oks, '0', policy);
-                self.shares.count(report.oks, "");
-                self.count(weight, verdict);
-                self.last_block = now;
-                self.sure = false;
-                if !self.is_streak_full(policy) {
-                    return Change::Streak;
-                }
-                let length = self.first_length(report.draw, 0, policy);
-                self.trip(now, length, Cause::Silence);
                 Change::Tripped
             }
         }
