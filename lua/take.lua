@@ -92,9 +92,10 @@ local function take()
       fill_by(user, now, own_limits)
     end
     local ahead, share = 0, nil
+    local pauses = limited and math.max(bucket.hold, quotas_pause(grace, limits, now)) or 0
     while taken < wanted do
-      if limited and bucket.hold > 0 then
-        come_back = math.min(bucket.hold, now + CONST.HORIZON)
+      if pauses > 0 then
+        come_back = math.min(pauses, now + CONST.HORIZON)
         break
       end
       local moment = limited and next_moment(bucket, now, limits) or now
@@ -102,10 +103,6 @@ local function take()
       local own_moment = user and phase == 'open' and next_moment(user, now, own_limits) or moment
       if own_moment > moment then
         come_back, over = own_moment, 1
-        break
-      end
-      if limited and is_reserved(bucket, grace, moment, limits) then
-        come_back = grace.till
         break
       end
       if limited and bucket.unknown_until and moment > bucket.unknown_until then

@@ -5,8 +5,8 @@
 -- Members decide nothing without the store before OUTAGE_TIMEOUT (src/store/fallback/local.rs). A shorter absence changes
 -- nothing.
 --
--- Bucket: gap (`from:to`, the longest recent time without a call), away (`till:from:members:share;length:taken,...`: the
--- grace period, and what was taken in the windows of the quotas when it began, or `lost`; empty = none).
+-- Bucket: gap (`from:to`, the longest recent time without a call), away (`till:from:members:share`: the grace period; empty =
+-- none).
 -- Hash of the members that are back: `since;length:start:taken,...`, the report of each, so that a repeated report counts
 -- once.
 
@@ -23,23 +23,17 @@ local function note_gap(bucket, now)
 end
 
 local function load_grace(bucket, now)
-  local till, from, members, share, list = string.match(bucket.away, '^(%d+):(%d+):(%d+):([^;]+);(.*)$')
+  local till, from, members, share = string.match(bucket.away, '^(%d+):(%d+):(%d+):(.+)$')
   bucket.away = ''
   till, from = tonumber(till or 0), tonumber(from or 0)
   -- The clock was set back: the next member to return begins another grace period.
   if till <= now or from > now then return nil end
-  local grace = { till = till, from = from, members = tonumber(members), share = tonumber(share), taken = {} }
-  grace.lost = list == 'lost'
-  for length, taken in string.gmatch(list, '(%d+):(%d+)') do grace.taken[tonumber(length)] = tonumber(taken) end
-  return grace
+  return { till = till, from = from, members = tonumber(members), share = tonumber(share) }
 end
 
 local function save_grace(bucket, grace, now)
   if not grace then return end
-  local taken = {}
-  for length, count in pairs(grace.taken) do taken[#taken + 1] = whole(length) .. ':' .. whole(count) end
-  bucket.away = whole(grace.till) .. ':' .. whole(grace.from) .. ':' .. whole(grace.members) .. ':'
-    .. exact(grace.share) .. ';' .. (grace.lost and 'lost' or table.concat(taken, ','))
+  bucket.away = table.concat({ whole(grace.till), whole(grace.from), whole(grace.members), exact(grace.share) }, ':')
   bucket.kept = grace.till - now
 end
 
@@ -49,12 +43,7 @@ local function begin_grace(bucket, key, alone, members, share, now, limits)
   local lost = bucket.gap_from <= now - alone and now - bucket.gap_to <= CONST.GRACE
   if members < 2 or not lost or bucket.gap_to - bucket.gap_from < math.max(CONST.HORIZON + period, AWAY) then return nil end
   forget(key)
-  local grace = { till = now + CONST.GRACE + period, from = now, members = members, share = share, taken = {} }
-  grace.lost = bucket.fresh or bucket.hold > 0
-  for _, window in ipairs(bucket.windows) do
-    grace.taken[window.length] = window.start + window.length > now and window.taken or 0
-  end
-  return grace
+  return { till = now + CONST.GRACE + period, from = now, members = members, share = share }
 end
 
 -- Counts what a member took on its own in the windows that still run. A start of 0 means a window of its own: its tokens
@@ -103,7 +92,7 @@ local function rejoin(bucket, grace, key, member, away, now, limits)
   return grace, began, tonumber(ahead)
 end
 
--- Reserves the shares of rate, burst and quotas of the members that are still away.
+-- Reserves the shares of rate and burst of the members that are still away.
 local function reserve_shares(grace, key, limits)
   if not grace then return end
   local others = (grace.members - redis.call('HLEN', key)) * grace.share
@@ -117,17 +106,8 @@ local function reserve_shares(grace, key, limits)
   grace.others = others
 end
 
--- Whether a ticket for `moment` is reserved for the members that are still away. A store that returns without its memory
--- does not know what is left of a quota before all members have reported.
-local function is_reserved(bucket, grace, moment, limits)
-  if not grace or not grace.others or bucket.returned[1] == moment then return false end
-  if grace.lost then return #limits.quotas > 0 end
-  for _, quota in ipairs(limits.quotas) do
-    local window = window_of(bucket, quota.window)
-    local runs = moment < window.start + quota.window
-    local before = window.start < grace.from and runs and grace.taken[quota.window] or 0
-    local left = quota.tokens - ceil(math.max(quota.tokens - before, 0) * grace.others)
-    if (runs and window.taken or 0) + limits.cost > left then return true end
-  end
-  return false
+-- Until when no quota grants anything, because some members that used their shares of it have not reported yet; 0 = it does.
+local function quotas_pause(grace, limits, now)
+  local ends = grace and grace.others and #limits.quotas > 0 and grace.from + CONST.GRACE or 0
+  return ends > now and ends or 0
 end
