@@ -4,7 +4,11 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Backend, Scope};
-use crate::{limiter::learn::KnownRate, rules::Rule, runtime::clock};
+use crate::{
+    limiter::{cooldown::Phase, learn::KnownRate},
+    rules::Rule,
+    runtime::clock,
+};
 
 /// The end of a probe is not known: look again after this many microseconds.
 const LOOK_AGAIN: i64 = 1_000_000;
@@ -72,8 +76,7 @@ pub struct Forecast {
 pub(super) struct Reading {
     pub(super) now: i64,
     pub(super) epoch: u64,
-    /// End of the cooldown, or of the lease of its probe; `None` if the scope is open.
-    pub(super) closed: Option<Closed>,
+    pub(super) phase: Phase,
     /// Until when the store grants nothing of the rule; 0 = it does.
     pub(super) hold: i64,
     /// The next ticket.
@@ -87,23 +90,16 @@ pub(super) struct Reading {
     pub(super) members: u32,
 }
 
-/// Why a scope is closed, and until when.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Closed {
-    Cooling(i64),
-    Probing(i64),
-}
-
 impl From<Reading> for Forecast {
     fn from(reading: Reading) -> Self {
-        let Reading { now, epoch, closed, hold, moment, by_rate, user_moment, .. } = reading;
+        let Reading { now, epoch, phase, hold, moment, by_rate, user_moment, .. } = reading;
         let ticket = (moment > now).then_some(moment);
         let limit = if by_rate < moment { WaitsFor::Quota } else { WaitsFor::Rate };
         let mut next = ticket.map(|at| (at, limit));
-        let closed = match closed {
-            Some(Closed::Cooling(until)) => until,
-            Some(Closed::Probing(lease)) => lease.min(now + LOOK_AGAIN),
-            None => 0,
+        let closed = match phase {
+            Phase::Cooling(until) => until,
+            Phase::Probing(lease) => lease.min(now + LOOK_AGAIN),
+            Phase::Open | Phase::Due => 0,
         };
         let others =
             [(user_moment, WaitsFor::User), (hold, WaitsFor::Store), (closed, WaitsFor::Cooldown)];
@@ -159,7 +155,7 @@ mod tests {
     const OPEN: Reading = Reading {
         now: 1_000_000,
         epoch: 1,
-        closed: None,
+        phase: Phase::Open,
         hold: 0,
         moment: 1_000_000,
         by_rate: 1_000_000,
@@ -179,12 +175,12 @@ mod tests {
     fn what_binds_is_what_ends_last() {
         let rate = Reading { moment: 3_000_000, by_rate: 3_000_000, ..OPEN };
         let quota = Reading { moment: 9_000_000, by_rate: 3_000_000, ..OPEN };
-        let cooling = Some(Closed::Cooling(5_000_000));
+        let cooling = Phase::Cooling(5_000_000);
         assert_eq!(forecast(OPEN), (0, None));
         assert_eq!(forecast(rate), (2, Some(WaitsFor::Rate)));
         assert_eq!(forecast(quota), (8, Some(WaitsFor::Quota)));
-        assert_eq!(forecast(Reading { closed: cooling, ..rate }), (4, Some(WaitsFor::Cooldown)));
-        assert_eq!(forecast(Reading { closed: cooling, ..quota }), (8, Some(WaitsFor::Quota)));
+        assert_eq!(forecast(Reading { phase: cooling, ..rate }), (4, Some(WaitsFor::Cooldown)));
+        assert_eq!(forecast(Reading { phase: cooling, ..quota }), (8, Some(WaitsFor::Quota)));
         assert_eq!(forecast(Reading { hold: 7_000_000, ..rate }), (6, Some(WaitsFor::Store)));
         assert_eq!(forecast(Reading { user_moment: 4_000_000, ..rate }), (3, Some(WaitsFor::User)));
         assert_eq!(forecast(Reading { user_moment: 2_000_000, ..rate }), (2, Some(WaitsFor::Rate)));
@@ -192,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_probe_that_is_out_is_looked_at_again_long_before_its_lease_ends() {
-        let lease = |end| Reading { closed: Some(Closed::Probing(end)), ..OPEN };
+        let lease = |end| Reading { phase: Phase::Probing(end), ..OPEN };
         assert_eq!(forecast(lease(90_000_000)), (1, Some(WaitsFor::Cooldown)));
         assert_eq!(forecast(lease(1_000_000)), (0, None));
     }

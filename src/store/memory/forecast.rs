@@ -10,7 +10,7 @@ use crate::{
     },
     rules::Rule,
     runtime::clock,
-    store::forecast::{Closed, Forecast, Query, Reading},
+    store::forecast::{Forecast, Query, Reading},
 };
 
 impl Memory {
@@ -35,18 +35,13 @@ impl Memory {
             state.observe(now);
             state.phase(now, policy)
         });
-        let closed = match phase {
-            Phase::Open | Phase::Due => None,
-            Phase::Cooling(until) => Some(Closed::Cooling(until)),
-            Phase::Probing(lease) => Some(Closed::Probing(lease)),
-        };
         let limits = &rule.limits;
         let kept = place.bucket.lock();
         let members = u32::from(kept.waited_until >= now);
         let open = Reading {
             now,
             epoch: state.epoch,
-            closed,
+            phase,
             hold: 0,
             moment: now,
             by_rate: now,
@@ -68,8 +63,8 @@ impl Memory {
         let limits = &*under;
         // Without a probe, the scope opens by itself, and its bucket begins empty; not after a pause.
         let is_pause = state.cause.is_some_and(Cause::is_pause);
-        if let (Some(Closed::Cooling(until)), Some(false), false) =
-            (closed, own.map(|policy| policy.probe), is_pause)
+        if let (Phase::Cooling(until), Some(false), false) =
+            (phase, own.map(|policy| policy.probe), is_pause)
         {
             bucket.restart(until);
         }

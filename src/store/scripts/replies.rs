@@ -8,12 +8,12 @@ use super::fields::{BadReply, Field, Read, Values, fields_of, joined, replied, s
 use crate::{
     limiter::{
         bucket::{BATCH, LONG_AGO, Window},
-        cooldown::{Blocks, Change, culprit},
+        cooldown::{self, Blocks, Change, culprit},
         learn::{KnownRate, NamedWall, RateReason},
     },
     store::{
         Peeked, Phase, Reported,
-        forecast::{Closed, Forecast, Reading},
+        forecast::{Forecast, Reading},
     },
 };
 
@@ -310,16 +310,16 @@ impl From<PeekReply> for Peeked {
 impl From<WhenReply> for Forecast {
     fn from(reply: WhenReply) -> Self {
         let WhenReply { now, epoch, hold, moment, by_rate, user_moment, rate, members, .. } = reply;
-        let closed = match reply.phase {
-            Phase::Open => None,
-            Phase::Cooling => Some(Closed::Cooling(reply.ends)),
-            Phase::Probing | Phase::Probe => Some(Closed::Probing(reply.ends)),
+        let phase = match reply.phase {
+            Phase::Open => cooldown::Phase::Open,
+            Phase::Cooling => cooldown::Phase::Cooling(reply.ends),
+            Phase::Probing | Phase::Probe => cooldown::Phase::Probing(reply.ends),
         };
         let slots_left = reply.slots_left;
         let moments = Reading {
             now,
             epoch,
-            closed,
+            phase,
             hold,
             moment,
             by_rate,
