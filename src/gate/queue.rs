@@ -170,7 +170,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
 
     /// Takes out the next request of this user that is not parked.
     pub(super) fn pop_of_user(&mut self, user: Option<&Arc<str>>) -> Option<Waiter<S>> {
-        let waiter = self.ready.pop_where(|line| line.user() == user)?;
+        let (_, waiter) = self.ready.pop_where(|line| line.user() == user)?;
         self.forget(&waiter);
         Some(waiter)
     }
@@ -190,7 +190,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         let is_theirs = |line: &Line| line.user() == Some(user);
         let mut lines = self.blocked.remove(user).map(|old| old.lines).unwrap_or_default();
         for from in std::iter::once(&mut self.ready).chain(self.parked.values_mut()) {
-            lines.append(from.extract_lines(is_theirs));
+            lines.append(from.extract(is_theirs, |_| true));
         }
         let all = lines.iter().map(|waiter| waiter.seq).collect();
         self.blocked.insert(Arc::clone(user), Blocked { until, lines });
@@ -234,21 +234,19 @@ impl<S: Clone + Eq + Hash> Queue<S> {
             all if all == self.ready.len && self.blocked.is_empty() => {
                 std::mem::take(&mut self.ready)
             }
-            _ => self.ready.extract(|waiter| waiter.scope == *scope),
+            _ => self.ready.extract(|_| true, |waiter| waiter.scope == *scope),
         };
         self.parked.insert(scope.clone(), lines);
     }
 
     /// The scope is open: its requests wait for a ticket like all others.
     pub(super) fn resume(&mut self, scope: &S) {
-        let Some(mut lines) = self.parked.remove(scope) else { return };
+        let Some(lines) = self.parked.remove(scope) else { return };
         if self.ready.len == 0 {
             self.ready = lines;
             return;
         }
-        while let Some((line, waiter)) = lines.pop() {
-            self.ready.push(line, waiter, false);
-        }
+        self.ready.append(lines);
     }
 
     /// When the request that has waited longest came.

@@ -69,23 +69,20 @@ impl<S> Lines<S> {
     }
 
     pub(super) fn pop(&mut self) -> Option<(Line, Waiter<S>)> {
-        let urgency = self.next()?.rank.urgency;
-        let line = self.turns.get_mut(&urgency)?.pop_front()?;
-        self.pop_of(line)
+        self.pop_where(|_| true)
     }
 
-    /// Takes out the next waiter of the lines of a kind.
-    pub(super) fn pop_where(&mut self, is_one: impl Fn(&Line) -> bool) -> Option<Waiter<S>> {
-        let first = |line: &Line| self.lines.get(line)?.front().map(|waiter| waiter.rank);
-        let lines = self.turns.values().filter_map(|turns| turns.iter().find(|line| is_one(line)));
-        let line = lines.min_by_key(|line| first(line))?.clone();
-        self.turns.get_mut(&line.urgency)?.retain(|other| *other != line);
-        Some(self.pop_of(line)?.1)
-    }
-
-    /// Takes out the first waiter of a line that is not among the turns; its next turn comes after all others.
-    fn pop_of(&mut self, line: Line) -> Option<(Line, Waiter<S>)> {
-        let urgency = line.urgency;
+    /// Takes out the next waiter of the lines of a kind. The next turn of its line comes after all others.
+    pub(super) fn pop_where(
+        &mut self,
+        is_one: impl Fn(&Line) -> bool,
+    ) -> Option<(Line, Waiter<S>)> {
+        let first = |(urgency, turns): (&Urgency, &VecDeque<Line>)| {
+            let at = turns.iter().position(&is_one)?;
+            Some((self.lines.get(&turns[at])?.front()?.rank, *urgency, at))
+        };
+        let (_, urgency, at) = self.turns.iter().filter_map(first).min()?;
+        let line = self.turns.get_mut(&urgency)?.remove(at)?;
         let waiters = self.lines.get_mut(&line)?;
         let waiter = waiters.pop_front()?;
         self.len -= 1;
@@ -117,38 +114,20 @@ impl<S> Lines<S> {
         Some(waiter)
     }
 
-    /// Takes out all lines of a kind.
-    pub(super) fn extract_lines(&mut self, is_one: impl Fn(&Line) -> bool) -> Self {
-        let mut taken = Self::default();
-        for (urgency, turns) in &mut self.turns {
-            let (theirs, others): (VecDeque<Line>, VecDeque<Line>) =
-                std::mem::take(turns).into_iter().partition(|line| is_one(line));
-            *turns = others;
-            for line in &theirs {
-                if let Some(waiters) = self.lines.remove(line) {
-                    taken.len += waiters.len();
-                    taken.lines.insert(line.clone(), waiters);
-                }
-            }
-            if !theirs.is_empty() {
-                taken.turns.insert(*urgency, theirs);
-            }
-        }
-        self.len -= taken.len;
-        self.turns.retain(|_, turns| !turns.is_empty());
-        taken
-    }
-
     pub(super) fn append(&mut self, mut others: Self) {
         while let Some((line, waiter)) = others.pop() {
             self.push(line, waiter, false);
         }
     }
 
-    /// Takes out all waiters of a kind, in their order.
-    pub(super) fn extract(&mut self, is_one: impl Fn(&Waiter<S>) -> bool) -> Self {
+    /// Takes out all waiters of a kind from the lines of a kind, in their order.
+    pub(super) fn extract(
+        &mut self,
+        of_line: impl Fn(&Line) -> bool,
+        is_one: impl Fn(&Waiter<S>) -> bool,
+    ) -> Self {
         let mut taken = Self::default();
-        for line in self.turns.values().flatten() {
+        for line in self.turns.values().flatten().filter(|line| of_line(line)) {
             let Some(waiters) = self.lines.get_mut(line) else { continue };
             for waiter in std::mem::take(waiters) {
                 if is_one(&waiter) {
