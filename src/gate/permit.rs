@@ -275,8 +275,8 @@ impl Permit {
         let is_block = matches!(answer, Some(Answer::Block { .. }));
         let rule = &self.grant.entry.rule;
         let error = rule.error_limit(judgement.status).filter(|_| !is_block);
-        let tells = named.is_some() || error.is_some() || load.is_some();
-        let Some(answer) = answer.or(tells.then_some(Answer::Nothing)) else { return };
+        let has_news = named.is_some() || error.is_some() || load.is_some();
+        let Some(answer) = answer.or(has_news.then_some(Answer::Nothing)) else { return };
         let oks = if answer == Answer::Nothing { 0 } else { scope.cooldown.take_oks() };
         let report = Report { named, error, load, ..self.grant.report(answer, oks) };
         let seen = Seen { target: self.request.target.clone(), judgement: judgement.clone() };

@@ -131,7 +131,7 @@ impl BucketQueue {
         )
     }
 
-    /// When a request with this many before it would be released, as far as this member can tell;
+    /// When a request with this many before it would be released, as far as this member knows;
     /// `None` if there is no reason to wait.
     pub(super) fn estimate(
         &self,

@@ -2,8 +2,8 @@
 //!
 //! The store allots them ([`crate::limiter::slots`]). A request takes a slot as it is released and keeps it until its
 //! response is over, however that ends. The allotment is a lease, so the scheduler works for as long as there is one:
-//! it renews the lease, and returns the slots when they are not used. During a call it starts no request of which the
-//! call does not tell: if the reply is lost, the store may give the free slots to other members.
+//! it renews the lease, and returns the slots when they are not used. During a call no request takes a slot: if the
+//! reply is lost, the store may give the free slots to other members.
 
 use std::{sync::Arc, time::Duration};
 

@@ -65,24 +65,16 @@ struct Calls {
 }
 
 impl UnansweredCalls {
-    /// A call that was sent at this time has got a reply, or has failed.
+    /// A call that was sent at this time has got a reply, or has failed. If later calls have got replies, a failure
+    /// means nothing.
     pub(super) fn note(&self, sent: Instant, answered: bool) {
-        if answered { self.answered() } else { self.unanswered(sent) }
-    }
-
-    /// A call that was sent at this time has failed. If later ones have got replies, that means
-    /// nothing.
-    fn unanswered(&self, sent: Instant) {
         let mut calls = self.0.lock();
-        if calls.heard.is_none_or(|heard| sent >= heard) {
+        if answered {
+            *calls = Calls { heard: Some(clock::now()), unanswered: None };
+        } else if calls.heard.is_none_or(|heard| sent >= heard) {
             let (first, latest) = calls.unanswered.unwrap_or((sent, sent));
             calls.unanswered = Some((first.min(sent), latest.max(sent)));
         }
-    }
-
-    /// A reply has arrived.
-    fn answered(&self) {
-        *self.0.lock() = Calls { heard: Some(clock::now()), unanswered: None };
     }
 
     /// When it began, as far as is known.
@@ -109,13 +101,13 @@ mod tests {
     fn silence_lasts_from_the_first_to_the_latest_call_that_was_left_unanswered() {
         let (calls, start) = (UnansweredCalls::default(), clock::now());
         assert_eq!(calls.lasted(), Duration::ZERO);
-        calls.unanswered(start + seconds(10));
+        calls.note(start + seconds(10), false);
         assert_eq!(calls.lasted(), Duration::ZERO, "one call may have been lost");
-        calls.unanswered(start + seconds(14));
-        calls.unanswered(start + seconds(12));
+        calls.note(start + seconds(14), false);
+        calls.note(start + seconds(12), false);
         assert_eq!(calls.lasted(), seconds(4));
         assert_eq!(calls.since(), Some(start + seconds(10)));
-        calls.answered();
+        calls.note(start, true);
         assert_eq!((calls.lasted(), calls.since()), (Duration::ZERO, None));
     }
 
@@ -123,12 +115,12 @@ mod tests {
     fn a_call_that_was_overtaken_by_one_that_was_answered_says_nothing() {
         let calls = UnansweredCalls::default();
         let early = clock::now();
-        calls.answered();
-        calls.unanswered(early);
+        calls.note(early, true);
+        calls.note(early, false);
         let heard = calls.0.lock().heard.expect("it was answered");
         assert_eq!(calls.since().is_some(), early >= heard);
-        calls.unanswered(heard + seconds(1));
-        calls.unanswered(heard + seconds(2));
+        calls.note(heard + seconds(1), false);
+        calls.note(heard + seconds(2), false);
         assert!(calls.lasted() >= seconds(1));
     }
 }
