@@ -5,9 +5,7 @@
 //! whether its requests may be sent, or contains its probe. Slots need calls of their own too
 //! ([`super::slots`]).
 
-use std::{sync::Arc, time::Duration};
-
-use tokio::task::JoinSet;
+use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use super::{
     ActiveScope, BucketQueue, CachedPhase, PendingCall, RefusalReason, SLACK, State, Ticket,
@@ -409,10 +407,12 @@ enum StoreReply {
     Slots(SlotCall, Result<SlotsGranted, StoreError>),
 }
 
+type Asking = Pin<Box<dyn Future<Output = StoreReply> + Send>>;
+
 /// Drives a queue while requests wait.
 pub(super) async fn run(queue: Arc<BucketQueue>) {
     let mut guard = SchedulerGuard { queue: Arc::clone(&queue), ended: false };
-    let mut asking: JoinSet<StoreReply> = JoinSet::new();
+    let mut asking: Vec<Asking> = Vec::new();
     loop {
         let until = match queue.step() {
             Step::End => {
@@ -420,20 +420,20 @@ pub(super) async fn run(queue: Arc<BucketQueue>) {
                 return;
             }
             Step::Ask(call) => {
-                asking.spawn(take(Arc::clone(&queue), call));
+                asking.push(Box::pin(take(Arc::clone(&queue), call)));
                 continue;
             }
             Step::AskForSlots(call) => {
-                asking.spawn(async {
+                asking.push(Box::pin(async {
                     let answer = slots::ask(&call).await;
                     StoreReply::Slots(call, answer)
-                });
+                }));
                 continue;
             }
             Step::Sleep(until) => until,
         };
         tokio::select! {
-            Some(answer) = asking.join_next() => match answer.expect("a call does not panic") {
+            answer = first_reply(&mut asking) => match answer {
                 StoreReply::Tickets(call, Ok(granted)) => queue.apply_reply(&call, &granted),
                 StoreReply::Tickets(call, Err(_)) => {
                     queue.is_answered(&mut queue.state.lock(), &call);
@@ -451,6 +451,21 @@ async fn take(queue: Arc<BucketQueue>, call: Call) -> StoreReply {
     let entry = queue.entry.load_full();
     let answer = queue.shared.store.take(&call.scope.stored, &entry.rule, &call.ask).await;
     StoreReply::Tickets(call, answer)
+}
+
+/// The first reply to any of the calls in progress; there are at most [`CALLS_AT_ONCE`], and one
+/// for slots.
+async fn first_reply(asking: &mut Vec<Asking>) -> StoreReply {
+    poll_fn(|context| {
+        for at in 0..asking.len() {
+            if let Poll::Ready(answer) = asking[at].as_mut().poll(context) {
+                drop(asking.swap_remove(at));
+                return Poll::Ready(answer);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 async fn sleep_until(moment: Option<Instant>) {
