@@ -48,7 +48,7 @@ use http::HeaderValue;
 use tokio::sync::Notify;
 
 use self::{
-    active_scope::ActiveScope, grant::Grant, permit::Request, registry::ScopeRegistry,
+    active_scope::ActiveScope, grant::Grant, preferences::Request, registry::ScopeRegistry,
     responding_sites::RespondingSites,
 };
 pub use self::{

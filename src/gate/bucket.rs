@@ -38,8 +38,7 @@ use super::{
     grant::Grant,
     local_cooldown::LocalCooldown,
     local_cooldown::Wake,
-    permit::Request,
-    preferences::Rank,
+    preferences::{Rank, Request},
     queue::{Queue, Unjudged, Waiter},
     reports,
 };

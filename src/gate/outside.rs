@@ -4,10 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Client, Entry, Gate, Preferences, Refused, Urgency,
-    bucket::Ticket,
-    grant::Grant,
-    permit::{Permit, Request},
+    Client, Entry, Gate, Preferences, Refused, Urgency, bucket::Ticket, grant::Grant,
+    permit::Permit, preferences::Request,
 };
 use crate::{classify::verdict::Judgement, runtime::clock, store::Store as _, target::Target};
 

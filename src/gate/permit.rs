@@ -7,11 +7,11 @@ use std::{
 };
 
 use super::{
-    Client, Entry, Outcome, RefusalReason, Refused,
+    Entry, Outcome, RefusalReason, Refused,
     active_scope::ActiveScope,
     bucket::Slot,
     grant::{Grant, GrantState},
-    preferences::Urgency,
+    preferences::Request,
     reports::{self, Seen, deliver},
 };
 use crate::{
@@ -27,20 +27,8 @@ use crate::{
         refusals::PlainRefusal,
     },
     observability::event::Event,
-    runtime::clock::{self, Instant},
-    target::Target,
+    runtime::clock,
 };
-
-/// A request at the gate.
-#[derive(Debug)]
-pub(super) struct Request {
-    pub(super) target: Target,
-    pub(super) client: Client,
-    pub(super) since: Instant,
-    pub(super) deadline: Instant,
-    pub(super) seq: u64,
-    pub(super) urgency: Urgency,
-}
 
 /// The permit to send one request.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
-//! A client's preferences for its hold.
+//! A request at the gate, and its client's preferences for its hold.
 
 use std::time::Duration;
 
-use crate::runtime::clock::Instant;
+use super::Client;
+use crate::{runtime::clock::Instant, target::Target};
 
 /// How urgent a request is (RFC 9218 section 4.1): 0 is the most urgent, 7 the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,4 +62,15 @@ impl Rank {
         let delayed = arrival + max_wait / 10 * u32::from(urgency.0);
         Self { delayed: Some(delayed), urgency }
     }
+}
+
+/// A request at the gate.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) target: Target,
+    pub(super) client: Client,
+    pub(super) since: Instant,
+    pub(super) deadline: Instant,
+    pub(super) seq: u64,
+    pub(super) urgency: Urgency,
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 
-use super::{SharedStore, local::fixed};
+use super::{SharedStore, local_scope::fixed};
 use crate::{
     rules::settings::OnFailure,
     store::{

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{SharedStore, local::part, recover::Heard};
+use super::{SharedStore, local_scope::part, recover::Heard};
 use crate::{
     rules::settings::OnFailure,
     store::{

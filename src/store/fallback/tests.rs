@@ -1,9 +1,6 @@
 //! Tests of a member without its store.
 
-use super::{
-    local::{fixed, scaled},
-    local_scope::last_turn,
-};
+use super::local_scope::{fixed, last_turn, scaled};
 use crate::limiter::{learn::Learn, policy::Limits};
 
 #[test]
