@@ -100,11 +100,11 @@ bench-cooldown: ## how long requests still reach a site after it trips a cooldow
 	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bins
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_cooldown
 
-bench-detect: ## precision and recall over a folder of saved pages: make bench-detect DIR=pages [STATUS=200] [SINCE=v0.1.0]
+bench-detect: ## precision and recall over a folder of saved pages: make bench-detect DIR=pages [STATUS=200] [SINCE=v0.1.0] [WITHOUT=vendor]
 	$(CARGO) build --quiet --release -p integration-tests --bin bench_detect
 	$(if $(SINCE),git show $(SINCE):config/signatures.yaml >target/signatures-since.yaml)
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_detect $(DIR) $(if $(STATUS),--status $(STATUS)) \
-		$(if $(SINCE),--since target/signatures-since.yaml)
+		$(if $(SINCE),--since target/signatures-since.yaml) $(if $(WITHOUT),--without $(WITHOUT))
 
 bench-gate: ## grants/s and CPU per grant on one Redis, compared with a bare EVALSHA loop; held requests (PART=grants, held)
 	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bin tidegate --bin bench_gate --features tidegate/jemalloc

@@ -1,11 +1,12 @@
 //! Precision and recall of the built-in signatures over a folder of saved responses, by kind and by
 //! language; the differences from other signatures; and the cost of a scan.
 //!
-//! `bench_detect DIR [--status N] [--since FILE]`: DIR has a `manifest.tsv` with the columns
+//! `bench_detect DIR [--status N] [--since FILE] [--without VENDOR]`: DIR has a `manifest.tsv` with the columns
 //! `file`, `verdict` (alternatives separated by `|`), `status`, `headers` (separated by `; `),
 //! `kind` and optionally `language`. `--status` serves every wall with that status, as many sites
 //! do with 200. `--since` names the `signatures.yaml` of a release and lists the responses that it
-//! judges differently. Exits with 1 if precision is below 0.995 or recall below 0.97.
+//! judges differently. `--without` switches off the signatures of one vendor, to see which of its
+//! walls the rest still finds. Exits with 1 if precision is below 0.995 or recall below 0.97.
 //!
 //! Then it judges the folder again without the signatures of single products or sites. This shows
 //! what the families of `config/walls/words.yaml` and the status find alone, which is the measure
@@ -16,7 +17,9 @@ use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc, time:
 use anyhow::Context;
 use http::{HeaderMap, Method, StatusCode};
 use tidegate::{
-    classify::{BodyEnd, Classifier, Head, Reading, ScanLimits, Switches, builtin_signatures},
+    classify::{
+        BodyEnd, Classifier, Head, Reading, ScanLimits, Signature, Switches, builtin_signatures,
+    },
     explain::{self, Item, Options, Report, Source},
     rules::RuleSet,
     target::{Host, Scheme, Target},
@@ -34,13 +37,17 @@ struct Args {
     folder: String,
     status: Option<u16>,
     since: Option<String>,
+    without: Option<String>,
 }
 
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::read()?;
     let manifest = Manifest::read(&args.folder, args.status)?;
-    let items = judge(manifest.folder.path(), Classifier::builtin())?;
+    let vendor = args.without.as_deref();
+    let classifier =
+        without(|signature| vendor.is_some() && signature.vendor.as_deref() == vendor)?;
+    let items = judge(manifest.folder.path(), classifier)?;
     anyhow::ensure!(!items.is_empty(), "{} has no responses", args.folder);
     let tally = Tally::of(&items, &manifest);
     tally.print();
@@ -59,20 +66,29 @@ fn main() -> anyhow::Result<ExitCode> {
 
 impl Args {
     fn read() -> anyhow::Result<Self> {
-        const USAGE: &str = "usage: bench_detect DIR [--status N] [--since FILE]";
+        const USAGE: &str =
+            "usage: bench_detect DIR [--status N] [--since FILE] [--without VENDOR]";
         let mut words = std::env::args().skip(1);
         let folder = words.next().context(USAGE)?;
-        let (mut status, mut since) = (None, None);
+        let (mut status, mut since, mut without) = (None, None, None);
         while let Some(word) = words.next() {
             let value = words.next().context(USAGE)?;
             match &*word {
                 "--status" => status = Some(value.parse().context(USAGE)?),
                 "--since" => since = Some(value),
+                "--without" => without = Some(value),
                 _ => anyhow::bail!(USAGE),
             }
         }
-        Ok(Self { folder, status, since })
+        Ok(Self { folder, status, since, without })
     }
+}
+
+/// The built-in signatures except those that `is_off` names.
+fn without(is_off: impl Fn(&Signature) -> bool) -> anyhow::Result<Arc<Classifier>> {
+    let off = builtin_signatures().into_iter().filter(|signature| is_off(signature));
+    let off = Switches { off: off.map(|signature| signature.name).collect(), log: Vec::new() };
+    Ok(Classifier::with(Vec::new(), &off)?)
 }
 
 /// Judges all responses of a folder.
@@ -293,9 +309,7 @@ impl Tally {
 /// What the families and the status find without signatures of products: as served, and under 200.
 #[allow(clippy::print_stdout, reason = "the report is this program's output")]
 fn print_unknown(args: &Args) -> anyhow::Result<()> {
-    let named = builtin_signatures().into_iter().filter(|signature| signature.family.is_none());
-    let off = Switches { off: named.map(|signature| signature.name).collect(), log: Vec::new() };
-    let families = Classifier::with(Vec::new(), &off)?;
+    let families = without(|signature| signature.family.is_none())?;
     let mut found: [Unknown; 2] = Default::default();
     for (found, status) in found.iter_mut().zip([None, Some(200)]) {
         let manifest = Manifest::read(&args.folder, status)?;
