@@ -313,19 +313,21 @@ impl<'a> FamilyMatcher<'a> {
     fn is_refusal(&self) -> Fit {
         let weights = self.weights();
         let refuses = weights.refusal >= 4 || weights.says_status || weights.is_banned;
-        if !refuses || self.has_many_links() {
+        // A form that lacks its token, or a login that failed, says nothing of the visitor's address.
+        if !refuses || weights.is_about_input || self.has_many_links() {
             return Fit::No;
         }
         let own = 2 * u32::try_from(weights.own).unwrap_or(9);
         let words = weights.refusal.saturating_sub(own);
         // A server's own answer: a status, or a number to ask about, and nothing beside it.
-        let is_short = self.visible <= MAX_BARE_TEXT && self.is_success();
+        let is_short = self.visible <= MAX_BARE_TEXT;
         let is_case = weights.titled_denied && weights.names_case && words >= 4;
         let is_status = weights.says_status && self.structure().links == 0;
         let is_ban = weights.is_banned && weights.own == 0 && self.structure().links <= 1;
-        let is_bare = is_short && (is_status || is_case || is_ban);
+        let is_bare = is_short && self.is_success() && (is_status || is_case || is_ban)
+            || is_short && self.is_refused() && is_ban;
         let suffices = if self.is_refused() {
-            words >= 4
+            words >= 4 || is_bare
         } else {
             let is_plain = weights.may_refuse && weights.own == 0 && self.is_plain();
             let built = self.built_as_wall() + u32::from(is_plain);

@@ -29,6 +29,8 @@ pub(super) struct Weights {
     /// It is about walls that refuse, as help is: its title explains or asks something, or its first words do under a
     /// title that refuses nothing; it cites what walls say, or speaks of what may happen.
     pub(super) is_about_refusals: bool,
+    /// It speaks of a form that must be sent again, of its token, or of a login that failed.
+    pub(super) is_about_input: bool,
     /// It repeats its title as a heading, and that has words of a wall but none that ask to wait.
     pub(super) is_headed: bool,
     /// It repeats its title as a heading, and neither has a word of a wall.
@@ -194,6 +196,7 @@ impl Weights {
             is_about_refusals: page.is_about_refusals() && !shows_case
                 || cites(&page.titled)
                 || cites(&page.said),
+            is_about_input: page.has(Meaning::Input),
             is_headed: page.heading() > 0
                 && !page.titled.is_empty()
                 && !page.titled.has(Meaning::Wait),

@@ -65,6 +65,8 @@ pub(super) enum Meaning {
     Explain,
     /// An ordinary page of the site: an account, an age check, maintenance.
     Own,
+    /// A form that must be sent again, its token, or a login that failed.
+    Input,
     /// Speaks of what may happen, or happened to others: news, help, a policy.
     General,
     /// Speaks to the visitor, or of this one request.
@@ -146,8 +148,7 @@ impl Words {
             let next = text[found.end()..].chars().next();
             // The name in an e-mail address does not count as a word.
             let after = border.ends && (goes_on(next) || next == Some('@'));
-            let is_host = meaning == Meaning::Purpose && begins_host(&text[found.end()..]);
-            if !before && !after && !is_host {
+            if !before && !after && !begins_host(&text[found.end()..]) {
                 said.words.push(Word { meaning, begin: found.start() });
                 said.meanings |= meaning.bit();
                 said.cited += usize::from(meaning.is_saying() && is_cited(&text[..found.start()]));

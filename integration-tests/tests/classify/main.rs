@@ -7,6 +7,7 @@ mod custom;
 mod disguises;
 mod explain;
 mod families;
+mod forms;
 mod fresh;
 mod heads;
 mod mutations;
