@@ -106,7 +106,7 @@ bench-detect: ## precision and recall over a folder of saved pages: make bench-d
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_detect $(DIR) $(if $(STATUS),--status $(STATUS)) \
 		$(if $(SINCE),--since target/signatures-since.yaml) $(if $(WITHOUT),--without $(WITHOUT))
 
-bench-gate: ## grants/s and CPU per grant on one Redis, compared with a bare EVALSHA loop; held requests (PART=grants, held)
+bench-gate: ## grants/s and CPU per grant on one Redis, compared with a bare EVALSHA loop; held requests (PART=grants, held, cluster)
 	$(CARGO) build --quiet --release -p tidegate -p integration-tests --bin tidegate --bin bench_gate --features tidegate/jemalloc
 	@$(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/bench_gate $(PART)
 

@@ -1,4 +1,4 @@
--- Returns the store's memory of a rule, and records that a member has reported what it knew of the memory before.
+-- Returns the store's memory of a shard, and records that a member has reported what it knew of the memory before.
 -- Fields: `Memory` in src/store/scripts.
 --
 -- The news `lost` starts the wait for the members' reports, and `told` ends it.

@@ -208,6 +208,12 @@ impl Rule {
         self.hours.as_ref().and_then(Hours::opens_in)
     }
 
+    /// How it is split into parts that share no bucket and no cooldown.
+    #[must_use]
+    pub fn parts(&self) -> Split {
+        self.cooldown.as_ref().map_or(self.per, |policy| self.per.coarser(policy.per))
+    }
+
     /// Whether its requests share a limit that the store divides.
     #[must_use]
     pub fn limits_something(&self) -> bool {

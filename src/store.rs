@@ -27,9 +27,9 @@ mod push;
 mod rate_override;
 pub mod redis;
 mod roster;
-mod rule_keys;
 mod scripts;
 mod server;
+mod shard;
 mod survey;
 mod tls;
 
@@ -42,6 +42,7 @@ pub use redis::ServerAddress;
 pub use roster::Announced;
 pub use scripts::argument;
 pub use server::{Answering, Reply, ScriptServer};
+pub use shard::Shard;
 pub use survey::{Survey, Surveyed, survey};
 
 /// The name of a bucket and a cooldown: a rule, and the keys by which it is split.
@@ -53,6 +54,19 @@ pub struct ScopeName {
     pub bucket: Arc<str>,
     /// Splits the cooldown.
     pub cooldown: Arc<str>,
+    /// Splits the rule into parts that share no bucket and no cooldown ([`Split::coarser`]).
+    ///
+    /// [`Split::coarser`]: crate::limiter::policy::Split::coarser
+    pub part: Arc<str>,
+}
+
+impl ScopeName {
+    /// A scope whose bucket, cooldown and part have the same key.
+    #[must_use]
+    pub fn plain(rule: &Arc<str>, key: &Arc<str>) -> Self {
+        let [bucket, cooldown, part] = [(); 3].map(|()| Arc::clone(key));
+        Self { rule: Arc::clone(rule), bucket, cooldown, part }
+    }
 }
 
 /// A scope in its store: looked up once, used for every request.
@@ -64,6 +78,13 @@ pub struct Scope {
     pub(crate) here: memory::LocalState,
     /// Its keys in Redis.
     pub(crate) keys: Option<Arc<keys::Keys>>,
+}
+
+impl Scope {
+    /// Whether its keys are in this shard.
+    pub(crate) fn is_in(&self, shard: &Shard) -> bool {
+        self.keys.as_ref().is_some_and(|keys| keys.memory.shard == *shard)
+    }
 }
 
 /// A wish for tickets.
@@ -353,7 +374,7 @@ impl Backend {
     /// knowledge of this rule.
     pub fn attend(&self, rule: &Rule) {
         if let Some(shared) = self.shared().filter(|_| rule.limits_something()) {
-            shared.attend(&rule.name);
+            shared.attend(rule);
         }
     }
 

@@ -1,6 +1,7 @@
--- Detects that the store has lost its memory of a rule (a flush, a failover to an empty server), or may lack the latest
--- writes (another process has it now: a replica that lagged, a restart from disk). Then nothing of the rule is granted
--- until all members have reported what they know, or the grace period is over (the hold).
+-- Detects that the store has lost its memory of a shard (of a whole rule, if it is not a Cluster) by a flush or a failover
+-- to an empty server, or may lack the latest writes (another process has it now: a replica that lagged, a restart from
+-- disk). Then nothing of the shard is granted until all members have reported what they know, or the grace period is over
+-- (the hold).
 --
 -- Hash: since (when this memory began: its name), before (the lost one before it; 0 = unknown), till (end of the hold),
 -- fleet (members to wait for), said (whether they were notified), server and run (the process whose memory it is), and the

@@ -13,7 +13,7 @@ use tokio::{
 use super::{Gate, active_scope::ActiveScope, bucket::BucketQueue, reports};
 use crate::{
     observability::event::Event,
-    store::{Backend, News, ScopeNews, What},
+    store::{Backend, News, ScopeNews, Shard, What},
 };
 
 /// Number of scopes that are read at the same time: many in one round trip, and far fewer than the store's client
@@ -36,11 +36,11 @@ impl Gate {
                         one.hear_of_slots(&queue);
                     }
                 }
-                Ok(News::Recovered { rule }) => {
-                    self.queues_of(&rule).for_each(|queue| queue.ask_again());
+                Ok(News::Recovered { shard }) => {
+                    self.queues_in(&shard).for_each(|queue| queue.ask_again());
                 }
-                Ok(News::Lost { rule, .. }) => {
-                    self.queues_of(&rule).for_each(|queue| queue.report_slots());
+                Ok(News::Lost { shard, .. }) => {
+                    self.queues_in(&shard).for_each(|queue| queue.report_slots());
                 }
                 Ok(News::Resync) | Err(RecvError::Lagged(_)) => {
                     self.shared.resync.notify_one();
@@ -80,10 +80,19 @@ impl Gate {
 
     /// The queues of a rule.
     fn queues_of(&self, rule: &str) -> impl Iterator<Item = Arc<BucketQueue>> {
+        self.scopes_of(rule).into_iter().map(|scope| Arc::clone(&scope.queue))
+    }
+
+    /// The queues of a shard.
+    fn queues_in(&self, shard: &Shard) -> impl Iterator<Item = Arc<BucketQueue>> {
+        let scopes = self.scopes_of(shard.rule()).into_iter();
+        scopes.filter(|scope| scope.stored.is_in(shard)).map(|scope| Arc::clone(&scope.queue))
+    }
+
+    fn scopes_of(&self, rule: &str) -> Vec<Arc<ActiveScope>> {
         let table = self.table.load();
         let entry = table.entries.iter().find(|entry| *entry.rule.name == *rule);
-        let scopes = entry.map(|entry| entry.scopes.all()).unwrap_or_default();
-        scopes.into_iter().map(|scope| Arc::clone(&scope.queue))
+        entry.map(|entry| entry.scopes.all()).unwrap_or_default()
     }
 
     fn report_store(&self, up: bool) {

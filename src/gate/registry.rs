@@ -46,11 +46,22 @@ impl ScopeRegistry {
 
     /// The scope for a request to `target`.
     pub(super) fn find(&self, entry: &Arc<Entry>, target: &Target) -> Arc<ActiveScope> {
-        self.of_keys(entry, keys(&entry.rule, target))
+        let rule = &entry.rule;
+        self.find_or_make(entry, keys(rule, target), || name(rule, target))
     }
 
-    /// The scope of these keys.
-    pub(super) fn of_keys(&self, entry: &Arc<Entry>, keys: Key) -> Arc<ActiveScope> {
+    /// The scope of all requests of a rule that is not split.
+    pub(super) fn whole(&self, entry: &Arc<Entry>) -> Arc<ActiveScope> {
+        let all: Key = (Arc::from(""), Arc::from(""));
+        self.find_or_make(entry, all, || whole_name(&entry.rule))
+    }
+
+    fn find_or_make(
+        &self,
+        entry: &Arc<Entry>,
+        keys: Key,
+        name: impl FnOnce() -> ScopeName,
+    ) -> Arc<ActiveScope> {
         let mut scopes = self.scopes.lock();
         if let Some(scope) = scopes.get(&keys) {
             return Arc::clone(scope);
@@ -61,7 +72,7 @@ impl ScopeRegistry {
             cooldowns.retain(|_, cooldown| Arc::strong_count(cooldown) > 1);
             self.queues.lock().retain(|_, queue| queue.strong_count() > 0);
         }
-        let scope = self.make(entry, keys.clone());
+        let scope = self.make(entry, name());
         scopes.insert(keys, Arc::clone(&scope));
         scope
     }
@@ -97,12 +108,12 @@ impl ScopeRegistry {
         self.all().into_iter().find(|scope| Arc::ptr_eq(&scope.cooldown, cooldown))
     }
 
-    /// Applies a reloaded rule. If its buckets are shared differently, the old scopes end with their
-    /// last requests.
+    /// Applies a reloaded rule. If its scopes are shared or spread differently, the old ones end with
+    /// their last requests.
     pub(super) fn set_entry(&self, entry: &Arc<Entry>) {
         let scopes = self.all();
-        let shares = shares_buckets(&entry.rule);
-        if scopes.first().is_some_and(|scope| shares_buckets(&scope.entry().rule) != shares) {
+        let layout = |rule: &Rule| (shares_buckets(rule), rule.parts());
+        if scopes.first().is_some_and(|one| layout(&one.entry().rule) != layout(&entry.rule)) {
             self.dissolve();
         }
         for scope in scopes {
@@ -110,11 +121,15 @@ impl ScopeRegistry {
         }
     }
 
+    /// Creates the scope of all requests of a rule, without keeping it.
+    pub(super) fn make_whole(&self, entry: &Arc<Entry>) -> Arc<ActiveScope> {
+        self.make(entry, whole_name(&entry.rule))
+    }
+
     /// Creates a scope. In a fleet its cooldown is unknown until the first call, and also if an idle
     /// scope of the same name with a trip was dropped.
-    pub(super) fn make(&self, entry: &Arc<Entry>, (bucket, cooldown): Key) -> Arc<ActiveScope> {
-        let rule = Arc::clone(&entry.rule.name);
-        let name = ScopeName { rule, bucket, cooldown: Arc::clone(&cooldown) };
+    fn make(&self, entry: &Arc<Entry>, name: ScopeName) -> Arc<ActiveScope> {
+        let cooldown = Arc::clone(&name.cooldown);
         let stored = self.shared.store.scope(name);
         let cooldown = {
             let unknown =
@@ -162,6 +177,18 @@ fn shares_buckets(rule: &Rule) -> bool {
 /// Keys of the bucket and of the cooldown of a request to `target`.
 pub(super) fn keys(rule: &Rule, target: &Target) -> Key {
     (rule.per.key_of(target), cooldown_split(rule).key_of(target))
+}
+
+/// The name of the scope of all requests of a rule.
+fn whole_name(rule: &Rule) -> ScopeName {
+    ScopeName::plain(&rule.name, &Arc::from(""))
+}
+
+/// The name of the scope of a request to `target`.
+pub(super) fn name(rule: &Rule, target: &Target) -> ScopeName {
+    let (bucket, cooldown) = keys(rule, target);
+    let part = rule.parts().key_of(target);
+    ScopeName { rule: Arc::clone(&rule.name), bucket, cooldown, part }
 }
 
 /// How the cooldowns of a rule are split.

@@ -237,15 +237,14 @@ impl Gate {
         if (policy.per == Split::All) != key.is_empty() {
             return Err(unknown().into());
         }
-        let whole = || (Arc::from(""), Arc::from(""));
         let scope = match entry.scopes.named(key) {
             Some(scope) => scope,
             // Kept like a request's scope, so that a manual trip is known before the first request.
             None if !key.is_empty() => {
                 entry.scopes.find(&entry, &site(key, policy.per).ok_or_else(unknown)?)
             }
-            None if entry.rule.per == Split::All => entry.scopes.of_keys(&entry, whole()),
-            None => entry.scopes.make(&entry, whole()),
+            None if entry.rule.per == Split::All => entry.scopes.whole(&entry),
+            None => entry.scopes.make_whole(&entry),
         };
         Ok((entry, scope))
     }

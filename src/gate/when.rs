@@ -48,9 +48,7 @@ impl Gate {
             let scope = entry.scope_name(target);
             let limits = entry.rule.action == Action::Limit && entry.rule.mode == Mode::Enforce;
             let at = limits.then(|| {
-                let (bucket, cooldown) = registry::keys(&entry.rule, target);
-                let rule = Arc::clone(&entry.rule.name);
-                let name = ScopeName { rule, bucket, cooldown };
+                let name = registry::name(&entry.rule, target);
                 *places.entry(name.clone()).or_insert_with(|| {
                     asked.push(self.asked(&entry, name, user));
                     asked.len() - 1

@@ -31,6 +31,17 @@ pub enum Split {
 }
 
 impl Split {
+    /// The finest split of which each part has whole scopes of both: scopes that share a bucket or a
+    /// cooldown are in the same part. A host may change its address, so those two have none but all.
+    #[must_use]
+    pub fn coarser(self, other: Self) -> Self {
+        match (self, other) {
+            (one, other) if one == other => one,
+            (Self::Domain, Self::Host) | (Self::Host, Self::Domain) => Self::Domain,
+            _ => Self::All,
+        }
+    }
+
     /// The part of the scope's name after the rule's name, for a request: empty, the domain, the host, or the server
     /// (empty until it was looked up).
     #[must_use]

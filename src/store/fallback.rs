@@ -60,6 +60,7 @@ use super::{
     redis::{BadUrl, Redis},
     scripts::{self, Call, Peek, Set},
     server::{ScriptServer, Server},
+    shard::Shard,
 };
 use crate::{
     limiter::cooldown::Report,
@@ -142,7 +143,7 @@ impl SharedStore {
             stopped: CancellationToken::new(),
             settings,
         });
-        let [listener, member, keeper, follower] = [(); 4].map(|()| Arc::clone(&store));
+        let [listener, member, keeper, follower, watcher] = [(); 5].map(|()| Arc::clone(&store));
         store.spawn(async move {
             let listening =
                 listener.server.listen(&listener.settings.prefix, listener.news.clone());
@@ -154,6 +155,9 @@ impl SharedStore {
         });
         tokio::spawn(async move {
             follower.stopped.run_until_cancelled(follower.follow_losses()).await;
+        });
+        tokio::spawn(async move {
+            watcher.stopped.run_until_cancelled(watcher.watch_nodes()).await;
         });
         store
     }
@@ -308,9 +312,9 @@ impl SharedStore {
 
 impl Store for SharedStore {
     fn scope(&self, name: ScopeName) -> Scope {
-        let prefix = &self.settings.prefix;
-        let channel = self.server.channel(prefix, &name.rule);
-        let keys = Keys::new(&name, channel, self.remembered(&name.rule));
+        let spreads = self.server.is_clustered();
+        let shard = if spreads { Shard::of(&name) } else { Shard::whole(&name.rule) };
+        let keys = Keys::new(&name, self.remembered(shard));
         Scope { here: self.here.place(&name), keys: Some(Arc::new(keys)), name }
     }
 

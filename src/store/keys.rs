@@ -12,7 +12,6 @@ use std::{
 use super::{
     Granted, ScopeName,
     fallback::{LocalScope, Remembered, UnansweredCalls, Windows},
-    push::Channel,
     scripts::{
         CooldownKey, NewsFields, RateKeys, RuleArguments, SlotsKeys, TakeKeys, WhenScopeKeys,
     },
@@ -31,8 +30,6 @@ pub(crate) struct Keys {
     pub(super) own: bool,
     /// The scope's name in the news.
     news: String,
-    /// The channel of its news.
-    channel: Channel,
     arguments: parking_lot::Mutex<Option<(Arc<RuleIdentity>, Arc<RuleArguments>)>>,
     /// The latest ticket that the store gave to this member. If the store loses its data, the
     /// bucket continues from there.
@@ -44,12 +41,12 @@ pub(crate) struct Keys {
     /// The decisions without the store since its last reply.
     pub(super) local: parking_lot::Mutex<Option<LocalScope>>,
     /// The latest time without the store that was reported for this scope.
-    pub(super) told: AtomicU64,
+    pub(super) reported: AtomicU64,
     /// The calls for tickets of this scope that were left without a reply.
     pub(super) unanswered: UnansweredCalls,
     /// Whether the task that rejoins the store has recorded it.
     pub(super) listed: AtomicBool,
-    /// The store's memory of its rule.
+    /// The store's memory of its shard.
     pub(super) memory: Arc<Remembered>,
     /// Whether requests have begun under `parallel` without the store since its last reply.
     pub(super) slots_local: AtomicBool,
@@ -58,7 +55,8 @@ pub(crate) struct Keys {
 #[derive(Debug, Clone, Copy)]
 struct Latest {
     ticket: i64,
-    told: i64,
+    /// The store's time at the reply.
+    as_of: i64,
     members: u32,
     /// The rate in force, in tokens per second; 0 = none.
     rate: f64,
@@ -68,7 +66,7 @@ struct Latest {
 
 impl Latest {
     fn none(epoch: u64) -> Self {
-        Self { ticket: 0, told: 0, members: 0, rate: 0.0, epoch, heard: clock::now() }
+        Self { ticket: 0, as_of: 0, members: 0, rate: 0.0, epoch, heard: clock::now() }
     }
 }
 
@@ -81,8 +79,8 @@ struct RuleIdentity {
 }
 
 impl Keys {
-    pub(super) fn new(name: &ScopeName, channel: Channel, memory: Arc<Remembered>) -> Self {
-        let ScopeName { rule, bucket, cooldown } = name;
+    pub(super) fn new(name: &ScopeName, memory: Arc<Remembered>) -> Self {
+        let ScopeName { rule, bucket, cooldown, .. } = name;
         let keys = &memory.keys;
         Self {
             take: TakeKeys {
@@ -96,13 +94,12 @@ impl Keys {
             bucket: Arc::clone(bucket),
             own: bucket == cooldown,
             news: format!("{rule}\x1f{cooldown}"),
-            channel,
             arguments: parking_lot::Mutex::new(None),
             latest: parking_lot::Mutex::new(Latest::none(0)),
             time: parking_lot::Mutex::default(),
             windows: parking_lot::Mutex::default(),
             local: parking_lot::Mutex::default(),
-            told: 0.into(),
+            reported: 0.into(),
             unanswered: UnansweredCalls::default(),
             listed: false.into(),
             memory,
@@ -142,25 +139,21 @@ impl Keys {
 
     /// How a script publishes news of the cooldown.
     pub(super) fn news(&self) -> NewsFields {
-        self.news_as(self.news.clone())
+        self.memory.news(self.news.clone())
     }
 
     /// How a script publishes news of the slots.
     pub(super) fn slots_news(&self, rule: &str) -> NewsFields {
-        self.news_as(format!("{rule}\x1f{}", self.bucket))
+        self.memory.news(format!("{rule}\x1f{}", self.bucket))
     }
 
-    fn news_as(&self, name: String) -> NewsFields {
-        NewsFields { command: self.channel.0, channel: self.channel.1.clone(), name }
-    }
-
-    /// The store's time is this.
+    /// Records the store's time in a reply.
     pub(super) fn note_time(&self, now: i64) {
         *self.time.lock() = Some((now, clock::now()));
     }
 
-    /// The store's time after so long, going by its latest reply; 0 if there was none. A store whose clock was set forward
-    /// since then takes one call for an expired one.
+    /// The store's time after `wait`, according to its latest reply; 0 if there was none. A store whose
+    /// clock was set forward since then takes one call for an expired one.
     pub(super) fn time_after(&self, wait: Duration) -> i64 {
         let time = *self.time.lock();
         time.map_or(0, |(now, heard)| now + clock::micros(heard.elapsed() + wait))
@@ -168,9 +161,9 @@ impl Keys {
 
     /// Records a reply of the store.
     pub(super) fn granted(&self, granted: &Granted) {
-        let (told, heard) = (granted.now, clock::now());
+        let (as_of, heard) = (granted.now, clock::now());
         if !granted.windows.is_empty() {
-            *self.windows.lock() = Some(Windows { told, heard, each: granted.windows.clone() });
+            *self.windows.lock() = Some(Windows { as_of, heard, each: granted.windows.clone() });
         }
         let mut latest = self.latest.lock();
         if granted.epoch > latest.epoch {
@@ -179,15 +172,15 @@ impl Keys {
         if let Some(ticket) = granted.tickets.last() {
             let Granted { members, rate, .. } = *granted;
             let epoch = latest.epoch;
-            *latest = Latest { ticket: *ticket, told, members, rate, epoch, heard };
+            *latest = Latest { ticket: *ticket, as_of, members, rate, epoch, heard };
         }
     }
 
     /// The knowledge for a store that may have lost its data: the latest ticket, and its epoch,
     /// because a trip voids it.
     pub(super) fn latest_ticket(&self) -> (String, u64) {
-        let Latest { ticket, told, members, epoch, .. } = *self.latest.lock();
-        let text = if ticket == 0 { String::new() } else { format!("{ticket}:{told}:{members}") };
+        let Latest { ticket, as_of, members, epoch, .. } = *self.latest.lock();
+        let text = if ticket == 0 { String::new() } else { format!("{ticket}:{as_of}:{members}") };
         (text, epoch)
     }
 
@@ -210,8 +203,8 @@ impl Keys {
     /// How long from now until the latest ticket of the store is due, in microseconds (negative: it
     /// was); `None` if there was none in this epoch.
     pub(super) fn latest_due(&self, epoch: u64) -> Option<i64> {
-        let Latest { ticket, told, epoch: of, heard, .. } = *self.latest.lock();
-        (ticket > 0 && of == epoch).then(|| ticket - told - clock::micros(heard.elapsed()))
+        let Latest { ticket, as_of, epoch: of, heard, .. } = *self.latest.lock();
+        (ticket > 0 && of == epoch).then(|| ticket - as_of - clock::micros(heard.elapsed()))
     }
 
     /// The epoch of the latest reply.
@@ -227,10 +220,10 @@ impl Keys {
     /// The tokens taken in the windows of its quotas, as last known.
     pub(super) fn windows(&self) -> String {
         let windows = self.windows.lock();
-        let Some(Windows { told, each, .. }) = &*windows else { return String::new() };
+        let Some(Windows { as_of, each, .. }) = &*windows else { return String::new() };
         let each =
             each.iter().map(|Window { length, start, taken }| format!("{length}:{start}:{taken}"));
-        format!("{told};{}", each.collect::<Vec<_>>().join(","))
+        format!("{as_of};{}", each.collect::<Vec<_>>().join(","))
     }
 
     /// The arguments of the latest call.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::scripts::sane;
+use super::{scripts::sane, shard::Shard};
 use crate::{
     classify::verdict::Verdict,
     limiter::cooldown::{Blocks, Cause},
@@ -64,27 +64,27 @@ pub enum News {
         /// The sender.
         member: Arc<str>,
     },
-    /// Slots have become free, or a member lacks some.
+    /// Slots have become free, or a member needs some.
     Slots {
         /// The rule.
         rule: Arc<str>,
         /// The bucket's key.
         key: Arc<str>,
-        /// The queue that can have one; empty if a member lacks some, so that all return unused
+        /// The queue that can have one; empty if a member needs some, so that all return unused
         /// ones.
         queue: Arc<str>,
     },
-    /// The store has lost its data of a rule, and waits for the members' knowledge.
+    /// The store has lost its data of a shard, and waits for the members' knowledge.
     Lost {
-        /// The rule.
-        rule: Arc<str>,
+        /// The shard.
+        shard: Shard,
         /// The memory that it has now.
         since: i64,
     },
-    /// The store has it again, and grants what the rule allows.
+    /// The store has all of it again, and grants tickets.
     Recovered {
-        /// The rule.
-        rule: Arc<str>,
+        /// The shard.
+        shard: Shard,
     },
     /// News may have been lost: read every scope again.
     Resync,
@@ -107,12 +107,13 @@ fn is_weight(sum: &f64) -> bool {
 /// News as `lib/news.lua`, `rate.lua` and `memory.lua` publish them.
 pub(super) fn parse(text: &str) -> Option<News> {
     if let [rule, about, what, member] = text.split('\x1f').collect::<Vec<_>>()[..] {
+        let shard = Shard::parse(rule);
         let (rule, about, member) = (Arc::from(rule), Arc::from(about), Arc::from(member));
         return match what {
             "slots" => Some(News::Slots { rule, key: about, queue: member }),
             "rate" => Some(News::Rate { rule, key: about, member }),
-            "lost" => Some(News::Lost { rule, since: about.parse().ok().and_then(sane)? }),
-            "told" => Some(News::Recovered { rule }),
+            "lost" => Some(News::Lost { shard: shard?, since: about.parse().ok().and_then(sane)? }),
+            "told" => Some(News::Recovered { shard: shard? }),
             _ => None,
         };
     }

@@ -2,12 +2,13 @@
 //! may have been lost.
 //!
 //! On one server (or behind Sentinel) all use one channel. In a Cluster a message on such a channel
-//! goes to every node; there each rule has a shard channel, in the slot of its keys, which only the
-//! nodes of that slot serve. Servers before version 7 have none and use ordinary channels of the
-//! same names.
+//! goes to every node; there each shard of a rule has a shard channel, in the slot of its keys,
+//! which only the nodes of that slot serve, and a member subscribes to those of the shards that it
+//! uses. Servers before version 7 have none and use ordinary channels of the same names.
 
 use std::{
-    collections::BTreeSet,
+    collections::VecDeque,
+    mem,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -23,17 +24,21 @@ use tokio::{
         Notify,
         broadcast::{self, error::RecvError},
     },
+    task::JoinSet,
     time::MissedTickBehavior,
 };
 
 use super::{
     failure::Failure,
     news::{self, News},
+    shard::Shard,
 };
 
 /// How often a subscription is checked, and in a Cluster renewed. A slot that moves to another node
 /// takes its channels along, and the old node only ends the subscription.
 const RENEW: Duration = Duration::from_secs(1);
+/// Subscriptions that are renewed at a time, in turn: those of one rule.
+const RENEWED: usize = 64;
 
 /// The command and the channel that publish news of a scope.
 pub(super) type Channel = (&'static str, String);
@@ -44,7 +49,9 @@ pub(super) struct Push {
     subscriber: SubscriberClient,
     prefix: String,
     clustered: bool,
-    channels: Mutex<BTreeSet<String>>,
+    channels: Mutex<VecDeque<String>>,
+    /// Those of them that were added since the latest subscription.
+    new: Mutex<Vec<String>>,
     added: Notify,
     /// Why the latest subscription failed.
     refused: Mutex<Option<Failure>>,
@@ -53,12 +60,13 @@ pub(super) struct Push {
 
 impl Push {
     pub(super) fn new(subscriber: SubscriberClient, prefix: &str, clustered: bool) -> Self {
-        let channels = if clustered { BTreeSet::new() } else { [whole(prefix).1].into() };
+        let channels = if clustered { VecDeque::new() } else { [whole(prefix).1].into() };
         Self {
             subscriber,
             prefix: prefix.to_owned(),
             clustered,
             channels: Mutex::new(channels),
+            new: Mutex::default(),
             added: Notify::new(),
             refused: Mutex::default(),
             subscribed: AtomicBool::new(false),
@@ -75,15 +83,15 @@ impl Push {
         self.refused.lock().clone()
     }
 
-    /// The channel of a rule's news; subscribed from now on.
-    pub(super) fn channel(&self, rule: &str) -> Channel {
+    /// The channel of a shard's news, once for each shard; subscribed from now on.
+    pub(super) fn channel(&self, shard: &Shard) -> Channel {
         if !self.clustered {
             return whole(&self.prefix);
         }
-        let channel = format!("{}:{{{rule}}}:news", self.prefix);
-        if self.channels.lock().insert(channel.clone()) {
-            self.added.notify_one();
-        }
+        let channel = shard.channel(&self.prefix);
+        self.channels.lock().push_back(channel.clone());
+        self.new.lock().push(channel.clone());
+        self.added.notify_one();
         ("SPUBLISH", channel)
     }
 
@@ -105,38 +113,50 @@ impl Push {
         renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
         start();
         loop {
-            let may_have_lost = tokio::select! {
+            let (channels, may_have_lost) = tokio::select! {
                 connection = connections.recv() => match connection {
-                    Ok(_) | Err(RecvError::Lagged(_)) => true,
+                    Ok(_) | Err(RecvError::Lagged(_)) => (self.next(usize::MAX), true),
                     Err(RecvError::Closed) => return,
                 },
-                Ok(_) = moves.recv() => true,
-                () = self.added.notified() => true,
+                Ok(_) = moves.recv() => (self.next(usize::MAX), true),
+                () = self.added.notified() => (mem::take(&mut *self.new.lock()), true),
                 _ = renew.tick() => {
                     if !self.clustered && self.is_in_force().await {
                         continue;
                     }
-                    false
+                    (self.next(RENEWED), false)
                 }
             };
             let missed = !self.subscribed.load(Ordering::Relaxed);
-            self.subscribe().await;
+            self.subscribe(channels).await;
             if may_have_lost || (missed && self.subscribed.load(Ordering::Relaxed)) {
                 news.send(News::Resync).ok();
             }
         }
     }
 
-    /// fred renews the subscription if it remembers the channel; otherwise it is renewed here.
-    async fn subscribe(&self) {
-        let channels: Vec<_> = self.channels.lock().iter().cloned().collect();
+    /// The next channels in turn, at most this many.
+    fn next(&self, most: usize) -> Vec<String> {
+        let mut channels = self.channels.lock();
+        let count = channels.len().min(most);
+        channels.rotate_left(count);
+        channels.iter().rev().take(count).cloned().collect()
+    }
+
+    /// fred renews a subscription if it remembers the channel; otherwise it is renewed here. All at
+    /// once, so that a node that does not reply delays no other.
+    async fn subscribe(&self, channels: Vec<String>) {
+        let mut subscriptions = JoinSet::new();
         for channel in channels {
-            let sharded =
-                self.clustered && self.subscriber.ssubscribe(channel.clone()).await.is_ok();
-            if !sharded {
-                self.subscriber.subscribe(channel).await.ok();
-            }
+            let (subscriber, clustered) = (self.subscriber.clone(), self.clustered);
+            subscriptions.spawn(async move {
+                let sharded = clustered && subscriber.ssubscribe(channel.clone()).await.is_ok();
+                if !sharded {
+                    subscriber.subscribe(channel).await.ok();
+                }
+            });
         }
+        while subscriptions.join_next().await.is_some() {}
         if self.clustered {
             self.subscribed.store(true, Ordering::Relaxed);
         } else {

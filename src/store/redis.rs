@@ -8,6 +8,7 @@ use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use fred::{
     clients::SubscriberClient,
+    interfaces::ClusterInterface as _,
     prelude::{
         Builder, Client, ClientLike, Config, Error as RedisError, EventInterface as _,
         LuaInterface, ReconnectPolicy,
@@ -16,6 +17,7 @@ use fred::{
         Key, Value,
         config::{Options, Server, UnresponsiveConfig},
     },
+    util::redis_keyslot,
 };
 use futures_core::Stream;
 use parking_lot::Mutex;
@@ -159,6 +161,17 @@ impl Redis {
         drop(self.subscriber.connect());
     }
 
+    /// Whether this is a Cluster.
+    pub(super) fn is_clustered(&self) -> bool {
+        self.plain.is_clustered()
+    }
+
+    /// The node of a Cluster that has a key, as last known.
+    pub(super) fn node_of(&self, key: &str) -> Option<ServerAddress> {
+        let slots = self.plain.cached_cluster_state()?;
+        slots.get_server(redis_keyslot(key.as_bytes())).cloned().map(place)
+    }
+
     /// Connects, for a single look, and waits for it.
     pub(super) async fn connected(&self, at_most: Duration) -> Result<&Client, Failure> {
         let mut errors = self.plain.error_rx();
@@ -178,7 +191,7 @@ impl Redis {
     /// Matching keys, at most this many, from every node of a cluster.
     pub(super) async fn keys(&self, pattern: String, most: usize) -> Result<Vec<String>, Failure> {
         type Scan = Pin<Box<dyn Stream<Item = Result<Key, RedisError>> + Send>>;
-        let mut scan: Scan = if self.plain.is_clustered() {
+        let mut scan: Scan = if self.is_clustered() {
             Box::pin(self.plain.scan_cluster_buffered(pattern, Some(PAGE), None))
         } else {
             Box::pin(self.plain.scan_buffered(pattern, Some(PAGE), None))

@@ -17,6 +17,7 @@ use super::{
     push::{self, Channel},
     redis::{Redis, ServerAddress},
     scripts::Script,
+    shard::Shard,
 };
 
 /// One value of a script's reply.
@@ -100,6 +101,11 @@ impl Server {
         }
     }
 
+    /// Whether this is a Cluster.
+    pub(super) fn is_clustered(&self) -> bool {
+        self.redis().is_some_and(Redis::is_clustered)
+    }
+
     /// Runs a task: on the client's runtime of a real store, otherwise on the caller's.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         match self {
@@ -108,18 +114,18 @@ impl Server {
         }
     }
 
-    /// The channel of the news of `rule`.
-    pub(super) fn channel(&self, prefix: &str, rule: &str) -> Channel {
+    /// The channel of a shard's news.
+    pub(super) fn channel(&self, prefix: &str, shard: &Shard) -> Channel {
         match self {
-            Self::Redis(redis) => redis.push.channel(rule),
+            Self::Redis(redis) => redis.push.channel(shard),
             Self::Own(..) => push::whole(prefix),
         }
     }
 
     /// Listens to the news for ever; see [`push::Push::listen`].
-    pub(super) async fn listen(&self, prefix: &str, tell: broadcast::Sender<News>) {
+    pub(super) async fn listen(&self, prefix: &str, to: broadcast::Sender<News>) {
         let server = match self {
-            Self::Redis(redis) => return redis.listen(tell).await,
+            Self::Redis(redis) => return redis.listen(to).await,
             Self::Own(server, _) => server,
         };
         let (_, channel) = push::whole(prefix);
@@ -128,11 +134,11 @@ impl Server {
             match messages.recv().await {
                 Ok(message) => {
                     if let Some(item) = news::parse(&message) {
-                        tell.send(item).ok();
+                        to.send(item).ok();
                     }
                 }
                 Err(RecvError::Lagged(_)) => {
-                    tell.send(News::Resync).ok();
+                    to.send(News::Resync).ok();
                 }
                 Err(RecvError::Closed) => return,
             }

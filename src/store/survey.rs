@@ -13,8 +13,8 @@ use super::{
     failure::Failure,
     redis::Redis,
     roster::{self, Announced},
-    rule_keys::RuleKeys,
     scripts::{self, ScopeKeys, SurveyKeys},
+    shard::{Shard, ShardKeys},
 };
 use crate::{limiter::learn::KnownRate, rules::settings::RedisSettings};
 
@@ -91,39 +91,40 @@ impl SharedStore {
 async fn look(redis: &Redis, prefix: &str) -> Result<Survey, Failure> {
     let members = roster::look(redis, prefix).await?;
     let keys = redis.keys(format!("{prefix}:{{*"), MOST_KEYS).await?;
-    let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (rule, key) in keys.iter().filter_map(|key| scope_of(prefix, key)) {
-        names.entry(rule).or_default().insert(key);
+    let mut names: BTreeMap<Shard, BTreeSet<&str>> = BTreeMap::new();
+    for (shard, key) in keys.iter().filter_map(|key| scope_of(prefix, key)) {
+        names.entry(shard).or_default().insert(key);
     }
     let count: usize = names.values().map(BTreeSet::len).sum();
     let more = keys.len() >= MOST_KEYS || count > MOST_SCOPES;
     let mut scopes = Vec::with_capacity(count.min(MOST_SCOPES));
-    for (rule, keys) in names {
+    for (shard, keys) in names {
         let keys: Vec<_> = keys.into_iter().take(MOST_SCOPES - scopes.len()).collect();
         for batch in keys.chunks(BATCH) {
-            scopes.extend(read(redis, prefix, rule, batch).await?);
+            scopes.extend(read(redis, prefix, &shard, batch).await?);
         }
     }
+    scopes.sort_by(|a, b| (&a.rule, &a.key).cmp(&(&b.rule, &b.key)));
     Ok(Survey { members, scopes, more })
 }
 
-/// Reads some scopes of one rule.
+/// Reads some scopes of one shard.
 async fn read(
     redis: &Redis,
     prefix: &str,
-    rule: &str,
+    shard: &Shard,
     keys: &[&str],
 ) -> Result<Vec<Surveyed>, Failure> {
-    let rule_keys = RuleKeys::new(prefix, rule);
+    let names = ShardKeys::new(prefix, shard);
     let of = |key: &&str| ScopeKeys {
-        bucket: rule_keys.bucket(key),
-        cooldown: rule_keys.cooldown(key),
-        waiting: rule_keys.waiting(key),
+        bucket: names.bucket(key),
+        cooldown: names.cooldown(key),
+        waiting: names.waiting(key),
     };
     let scope = keys.iter().map(of).collect();
     let found = redis.call::<scripts::Survey>(SurveyKeys { scope }, ()).await?;
     let found = found.into_iter().zip(keys).map(|(reply, key)| Surveyed {
-        rule: rule.to_owned(),
+        rule: shard.rule().to_string(),
         key: (*key).to_owned(),
         cooldown: reply.cooldown.into(),
         learned: reply.learned,
@@ -132,28 +133,34 @@ async fn read(
     Ok(found.collect())
 }
 
-/// Rule and key of a scope's key, `prefix:{rule}:KIND:key`.
-fn scope_of<'k>(prefix: &str, key: &'k str) -> Option<(&'k str, &'k str)> {
-    let (rule, rest) = key.strip_prefix(prefix)?.strip_prefix(":{")?.split_once("}:")?;
+/// Shard and key of a scope's key, `prefix:{tag}:KIND:key`.
+fn scope_of<'k>(prefix: &str, key: &'k str) -> Option<(Shard, &'k str)> {
+    let (tag, rest) = key.strip_prefix(prefix)?.strip_prefix(":{")?.split_once("}:")?;
     let (kind, key) = rest.split_once(':')?;
-    matches!(kind, "b" | "c" | "w").then_some((rule, key))
+    let shard = matches!(kind, "b" | "c" | "w").then(|| Shard::parse(tag))??;
+    Some((shard, key))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::scope_of;
+    use super::*;
 
     #[test]
-    fn keys_of_scopes_are_told_from_others() {
+    fn keys_of_scopes_are_recognised() {
         for (key, expected) in [
             ("tidegate:{shops}:c:example.com", Some(("shops", "example.com"))),
             ("tidegate:{default}:b:", Some(("default", ""))),
             ("tidegate:{default}:w:[::1]:80", Some(("default", "[::1]:80"))),
+            ("tidegate:{shops#012}:c:example.com", Some(("shops#012", "example.com"))),
+            ("tidegate:{shops#444}:c:example.com", None),
             ("tidegate:members", None),
             ("tidegate:{default}:x:", None),
             ("other:{default}:b:", None),
         ] {
-            assert_eq!(scope_of("tidegate", key), expected, "{key}");
+            let found = scope_of("tidegate", key);
+            let found = found.as_ref().map(|(shard, key)| (shard.tag(), *key));
+            let expected = expected.map(|(tag, key): (&str, &str)| (tag.to_owned(), key));
+            assert_eq!(found, expected, "{key}");
         }
     }
 }

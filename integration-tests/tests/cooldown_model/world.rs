@@ -66,11 +66,7 @@ impl World {
         let time = Arc::new(AtomicI64::new(START));
         let store = Memory::at(Arc::clone(&time));
         let rule = rule(policy.clone());
-        let name = ScopeName {
-            rule: Arc::clone(&rule.name),
-            bucket: Arc::from(""),
-            cooldown: Arc::from(""),
-        };
+        let name = ScopeName::plain(&rule.name, &Arc::from(""));
         Self {
             runtime: tokio::runtime::Builder::new_current_thread().build().unwrap(),
             scope: store.scope(name),

@@ -61,7 +61,7 @@ pub(crate) enum Subject {
 }
 
 fn name(key: &str) -> ScopeName {
-    ScopeName { rule: Arc::from("model"), bucket: Arc::from(key), cooldown: Arc::from(key) }
+    ScopeName::plain(&Arc::from("model"), &Arc::from(key))
 }
 
 impl Subject {

@@ -1,5 +1,6 @@
 //! Every kind of Redis, started for the test: an ACL user, Sentinel with a failover (`stale`: to a
-//! lagging replica), a Cluster that loses a node or grows (`reshard`), each under load; and stores
+//! lagging replica), a Cluster that loses a node or grows (`reshard`), each under load; a Cluster that
+//! one rule fills (`shards`); and stores
 //! that cannot be reached (`causes`).
 
 use std::{fs, process::Command, time::Duration};
@@ -18,6 +19,7 @@ use integration_tests::{
 
 mod causes;
 mod reshard;
+mod shards;
 mod stale;
 
 const SOON: Duration = Duration::from_secs(30);

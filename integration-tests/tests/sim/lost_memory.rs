@@ -31,7 +31,7 @@ impl Member {
     fn scope(&self, rule: &Rule, key: &str) -> Scope {
         let new = || {
             let (rule, key) = (Arc::clone(&rule.name), Arc::from(key));
-            self.store.scope(ScopeName { rule, bucket: Arc::clone(&key), cooldown: key })
+            self.store.scope(ScopeName::plain(&rule, &key))
         };
         self.scopes.borrow_mut().entry(key.to_owned()).or_insert_with(new).clone()
     }

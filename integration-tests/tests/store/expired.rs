@@ -10,8 +10,7 @@ async fn calls_that_waited_in_a_stopped_server_take_nothing() {
     let redis = Redis::start();
     let limits = Limits { rate: Some(1.0), burst: 1, quotas: vec![], cost: 1, learn: None };
     let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
-    let name =
-        ScopeName { rule: Arc::from("late"), bucket: Arc::from(""), cooldown: Arc::from("") };
+    let name = ScopeName::plain(&Arc::from("late"), &Arc::from(""));
     let ask = Ask { wanted: 1, bound: 3_600_000_000, ..Ask::default() };
     let mut members = Vec::new();
     for _ in 0..8 {

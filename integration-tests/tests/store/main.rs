@@ -268,11 +268,7 @@ impl Pair {
     fn new(redis: Arc<SharedStore>, rule: Rule, key: &str) -> Self {
         let time = Arc::new(AtomicI64::new(0));
         let memory = Memory::at(Arc::clone(&time));
-        let name = ScopeName {
-            rule: Arc::clone(&rule.name),
-            bucket: Arc::from(key),
-            cooldown: Arc::from(key),
-        };
+        let name = ScopeName::plain(&rule.name, &Arc::from(key));
         let (there, here) = (redis.scope(name.clone()), memory.scope(name));
         let learned = learn::KnownRate::default();
         Self {

@@ -14,7 +14,7 @@ fn a_flush_refills_no_bucket_that_a_member_knows() {
     let store = runtime.block_on(shared(&redis));
     let limits = Limits { rate: Some(1.0), burst: 10, quotas: vec![], cost: 1, learn: None };
     let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
-    let name = ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
+    let name = ScopeName::plain(&rule.name, &"".into());
     let scope = store.scope(name);
     let ask = Ask { wanted: 10, ..Ask::default() };
     let first = runtime.block_on(store.take(&scope, &rule, &ask)).unwrap();
@@ -42,8 +42,7 @@ fn a_flush_forgets_no_quota_that_members_know() {
     let member = || {
         let store = runtime.block_on(shared(&redis));
         Backend::Shared(Arc::clone(&store)).attend(&rule);
-        let name =
-            ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
+        let name = ScopeName::plain(&rule.name, &"".into());
         let scope = store.scope(name);
         (store, scope)
     };
@@ -90,7 +89,7 @@ fn a_flush_refills_no_bucket_that_is_used_after_all_members_reported() {
     }));
     let take = |member: usize, key: &str| {
         let (rule_name, key) = (Arc::clone(&rule.name), Arc::from(key));
-        let name = ScopeName { rule: rule_name, bucket: Arc::clone(&key), cooldown: key };
+        let name = ScopeName::plain(&rule_name, &key);
         let (store, ask) = (&fleet[member], Ask { wanted: 10, ..Ask::default() });
         runtime.block_on(store.take(&store.scope(name), &rule, &ask)).unwrap()
     };

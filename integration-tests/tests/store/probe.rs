@@ -10,7 +10,7 @@ fn a_member_whose_reply_was_lost_gets_the_same_probe_again_and_nobody_else_does(
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let limits = Limits { rate: Some(0.1), burst: 3, quotas: vec![], cost: 1, learn: None };
     let rule = limited(limits, policy(None, true, 1.0, Duration::ZERO));
-    let name = ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
+    let name = ScopeName::plain(&rule.name, &"".into());
     let [first, second] = [(); 2].map(|()| {
         let store = runtime.block_on(shared(&redis));
         let scope = store.scope(name.clone());

@@ -14,11 +14,8 @@ async fn redis_allots_slots_as_the_model_does() {
     let cooldown = policy(None, true, 1.0, Duration::ZERO);
     for seed in 0..20 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let name = ScopeName {
-            rule: Arc::from("slots"),
-            bucket: Arc::from(format!("host-{seed}.example")),
-            cooldown: Arc::from(""),
-        };
+        let key = Arc::from(format!("host-{seed}.example"));
+        let name = ScopeName::plain(&Arc::from("slots"), &key);
         let (scope, mut model) = (store.scope(name), Slots::default());
         for step in 0..100 {
             let most = random.u32(1..7);

@@ -53,6 +53,33 @@ async fn a_host_that_moves_to_another_server_keeps_the_queue_of_its_bucket() {
     assert!(!Arc::ptr_eq(&before.cooldown, &after.cooldown));
 }
 
+#[test]
+fn scopes_that_share_a_bucket_or_a_cooldown_are_in_one_part_of_their_rule() {
+    let hosts = ["a.example", "www.a.example", "b.example", "192.0.2.1"];
+    let servers = ["192.0.2.1", "192.0.2.2", "a.example"];
+    let splits = [Split::All, Split::Domain, Split::Host, Split::Address];
+    for (per, cooldown) in splits.iter().flat_map(|one| splits.map(|other| (*one, other))) {
+        let rule = self::per(per, cooldown);
+        let names: Vec<_> = hosts
+            .iter()
+            .flat_map(|host| servers.map(|server| (*host, server)))
+            .map(|(host, server)| {
+                let host = Host::parse(host).expect("a host");
+                let server = Some(Arc::from(server));
+                registry::name(&rule, &Target { host, server, ..target() })
+            })
+            .collect();
+        for (one, other) in names.iter().flat_map(|one| names.iter().map(move |o| (one, o))) {
+            let shares = one.bucket == other.bucket || one.cooldown == other.cooldown;
+            assert!(!shares || one.part == other.part, "{per:?}, {cooldown:?}: {one:?}, {other:?}");
+        }
+        let parts: std::collections::BTreeSet<_> = names.iter().map(|name| &name.part).collect();
+        let has_all = per == Split::All || cooldown == Split::All;
+        assert!(!has_all || parts.len() == 1, "{per:?}, {cooldown:?}: {parts:?}");
+        assert!(per != cooldown || has_all || parts.len() > 2, "{per:?}: {parts:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_gauges_of_a_rule_that_is_gone_are_zero() {
     let gate = gate(rule(Some(10.0), 5));

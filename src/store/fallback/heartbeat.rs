@@ -29,6 +29,9 @@ const DEAD: u32 = 4;
 /// The schema of the keys, the news and the scripts' arguments. A change after which old and new members
 /// cannot work together must raise it, and add the number to the prefix of the keys.
 const SCHEMA: &str = "1";
+/// The schema in a Cluster: its keys had the tags of their rules in schema 1, and now have those of
+/// shards, so that the prefix needs no number.
+const CLUSTER_SCHEMA: &str = "2";
 
 /// Heartbeats without a subscription after which it counts as lost.
 const DEAF: u32 = 3;
@@ -67,7 +70,7 @@ impl SharedStore {
                     self.members.store(most, Ordering::Relaxed);
                     if new && self.is_up() {
                         self.recovery.all_due();
-                        self.rejoin.tell();
+                        self.rejoin.report();
                         // Its cooldowns are lost too, so every member that knows one reports it.
                         self.news.send(News::Resync).ok();
                     }
@@ -128,7 +131,8 @@ impl SharedStore {
     pub(super) async fn hello(&self, life: Duration) -> Result<(u32, bool), Failure> {
         let keys = MembersKeys { members: format!("{}:members", self.settings.prefix) };
         let (member, life) = (Arc::clone(&self.member), clock::micros(life));
-        let arguments = MembersArguments { member, life, schema: SCHEMA };
+        let schema = if self.server.is_clustered() { CLUSTER_SCHEMA } else { SCHEMA };
+        let arguments = MembersArguments { member, life, schema };
         let (keys, arguments) = (scripts::values(keys), scripts::values(arguments));
         let sent = clock::now();
         let reply = self.server.run(Members::script(), keys, arguments).await;

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Windows {
     /// When, on the store's clock.
-    pub(in crate::store) told: i64,
+    pub(in crate::store) as_of: i64,
     /// When, on this process's clock.
     pub(in crate::store) heard: Instant,
     /// One per length.
@@ -237,7 +237,7 @@ fn parts(
             let length = clock::micros(quota.window);
             let window = heard.each.iter().find(|window| window.length == length)?;
             let age = clock::micros(heard.heard.elapsed());
-            Some((Window { start: now - age - (heard.told - window.start), ..*window }, now - age))
+            Some((Window { start: now - age - (heard.as_of - window.start), ..*window }, now - age))
         });
         one_part(whole, quota, window, (now, lost), fleet)
     };

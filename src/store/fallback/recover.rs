@@ -1,24 +1,31 @@
-//! Recovery of a store that has lost its memory of a rule, by a flush or a failover to an empty server. Such a store
-//! grants nothing of the rule until all members have reported what they know (`lua/lib/memory.lua`).
+//! Recovery of a store that has lost its memory of a shard, by a flush or a failover to an empty
+//! server. Such a store grants nothing of the shard until all members have reported what they know
+//! (`lua/lib/memory.lua`).
 
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use super::SharedStore;
-use crate::store::{
-    News,
-    push::Channel,
-    rule_keys::RuleKeys,
-    scripts::{self, MemoryArguments, MemoryKeys, NewsFields},
+use super::{SharedStore, heartbeat::HEARTBEAT};
+use crate::{
+    limiter::policy::Split,
+    rules::Rule,
+    store::{
+        News,
+        failure::Failure,
+        push::Channel,
+        redis::Redis,
+        scripts::{self, MemoryArguments, MemoryKeys, NewsFields},
+        shard::{Shard, ShardKeys},
+    },
 };
 
-/// The store's memory of one rule.
+/// The store's memory of one shard.
 #[derive(Debug)]
 pub(in crate::store) struct Remembered {
-    rule: Arc<str>,
+    pub(in crate::store) shard: Shard,
     /// Its keys in Redis.
-    pub(in crate::store) keys: RuleKeys,
+    pub(in crate::store) keys: ShardKeys,
     channel: Channel,
     known: Mutex<KnownMemory>,
 }
@@ -45,9 +52,15 @@ pub(super) enum Heard {
 }
 
 impl Remembered {
-    fn new(rule: &Arc<str>, prefix: &str, channel: Channel) -> Self {
-        let keys = RuleKeys::new(prefix, rule);
-        Self { rule: Arc::clone(rule), keys, channel, known: Mutex::default() }
+    fn new(shard: Shard, prefix: &str, channel: Channel) -> Self {
+        let keys = ShardKeys::new(prefix, &shard);
+        Self { shard, keys, channel, known: Mutex::default() }
+    }
+
+    /// How a script publishes news of `name`.
+    pub(in crate::store) fn news(&self, name: String) -> NewsFields {
+        let (command, channel) = self.channel.clone();
+        NewsFields { command, channel, name }
     }
 
     /// The memory that is known; 0 = none.
@@ -86,42 +99,46 @@ impl Remembered {
     }
 }
 
-/// The memories of all rules.
+/// The memories of all shards that this member uses.
 #[derive(Debug, Default)]
-pub(super) struct Recovery(Mutex<HashMap<Arc<str>, Arc<Remembered>>>);
+pub(super) struct Recovery(Mutex<HashMap<Shard, Arc<Remembered>>>);
 
 impl Recovery {
-    /// All rules must be reported, because the store is back or may have lost everything.
+    /// All shards must be reported, because the store is back or may have lost everything.
     pub(super) fn all_due(&self) {
         self.0.lock().values().for_each(|memory| memory.known.lock().due = true);
     }
 
-    /// The rules to report now.
+    /// The shards to report now.
     pub(super) fn due(&self) -> Vec<Arc<Remembered>> {
         self.0.lock().values().filter(|memory| memory.is_due()).map(Arc::clone).collect()
     }
 }
 
 impl SharedStore {
-    /// The store's memory of a rule.
-    pub(super) fn remembered(&self, rule: &Arc<str>) -> Arc<Remembered> {
+    /// The store's memory of a shard.
+    pub(super) fn remembered(&self, shard: Shard) -> Arc<Remembered> {
         let mut all = self.recovery.0.lock();
-        let new = || {
+        let new = |shard: &Shard| {
             let prefix = &self.settings.prefix;
-            Arc::new(Remembered::new(rule, prefix, self.server.channel(prefix, rule)))
+            let channel = self.server.channel(prefix, shard);
+            Arc::new(Remembered::new(shard.clone(), prefix, channel))
         };
-        Arc::clone(all.entry(Arc::clone(rule)).or_insert_with(new))
+        Arc::clone(all.entry(shard).or_insert_with_key(new))
     }
 
     /// A rule with limits is in force: from now on, a loss of its memory must be noticed, even
-    /// before the first request here.
-    pub(in crate::store) fn attend(&self, rule: &Arc<str>) {
-        let memory = self.remembered(rule);
+    /// before the first request here. The shards of a rule that is spread are used one by one.
+    pub(in crate::store) fn attend(&self, rule: &Rule) {
+        if self.server.is_clustered() && rule.parts() != Split::All {
+            return;
+        }
+        let memory = self.remembered(Shard::whole(&rule.name));
         let mut known = memory.known.lock();
         if known.since == 0 {
             known.due = true;
             drop(known);
-            self.rejoin.tell();
+            self.rejoin.report();
         }
     }
 
@@ -129,22 +146,69 @@ impl SharedStore {
     /// reported. False if the store does not reply.
     pub(super) async fn confirm_memory(&self, memory: &Remembered) -> bool {
         let (since, before) = memory.known();
-        let (command, channel) = memory.channel.clone();
+        let (keys, arguments) = self.memory_call(memory, since, before);
+        let Some(reply) = self.call::<scripts::Memory>(keys, arguments).await else {
+            return false;
+        };
+        if memory.hears(reply.memory, since) == Heard::Lost {
+            self.memory_is_lost();
+        }
+        true
+    }
+
+    fn memory_call(
+        &self,
+        memory: &Remembered,
+        since: i64,
+        before: i64,
+    ) -> (MemoryKeys, MemoryArguments) {
         let arguments = MemoryArguments {
             member: Arc::clone(&self.member),
             memory: since,
             fleet: self.members(),
             reported: before,
-            news: NewsFields { command, channel, name: memory.rule.to_string() },
+            news: memory.news(memory.shard.tag()),
         };
-        let keys = MemoryKeys { memory: memory.keys.memory() };
-        let Some(reply) = self.call::<scripts::Memory>(keys, arguments).await else {
-            return false;
-        };
-        if memory.hears(reply.memory, since) == Heard::Lost {
-            self.rejoin.tell();
+        (MemoryKeys { memory: memory.keys.memory() }, arguments)
+    }
+
+    /// The store has lost a memory, so it gets everything known of it. If it is a Cluster, a node
+    /// has lost all of its shards, and the heartbeat does not show it: the list of members may be at
+    /// another node.
+    pub(super) fn memory_is_lost(&self) {
+        if self.server.is_clustered() {
+            self.recovery.all_due();
+            self.news.send(News::Resync).ok();
         }
-        true
+        self.rejoin.report();
+    }
+
+    /// Checks one memory at each node of a Cluster with every heartbeat.
+    pub(super) async fn watch_nodes(&self) {
+        let Some(redis) = self.redis().filter(|redis| redis.is_clustered()) else { return };
+        let mut heartbeats = tokio::time::interval(HEARTBEAT);
+        loop {
+            heartbeats.tick().await;
+            let mut nodes = HashMap::new();
+            for memory in self.recovery.0.lock().values().filter(|memory| memory.since() > 0) {
+                let node = redis.node_of(&memory.keys.memory());
+                nodes.entry(node).or_insert_with(|| Arc::clone(memory));
+            }
+            for memory in nodes.into_values() {
+                // A node that is away is noticed by the next call that needs it.
+                self.check_memory(redis, &memory).await.ok();
+            }
+        }
+    }
+
+    async fn check_memory(&self, redis: &Redis, memory: &Remembered) -> Result<(), Failure> {
+        let since = memory.since();
+        let (keys, arguments) = self.memory_call(memory, since, 0);
+        let reply = redis.call::<scripts::Memory>(keys, arguments).await?;
+        if memory.hears(reply.memory, since) == Heard::Lost {
+            self.memory_is_lost();
+        }
+        Ok(())
     }
 
     /// Follows other members' news about the store's memory.
@@ -152,15 +216,15 @@ impl SharedStore {
         let mut news = self.news();
         loop {
             match news.recv().await {
-                Ok(News::Lost { rule, since }) => {
-                    let memory = self.recovery.0.lock().get(&rule).map(Arc::clone);
+                Ok(News::Lost { shard, since }) => {
+                    let memory = self.recovery.0.lock().get(&shard).map(Arc::clone);
                     // A member that knows of none has nothing to report; one that knows a later one
                     // has reported, or will.
                     if let Some(memory) = memory
                         && (1..since).contains(&memory.since())
                         && memory.hears(since, memory.since()) == Heard::Lost
                     {
-                        self.rejoin.tell();
+                        self.memory_is_lost();
                     }
                 }
                 Ok(_) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}

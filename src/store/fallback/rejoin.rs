@@ -44,7 +44,7 @@ pub(super) struct Rejoin {
     /// Scopes with limits.
     heard: Mutex<Vec<Weak<Keys>>>,
     /// There is something to report now.
-    tell: Notify,
+    due: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -60,15 +60,15 @@ impl Rejoin {
         let mut times = self.times.lock();
         if up {
             times.back = times.gone.is_some().then(clock::now);
-            self.tell.notify_one();
+            self.due.notify_one();
         } else {
             *times = Times { away: times.away + 1, gone: Some(clock::now()), back: None };
         }
     }
 
     /// Reports everything known to the store.
-    pub(super) fn tell(&self) {
-        self.tell.notify_one();
+    pub(super) fn report(&self) {
+        self.due.notify_one();
     }
 
     /// The outage that has just ended, and how long ago it began.
@@ -100,7 +100,7 @@ impl Rejoin {
     }
 
     /// Scopes to report; of those that only concern a memory, those of `memories`.
-    fn to_tell(&self, memories: &[Arc<Remembered>]) -> Vec<Arc<Keys>> {
+    fn to_report(&self, memories: &[Arc<Remembered>]) -> Vec<Arc<Keys>> {
         let mut all = std::mem::take(&mut *self.diverged.lock());
         let of_them = |keys: &Arc<Keys>| {
             memories.iter().any(|memory| Arc::ptr_eq(memory, &keys.memory)) && keys.matters()
@@ -116,11 +116,11 @@ impl SharedStore {
         let mut again = None;
         loop {
             tokio::select! {
-                () = self.rejoin.tell.notified() => {}
+                () = self.rejoin.due.notified() => {}
                 () = sleep_until(again) => {}
             }
             let memories = self.recovery.due();
-            again = self.tell_scopes(&memories).await;
+            again = self.report_scopes(&memories).await;
             for memory in memories {
                 // A store that is away gets everything when it is back.
                 if self.is_up() && !self.confirm_memory(&memory).await {
@@ -132,14 +132,14 @@ impl SharedStore {
     }
 
     /// Reports each scope. Returns when to do so again, if one was closed.
-    async fn tell_scopes(&self, memories: &[Arc<Remembered>]) -> Option<Instant> {
+    async fn report_scopes(&self, memories: &[Arc<Remembered>]) -> Option<Instant> {
         let mut again = None;
-        for keys in self.rejoin.to_tell(memories) {
+        for keys in self.rejoin.to_report(memories) {
             let Some(rule) = keys.latest_arguments() else { continue };
-            let told = self.ask(&keys, &rule, &Ask::default()).await;
+            let granted = self.ask(&keys, &rule, &Ask::default()).await;
             // A closed bucket was not read.
-            if let Some(told) = told.filter(|told| !is_looked_at(told)) {
-                let opens = clock::now() + clock::from_micros(told.come_back - told.now);
+            if let Some(granted) = granted.filter(|granted| !is_looked_at(granted)) {
+                let opens = clock::now() + clock::from_micros(granted.come_back - granted.now);
                 again = earlier(again, opens);
                 self.rejoin.diverged(&keys);
             } else if keys.local.lock().is_some() {
@@ -161,7 +161,7 @@ impl SharedStore {
             return None;
         }
         let latest = self.rejoin.latest();
-        let new = latest.filter(|(away, _)| keys.told.load(Ordering::Relaxed) < *away);
+        let new = latest.filter(|(away, _)| keys.reported.load(Ordering::Relaxed) < *away);
         let local = self.settings.on_failure == OnFailure::Local;
         let (away, taken) = match &*keys.local.lock() {
             Some(local) => (local.report(&self.here), Some(local.taken())),
@@ -196,7 +196,7 @@ impl SharedStore {
         }
         match keys.memory.hears(memory, since) {
             Heard::Same => {}
-            Heard::Lost => self.rejoin.tell(),
+            Heard::Lost => self.memory_is_lost(),
             // The report did not contain these, and the store no longer knows them.
             Heard::Stale => {
                 return Some(Granted { tickets: Vec::new(), come_back: granted.now, ..granted });
@@ -207,7 +207,7 @@ impl SharedStore {
             self.rejoin.heard(keys);
         }
         if is_looked_at(&granted) {
-            keys.told.fetch_max(latest.map_or(0, |(away, _)| away), Ordering::Relaxed);
+            keys.reported.fetch_max(latest.map_or(0, |(away, _)| away), Ordering::Relaxed);
             let mut local = keys.local.lock();
             // Decisions in local mode since then must be reported too.
             if local.as_ref().map(LocalScope::taken) == taken {

@@ -34,7 +34,7 @@ impl SharedStore {
         let reply = self.call::<Slots>(keys.slots(), arguments).await?;
         keys.slots_local.store(false, Ordering::Relaxed);
         if keys.memory.hears(reply.memory, since) == Heard::Lost {
-            self.rejoin.tell();
+            self.memory_is_lost();
         }
         let SlotsReply { now, slots, contended, come_back, .. } = reply;
         Some(SlotsGranted { now, slots, contended, come_back, local: false })

@@ -48,7 +48,7 @@ passed! {
         /// PUBLISH or SPUBLISH.
         command: &'static str,
         channel: String,
-        /// The name of the scope, the bucket or the rule in the news.
+        /// The name of the scope, the bucket or the shard in the news.
         name: String,
     }
 
@@ -60,7 +60,7 @@ passed! {
         waiting: String,
         /// The members that are back (`lib/away.lua`).
         back: String,
-        /// The memory of the rule (`lib/memory.lua`).
+        /// The memory of the shard (`lib/memory.lua`).
         memory: String,
         /// The bucket of the user, if users have limits of their own.
         user: Option<String>,
@@ -107,7 +107,7 @@ passed! {
         latest: String,
         /// Its epoch.
         latest_epoch: u64,
-        /// The memory of the rule that the member knows of.
+        /// The memory of the shard that the member knows.
         memory: i64,
         /// Members that it knows of.
         fleet: u32,
@@ -189,12 +189,12 @@ passed! {
         policy: PolicyFields,
     }
 
-    /// The key of a rule's memory.
+    /// The key of a shard's memory.
     struct MemoryKeys {
         memory: String,
     }
 
-    /// Says which memory of a rule a member knows.
+    /// Says which memory of a shard a member knows.
     struct MemoryArguments {
         member: Arc<str>,
         /// The memory that it knows of.
@@ -226,7 +226,7 @@ passed! {
         fleet: u32,
         /// Whether it began requests without the store.
         was_local: bool,
-        /// The memory of the rule that it knows of.
+        /// The memory of the shard that it knows.
         memory: i64,
         news: NewsFields,
     }
@@ -250,7 +250,7 @@ passed! {
         user: String,
     }
 
-    /// The keys of scopes of one rule, and of its memory.
+    /// The keys of scopes of one shard, and of its memory.
     struct WhenKeys {
         memory: String,
         scope: Vec<WhenScopeKeys>,
@@ -279,7 +279,7 @@ passed! {
         scope: Vec<WhenScope>,
     }
 
-    /// The keys of scopes of one rule.
+    /// The keys of scopes of one shard.
     struct SurveyKeys {
         scope: Vec<ScopeKeys>,
     }

@@ -97,8 +97,7 @@ fn record() -> anyhow::Result<[Vec<String>; 3]> {
         let store = SharedStore::over(Box::new(recorder), settings, Metrics::new());
         store.first_word().await;
         let rule = load::rule();
-        let name =
-            ScopeName { rule: Arc::clone(&rule.name), bucket: "".into(), cooldown: "".into() };
+        let name = ScopeName::plain(&rule.name, &"".into());
         let ask = Ask { wanted: 1, bound: 1_000_000, lease: 1_000_000, ..Ask::default() };
         let answer = store.take(&store.scope(name), &rule, &ask).await;
         // The recorder's reply is invalid; only the call matters.

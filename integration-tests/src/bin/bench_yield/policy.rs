@@ -90,8 +90,7 @@ impl Proxy {
         let time = Arc::new(AtomicI64::new(EPOCH));
         let store = Memory::at(Arc::clone(&time));
         let all: Arc<str> = Arc::from("");
-        let name =
-            ScopeName { rule: Arc::clone(&rule.name), bucket: Arc::clone(&all), cooldown: all };
+        let name = ScopeName::plain(&rule.name, &all);
         let scope = store.scope(name);
         let draw = fastrand::Rng::with_seed(seed);
         let (epoch, trips) = (0, 0);
