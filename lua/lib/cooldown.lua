@@ -5,20 +5,21 @@
 -- last), len (latest length), suf (length that sufficed), failed (probes in a row), seen (latest reading of the clock),
 -- named (the rate that the site has named, tokens per second, 0 = none) and truth (until when it is true);
 -- since (when the cooldown began whose probes fail), enough (how long it lasted last time, if it was long; 0 = unknown),
+-- wary (how often the length that sufficed must suffice before a shorter one is tried), repeats (how often it still must),
 -- erring (when the latest error leaves its window, 0 = there was none);
 -- texts: prober (the member that has the probe, empty = unknown), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
 -- ratio retry_after probe silence hopeless site_limit errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua),
 -- load (lib/load.lua).
 
 -- Bans end after round times.
-local PROBES = { LONG = 240000000, LATER = 1.5, AFTER = 1.01,
-  ROUND = { 300000000, 600000000, 900000000, 1800000000, 3600000000, 7200000000, 14400000000, 86400000000 } }
+local PROBES = { WARIEST = 31, LONG = 240000000, LATER = 1.5, AFTER = 1.01,
+  ROUND = { 300000000, 600000000, 1200000000, 1800000000, 3600000000, 7200000000, 14400000000, 86400000000 } }
 
 -- The first COOLDOWN_NUMBERS fields are numbers, the others texts.
-local COOLDOWN_NUMBERS = 18
+local COOLDOWN_NUMBERS = 20
 local COOLDOWN_FIELDS = {
   'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'peak', 'len', 'suf', 'failed', 'seen',
-  'named', 'truth', 'erring', 'since', 'enough',
+  'named', 'truth', 'erring', 'since', 'enough', 'wary', 'repeats',
   'prober', 'recent', 'kinds', 'cause', 'blamed', 'shares', 'errors', 'load',
 }
 
@@ -132,7 +133,7 @@ local function trip_cooldown(scope, now, length, cause)
 end
 
 local function clear_cooldown(scope, now)
-  scope.ep, scope.suf, scope.enough = next_epoch(scope, now), 0, 0
+  scope.ep, scope.suf, scope.enough, scope.wary, scope.repeats = next_epoch(scope, now), 0, 0, 0, 0
   open_cooldown(scope, now)
 end
 
@@ -208,8 +209,17 @@ end
 local function settle(scope, policy)
   local lasted = scope.till - scope.since
   scope.enough = scope.since > 0 and lasted >= PROBES.LONG and lasted or 0
-  local learned = scope.failed > 0 and scope.len or floor(scope.suf / math.max(policy.grow, 1.25))
+  local learned = scope.suf
+  if scope.failed > 0 then
+    if scope.repeats == 0 then scope.wary = math.min(scope.wary * 2 + 1, PROBES.WARIEST) end
+    scope.repeats, learned = scope.wary, scope.len
+  elseif scope.repeats > 1 then
+    scope.repeats = scope.repeats - 1
+  else
+    scope.repeats, learned = 0, floor(scope.suf / math.max(policy.grow, 1.25))
+  end
   scope.suf = learned > policy.longest and learned or 0
+  if scope.suf == 0 then scope.wary, scope.repeats = 0, 0 end
 end
 
 -- Whether the latest cooldown came from silence. Then a silent probe is a failed one.

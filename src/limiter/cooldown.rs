@@ -83,6 +83,10 @@ pub struct Cooldown {
     pub length: i64,
     /// The length that last worked, if it had to grow; 0 = the usual one did.
     pub sufficed: i64,
+    /// How often that length must suffice before a shorter one is tried; doubles with each such try that fails.
+    pub wary: u32,
+    /// How often it still must; 0 = a shorter one is being tried.
+    pub repeats: u32,
     /// When the cooldown began whose probes fail, or failed; 0 = unknown.
     pub since: i64,
     /// How long it lasted last time, if it was long; 0 = unknown.
@@ -321,6 +325,7 @@ impl Cooldown {
     pub fn clear(&mut self, now: i64) {
         self.epoch = self.next_epoch(now);
         self.sufficed = 0;
+        (self.wary, self.repeats) = (0, 0);
         self.enough = 0;
         self.open(now);
     }

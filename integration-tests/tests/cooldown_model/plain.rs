@@ -34,6 +34,8 @@ pub(crate) struct Plain {
     length: i64,
     failures: u32,
     sufficed: i64,
+    /// How often that length must be enough before a shorter one is tried, and how often it still must.
+    patience: (u32, u32),
     /// When the first cooldown since the scope was open began.
     since: i64,
     /// How long the scope was closed last time, if that was long.
@@ -61,6 +63,7 @@ impl Plain {
             length: 0,
             failures: 0,
             sufficed: 0,
+            patience: (0, 0),
             since: 0,
             enough: 0,
             blame: None,
@@ -148,6 +151,7 @@ impl Plain {
     pub(crate) fn clear(&mut self, now: i64) {
         self.begin_epoch(now);
         self.sufficed = 0;
+        self.patience = (0, 0);
         self.enough = 0;
         self.open();
     }
@@ -204,10 +208,18 @@ impl Plain {
         match reply {
             Reply::Ok => {
                 // If the cooldown had to grow, the next one starts at its length. If it was enough
-                // at once, the next one may be shorter.
-                let next = match self.failures {
-                    0 => whole(exact(self.sufficed) / self.policy.grow.max(1.25)),
+                // at once, a later one may be shorter.
+                let (usual, left) = self.patience;
+                let next = match (self.failures, left) {
+                    (0, 0 | 1) => whole(exact(self.sufficed) / self.policy.grow.max(1.25)),
+                    (0, _) => self.sufficed,
                     _ => self.length,
+                };
+                let failed_sooner = if left == 0 { (usual * 2 + 1).min(31) } else { usual };
+                self.patience = match self.failures {
+                    _ if next <= us(self.policy.length.1) => (0, 0),
+                    0 => (usual, left.saturating_sub(1)),
+                    _ => (failed_sooner, failed_sooner),
                 };
                 let closed = self.until() - self.since;
                 self.enough = if closed >= LONG { closed } else { 0 };
@@ -246,7 +258,7 @@ impl Plain {
         if planned < LONG {
             return grown;
         }
-        let minutes = [5, 10, 15, 30, 60, 120, 240, 1_440];
+        let minutes = [5, 10, 20, 30, 60, 120, 240, 1_440];
         let mut ends = minutes.map(|minutes| minutes * 60_600_000).to_vec();
         ends.retain(|end| is_near(end) || *end > planned && is_later(end));
         let known = Some(self.enough).filter(is_later);

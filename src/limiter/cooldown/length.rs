@@ -12,18 +12,34 @@ pub(crate) const DAY: i64 = 86_400 * 1_000_000;
 /// A hopeless scope's cooldowns grow by this factor at least.
 pub(crate) const HOPELESS_GROW: f64 = 2.0;
 
+/// A length that suffices is repeated so many times at most, before a shorter one is tried: the bans may have become
+/// shorter.
+const WARIEST: u32 = 31;
+
 impl Cooldown {
     /// Learns from a cooldown that was long enough. If it had to grow, the next one starts at its length. If the remembered
-    /// length worked at once, a shorter one is tried next.
+    /// length worked at once, a shorter one is tried next. Each such try that fails makes the next one rarer, because a ban
+    /// that each request renews costs its whole length again.
     pub(super) fn settle(&mut self, policy: &CooldownPolicy) {
         let usual = clock::micros(policy.length.1);
         self.enough = self.lasted();
         let learned = if self.failed > 0 {
+            if self.repeats == 0 {
+                self.wary = (self.wary * 2 + 1).min(WARIEST);
+            }
+            self.repeats = self.wary;
             self.length
+        } else if self.repeats > 1 {
+            self.repeats -= 1;
+            self.sufficed
         } else {
+            self.repeats = 0;
             whole(exact(self.sufficed) / policy.grow.max(1.25))
         };
         self.sufficed = if learned > usual { learned } else { 0 };
+        if self.sufficed == 0 {
+            (self.wary, self.repeats) = (0, 0);
+        }
     }
 
     /// The length of a cooldown that begins with a block. `draw` is from 0 to 1.

@@ -8,11 +8,11 @@ use crate::runtime::clock::{exact, whole};
 
 /// Probes aim at round lengths from here on, in microseconds: shorter bans end between two probes anyway.
 const LONG: i64 = 240_000_000;
-/// Lengths of bans, in microseconds.
+/// Lengths of bans, in microseconds. Twenty minutes: a ban of ten that the probe after ten minutes has renewed.
 const ROUND: [i64; 8] = [
     300_000_000,
     600_000_000,
-    900_000_000,
+    1_200_000_000,
     1_800_000_000,
     3_600_000_000,
     7_200_000_000,

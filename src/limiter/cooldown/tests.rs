@@ -141,22 +141,56 @@ fn a_failed_probe_doubles_the_cooldown_and_what_sufficed_is_where_the_next_start
     assert_eq!(scope.until, now + 90 * SECOND);
 }
 
-/// How long after the trip each probe goes, if the ban ends after `ban` seconds and requests do not renew it.
-fn probes(scope: &mut Cooldown, ban: i64) -> Vec<i64> {
+/// How long after the trip each probe goes, if the ban ends after `ban` seconds, and whether each request renews it.
+fn probes_of(scope: &mut Cooldown, ban: i64, renewed: bool) -> Vec<i64> {
     let policy = policy();
     let mut now = scope.until + SECOND;
     for _ in 0..3 {
         scope.report(now, &report(scope.epoch, BLOCK), &policy);
     }
-    let (began, mut probes) = (now, Vec::new());
+    let (began, mut probes, mut ends) = (now, Vec::new(), now + ban * SECOND);
     while scope.until > 0 {
         now = scope.until;
         probes.push((now - began) / SECOND);
         scope.lend_probe("a", now, SECOND);
-        let answer = if now - began < ban * SECOND { BLOCK } else { Answer::Ok };
+        let answer = if now < ends { BLOCK } else { Answer::Ok };
+        if renewed {
+            ends = now + ban * SECOND;
+        }
         scope.report(now, &Report { probe: now, ..report(scope.epoch, answer) }, &policy);
     }
     probes
+}
+
+/// The same for a ban that no request renews.
+fn probes(scope: &mut Cooldown, ban: i64) -> Vec<i64> {
+    probes_of(scope, ban, false)
+}
+
+#[test]
+fn a_ban_that_probes_renew_is_probed_no_sooner_than_it_allows() {
+    let mut scope = Cooldown { until: START, ..Cooldown::default() };
+    scope.open(START);
+    assert_eq!(probes_of(&mut scope, 590, true), [45, 135, 303, 606, 1_206]);
+    assert_eq!(probes_of(&mut scope, 590, true), [600]);
+    let mut tries = Vec::new();
+    for ban in 0..24 {
+        let probes = probes_of(&mut scope, 590, true);
+        if probes[0] < 600 {
+            tries.push(ban);
+        } else {
+            assert_eq!(probes, [600]);
+        }
+    }
+    assert_eq!(tries, [0, 4, 12], "a shorter cooldown is tried ever more rarely");
+    let mut least = 600;
+    for ban in 0..40 {
+        least = probes_of(&mut scope, 10, true)[0].min(least);
+        assert!(
+            ban < 18 || least < 60,
+            "bans that became short are met by short cooldowns: {least}"
+        );
+    }
 }
 
 #[test]
@@ -322,7 +356,7 @@ fn a_scope_without_one_good_probe_of_ten_is_probed_ever_more_rarely_down_to_once
         lengths.push(scope.length / SECOND);
     }
     assert!(lengths[..9].iter().all(|length| *length <= 600), "{lengths:?}");
-    assert_eq!(lengths[9..12], [600, 1_200, 2_400]);
+    assert!(lengths[9] >= 600 && lengths[11] == 4 * lengths[9], "{lengths:?}");
     assert!(lengths[12..].is_sorted() && lengths[19] == 86_400, "{lengths:?}");
     scope.lend_probe("a", scope.until, SECOND);
     let good = Report { probe: scope.probe, ..report(scope.epoch, Answer::Ok) };
