@@ -266,7 +266,7 @@ async fn a_wall_with_a_long_ban_is_named_until_the_rate_is_set_by_hand() {
     let named = wall().await;
     let ban = named["ban_ms"].as_u64().expect("a number");
     assert!((599_000..660_000).contains(&ban) && named["trips"] == 1, "{named}");
-    assert_eq!(named["window_ms"].as_u64().map(|window| window % 1_000), Some(0), "{named}");
+    assert!(named["window_ms"].as_u64() > Some(0), "{named}");
     assert!(named["requests"].as_f64() > Some(10.0), "{named}");
     let events = member.events("wall_named").await;
     assert_eq!((events.len(), &events[0]["wall"]), (1, &named));

@@ -4,7 +4,7 @@
 -- frozen excused (these two 0 or 1), then what was known before scattered blocks came: old_rate old_mark old_bad testing (0
 -- or 1) sent again untripped tripped; then
 -- of a site that strains under the load: heard answers calm_rate calm_mark calm_bad spared; zeros at the end are left out.
--- A second field (`w`) has the limit by count, as far as it is known: flowed, or flowed most window ban trips.
+-- A second field (`w`) has the limit by count, as far as it is known: flowed, or flowed most window ban trips ladder (0 or 1).
 local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
   'turn', 'why', 'frozen', 'excused', 'old_rate', 'old_mark', 'old_bad', 'testing', 'sent', 'again', 'untripped',
   'tripped', 'heard', 'answers', 'calm_rate', 'calm_mark', 'calm_bad', 'spared' }
@@ -34,7 +34,7 @@ local TESTED_BELOW = 0.75
 local RECENT = 1800000000
 LOAD.DRAINS, LOAD.GROWS, LOAD.LITTLE, LOAD.NEW, LOAD.EXCUSED = 1.1, 0.9, 1e-9, 0.25, 10 * MINUTE
 -- src/limiter/learn/wall.rs.
-local WALL = { FIELDS = { 'flowed', 'most', 'window', 'ban', 'trips' }, LONG = 480000000, LONGEST = 21600000000, KEPT = 0.97, LONGER = 1.15, REQUESTS = 4, SECONDS = 0.5,
+local WALL = { FIELDS = { 'flowed', 'most', 'window', 'ban', 'trips', 'ladder' }, LONG = 480000000, LONGEST = 21600000000, WORTH = 20, KEPT = 0.97, LONGER = 1.15, TWICE = 2.06, FURTHER = 2.5 * 0.97, REQUESTS = 4, SECONDS = 0.5,
   ROUND = { 1000000, 5000000, 10000000, 60000000, 120000000, 300000000, 600000000, 1800000000, 3600000000 } }
 -- What has been learned outlives an idle week.
 local LEARNED_FOR = 604800000000
@@ -110,7 +110,7 @@ local function forget_test(learned)
 end
 
 function WALL.drop(learned)
-  learned.most, learned.window, learned.ban, learned.trips = 0, 0, 0, 0
+  learned.most, learned.window, learned.ban, learned.trips, learned.ladder = 0, 0, 0, 0, 0
 end
 
 function WALL.forget(learned)
@@ -126,25 +126,41 @@ function WALL.observe(learned, rose)
   if rose or learned.flowed > learned.rate * WALL.ROUND[#WALL.ROUND] / 1e6 then learned.flowed = 0 end
 end
 
+-- The next round window; nil = there is none.
+function WALL.next(least)
+  for _, round in ipairs(WALL.ROUND) do
+    if round >= least then return round end
+  end
+end
+
+-- The round window near this one, or else this one.
+function WALL.round(window)
+  local near = WALL.next(window / WALL.LONGER)
+  if near and near > window * WALL.LONGER then return floor(window) end
+  return near
+end
+
 -- The limit after a ban, tokens per second; nil = the ban was short, or the counts do not tell.
-function WALL.trip(learned, ban)
-  local rate, sent, most, trips, window = learned.rate, learned.flowed, learned.most, learned.trips, nil
+function WALL.trip(learned, ban, rate, first)
+  local sent, most, trips, window = learned.flowed, learned.most, learned.trips, nil
   learned.flowed = 1
   if sent <= 0 then return nil end
   local passed = math.max(sent - WALL.REQUESTS - rate * WALL.SECONDS, sent / 2)
   local took = passed / rate * 1e6
   local known = most > 0 and passed <= most * WALL.LONGER
-  if known and took <= learned.window then
+  local failed = learned.ladder == 1 and took <= learned.window * WALL.FURTHER
+  local ladder = ban >= WALL.LONG and (failed or first)
+  if known and took <= learned.window and not (failed and passed * WALL.LONGER >= most) then
     window = learned.window
-  else
-    for _, round in ipairs(WALL.ROUND) do
-      if not window and round >= took * WALL.LONGER then window = round end
-    end
+  elseif ladder then
+    window = WALL.round(took * (failed and WALL.FURTHER or WALL.TWICE))
+  elseif known or most <= 0 then
+    window = WALL.next(took * WALL.LONGER)
   end
   WALL.drop(learned)
-  if not window or not known and most > 0 then return nil end
+  if not window then return nil end
   learned.most, learned.window = known and math.min(most, passed) or passed, window
-  learned.ban, learned.trips = ban, known and trips + 1 or 1
+  learned.ban, learned.trips, learned.ladder = ban, known and trips + 1 or 1, ladder and 1 or 0
   return ban >= WALL.LONG and WALL.limit(learned) or nil
 end
 
@@ -158,6 +174,12 @@ local function learn_trip(learned, last, news, shares, learn)
     forget_shares(shares)
     learned.again = news.opened + LONGEST
   end
+  -- The rate and the mark before the first of the blocks that tripped.
+  local rate, mark = learned.rate, learned.mark
+  if learned.changed == learned.blocked and news.blocked - learned.changed < HOLD and learned.testing == 0
+    and learned.old_rate > rate then
+    rate, mark = learned.old_rate, learned.old_mark
+  end
   forget_test(learned)
   learned.answers = 0
   if learned.untripped <= 0 or news.opened - learned.tripped > RECENT then
@@ -165,9 +187,10 @@ local function learn_trip(learned, last, news, shares, learn)
   end
   local at = news.blocked > learned.seen and news.blocked or last
   local length = news.opened - at
-  local longest = length >= WALL.LONG and WALL.LONGEST or LONGEST
-  local worth = math.min(math.max(length * WORTH, learn.patience), longest)
-  local limit = WALL.trip(learned, length)
+  local long = length >= WALL.LONG
+  local longest = long and WALL.LONGEST or LONGEST
+  local worth = math.min(math.max(length * (long and WALL.WORTH or WORTH), learn.patience), longest)
+  local limit = WALL.trip(learned, length, rate, mark <= 0)
   if news.blocked <= learned.seen then limit = nil end
   local eased = learned.changed == learned.blocked and learned.changed > learned.seen
     and at - learned.changed < HOLD and carried(learned, at) >= learned.mark

@@ -319,6 +319,13 @@ impl Learned {
         self.mark > 0.0 && self.rate > self.mark * ABOVE
     }
 
+    /// The rate and the mark before the first of the blocks that tripped.
+    fn before_its_blocks(&self, news: News) -> (f64, f64) {
+        let BeforeTest { rate, mark, on, .. } = self.before_test;
+        let eased = self.changed == self.blocked && news.blocked - self.changed < HOLD;
+        if eased && !on && rate > self.rate { (rate, mark) } else { (self.rate, self.mark) }
+    }
+
     /// A cooldown is over.
     fn trip(&mut self, last: i64, news: News, shares: &mut Shares, learn: &Learn) {
         if self.before_test.on {
@@ -326,6 +333,7 @@ impl Learned {
             shares.forget();
             self.before_test.again = news.opened + LONGEST;
         }
+        let (rate, mark) = self.before_its_blocks(news);
         self.forget_test();
         self.strained.answers = 0.0;
         let before = &mut self.before_test;
@@ -335,10 +343,10 @@ impl Learned {
         // The block that tripped it; a trip by hand has none.
         let at = if news.blocked > self.seen { news.blocked } else { last };
         let length = news.opened - at;
-        let longest = Wall::longest_patience(length, LONGEST);
-        let worth = (length * WORTH).max(learn.patience).min(longest);
+        let (worth, longest) = Wall::patience(length, (WORTH, LONGEST));
+        let worth = worth.max(learn.patience).min(longest);
         let by_block = news.blocked > self.seen;
-        let limit = self.wall.trip(self.rate, length).filter(|_| by_block);
+        let limit = self.wall.trip(rate, length, mark <= 0.0).filter(|_| by_block);
         // The first of the blocks that tripped it has already ended the try.
         let eased = self.changed == self.blocked
             && self.changed > self.seen

@@ -274,10 +274,11 @@ impl From<NamedWall> for WallStatus {
 impl fmt::Display for WallStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { requests, window_ms, ban_ms, trips } = self;
-        let window = match window_ms / 1_000 {
-            seconds if seconds % 3_600 == 0 => format!("{} h", seconds / 3_600),
-            seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
-            seconds => format!("{seconds} s"),
+        let window = match *window_ms {
+            ms if ms % 3_600_000 == 0 => format!("{} h", ms / 3_600_000),
+            ms if ms % 60_000 == 0 => format!("{} min", ms / 60_000),
+            ms if ms % 1_000 == 0 => format!("{} s", ms / 1_000),
+            ms => format!("{}.{} s", ms / 1_000, ms / 100 % 10),
         };
         let ban = (ban_ms + 30_000) / 60_000;
         let s = if *trips == 1 { "" } else { "s" };

@@ -139,10 +139,23 @@ fn a_limit_that_a_ban_of_ten_minutes_tells_is_kept_for_hours() {
     let (rate, wall) = (scope.learned.rate, scope.learned.wall);
     assert_eq!(wall.window, 120 * SECOND);
     assert!((rate / (4.0 * 60.0 / 120.0 * 0.97) - 1.0).abs() < 0.03, "{rate}");
-    scope.run(2 * 3_600);
+    scope.run(3 * 3_600);
     near(scope.learned.rate, rate);
     scope.run(3_600);
     assert!(scope.learned.rate > rate, "then it tries more");
+}
+
+#[test]
+fn a_block_just_before_the_trip_changes_nothing_of_the_guess() {
+    let mut scope = Scope::new();
+    scope.run(100);
+    scope.news = News { blocked: scope.now, sure: true, ..News::default() };
+    scope.ask();
+    near(scope.learned.rate, 4.0 * EASED);
+    scope.run(1);
+    scope.trip_for(606, true);
+    let half = 4.0 / 2.06 * 0.97;
+    assert!((scope.learned.rate / half - 1.0).abs() < 0.03, "{} after 4", scope.learned.rate);
 }
 
 #[test]

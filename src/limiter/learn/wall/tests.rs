@@ -12,7 +12,7 @@ fn crawl(most: f64, window: f64, mut rate: f64, trips: usize) -> Vec<f64> {
     let mut limits = Vec::new();
     while limits.len() < trips && rate > most / window {
         wall.count(most + UNDER_WAY.0 + rate * UNDER_WAY.1);
-        limits.push(wall.trip(rate, BAN).unwrap());
+        limits.push(wall.trip(rate, BAN, limits.is_empty()).unwrap());
         rate = limits[limits.len() - 1] * KEPT;
     }
     limits
@@ -27,8 +27,56 @@ fn a_window_that_is_round_is_found_at_once_or_by_one_more_trip() {
     };
     near(crawl(900.0, 300.0, 6.0, 9), 3.0, 1);
     near(crawl(900.0, 300.0, 15.0, 9), 3.0, 2);
-    near(crawl(180.0, 60.0, 15.0, 9), 3.0, 1);
+    near(crawl(180.0, 60.0, 6.0, 9), 3.0, 1);
+    near(crawl(180.0, 60.0, 15.0, 9), 3.0, 2);
     near(crawl(1_800.0, 600.0, 15.0, 9), 3.0, 2);
+}
+
+#[test]
+fn a_window_that_is_not_round_is_found_where_the_rate_was_two_or_five_times_too_high() {
+    for window in [20.0, 45.0, 200.0, 400.0, 450.0, 900.0] {
+        for (rate, trips) in [(6.0, 1), (15.0, 2)] {
+            let limits = crawl(3.0 * window, window, rate, 9);
+            let found = limits[limits.len() - 1];
+            assert!(limits.len() == trips && found > 2.6 && found < 3.0, "{window}: {limits:?}");
+        }
+    }
+}
+
+#[test]
+fn a_bucket_lets_more_through_than_the_guess_says() {
+    let mut wall = Wall::unknown();
+    let mut limits = vec![15.0];
+    for first in [true, false] {
+        let rate = limits[limits.len() - 1] * KEPT;
+        wall.count(15.0 / (rate - 3.0) * rate + UNDER_WAY.0 + rate * UNDER_WAY.1);
+        limits.push(wall.trip(rate, BAN, first).unwrap());
+    }
+    assert!(limits[2] > 2.4 && limits[2] < 3.0, "{limits:?}");
+}
+
+#[test]
+fn a_guess_that_fails_a_few_requests_early_has_failed_all_the_same() {
+    let mut wall = Wall::unknown();
+    wall.count(60.0);
+    let rate = wall.trip(16.0, BAN, true).unwrap() * KEPT;
+    let window = wall.window;
+    wall.count(57.0);
+    wall.trip(rate, BAN, false);
+    assert!(wall.window > 2 * window, "{} after {window}", wall.window);
+    let window = wall.window;
+    wall.count(30.0);
+    wall.trip(2.0, BAN, false);
+    assert_eq!(wall.window, window, "it let far less through");
+}
+
+#[test]
+fn a_limit_that_falls_later_is_no_failed_guess() {
+    let mut wall = Wall::unknown();
+    wall.count(300.0);
+    let limit = wall.trip(2.0, BAN, true).unwrap();
+    wall.count(limit * KEPT * 1_500.0);
+    assert_eq!(wall.trip(limit * KEPT, BAN, false), None);
 }
 
 #[test]
@@ -44,10 +92,10 @@ fn what_is_not_round_is_never_taken_for_more() {
 fn a_smaller_count_in_the_same_window_lowers_the_limit() {
     let mut wall = Wall::unknown();
     wall.count(300.0);
-    assert!(wall.trip(2.0, BAN).is_some());
+    assert!(wall.trip(2.0, BAN, true).is_some());
     assert_eq!(wall.window, 300 * SECOND);
     wall.count(250.0);
-    let limit = wall.trip(0.95, BAN).unwrap();
+    let limit = wall.trip(0.95, BAN, false).unwrap();
     assert!((limit - 0.82).abs() < 0.02, "{limit}");
 }
 
@@ -55,14 +103,14 @@ fn a_smaller_count_in_the_same_window_lowers_the_limit() {
 fn short_bans_and_rates_that_rose_tell_nothing() {
     let mut wall = Wall::unknown();
     wall.count(300.0);
-    assert_eq!(wall.trip(2.0, 60 * SECOND), None, "another trip costs little");
+    assert_eq!(wall.trip(2.0, 60 * SECOND, true), None, "another trip costs little");
     assert_eq!(wall.window, 300 * SECOND, "but it counts");
     wall.observe(true, 2.0);
     wall.count(300.0);
-    assert_eq!(wall.trip(2.0, BAN), None);
+    assert_eq!(wall.trip(2.0, BAN, false), None);
     assert!(wall.most > 0.0, "what was known stays");
     wall.count(900.0);
-    assert_eq!(wall.trip(2.0, BAN), None, "it let more through before");
+    assert_eq!(wall.trip(2.0, BAN, false), None, "it let more through before");
     assert!(wall.most <= 0.0);
 }
 
@@ -70,7 +118,7 @@ fn short_bans_and_rates_that_rose_tell_nothing() {
 fn a_wall_that_lets_more_through_is_none() {
     let mut wall = Wall::unknown();
     wall.count(300.0);
-    let limit = wall.trip(2.0, BAN).unwrap();
+    let limit = wall.trip(2.0, BAN, true).unwrap();
     wall.bears(limit * 1.1);
     assert!(wall.most > 0.0);
     wall.bears(limit * 1.2);
@@ -81,10 +129,10 @@ fn a_wall_that_lets_more_through_is_none() {
 fn only_a_long_ban_names_the_limit_and_each_trip_that_agrees_counts() {
     let mut wall = Wall::unknown();
     wall.count(300.0);
-    assert_eq!(wall.trip(2.0, 60 * SECOND), None);
+    assert_eq!(wall.trip(2.0, 60 * SECOND, true), None);
     assert_eq!(wall.name(), None);
     wall.count(300.0);
-    assert!(wall.trip(1.0, BAN).is_some());
+    assert!(wall.trip(1.0, BAN, false).is_some());
     let named = wall.name().expect("a long ban names it");
     assert_eq!((named.window, named.ban, named.trips), (300 * SECOND, BAN, 2));
     assert!((named.requests - 295.0).abs() < 2.0, "{named:?}");
