@@ -139,6 +139,13 @@ impl Site {
         Self::with(row, rate, nodes, next_ban, draw)
     }
 
+    /// The site for `row`, which must have one counter and a ban, with this many requests per second.
+    #[must_use]
+    pub fn of_rate(row: &Row, rate: f64, seed: u64) -> Self {
+        let site = Self::new(row, seed);
+        Self::with(row, rate, 1, site.next_ban, site.draw)
+    }
+
     fn with(row: &Row, rate: f64, nodes: i64, next_ban: i64, draw: fastrand::Rng) -> Self {
         let burst = rate * exact(row.window) / 1e6;
         Self {

@@ -34,7 +34,7 @@ local TESTED_BELOW = 0.75
 local RECENT = 1800000000
 LOAD.DRAINS, LOAD.GROWS, LOAD.LITTLE, LOAD.NEW, LOAD.EXCUSED = 1.1, 0.9, 1e-9, 0.25, 10 * MINUTE
 -- src/limiter/learn/wall.rs.
-local WALL = { FIELDS = { 'flowed', 'most', 'window', 'ban', 'trips', 'ladder' }, LONG = 480000000, LONGEST = 21600000000, WORTH = 20, KEPT = 0.97, LONGER = 1.15, TWICE = 2.06, FURTHER = 2.5 * 0.97, REQUESTS = 4, SECONDS = 0.5,
+local WALL = { FIELDS = { 'flowed', 'most', 'window', 'ban', 'trips', 'ladder' }, LONG = 480000000, LONGEST = 21600000000, WORTH = 20, KEPT = 0.97, LONGER = 1.15, SHORTER = 1.06, TWICE = 2.06, FURTHER = 2.5 * 0.97, REQUESTS = 4, SECONDS = 0.5,
   ROUND = { 1000000, 5000000, 10000000, 60000000, 120000000, 300000000, 600000000, 1800000000, 3600000000 } }
 -- What has been learned outlives an idle week.
 local LEARNED_FOR = 604800000000
@@ -135,7 +135,7 @@ end
 
 -- The round window near this one, or else this one.
 function WALL.round(window)
-  local near = WALL.next(window / WALL.LONGER)
+  local near = WALL.next(window / WALL.SHORTER)
   if near and near > window * WALL.LONGER then return floor(window) end
   return near
 end
@@ -149,7 +149,7 @@ function WALL.trip(learned, ban, rate, first)
   local took = passed / rate * 1e6
   local known = most > 0 and passed <= most * WALL.LONGER
   local failed = learned.ladder == 1 and took <= learned.window * WALL.FURTHER
-  local ladder = ban >= WALL.LONG and (failed or first)
+  local ladder = failed or ban >= WALL.LONG and first
   if known and took <= learned.window and not (failed and passed * WALL.LONGER >= most) then
     window = learned.window
   elseif ladder then
@@ -161,7 +161,7 @@ function WALL.trip(learned, ban, rate, first)
   if not window then return nil end
   learned.most, learned.window = known and math.min(most, passed) or passed, window
   learned.ban, learned.trips, learned.ladder = ban, known and trips + 1 or 1, ladder and 1 or 0
-  return ban >= WALL.LONG and WALL.limit(learned) or nil
+  return (ban >= WALL.LONG or failed) and WALL.limit(learned) or nil
 end
 
 function WALL.bears(learned, rate)

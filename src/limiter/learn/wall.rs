@@ -30,6 +30,8 @@ const ROUND: [i64; 9] = [
 /// A window is at least this much longer than what the wall let through took: hardly anybody writes a rate that is right.
 /// Counts and windows that differ by less are the same.
 const LONGER: f64 = 1.15;
+/// A round window may be shorter than a guess by so much: the ladder has 3 % to spare, and counts are as exact.
+const SHORTER: f64 = 1.06;
 /// The first guess at a rate that nobody has tried: it is twice too high, and the count is exact to 3 %.
 const TWICE: f64 = 2.06;
 /// If that fails, it is five times too high. 97 % of the count were used.
@@ -112,7 +114,7 @@ impl Wall {
         let known = most > 0.0 && passed <= most * LONGER;
         // A bucket lets more through than the guess says, but not for long.
         let failed = self.ladder && took <= exact(window) * FURTHER;
-        let ladder = ban >= LONG && (failed || first);
+        let ladder = failed || ban >= LONG && first;
         // On the ladder the count is from the first window after the ban: about the same number is blocked at the guess.
         let less = known && took <= exact(window) && !(failed && passed * LONGER >= most);
         let window = if less {
@@ -128,7 +130,7 @@ impl Wall {
         self.most = if known { most.min(passed) } else { passed };
         (self.ban, self.trips) = (ban, if known { trips + 1 } else { 1 });
         self.ladder = ladder;
-        (ban >= LONG).then(|| self.limit())
+        (ban >= LONG || failed).then(|| self.limit())
     }
 
     fn limit(&self) -> f64 {
@@ -150,7 +152,7 @@ fn next(least: f64) -> Option<i64> {
 
 /// The round window near this one, or else this one.
 fn round(window: f64) -> Option<i64> {
-    let near = next(window / LONGER)?;
+    let near = next(window / SHORTER)?;
     Some(if exact(near) <= window * LONGER { near } else { whole(window.floor()) })
 }
 

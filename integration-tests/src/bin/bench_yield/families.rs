@@ -19,7 +19,7 @@ const MOMENTS: [i64; 3] = [600 * SECOND, 3_600 * SECOND, 10_800 * SECOND];
 /// Creates a policy for a site that tolerates this many requests per second.
 type Maker = fn(f64, u64) -> Box<dyn Policy>;
 
-const POLICIES: [(&str, f64, Maker); 7] = [
+const POLICIES: [(&str, f64, Maker); 9] = [
     ("bare bucket, 2x", 2.0, |rate, seed| {
         Proxy::boxed(&format!("rate: {rate:.6}/s, cooldown: off"), seed)
     }),
@@ -28,6 +28,8 @@ const POLICIES: [(&str, f64, Maker); 7] = [
     ("fixed, 0.95x", RIGHT, |rate, seed| Proxy::boxed(&fixed(rate), seed)),
     ("learned, 2x", 2.0, |rate, seed| Proxy::boxed(&format!("rate: {rate:.6}/s"), seed)),
     ("learned, 5x", 5.0, |rate, seed| Proxy::boxed(&format!("rate: {rate:.6}/s"), seed)),
+    ("learned, 1.5x", 1.5, |rate, seed| Proxy::boxed(&format!("rate: {rate:.6}/s"), seed)),
+    ("learned, 3x", 3.0, |rate, seed| Proxy::boxed(&format!("rate: {rate:.6}/s"), seed)),
     ("learned, auto", 1.0, |_, seed| Proxy::boxed("rate: auto", seed)),
 ];
 
@@ -77,7 +79,7 @@ fn one(row: &Row, seed: u64, times: f64, make: Maker) -> Figures {
     std::array::from_fn(|_| figures.next().unwrap_or_default())
 }
 
-fn answers(mut site: Site) -> Answers {
+pub(crate) fn answers(mut site: Site) -> Answers {
     Box::new(move |now, member| {
         let answer = site.answer(now, member);
         (answer, site.says(now))

@@ -6,7 +6,8 @@
 //! which the scripts in Redis repeat. An oracle knows the limit of the wall at each moment and sends exactly that much.
 //! The other results are shares of the oracle's.
 //!
-//! `bench_yield plot` writes one crawl per wall as SVG (`docs/learned-rate.svg`).
+//! `bench_yield plot` writes one crawl per wall as SVG (`docs/learned-rate.svg`), and `bench_yield plot wall` how a wall with a
+//! long ban is named (`docs/named-wall.svg`).
 //!
 //! The output has three figures, after ten minutes and after an hour: good pages in per cent of the oracle's, blocks
 //! per 100 good pages, and the share of the time between a block and the next good page. For each it has the means and
@@ -23,6 +24,7 @@ mod families;
 mod fleet;
 mod foresight;
 mod gates;
+mod named;
 mod overload;
 mod plot;
 mod policy;
@@ -138,6 +140,9 @@ fn main() -> anyhow::Result<()> {
             families::run(words.get(1).unwrap_or(&""), seeds.into(), first.into(), table);
         }
         Some(&"overload") => overload::run(number(words.get(1), 6)?.into()),
+        Some(&"plot") if words.get(1) == Some(&"wall") => {
+            print!("{}", named::draw(FIRST_SEED.into()));
+        }
         Some(&"plot") => print!("{}", plot::draw(FIRST_SEED.into())),
         Some(&"real") => {
             let seconds = number(words.get(1), 60)?.into();

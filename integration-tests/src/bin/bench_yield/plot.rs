@@ -22,6 +22,10 @@ pub(crate) struct Story {
     pub(crate) rates: Vec<(i64, f64, f64)>,
     /// The times of the blocks.
     pub(crate) blocks: Vec<i64>,
+    /// The times of the pages.
+    pub(crate) pages: Vec<i64>,
+    /// Time and window of each guess at a limit by count.
+    pub(crate) guesses: Vec<(i64, i64)>,
 }
 
 impl Story {
@@ -30,6 +34,13 @@ impl Story {
         let new = (rate, mark);
         if self.rates.last().is_none_or(|(_, rate, mark)| (*rate, *mark) != new) {
             self.rates.push((now, rate, mark));
+        }
+    }
+
+    /// The guess from `now` on.
+    pub(crate) fn guess(&mut self, now: i64, window: i64) {
+        if self.guesses.last().is_none_or(|(_, last)| *last != window) {
+            self.guesses.push((now, window));
         }
     }
 }

@@ -133,7 +133,10 @@ impl Policy for Proxy {
         let granted = self.store.take_now(&self.scope, &self.rule, &ask);
         self.epoch = granted.epoch;
         self.holds_probe |= granted.phase == Phase::Probe;
-        let KnownRate { turn, rate, mark, .. } = granted.learned;
+        let KnownRate { turn, rate, mark, wall, .. } = granted.learned;
+        if let Some(wall) = wall {
+            self.story.borrow_mut().guess(now, wall.window);
+        }
         match granted.phase {
             Phase::Open if turn > 0 => self.story.borrow_mut().rate(now, rate, mark),
             Phase::Cooling => self.story.borrow_mut().rate(now, 0.0, 0.0),
@@ -160,9 +163,13 @@ impl Policy for Proxy {
     fn report(&mut self, slot: usize, now: i64, grant: Grant, answer: Answer) {
         self.time.store(EPOCH + now, Ordering::Relaxed);
         self.page += 1;
-        if answer != Answer::Page {
-            self.story.borrow_mut().blocks.push(now);
+        let mut story = self.story.borrow_mut();
+        if answer == Answer::Page {
+            story.pages.push(now)
+        } else {
+            story.blocks.push(now)
         }
+        drop(story);
         let said = self.said.take().unwrap_or_default();
         let hold = said.hold.map(clock::micros);
         let answer = match answer {

@@ -34,13 +34,23 @@ fn a_window_that_is_round_is_found_at_once_or_by_one_more_trip() {
 
 #[test]
 fn a_window_that_is_not_round_is_found_where_the_rate_was_two_or_five_times_too_high() {
-    for window in [20.0, 45.0, 200.0, 400.0, 450.0, 900.0] {
+    for window in [20.0, 45.0, 200.0, 330.0, 400.0, 450.0, 900.0] {
         for (rate, trips) in [(6.0, 1), (15.0, 2)] {
             let limits = crawl(3.0 * window, window, rate, 9);
             let found = limits[limits.len() - 1];
             assert!(limits.len() == trips && found > 2.6 && found < 3.0, "{window}: {limits:?}");
         }
     }
+}
+
+#[test]
+fn a_guess_after_a_long_ban_that_fails_with_a_short_one_has_failed_all_the_same() {
+    let mut wall = Wall::unknown();
+    wall.count(200.0);
+    let rate = wall.trip(16.0, BAN, true).unwrap() * KEPT;
+    wall.count(200.0);
+    let limit = wall.trip(rate, BAN / 2, false).unwrap();
+    assert!(limit < rate / 2.0, "{limit} after {rate}");
 }
 
 #[test]
