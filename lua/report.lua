@@ -30,7 +30,7 @@ local change = report_cooldown(scope, now, report, policy)
 if change ~= 'stale' or report.most > 0 then save_cooldown(KEY.cooldown, scope, now, policy) end
 local news = { tripped = 'cooling', probe_lost = 'due', opened = 'open' }
 local what = news[change]
-local began, ended = report.answer == 'block' and scope.streak == report.weight, scope.streak == 0 and blocks > 1
+local began, ended = report.answer ~= 'ok' and scope.streak == report.weight, scope.streak == 0 and blocks > 1
 if change == 'streak' and (began or ended) then what = 'streak' end
 if what then publish(scope, now, what) end
 return REPLY {

@@ -165,6 +165,24 @@ async fn a_sure_sign_costs_more_than_plain_refusals() {
     assert!(marks[2] > marks[0].max(marks[1]), "{marks:?}");
 }
 
+/// Scattered 503s start a test at half the rate, and trip nothing.
+#[tokio::test]
+async fn scattered_503s_are_tested_at_half_the_rate() {
+    let site = Site::start();
+    site.on("/busy", Page::Status(503));
+    let member = Member::start(&RuleFile::one_rule(RULE)).await;
+    let (page, busy) = (site.url("/"), site.url("/busy"));
+    wait_until("it is known that the rate is not the reason", SOON, async || {
+        for at in 0..10 {
+            get(member.proxy(), if at % 5 == 4 { &busy } else { &page }).await;
+        }
+        reasons(&member).await.contains(&"no_wall".to_owned())
+    })
+    .await;
+    assert!(member.metric("tidegate_cooldowns_total", &[]).await.abs() < 0.5);
+    assert!(is(&learned(&member).await["rate"], 50.0), "{}", learned(&member).await);
+}
+
 /// Pages that are always refused do not slow the crawl down, and a later wall still trips.
 #[tokio::test]
 async fn pages_that_are_always_refused_do_not_slow_the_others() {

@@ -261,6 +261,11 @@ local function take_report(scope, now, report, policy)
     local had = scope.streak > 0
     forget_streak(scope)
     return had and 'streak' or 'none'
+  elseif report.answer == 'refusal' then
+    count_shares(scope.shares, report.oks, report.kind)
+    scope.streak = scope.streak + report.weight
+    scope.last, scope.sure = now, 0
+    return 'streak'
   elseif report.answer == 'block' then
     if now - scope.last > policy.forget_after then forget_streak(scope) end
     remember(scope, report.oks, '0', policy)

@@ -246,7 +246,8 @@ local function learn_test(learned, now, news, shares, learn)
   local same = outcome_of(shares, learned.sent)
   if same == nil then return end
   local rate, mark, bad = learned.old_rate, learned.old_mark, learned.old_bad
-  local good = 1 - total_of(shares.base)
+  local tested, good = learned.rate / HALF, 1 - total_of(shares.base)
+  local most = most_blocked(shares)
   settle_shares(shares, same)
   forget_test(learned)
   if same then
@@ -259,8 +260,8 @@ local function learn_test(learned, now, news, shares, learn)
     learned.untripped = 0
   else
     learned.why = WHY.eased
-    learned.bad = rate
-    learned.rate = math.max(learned.rate, rate * good * NEAR)
+    learned.bad = tested
+    learned.rate = most and learned.rate * (1 - most) * NEAR or math.max(learned.rate, tested * good * NEAR)
     learned.mark = learned.rate
     learned.again = now + LONGEST
   end
@@ -277,11 +278,16 @@ local function learn_ease(learned, blocked, shares, learn)
     learned.why = WHY.try_failed
     learned.rate = learned.mark
     learned.patience = math.max(math.min(learned.patience * 2, LONGEST), learned.patience)
+    if blocked < learned.again then
+      forget_test(learned)
+      learned.again = blocked + LONGEST + learned.patience
+    end
   else
     learned.why = WHY.eased
     learned.rate = learned.rate * EASED
     learned.mark = learned.rate
     learned.patience = math.max(learned.patience, learn.patience)
+    if learned.rate < learned.old_rate * HALF then learned.again = math.min(learned.again, blocked) end
   end
   learned.blocked, learned.changed = blocked, blocked
 end
@@ -360,10 +366,12 @@ function LOAD.hear(learned, now, news)
   return { strained = counts, sent = load.sent, answered = load.answered, good = load.good }
 end
 
-function LOAD.relieve(learned, now)
+function LOAD.relieve(learned, now, learn)
   local answers, tried = learned.answers, learned.calm_mark > 0 and learned.calm_rate > learned.calm_mark * ABOVE
   -- A try that failed confirms the mark.
   local least = tried and learned.calm_mark * CONFIRMED or 0
+  -- What a try costs is the time until the queue has drained.
+  learned.patience = math.max(math.min(now - learned.changed, MINUTE) * WORTH, learn.patience)
   learned.answers, learned.why, learned.changed = 0, WHY.relieved, now
   learned.rate = math.max(math.min(math.max(answers * NEAR, least), learned.calm_rate), learned.rate)
   learned.mark = learned.rate
@@ -377,7 +385,7 @@ function LOAD.excuse(learned, now)
 end
 
 function LOAD.bear(learned, now, load, learn)
-  if not load.strained then return LOAD.relieve(learned, now) end
+  if not load.strained then return LOAD.relieve(learned, now, learn) end
   local used = load.sent >= learned.rate * USED
   if learned.answers > 0 then
     local known, fails = learned.answers, load.good < load.answered * HALF
@@ -393,8 +401,6 @@ function LOAD.bear(learned, now, load, learn)
       return
     end
   else
-    local patience = is_trying(learned) and learned.patience * 2 or learned.patience
-    learned.patience = math.min(math.max(patience, learn.patience), LONGEST)
     learned.answers = used and math.max(load.good, LOAD.LITTLE) or LOAD.LITTLE
     learned.calm_rate, learned.calm_mark, learned.calm_bad = learned.rate, learned.mark, learned.bad
   end

@@ -51,7 +51,15 @@ local function restart_shares(shares)
   for _, letter in ipairs(LETTERS) do shares.blocks[letter] = 0 end
 end
 
+local function forget_shares(shares)
+  for _, letter in ipairs(LETTERS) do shares.base[letter] = 0 end
+  restart_shares(shares)
+end
+
 local function trip_shares(shares)
+  local base = total_of(shares.base)
+  local expected = base * shares.answers
+  if base > 0 and total_of(shares.blocks) > expected + math.sqrt(expected) then return forget_shares(shares) end
   if total_of(shares.blocks) < CONST.SHARES_FREQUENT * shares.answers then restart_shares(shares) end
 end
 
@@ -108,22 +116,29 @@ end
 local function outcome_of(shares, sent)
   local blocks, base = total_of(shares.blocks), total_of(shares.base)
   local expected = base * shares.answers
-  if expected >= CONST.SHARES_ENOUGH then return blocks * 3 >= expected end
+  if expected >= CONST.SHARES_ENOUGH then
+    local most = CONST.SHARES_MOST * shares.answers
+    if blocks <= most then return blocks * 3 >= expected end
+    if blocks > most + math.sqrt(shares.answers) then return false end
+    return nil
+  end
   expected = base * sent
   if expected >= CONST.SHARES_ENOUGH_SENT and blocks * 4 < expected then return false end
+end
+
+-- The share of blocks, if it is so large that it belongs to a wall; else nil.
+local function most_blocked(shares)
+  local blocks = total_of(shares.blocks)
+  local most = shares.answers >= CONST.SHARES_KNOWN_FROM and blocks > CONST.SHARES_MOST * shares.answers
+  return most and blocks / shares.answers or nil
 end
 
 local function settle_shares(shares, same)
   local answers = math.max(shares.answers, 1)
   for _, letter in ipairs(LETTERS) do
     local share = shares.blocks[letter] / answers
-    local seen = shares.blocks[letter] >= CONST.SHARES_FEW and share or 0
+    local seen = shares.blocks[letter] >= CONST.SHARES_FEW and share <= CONST.SHARES_MOST and share or 0
     shares.base[letter] = same and (shares.base[letter] + share) / 2 or seen
   end
-  restart_shares(shares)
-end
-
-local function forget_shares(shares)
-  for _, letter in ipairs(LETTERS) do shares.base[letter] = 0 end
   restart_shares(shares)
 end

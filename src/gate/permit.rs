@@ -250,6 +250,7 @@ impl Permit {
             scope.shared.responding_sites.answered(&self.request.target.host);
         }
         let walled;
+        let is_busy = self.refusal == Some(PlainRefusal::Busy);
         let (judgement, answer) = match self.is_walled(judgement) {
             None => (judgement, self.weigh(judgement, 0.0)),
             Some(true) => {
@@ -257,7 +258,7 @@ impl Permit {
                 let after = self.grant.entry.rule.cooldown.as_ref().map(|policy| policy.after);
                 (&walled, self.weigh(&walled, after.unwrap_or(0.0)))
             }
-            Some(false) => (judgement, self.weigh_refusal(judgement)),
+            Some(false) => (judgement, self.weigh_refusal(judgement, is_busy)),
         };
         let named = self.named();
         let is_block = matches!(answer, Some(Answer::Block { .. }));
@@ -334,16 +335,22 @@ impl Permit {
         let silent = match answer {
             Answer::Ok => !grant.ticket.probe && cooldown.count_ok(),
             Answer::Nothing => !grant.ticket.probe,
-            Answer::Block { .. } | Answer::Silence { .. } => false,
+            Answer::Block { .. } | Answer::Silence { .. } | Answer::Refusal => false,
         };
         (!silent).then_some(answer)
     }
 
-    /// A plain refusal among good pages counts for nothing, unless the rule lists its status.
-    fn weigh_refusal(&self, judgement: &Judgement) -> Option<Answer> {
-        let policy = self.grant.entry.rule.cooldown.as_ref()?;
+    /// A plain refusal among good pages counts for nothing, unless the rule lists its status. With a learned rate, the share of 503s
+    /// counts.
+    fn weigh_refusal(&self, judgement: &Judgement, is_busy: bool) -> Option<Answer> {
+        let rule = &self.grant.entry.rule;
+        let policy = rule.cooldown.as_ref()?;
         let listed = policy.on.of(judgement.verdict, judgement.status).is_some();
-        if listed || self.grant.ticket.probe { self.weigh(judgement, 0.0) } else { None }
+        if listed || self.grant.ticket.probe {
+            return self.weigh(judgement, 0.0);
+        }
+        let counts = is_busy && rule.limits.learn.is_some() && !rule.eases && !judgement.neutral;
+        counts.then_some(Answer::Refusal)
     }
 
     /// A connection that failed at a site that answered before.

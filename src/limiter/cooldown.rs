@@ -32,9 +32,17 @@ pub use report::{Answer, Change, KnownCooldown, KnownPhase, Named, NamedRate, Re
 
 use crate::{
     classify::verdict::Verdict,
-    limiter::{errors::ErrorLog, load::Load, policy::CooldownPolicy, shares::Shares},
+    limiter::{
+        errors::ErrorLog,
+        load::Load,
+        policy::CooldownPolicy,
+        shares::{PLAIN_REFUSAL, Shares},
+    },
     runtime::clock,
 };
+
+/// What a plain refusal weighs: it begins a streak, so that all members report their successes, but never fills one.
+pub(crate) const REFUSAL_WEIGHT: f64 = 1e-6;
 
 /// Block types of a streak that are remembered: more than any sensible `after`.
 pub(crate) const KINDS: usize = 64;
@@ -267,6 +275,13 @@ impl Cooldown {
                 self.forget_streak();
                 if had { Change::Streak } else { Change::None }
             }
+            Answer::Refusal => {
+                self.shares.count(report.oks, PLAIN_REFUSAL);
+                self.streak += REFUSAL_WEIGHT;
+                self.last_block = now;
+                self.sure = false;
+                Change::Streak
+            }
             Answer::Block { weight, verdict, .. } | Answer::Silence { weight, verdict } => {
                 if now - self.last_block > clock::micros(policy.forget_after) {
                     self.forget_streak();
@@ -362,11 +377,13 @@ impl Cooldown {
             Answer::Silence { weight, verdict } if self.is_silent() => {
                 self.fail_probe(now, weight, 0, verdict, policy)
             }
-            Answer::Silence { .. } | Answer::Nothing if report.probe == self.probe => {
+            Answer::Silence { .. } | Answer::Refusal | Answer::Nothing
+                if report.probe == self.probe =>
+            {
                 self.end_probe();
                 Change::ProbeLost
             }
-            Answer::Silence { .. } | Answer::Nothing => Change::None,
+            Answer::Silence { .. } | Answer::Refusal | Answer::Nothing => Change::None,
         }
     }
 

@@ -402,11 +402,13 @@ impl Learned {
             self.why = RateReason::TryFailed;
             self.rate = self.mark;
             self.patience = (self.patience * 2).min(LONGEST).max(self.patience);
+            self.confirm_wall(blocked);
         } else {
             self.why = RateReason::Eased;
             self.rate *= EASED;
             self.mark = self.rate;
             self.patience = self.patience.max(learn.patience);
+            self.refute_wall(blocked);
         }
         self.blocked = blocked;
         self.changed = blocked;

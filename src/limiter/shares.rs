@@ -12,6 +12,8 @@ use crate::classify::verdict::Verdict;
 
 /// Kinds of verdicts.
 const KINDS: usize = Verdict::ALL.len();
+/// The letter of a plain refusal, whose verdict is `ok`.
+pub(crate) const PLAIN_REFUSAL: &str = "a";
 /// A run of blocks with a lower probability than this belongs to a wall.
 pub(crate) const CHANCE: f64 = 1e-6;
 /// A larger share of blocks belongs to a wall, whatever a test shows.
@@ -87,9 +89,13 @@ impl Shares {
         }
     }
 
-    /// Processes a trip. Scattered blocks before it stay counted only if there were many.
+    /// Processes a trip. Scattered blocks before it stay counted only if there were many. If there were more than the base
+    /// explains, a wall causes them.
     pub fn tripped(&mut self) {
-        if self.blocked() < FREQUENT * self.answers {
+        let expected = self.base() * self.answers;
+        if self.base() > 0.0 && self.blocked() > expected + expected.sqrt() {
+            self.forget();
+        } else if self.blocked() < FREQUENT * self.answers {
             self.restart();
         }
     }
@@ -175,10 +181,21 @@ impl Shares {
         let blocks = self.blocked();
         let expected = self.base() * self.answers;
         if expected >= ENOUGH {
+            // At half of a rate that was more than twice too high, a wall still blocks most.
+            let most = MOST * self.answers;
+            if blocks > most {
+                return (blocks > most + self.answers.sqrt()).then_some(false);
+            }
             return Some(blocks * 3.0 >= expected);
         }
         let expected = self.base() * sent;
         (expected >= ENOUGH_SENT && blocks * 4.0 < expected).then_some(false)
+    }
+
+    /// The share of blocks, if it is so large that it belongs to a wall.
+    pub(crate) fn most(&self) -> Option<f64> {
+        let most = self.answers >= KNOWN_FROM && self.blocked() > MOST * self.answers;
+        most.then(|| self.blocked() / self.answers)
     }
 
     /// Ends the test. The base becomes the share in the test, or in both halves if it is the
@@ -187,7 +204,7 @@ impl Shares {
         let answers = self.answers.max(1.0);
         for at in 0..KINDS {
             let share = self.blocks[at] / answers;
-            let seen = if self.blocks[at] >= FEW { share } else { 0.0 };
+            let seen = if self.blocks[at] >= FEW && share <= MOST { share } else { 0.0 };
             self.base[at] = if same { (self.base[at] + share) / 2.0 } else { seen };
         }
         self.restart();
@@ -230,6 +247,30 @@ mod tests {
     fn half_of_all_answers_is_a_wall_whatever_a_test_says() {
         let shares = shares(50, 50);
         assert!(!shares.are_chance("bbb") && !shares.are_doubtful());
+    }
+
+    #[test]
+    fn a_wall_that_still_blocks_most_at_half_the_rate_is_no_base() {
+        let mut shares = shares(14, 6);
+        shares.suspect();
+        shares.count(10, &"a".repeat(12));
+        assert_eq!(shares.outcome(22.0), None, "it may be chance");
+        shares.count(14, &"a".repeat(28));
+        assert_eq!(shares.outcome(64.0), Some(false));
+        assert!(shares.most().is_some_and(|share| share > 0.6));
+        shares.settle(false);
+        assert!(shares.base().abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_trip_after_more_blocks_than_the_base_explains_forgets_the_base() {
+        for (blocks, forgotten) in [(10, false), (25, true)] {
+            let mut shares = shares(80, 20);
+            shares.suspect();
+            shares.count(50 - blocks, &"b".repeat(blocks as usize));
+            shares.tripped();
+            assert_eq!(shares.base() <= 0.0, forgotten, "{blocks} of 50");
+        }
     }
 
     #[test]

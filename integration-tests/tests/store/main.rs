@@ -101,6 +101,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => prop_oneof![Just(Verdict::Timeout), Just(Verdict::ConnectionError)]
             .prop_map(|verdict| Answer::Silence { weight: 0.6, verdict }),
         1 => Just(Answer::Nothing),
+        2 => Just(Answer::Refusal),
     ];
     let ceiling = prop::option::of((0.01..2e4f64, 1..20_000i64))
         .prop_map(|named| named.map(|(rate, lasts)| NamedRate { rate, lasts }));

@@ -28,6 +28,9 @@ pub enum Answer {
         /// How the connection failed.
         verdict: Verdict,
     },
+    /// A plain refusal ([`crate::limiter::refusals`]) that is no wall's by itself: it trips nothing, but its share of the
+    /// responses counts.
+    Refusal,
     /// Nothing that says anything (a connection error, a client that left): only a probe matters here.
     Nothing,
 }

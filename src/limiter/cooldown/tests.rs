@@ -417,3 +417,25 @@ fn no_site_pauses_a_scope_for_longer_than_the_longest_cooldown() {
     scope.report(START, &Report { named, ..report(0, Answer::Ok) }, &policy);
     assert_eq!(scope.until, START + clock::micros(policy.max));
 }
+
+#[test]
+fn plain_refusals_trip_nothing_but_their_share_counts() {
+    let mut scope = Cooldown::default();
+    scope.report(START, &report(0, BLOCK), &policy());
+    scope.report(START, &report(0, Answer::Ok), &policy());
+    scope.shares.are_tested(true);
+    for _ in 0..100 {
+        assert_eq!(scope.report(START, &report(0, Answer::Refusal), &policy()), Change::Streak);
+        assert!(scope.streak > 0.0, "all members report their successes");
+        let good = Report { oks: 3, ..report(0, Answer::Ok) };
+        assert_eq!(scope.report(START + SECOND, &good, &policy()), Change::Streak);
+    }
+    assert_eq!((scope.until, scope.last_block), (0, START));
+    assert!(scope.shares.are_doubtful(), "a fifth of the responses");
+    // Nor do many in a row, and a streak of blocks is as long as without them.
+    for _ in 0..1_000 {
+        scope.report(START, &report(0, Answer::Refusal), &policy());
+    }
+    assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Streak);
+    assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Streak);
+}

@@ -3,7 +3,7 @@
 //! While requests queue up at a site, it answers as many as it can: that is the rate to go on with, once half of it has
 //! let the queue drain. Where half the rate makes the answers no better, the load is not the reason.
 
-use super::{ABOVE, CONFIRMED, EASED, LONGEST, Learn, Learned, MINUTE, NEAR, RateReason, USED};
+use super::{ABOVE, CONFIRMED, EASED, Learn, Learned, MINUTE, NEAR, RateReason, USED, WORTH};
 use crate::limiter::load::Strain;
 
 /// A queue drains at this part of what the site answers, and no step is larger. A site of whose answers more fail is
@@ -52,7 +52,7 @@ impl Learned {
 
     pub(super) fn bear(&mut self, now: i64, load: Strain, learn: &Learn) {
         if !load.strained {
-            self.relieve(now);
+            self.relieve(now, learn);
             return;
         }
         // What somebody gets who hardly asks says nothing about what the site can give.
@@ -75,8 +75,6 @@ impl Learned {
                 return;
             }
         } else {
-            let patience = if self.is_trying() { self.patience * 2 } else { self.patience };
-            self.patience = patience.max(learn.patience).min(LONGEST);
             let Self { rate, mark, bad, .. } = *self;
             let answers = if used { load.good.max(LITTLE) } else { LITTLE };
             self.strained = Strained { answers, rate, mark, bad, ..self.strained };
@@ -93,12 +91,14 @@ impl Learned {
     }
 
     /// It goes on with what the site has answered.
-    fn relieve(&mut self, now: i64) {
+    fn relieve(&mut self, now: i64, learn: &Learn) {
         let Strained { answers, rate, mark, .. } = self.strained;
         // A try that failed confirms the mark.
         let least = if mark > 0.0 && rate > mark * ABOVE { mark * CONFIRMED } else { 0.0 };
         self.strained.answers = 0.0;
         self.why = RateReason::Relieved;
+        // What a try costs is the time until the queue has drained.
+        self.patience = ((now - self.changed).min(MINUTE) * WORTH).max(learn.patience);
         self.changed = now;
         self.rate = (answers * NEAR).max(least).min(rate).max(self.rate);
         self.mark = self.rate;

@@ -69,7 +69,8 @@ impl Learned {
         self.blocked = news.blocked;
         let Some(same) = shares.outcome(self.before_test.sent) else { return };
         let BeforeTest { rate, mark, bad, untripped, tripped, .. } = self.before_test;
-        let good = 1.0 - shares.base();
+        let (tested, good) = (self.rate / HALF, 1.0 - shares.base());
+        let most = shares.most();
         shares.settle(same);
         self.forget_test();
         if same {
@@ -82,13 +83,31 @@ impl Learned {
             self.before_test.untripped = 0.0;
         } else {
             self.why = RateReason::Eased;
-            self.bad = rate;
+            self.bad = tested;
             // The rate that the wall let through.
-            self.rate = self.rate.max(rate * good * NEAR);
+            self.rate = match most {
+                Some(share) => self.rate * (1.0 - share) * NEAR,
+                None => self.rate.max(tested * good * NEAR),
+            };
             self.mark = self.rate;
             self.before_test.again = now + LONGEST;
         }
         self.patience = learn.patience;
         self.changed = now;
+    }
+
+    /// A try that failed at what is known to be a wall confirms that: no test until the next try is over.
+    pub(super) fn confirm_wall(&mut self, blocked: i64) {
+        if blocked < self.before_test.again {
+            self.forget_test();
+            self.before_test.again = blocked + LONGEST + self.patience;
+        }
+    }
+
+    /// If it still blocks at half of what it seemed to let through, it is no wall, or another one: a test may start.
+    pub(super) fn refute_wall(&mut self, blocked: i64) {
+        if self.rate < self.before_test.rate * HALF {
+            self.before_test.again = self.before_test.again.min(blocked);
+        }
     }
 }

@@ -508,6 +508,58 @@ fn a_rise_above_the_base_lowers_the_rate() {
     assert!(scope.learned.rate < 4.0 * 0.8, "{:?}", scope.learned);
 }
 
+/// A scope for which a test has found a wall.
+fn at_a_known_wall() -> Scope {
+    let mut scope = Scope::new();
+    (scope.learned.rate, scope.learned.mark, scope.learned.bad) = (3.0, 3.0, 3.1);
+    scope.learned.before_test.again = scope.now + LONGEST;
+    scope
+}
+
+/// A scattered block, some time after the last one.
+fn block(scope: &mut Scope) {
+    scope.now += 6 * SECOND;
+    scope.news = News { blocked: scope.now, sure: false, ..scope.news };
+    scope.ask();
+}
+
+#[test]
+fn a_wall_that_blocks_as_much_at_half_of_what_it_let_through_is_tested_again() {
+    let mut scope = at_a_known_wall();
+    let until = scope.learned.before_test.again;
+    for _ in 0..6 {
+        block(&mut scope);
+        assert_eq!(scope.learned.before_test.again, until);
+    }
+    block(&mut scope);
+    assert_eq!(scope.learned.before_test.again, scope.now, "0.9^7 is less than half");
+}
+
+#[test]
+fn a_try_that_fails_at_a_known_wall_puts_the_next_test_off() {
+    let mut scope = at_a_known_wall();
+    let until = scope.learned.before_test.again;
+    block(&mut scope);
+    while !scope.learned.is_trying() {
+        scope.run(1);
+    }
+    block(&mut scope);
+    assert_eq!(scope.learned.why, RateReason::TryFailed);
+    assert!(scope.learned.before_test.again > until);
+    assert!(scope.learned.before_test.rate <= 0.0, "an older rate is not restored any more");
+}
+
+#[test]
+fn a_wall_that_blocks_most_at_half_the_rate_gives_what_it_lets_through() {
+    let mut scope = Scope::new();
+    // It begins when the burst is used up, and lets 1 a second through.
+    crawl(&mut scope, 3, false, |_| 0.3);
+    crawl(&mut scope, 40, false, |rate| (1.0 - 0.8 / rate).max(0.0));
+    assert!(scope.learned.before_test.again > 0, "{:?}", scope.learned);
+    assert!(scope.learned.rate < 1.0, "{:?}", scope.learned);
+    assert!(scope.shares.base() <= 0.0, "{:?}", scope.shares);
+}
+
 #[test]
 fn a_trip_that_chance_explains_is_taken_back() {
     let mut scope = Scope::new();

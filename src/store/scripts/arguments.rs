@@ -127,7 +127,7 @@ passed! {
         epoch: u64,
         /// The probe's grant.
         probe: i64,
-        /// ok, block, silence or nothing.
+        /// ok, block, silence, refusal or nothing.
         answer: &'static str,
         /// The weight of the block.
         weight: f64,

@@ -186,7 +186,7 @@ impl Policy for Proxy {
                         sure: false,
                         verdict: Verdict::Forbidden,
                     },
-                    _ => cooldown::Answer::Nothing,
+                    _ => cooldown::Answer::Refusal,
                 }
             }
             Answer::Silence => {

@@ -168,3 +168,20 @@ fn a_frozen_rate_and_what_was_before_a_hand_are_left_alone() {
     scope.ask();
     assert!((scope.learned.rate - 8.0).abs() < 1e-9, "{}", scope.learned.rate);
 }
+
+#[test]
+fn the_next_try_waits_by_the_time_that_the_queue_took_to_drain() {
+    let mut scope = Scope::new(4.0);
+    let mut waits = Vec::new();
+    for _ in 0..1_800 {
+        let why = scope.learned.why;
+        scope.run(1);
+        if scope.learned.why == RateReason::Relieved && why != RateReason::Relieved {
+            waits.push(scope.learned.patience);
+        }
+    }
+    assert!(waits.len() > 3, "{waits:?}");
+    let least = LEARN.patience;
+    assert!(waits.iter().all(|wait| (least..=15 * MINUTE).contains(wait)), "{waits:?}");
+    assert!(waits.last() <= waits.first(), "no failed try makes the next one rarer: {waits:?}");
+}
