@@ -4,9 +4,9 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 
-use super::{SharedStore, local_scope::fixed};
+use super::{LocalScope, SharedStore, local_scope::fixed};
 use crate::{
-    rules::settings::OnFailure,
+    rules::{Rule, settings::OnFailure},
     store::{
         forecast::{Forecast, Query},
         scripts::{When, WhenArguments, WhenKeys, WhenScope},
@@ -51,14 +51,23 @@ impl SharedStore {
 
     /// When the limits of the rule let a request of this member go without the store.
     fn limits_locally(&self, query: &Query) -> Forecast {
-        let whole = fixed(&query.rule.limits, query.learned.rate);
+        let Query { scope, rule, learned, .. } = query;
+        let whole = fixed(&rule.limits, learned.rate);
         match self.settings.on_failure {
             _ if whole.is_unlimited() => Forecast::NOW,
             OnFailure::Open => Forecast::NOW,
             OnFailure::Closed => Forecast::away(None),
             OnFailure::Local if self.knows_no_share() => Forecast::away(None),
             OnFailure::Local => {
-                // A token of the member's share, from an empty bucket.
+                let local = scope.keys.as_ref().map(|keys| keys.local.lock());
+                let local = local.as_ref().and_then(|local| local.as_ref());
+                if let Some(local) = local.filter(|local: &&LocalScope| local.is_of(&whole)) {
+                    let limits = local.limits(&whole);
+                    let each_user = self.each_user_locally(rule);
+                    let rule = Arc::new(Rule { limits, each_user, ..Rule::clone(rule) });
+                    return self.here.forecast(&Query { rule, ..query.clone() });
+                }
+                // Without a local decision so far, the member's share begins with an empty bucket.
                 let pace = whole.rate.map(|rate| rate * self.fleet().share);
                 let token = pace.map_or(0.0, |pace| f64::from(whole.cost) / pace);
                 Forecast::away(Duration::try_from_secs_f64(token).ok())
