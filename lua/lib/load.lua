@@ -1,7 +1,7 @@
--- How the site bears the load: `Load` of src/limiter/load.rs, operation by operation (its head says how it works).
+-- The load of a site, with the same operations as `Load` of src/limiter/load.rs (its head says how it works).
 --
--- Text: from last sent answered failed late (the window that is open, and its latest report), own owned (the scope's own
--- time, and when a member last knew it), then how the site bore the latest window that is over: at (its end, us), strained
+-- Text: from last sent answered failed late (the open window, and its latest report), own owned (the scope's own
+-- time, and when a member last reported it), then the latest closed window: at (its end, us), strained
 -- (0 or 1), and per second: sent answered good.
 --
 -- One table, since a script has room for 200 locals.

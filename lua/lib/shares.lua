@@ -1,4 +1,4 @@
--- Which share of the answers are blocks: src/limiter/shares.rs, operation by operation (its head says how it works).
+-- The share of blocks among the responses, with the same operations as src/limiter/shares.rs (its head says how it works).
 --
 -- Kept in the cooldown's hash as one field: `tested answers;letter:blocks:base,...`, the letters that have any; empty where
 -- nothing was counted.
@@ -134,11 +134,10 @@ local function most_blocked(shares)
 end
 
 local function settle_shares(shares, same)
+  if not same then return forget_shares(shares) end
   local answers = math.max(shares.answers, 1)
   for _, letter in ipairs(LETTERS) do
-    local share = shares.blocks[letter] / answers
-    local seen = shares.blocks[letter] >= CONST.SHARES_FEW and share <= CONST.SHARES_MOST and share or 0
-    shares.base[letter] = same and (shares.base[letter] + share) / 2 or seen
+    shares.base[letter] = (shares.base[letter] + shares.blocks[letter] / answers) / 2
   end
   restart_shares(shares)
 end

@@ -1,46 +1,46 @@
-//! How a site bears the load (`overload: ease`): what a member measures, and what the store makes of all members' counts.
+//! The load of a site (`overload: ease`): what a member measures, and what the store derives from all members' counts.
 //!
-//! A queue at the site shows in the time to the first byte. A member knows the scope's own time, a running minimum, and
-//! counts the pages that take far longer, and the answers that fail. It tells the store while there are any, once a
-//! second at most. The store adds up what all members count, window by window: whether the site strains, and how many
-//! answers it gives. While requests queue up there, that is all it can give.
+//! A queue at the site shows in the time to the first byte. A member knows the scope's own time, a running minimum. It
+//! counts the pages that take far longer, and the responses that fail, and reports them to the store at most once a
+//! second. The store adds up the counts of all members per window, and so knows whether the site is overloaded and how
+//! many responses it sends. While requests queue up there, that is its capacity.
 //!
-//! `lua/lib/load.lua` is [`Load`], operation by operation. Times are microseconds: [`Meter`] has them of its process's
-//! clock, [`Load`] of the store's.
+//! `lua/lib/load.lua` has the same operations as [`Load`]. Times are microseconds, of the process's clock in [`Meter`] and
+//! of the store's clock in [`Load`].
 
 use crate::runtime::clock::exact;
 
 const SECOND: i64 = 1_000_000;
 pub(crate) const MINUTE: i64 = 60 * SECOND;
 
-/// A page is late beyond so many times the scope's own time ...
+/// A page is late if it takes more than this many times the scope's own time ...
 pub(crate) const TIMES: i64 = 2;
-/// ... and this much: what is noticed, and far more than pages of one site differ.
+/// ... plus this: far more than the pages of one site differ.
 pub(crate) const GRACE: i64 = SECOND;
-/// The scope's own time is the least of so long: sites become slower for other reasons, too.
+/// The scope's own time is the minimum over this long, because sites become slower for other reasons too.
 pub(crate) const REMEMBERED: i64 = 10 * MINUTE;
-/// Of so many pages, the second quickest counts: a page now and then comes from a cache.
+/// Of this many pages, the second quickest counts, because a page now and then comes from a cache.
 const PAGES: usize = 8;
 
-/// A window of the store lasts so long at least, and has so many answers at least.
+/// A window of the store has at least this length and this many responses.
 pub(crate) const WINDOW: i64 = 2 * SECOND;
 pub(crate) const ENOUGH: u32 = 5;
-/// So many failures, and this part of the answers, are no accident.
+/// At least this many failures, and this part of the responses, count.
 pub(crate) const FAILURES: u32 = 2;
 pub(crate) const FAILING: f64 = 0.1;
-/// Late pages are a queue if they are this part of the good answers.
+/// Late pages mean a queue if they are at least this part of the good responses.
 pub(crate) const LATE: f64 = 0.5;
 
 /// What a member has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// In how long, a minute at most.
+    /// The time that it covers, at most a minute.
     pub over: i64,
     /// Requests sent.
     pub sent: u32,
-    /// Answers, the failed ones too.
+    /// Responses, including failed ones.
     pub answered: u32,
-    /// Answers with a 5xx, and those that did not come in time.
+    /// Responses with a 5xx, and those that did not come in time.
     pub failed: u32,
     /// Pages that came late.
     pub late: u32,
@@ -50,10 +50,10 @@ pub struct Tally {
     pub quickest: i64,
 }
 
-/// An answer, as far as the load is concerned.
+/// A response, as far as the load is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// A page, whose first byte came after so long.
+    /// A page, and the time to its first byte.
     Page(i64),
     /// A 5xx, or none in time.
     Failed,
@@ -66,8 +66,8 @@ pub enum Outcome {
 pub struct Meter {
     since: i64,
     tally: Tally,
-    /// Until when the store is told.
-    tells_until: i64,
+    /// Until when it reports to the store.
+    reports_until: i64,
     /// Times of the latest pages.
     times: Vec<i64>,
     /// The scope's own time, minute by minute: minute, time.
@@ -83,8 +83,8 @@ impl Meter {
         self.tally.sent = self.tally.sent.saturating_add(1);
     }
 
-    /// An answer came. `asked`: the store wants to know in any case. Returns what to tell it, if anything, and whether the
-    /// answer was late.
+    /// A response came. With `asked`, it is reported in any case. Returns the report, if any, and whether the response was
+    /// late.
     pub fn answered(&mut self, now: i64, outcome: Outcome, asked: bool) -> (Option<Tally>, bool) {
         if self.tally == Tally::default() {
             self.since = now;
@@ -103,24 +103,24 @@ impl Meter {
         let failed = outcome == Outcome::Failed;
         tally.failed = tally.failed.saturating_add(u32::from(failed));
         if late || failed {
-            self.tells_until = now + MINUTE;
+            self.reports_until = now + MINUTE;
         }
         if now - self.since < SECOND {
             return (None, late);
         }
         let told = Tally { over: (now - self.since).min(MINUTE), ..self.tally };
         (self.since, self.tally) = (now, Tally::default());
-        ((asked || now < self.tells_until).then_some(told), late)
+        ((asked || now < self.reports_until).then_some(told), late)
     }
 
-    /// The scope's own time, to which a page that took so long counts.
+    /// The scope's own time, including a page that took `took`.
     fn own_time(&mut self, now: i64, took: i64) -> i64 {
         self.own.retain(|(minute, _)| minute * MINUTE > now - REMEMBERED);
         self.times.push(took);
         let is_new = self.own.is_empty();
         if self.times.len() == PAGES {
             self.times.sort_unstable();
-            // Nothing else is known yet: a queue may have begun with the first pages.
+            // At first, because a queue may have begun with the first pages.
             let time = if is_new { self.times[0] } else { self.times[1] };
             self.times.clear();
             let minute = now / MINUTE;
@@ -134,17 +134,17 @@ impl Meter {
     }
 }
 
-/// No page takes longer that comes in time.
+/// The longest time of a page that is not late.
 const fn longest(own: i64) -> i64 {
     own.saturating_mul(TIMES).saturating_add(GRACE)
 }
 
-/// How the site bore the load in a window. Rates are per second.
+/// The load of the site in a window. Rates are per second.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Strain {
     /// When the window ended; 0 = there was none.
     pub at: i64,
-    /// Whether pages were late or answers failed.
+    /// Whether pages were late or responses failed.
     pub strained: bool,
     /// Requests sent.
     pub sent: f64,
@@ -154,13 +154,13 @@ pub struct Strain {
     pub good: f64,
 }
 
-/// What the store keeps of one scope: the window that is open, and how the site bore the latest that is over.
+/// What the store keeps of one scope: the counts of the open window, and the result of the latest closed one.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Load {
     from: i64,
     last: i64,
     counts: Tally,
-    /// When a member last knew the scope's own time that counts here, the least that any member knows.
+    /// When a member last reported the scope's own time that counts here, the least of all members.
     owned: i64,
     /// The latest window.
     pub strain: Strain,
@@ -177,7 +177,7 @@ impl Load {
         if tally.own > 0 && (tally.own <= self.counts.own || now - self.owned > REMEMBERED) {
             (self.counts.own, self.owned) = (tally.own, now);
         }
-        // A member that has come to a queue takes that for the scope's own time.
+        // A member that has only seen a queue takes its time for the scope's own.
         let all = self.counts.own > 0 && tally.quickest > longest(self.counts.own);
         let late = if all { tally.answered.saturating_sub(tally.failed) } else { tally.late };
         let counts = &mut self.counts;

@@ -198,14 +198,16 @@ impl Shares {
         most.then(|| self.blocked() / self.answers)
     }
 
-    /// Ends the test. The base becomes the share in the test, or in both halves if it is the
-    /// `same`.
+    /// Ends the test. If the share is the `same`, the base becomes that of both halves. The few blocks that a wall sends at
+    /// half the rate are no base: they may be the last of the old rate.
     pub fn settle(&mut self, same: bool) {
+        if !same {
+            self.forget();
+            return;
+        }
         let answers = self.answers.max(1.0);
-        for at in 0..KINDS {
-            let share = self.blocks[at] / answers;
-            let seen = if self.blocks[at] >= FEW && share <= MOST { share } else { 0.0 };
-            self.base[at] = if same { (self.base[at] + share) / 2.0 } else { seen };
+        for (base, blocks) in self.base.iter_mut().zip(self.blocks) {
+            *base = (*base + blocks / answers) / 2.0;
         }
         self.restart();
     }

@@ -1,30 +1,30 @@
-//! A site that strains under the load: its answers come late, or fail (`overload: ease`).
+//! An overloaded site: its responses come late, or fail (`overload: ease`).
 //!
-//! While requests queue up at a site, it answers as many as it can: that is the rate to go on with, once half of it has
-//! let the queue drain. Where half the rate makes the answers no better, the load is not the reason.
+//! While requests queue up at a site, it answers as many as it can. The fleet sends at half of that rate until the queue
+//! has drained, and then continues at nearly all of it. If half the rate changes nothing, the load is not the reason.
 
 use super::{ABOVE, CONFIRMED, EASED, Learn, Learned, MINUTE, NEAR, RateReason, USED, WORTH};
 use crate::limiter::load::Strain;
 
-/// A queue drains at this part of what the site answers, and no step is larger. A site of whose answers more fail is
-/// excused by nothing.
+/// A queue drains at this part of the rate at which the site answers, and no step is larger. If more than this part of the
+/// responses fail, the load is always taken for the reason.
 const HALF: f64 = 0.5;
-/// A queue drains where the answers are so many times the requests; it grows where they are this part of them.
+/// A queue drains if there are this many times as many responses as requests, and grows if there are only this many.
 const DRAINS: f64 = 1.1;
 const GROWS: f64 = 0.9;
-/// A site that answers nothing strains, too; in answers per second.
+/// Stands for a site that answers nothing, in responses per second. Zero means that it is not overloaded.
 const LITTLE: f64 = 1e-9;
-/// How much of a new window goes into what the site is known to answer.
+/// The weight of a new window in the known rate of good responses.
 const NEW: f64 = 0.25;
-/// Where the load was not the reason, late answers say nothing for so long.
+/// Late responses are ignored for this long after the load was not the reason.
 const EXCUSED: i64 = 10 * MINUTE;
 
-/// What is known of a site that strains.
+/// What is known of an overloaded site.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Strained {
     /// The latest window that has been taken into account, by its end.
     pub heard: i64,
-    /// Good answers per second while it strains; 0 = it does not.
+    /// Good responses per second while it is overloaded; 0 = it is not.
     pub answers: f64,
     /// The rate before.
     pub rate: f64,
@@ -32,12 +32,12 @@ pub struct Strained {
     pub mark: f64,
     /// The rate that had been blocked before.
     pub bad: f64,
-    /// Late answers say nothing before: half the rate made them no better.
+    /// Late responses are ignored before this time, because half the rate did not help.
     pub again: i64,
 }
 
 impl Learned {
-    /// What is new about the load, and asks for a change. A site that is not heard of any more does not strain.
+    /// The latest window, if it requires a change. A site without reports for a minute is not overloaded.
     pub(super) fn hear(&mut self, now: i64, load: &Strain) -> Option<Strain> {
         let strains = self.strained.answers > 0.0;
         if load.at <= self.strained.heard {
@@ -55,7 +55,7 @@ impl Learned {
             self.relieve(now, learn);
             return;
         }
-        // What somebody gets who hardly asks says nothing about what the site can give.
+        // With few requests, the responses do not show the site's capacity.
         let used = load.sent >= self.rate * USED;
         if self.strained.answers > 0.0 {
             let known = self.strained.answers;
@@ -90,14 +90,14 @@ impl Learned {
         self.mark = self.rate;
     }
 
-    /// It goes on with what the site has answered.
+    /// Continues at the rate at which the site answered under load.
     fn relieve(&mut self, now: i64, learn: &Learn) {
         let Strained { answers, rate, mark, .. } = self.strained;
         // A try that failed confirms the mark.
         let least = if mark > 0.0 && rate > mark * ABOVE { mark * CONFIRMED } else { 0.0 };
         self.strained.answers = 0.0;
         self.why = RateReason::Relieved;
-        // What a try costs is the time until the queue has drained.
+        // A try costs the time until the queue has drained.
         self.patience = ((now - self.changed).min(MINUTE) * WORTH).max(learn.patience);
         self.changed = now;
         self.rate = (answers * NEAR).max(least).min(rate).max(self.rate);
@@ -105,7 +105,7 @@ impl Learned {
         self.bad = self.bad.min(answers.max(self.rate));
     }
 
-    /// Half the rate made it no better.
+    /// Half the rate did not help, so the load is not the reason.
     fn excuse(&mut self, now: i64) {
         let Strained { heard, rate, mark, bad, .. } = self.strained;
         self.strained = Strained { heard, again: now + EXCUSED, ..Strained::default() };

@@ -561,6 +561,20 @@ fn a_wall_that_blocks_most_at_half_the_rate_gives_what_it_lets_through() {
 }
 
 #[test]
+fn a_wall_lets_through_what_it_did_at_the_rate_of_the_test_and_not_of_long_ago() {
+    let mut scope = Scope::new();
+    scope.learned.before_test.rate = 4.0;
+    (scope.learned.rate, scope.learned.mark) = (2.0, 2.0);
+    scope.shares.count(30, &"b".repeat(10));
+    scope.run(1);
+    assert_eq!((scope.learned.why, scope.learned.rate), (RateReason::Test, 1.0));
+    scope.shares.count(40, "");
+    scope.run(1);
+    near(scope.learned.rate, 2.0 * 0.75 * 0.95);
+    near(scope.learned.bad, 2.0);
+}
+
+#[test]
 fn a_trip_that_chance_explains_is_taken_back() {
     let mut scope = Scope::new();
     scope.run(2);
