@@ -49,7 +49,7 @@ impl<S, R: Refuse> Connection<S, R> {
         self.flushed
     }
 
-    /// Whether [`Connection::rest`] was set.
+    /// The latest value of [`Connection::set_parkable`].
     pub fn is_parkable(&self) -> bool {
         self.handle.is_parkable()
     }

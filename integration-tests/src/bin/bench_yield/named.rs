@@ -51,12 +51,12 @@ pub(crate) fn draw(seed: u64) -> String {
     for (at, panel) in (0_u32..).zip([rate(&story), count(&story), windows(&story)]) {
         let top = f64::from(at) * (height + head) + head;
         let axes = format!("<path d=\"M0 0V{height}H{width}\" fill=\"none\" stroke=\"#d0d7de\"/>");
-        let _ = writeln!(svg, "<g transform=\"translate({left} {top})\">{axes}{panel}</g>");
+        writeln!(svg, "<g transform=\"translate({left} {top})\">{axes}{panel}</g>").ok();
     }
     for minute in (0..=60).step_by(10) {
         let at = left + x(minute * 60 * SECOND);
         let text = format!("<text x=\"{at:.0}\" y=\"{:.0}\"", all - 8.0);
-        let _ = write!(svg, "{text} text-anchor=\"middle\" fill=\"#57606a\">{minute} min</text>");
+        write!(svg, "{text} text-anchor=\"middle\" fill=\"#57606a\">{minute} min</text>").ok();
     }
     svg + "\n</svg>\n"
 }
@@ -100,7 +100,7 @@ fn rate(story: &Story) -> String {
     svg += &(mark(y(LIMIT.0), "1/s", true) + &mark(0.0, "5/s", false));
     svg += &polyline(&steps(&rates), "#1f7a8c");
     for block in &story.blocks {
-        let _ = write!(svg, "<path d=\"M{:.1} {}v-8\" stroke=\"#cf222e\"/>", x(*block), PANEL.1);
+        write!(svg, "<path d=\"M{:.1} {}v-8\" stroke=\"#cf222e\"/>", x(*block), PANEL.1).ok();
     }
     svg
 }
@@ -133,7 +133,7 @@ fn windows(story: &Story) -> String {
         let (width, height) = (x(after) - left, y(*least) - top);
         let place =
             format!("x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"");
-        let _ = write!(svg, "<rect {place} fill=\"#dceef2\"/>");
+        write!(svg, "<rect {place} fill=\"#dceef2\"/>").ok();
     }
     for (window, name) in WINDOWS {
         svg += &mark(y(window), name, (window - seconds(LIMIT.1)).abs() < 1.0);
