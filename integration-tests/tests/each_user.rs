@@ -139,6 +139,36 @@ async fn a_reload_releases_users_who_exceeded_the_old_limit() {
 }
 
 #[tokio::test]
+async fn a_reply_under_the_old_limits_does_not_hold_anyone_after_a_reload() {
+    let redis = Redis::start();
+    let store = format!("{{url: \"{}\", timeout: 10s}}", redis.url());
+    for (old, new) in [
+        ("rate: 500/s, each_user: {rate: 1/m, burst: 1}", "rate: 500/s, each_user: {rate: 500/s}"),
+        ("rate: 1/m, burst: 1", "rate: 500/s"),
+        ("rate: 500/s, quota: 1/h", "rate: 500/s"),
+    ] {
+        let (old, new) = (rule(old).store(&store), rule(new).store(&store));
+        let (site, member) = (Site::start(), Member::start(&old).await);
+        let (proxy, url) = (member.proxy(), site.url("/"));
+        assert_eq!(get(proxy, "alice", &url).await.status, 200);
+        redis.freeze();
+        let held = tokio::spawn(async move { get(proxy, "alice", &url).await.status });
+        wait_until("it is held", SOON, async || member.status().await["scopes"][0]["held"] == 1)
+            .await;
+        let reloads = ("tidegate_config_reloads_total", [("result", "ok")]);
+        let before = member.metric(reloads.0, &reloads.1).await;
+        member.rewrite(&new);
+        wait_until("it is reloaded", SOON, async || {
+            member.metric(reloads.0, &reloads.1).await > before
+        })
+        .await;
+        redis.thaw();
+        wait_until("it goes", SOON, async || held.is_finished()).await;
+        assert_eq!(held.await.expect("it ends"), 200);
+    }
+}
+
+#[tokio::test]
 async fn a_user_who_cannot_wait_for_its_limit_is_refused_at_once() {
     let keys = "rate: 500/s, each_user: {rate: 1/m, burst: 1}, max_wait: 30s";
     let (site, member) = (Site::start(), Member::start(&rule(keys)).await);

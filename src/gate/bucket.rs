@@ -444,9 +444,8 @@ impl BucketQueue {
         self.wake.now();
     }
 
-    /// A reload: the queue continues under the new rule. Requests that wait for a time under the
-    /// old limits (an hour away, perhaps) get a new one. The bucket of such a rule is empty, so no
-    /// saved tokens are lost.
+    /// A reload: the queue continues under the new rule. The reply to a call under the old one may
+    /// come later; its times are ignored too.
     pub(super) fn set_entry(&self, entry: Arc<Entry>) {
         let now = clock::now();
         let new_limits = self.entry.load().rule.limits != entry.rule.limits;
@@ -455,16 +454,11 @@ impl BucketQueue {
         self.entry.store(entry);
         let mut state = self.state.lock();
         state.limit_slots(parallel);
-        let due_later = |ticket: &Ticket| ticket.at > now;
-        let waits = state.come_back.is_some_and(|at| at > now);
-        if new_limits && (waits || state.tickets.iter().any(due_later)) {
-            state.tickets.retain(|ticket| !due_later(ticket));
-            state.start_over = true;
-        }
         if new_users {
             state.queue.unblock_all();
         }
         if new_limits {
+            state.forget_old_limits(now);
             // The cost of a ticket under the old limits is unknown.
             state.returned.clear();
             state.voided.clear();
@@ -479,6 +473,19 @@ impl BucketQueue {
     pub(super) fn stop(&self) {
         refuse_all(&mut self.state.lock(), RefusalReason::Stopping, None);
         self.wake.now();
+    }
+}
+
+impl State {
+    /// The limits have changed: what waits for a time under the old ones (an hour away, perhaps) gets
+    /// a new one. The bucket of such a rule is empty, so no saved tokens are lost.
+    fn forget_old_limits(&mut self, now: Instant) {
+        let due_later = |ticket: &Ticket| ticket.at > now;
+        let waits = self.come_back.take().is_some_and(|at| at > now);
+        if waits || self.tickets.iter().any(due_later) {
+            self.tickets.retain(|ticket| !due_later(ticket));
+            self.start_over = true;
+        }
     }
 }
 

@@ -46,7 +46,9 @@ enum Step {
 /// A call to the store.
 pub(super) struct Call {
     scope: Arc<ActiveScope>,
-    ask: Ask,
+    /// As it was when the call was sent. A reload may come before the reply.
+    pub(super) rule: Arc<Rule>,
+    pub(super) ask: Ask,
     /// When it was sent.
     pub(super) sent: Instant,
     /// Whether it covers all waiting requests.
@@ -262,7 +264,7 @@ impl BucketQueue {
         let asked: usize = state.asking.iter().map(|asked| asked.wanted).sum();
         // A probe does not wait for tickets that others use.
         let held = if scope.is_due() { 0 } else { unused + asked };
-        let by_user = users::are_limited(&self.entry.load().rule);
+        let rule = Arc::clone(&self.entry.load().rule);
         // A closed scope takes nothing back and changes no limits.
         let tells_bucket = for_ready || self.only.is_some();
         let ask = Ask {
@@ -273,13 +275,13 @@ impl BucketQueue {
             drain: false,
             void: tells_bucket && std::mem::take(&mut state.start_over),
             returned: if tells_bucket { self.returned(state, now) } else { Vec::new() },
-            known: scope.cooldown.known(self.entry.load().rule.cooldown.as_ref()),
+            known: scope.cooldown.known(rule.cooldown.as_ref()),
             learned: self.learned(),
-            user: state.queue.next_user().filter(|_| for_ready && by_user),
+            user: state.queue.next_user().filter(|_| for_ready && users::are_limited(&rule)),
         };
         state.asking.push(PendingCall { scope: Arc::clone(&scope), wanted, for_ready });
         let for_all = wanted >= state.queue.len().saturating_sub(state.tickets.len());
-        Call { scope, ask, sent: now, for_all, unused }
+        Call { scope, rule, ask, sent: now, for_all, unused }
     }
 
     /// Applies the store's reply.
@@ -332,12 +334,16 @@ impl BucketQueue {
                 let idle = granted.tickets.is_empty() && state.tickets.is_empty();
                 state.come_back = if idle && !granted.user_is_over { next } else { None };
                 if users::are_limited(rule) {
-                    self.apply_user_reply(&mut state, call.ask.user.as_ref(), granted);
+                    self.apply_user_reply(&mut state, call, granted);
                 }
                 self.take_turns(&mut state, call, granted);
                 state.spare.plenty = !granted.is_ahead() && !granted.local;
                 state.tickets.extend(tickets);
                 state.tickets.make_contiguous().sort_by_key(|ticket| ticket.at);
+                if call.rule.limits != rule.limits {
+                    state.forget_old_limits(now);
+                    return;
+                }
             }
         }
         self.judge(&mut state, rule, scope, served);
@@ -448,8 +454,7 @@ pub(super) async fn run(queue: Arc<BucketQueue>) {
 }
 
 async fn take(queue: Arc<BucketQueue>, call: Call) -> StoreReply {
-    let entry = queue.entry.load_full();
-    let answer = queue.shared.store.take(&call.scope.stored, &entry.rule, &call.ask).await;
+    let answer = queue.shared.store.take(&call.scope.stored, &call.rule, &call.ask).await;
     StoreReply::Tickets(call, answer)
 }
 

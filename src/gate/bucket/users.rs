@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{BucketQueue, Outcome, REPORT_EVERY, RefusalReason, State};
+use super::{BucketQueue, Outcome, REPORT_EVERY, RefusalReason, State, scheduler::Call};
 use crate::{
     gate::local_cooldown::moment,
     observability::event::Event,
@@ -26,16 +26,13 @@ pub(super) fn order(rule: &Rule) -> Order {
 
 impl BucketQueue {
     /// Applies the reply of the store for a user.
-    pub(super) fn apply_user_reply(
-        &self,
-        state: &mut State,
-        user: Option<&Arc<str>>,
-        granted: &Granted,
-    ) {
+    pub(super) fn apply_user_reply(&self, state: &mut State, call: &Call, granted: &Granted) {
+        let user = call.ask.user.as_ref();
         if !granted.tickets.is_empty() {
             state.user = user.map(Arc::clone);
         }
-        if let (true, Some(user)) = (granted.user_is_over, user) {
+        let has_same_limits = call.rule.each_user == self.entry.load().rule.each_user;
+        if let (true, true, Some(user)) = (granted.user_is_over, has_same_limits, user) {
             let until = moment(granted.come_back, granted.now);
             let held = block(state, user, until);
             self.report_user(state, user, until, held);
