@@ -47,8 +47,8 @@ enum Step {
 pub(super) struct Call {
     scope: Arc<ActiveScope>,
     /// As it was when the call was sent. A reload may come before the reply.
-    pub(super) rule: Arc<Rule>,
-    pub(super) ask: Ask,
+    rule: Arc<Rule>,
+    ask: Ask,
     /// When it was sent.
     pub(super) sent: Instant,
     /// Whether it covers all waiting requests.
@@ -334,7 +334,8 @@ impl BucketQueue {
                 let idle = granted.tickets.is_empty() && state.tickets.is_empty();
                 state.come_back = if idle && !granted.user_is_over { next } else { None };
                 if users::are_limited(rule) {
-                    self.apply_user_reply(&mut state, call, granted);
+                    let user = call.ask.user.as_ref();
+                    self.apply_user_reply(&mut state, &call.rule, user, granted);
                 }
                 self.take_turns(&mut state, call, granted);
                 state.spare.plenty = !granted.is_ahead() && !granted.local;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{BucketQueue, Outcome, REPORT_EVERY, RefusalReason, State, scheduler::Call};
+use super::{BucketQueue, Outcome, REPORT_EVERY, RefusalReason, State};
 use crate::{
     gate::local_cooldown::moment,
     observability::event::Event,
@@ -25,13 +25,18 @@ pub(super) fn order(rule: &Rule) -> Order {
 }
 
 impl BucketQueue {
-    /// Applies the reply of the store for a user.
-    pub(super) fn apply_user_reply(&self, state: &mut State, call: &Call, granted: &Granted) {
-        let user = call.ask.user.as_ref();
+    /// Applies the reply of the store for a user, who was asked for under the rule `asked`.
+    pub(super) fn apply_user_reply(
+        &self,
+        state: &mut State,
+        asked: &Rule,
+        user: Option<&Arc<str>>,
+        granted: &Granted,
+    ) {
         if !granted.tickets.is_empty() {
             state.user = user.map(Arc::clone);
         }
-        let has_same_limits = call.rule.each_user == self.entry.load().rule.each_user;
+        let has_same_limits = asked.each_user == self.entry.load().rule.each_user;
         if let (true, true, Some(user)) = (granted.user_is_over, has_same_limits, user) {
             let until = moment(granted.come_back, granted.now);
             let held = block(state, user, until);
