@@ -242,10 +242,10 @@ mod tests {
     fn late_pages_are_told_once_a_second_and_for_a_minute() {
         let mut meter = Meter::default();
         pages(&mut meter, 0, 100, 3);
-        let told = pages(&mut meter, 10 * SECOND, 100, 20);
-        assert!((9..=10).contains(&told.len()), "{} in ten seconds", told.len());
-        assert!(told.iter().all(|tally| (10..=11).contains(&tally.late)), "{told:?}");
-        assert!(told.iter().all(|tally| tally.sent == tally.answered), "{told:?}");
+        let reports = pages(&mut meter, 10 * SECOND, 100, 20);
+        assert!((9..=10).contains(&reports.len()), "{} in ten seconds", reports.len());
+        assert!(reports.iter().all(|tally| (10..=11).contains(&tally.late)), "{reports:?}");
+        assert!(reports.iter().all(|tally| tally.sent == tally.answered), "{reports:?}");
         let after = pages(&mut meter, 20 * SECOND, 1_000, 3);
         assert!((50..=60).contains(&after.len()), "{} in a minute", after.len());
         assert!(after.iter().skip(1).all(|tally| tally.late == 0));
@@ -255,7 +255,7 @@ mod tests {
     fn the_own_time_is_a_minimum_and_follows_only_after_ten_minutes() {
         let mut meter = Meter::default();
         pages(&mut meter, 0, 100, 3);
-        let late = |told: Vec<Tally>| told.iter().map(|tally| tally.late).sum::<u32>();
+        let late = |reports: Vec<Tally>| reports.iter().map(|tally| tally.late).sum::<u32>();
         assert!(late(pages(&mut meter, 10 * SECOND, 5_000, 20)) > 4_900, "slow for eight minutes");
         let later = pages(&mut meter, 700 * SECOND, 1_000, 20);
         assert_eq!(late(later), 0, "it is the site's own by now");
@@ -265,10 +265,10 @@ mod tests {
     #[test]
     fn a_queue_that_begins_with_the_first_page_is_noticed() {
         let mut meter = Meter::default();
-        let told: Vec<_> = (1..40)
+        let reports: Vec<_> = (1..40)
             .filter_map(|n| meter.answered(n * SECOND / 2, Outcome::Page(n * SECOND / 4), false).0)
             .collect();
-        assert!(told.iter().map(|tally| tally.late).sum::<u32>() > 30, "{told:?}");
+        assert!(reports.iter().map(|tally| tally.late).sum::<u32>() > 30, "{reports:?}");
     }
 
     #[test]

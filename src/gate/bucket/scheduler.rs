@@ -258,7 +258,7 @@ impl BucketQueue {
         for_ready: bool,
         now: Instant,
     ) -> Call {
-        let patience = state.queue.last_deadline().map_or(Duration::ZERO, |last| last - now);
+        let longest_wait = state.queue.last_deadline().map_or(Duration::ZERO, |last| last - now);
         let arrival = now + state.lead;
         let unused = state.tickets.iter().filter(|ticket| ticket.at > arrival).count();
         let asked: usize = state.asking.iter().map(|asked| asked.wanted).sum();
@@ -270,7 +270,7 @@ impl BucketQueue {
         let ask = Ask {
             wanted: u32::try_from(wanted).unwrap_or(u32::MAX),
             held: u32::try_from(held).unwrap_or(u32::MAX),
-            bound: clock::micros(patience),
+            bound: clock::micros(longest_wait),
             lease: self.shared.lease(),
             drain: false,
             void: tells_bucket && std::mem::take(&mut state.start_over),
