@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_visitor_fills_in_is_told_from_what_a_wall_asks_for() {
+    fn fields_for_visitors_are_distinguished_from_those_of_walls() {
         let page = "<meta content=\"noindex\" name='robots'><nav></nav><!-- <input> -->\
             <form><input type=\"hidden\" name=\"t\"><input name=user><input type=password>\
             <input name=\"captcha_answer\"><textarea name=g-recaptcha-response style=\"display: none\">\

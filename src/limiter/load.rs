@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn late_pages_are_told_once_a_second_and_for_a_minute() {
+    fn late_pages_are_reported_once_a_second_and_for_a_minute() {
         let mut meter = Meter::default();
         pages(&mut meter, 0, 100, 3);
         let reports = pages(&mut meter, 10 * SECOND, 100, 20);
@@ -285,7 +285,7 @@ mod tests {
         Tally { over: SECOND, sent: 6, answered: 4, failed: 0, late: 3, own: 0, quickest: 0 };
 
     #[test]
-    fn a_member_that_has_come_to_a_queue_is_told_by_the_others() {
+    fn a_member_that_has_only_seen_a_queue_uses_the_own_time_of_others() {
         let (mut load, start) = (Load::default(), 1_000 * SECOND);
         let knows =
             Tally { over: 2 * SECOND, late: 4, own: SECOND / 4, quickest: 9 * SECOND, ..STRAINED };

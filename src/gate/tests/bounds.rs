@@ -73,7 +73,7 @@ async fn sites_that_blocked_and_are_not_asked_again_leave_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lane_that_was_dropped_is_not_forgotten_by_the_store() {
+async fn a_dropped_scope_is_not_forgotten_by_the_store() {
     let gate = gate(by_host(None));
     trip(&gate, &site(0)).await;
     tokio::time::advance(Duration::from_secs(31)).await;
@@ -123,7 +123,7 @@ impl ScriptServer for Deadly {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pump_that_panics_refuses_who_waits_and_the_next_request_starts_another() {
+async fn a_scheduler_that_panics_refuses_waiting_requests_and_the_next_request_starts_another() {
     let server = Deadly { taken: AtomicUsize::new(0), news: broadcast::Sender::new(1) };
     let gate = gate_over(server, rule(Some(10.0), 5)).await;
     let waiting = tokio::time::timeout(Duration::from_secs(5), hold(&gate, 1)).await;

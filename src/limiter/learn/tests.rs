@@ -95,7 +95,7 @@ fn a_trip_with_hardly_any_page_before_it_leaves_a_quarter() {
 }
 
 #[test]
-fn a_try_that_trips_confirms_the_mark_and_doubles_the_patience() {
+fn a_try_that_trips_confirms_the_mark_and_doubles_the_calm_period() {
     let mut scope = Scope::new();
     scope.run(120);
     scope.trip(true);
@@ -425,7 +425,7 @@ fn an_idle_night_changes_nothing() {
 }
 
 #[test]
-fn plain_refusals_of_private_pages_hardly_slow_down_who_asks_little() {
+fn plain_refusals_of_private_pages_hardly_slow_down_a_small_crawl() {
     let [sure, plain] = [true, false].map(|sure| {
         let mut scope = Scope::new();
         scope.demand = 1.0;
