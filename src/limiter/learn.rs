@@ -7,9 +7,9 @@
 //!
 //! ```text
 //! rate   ceiling ----.
-//!                    |trip              trip (confirms the mark: more patience)
+//!                    |trip              trip (confirms the mark: a longer calm)
 //!                    |       .----------.   .--------------------------------
-//!                    |   .---' patience '---'   a longer patience
+//!                    |   .---'   calm   '---'   a longer calm
 //!  mark              '---'
 //! ```
 //!

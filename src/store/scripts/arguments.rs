@@ -99,11 +99,11 @@ passed! {
         /// The learned rate, as the member knows it.
         learned: KnownRate,
         learn: LearnFields,
-        /// The windows of the quotas as last known: `told;length:start:taken,...`
+        /// The windows of the quotas as last known: `heard;length:start:taken,...`
         windows: String,
         /// The member's decisions without the store (`lib/away.lua`); empty if it was never away.
         away: String,
-        /// The latest ticket that the member knows of: `moment:told:members`
+        /// The latest ticket that the member knows of: `moment:heard:members`
         latest: String,
         /// The epoch of that ticket.
         latest_epoch: u64,
